@@ -1,0 +1,40 @@
+# Two commands for a fresh machine: `make demo` and `make test`. Each sets up .venv first.
+PYTHON ?= python3
+VENV = .venv
+BIN = $(VENV)/bin
+
+.PHONY: demo test lint wheel bench clean
+
+demo: $(VENV)/ready
+	$(BIN)/stradask demo
+
+test: $(VENV)/ready
+	$(BIN)/pytest
+
+lint: $(VENV)/ready-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+wheel: $(VENV)/ready-lint
+	rm -rf build dist
+	$(BIN)/python -m build --wheel --sdist
+
+bench: $(VENV)/ready
+	$(BIN)/stradask bench lda --against tomotopy sklearn gensim
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip -c constraints.txt
+
+$(VENV)/ready: setup.cfg constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet -c constraints.txt --editable '.[test]'
+	touch $@
+
+$(VENV)/ready-lint: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet -c constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

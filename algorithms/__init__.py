@@ -1,0 +1,1 @@
+"""Estimators, and the programs they run."""

@@ -1,0 +1,1 @@
+"""Benchmarks beside the peers: objectives, data, solvers, runner and report."""

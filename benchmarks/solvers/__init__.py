@@ -1,0 +1,1 @@
+"""One small file a solver: ours and the peers'."""

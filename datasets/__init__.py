@@ -1,0 +1,1 @@
+"""Readers, generators, fetchers and real data at hand."""

@@ -1,0 +1,1 @@
+"""Compiled inner loops: arrays and scalars in, arrays out. They trust their indices."""

@@ -1,0 +1,1 @@
+"""Schedules, sessions and the loop that ties them; knows no algorithm."""

@@ -1,0 +1,39 @@
+"""Distributed machine learning, called like scikit-learn.
+
+Public names are loaded when first used, so that ``import stradask`` stays light: it imports
+none of numba, dask.distributed, cupy, matplotlib or pandas.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from . import datasets, scheduler
+    from .algorithms._persistence import load
+    from .algorithms.topics.lda import LatentDirichletAllocation
+
+# Where each public name lives.
+_PLACES = {
+    "LatentDirichletAllocation": ".algorithms.topics.lda",
+    "load": ".algorithms._persistence",
+}
+_ROOMS = ("datasets", "scheduler", "errors")
+
+__all__ = ["LatentDirichletAllocation", "__version__", "datasets", "errors", "load", "scheduler"]
+
+
+def __getattr__(name):
+    if name in _PLACES:
+        value = getattr(importlib.import_module(_PLACES[name], __name__), name)
+    elif name in _ROOMS:
+        value = importlib.import_module(f".{name}", __name__)
+    else:
+        raise AttributeError(f"module 'stradask' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted(__all__)

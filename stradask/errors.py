@@ -1,0 +1,25 @@
+"""Errors that stradask raises.
+
+They stand beside the face of the package, because every room (also `datasets`, which
+imports no other) raises them.
+"""
+
+
+class StradaskError(Exception):
+    """Base of every error that stradask defines."""
+
+
+class DataError(StradaskError, ValueError):
+    """An input that cannot be used; the message names the argument, the value and the remedy."""
+
+
+class WorkerLost(StradaskError):
+    """A worker, or the way to it, is gone, and the work could not be taken over."""
+
+
+class CheckpointMismatch(StradaskError):
+    """A checkpoint belongs to other parameters or other data than the fit that found it."""
+
+
+class ModelFileError(StradaskError):
+    """A model file that is truncated, foreign, or of a newer format."""
