@@ -1,1 +1,86 @@
-"""Readers, generators, fetchers and real data at hand."""
+"""Readers, writers, generators with known truth, fetchers, and real data at hand.
+
+Names are loaded when first used: ``import stradask.datasets`` imports none of pooch, tqdm, pandas,
+matplotlib or numba.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .at_hand import load_docstrings
+    from .bag_of_words import read_uci_bow, save_uci_bow
+    from .describe import describe_file
+    from .fetchers import (
+        CatalogueEntry,
+        DownloadError,
+        catalogue,
+        download,
+        fetch_libsvm,
+        fetch_movielens,
+        fetch_uci_bow,
+    )
+    from .generators import make_lda_corpus, make_ratings, make_sparse_classification, make_sparse_regression
+    from .images import read_idx
+    from .ratings import Ratings, read_ratings
+    from .split import split_tokens
+    from .svmlight import read_svmlight
+
+# Where each public name lives.
+_PLACES = {
+    "CatalogueEntry": ".fetchers",
+    "DownloadError": ".fetchers",
+    "Ratings": ".ratings",
+    "catalogue": ".fetchers",
+    "describe_file": ".describe",
+    "download": ".fetchers",
+    "fetch_libsvm": ".fetchers",
+    "fetch_movielens": ".fetchers",
+    "fetch_uci_bow": ".fetchers",
+    "load_docstrings": ".at_hand",
+    "make_lda_corpus": ".generators",
+    "make_ratings": ".generators",
+    "make_sparse_classification": ".generators",
+    "make_sparse_regression": ".generators",
+    "read_idx": ".images",
+    "read_ratings": ".ratings",
+    "read_svmlight": ".svmlight",
+    "read_uci_bow": ".bag_of_words",
+    "save_uci_bow": ".bag_of_words",
+    "split_tokens": ".split",
+}
+
+__all__ = [
+    "CatalogueEntry",
+    "DownloadError",
+    "Ratings",
+    "catalogue",
+    "describe_file",
+    "download",
+    "fetch_libsvm",
+    "fetch_movielens",
+    "fetch_uci_bow",
+    "load_docstrings",
+    "make_lda_corpus",
+    "make_ratings",
+    "make_sparse_classification",
+    "make_sparse_regression",
+    "read_idx",
+    "read_ratings",
+    "read_svmlight",
+    "read_uci_bow",
+    "save_uci_bow",
+    "split_tokens",
+]
+
+
+def __getattr__(name):
+    if name not in _PLACES:
+        raise AttributeError(f"module 'stradask.datasets' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_PLACES[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted(__all__)

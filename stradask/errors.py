@@ -23,3 +23,7 @@ class CheckpointMismatch(StradaskError):
 
 class ModelFileError(StradaskError):
     """A model file that is truncated, foreign, or of a newer format."""
+
+
+class InterruptedFitWarning(UserWarning):
+    """A fit was stopped with Ctrl-C between two rounds; the model so far is kept."""

@@ -1,1 +1,86 @@
-"""One small file a solver: ours and the peers'."""
+"""One small file a solver: ours and the peers'.
+
+A solver is a file ``FAMILY_NAME.py`` with one class `Solver`. It is loaded by path, in the runner to
+be listed and in a process of its own to be run, so it imports its library inside its methods and
+nothing from here. The class has
+
+- ``name``: what the user types after ``--against``; ``method``: what it computes, in a few words;
+- ``requires``: pip requirements of its own environment; empty for our solvers, which run in the
+  environment of stradask;
+- ``__init__(settings)``: the settings of the run as attributes (``n_jobs``, ``seed`` and the
+  family's own, such as ``n_components``);
+- ``set_data(data)``: the arrays of the family's objective as attributes; converts them to what the
+  library reads (timed apart, as the set-up);
+- ``run(watch)``: trains, and calls ``watch.tick(work, snapshot)`` after each step until it returns
+  False. `snapshot` is a callable that returns the arrays which the objective judges; it is called at
+  checkpoints only, while the clock stands still.
+"""
+
+import re
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from ...errors import DataError
+from ..worker import load_solver
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class SolverFile:
+    """A solver that was found: its file and what the file says of it."""
+
+    path: Path
+    name: str
+    method: str
+    requires: tuple[str, ...]
+
+    @property
+    def is_ours(self):
+        """Whether this is a solver of stradask itself."""
+        return not self.requires
+
+    def is_installed(self):
+        """Whether all that the solver requires is in the current environment (in any version)."""
+        names = [re.match(r"[\w.-]+", requirement).group(0) for requirement in self.requires]
+        try:
+            return all(metadata.version(name) for name in names)
+        except metadata.PackageNotFoundError:
+            return False
+
+
+def find_solvers(family, folders=()):
+    """Return the solvers of a family by name, ours first.
+
+    Parameters
+    ----------
+    family : str
+    folders : sequence of path-like
+        Folders to look through besides the one of this package.
+
+    Raises
+    ------
+    DataError
+        A solver file without the class or an attribute of it, or two solvers of one name.
+    """
+    found = {}
+    for folder in (FOLDER, *map(Path, folders)):
+        if not folder.is_dir():
+            raise DataError(f"--solvers: {str(folder)!r} is not a folder; give a folder of solver files")
+        for path in sorted(folder.glob(f"{family}_*.py")):
+            solver = _read(path)
+            if solver.name in found:
+                raise DataError(
+                    f"{path}: the solver name {solver.name!r} is taken by {found[solver.name].path}"
+                )
+            found[solver.name] = solver
+    return dict(sorted(found.items(), key=lambda item: (not item[1].is_ours, item[0])))
+
+
+def _read(path):
+    try:
+        solver = load_solver(path)
+        return SolverFile(path, solver.name, solver.method, tuple(solver.requires))
+    except AttributeError as error:
+        raise DataError(f"{path}: not a solver file ({error}); see benchmarks/solvers") from error

@@ -1,0 +1,247 @@
+"""Model files: npz with a JSON header, no pickle."""
+
+import platform
+
+import numpy as np
+import scipy
+import sklearn
+from scipy import sparse
+
+from .._version import __version__
+from ..errors import DataError, ModelFileError
+from ..scheduler.store import read_npz, write_npz
+from ._base import Estimator
+
+_FORMAT = "stradask model"
+_VERSION = 1
+_TAG = "$"  # a JSON object with this key stands for something that JSON has not
+_SPARSE = {
+    cls.__name__: cls for cls in (sparse.csr_array, sparse.csc_array, sparse.csr_matrix, sparse.csc_matrix)
+}
+
+
+def save(estimator, path):
+    """Write an estimator into one file; see `Estimator.save`."""
+    name = type(estimator).__name__
+    if _class_named(name) is not type(estimator):
+        raise DataError(
+            f"{name} is not one of stradask's own estimators, so that load could not find its class; "
+            "save an instance of the class itself"
+        )
+    writer = _Writer()
+    header = {
+        "format": _FORMAT,
+        "format_version": _VERSION,
+        "class": name,
+        "versions": {
+            "stradask": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+            "scikit-learn": sklearn.__version__,
+        },
+        "parameters": writer.encode_all(estimator.get_params(deep=False), "the parameter"),
+        "attributes": writer.encode_all(_fitted_attributes(estimator), "the attribute"),
+    }
+    write_npz(path, writer.arrays, header)
+
+
+def load(path):
+    """Read a model that the method `save` of an estimator wrote.
+
+    Nothing in the file is executed: it holds numbers and text, and the class is looked up among
+    stradask's own.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    estimator
+        With the parameters and fitted attributes it was saved with.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is truncated, damaged, not a model of stradask, or of a newer format.
+    OSError
+        If there is no such file, or it cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import stradask as sd
+    >>> lda = sd.LatentDirichletAllocation(n_components=7, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     lda.save(f"{folder}/lda.npz").n_components, sd.load(f"{folder}/lda.npz").n_components
+    (7, 7)
+    """
+    arrays, header = read_npz(path)
+    try:
+        return _rebuild(arrays, header)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path} {error}") from error
+
+
+def _rebuild(arrays, header):
+    if header.get("format") != _FORMAT:
+        raise ModelFileError("is a file of stradask, but not a model")
+    version = header.get("format_version")
+    if isinstance(version, int) and version > _VERSION:
+        versions = header.get("versions")
+        writer = versions.get("stradask", "") if isinstance(versions, dict) else ""
+        raise ModelFileError(
+            f"has the model format {version} of a newer stradask {writer}; this is stradask {__version__}, "
+            f"which reads formats up to {_VERSION}: upgrade stradask"
+        )
+    if version != _VERSION:
+        raise ModelFileError(f"has the unknown model format {version!r}")
+    cls = _class_named(header.get("class"))
+    if cls is None:
+        raise ModelFileError(
+            f"holds a model of the class {header.get('class')!r}, which stradask does not have"
+        )
+    reader = _Reader(arrays)
+    parameters = reader.decode_all(header.get("parameters"))
+    attributes = reader.decode_all(header.get("attributes"))
+    known = cls._get_param_names()
+    for name in parameters:
+        if name not in known:
+            raise ModelFileError(f"has the parameter {name!r}, which {cls.__name__} does not have")
+    estimator = cls(**parameters)
+    for name, value in attributes.items():
+        if not _is_state(cls, name):
+            raise ModelFileError(f"has the attribute {name!r}, which does not belong to a {cls.__name__}")
+        setattr(estimator, name, value)
+    try:
+        estimator._validate_params()
+        estimator._check_state()
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+        raise ModelFileError(f"holds a model that makes no sense: {error}") from error
+    return estimator
+
+
+def _class_named(name):
+    """The public estimator class of that name, or None."""
+    import stradask
+
+    cls = getattr(stradask, name) if name in list(stradask._PLACES) else None
+    return cls if isinstance(cls, type) and issubclass(cls, Estimator) else None
+
+
+def _is_state(cls, name):
+    return name in cls._state_attributes or (
+        name.isidentifier() and name.endswith("_") and not name.startswith("_") and not hasattr(cls, name)
+    )
+
+
+def _fitted_attributes(estimator):
+    cls = type(estimator)
+    return {name: value for name, value in vars(estimator).items() if _is_state(cls, name)}
+
+
+class _Writer:
+    """Turns values into JSON, and puts arrays aside under numbers."""
+
+    def __init__(self):
+        self.arrays = {}
+
+    def encode_all(self, values, what):
+        encoded = {}
+        for name, value in values.items():
+            try:
+                encoded[name] = self.encode(value)
+            except TypeError as error:
+                raise DataError(f"{what} {name} cannot be saved: {error}") from error
+        return encoded
+
+    def encode(self, value):
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        if type(value) is list:
+            return [self.encode(item) for item in value]
+        if type(value) is tuple:
+            return {_TAG: "tuple", "items": [self.encode(item) for item in value]}
+        if type(value) is dict:
+            return self._encode_dict(value)
+        if isinstance(value, np.generic):
+            return {_TAG: "scalar", "array": self._put(np.asarray(value))}
+        if isinstance(value, np.ndarray) and not isinstance(value, (np.ma.MaskedArray, np.matrix)):
+            return self._encode_array(value)
+        if sparse.issparse(value) and type(value).__name__ in _SPARSE:
+            return self._encode_sparse(value)
+        if isinstance(value, np.random.RandomState):
+            return {_TAG: "RandomState", "state": self.encode(value.get_state(legacy=True))}
+        raise TypeError(f"a {type(value).__name__} has no place in a model file")
+
+    def _encode_dict(self, value):
+        if not all(type(key) is str for key in value) or _TAG in value:
+            raise TypeError(f"the keys of a dict must be str other than {_TAG!r}")
+        return {key: self.encode(item) for key, item in value.items()}
+
+    def _encode_array(self, value):
+        if not value.dtype.hasobject:
+            return {_TAG: "array", "array": self._put(value)}
+        if not all(type(item) is str for item in value.flat):
+            raise TypeError("an array of Python objects other than str has no place in a model file")
+        return {_TAG: "strings", "shape": list(value.shape), "items": [str(item) for item in value.flat]}
+
+    def _encode_sparse(self, value):
+        parts = {part: self._put(getattr(value, part)) for part in ("data", "indices", "indptr")}
+        return {_TAG: type(value).__name__, "shape": [int(n) for n in value.shape], **parts}
+
+    def _put(self, array):
+        name = f"a{len(self.arrays)}"
+        self.arrays[name] = array
+        return name
+
+
+class _Reader:
+    """Turns JSON back into values; anything it does not know is an error."""
+
+    def __init__(self, arrays):
+        self._arrays = arrays
+
+    def decode_all(self, values):
+        if not isinstance(values, dict):
+            raise ModelFileError("lacks a part of its header")
+        decoded = {}
+        for name, value in values.items():
+            try:
+                decoded[name] = self.decode(value)
+            except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+                raise ModelFileError(f"cannot be read: {name} is damaged or missing ({error})") from error
+        return decoded
+
+    def decode(self, value):
+        if isinstance(value, list):
+            return [self.decode(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if _TAG not in value:
+            return {key: self.decode(item) for key, item in value.items()}
+        tag = value[_TAG]
+        if tag in _SPARSE:
+            return self._decode_sparse(value)
+        if tag == "tuple":
+            return tuple(self.decode(item) for item in value["items"])
+        if tag == "scalar":
+            return self._arrays[value["array"]][()]
+        if tag == "array":
+            return self._arrays[value["array"]]
+        if tag == "strings":
+            return np.array(value["items"], dtype=object).reshape(value["shape"])
+        if tag == "RandomState":
+            random = np.random.RandomState()
+            random.set_state(self.decode(value["state"]))
+            return random
+        raise ValueError(f"unknown kind {tag!r}")
+
+    def _decode_sparse(self, value):
+        parts = tuple(self._arrays[value[part]] for part in ("data", "indices", "indptr"))
+        if any(part.dtype.kind != "i" for part in parts[1:]):
+            raise ValueError("indices of a sparse matrix are no integers")
+        matrix = _SPARSE[value[_TAG]](parts, shape=tuple(value["shape"]))
+        matrix.check_format(full_check=True)
+        return matrix

@@ -1,0 +1,315 @@
+"""The one door for input: what is let in here is what the compiled kernels trust."""
+
+from contextlib import contextmanager
+from numbers import Real
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from ..errors import DataError
+
+_INT32_MAX = np.iinfo(np.int32).max
+
+
+def check_counts(estimator, X, *, reset=True, need_tokens=None):
+    """Check a matrix of counts and bring it to one form.
+
+    Nothing of `X` is changed, and nothing compiled reads it before its index arrays are known to be
+    sound. A CSR matrix of int32 that is already in the form below is passed on without a copy;
+    otherwise the result is a copy, 8 bytes a non-zero with int32 indices.
+
+    Parameters
+    ----------
+    estimator : estimator or str
+        Whose input it is. For an estimator, `n_features_in_` and `feature_names_in_` are set (with
+        `reset`) or compared, after everything else has been found right. A str is a name for the
+        messages.
+    X : sparse matrix or array of any format, ndarray, DataFrame or nested list, shape (n_samples, n_features)
+        Counts. Booleans count as 0 and 1; floats must hold integers.
+    reset : bool, default=True
+        True in `fit`, False where a fitted model reads new data.
+    need_tokens : bool, optional
+        Whether at least one count must be above zero. By default as `reset`.
+
+    Returns
+    -------
+    csr_array of int32, shape (n_samples, n_features)
+        Indices sorted and without duplicates (which are summed), no stored zeros. Its index arrays are
+        int32 where the number of stored values and of columns allow it, int64 otherwise. It may
+        share memory with `X`: it is for reading only.
+
+    Raises
+    ------
+    DataError
+        Names the first offending value with its row and column, and what to do.
+    TypeError
+        As scikit-learn raises it, for values that are not numbers.
+
+    Examples
+    --------
+    >>> from stradask.algorithms._validation import check_counts
+    >>> check_counts("LDA", [[0, 2], [1, 0]]).data
+    array([2, 1], dtype=int32)
+    >>> try:
+    ...     check_counts("LDA", [[0, 2], [0.5, 0]])
+    ... except ValueError as error:
+    ...     print(str(error)[:49])
+    X holds the fractional value 0.5 at row 1, column
+    """
+    name = estimator if isinstance(estimator, str) else type(estimator).__name__
+    counts = _summed(_as_int32(_numeric_csr(X, name), name), X, name)
+    if (reset if need_tokens is None else need_tokens) and counts.nnz == 0:
+        raise DataError(f"X holds no count above zero; {name} needs at least one")
+    if not isinstance(estimator, str):
+        with _as_data_errors():
+            validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return counts
+
+
+def _numeric_csr(X, name):
+    """Return X as a CSR array of finite numbers with sound indices, sharing memory where it can."""
+    if sparse.issparse(X):
+        X = _sound_csr(X)
+    with _as_data_errors():
+        X = check_array(X, accept_sparse=True, dtype="numeric", estimator=name, input_name="X")
+    # A DataFrame of sparse columns comes out sparse, in COO.
+    return X if isinstance(X, sparse.csr_array) else sparse.csr_array(X)
+
+
+@contextmanager
+def _as_data_errors():
+    """Let scikit-learn's words stand, under our name; its TypeErrors pass."""
+    try:
+        yield
+    except ValueError as error:
+        raise DataError(str(error)) from error
+
+
+def _sound_csr(X):
+    """Bring any sparse format to CSR, once its index arrays are known to be sound.
+
+    scipy does not check indices that were assigned to a matrix after it was made, and its compiled
+    conversions read and write wherever they point.
+    """
+    if X.ndim != 2:
+        raise DataError(f"X must have two dimensions, rows and columns, but it has {X.ndim}")
+    if X.format not in ("csr", "csc", "coo", "bsr"):
+        X = X.tocoo()  # these build their index arrays anew, from values of Python or numpy
+    if X.format == "coo":
+        for axis, coordinates, size in (("row", X.row, X.shape[0]), ("column", X.col, X.shape[1])):
+            if len(coordinates) != len(X.data):
+                raise DataError(
+                    f"X has {len(coordinates)} {axis} indices for {len(X.data)} values: build it anew"
+                )
+            _check_indices(coordinates, size, axis)
+    else:
+        _check_compressed(X)
+    if X.format != "csr":
+        return sparse.csr_array(X)
+    end = X.indptr[-1]  # there may be spare room behind it
+    return sparse.csr_array((X.data[:end], X.indices[:end], X.indptr), shape=X.shape)
+
+
+def _check_compressed(X):
+    """Check the arrays of a CSR, CSC or BSR matrix."""
+    height, width = X.blocksize if X.format == "bsr" else (1, 1)
+    n_rows, n_columns = X.shape[0] // height, X.shape[1] // width
+    major, minor = ("column", "row") if X.format == "csc" else ("row", "column")
+    n_major, n_minor = (n_columns, n_rows) if X.format == "csc" else (n_rows, n_columns)
+    ends = X.indptr
+    if ends.ndim != 1 or ends.dtype.kind not in "iu" or len(ends) != n_major + 1:
+        raise DataError(
+            f"X.indptr must be a vector of {n_major + 1} integers, one a {major} and one more: build X anew"
+        )
+    if ends[0] != 0:
+        raise DataError(f"X.indptr must begin with 0, got {ends[0]}: build X anew")
+    falls = np.flatnonzero(ends[1:] < ends[:-1])
+    if len(falls):
+        at = falls[0]
+        raise DataError(
+            f"X.indptr may never fall, but does so from {ends[at]} to {ends[at + 1]} at {major} {at}: "
+            "build X anew"
+        )
+    if X.data.ndim != (3 if X.format == "bsr" else 1):
+        raise DataError(f"X.data has the wrong shape {X.data.shape}: build X anew")
+    if not ends[-1] <= min(len(X.indices), len(X.data)):
+        raise DataError(
+            f"X.indptr promises {ends[-1]} stored values, but there are {len(X.data)} values and "
+            f"{len(X.indices)} indices: build X anew"
+        )
+    _check_indices(X.indices[: ends[-1]], n_minor, minor)
+
+
+def _check_indices(indices, size, axis):
+    if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        raise DataError(
+            f"the {axis} indices of X must be a vector of integers, got {indices.dtype}: build X anew"
+        )
+    if len(indices) and (indices.min() < 0 or indices.max() >= size):
+        wrong = indices[np.flatnonzero((indices < 0) | (indices >= size))[0]]
+        raise DataError(f"X has the {axis} index {wrong}, but only the {axis}s 0 to {size - 1}: build X anew")
+
+
+def _as_int32(X, name):
+    """Check that every stored value is a count that fits into int32, and convert."""
+    data = X.data
+    if data.dtype.kind == "b" or not len(data):
+        return _with_data(X, data.astype(np.int32))
+    if data.min() < 0:
+        value, place = _first(X, data < 0)
+        raise DataError(
+            f"Negative values in data: X holds {value} at {place}; {name} takes counts, from 0 up"
+        )
+    if data.max() > _INT32_MAX:
+        value, place = _first(X, data > _INT32_MAX)
+        raise DataError(
+            f"X holds {value} at {place}; a count may be at most {_INT32_MAX}: "
+            "split the row or scale the counts down"
+        )
+    counts = data.astype(np.int32, copy=False)
+    if data.dtype.kind == "f" and (counts != data).any():
+        value, place = _first(X, counts != data)
+        raise DataError(
+            f"X holds the fractional value {value} at {place}; {name} takes integer counts: "
+            "pass counts as CountVectorizer makes them, not tf-idf or frequencies"
+        )
+    return _with_data(X, counts)
+
+
+def _first(X, wrong):
+    """Describe the first stored value that is marked wrong, and where it stands."""
+    at = np.flatnonzero(wrong)[0]
+    row = np.searchsorted(X.indptr, at, side="right") - 1
+    return X.data[at].item(), f"row {row}, column {X.indices[at]}"
+
+
+def _with_data(X, data):
+    return sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
+
+
+def _summed(counts, X, name):
+    """Sort the indices, sum duplicates and drop zeros, in arrays that the caller's X does not share."""
+    # The flags of a fresh object are computed by scipy, not remembered from before someone wrote into X.
+    if not counts.has_canonical_format:
+        # At most 2^31 values of less than 2^31 fall on one place, so that int64 holds the sum.
+        counts = _with_data(counts.copy(), counts.data.astype(np.int64))
+        counts.sum_duplicates()
+        counts = _as_int32(counts, name)
+    if not counts.data.all():
+        counts = counts.copy()
+        counts.eliminate_zeros()
+    return _with_narrow_indices(counts)
+
+
+def _with_narrow_indices(X):
+    wanted = _index_dtype(X.nnz, X.shape[1])
+    if X.indices.dtype == X.indptr.dtype == wanted:
+        return X
+    indices, indptr = (a.astype(wanted, copy=False) for a in (X.indices, X.indptr))
+    return sparse.csr_array((X.data, indices, indptr), shape=X.shape)
+
+
+def _index_dtype(n_stored, n_columns):
+    """The narrower type that holds every position and every column number."""
+    return np.dtype(np.int32 if max(n_stored, n_columns) <= _INT32_MAX else np.int64)
+
+
+def check_prior(name, value, size, default):
+    """Check the parameters of a Dirichlet prior.
+
+    Parameters
+    ----------
+    name : str
+        The parameter, for the messages.
+    value : None, float or array-like of shape (size,)
+        A float stands for all entries, None for `default`.
+    size : int
+    default : float
+
+    Returns
+    -------
+    ndarray of float64, shape (size,)
+        Positive and finite; a copy.
+
+    Raises
+    ------
+    DataError
+        For another shape, and for entries that are not positive finite numbers.
+
+    Examples
+    --------
+    >>> from stradask.algorithms._validation import check_prior
+    >>> check_prior("doc_topic_prior", None, 3, 0.1)
+    array([0.1, 0.1, 0.1])
+    """
+    if value is None:
+        value = default
+    if isinstance(value, Real) and not isinstance(value, bool):
+        value = np.full(size, value, dtype=np.float64)
+    given = np.asarray(value)
+    if given.dtype.kind not in "iuf":
+        raise DataError(f"{name} must be a positive number or {size} of them, got {value!r}")
+    if given.shape != (size,):
+        raise DataError(
+            f"{name} has the shape {given.shape}; pass one number for all entries, or a vector of {size}"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(given) & (given > 0)))
+    if len(wrong):
+        raise DataError(f"{name} must be positive and finite, got {given[wrong[0]]} in entry {wrong[0]}")
+    return given.astype(np.float64)
+
+
+def check_vocabulary(vocabulary, n_features):
+    """Check the names of the columns.
+
+    Parameters
+    ----------
+    vocabulary : sequence of str, or mapping of str to int
+        The word of each column in order, or the column of each word as in the attribute
+        ``vocabulary_`` of scikit-learn's CountVectorizer.
+    n_features : int
+        How many columns there are.
+
+    Returns
+    -------
+    list of str, of length n_features
+
+    Raises
+    ------
+    DataError
+        For another length, for entries that are no strings, and for a mapping that leaves a column out.
+
+    Examples
+    --------
+    >>> from stradask.algorithms._validation import check_vocabulary
+    >>> check_vocabulary({"dog": 1, "cat": 0}, 2)
+    ['cat', 'dog']
+    """
+    if isinstance(vocabulary, (str, bytes, set, frozenset)) or not hasattr(vocabulary, "__len__"):
+        raise DataError(
+            f"vocabulary must be a sequence of {n_features} words, or a mapping from word to column, "
+            f"not a {type(vocabulary).__name__}"
+        )
+    if len(vocabulary) != n_features:
+        raise DataError(f"vocabulary has {len(vocabulary)} words, but the model has {n_features} columns")
+    if hasattr(vocabulary, "keys"):
+        words = _words_of_columns(vocabulary)
+    else:
+        words = list(vocabulary)
+    for column, word in enumerate(words):
+        if not isinstance(word, str):
+            raise DataError(f"vocabulary must hold str, got {word!r} for column {column}")
+    return [str(word) for word in words]
+
+
+def _words_of_columns(vocabulary):
+    words = dict(sorted((int(column), word) for word, column in vocabulary.items()))
+    missing = next((column for column in range(len(vocabulary)) if column not in words), None)
+    if missing is not None:
+        raise DataError(
+            f"vocabulary maps no word to column {missing}; {len(vocabulary)} words must have the columns "
+            f"0 to {len(vocabulary) - 1}, each one once"
+        )
+    return list(words.values())

@@ -1,0 +1,514 @@
+"""Latent Dirichlet allocation by collapsed Gibbs sampling."""
+
+import os
+from numbers import Integral, Real
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ...datasets.split import split_tokens
+from ...errors import DataError
+from ...scheduler.engine import iterate, small_change
+from ...scheduler.history import History
+from ...scheduler.store import Checkpoint, fingerprint_csr
+from ...scheduler.threads import effective_n_jobs, run_tasks
+from .._base import Estimator
+from .._validation import check_counts, check_prior, check_vocabulary
+from . import priors, reading
+from .evaluation import document_chunks, document_completion, padded_columns, padded_vector, words_at_hand
+
+_DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01
+_MEASURE_EVERY = 10  # sweeps between two values of the log-likelihood: about 2 % of the time
+_FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
+_FOLD_IN = 2  # purpose of a random stream; 1 is a sweep
+_BURN_IN, _KEPT = 15, 25  # sweeps of transform
+
+
+class LatentDirichletAllocation(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
+):
+    r"""Topic model of word counts: latent Dirichlet allocation by collapsed Gibbs sampling.
+
+    Documents are mixtures of topics, topics are distributions over words::
+
+        theta_d ~ Dirichlet(alpha),  phi_k ~ Dirichlet(beta)
+        z_di ~ theta_d,  w_di ~ phi_(z_di)
+
+    A sweep draws each token's topic from
+
+    .. math:: p(z = k \mid \text{rest}) \propto (C_{dk} + \alpha_k)
+              \frac{C_{wk} + \beta_w}{C_k + \sum_w \beta_w}
+
+    where the counts leave the token itself out.
+
+    Threads: documents and words are divided into at most 16 groups each by their sizes alone, and
+    threads take blocks of (document group, word group) that share neither; the model is the same
+    *bitwise* for any `n_jobs` on one kind of processor. Within a step the groups do not see each other's
+    changes of the topic totals C_k, which are also renewed only every 4096 tokens; ``exact=True`` keeps
+    them live, in one group and thread, and then every sweep is an exact Gibbs sweep.
+
+    Memory while fitting: 6 bytes a token, at most 8 more for rows of frequent words, and for
+    documents 2 K bytes each up to K = 256, at most ``4 min(length, K)`` above.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics K.
+    doc_topic_prior : float or array of shape (n_components,), default=None
+        alpha; None is 0.1.
+    topic_word_prior : float or array of shape (n_features,), default=None
+        beta; None is 0.01.
+    max_iter : int, default=200
+        Sweeps over all tokens, the first assignment included.
+    sampler : {"auto", "gibbs"}, default="auto"
+        "gibbs" is collapsed Gibbs sampling, which "auto" takes too; `sampler_` says what ran.
+    exact : bool, default=False
+        Keep topic totals live, on one thread (see above).
+    optimize_priors : bool, default=False
+        Fit alpha (one weight a topic) and beta (one number) to the counts by Minka's fixed point, after 20
+        sweeps and then every 10. Needs a symmetric `topic_word_prior`.
+    tol : float, default=None
+        Stop when the joint log-likelihood, measured every 10 sweeps, changes by no more than this part
+        of itself. None runs all sweeps.
+    n_jobs : int, default=None
+        Threads. None is 1, -1 all cores.
+    checkpoint : str or path, default=None
+        Folder in which the state is kept every 10 sweeps. A fit that finds there the state of the
+        same parameters and data goes on from it, *bitwise* as if it had never stopped; `max_iter` may
+        have grown.
+    warm_start : bool, default=False
+        Let the first sweep of a second `fit` assign topics with the last fit's topics at hand.
+    random_state : int, RandomState or None, default=None
+        The same int gives the same model.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        ``C_wk + beta_w``: topic-word counts and prior. Made anew at each access, as are the next two.
+    topic_word_ : ndarray of shape (n_components, n_features)
+        The same with rows summing to 1: the mean of phi given the last assignments.
+    doc_topic_ : ndarray of shape (n_samples, n_components)
+        Mean of theta of the documents of the last `fit` given the last assignments.
+    word_topic_counts_ : CSR array of shape (n_features, n_components)
+        C_wk. Eight bytes a non-zero.
+    doc_topic_counts_ : CSR array of shape (n_samples, n_components)
+        C_dk.
+    doc_topic_prior_, topic_word_prior_ : ndarrays of shapes (n_components,), (n_features,)
+        alpha and beta, as fitted or as given.
+    log_likelihood_ : ndarray
+        Trace of the joint log-likelihood log p(w, z) per token, one value every 10 sweeps and one
+        after the last.
+    history_ : dict of arrays
+        One entry a sweep: round, seconds, objective (as above, NaN where not measured), updates.
+    n_iter_ : int
+        Sweeps done.
+    sampler_ : str
+        What ran.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when `X` had feature names that are all strings.
+
+    Raises
+    ------
+    DataError
+        If `X` does not hold counts (fractional, negative, NaN...), or a prior has the wrong shape.
+    CheckpointMismatch
+        If `checkpoint` holds a fit of other parameters or data.
+
+    See Also
+    --------
+    sklearn.decomposition.LatentDirichletAllocation : Variational Bayes.
+
+    References
+    ----------
+    Blei, Ng, Jordan, "Latent Dirichlet allocation", JMLR 2003; Griffiths, Steyvers, "Finding
+    scientific topics", PNAS 2004. The rotation of word groups: Yuan et al., "LightLDA", WWW 2015;
+    Zheng, Kim, Ho, Xing, "Model-parallel inference for big topic models" (STRADS), 2014.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> from stradask.datasets.generators import make_lda_corpus
+    >>> X, *_ = make_lda_corpus(200, n_features=300, n_components=5, random_state=0)
+    >>> lda = sd.LatentDirichletAllocation(n_components=5, max_iter=50, random_state=0).fit(X)
+    >>> lda.topic_word_.shape
+    (5, 300)
+    >>> lda.transform(X[:2]).shape
+    (2, 5)
+    >>> bool(lda.perplexity(X) < 300)
+    True
+    """
+
+    _parameter_constraints = {
+        "n_components": [Interval(Integral, 1, 2**24, closed="both")],
+        "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
+        "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "sampler": [StrOptions({"auto", "gibbs"})],
+        "exact": ["boolean"],
+        "optimize_priors": ["boolean"],
+        "tol": [None, Interval(Real, 0, None, closed="left")],
+        "n_jobs": [None, Integral],
+        "checkpoint": [None, str, os.PathLike],
+        "warm_start": ["boolean"],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_components=10,
+        *,
+        doc_topic_prior=None,
+        topic_word_prior=None,
+        max_iter=200,
+        sampler="auto",
+        exact=False,
+        optimize_priors=False,
+        tol=None,
+        n_jobs=None,
+        checkpoint=None,
+        warm_start=False,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.max_iter = max_iter
+        self.sampler = sampler
+        self.exact = exact
+        self.optimize_priors = optimize_priors
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Fitting ------------------------------------------------------------------------------------
+
+    def fit(self, X, y=None, *, callback=None):
+        """Fit topics to word counts.
+
+        Ctrl-C stops after the running sweep and keeps the model so far, with a warning.
+
+        Parameters
+        ----------
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
+            Counts of words in documents.
+        y : None
+            Ignored.
+        callback : callable, optional
+            ``callback(info)`` after every sweep; `info` has round, total, objective, seconds, updates
+            and history. Returning True stops the fit.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        previous = getattr(self, "word_topic_counts_", None) if self.warm_start else None
+        X = check_counts(self, X, reset=previous is None)
+        if previous is not None and previous.shape[1] != self.n_components:
+            raise DataError(
+                f"warm_start with n_components={self.n_components} after a fit with {previous.shape[1]}: keep the "
+                "number of topics, or set warm_start=False"
+            )
+        state = self._new_state(X)
+        if previous is not None:
+            at_hand = self._new_state(X, background=previous, seed=state.seed)
+            at_hand.sweep(0, effective_n_jobs(self.n_jobs))
+            state.restore(at_hand.arrays())
+        return self._run(state, X, callback, checkpoint=self.checkpoint)
+
+    def partial_fit(self, X, y=None, *, callback=None):
+        """Add new documents to the model.
+
+        Their tokens are drawn in `max_iter` sweeps, while the counts of all documents before stay where they
+        are and take part as `C_wk` and `C_k`. Old documents need not be at hand. The first call
+        is a `fit`. `history_`, `doc_topic_` and `log_likelihood_` (here of the new documents given the old) are
+        those of the last call.
+
+        Parameters
+        ----------
+        X, y, callback
+            As in `fit`.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        before = getattr(self, "word_topic_counts_", None)
+        X = check_counts(self, X, reset=before is None)
+        if before is not None and before.shape[1] != self.n_components:
+            raise DataError(
+                f"partial_fit with n_components={self.n_components} on a model of {before.shape[1]} topics"
+            )
+        state = self._new_state(X, background=before)
+        return self._run(state, X, callback, before=before)
+
+    def _new_state(self, X, background=None, seed=None):
+        from .gibbs import GibbsState
+
+        alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, _DOC_TOPIC_PRIOR)
+        beta = check_prior("topic_word_prior", self.topic_word_prior, X.shape[1], _TOPIC_WORD_PRIOR)
+        if self.optimize_priors and np.ptp(beta) > 0:
+            raise DataError("optimize_priors=True fits one common topic_word_prior: give a number, not a vector")
+        if seed is None:
+            seed = check_random_state(self.random_state).randint(0, 2**63, dtype=np.int64)
+        return GibbsState(X, self.n_components, alpha, beta, seed, exact=self.exact, background=background)
+
+    def _run(self, state, X, callback, checkpoint=None, before=None):
+        """Sweep until done, then read the model off the state."""
+        n_jobs = 1 if self.exact else effective_n_jobs(self.n_jobs)
+        history, start = History(), 0
+        store = fingerprint = None
+        if checkpoint is not None:
+            store, fingerprint = Checkpoint(checkpoint), self._fingerprint(X)
+            found = store.load(fingerprint)
+            if found is not None:
+                start, arrays, header = found
+                state.seed = np.uint64(header["seed"])
+                state.restore(arrays)
+                history = History.from_dict(header["history"])
+
+        def step(r):
+            state.sweep(r, n_jobs)
+            done = r + 1
+            measured = done % _MEASURE_EVERY == 0 or done == self.max_iter
+            if self.optimize_priors and measured and done >= _FIRST_PRIOR_FIT:
+                self._fit_priors(state)
+            objective = state.joint_log_likelihood(n_jobs) if measured else np.nan
+            return {"objective": objective, "updates": state.n_tokens}
+
+        def keep(info):
+            if store is not None and (info.round % _MEASURE_EVERY == 0 or info.round == self.max_iter):
+                header = {"seed": int(state.seed), "history": _as_lists(info.history.as_dict())}
+                store.save(info.round, state.arrays(), header, fingerprint)
+
+        n_done, _ = iterate(
+            step,
+            max(self.max_iter - start, 0),
+            history=history,
+            label="LDA",
+            unit="token",
+            verbose=self.verbose,
+            callback=callback,
+            on_round=keep,
+            stop=small_change(self.tol),
+            start=start,
+        )
+        self.n_iter_ = start + n_done
+        self.sampler_ = "gibbs"
+        self.doc_topic_prior_, self.topic_word_prior_ = state.alpha, state.beta
+        self.doc_topic_counts_ = state.doc_topic_counts()
+        counts = state.word_topic_counts()
+        self.word_topic_counts_ = counts if before is None else sparse.csr_array(counts + before)
+        self.history_ = history.as_dict()
+        if np.isnan(history.last_objective) or np.isnan(self.history_["objective"][-1]):
+            self.history_["objective"][-1] = state.joint_log_likelihood(n_jobs)
+        return self
+
+    def _fit_priors(self, state):
+        alpha = priors.fit_doc_topic_prior(state.doc_topic_counts(), state.alpha)
+        beta = priors.fit_topic_word_prior(state.word_topic_counts(), state.beta[0])
+        state.set_priors(alpha, np.full(len(state.beta), beta))
+
+    def _fingerprint(self, X):
+        names = ("n_components", "doc_topic_prior", "topic_word_prior", "exact", "optimize_priors")
+        values = {name: getattr(self, name) for name in names}
+        values = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in values.items()}
+        if isinstance(self.random_state, Integral):
+            values["random_state"] = int(self.random_state)
+        return {**values, "X": fingerprint_csr(X)}
+
+    # Using --------------------------------------------------------------------------------------
+
+    def transform(self, X):
+        """Infer topic shares of documents.
+
+        Gibbs sampling with the topics fixed, 15 sweeps and then 25 that are averaged. The random stream
+        follows from `random_state` and the document's own words, so a document gets the same answer
+        whatever stands beside it; with ``random_state=None`` too.
+
+        Parameters
+        ----------
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
+            Counts. A document without words gets the prior's mean.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Rows sum to 1.
+        """
+        check_is_fitted(self)
+        from ...kernels import topic_inference as kernels
+
+        X = check_counts(self, X, reset=False)
+        words, (rows,) = words_at_hand(X)
+        phi = padded_columns(self._word_probabilities(words))
+        alpha = padded_vector(self.doc_topic_prior_, phi.shape[1])
+        keys = kernels.content_keys(X.indptr, X.indices, X.data)
+        seed = np.uint64(self.random_state if isinstance(self.random_state, Integral) else 0)
+        theta = np.empty((X.shape[0], len(self.doc_topic_prior_)))
+        fixed = (X.indptr, rows, X.data, phi, alpha, theta.shape[1], keys, seed, _FOLD_IN, _BURN_IN, _KEPT, theta)
+        tasks = [(kernels.fold_in, (*chunk, *fixed)) for chunk in document_chunks(X.shape[0])]
+        run_tasks(tasks, effective_n_jobs(self.n_jobs))
+        return theta
+
+    def score(self, X, y=None):
+        """Compute the held-out log-likelihood per token of documents, by document completion.
+
+        Half of each document's tokens (drawn with a fixed seed) tell its topic shares by 20 EM steps, the
+        other half is scored. Natural logarithm; higher is better.
+
+        Parameters
+        ----------
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
+            Counts, best of documents that were not in `fit`.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        X = check_counts(self, X, reset=False)
+        observed, held_out = split_tokens(X, random_state=0)
+        if held_out.sum() == 0:
+            raise DataError("X has no document of two tokens or more: there is nothing to hold out")
+        return document_completion(
+            self.topic_word_, observed, held_out, self.doc_topic_prior_, n_jobs=self.n_jobs
+        )
+
+    def perplexity(self, X):
+        """Compute ``exp(-score(X))``: lower is better, the number of words for a model that knows nothing."""
+        return float(np.exp(-self.score(X)))
+
+    def topics(self, vocabulary=None, n_words=10):
+        """List the most probable words of each topic.
+
+        Parameters
+        ----------
+        vocabulary : sequence of str of length n_features, optional
+            By default the feature names seen in `fit`, else the indices.
+        n_words : int, default=10
+
+        Returns
+        -------
+        Topics
+            A list of lists of words that prints as a table; its `shares` and `probabilities` are arrays.
+
+        Examples
+        --------
+        >>> import numpy as np, stradask as sd
+        >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
+        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X)
+        >>> sorted(sorted(words) for words in lda.topics(["cat", "dog", "sun", "sea"], n_words=2))
+        [['cat', 'dog'], ['sea', 'sun']]
+        """
+        check_is_fitted(self)
+        if vocabulary is None:
+            vocabulary = getattr(self, "feature_names_in_", [str(w) for w in range(self.n_features_in_)])
+        vocabulary = check_vocabulary(vocabulary, self.n_features_in_)
+        topic_word = self.topic_word_
+        top = reading.top_words(topic_word, n_words)
+        shares = np.asarray(self.word_topic_counts_.sum(axis=0)).ravel()
+        words = [[vocabulary[w] for w in row] for row in top.tolist()]
+        return reading.Topics(words, shares / shares.sum(), np.take_along_axis(topic_word, top, axis=1))
+
+    def coherence(self, X, measure="npmi", n_words=10):
+        """Compute each topic's coherence against counts.
+
+        ``"umass"`` is the mean of log((D(i, j) + 1) / D(j)) over pairs of the topic's `n_words` most probable
+        words, j the more probable; ``"npmi"`` the mean of log(p(i, j) / p(i) p(j)) / -log p(i, j), between
+        -1 and 1. D counts the documents of `X` that hold the words, p = D / n_samples.
+
+        Parameters
+        ----------
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
+            Reference counts.
+        measure : {"npmi", "umass"}, default="npmi"
+        n_words : int, default=10
+            At least 2.
+
+        Returns
+        -------
+        ndarray of shape (n_components,)
+            Higher is better; the mean over topics is what papers quote.
+
+        References
+        ----------
+        Mimno et al., "Optimizing semantic coherence in topic models", EMNLP 2011 (UMass); Bouma,
+        "Normalized (pointwise) mutual information in collocation extraction", GSCL 2009; Lau, Newman,
+        Baldwin, EACL 2014 (NPMI).
+        """
+        check_is_fitted(self)
+        if measure not in ("npmi", "umass"):
+            raise DataError(f"measure={measure!r} is unknown: take 'npmi' or 'umass'")
+        if n_words < 2:
+            raise DataError(f"n_words={n_words}: coherence is about pairs, take at least 2 words")
+        X = check_counts(self, X, reset=False)
+        return reading.coherence(reading.top_words(self.topic_word_, n_words), X, measure)
+
+    # Reading ------------------------------------------------------------------------------------
+
+    @property
+    def components_(self):
+        """Topic-word counts plus prior."""
+        return self._fitted("word_topic_counts_").toarray().T + self.topic_word_prior_
+
+    @property
+    def topic_word_(self):
+        """Word probabilities of each topic."""
+        components = self.components_
+        components /= components.sum(axis=1, keepdims=True)
+        return components
+
+    @property
+    def doc_topic_(self):
+        """Topic shares of the fitted documents."""
+        shares = self._fitted("doc_topic_counts_").toarray() + self.doc_topic_prior_
+        shares /= shares.sum(axis=1, keepdims=True)
+        return shares
+
+    @property
+    def log_likelihood_(self):
+        """Trace of the joint log-likelihood per token."""
+        objective = self._fitted("history_")["objective"]
+        return objective[~np.isnan(objective)]
+
+    @property
+    def _n_features_out(self):
+        return len(self.doc_topic_prior_)
+
+    def _fitted(self, name):
+        """Return an attribute of a fit; AttributeError without one, as `hasattr` and scikit-learn expect."""
+        if name not in vars(self):
+            raise AttributeError(f"this LatentDirichletAllocation has no {name!r}: it is not fitted yet")
+        return vars(self)[name]
+
+    def _word_probabilities(self, words):
+        """phi of the given words only, words x topics."""
+        totals = np.asarray(self.word_topic_counts_.sum(axis=0)).ravel() + self.topic_word_prior_.sum()
+        return (self.word_topic_counts_[words].toarray() + self.topic_word_prior_[words, None]) / totals
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
+
+
+def _as_lists(columns):
+    """Return the history's columns in a form that JSON takes."""
+    return {name: values.tolist() for name, values in columns.items()}

@@ -1,0 +1,198 @@
+"""One run of one solver, in a process of its own.
+
+``python -P worker.py JOB`` is started by the runner, perhaps with the interpreter of an
+environment that holds one peer and nothing else, so this file needs the standard library and
+NumPy only. The folder JOB holds ``job.json`` (the solver's file and its settings) and ``data.npz``
+and ``sample.npz`` (the arrays of the objective, whole and a small part for the warm-up). The run
+leaves ``snapshot-NNN.npz`` files and, last of all, ``result.json``. Nothing is judged here: the
+runner evaluates the snapshots afterwards.
+"""
+
+import contextlib
+import ctypes
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import re
+import resource
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+MEGABYTE = 2**20
+
+
+class Stopwatch:
+    """Training time of a solver; it stands still while a snapshot is taken.
+
+    A solver calls `tick` after each step that could be its last. The first tick at or after each
+    checkpoint saves a snapshot, and so does the tick that ends the run.
+
+    Parameters
+    ----------
+    checkpoints : sequence of float
+        Training seconds at which a snapshot is wanted, increasing; the last one ends the run.
+    folder : Path or None
+        Where snapshots go; None (the warm-up) takes them and throws them away.
+    max_ticks : int or None
+        End the run after so many ticks, whatever the time.
+    """
+
+    def __init__(self, checkpoints, folder, max_ticks=None):
+        self.checkpoints = list(checkpoints)
+        self.next_checkpoint = self.checkpoints[0]
+        self.folder = folder
+        self.max_ticks = max_ticks
+        self.ticks = self.work = 0
+        self.seconds = 0.0
+        self.peak_mb = 0.0
+        self.snapshots = []
+        self._started = time.perf_counter()
+
+    def tick(self, work, snapshot):
+        """Count `work` units done since the last tick; return True while the run should go on.
+
+        Parameters
+        ----------
+        work : int
+            Units of work (for topic models: tokens) of this step.
+        snapshot : callable
+            Returns the state to be judged, a dict of arrays; called only at a checkpoint.
+        """
+        self.seconds += time.perf_counter() - self._started
+        self.ticks += 1
+        self.work += int(work)
+        over = self.seconds >= self.checkpoints[-1] or self.ticks == self.max_ticks
+        if over or self.seconds >= self.next_checkpoint:
+            self._take(snapshot)
+        self._started = time.perf_counter()
+        return not over
+
+    def _take(self, snapshot):
+        self.peak_mb = max(self.peak_mb, peak_memory())
+        arrays = snapshot()
+        name = f"snapshot-{len(self.snapshots):03d}.npz"
+        if self.folder is not None:
+            np.savez(self.folder / name, **arrays)
+        self.snapshots.append({"file": name, "seconds": self.seconds, "work": self.work, "steps": self.ticks})
+        # A slow step may have passed several checkpoints: the next one is the first still ahead.
+        self.next_checkpoint = next((t for t in self.checkpoints if t > self.seconds), np.inf)
+        reset_peak_memory()
+
+
+def memory_now():
+    """Resident memory of this process in MB."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return peak_memory()
+    return _kilobytes(status, "VmRSS") * 1024 / MEGABYTE
+
+
+def peak_memory():
+    """Largest resident memory of this process in MB since the last reset, or since its start."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return _kilobytes(status, "VmHWM") * 1024 / MEGABYTE
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEGABYTE
+
+
+def _kilobytes(status, field):
+    return int(re.search(rf"^{field}:\s+(\d+) kB", status.read_text(), re.MULTILINE).group(1))
+
+
+def reset_peak_memory():
+    """Start the peak afresh at the memory of now; False where the system cannot do it.
+
+    First what the heap holds without need is given back, or the next peak would tell of the last snapshot.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # a C library without it
+        ctypes.CDLL(None).malloc_trim(0)
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def cpu_seconds():
+    """User and system time of this process and of its children that have ended."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def read_arrays(path):
+    """Return the arrays of an npz file as attributes."""
+    with np.load(path, allow_pickle=False) as archive:
+        return SimpleNamespace(**{name: archive[name] for name in archive.files})
+
+
+def load_solver(path):
+    """Return the class `Solver` of the file at `path`."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Solver
+
+
+def installed_versions(requires):
+    """Versions of the distributions that the requirements name; a missing one raises."""
+    names = [re.match(r"[\w.-]+", requirement).group(0) for requirement in requires]
+    return {name: importlib.metadata.version(name) for name in names}
+
+
+def warm_up(solver_class, settings, data):
+    """Take two steps on a small part of the data: what is imported and compiled here is not training."""
+    solver = solver_class(settings)
+    solver.set_data(data)
+    solver.run(Stopwatch([np.inf], folder=None, max_ticks=2))
+
+
+def main(folder):
+    """Run the job in `folder`."""
+    folder = Path(folder)
+    job = json.loads((folder / "job.json").read_text())
+    sys.path.extend(job["path"])
+    data, sample = read_arrays(folder / "data.npz"), read_arrays(folder / "sample.npz")
+    settings = SimpleNamespace(**job["settings"])
+
+    started = time.perf_counter()
+    solver_class = load_solver(job["solver"])
+    warm_up(solver_class, settings, sample)
+    warm_up_seconds = time.perf_counter() - started
+
+    resettable = reset_peak_memory()
+    memory_before = memory_now()
+    started = time.perf_counter()
+    solver = solver_class(settings)
+    solver.set_data(data)
+    setup_seconds = time.perf_counter() - started
+
+    cpu_before = cpu_seconds()
+    watch = Stopwatch(job["checkpoints"], folder)
+    solver.run(watch)
+    result = {
+        "versions": {"python": platform.python_version(), "numpy": np.__version__}
+        | installed_versions(solver_class.requires),
+        "warm_up_seconds": warm_up_seconds,
+        "setup_seconds": setup_seconds,
+        "training_seconds": watch.seconds,
+        "cpu_seconds": cpu_seconds() - cpu_before,
+        "work": watch.work,
+        "steps": watch.ticks,
+        "memory_before_mb": memory_before,
+        "peak_mb": watch.peak_mb,
+        "peak_without_snapshots": resettable,
+        "snapshots": watch.snapshots,
+    }
+    (folder / "result.part").write_text(json.dumps(result))
+    os.replace(folder / "result.part", folder / "result.json")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

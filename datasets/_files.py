@@ -1,0 +1,191 @@
+"""Files as every reader and writer here sees them.
+
+`Reader` opens plain, gzip, xz and bzip2 files (told apart by what they hold, not by their name) and
+members of zip archives, hands out bytes or blocks of whole lines, and turns every failure into a
+`DataError` that names the file, the line and the remedy. `write_aside` writes a file so that it is
+either whole or not there.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import secrets
+import zipfile
+import zlib
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from ..errors import DataError
+
+# Bytes read at a time: small enough that a block and what is made of it stay near the processor.
+BLOCK = 1 << 20
+
+_KINDS = {
+    b"\x1f\x8b": ("gzip", gzip.open),
+    b"\xfd7zXZ\x00": ("xz", lzma.open),
+    b"BZh": ("bzip2", bz2.open),
+}
+_SUFFIXES = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}
+_BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+
+
+def progress_bar(total, name, verbose):
+    """Return a tqdm bar over bytes, silent when verbose is 0."""
+    from tqdm import tqdm
+
+    return tqdm(total=total, desc=str(name), unit="B", unit_scale=True, disable=not verbose)
+
+
+class Reader:
+    """A file opened for reading; use it in a ``with`` statement.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    member : str, default=None
+        Name of the member to read where the file is a zip archive.
+    verbose : int, default=0
+        Show a progress bar over the bytes of the file.
+    """
+
+    def __init__(self, path, *, member=None, verbose=0):
+        self.path = Path(path)
+        self.name = f"{self.path} ({member})" if member else str(self.path)
+        self.line = 0  # whole lines handed out so far
+        self.kind = "plain"
+        self._member = member
+        self._verbose = verbose
+
+    def __enter__(self):
+        try:
+            size = self.path.stat().st_size
+            self._raw = self.path.open("rb")
+        except OSError as error:
+            raise DataError(f"{self.path}: cannot be opened ({error.strerror}); check the path") from None
+        try:
+            if size == 0:
+                raise DataError(f"{self.path}: the file is empty; write or download it again")
+            self._stream = self._open_member() if self._member else self._open_stream()
+        except BaseException:
+            self._raw.close()
+            raise
+        self._bar = progress_bar(size, self.path.name, self._verbose) if self._verbose else None
+        return self
+
+    def __exit__(self, *exception):
+        if self._bar is not None:
+            self._bar.close()
+        self._stream.close()
+        self._raw.close()
+
+    def _open_stream(self):
+        start = self._raw.read(6)
+        self._raw.seek(0)
+        for magic, (kind, opener) in _KINDS.items():
+            if start.startswith(magic):
+                self.kind = kind
+                return opener(self._raw)
+        promised = _SUFFIXES.get(self.path.suffix)
+        if promised is not None:
+            raise DataError(
+                f"{self.path}: not a {promised} file (it starts with {start!r}); "
+                f"download it again, or take {self.path.suffix} from its name if it is plain text"
+            )
+        return self._raw
+
+    def _open_member(self):
+        self.kind = "zip"
+        try:
+            return zipfile.ZipFile(self._raw).open(self._member)
+        except (*_BROKEN, KeyError, RuntimeError, NotImplementedError) as error:
+            raise DataError(
+                f"{self.path}: {self._member} cannot be read from this zip archive ({error}); "
+                "download it again"
+            ) from None
+
+    def error(self, line, what):
+        """Return a DataError at a line of this file."""
+        return DataError(f"{self.name}, line {line}: {what}")
+
+    def read(self, size=-1):
+        """Return up to size decompressed bytes (all that are left when -1), b'' at the end."""
+        try:
+            data = self._stream.read(size)
+        except _BROKEN as error:
+            raise DataError(
+                f"{self.name}, after line {self.line}: the {self.kind} data are broken or cut off "
+                f"({error}); download the file again"
+            ) from None
+        if self._bar is not None:
+            self._bar.update(self._raw.tell() - self._bar.n)
+        return data
+
+    def blocks(self):
+        r"""Yield blocks of whole lines, each with the number of its first line (from 1).
+
+        Every line ends in ``\n``, the last one too; ``\r\n`` has become ``\n`` and a byte-order mark
+        is gone.
+        """
+        rest = bytearray()  # grows in place, so that one very long line costs no repeated copying
+        while data := self.read(BLOCK):
+            end = data.rfind(b"\n") + 1
+            if end:
+                yield from self._numbered(bytes(rest) + data[:end])
+                rest = bytearray(data[end:])
+            else:
+                rest += data
+        if rest:
+            yield from self._numbered(bytes(rest) + b"\n")
+
+    def _numbered(self, block):
+        if b"\r" in block:
+            block = block.replace(b"\r\n", b"\n")
+        if self.line == 0:
+            block = block.removeprefix(b"\xef\xbb\xbf")
+        lines = block.count(b"\n")
+        yield self.line + 1, block
+        self.line += lines
+
+    def __iter__(self):
+        """Yield the lines as bytes, so that scikit-learn can read from here."""
+        for _, block in self.blocks():
+            yield from io.BytesIO(block)
+
+
+@contextmanager
+def write_aside(path):
+    """Open a binary file for writing that appears under its name only when it is whole.
+
+    The bytes go to a temporary name in the same folder, are flushed to the disk and renamed; after an
+    error nothing is left. A name in ``.gz``, ``.xz`` or ``.bz2`` is compressed. The same bytes in give
+    the same file out: no time stamp is stored.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        raw = temporary.open("xb")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror}); check folder and rights") from None
+    try:
+        with raw:
+            with _compressor(path.suffix, raw) as handle:
+                yield handle
+            raw.flush()
+            os.fsync(raw.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _compressor(suffix, raw):
+    if suffix == ".gz":
+        return gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0)
+    if suffix == ".xz":
+        return lzma.LZMAFile(raw, "wb", preset=3)
+    if suffix == ".bz2":
+        return bz2.BZ2File(raw, "wb")
+    return nullcontext(raw)

@@ -1,0 +1,91 @@
+"""Tell what a data file is from what it holds."""
+
+import re
+from pathlib import Path
+
+from ..errors import DataError
+from ._files import Reader
+from .bag_of_words import read_uci_bow
+from .images import read_idx
+from .ratings import read_ratings
+from .svmlight import read_svmlight
+
+_SVMLIGHT_LINE = re.compile(rb"\s*[-+.0-9eE,]+(?:\s+qid:\S+)?(?:\s+[0-9]+:\S+)+\s*(?:#.*)?")
+
+
+def describe_file(path, *, verbose=0):
+    r"""Recognise the format of a data file by its content, read it, and say what it holds.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file in one of the formats that this package reads; plain, gzip, xz or bzip2.
+    verbose : int, default=0
+        Show a progress bar over the bytes of the file.
+
+    Returns
+    -------
+    description : dict
+        Always ``path``, ``format`` (``"uci-bow"``, ``"svmlight"``, ``"ratings"`` or ``"idx"``), ``bytes``
+        (of the file), ``shape`` and ``dtype``; for sparse data ``nnz`` (stored values) and ``density``; for
+        counts ``tokens`` (their sum); for svmlight ``labels`` (how many distinct ones); for ratings
+        ``lowest``, ``highest`` and ``mean``. Values are plain Python, fit for json.
+
+    Raises
+    ------
+    DataError
+        The format is none of these, or the file is broken.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from stradask.datasets import describe_file
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = pathlib.Path(folder.name) / "counts"
+    >>> _ = path.write_text("2\n3\n3\n1 1 2\n1 3 1\n2 2 5\n")
+    >>> description = describe_file(path)
+    >>> description["format"], description["shape"], description["tokens"]
+    ('uci-bow', [2, 3], 8)
+    >>> folder.cleanup()
+    """
+    found = detect_format(path)
+    description = {"path": str(path), "format": found, "bytes": Path(path).stat().st_size}
+    if found == "idx":
+        values = read_idx(path, verbose=verbose)
+        return description | {"shape": list(values.shape), "dtype": values.dtype.name}
+    if found == "uci-bow":
+        X = read_uci_bow(path, verbose=verbose)
+        return description | _of_matrix(X) | {"tokens": int(X.sum(dtype="int64"))}
+    if found == "svmlight":
+        X, y = read_svmlight(path, verbose=verbose)
+        return description | _of_matrix(X) | {"labels": len(set(y.tolist()))}
+    X = read_ratings(path, verbose=verbose).matrix
+    rated = {"lowest": float(X.data.min()), "highest": float(X.data.max()), "mean": float(X.data.mean())}
+    return description | _of_matrix(X) | rated
+
+
+def _of_matrix(X):
+    cells = X.shape[0] * X.shape[1]
+    return {
+        "shape": list(X.shape),
+        "dtype": X.dtype.name,
+        "nnz": int(X.nnz),
+        "density": X.nnz / cells if cells else 0.0,
+    }
+
+
+def detect_format(path):
+    """Return the name of the format of a file, by its first lines."""
+    with Reader(path) as reader:
+        if reader.read(2) == b"\0\0":
+            return "idx"
+    with Reader(path) as reader:
+        _, start = next(reader.blocks())
+    lines = [line for line in start.split(b"\n") if line.strip() and not line.lstrip().startswith(b"#")]
+    if len(lines) >= 3 and all(re.fullmatch(rb"\s*[0-9]+\s*", line) for line in lines[:3]):
+        return "uci-bow"
+    if lines and _SVMLIGHT_LINE.fullmatch(lines[0]):
+        return "svmlight"
+    if lines and any(len(lines[0].split(sep)) >= 3 for sep in (b"::", b"\t", b",", b";")):
+        return "ratings"
+    raise DataError(f"{path}: not UCI bag of words, svmlight, ratings or idx; it starts with {start[:40]!r}")

@@ -1,0 +1,288 @@
+"""Ratings: lines of user, item, rating and perhaps more, as CSV or in the forms of MovieLens.
+
+Most files hold whole-number ids and ratings with a fixed number of decimals. A block of such lines is
+recognised by one regular expression and parsed in bulk. Any other block goes through the csv module row
+by row, which also names the first line at fault.
+"""
+
+import csv
+import math
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from ..errors import DataError
+from ._files import Reader
+
+_SEPARATORS = ("::", "\t", ",", ";")  # tried in this order
+_DUPLICATES = ("last", "sum", "error")
+_WHOLE = re.compile("-?[1-9][0-9]{0,17}|0")
+
+
+class Ratings(NamedTuple):
+    """Ratings with the names of their rows and columns."""
+
+    matrix: Any
+    """csr_matrix of shape (n_users, n_items): one stored value a rating, a rating of 0 too."""
+    users: np.ndarray
+    """Id of each row, ascending: int64, or str where one of them is not a whole number."""
+    items: np.ndarray
+    """Id of each column, likewise."""
+
+
+def read_ratings(path, *, sep=None, header="auto", duplicates="last", dtype=np.float64, verbose=0):
+    r"""Read ratings: CSV with or without a header, and the ``::`` and tab forms of MovieLens.
+
+    A line is ``user, item, rating``; further columns (a time stamp) are passed over. Plain, gzip, xz and
+    bzip2 files are told apart by what they hold.
+
+    Memory at the peak is about 60 bytes a rating.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    sep : str, default=None
+        What stands between columns. When None, the first of ``::``, tab, comma, semicolon that the first
+        line holds.
+    header : bool or "auto", default="auto"
+        Whether the first line names the columns. ``"auto"``: it does where none of its first three
+        columns is a number.
+    duplicates : {"last", "sum", "error"}, default="last"
+        What becomes of a pair of user and item that is rated more than once: the last line of the file
+        counts, the ratings are added up (plays, purchases), or it is an error.
+    dtype : dtype, default=numpy.float64
+        Floating type of the ratings.
+    verbose : int, default=0
+        Show a progress bar over the bytes of the file.
+
+    Returns
+    -------
+    ratings : Ratings
+        ``(matrix, users, items)``: a csr_matrix users x items, and the ids of its rows and of its columns
+        as the file has them, ascending. Ids are whole numbers (int64) where all ids of the column are
+        written as such, without leading zeros, and text otherwise.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, holds no rating, or a line of it is not what the format says: a column
+        more or less than the first line has, an empty id, a rating that is not a finite number.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from stradask.datasets import read_ratings
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = pathlib.Path(folder.name) / "toy.csv"
+    >>> _ = path.write_text("user,item,rating\n7,ant,3.5\n7,bee,1\n9,ant,5\n")
+    >>> ratings = read_ratings(path)
+    >>> ratings.matrix.toarray()
+    array([[3.5, 1. ],
+           [5. , 0. ]])
+    >>> ratings.users, ratings.items
+    (array([7, 9]), array(['ant', 'bee'], dtype='<U3'))
+    >>> folder.cleanup()
+    """
+    return _read(Reader(path, verbose=verbose), sep, header, duplicates, dtype)
+
+
+def _read(reader, sep, header, duplicates, dtype):
+    _check_parameters(sep, header, duplicates, dtype)
+    users, items, values = _Ids(), _Ids(), []
+    with reader:
+        layout = None
+        for line, block in reader.blocks():
+            if layout is None:
+                layout, line, block = _recognise(reader, line, block, sep, header)
+            if not block:  # it held the header alone, or empty lines before anything else
+                continue
+            columns = _parse_block(block, layout) or _parse_rows(reader, line, block, layout)
+            if len(columns[2]):
+                users.add(columns[0])
+                items.add(columns[1])
+                values.append(columns[2].astype(dtype, copy=False))
+        if not values:
+            raise reader.error(reader.line, "the file ends and holds no rating")
+    user_ids, rows = users.finish()
+    item_ids, columns = items.finish()
+    matrix = _to_csr(rows, columns, np.concatenate(values), (user_ids, item_ids), duplicates, reader.name)
+    return Ratings(matrix, user_ids, item_ids)
+
+
+def _check_parameters(sep, header, duplicates, dtype):
+    if sep is not None and (not isinstance(sep, str) or not sep or "\n" in sep):
+        raise DataError(f"sep={sep!r}: give the text between two columns, or None to have it found")
+    if not (isinstance(header, bool) or header == "auto"):
+        raise DataError(f"header={header!r}: give True, False or 'auto'")
+    if duplicates not in _DUPLICATES:
+        raise DataError(f"duplicates={duplicates!r}: give one of {', '.join(map(repr, _DUPLICATES))}")
+    if np.dtype(dtype).kind != "f":
+        raise DataError(f"dtype={dtype!r}: give a floating type")
+
+
+class _Layout(NamedTuple):
+    sep: str
+    n_columns: int
+
+
+def _recognise(reader, line, block, sep, header):
+    """Return the layout, and the block without empty lines at its head and without the header."""
+    stripped = block.lstrip(b"\n")
+    line += len(block) - len(stripped)
+    if not stripped:
+        return None, line, b""
+    first = _decode(reader, line, stripped[: stripped.index(b"\n")])
+    if sep is None:
+        sep = next((s for s in _SEPARATORS if s in first), None)
+        if sep is None:
+            raise reader.error(line, f"no '::', tab, comma or semicolon stands in {first[:60]!r}; give sep=")
+    fields = _split_rows(reader, line, [first], sep)[0]
+    if len(fields) < 3:
+        raise reader.error(
+            line, f"{len(fields)} columns with sep={sep!r}; user, item and rating make three: {first[:60]!r}"
+        )
+    if header is True or (header == "auto" and not any(_is_number(field) for field in fields[:3])):
+        line, stripped = line + 1, stripped[stripped.index(b"\n") + 1 :]
+    return _Layout(sep, len(fields)), line, stripped
+
+
+def _decode(reader, line, text):
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        line += text[: error.start].count(b"\n")
+        raise reader.error(line, f"byte {error.start} of it is not UTF-8 text; convert the file") from None
+
+
+def _is_number(text):
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+# ---- blocks of plain numbers, in bulk ----
+
+
+def _parse_block(block, layout):
+    """Return users, items and ratings of a block where all columns are plain numbers, or None."""
+    sep = layout.sep.encode()
+    first = block[: block.find(b"\n")].split(sep)
+    decimals = len(first[2].partition(b".")[2]) if len(first) > 2 else 0
+    if decimals > 9 or not _pattern(sep, layout.n_columns, decimals).fullmatch(block):
+        return None
+    # Whole numbers parse faster than decimals: leave the points out and divide, which is exact up to rounding
+    # because numbers of 15 digits and powers of ten up to 10**9 are exact.
+    text = block.translate(bytes.maketrans(sep, b" " * len(sep)), b"." if decimals else b"")
+    numbers = np.fromstring(text, dtype=np.int64, sep=" ").reshape(-1, layout.n_columns)
+    return numbers[:, 0], numbers[:, 1], numbers[:, 2] / 10**decimals
+
+
+def _pattern(sep, n_columns, decimals):
+    sep, whole = re.escape(sep), b"(?:0|[1-9][0-9]{0,17}+)"
+    rating = b"[0-9]{1,6}+" + (b"\\.[0-9]{%d}" % decimals if decimals else b"")
+    more = (sep + b"[0-9]{1,18}+") * (n_columns - 3)
+    return re.compile(b"(?:" + whole + sep + whole + sep + rating + more + b"\n)*+")
+
+
+# ---- any other block, row by row ----
+
+
+def _parse_rows(reader, line, block, layout):
+    text = _decode(reader, line, block)
+    users, items, values = [], [], []
+    for number, row in enumerate(_split_rows(reader, line, text.split("\n")[:-1], layout.sep), start=line):
+        if not row:
+            continue
+        if len(row) != layout.n_columns:
+            raise reader.error(number, f"{len(row)} columns, and the first line has {layout.n_columns}")
+        user, item, rating = row[0].strip(), row[1].strip(), row[2]
+        if not user or not item:
+            raise reader.error(number, f"the {'item' if user else 'user'} is empty")
+        try:
+            value = float(rating)
+        except ValueError:
+            raise reader.error(number, f"the rating must be a number, not {rating!r}") from None
+        if not math.isfinite(value):
+            raise reader.error(number, f"the rating is {rating!r}; only finite numbers can be used")
+        users.append(user)
+        items.append(item)
+        values.append(value)
+    return _as_ids(users), _as_ids(items), np.array(values, float)
+
+
+def _split_rows(reader, line, lines, sep):
+    """Return the fields of each line; no fields for a line that is empty."""
+    if len(sep) > 1 or sep == "\t":  # these forms know no quotes
+        return [text.split(sep) if text.strip() else [] for text in lines]
+    rows: list[list[str]] = []
+    parser = csv.reader(lines, delimiter=sep, strict=True)
+    try:
+        for row in parser:
+            if parser.line_num > len(rows) + 1:
+                raise csv.Error("a quoted field goes over the end of the line")
+            rows.append(row if any(row) else [])
+    except csv.Error as error:
+        raise reader.error(line + len(rows), f"not CSV ({error})") from None
+    return rows
+
+
+def _as_ids(ids):
+    if all(map(_WHOLE.fullmatch, ids)):
+        return np.array(list(map(int, ids)), np.int64)
+    return np.array(ids, str)
+
+
+# ---- ids and the matrix ----
+
+
+class _Ids:
+    """Ids of one column: each block keeps its distinct ids and a number for each line."""
+
+    def __init__(self):
+        self._labels, self._codes = [], []
+
+    def add(self, ids):
+        labels, codes = np.unique(ids, return_inverse=True)
+        self._labels.append(labels)
+        self._codes.append(codes.astype(np.int32))  # a block has fewer than 2**31 lines
+
+    def finish(self):
+        """Return all distinct ids, ascending, and the place of each line's id among them."""
+        if any(labels.dtype.kind == "U" for labels in self._labels):
+            self._labels = [labels.astype(str) for labels in self._labels]
+        ids, places = np.unique(np.concatenate(self._labels), return_inverse=True)
+        starts = np.cumsum([0] + [len(labels) for labels in self._labels])
+        return ids, np.concatenate(
+            [places[start + codes] for start, codes in zip(starts, self._codes, strict=False)]
+        )
+
+
+def _to_csr(rows, columns, values, ids, duplicates, name):
+    shape = (len(ids[0]), len(ids[1]))
+    keys = rows * np.int64(shape[1]) + columns
+    order = np.argsort(keys, kind="stable")  # stable: lines of one pair stay in the order of the file
+    keys, values = keys[order], values[order]
+    again = np.flatnonzero(keys[1:] == keys[:-1])
+    if len(again) and duplicates == "error":
+        first, second = sorted(order[again[0] : again[0] + 2] + 1)
+        user, item = divmod(int(keys[again[0]]), shape[1])
+        raise DataError(
+            f"{name}: user {ids[0][user]} rates item {ids[1][item]} twice (ratings {first} and {second} "
+            "of the file); give duplicates='last' or 'sum'"
+        )
+    if len(again):
+        starts = np.delete(np.arange(len(keys)), again + 1)
+        last = np.delete(np.arange(len(keys)), again)
+        values = values[last] if duplicates == "last" else np.add.reduceat(values, starts)
+        keys = keys[starts]
+    rows, columns = np.divmod(keys, shape[1])
+    index = np.int32 if max(len(keys), *shape) <= np.iinfo(np.int32).max else np.int64
+    starts = np.searchsorted(rows, np.arange(shape[0] + 1)).astype(index)
+    matrix = sparse.csr_matrix((values, columns.astype(index), starts), shape=shape)
+    matrix.has_canonical_format = True
+    return matrix

@@ -1,0 +1,189 @@
+"""Hold out part of the tokens of every document, or part of the ratings of every user.
+
+Whole documents are held out by scikit-learn's `train_test_split`, which takes sparse matrices.
+"""
+
+import numpy as np
+from scipy import sparse
+
+from ..errors import DataError
+from ._common import check_generator, check_number, rank_in_rows
+
+
+def split_tokens(X, *, test_size=0.5, random_state=0):
+    """Divide the tokens of every document at random into an observed and a held-out part.
+
+    Of a document of n tokens exactly ``floor(test_size * n)`` are held out, drawn without
+    replacement, every subset of that size being equally likely. So a topic model can be judged by
+    document completion: mixtures are fitted to the observed part and the held-out part is
+    predicted. A document of one token keeps it (unless `test_size` is 1).
+
+    Tokens are not written out one by one: the counts of a document's words follow the multivariate
+    hypergeometric distribution, and are drawn word after word, for all documents at once. Memory
+    beyond the result is 8 bytes a non-zero and some 50 bytes a document.
+
+    Parameters
+    ----------
+    X : sparse matrix of shape (n_documents, n_features)
+        Word counts: whole numbers of at least 0, less than a thousand million in a document.
+    test_size : float, default=0.5
+        Share of each document's tokens to hold out, from 0 to 1.
+    random_state : int, Generator, RandomState or None, default=0
+        Seed, for the same split again.
+
+    Returns
+    -------
+    observed, held_out : CSR matrices of the shape and dtype of X
+        Counts that add up to X; sorted indices, no duplicates, no stored zeros.
+
+    Raises
+    ------
+    DataError
+        If X is not sparse or not made of counts, or if a parameter is out of its range.
+
+    References
+    ----------
+    H. Wallach, I. Murray, R. Salakhutdinov, D. Mimno, "Evaluation methods for topic models",
+    ICML 2009 (document completion).
+
+    Examples
+    --------
+    >>> from stradask.datasets import make_lda_corpus, split_tokens
+    >>> X, _, _ = make_lda_corpus(100, 200, 5, random_state=0)
+    >>> observed, held_out = split_tokens(X)
+    >>> bool((observed + held_out != X).nnz == 0)
+    True
+    """
+    check_number("test_size", test_size, 0, 1)
+    X = _counts(X)
+    rng = check_generator(random_state)
+    held_out = X.copy()
+    held_out.data = _draw_without_replacement(rng, X, test_size).astype(X.dtype)
+    observed = X.copy()
+    observed.data = X.data - held_out.data
+    for part in (observed, held_out):
+        part.eliminate_zeros()
+    return observed, held_out
+
+
+def split_ratings(R, *, test_size=0.2, random_state=0):
+    """Hold out part of every user's ratings.
+
+    Of a user's n ratings exactly ``floor(test_size * n)`` are held out, every subset of that size
+    being equally likely; so a user with one rating keeps it (unless `test_size` is 1). Memory beyond
+    the result is about 40 bytes a rating.
+
+    Parameters
+    ----------
+    R : sparse matrix of shape (n_users, n_items)
+        Ratings; every stored entry is one, also a stored zero.
+    test_size : float, default=0.2
+        Share of each user's ratings to hold out, from 0 to 1.
+    random_state : int, Generator, RandomState or None, default=0
+        Seed, for the same split again.
+
+    Returns
+    -------
+    observed, held_out : CSR matrices of the shape and dtype of R
+        Each rating is stored in one of the two; sorted indices, no duplicates.
+
+    Raises
+    ------
+    DataError
+        If R is not sparse or has two ratings of one item by one user, or if a parameter is out of
+        its range.
+
+    Examples
+    --------
+    >>> from stradask.datasets import make_ratings, split_ratings
+    >>> R, _ = make_ratings(100, 50, random_state=0)
+    >>> observed, held_out = split_ratings(R)
+    >>> observed.nnz + held_out.nnz == R.nnz
+    True
+    """
+    check_number("test_size", test_size, 0, 1)
+    given, R = R, _sorted_rows("R", R)
+    if R.nnz != given.nnz or not R.has_canonical_format:  # the former: COO adds them up on conversion
+        raise DataError(
+            "R has several ratings of one item by one user; keep one, or add them: R.sum_duplicates()"
+        )
+    rng = check_generator(random_state)
+    lengths = np.diff(R.indptr)
+    users = np.repeat(np.arange(R.shape[0]), lengths)
+    rank = rank_in_rows(rng.random(R.nnz), users, R.indptr)
+    out = rank < _held(test_size, lengths)[users]
+    return tuple(_stored(R, users, chosen) for chosen in (~out, out))
+
+
+def _draw_without_replacement(rng, X, test_size):
+    """How many tokens of each stored count of X are held out (int64)."""
+    counts = X.data.astype(np.int64)
+    begin = X.indptr[:-1].astype(np.int64)
+    words = np.diff(X.indptr)
+    running = np.concatenate([[0], np.cumsum(counts)])
+    left = running[X.indptr[1:]] - running[X.indptr[:-1]]  # tokens not yet decided on, by document
+    if left.size and left.max() >= 10**9:  # numpy's limit
+        raise DataError(
+            f"X has {left.max()} tokens in row {left.argmax()}, more than the 999,999,999 that can be "
+            "divided; split the row into several"
+        )
+    wanted = _held(test_size, left)
+    # Longest documents first, so that those with a word number `step` are the first ones.
+    order = np.argsort(-words, kind="stable")
+    begin, left, wanted = begin[order], left[order], wanted[order]
+    active = np.searchsorted(-words[order], -np.arange(words.max(initial=0)), side="left")
+    for step, n in enumerate(active):
+        at = begin[:n] + step
+        here = counts[at]
+        left[:n] -= here
+        counts[at] = rng.hypergeometric(here, left[:n], wanted[:n])
+        wanted[:n] -= counts[at]
+    return counts
+
+
+def _held(test_size, lengths):
+    # Rounding first keeps 0.29 * 100 = 28.999999999999996 from losing a token.
+    return np.floor(np.round(test_size * lengths, 6)).astype(np.int64)
+
+
+def _sorted_rows(name, X):
+    """X as CSR with sorted indices; the caller's matrix is left as it is."""
+    if not sparse.issparse(X):
+        raise DataError(
+            f"{name} must be a scipy sparse matrix, got {type(X).__name__}; try scipy.sparse.csr_array"
+        )
+    if X.ndim != 2:
+        raise DataError(f"{name} must have two dimensions, got {X.ndim}")
+    X = X.tocsr()
+    return X if X.has_sorted_indices else X.sorted_indices()
+
+
+def _counts(X):
+    """X as canonical CSR without stored zeros, checked to hold counts."""
+    X = _sorted_rows("X", X)
+    if not X.has_canonical_format or not X.data.all():
+        X = X.copy()
+        X.sum_duplicates()
+        X.eliminate_zeros()
+    if X.dtype.kind not in "uif":
+        raise DataError(f"X must hold whole numbers, got dtype {X.dtype}; try X.astype('int32')")
+    bad = X.data < 0
+    if X.dtype.kind == "f":
+        bad |= ~(np.isfinite(X.data) & (X.data == np.floor(X.data)))
+    if bad.any():
+        entry = int(np.argmax(bad))
+        row = int(np.searchsorted(X.indptr, entry, side="right")) - 1
+        raise DataError(
+            f"X must hold counts (whole numbers of at least 0), got {X.data[entry]} in row {row}, "
+            f"column {X.indices[entry]}; give raw counts, not weights such as tf-idf"
+        )
+    return X
+
+
+def _stored(R, rows, chosen):
+    """The chosen entries of R in a matrix of their own, stored zeros among them."""
+    index = R.indptr.dtype
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[chosen], minlength=R.shape[0]))])
+    parts = (R.data[chosen], R.indices[chosen], indptr.astype(index))
+    kind = sparse.csr_array if isinstance(R, sparse.sparray) else sparse.csr_matrix
+    return kind(parts, shape=R.shape)

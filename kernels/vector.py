@@ -1,0 +1,243 @@
+"""Vector steps of the samplers, as portable LLVM IR.
+
+Everything is written over vectors of 16 lanes; LLVM cuts them to what the machine has (one
+AVX-512 register, two of AVX2, four of NEON). No instruction set is named, so the same code runs
+everywhere, and the lanes are summed in one order everywhere.
+"""
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+LANES = 16
+
+_i8, _i16, _i32, _i64, _f32 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
+_F, _I = ir.VectorType(_f32, LANES), ir.VectorType(_i32, LANES)
+
+
+def _constant(kind, value):
+    return ir.Constant(kind, [value] * LANES)
+
+
+def _splat(b, scalar, kind):
+    blank = ir.Constant(kind, ir.Undefined)
+    return b.shuffle_vector(b.insert_element(blank, scalar, _i32(0)), blank, _constant(_I, 0))
+
+
+def _data(context, b, kind, array):
+    """Address of an array's first element and its item size."""
+    item = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    return b.ptrtoint(context.make_array(kind)(context, b, array).data, _i64), item
+
+
+def _at(b, base, index, item):
+    return b.add(base, b.mul(index, _i64(item)))
+
+
+def _load(b, address, kind, item=4):
+    return b.load(b.inttoptr(address, kind.as_pointer()), align=item)
+
+
+def _store(b, value, address, item=4):
+    b.store(value, b.inttoptr(address, value.type.as_pointer()), align=item)
+
+
+def _prefix_sum(b, v):
+    zero = _constant(_F, 0.0)
+    for shift in (1, 2, 4, 8):
+        # Lane i takes lane i - shift; lanes before it take a zero, which is lane 16 of the pair.
+        lanes = [LANES if i < shift else i - shift for i in range(LANES)]
+        v = b.fadd(v, b.shuffle_vector(v, zero, ir.Constant(_I, lanes)))
+    return v
+
+
+def _bits(b, mask):
+    return b.zext(b.bitcast(mask, _i16), _i32)
+
+
+def _population(b, mask):
+    f = cgutils.get_or_insert_function(b.module, ir.FunctionType(_i32, [_i32]), "llvm.ctpop.i32")
+    return b.zext(b.call(f, [_bits(b, mask)]), _i64)
+
+
+def _trailing_zeros(b, bits):
+    kind = ir.FunctionType(_i32, [_i32, ir.IntType(1)])
+    f = cgutils.get_or_insert_function(b.module, kind, "llvm.cttz.i32")
+    return b.zext(b.call(f, [bits, ir.IntType(1)(0)]), _i64)
+
+
+def _minimum(b, x, y):
+    return b.select(b.icmp_signed("<", x, y), x, y)
+
+
+def _count_down_lane(b, scratch, lane, n, threshold):
+    """How many of the first `n` running sums of one lane do not exceed the threshold."""
+    before, loop, done = b.block, b.append_basic_block("lane"), b.append_basic_block("lane_done")
+    first = b.add(scratch, b.shl(lane, _i64(2)))
+    b.cbranch(b.icmp_signed(">", n, _i64(0)), loop, done)
+    b.position_at_end(loop)
+    j, count = b.phi(_i64), b.phi(_i64)
+    j.add_incoming(_i64(0), before)
+    count.add_incoming(_i64(0), before)
+    value = _load(b, b.add(first, b.shl(j, _i64(6))), _f32)
+    more = b.add(count, b.zext(b.fcmp_ordered("<=", value, threshold), _i64))
+    after = b.add(j, _i64(1))
+    j.add_incoming(after, loop)
+    count.add_incoming(more, loop)
+    b.cbranch(b.icmp_signed("<", after, n), loop, done)
+    b.position_at_end(done)
+    total = b.phi(_i64)
+    total.add_incoming(_i64(0), before)
+    total.add_incoming(more, loop)
+    return total
+
+
+def _pick_lane(b, sums, u, extra, scratch_end):
+    """Lane in which ``u * (sum + extra)`` falls, and what is left of it inside that lane.
+
+    Lane 16 means that it falls into `extra`, beyond all lanes.
+    """
+    prefix = _prefix_sum(b, sums)
+    total = b.extract_element(prefix, _i32(LANES - 1))
+    target = b.fmul(u, b.fadd(total, extra))
+    lane = _population(b, b.fcmp_ordered("<=", prefix, _splat(b, target, _F)))
+    # Through memory: a lane chosen at run time has no portable register form.
+    _store(b, b.fsub(prefix, sums), scratch_end)
+    inside = _minimum(b, lane, _i64(LANES - 1))
+    left = b.fsub(target, _load(b, b.add(scratch_end, b.shl(inside, _i64(2))), _f32))
+    return lane, inside, left
+
+
+@intrinsic
+def prefetch(typingctx, array, index):
+    """Ask for the cache line that holds ``array[index]``; reads nothing."""
+    sig = types.void(array, types.int64)
+
+    def codegen(context, b, sig, args):
+        base, item = _data(context, b, sig.args[0], args[0])
+        kind = ir.FunctionType(ir.VoidType(), [_i8.as_pointer(), _i32, _i32, _i32])
+        f = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
+        address = b.inttoptr(_at(b, base, args[1], item), _i8.as_pointer())
+        b.call(f, [address, _i32(0), _i32(3), _i32(1)])
+        return context.get_dummy_value()
+
+    return sig, codegen
+
+
+@intrinsic
+def draw_dense(typingctx, counts, start, n_vectors, old, phi, alpha, phi_old, u, scratch):
+    """Draw lane ``k`` with weight ``(counts[start + k] + alpha[k]) * phi[k]``.
+
+    At ``k == old`` the weight is ``(counts - 1 + alpha) * phi_old``: the token's own count is out.
+    ``old = -1`` takes nothing out. `phi` is zero beyond the last topic; `scratch` holds
+    ``16 * (n_vectors + 1)`` float32. The 16 lanes keep running sums; one prefix sum over the lanes
+    finds the lane, a walk down its running sums finds the topic. The caller clips the result to the
+    last topic, past which rounding can carry it.
+    """
+    f32, i64 = types.float32, types.int64
+    sig = i64(counts, i64, i64, i64, phi, alpha, f32, f32, scratch)
+
+    def codegen(context, b, sig, args):
+        counts, start, n_vectors, old, phi, alpha, phi_old, u, scratch = args
+        row, item = _data(context, b, sig.args[0], counts)
+        row = _at(b, row, start, item)
+        phi, _ = _data(context, b, sig.args[4], phi)
+        alpha, _ = _data(context, b, sig.args[5], alpha)
+        scratch, _ = _data(context, b, sig.args[8], scratch)
+        kind = ir.VectorType(context.get_data_type(sig.args[0].dtype), LANES)
+        old_v, phi_old_v = _splat(b, b.trunc(old, _i32), _I), _splat(b, phi_old, _F)
+
+        before, loop, done = b.block, b.append_basic_block("sum"), b.append_basic_block("sum_done")
+        b.branch(loop)
+        b.position_at_end(loop)
+        j, acc, lane_topic = b.phi(_i64), b.phi(_F), b.phi(_I)
+        j.add_incoming(_i64(0), before)
+        acc.add_incoming(_constant(_F, 0.0), before)
+        lane_topic.add_incoming(ir.Constant(_I, list(range(LANES))), before)
+        offset = b.shl(j, _i64(6))
+        c = _load(b, b.add(row, b.mul(j, _i64(LANES * item))), kind, item)
+        c = b.sitofp(b.zext(c, _I) if item < 4 else c, _F)
+        own = b.icmp_unsigned("==", lane_topic, old_v)
+        c = b.select(own, b.fsub(c, _constant(_F, 1.0)), c)
+        p = b.select(own, phi_old_v, _load(b, b.add(phi, offset), _F))
+        weight = b.fmul(b.fadd(c, _load(b, b.add(alpha, offset), _F)), p)
+        acc2 = b.fadd(acc, weight)
+        _store(b, acc2, b.add(scratch, offset))
+        j2 = b.add(j, _i64(1))
+        j.add_incoming(j2, loop)
+        acc.add_incoming(acc2, loop)
+        lane_topic.add_incoming(b.add(lane_topic, _constant(_I, LANES)), loop)
+        b.cbranch(b.icmp_signed("<", j2, n_vectors), loop, done)
+        b.position_at_end(done)
+
+        end = b.add(scratch, b.shl(n_vectors, _i64(6)))
+        _, lane, left = _pick_lane(b, acc2, u, _f32(0.0), end)
+        j = _count_down_lane(b, scratch, lane, b.sub(n_vectors, _i64(1)), left)
+        return b.add(b.shl(j, _i64(4)), lane)
+
+    return sig, codegen
+
+
+@intrinsic
+def draw_sparse(typingctx, entries, start, n_lines, shift, old, phi, phi_old, smooth, u, scratch):
+    """Draw an entry of a document's list with weight ``count * phi[topic]``, or the smooth part.
+
+    `entries` from `start` on are `n_lines` lines of 16 packed ``topic << shift | count``; an empty
+    slot has count zero. `smooth` is the weight of everything outside the list. At the entry of
+    `old` the weight is ``(count - 1) * phi_old``. Returns ``slot | slot_of_old << 32``, with slot
+    ``0xffffffff`` for the smooth part. `scratch` holds ``16 * (n_lines + 1)`` float32.
+    """
+    f32, i64 = types.float32, types.int64
+    sig = i64(entries, i64, i64, i64, i64, phi, f32, f32, f32, scratch)
+
+    def codegen(context, b, sig, args):
+        entries, start, n_lines, shift, old, phi, phi_old, smooth, u, scratch = args
+        base, item = _data(context, b, sig.args[0], entries)
+        base = _at(b, base, start, item)
+        phi, _ = _data(context, b, sig.args[5], phi)
+        scratch, _ = _data(context, b, sig.args[9], scratch)
+        shift32 = b.trunc(shift, _i32)
+        shift_v, old_v = _splat(b, shift32, _I), _splat(b, b.trunc(old, _i32), _I)
+        count_mask = _splat(b, b.sub(b.shl(_i32(1), shift32), _i32(1)), _I)
+        phi_old_v = _splat(b, phi_old, _F)
+
+        before, loop, done = b.block, b.append_basic_block("sum"), b.append_basic_block("sum_done")
+        b.branch(loop)
+        b.position_at_end(loop)
+        j, acc, at_old = b.phi(_i64), b.phi(_F), b.phi(_i64)
+        j.add_incoming(_i64(0), before)
+        acc.add_incoming(_constant(_F, 0.0), before)
+        at_old.add_incoming(_i64(0), before)
+        offset = b.shl(j, _i64(6))
+        e = _load(b, b.add(base, offset), _I)
+        topic = b.lshr(e, shift_v)
+        c = b.sitofp(b.and_(e, count_mask), _F)
+        p = _constant(_F, 0.0)
+        for i in range(LANES):  # scalar gathers: measured within a few per cent of vgather
+            k = b.zext(b.extract_element(topic, _i32(i)), _i64)
+            p = b.insert_element(p, _load(b, _at(b, phi, k, 4), _f32), _i32(i))
+        own = b.icmp_unsigned("==", topic, old_v)
+        own = b.and_(own, b.icmp_unsigned("!=", b.and_(e, count_mask), _constant(_I, 0)))
+        c = b.select(own, b.fsub(c, _constant(_F, 1.0)), c)
+        p = b.select(own, phi_old_v, p)
+        acc2 = b.fadd(acc, b.fmul(c, p))
+        _store(b, acc2, b.add(scratch, offset))
+        bits = _bits(b, own)
+        here = b.add(b.shl(j, _i64(4)), _trailing_zeros(b, bits))
+        at_old2 = b.select(b.icmp_unsigned("!=", bits, _i32(0)), here, at_old)
+        j2 = b.add(j, _i64(1))
+        j.add_incoming(j2, loop)
+        acc.add_incoming(acc2, loop)
+        at_old.add_incoming(at_old2, loop)
+        b.cbranch(b.icmp_signed("<", j2, n_lines), loop, done)
+        b.position_at_end(done)
+
+        end = b.add(scratch, b.shl(n_lines, _i64(6)))
+        lane, inside, left = _pick_lane(b, acc2, u, smooth, end)
+        j = _count_down_lane(b, scratch, inside, b.sub(n_lines, _i64(1)), left)
+        slot = b.add(b.shl(j, _i64(4)), inside)
+        slot = b.select(b.icmp_signed(">=", lane, _i64(LANES)), _i64(0xFFFFFFFF), slot)
+        return b.or_(slot, b.shl(at_old2, _i64(32)))
+
+    return sig, codegen

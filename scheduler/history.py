@@ -1,0 +1,125 @@
+"""What a fit did, round by round."""
+
+import itertools
+import math
+
+import numpy as np
+
+# Column name -> dtype of the array and the value of a round that does not report it.
+_COLUMNS = {
+    "round": (np.int64, None),
+    "seconds": (np.float64, None),
+    "objective": (np.float64, math.nan),
+    "updates": (np.int64, 0),
+    "bytes_sent": (np.int64, 0),
+    "waiting": (np.float64, 0.0),
+    "staleness": (np.float64, 0.0),
+}
+
+
+class History:
+    """The record of a fit: one row a round.
+
+    The columns are
+
+    - ``round``: how many rounds were done when the row was written (1 after the first round);
+    - ``seconds``: wall time of that round alone; ``cumsum`` gives the time since the start;
+    - ``objective``: value after the round, NaN where it was not measured;
+    - ``updates``: how many updates the round made (tokens sampled, coordinates visited...);
+    - ``bytes_sent``: bytes that left a worker, 0 on one machine;
+    - ``waiting``: seconds that workers waited for others, summed over the workers;
+    - ``staleness``: mean age, in rounds, of the values that the round read.
+
+    A row takes about 250 bytes.
+
+    Examples
+    --------
+    >>> from stradask.scheduler.history import History
+    >>> history = History()
+    >>> history.record(round=1, seconds=0.5, updates=100)
+    >>> history.record(round=2, seconds=0.25, updates=100, objective=-7.5)
+    >>> len(history), history.last_objective
+    (2, -7.5)
+    >>> history.as_dict()["seconds"].cumsum()
+    array([0.5 , 0.75])
+    """
+
+    def __init__(self):
+        self._columns: dict[str, list] = {name: [] for name in _COLUMNS}
+
+    def __len__(self):
+        return len(self._columns["round"])
+
+    def record(self, *, round, seconds, **figures):
+        """Append the row of one round.
+
+        Parameters
+        ----------
+        round : int
+            Rounds done so far; greater than in the row before.
+        seconds : float
+            Wall time of this round alone.
+        **figures
+            Any of ``objective``, ``updates``, ``bytes_sent``, ``waiting``, ``staleness``.
+
+        Raises
+        ------
+        TypeError
+            For a figure that is not a column.
+        ValueError
+            If `round` does not grow.
+        """
+        unknown = figures.keys() - _COLUMNS.keys()
+        if unknown:
+            raise TypeError(f"unknown figures {sorted(unknown)}; the columns are {list(_COLUMNS)}")
+        rounds = self._columns["round"]
+        if rounds and round <= rounds[-1]:
+            raise ValueError(f"round {round} cannot follow round {rounds[-1]}")
+        row = {"round": round, "seconds": seconds, **figures}
+        for name, (_, absent) in _COLUMNS.items():
+            self._columns[name].append(row.get(name, absent))
+
+    @property
+    def last_objective(self):
+        """The objective measured last, NaN if none was."""
+        return next(iter(self.recent_objectives(1)), math.nan)
+
+    def recent_objectives(self, n):
+        """Return the last `n` objectives that were measured, the newest first; fewer if there are fewer."""
+        measured = (float(v) for v in reversed(self._columns["objective"]) if not math.isnan(v))
+        return list(itertools.islice(measured, n))
+
+    def as_dict(self):
+        """Return the columns as a dict of numpy arrays of equal length.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Fresh arrays; changing them does not change the history.
+        """
+        return {name: np.array(self._columns[name], dtype=dtype) for name, (dtype, _) in _COLUMNS.items()}
+
+    @classmethod
+    def from_dict(cls, columns):
+        """Rebuild a history from what `as_dict` gave, for instance from a checkpoint.
+
+        Parameters
+        ----------
+        columns : dict of str to array-like
+
+        Returns
+        -------
+        History
+
+        Raises
+        ------
+        ValueError
+            If a column is missing, unknown or of another length.
+        """
+        if columns.keys() != _COLUMNS.keys():
+            raise ValueError(f"a history has the columns {list(_COLUMNS)}, not {list(columns)}")
+        history = cls()
+        rows = [np.asarray(columns[name], dtype=dtype).tolist() for name, (dtype, _) in _COLUMNS.items()]
+        for row in zip(*rows, strict=True):
+            history.record(**dict(zip(_COLUMNS, row, strict=True)))
+        return history

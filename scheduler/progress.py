@@ -1,0 +1,145 @@
+"""The progress bar of every fit."""
+
+import sys
+import time
+from typing import Any
+
+_LINE_EVERY = 30.0  # seconds between two lines where stderr is not a terminal
+_SMOOTHING = 0.3  # weight of the newest round in the displayed rate
+
+
+class Progress:
+    """Show how far a loop has come: rounds, objective, rate and time left.
+
+    On a terminal this is one tqdm bar on stderr. Where stderr is a file or a pipe (logs of a
+    batch job), a line is written after the first round, then at most every 30 seconds, and at the end.
+    A stderr that is missing, closed or broken ends the display, never the loop.
+
+    Parameters
+    ----------
+    total : int
+        Rounds that the whole loop has.
+    label : str
+        What stands before the bar.
+    unit : str
+        What one update is, in the singular (``"token"``); the rate is shown in these.
+    verbose : int or bool
+        0 shows nothing.
+    start : int, default=0
+        Rounds that were done before (a fit that goes on from a checkpoint).
+
+    Examples
+    --------
+    >>> from stradask.scheduler.progress import Progress
+    >>> with Progress(3, label="LDA", unit="token", verbose=0) as progress:
+    ...     for objective in (-9.0, -8.5, -8.25):
+    ...         progress.advance(objective=objective, updates=1_000_000)
+    """
+
+    def __init__(self, total, *, label, unit, verbose, start=0):
+        self.total = total
+        self.label = label
+        self.unit = unit
+        self.done = start
+        self._start = start
+        self._verbose = verbose
+        self._rate = None
+        self._figures = {}
+        self._written = None  # rounds done when the last line was written
+        self._bar: Any = None
+        self._stream: Any = None
+
+    def __enter__(self):
+        self._began = self._last = time.perf_counter()
+        self._next_line = self._began
+        if self._verbose and sys.stderr is not None and not sys.stderr.closed:
+            self._stream = sys.stderr
+            self._guarded(self._open)
+        return self
+
+    def __exit__(self, *exc_info):
+        self._guarded(self._close)
+
+    def advance(self, n=1, *, updates=0, **figures):
+        """Tell that `n` more rounds are done.
+
+        Parameters
+        ----------
+        n : int, default=1
+        updates : int, default=0
+            Updates made since the last call; the rate is these per second.
+        **figures
+            What to show after the bar, by name, for instance ``objective=-7.5``; NaN is not
+            shown and leaves the value before.
+        """
+        now = time.perf_counter()
+        self.done += n
+        if updates:
+            rate = updates / max(now - self._last, 1e-9)
+            self._rate = rate if self._rate is None else self._rate + _SMOOTHING * (rate - self._rate)
+        self._last = now
+        self._figures.update({k: v for k, v in figures.items() if v == v})  # NaN is unequal to itself
+        if self._stream is not None:
+            self._guarded(self._show, n, self._postfix())
+
+    def _guarded(self, action, *args):
+        """Run `action` while there is a stream to write to; a stream that fails is given up."""
+        if self._stream is None:
+            return
+        try:
+            action(*args)
+        except (OSError, ValueError):  # a broken pipe, a closed file
+            self._stream = None
+            if self._bar is not None:
+                self._bar.disable = True  # or its destructor writes again
+
+    def _open(self):
+        in_notebook = type(self._stream).__module__.startswith("ipykernel")  # says that it is no terminal
+        if not (in_notebook or self._stream.isatty()):
+            return
+        from tqdm import tqdm  # tqdm.auto would warn in notebooks without widgets
+
+        class Bar(tqdm):
+            monitor_interval = 0  # no thread of its own
+
+        self._bar = Bar(
+            total=self.total,
+            initial=self._start,
+            desc=self.label,
+            file=self._stream,
+            dynamic_ncols=True,
+            bar_format="{desc}: {n_fmt}/{total_fmt} |{bar}| {elapsed}<{remaining}{postfix}",
+        )
+
+    def _show(self, n, postfix):
+        if self._bar is not None:
+            self._bar.set_postfix_str(postfix, refresh=False)
+            self._bar.update(n)
+        elif self._last >= self._next_line:
+            self._write_line()
+
+    def _close(self):
+        if self._bar is not None:
+            self._bar.close()
+        elif self._written != self.done:
+            self._write_line()
+
+    def _write_line(self):
+        from tqdm import tqdm
+
+        elapsed = self._last - self._began
+        here = self.done - self._start
+        parts = [f"{self.label}: {self.done}/{self.total}", tqdm.format_interval(elapsed)]
+        if here > 0 and self.done < self.total:
+            parts.append(f"{tqdm.format_interval(elapsed / here * (self.total - self.done))} left")
+        print(", ".join([*parts, *filter(None, [self._postfix()])]), file=self._stream, flush=True)
+        self._written = self.done
+        self._next_line = self._last + _LINE_EVERY
+
+    def _postfix(self):
+        from tqdm import tqdm
+
+        parts = [f"{name} {value:.6g}" for name, value in self._figures.items()]
+        if self._rate is not None:
+            parts.append(f"{tqdm.format_sizeof(self._rate)} {self.unit}s/s")
+        return ", ".join(parts)

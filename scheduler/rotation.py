@@ -1,0 +1,142 @@
+"""Which shard works on which block, when no two may share one."""
+
+import heapq
+import operator
+
+import numpy as np
+
+from ..errors import DataError
+
+
+class RotationSchedule:
+    """Every shard meets every block once a round, and no two meet the same one at a time.
+
+    With ``m = max(n_shards, n_blocks)`` a round has m steps; in step s shard i works on block
+    ``(i + s) mod m`` (a number beyond the last block or shard is a pause). The plan depends on
+    nothing but the numbers, so the same work is done in the same order on any number of threads.
+
+    Parameters
+    ----------
+    n_shards : int
+        Parts of the data.
+    n_blocks : int, optional
+        Parts of the model; as many as shards when None.
+    rotate : bool, default=False
+        Begin round r with step ``r mod m``, so that no block is always the first of its round.
+
+    Examples
+    --------
+    >>> from stradask.scheduler.rotation import RotationSchedule
+    >>> for step in RotationSchedule(3).round(0):
+    ...     print(step)
+    [(0, 0), (1, 1), (2, 2)]
+    [(0, 1), (1, 2), (2, 0)]
+    [(0, 2), (1, 0), (2, 1)]
+    """
+
+    def __init__(self, n_shards, n_blocks=None, *, rotate=False):
+        n_blocks = n_shards if n_blocks is None else n_blocks
+        for name, value in (("n_shards", n_shards), ("n_blocks", n_blocks)):
+            if operator.index(value) < 1:
+                raise DataError(f"{name} must be at least 1, got {value}")
+        self.n_shards = n_shards
+        self.n_blocks = n_blocks
+        self.rotate = rotate
+
+    def round(self, r):
+        """Return the plan of round r.
+
+        Parameters
+        ----------
+        r : int
+            Number of the round, from 0.
+
+        Returns
+        -------
+        list of list of (int, int)
+            Steps in order; the (shard, block) pairs of one step may run at the same time.
+        """
+        m = max(self.n_shards, self.n_blocks)
+        first = r % m if self.rotate else 0
+        return [self._step((first + s) % m, m) for s in range(m)]
+
+    def _step(self, s, m):
+        pairs = ((shard, (shard + s) % m) for shard in range(self.n_shards))
+        return [(shard, block) for shard, block in pairs if block < self.n_blocks]
+
+
+def balance(weights, n_groups):
+    """Spread items over groups so that the groups' weights are nearly equal.
+
+    The heaviest items go one by one to the lightest group (Graham's longest processing time first).
+    The many light ones after them go in slices of nearly equal items: each slice is cut so that it
+    lifts the groups to one level. No group ends above the mean by more than the heaviest item.
+    A million items take a fraction of a second; ties are broken by position, so the
+    answer depends on the arguments alone.
+
+    Parameters
+    ----------
+    weights : array-like of shape (n_items,)
+        Not negative.
+    n_groups : int
+
+    Returns
+    -------
+    group : ndarray of int32, shape (n_items,)
+        The group of each item.
+
+    References
+    ----------
+    R. L. Graham, "Bounds on multiprocessing timing anomalies", SIAM Journal on Applied
+    Mathematics 17 (1969).
+
+    Examples
+    --------
+    >>> from stradask.scheduler.rotation import balance
+    >>> balance([5, 1, 1, 1, 4, 2], 2)
+    array([0, 0, 0, 1, 1, 1], dtype=int32)
+    """
+    weights = np.asarray(weights, dtype=np.float64)
+    if n_groups < 1:
+        raise DataError(f"n_groups must be at least 1, got {n_groups}")
+    if weights.ndim != 1 or not (np.isfinite(weights) & (weights >= 0)).all():
+        raise DataError("weights must be a vector of finite numbers that are not negative")
+    group = np.zeros(len(weights), dtype=np.int32)
+    order = np.argsort(-weights, kind="stable")
+    n_heavy = max(4096, 16 * n_groups)
+    loads = _one_by_one(weights, order[:n_heavy], group, n_groups)
+    light = order[n_heavy:]
+    for items in np.array_split(light, min(256, 1 + len(light) // (4 * n_groups))):
+        _in_one_cut(weights[items], items, group, loads)
+    return group
+
+
+def _one_by_one(weights, items, group, n_groups):
+    """Give each item to the lightest group; return the groups' weights."""
+    heap = [(0.0, k) for k in range(n_groups)]
+    for item, weight in zip(items.tolist(), weights[items].tolist(), strict=True):
+        load, k = heap[0]
+        group[item] = k
+        heapq.heapreplace(heap, (load + weight, k))
+    return np.array([load for load, _ in sorted(heap, key=lambda entry: entry[1])])
+
+
+def _in_one_cut(weights, items, group, loads):
+    """Cut a slice of light items so that it lifts the lightest groups to one level, as far as it goes."""
+    room = _rooms(loads, weights.sum())
+    open_groups = np.flatnonzero(room)
+    ends = np.cumsum(room[open_groups])
+    middle = np.cumsum(weights) - weights / 2
+    cut = np.minimum(np.searchsorted(ends, middle), len(open_groups) - 1)
+    group[items] = open_groups[cut]
+    loads += np.bincount(group[items], weights=weights, minlength=len(loads))
+
+
+def _rooms(loads, amount):
+    """How much each group takes when `amount` is poured over them like water."""
+    ascending = np.sort(loads)
+    # The level, were only the k + 1 lightest groups under water.
+    levels = (amount + np.cumsum(ascending)) / np.arange(1, len(loads) + 1)
+    wet = np.flatnonzero(levels > ascending)
+    level = levels[wet[-1]] if len(wet) else ascending[0]
+    return np.maximum(level - loads, 0)

@@ -1,0 +1,129 @@
+"""One pool of threads for the whole process, for kernels that release the GIL."""
+
+import os
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor, wait
+from numbers import Integral
+
+from ..errors import DataError
+
+_lock = threading.Lock()
+_pool = None
+
+
+def effective_n_jobs(n_jobs):
+    """Turn the parameter `n_jobs` into a number of threads, as scikit-learn and joblib read it.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        None is 1, -1 all cores that this process may use (its affinity mask and the CPU limit of its
+        container), -2 all but one, and so on, but at least 1.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    DataError
+        For 0 and for what is not an integer.
+
+    Examples
+    --------
+    >>> from stradask.scheduler.threads import effective_n_jobs
+    >>> effective_n_jobs(None), effective_n_jobs(3)
+    (1, 3)
+    """
+    if n_jobs is None:
+        return 1
+    if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
+        raise DataError(f"n_jobs must be None or an integer other than 0, got {n_jobs!r}; -1 takes all cores")
+    n_jobs = int(n_jobs)
+    if n_jobs > 0:
+        return n_jobs
+    from joblib import cpu_count
+
+    return max(1, cpu_count() + 1 + n_jobs)
+
+
+def run_tasks(tasks, n_jobs):
+    """Run tasks on at most `n_jobs` threads, the calling one included.
+
+    Since the caller works too, a task may itself call `run_tasks`, and many threads may call it at
+    once: at worst each does its own work alone.
+
+    Parameters
+    ----------
+    tasks : iterable of callables or of (callable, args) pairs
+        Started in this order.
+    n_jobs : int or None
+        See `effective_n_jobs`; 1 runs everything in the calling thread.
+
+    Returns
+    -------
+    list
+        What the tasks returned, in their order.
+
+    Raises
+    ------
+    BaseException
+        If tasks fail, no further one is started, those that run are waited for, and the failure of
+        the first of them, in the order of the tasks, is raised.
+
+    Examples
+    --------
+    >>> from stradask.scheduler.threads import run_tasks
+    >>> run_tasks([(pow, (2, n)) for n in range(5)], n_jobs=2)
+    [1, 2, 4, 8, 16]
+    """
+    tasks = [task if isinstance(task, tuple) else (task, ()) for task in tasks]
+    n_jobs = min(effective_n_jobs(n_jobs), len(tasks))
+    if n_jobs <= 1:
+        return [function(*args) for function, args in tasks]
+    waiting = deque(enumerate(tasks))
+    results = [None] * len(tasks)
+    failures = {}
+
+    def work():
+        while True:
+            try:
+                i, (function, args) = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                results[i] = function(*args)
+            except BaseException as error:  # raised in the caller, below
+                failures[i] = error
+                waiting.clear()
+
+    pool = _get_pool()
+    helpers = [pool.submit(work) for _ in range(n_jobs - 1)]
+    try:
+        work()
+    finally:
+        waiting.clear()  # also when a signal handler raised between two tasks
+        wait([helper for helper in helpers if not helper.cancel()])
+    if failures:
+        raise failures[min(failures)]
+    return results
+
+
+def _get_pool():
+    global _pool
+    with _lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(max(16, os.cpu_count() or 1), thread_name_prefix="stradask")
+        return _pool
+
+
+def _forget_pool():
+    """In a forked child the pool's threads are gone, and its lock may be held by one of them."""
+    global _pool, _lock
+    _pool = None
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)

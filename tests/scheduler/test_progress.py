@@ -1,0 +1,150 @@
+"""The progress bar: on a terminal, in a log, and where stderr is gone."""
+
+import io
+import math
+import threading
+
+import pytest
+
+from stradask.scheduler import progress as progress_module
+from stradask.scheduler.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+class Clock:
+    """A stand-in for the module time."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def perf_counter(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(progress_module, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def stderr(monkeypatch):
+    def put(stream):
+        monkeypatch.setattr("sys.stderr", stream)
+        return stream
+
+    return put
+
+
+def run(clock, seconds, n=4, **options):
+    with Progress(n, label="LDA", unit="token", **{"verbose": 1, **options}) as bar:
+        for r in range(n):
+            clock.now += seconds
+            bar.advance(updates=12_300_000 * seconds, objective=-7.5 - r)
+
+
+def test_verbose_0_writes_nothing(clock, stderr):
+    for stream in (stderr(Terminal()), stderr(io.StringIO())):
+        run(clock, 60, verbose=0)
+        assert stream.getvalue() == ""
+
+
+def test_a_log_gets_a_first_a_last_and_few_lines_between(clock, stderr):
+    log = stderr(io.StringIO())
+    run(clock, 10, n=8)
+    assert log.getvalue().splitlines() == [
+        "LDA: 1/8, 00:10, 01:10 left, objective -7.5, 12.3M tokens/s",
+        "LDA: 4/8, 00:40, 00:40 left, objective -10.5, 12.3M tokens/s",
+        "LDA: 7/8, 01:10, 00:10 left, objective -13.5, 12.3M tokens/s",
+        "LDA: 8/8, 01:20, objective -14.5, 12.3M tokens/s",
+    ]
+
+
+def test_the_last_line_is_written_once(clock, stderr):
+    log = stderr(io.StringIO())
+    run(clock, 31, n=2)
+    assert [line.split(",")[0] for line in log.getvalue().splitlines()] == ["LDA: 1/2", "LDA: 2/2"]
+
+
+def test_rounds_done_before_count_for_the_position_and_not_for_the_speed(clock, stderr):
+    log = stderr(io.StringIO())
+    with Progress(100, label="fit", unit="token", verbose=1, start=90) as bar:
+        clock.now += 2
+        bar.advance()
+    assert log.getvalue() == "fit: 91/100, 00:02, 00:18 left\n"
+
+
+def test_an_unmeasured_objective_leaves_the_one_before(clock, stderr):
+    log = stderr(io.StringIO())
+    with Progress(2, label="fit", unit="token", verbose=1) as bar:
+        bar.advance(objective=-3.25)
+        clock.now += 31
+        bar.advance(objective=math.nan)
+    assert log.getvalue().splitlines()[-1].endswith("objective -3.25")
+
+
+def test_a_terminal_gets_a_bar_with_objective_and_rate(clock, stderr):
+    terminal = stderr(Terminal())
+    threads = threading.active_count()
+    run(clock, 2)
+    last = terminal.getvalue().split("\r")[-1]
+    assert last.startswith("LDA: 4/4 |")
+    assert "objective -10.5, 12.3M tokens/s" in last
+    assert last.endswith("\n")
+    assert threading.active_count() == threads  # tqdm's watching thread was not started
+
+
+class Broken(Terminal):
+    """Fails from some write on, as a pipe whose reader has gone."""
+
+    def __init__(self, n_good, terminal):
+        super().__init__()
+        self.n_good, self.terminal = n_good, terminal
+
+    def isatty(self):
+        return self.terminal
+
+    def write(self, text):
+        self.n_good -= 1
+        if self.n_good < 0:
+            raise BrokenPipeError(32, "Broken pipe")
+        return super().write(text)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("n_good", [0, 1, 2, 3])
+def test_a_broken_pipe_does_not_end_the_loop(clock, stderr, terminal, n_good):
+    stream = stderr(Broken(n_good, terminal))
+    run(clock, 40, n=20)
+    assert stream.n_good < 0  # it did break
+
+
+@pytest.mark.parametrize("when", ["before", "between"])
+@pytest.mark.parametrize("kind", [Terminal, io.StringIO])
+def test_a_closed_stderr_does_not_end_the_loop(clock, stderr, kind, when):
+    stream = stderr(kind())
+    if when == "before":
+        stream.close()
+    with Progress(2, label="fit", unit="token", verbose=1) as bar:
+        stream.close()
+        clock.now += 40
+        bar.advance()
+        bar.advance()
+    assert bar.done == 2
+
+
+def test_no_stderr_at_all(clock, stderr):
+    stderr(None)
+    run(clock, 40)
+
+
+def test_an_error_in_the_loop_passes(clock, stderr):
+    terminal = stderr(Terminal())
+    with pytest.raises(ZeroDivisionError), Progress(2, label="fit", unit="token", verbose=1):
+        _ = 1 / 0
+    assert terminal.getvalue().endswith("\n")

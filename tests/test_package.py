@@ -1,0 +1,96 @@
+"""The package as a whole: what importing it loads, and that setup.cfg tells the truth about the folders."""
+
+import ast
+import configparser
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import stradask
+
+ROOT = Path(__file__).parents[1]
+FACE = ROOT / "stradask"
+ROOMS = sorted(p.parent for p in ROOT.glob("*/__init__.py") if p.parent != FACE)
+SOURCES = sorted({*FACE.glob("*.py"), *(source for room in ROOMS for source in room.rglob("*.py"))})
+
+
+@pytest.mark.parametrize("module", ["stradask", "stradask.datasets", "stradask.scheduler", "stradask.errors"])
+def test_import_is_light(module, tmp_path):
+    heavy = "numba distributed cupy matplotlib pandas pooch tqdm"
+    code = f"import sys, {module}; print([m for m in {heavy.split()!r} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def options():
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg", encoding="utf-8")
+    return parser["options"]
+
+
+def test_packages_of_setup_cfg_are_the_folders():
+    folders = [p.parent.relative_to(ROOT) for room in ROOMS for p in room.rglob("__init__.py")]
+    expected = {"stradask", *(".".join(["stradask", *folder.parts]) for folder in folders)}
+    listed = options()["packages"].split()
+    assert set(listed) == expected
+    assert len(listed) == len(expected)
+
+
+def test_package_dir_maps_every_package_to_its_folder():
+    mapped = dict(line.split(" = ") for line in options()["package_dir"].strip().splitlines())
+    assert set(mapped) == set(options()["packages"].split())
+    for package, folder in mapped.items():
+        inside = package.removeprefix("stradask").removeprefix(".").replace(".", "/")
+        assert folder == (inside or "stradask")
+        assert (ROOT / folder / "__init__.py").is_file()
+
+
+def test_every_python_file_is_in_a_package():
+    stray = [source for source in SOURCES if not (source.parent / "__init__.py").is_file()]
+    assert stray == []
+
+
+def test_links_of_the_face_point_to_the_rooms():
+    links = {p.name: p.readlink() for p in FACE.iterdir() if p.is_symlink()}
+    assert links == {room.name: Path("..", room.name) for room in ROOMS}
+
+
+def test_every_public_name_is_there():
+    assert sorted(stradask.__all__) == sorted(set(stradask.__all__))
+    for name in stradask.__all__:
+        assert getattr(stradask, name) is not None
+    assert set(stradask.__all__) <= set(dir(stradask))
+    assert set(stradask._PLACES) | set(stradask._ROOMS) | {"__version__"} == set(stradask.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Lassoo'"):
+        _ = stradask.Lassoo
+
+
+def public_definitions(tree):
+    """Give the public functions, classes and methods of a module, by name."""
+    for node in tree.body:
+        if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) or node.name.startswith("_"):
+            continue
+        yield node.name, node
+        if isinstance(node, ast.ClassDef):
+            for name, method in public_definitions(node):
+                yield f"{node.name}.{name}", method
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_everything_public_is_documented(source):
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    bare = [name for name, node in public_definitions(tree) if not ast.get_docstring(node)]
+    assert ast.get_docstring(tree), "the module has no docstring"
+    assert bare == []
+
+
+@pytest.mark.parametrize("name", sorted(stradask._PLACES))
+def test_public_docstrings_have_examples(name):
+    assert "\n    Examples\n    --------\n" in getattr(stradask, name).__doc__
