@@ -117,7 +117,7 @@ def _rebuild(arrays, header):
     try:
         estimator._validate_params()
         estimator._check_state()
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise ModelFileError(f"holds a model that makes no sense: {error}") from error
     return estimator
 
@@ -210,7 +210,14 @@ class _Reader:
         for name, value in values.items():
             try:
                 decoded[name] = self.decode(value)
-            except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            except (
+                LookupError,
+                ValueError,
+                TypeError,
+                AttributeError,
+                OverflowError,
+                RecursionError,
+            ) as error:
                 raise ModelFileError(f"cannot be read: {name} is damaged or missing ({error})") from error
         return decoded
 

@@ -1,7 +1,8 @@
 """The one door for input: what is let in here is what the compiled kernels trust."""
 
+from collections.abc import Mapping
 from contextlib import contextmanager
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 from scipy import sparse
@@ -11,14 +12,15 @@ from sklearn.utils.validation import validate_data
 from ..errors import DataError
 
 _INT32_MAX = np.iinfo(np.int32).max
+_COMPRESSED = {"csr": sparse.csr_array, "csc": sparse.csc_array, "bsr": sparse.bsr_array}
 
 
 def check_counts(estimator, X, *, reset=True, need_tokens=None):
     """Check a matrix of counts and bring it to one form.
 
     Nothing of `X` is changed, and nothing compiled reads it before its index arrays are known to be
-    sound. A CSR matrix of int32 that is already in the form below is passed on without a copy;
-    otherwise the result is a copy, 8 bytes a non-zero with int32 indices.
+    sound. A CSR matrix of int32 that is already in the form below is passed on without a copy.
+    Another type of value costs 5 bytes a non-zero on the way, another format or order up to 20.
 
     Parameters
     ----------
@@ -59,7 +61,7 @@ def check_counts(estimator, X, *, reset=True, need_tokens=None):
     X holds the fractional value 0.5 at row 1, column
     """
     name = estimator if isinstance(estimator, str) else type(estimator).__name__
-    counts = _summed(_as_int32(_numeric_csr(X, name), name), X, name)
+    counts = _summed(_as_int32(_numeric_csr(X, name), name), name)
     if (reset if need_tokens is None else need_tokens) and counts.nnz == 0:
         raise DataError(f"X holds no count above zero; {name} needs at least one")
     if not isinstance(estimator, str):
@@ -71,11 +73,27 @@ def check_counts(estimator, X, *, reset=True, need_tokens=None):
 def _numeric_csr(X, name):
     """Return X as a CSR array of finite numbers with sound indices, sharing memory where it can."""
     if sparse.issparse(X):
-        X = _sound_csr(X)
+        X = _sound(X)
     with _as_data_errors():
         X = check_array(X, accept_sparse=True, dtype="numeric", estimator=name, input_name="X")
-    # A DataFrame of sparse columns comes out sparse, in COO.
-    return X if isinstance(X, sparse.csr_array) else sparse.csr_array(X)
+        if X.dtype == object:  # of a list, whose type scikit-learn leaves as numpy finds it
+            X = check_array(X, dtype=np.float64, estimator=name, input_name="X")
+        if not sparse.issparse(X):
+            X = _nonzeros(X)
+    if X.format == "coo":  # also what a DataFrame of sparse columns gives
+        # The conversion sums duplicates in the type of the data, where bytes would wrap round.
+        counts = _checked_int32(X, name).astype(np.int64)
+        X = sparse.coo_array((counts, (X.row, X.col)), shape=X.shape)
+    return sparse.csr_array(X)
+
+
+def _nonzeros(X):
+    """Return the entries of a dense array that are not zero, in COO."""
+    rows, columns = np.nonzero(X)
+    values = X[rows, columns]
+    if values.dtype == np.float16:  # which scipy does not have
+        values = values.astype(np.float32)
+    return sparse.coo_array((values, (rows, columns)), shape=X.shape)
 
 
 @contextmanager
@@ -87,29 +105,26 @@ def _as_data_errors():
         raise DataError(str(error)) from error
 
 
-def _sound_csr(X):
-    """Bring any sparse format to CSR, once its index arrays are known to be sound.
+def _sound(X):
+    """Check the index arrays of a sparse matrix; return it as a CSR, CSC or COO array.
 
     scipy does not check indices that were assigned to a matrix after it was made, and its compiled
     conversions read and write wherever they point.
     """
     if X.ndim != 2:
         raise DataError(f"X must have two dimensions, rows and columns, but it has {X.ndim}")
-    if X.format not in ("csr", "csc", "coo", "bsr"):
-        X = X.tocoo()  # these build their index arrays anew, from values of Python or numpy
-    if X.format == "coo":
-        for axis, coordinates, size in (("row", X.row, X.shape[0]), ("column", X.col, X.shape[1])):
-            if len(coordinates) != len(X.data):
-                raise DataError(
-                    f"X has {len(coordinates)} {axis} indices for {len(X.data)} values: build it anew"
-                )
-            _check_indices(coordinates, size, axis)
-    else:
+    if X.format in _COMPRESSED:
         _check_compressed(X)
-    if X.format != "csr":
-        return sparse.csr_array(X)
-    end = X.indptr[-1]  # there may be spare room behind it
-    return sparse.csr_array((X.data[:end], X.indices[:end], X.indptr), shape=X.shape)
+        end = X.indptr[-1]  # there may be spare room behind it
+        X = _COMPRESSED[X.format]((X.data[:end], X.indices[:end], X.indptr), shape=X.shape)
+        return X.tocoo(copy=False) if X.format == "bsr" else X
+    with _as_data_errors():
+        X = X.tocoo(copy=False)  # LIL, DOK and DIA build index arrays anew
+    for axis, coordinates, size in (("row", X.row, X.shape[0]), ("column", X.col, X.shape[1])):
+        if len(coordinates) != len(X.data):
+            raise DataError(f"X has {len(coordinates)} {axis} indices for {len(X.data)} values: build X anew")
+        _check_indices(coordinates, size, axis)
+    return X
 
 
 def _check_compressed(X):
@@ -153,15 +168,17 @@ def _check_indices(indices, size, axis):
 
 
 def _as_int32(X, name):
-    """Check that every stored value is a count that fits into int32, and convert."""
+    return _with_data(X, _checked_int32(X, name))
+
+
+def _checked_int32(X, name):
+    """Check that every stored value of a CSR or COO array is a count that fits into int32; return them."""
     data = X.data
     if data.dtype.kind == "b" or not len(data):
-        return _with_data(X, data.astype(np.int32))
+        return data.astype(np.int32)
     if data.min() < 0:
         value, place = _first(X, data < 0)
-        raise DataError(
-            f"Negative values in data: X holds {value} at {place}; {name} takes counts, from 0 up"
-        )
+        raise DataError(f"Negative values in data: X holds {value} at {place}; {name} takes counts")
     if data.max() > _INT32_MAX:
         value, place = _first(X, data > _INT32_MAX)
         raise DataError(
@@ -175,21 +192,24 @@ def _as_int32(X, name):
             f"X holds the fractional value {value} at {place}; {name} takes integer counts: "
             "pass counts as CountVectorizer makes them, not tf-idf or frequencies"
         )
-    return _with_data(X, counts)
+    return counts
 
 
 def _first(X, wrong):
-    """Describe the first stored value that is marked wrong, and where it stands."""
+    """Give the first stored value that is marked wrong, and say where it stands."""
     at = np.flatnonzero(wrong)[0]
-    row = np.searchsorted(X.indptr, at, side="right") - 1
-    return X.data[at].item(), f"row {row}, column {X.indices[at]}"
+    if X.format == "coo":
+        row, column = X.row[at], X.col[at]
+    else:
+        row, column = np.searchsorted(X.indptr, at, side="right") - 1, X.indices[at]
+    return X.data[at].item(), f"row {row}, column {column}"
 
 
 def _with_data(X, data):
     return sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
 
 
-def _summed(counts, X, name):
+def _summed(counts, name):
     """Sort the indices, sum duplicates and drop zeros, in arrays that the caller's X does not share."""
     # The flags of a fresh object are computed by scipy, not remembered from before someone wrote into X.
     if not counts.has_canonical_format:
@@ -248,7 +268,10 @@ def check_prior(name, value, size, default):
         value = default
     if isinstance(value, Real) and not isinstance(value, bool):
         value = np.full(size, value, dtype=np.float64)
-    given = np.asarray(value)
+    try:
+        given = np.asarray(value)
+    except ValueError as error:  # nested to different depths
+        raise DataError(f"{name} must be a positive number or {size} of them: {error}") from error
     if given.dtype.kind not in "iuf":
         raise DataError(f"{name} must be a positive number or {size} of them, got {value!r}")
     if given.shape != (size,):
@@ -294,7 +317,7 @@ def check_vocabulary(vocabulary, n_features):
         )
     if len(vocabulary) != n_features:
         raise DataError(f"vocabulary has {len(vocabulary)} words, but the model has {n_features} columns")
-    if hasattr(vocabulary, "keys"):
+    if isinstance(vocabulary, Mapping):
         words = _words_of_columns(vocabulary)
     else:
         words = list(vocabulary)
@@ -305,11 +328,16 @@ def check_vocabulary(vocabulary, n_features):
 
 
 def _words_of_columns(vocabulary):
-    words = dict(sorted((int(column), word) for word, column in vocabulary.items()))
-    missing = next((column for column in range(len(vocabulary)) if column not in words), None)
-    if missing is not None:
-        raise DataError(
-            f"vocabulary maps no word to column {missing}; {len(vocabulary)} words must have the columns "
-            f"0 to {len(vocabulary) - 1}, each one once"
-        )
-    return list(words.values())
+    """Turn a mapping from word to column round, if it is one to one."""
+    words: dict[int, str] = {}
+    for word, value in vocabulary.items():
+        column = int(value) if isinstance(value, Integral) else -1
+        if not 0 <= column < len(vocabulary):
+            raise DataError(
+                f"vocabulary maps {word!r} to {value!r}; {len(vocabulary)} words have the columns "
+                f"0 to {len(vocabulary) - 1}"
+            )
+        if column in words:
+            raise DataError(f"vocabulary maps both {words[column]!r} and {word!r} to column {column}")
+        words[column] = word
+    return [words[column] for column in range(len(vocabulary))]

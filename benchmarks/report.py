@@ -27,7 +27,7 @@ figcaption, caption { color: var(--quiet); font-size: .9rem; text-align: left; p
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
-tbody th { font-weight: normal; white-space: pre; }
+tbody th { font-weight: normal; white-space: pre-wrap; position: sticky; left: 0; background: Canvas; }
 """
 
 
@@ -203,7 +203,7 @@ def _axes(width=8.0, height=4.5):
 
 def _curves(groups, metric, colours):
     """Median and range of a metric over the repeats against training seconds."""
-    from matplotlib.ticker import MaxNLocator, NullLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
     axes = _axes()
     ends = []
@@ -225,6 +225,8 @@ def _curves(groups, metric, colours):
         axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter("{x:,g}")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("seconds of training")
     axes.set_ylabel(metric["label"])
@@ -251,11 +253,15 @@ def _label_ends(axes, ends):
     """Write each name beside the end of its line, moved apart where ends are close."""
     to_axes = axes.transAxes.inverted().transform
     heights = [to_axes(axes.transData.transform((1, value)))[1] for value, _, _ in ends]
-    lowest = -np.inf
-    for i in np.argsort(heights):
-        lowest = max(heights[i], lowest + 0.06)
+    order = np.argsort(heights)
+    places: list[float] = []
+    for i in order:
+        places.append(max(heights[i], places[-1] + 0.06) if places else heights[i])
+    down = np.mean(places) - np.mean(heights)  # they were moved up only
+    for i, place in zip(order, places, strict=True):
+        _, name, colour = ends[i]
         axes.text(
-            1.01, lowest, ends[i][1], color=ends[i][2], transform=axes.transAxes, va="center", weight="bold"
+            1.01, place - down, name, color=colour, transform=axes.transAxes, va="center", weight="bold"
         )
 
 

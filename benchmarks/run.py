@@ -214,10 +214,7 @@ def run_in_process(plan, objective, solver, repeat, python, folder):
         "solver": str(solver.path.resolve()),
         "settings": objective.settings() | {"n_jobs": plan.n_jobs, "seed": plan.seed + repeat},
         "checkpoints": plan.checkpoints,
-        # Where stradask is, for a checkout that is not installed; last on the path, so that it hides nothing.
-        "path": [str(Path(sys.modules[__name__.split(".")[0]].__file__).parents[1])]
-        if solver.is_ours
-        else [],
+        "path": [_where_stradask_is()] if solver.is_ours else [],
     }
     (folder / "job.json").write_text(json.dumps(job))
     environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(plan.n_jobs))
@@ -248,7 +245,14 @@ def run_in_process(plan, objective, solver, repeat, python, folder):
         raise StradaskError(lines[-1] if lines else f"ended with status {process.returncode}")
     result = json.loads((folder / "result.json").read_text())
     result["peak_mb"] += children_mb
+    if solver.is_ours:
+        result["versions"]["stradask"] = __version__
     return result
+
+
+def _where_stradask_is():
+    """Folder that holds the package, which a worker needs when stradask runs from a checkout."""
+    return str(Path(str(sys.modules[__name__.split(".")[0]].__file__)).parents[1])
 
 
 def _wait(process, limit):
@@ -331,13 +335,23 @@ def add_arguments(parser):
         help="peers to run beside stradask; one that is not installed gets an environment of its own "
         "(default: the peers that are installed)",
     )
-    parser.add_argument("--n-components", type=int, default=Plan.n_components, metavar="K")
     parser.add_argument(
-        "--max-seconds", type=float, default=Plan.max_seconds, metavar="S", help="training time of a run"
+        "--n-components", type=int, default=Plan.n_components, metavar="K", help="topics (%(default)s)"
     )
-    parser.add_argument("--repeats", type=int, default=Plan.repeats, metavar="R", help="runs of each system")
-    parser.add_argument("--n-jobs", type=int, default=Plan.n_jobs, metavar="N", help="threads of each system")
-    parser.add_argument("--seed", type=int, default=Plan.seed)
+    parser.add_argument(
+        "--max-seconds",
+        type=float,
+        default=Plan.max_seconds,
+        metavar="S",
+        help="training seconds of a run (%(default)s)",
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=Plan.repeats, metavar="R", help="runs of each system (%(default)s)"
+    )
+    parser.add_argument(
+        "--n-jobs", type=int, default=Plan.n_jobs, metavar="N", help="threads of each system (%(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=Plan.seed, help="of split and runs (%(default)s)")
     parser.add_argument(
         "--out", type=Path, default=Plan.out, metavar="DIR", help="records and report (%(default)s)"
     )

@@ -30,7 +30,7 @@ class Spread:
 
 def finished(records):
     """Return the records of finished runs by solver, ours first, then in the order of running."""
-    groups = {}
+    groups: dict[str, list] = {}
     for record in sorted(records, key=lambda record: not record["ours"]):
         if record["status"] == "ok":
             groups.setdefault(record["solver"], []).append(record)
@@ -63,7 +63,7 @@ def time_to(record, metric, level):
 def value_at(record, metric, at):
     """Return a metric at some training seconds, interpolated; NaN before the first snapshot."""
     seconds, values = curve(record, metric["key"])
-    return float(np.interp(at, seconds, values, left=math.nan)) if len(seconds) else math.nan
+    return float(np.interp(at, seconds, values, left=math.nan))
 
 
 def final(record, metric):
@@ -116,29 +116,18 @@ def summarise(records):
     metrics = runs[0]["metrics"]
     levels = {metric["key"]: common_level(runs, metric) for metric in metrics}
     equal_seconds = min(run["training_seconds"] for run in runs)
-    ours = [run for run in runs if run["ours"]]
     systems = {}
     for name, group in groups.items():
-        over = {
-            metric["key"]: [run for run in group if len(curve(run, metric["key"])[0])] for metric in metrics
-        }
         own_level = common_level(group, metrics[0])
         systems[name] = {
             "method": group[0]["method"],
             "versions": group[0]["versions"],
-            "runs": len(group),
             "rate": Spread.of(map(rates, group)),
             "rate_ratio": ratio_to_ours(groups, name, rates),
-            "final": {m["key"]: Spread.of(final(run, m) for run in over[m["key"]]) for m in metrics},
-            "at_equal_seconds": {
-                m["key"]: Spread.of(value_at(run, m, equal_seconds) for run in over[m["key"]])
-                for m in metrics
-            },
-            "time_to_level": {
-                m["key"]: Spread.of(time_to(run, m, levels[m["key"]]) for run in over[m["key"]])
-                for m in metrics
-            },
-            "ours_there": Spread.of(time_to(run, metrics[0], own_level) for run in ours),
+            "final": _each(metrics, group, final),
+            "at_equal_seconds": _each(metrics, group, value_at, dict.fromkeys(levels, equal_seconds)),
+            "time_to_level": _each(metrics, group, time_to, levels),
+            "ours_there": Spread.of(time_to(run, metrics[0], own_level) for run in runs if run["ours"]),
             "peak_mb": Spread.of(run["peak_mb"] for run in group),
             "training_mb": Spread.of(run["peak_mb"] - run["memory_before_mb"] for run in group),
             "warm_up_seconds": Spread.of(run["warm_up_seconds"] for run in group),
@@ -146,6 +135,16 @@ def summarise(records):
             "threads_used": Spread.of(run["cpu_seconds"] / run["training_seconds"] for run in group),
         }
     return {"levels": levels, "equal_seconds": equal_seconds, "systems": systems}
+
+
+def _each(metrics, group, figure, at=None):
+    """Spread of a figure for each metric, over the runs that have it; `at` is an argument a metric."""
+    spreads = {}
+    for metric in metrics:
+        key = metric["key"]
+        runs = [run for run in group if len(curve(run, key)[0])]
+        spreads[key] = Spread.of(figure(run, metric, *([at[key]] if at else [])) for run in runs)
+    return spreads
 
 
 def rows(records):
@@ -157,8 +156,8 @@ def rows(records):
     ok = next(record for record in records if record["status"] == "ok")
     first, *others = ok["metrics"]
 
-    def row(label, figure):
-        return [label, *(_spread(figure(system)) for system in systems.values())]
+    def row(label, figure, missing="never"):
+        return [label, *(_spread(figure(system), missing) for system in systems.values())]
 
     lines = [
         row(f"million {ok['work_unit']} a second", lambda system: system["rate"].scaled(1e-6)),
@@ -178,6 +177,7 @@ def rows(records):
         row(
             f"{first['label']} at {summary['equal_seconds']:.1f} s",
             lambda system: system["at_equal_seconds"][key],
+            missing="not yet",
         ),
         row("  at the end", lambda system: system["final"][key]),
         row("  s until ours is there", lambda system: system["ours_there"]),
@@ -189,7 +189,7 @@ def rows(records):
         row("  of it for training", lambda system: system["training_mb"]),
         row("import and compile, s", lambda system: system["warm_up_seconds"]),
         row("taking the data, s", lambda system: system["setup_seconds"]),
-        row("cores used", lambda system: system["threads_used"]),
+        row("cores used, less child processes", lambda system: system["threads_used"]),
     ]
     return ["", *systems], lines
 
@@ -215,16 +215,18 @@ def table(records):
     return "\n".join(lines + not_run(records))
 
 
-def _number(value):
+def _number(value, missing="never"):
     if math.isnan(value):
         return "-"
     if math.isinf(value):
-        return "never"
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 20 else f"{value:.2f}"
+        return missing
+    size = abs(value)
+    digits = ".0f" if size >= 100 else ".1f" if size >= 20 else ".2f" if size >= 1 else ".2g"
+    return format(value, digits)
 
 
-def _spread(spread):
+def _spread(spread, missing):
     if spread is None:
         return "-"
-    middle, low, high = map(_number, (spread.median, spread.low, spread.high))
+    middle, low, high = (_number(value, missing) for value in (spread.median, spread.low, spread.high))
     return middle if low == high else f"{middle} ({low}..{high})"

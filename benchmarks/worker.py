@@ -11,7 +11,6 @@ runner evaluates the snapshots afterwards.
 import contextlib
 import ctypes
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -19,8 +18,9 @@ import re
 import resource
 import sys
 import time
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
@@ -51,6 +51,7 @@ class Stopwatch:
         self.ticks = self.work = 0
         self.seconds = 0.0
         self.peak_mb = 0.0
+        self.over = False
         self.snapshots = []
         self._started = time.perf_counter()
 
@@ -67,11 +68,11 @@ class Stopwatch:
         self.seconds += time.perf_counter() - self._started
         self.ticks += 1
         self.work += int(work)
-        over = self.seconds >= self.checkpoints[-1] or self.ticks == self.max_ticks
-        if over or self.seconds >= self.next_checkpoint:
+        self.over = self.seconds >= self.checkpoints[-1] or self.ticks == self.max_ticks
+        if self.over or self.seconds >= self.next_checkpoint:
             self._take(snapshot)
         self._started = time.perf_counter()
-        return not over
+        return not self.over
 
     def _take(self, snapshot):
         self.peak_mb = max(self.peak_mb, peak_memory())
@@ -103,7 +104,7 @@ def peak_memory():
 
 
 def _kilobytes(status, field):
-    return int(re.search(rf"^{field}:\s+(\d+) kB", status.read_text(), re.MULTILINE).group(1))
+    return int(re.findall(rf"^{field}:\s+(\d+) kB", status.read_text(), re.MULTILINE)[0])
 
 
 def reset_peak_memory():
@@ -121,9 +122,9 @@ def reset_peak_memory():
 
 
 def cpu_seconds():
-    """User and system time of this process and of its children that have ended."""
-    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    """User and system time of this process, all its threads; not of its child processes."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 def read_arrays(path):
@@ -134,15 +135,15 @@ def read_arrays(path):
 
 def load_solver(path):
     """Return the class `Solver` of the file at `path`."""
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    name = Path(path).stem
+    module = ModuleType(name)
+    SourceFileLoader(name, str(path)).exec_module(module)
     return module.Solver
 
 
 def installed_versions(requires):
     """Versions of the distributions that the requirements name; a missing one raises."""
-    names = [re.match(r"[\w.-]+", requirement).group(0) for requirement in requires]
+    names = [re.split(r"[^\w.-]", requirement)[0] for requirement in requires]
     return {name: importlib.metadata.version(name) for name in names}
 
 
@@ -176,9 +177,11 @@ def main(folder):
     cpu_before = cpu_seconds()
     watch = Stopwatch(job["checkpoints"], folder)
     solver.run(watch)
+    if not watch.over:
+        raise RuntimeError("the solver stopped before the watch told it to")
     result = {
         "versions": {"python": platform.python_version(), "numpy": np.__version__}
-        | installed_versions(solver_class.requires),
+        | installed_versions([*solver_class.requires, *getattr(solver_class, "libraries", ())]),
         "warm_up_seconds": warm_up_seconds,
         "setup_seconds": setup_seconds,
         "training_seconds": watch.seconds,

@@ -100,8 +100,10 @@ def distinct_draws(rng, counts, weights):
         spent += len(items)
         oversampling *= 2
     late = np.flatnonzero(missing)
-    for some in np.array_split(late, -(-len(late) * n // _BATCH) or 1):
-        begin, end = np.searchsorted(unfinished, [some * n, (some + 1) * n]) if some.size else (some, some)
+    some_rows = max(1, _BATCH // n)
+    for start in range(0, len(late), some_rows):
+        some = late[start : start + some_rows]
+        begin, end = np.searchsorted(unfinished, [some * n, (some + 1) * n])
         waits = rng.standard_exponential((len(some), n)) / weights
         for wait, row, i, j in zip(waits, some, begin, end, strict=True):
             wait[unfinished[i:j] - row * n] = np.inf

@@ -103,9 +103,9 @@ def _trusted(home):
         return {}
     try:
         trusted = json.loads(path.read_text())
-        if not all(isinstance(text, str) for text in [*trusted, *trusted.values()]):
+        if not isinstance(trusted, dict) or not all(isinstance(text, str) for text in trusted.values()):
             raise ValueError("not a table of texts")
-    except (ValueError, AttributeError) as error:
+    except ValueError as error:
         raise DataError(f"{path} is broken ({error}); delete it, and files will be trusted anew") from None
     return trusted
 

@@ -14,6 +14,7 @@ import os
 import secrets
 import zipfile
 import zlib
+from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from ..errors import DataError
 # Bytes read at a time: small enough that a block and what is made of it stay near the processor.
 BLOCK = 1 << 20
 
-_KINDS = {
+_KINDS: dict[bytes, tuple[str, Callable]] = {
     b"\x1f\x8b": ("gzip", gzip.open),
     b"\xfd7zXZ\x00": ("xz", lzma.open),
     b"BZh": ("bzip2", bz2.open),
@@ -47,16 +48,19 @@ class Reader:
         The file.
     member : str, default=None
         Name of the member to read where the file is a zip archive.
+    may_be_empty : bool, default=False
+        Whether a file of no bytes is in order.
     verbose : int, default=0
         Show a progress bar over the bytes of the file.
     """
 
-    def __init__(self, path, *, member=None, verbose=0):
+    def __init__(self, path, *, member=None, may_be_empty=False, verbose=0):
         self.path = Path(path)
         self.name = f"{self.path} ({member})" if member else str(self.path)
         self.line = 0  # whole lines handed out so far
         self.kind = "plain"
         self._member = member
+        self._may_be_empty = may_be_empty
         self._verbose = verbose
 
     def __enter__(self):
@@ -66,7 +70,7 @@ class Reader:
         except OSError as error:
             raise DataError(f"{self.path}: cannot be opened ({error.strerror}); check the path") from None
         try:
-            if size == 0:
+            if size == 0 and not self._may_be_empty:
                 raise DataError(f"{self.path}: the file is empty; write or download it again")
             self._stream = self._open_member() if self._member else self._open_stream()
         except BaseException:

@@ -11,9 +11,9 @@ Three lines say how many documents, words and entries follow; each further line 
     2 2 5
 
 Lines are parsed a block at a time: the bytes that are not digits are compared with the one pattern that
-well-formed lines leave, and only then are the numbers parsed in bulk. A block that does not pass is gone
-through line by line, which accepts what is harmless (tabs, several spaces, empty lines) and names the
-first line that is not.
+well-formed lines leave, and only then are the numbers parsed in bulk. A block that does not pass is tried
+again without what is harmless (tabs, several spaces, empty lines), and then gone through line by line,
+which names the first line at fault.
 """
 
 import re
@@ -37,8 +37,8 @@ def read_uci_bow(path, vocabulary=None, *, n_features=None, dtype=np.int32, verb
     Plain, gzip, xz and bzip2 files are told apart by what they hold. Entries may come in any order; an
     entry (document, word) that comes more than once has its counts added up.
 
-    Memory at the peak is 12 bytes an entry where the documents are in order (the result holds 8) and
-    about 24 where they are not; twice that where there are more than 2**31 - 1 words or entries.
+    Memory at the peak is 13 bytes an entry where the documents are in order (the result holds 8) and 33
+    where they are not; about twice that where there are more than 2**31 - 1 words or entries.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def _largest_count(dtype):
     """Return the largest count up to which every whole number has an exact value of this type."""
     if dtype.kind == "f":
         return 2 ** (np.finfo(dtype).nmant + 1)
-    return min(int(np.iinfo(dtype).max), 2**63 - 1)
+    return min(int(np.iinfo(dtype).max), 2**63 - 2)  # in bulk, larger ones are parsed as 2**63 - 1
 
 
 def _checked_columns(n_features, n_words, path):
@@ -236,6 +236,8 @@ class _Entries:
     def add(self, line, block):
         triples = _parse_block(block, self._limits)
         if triples is None:
+            triples = _parse_block(_tidied(block), self._limits)
+        if triples is None:
             triples = self._parse_lines(line, block)
         start, stop = self._filled, self._filled + len(triples)
         if stop > self._n:
@@ -290,11 +292,12 @@ class _Entries:
         if value > limit:
             if column == "count":
                 raise self._reader.error(
-                    line, f"count {value} does not fit dtype, which holds up to {limit}; give a wider one"
+                    line,
+                    f"count {_shown(text)} does not fit dtype, which holds up to {limit}; give a wider one",
                 )
             stated = _COLUMNS.index(column) + 1
             raise self._reader.error(
-                line, f"{column} {value} is beyond the {limit} that line {stated} states"
+                line, f"{column} {_shown(text)} is beyond the {limit} that line {stated} states"
             )
         return value
 
@@ -302,9 +305,7 @@ class _Entries:
 def _parse_block(block, limits):
     """Return the entries of well-formed lines as an array (n, 3), or None where there is any doubt."""
     rows = block.count(b"\n")
-    if b"\t" in block:
-        block = block.replace(b"\t", b" ")
-    if block.translate(None, b"0123456789") != b"  \n" * rows:
+    if rows == 0 or block.translate(None, b"0123456789") != b"  \n" * rows:
         return None
     # With the separators in their places, an empty field would show as a missing number.
     numbers = np.fromstring(block, dtype=np.int64, sep=" ")
@@ -314,6 +315,12 @@ def _parse_block(block, limits):
     if triples.min() < 1 or any(triples[:, i].max() > limit for i, limit in enumerate(limits)):
         return None
     return triples
+
+
+def _tidied(block):
+    """Return a block with one space between columns, none around them, and no empty lines."""
+    block = re.sub(rb"[ \t]+", b" ", block)
+    return re.sub(rb" ?\n[ \n]*", b"\n", block).lstrip()
 
 
 def _line_of_row(line, block, row):
@@ -360,7 +367,7 @@ def _add_up(X, path):
 
 
 def _read_vocabulary(path, n_words, counts_path):
-    with Reader(path) as reader:
+    with Reader(path, may_be_empty=n_words == 0) as reader:
         words = []
         for first, block in reader.blocks():
             for line, text in enumerate(block.split(b"\n")[:-1], start=first):

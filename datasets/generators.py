@@ -50,9 +50,11 @@ def make_lda_corpus(
     n_documents, n_features, n_components : int, default=1000, 5000, 10
         Numbers of documents, words and topics.
     mean_length : float, default=100
-        Mean number of tokens in a document, at least 1. Lengths are rounded, and at least 1.
+        Mean number of tokens in a document, from 1 to a million. Lengths are rounded, and at
+        least 1.
     length_sigma : float, default=0.6
-        Standard deviation of the logarithm of the length; 0 makes all documents equally long.
+        Standard deviation of the logarithm of the length, from 0 (all documents equally long)
+        to 3.
     doc_topic_prior : float or array-like of shape (n_components,), default=0.1
         Parameter of the Dirichlet distribution of the mixtures.
     zipf_exponent : float, default=1.05
@@ -90,8 +92,8 @@ def make_lda_corpus(
     ((200, 500), (5, 500), (200, 5))
     """
     _check_sizes(n_documents=n_documents, n_features=n_features, n_components=n_components)
-    check_number("mean_length", mean_length, 1)
-    check_number("length_sigma", length_sigma, 0)
+    check_number("mean_length", mean_length, 1, 1e6)
+    check_number("length_sigma", length_sigma, 0, 3)
     check_number("zipf_exponent", zipf_exponent, 0)
     check_number("n_common_words", n_common_words, 0, exclusive=True)
     check_number("word_spread", word_spread, 0, exclusive=True)
@@ -199,7 +201,8 @@ def make_sparse_regression(
     correlation : float, default=0.0
         Correlation of columns within a block, from 0 to below 1.
     snr : float, default=10.0
-        Variance of ``X @ coef`` over the variance of the noise; `numpy.inf` for no noise.
+        Variance of ``X @ coef`` over the variance of the noise; `numpy.inf` for no noise. With no
+        informative column the noise has variance 1.
     random_state : int, Generator, RandomState or None, default=None
         Seed, for the same data again.
 
@@ -234,7 +237,7 @@ def make_sparse_regression(
     coef[informative] = _coefficients(rng, n_informative)
     y = X @ coef
     if snr != np.inf:
-        y += rng.normal(scale=y.std() / np.sqrt(snr), size=n_samples)
+        y += rng.normal(scale=y.std() / np.sqrt(snr) if n_informative else 1.0, size=n_samples)
     return X, y, coef
 
 
@@ -306,9 +309,10 @@ def make_sparse_classification(
     n_vectors = 1 if n_classes == 2 else n_classes
     values = _coefficients(rng, (n_informative, n_vectors))
     odds = X[:, informative] @ values
-    scale = log_odds_std / max(odds.std(), np.finfo(float).tiny)
-    values *= scale
-    odds *= scale
+    if odds.std() > 0:  # not so for a single sample, or with no informative column
+        scale = log_odds_std / odds.std()
+        values *= scale
+        odds *= scale
     if n_classes == 2:
         odds = np.hstack([np.zeros_like(odds), odds])
     # The largest of log-odds plus Gumbel noise has the distribution of the logistic model.
@@ -474,10 +478,10 @@ def _check_levels(levels, implicit):
         return None
     if implicit:
         raise DataError("levels must be None with implicit=True: interactions are counted, not rated")
-    levels = np.unique(np.asarray(levels, dtype=np.float64))
-    if levels.size == 0 or not np.isfinite(levels).all() or (levels == 0).any():
-        raise DataError(f"levels must be finite numbers other than 0, one at least; got {levels.tolist()}")
-    return levels
+    vector = np.unique(_float_array("levels", levels))
+    if vector.size == 0 or (vector == 0).any():
+        raise DataError(f"levels must be one or more numbers other than 0; got {levels!r}")
+    return vector
 
 
 def _scores(truth, users, items):
@@ -495,8 +499,18 @@ def _check_sizes(**sizes):
         check_number(name, size, 1, integer=True)
 
 
+def _float_array(name, value):
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.array(np.nan)
+    if not np.isfinite(array).all():
+        raise DataError(f"{name} must hold finite numbers only; got {value!r}")
+    return array
+
+
 def _dirichlet_parameter(name, value, size):
-    vector = np.asarray(value, dtype=np.float64)
-    if vector.shape not in ((), (size,)) or not np.isfinite(vector).all() or (vector <= 0).any():
-        raise DataError(f"{name} must be a number above 0 or {size} of them; got {value!r}")
+    vector = _float_array(name, value)
+    if vector.shape not in ((), (size,)) or (vector < 1e-6).any() or (vector > 1e6).any():
+        raise DataError(f"{name} must be a number from 1e-6 to 1e6 or {size} of them; got {value!r}")
     return np.broadcast_to(vector, (size,))

@@ -38,7 +38,7 @@ def read_ratings(path, *, sep=None, header="auto", duplicates="last", dtype=np.f
     A line is ``user, item, rating``; further columns (a time stamp) are passed over. Plain, gzip, xz and
     bzip2 files are told apart by what they hold.
 
-    Memory at the peak is about 60 bytes a rating.
+    Memory at the peak is about 80 bytes a rating.
 
     Parameters
     ----------

@@ -95,7 +95,8 @@ def split_ratings(R, *, test_size=0.2, random_state=0):
 
     Examples
     --------
-    >>> from stradask.datasets import make_ratings, split_ratings
+    >>> from stradask.datasets import make_ratings
+    >>> from stradask.datasets.split import split_ratings
     >>> R, _ = make_ratings(100, 50, random_state=0)
     >>> observed, held_out = split_ratings(R)
     >>> observed.nnz + held_out.nnz == R.nnz
@@ -148,7 +149,8 @@ def _held(test_size, lengths):
 
 def _sorted_rows(name, X):
     """X as CSR with sorted indices; the caller's matrix is left as it is."""
-    if not sparse.issparse(X):
+    sparse_one = sparse.issparse(X)
+    if not sparse_one:
         raise DataError(
             f"{name} must be a scipy sparse matrix, got {type(X).__name__}; try scipy.sparse.csr_array"
         )

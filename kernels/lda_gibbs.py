@@ -10,12 +10,7 @@ A document's topic counts are a dense row (`sweep_dense`, few topics) or a list 
 are live always. The topic totals C_k belong to the caller's block: with ``exact`` they are live
 too, and a sweep is an exact Gibbs sweep; without, their reciprocals are renewed every few thousand
 tokens, which saves two divisions a token.
-
-``first=1`` is the sweep that assigns topics for the first time: nothing is taken out, tokens join
-one after another.
 """
-
-import math
 
 import numba as nb
 import numpy as np
@@ -37,6 +32,46 @@ def padded(n):
     return (n + LANES - 1) // LANES * LANES
 
 
+@nb.njit(**_SWEEP)
+def assign_first(token_doc, topics, n_topics, choices, seed, purpose):
+    """Give each token one of its document's few topics, ``choices[d]`` (in units of [0, 1)), at random."""
+    uniforms = np.empty(DRAWS, np.float32)
+    few = choices.shape[1]
+    for i in range(len(topics)):
+        if i % DRAWS == 0:
+            fill_uniform(uniforms, i // 4, seed, purpose, 0, i >> 34)
+        j = min(np.int64(uniforms[i % DRAWS] * few), few - 1)
+        topics[i] = min(np.int64(choices[token_doc[i], j] * n_topics), n_topics - 1)
+
+
+@nb.njit(**_SWEEP)
+def count_documents(token_doc, topics, doc_counts):
+    """Fill dense document rows from the tokens' topics."""
+    doc_counts[:] = 0
+    for i in range(len(topics)):
+        doc_counts[token_doc[i], topics[i]] += 1
+
+
+@nb.njit(**_SWEEP)
+def list_documents(token_doc, topics, entries, line_start, n_lines, shift):
+    """Fill the documents' packed lists from the tokens' topics."""
+    entries[:] = 0
+    used = np.zeros(len(n_lines), np.int64)
+    bits = np.uint32(shift)
+    for i in range(len(topics)):
+        d, k = token_doc[i], np.uint32(topics[i])
+        start = line_start[d] * LANES
+        j = 0
+        while j < used[d] and entries[start + j] >> bits != k:
+            j += 1
+        if j == used[d]:
+            entries[start + j] = k << bits
+            used[d] += 1
+        entries[start + j] += np.uint32(1)
+    for d in range(len(n_lines)):
+        n_lines[d] = max(1, (used[d] + LANES - 1) // LANES)
+
+
 @nb.njit(**_INLINE)
 def _renew(inverse, totals, beta_sum, n_topics):
     for k in range(n_topics):
@@ -44,7 +79,7 @@ def _renew(inverse, totals, beta_sum, n_topics):
 
 
 @nb.njit(**_INLINE)
-def _load_word(w, counts, word_start, topics, row_of_word, rows, n_topics, first):
+def _load_word(w, counts, word_start, topics, row_of_word, rows, n_topics):
     """Topic counts of a word: from its row if it keeps one, else counted from its tokens."""
     r = row_of_word[w]
     if r >= 0:
@@ -54,14 +89,13 @@ def _load_word(w, counts, word_start, topics, row_of_word, rows, n_topics, first
         for k in range(n_topics):
             counts[k] = 0
         for i in range(word_start[w], word_start[w + 1]):
-            # In the first sweep a token with no topic yet holds n_topics, a slot nobody reads.
             counts[topics[i]] += 1
 
 
 @nb.njit(**_SWEEP)
 def sweep_dense(
     words, begin, end, word_start, token_doc, topics, doc_counts, row_of_word, rows, totals,
-    alpha, beta, beta_sum, first, exact, seed, purpose, round_, index,
+    alpha, beta, beta_sum, exact, seed, purpose, round_, index,
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`, document rows dense.
 
@@ -78,7 +112,7 @@ def sweep_dense(
         Row of a word in `rows`, or -1 where its counts are recounted from its tokens.
     totals : int64 array, by topic, changed in place
     alpha : float32, padded with zeros; beta : float32, by word; beta_sum : float32
-    first, exact : int
+    exact : int
     seed, purpose, round_, index
         Name of the random stream.
     """
@@ -87,13 +121,12 @@ def sweep_dense(
     n_vectors = width // LANES
     flat = doc_counts.reshape(-1)
     phi = np.zeros((STREAMS, width), np.float32)
-    counts = np.zeros((STREAMS, n_topics + 1), np.int32)
+    counts = np.zeros((STREAMS, n_topics), np.int32)
     inverse = np.zeros(width, np.float32)
     scratch = np.empty((STREAMS, width + LANES), np.float32)
     uniforms = np.empty(DRAWS, np.float32)
     at, stop, word = np.zeros(STREAMS, np.int64), np.zeros(STREAMS, np.int64), np.zeros(STREAMS, np.int64)
     slot = np.arange(STREAMS)
-    own = 0 if first else 1
     used, drawn, active, x = DRAWS, 0, 0, 0
     _renew(inverse, totals, beta_sum, n_topics)
     while True:
@@ -121,7 +154,7 @@ def sweep_dense(
             active = max(active, s + 1)
             m = slot[s]
             word[m], at[m], stop[m] = w, begin[w], end[w]
-            _load_word(w, counts[m], word_start, topics, row_of_word, rows, n_topics, first)
+            _load_word(w, counts[m], word_start, topics, row_of_word, rows, n_topics)
             for k in range(n_topics):
                 phi[m, k] = (np.float32(counts[m, k]) + beta[w]) * inverse[k]
             s += 1
@@ -148,22 +181,22 @@ def sweep_dense(
                 for line in range(0, width, 32):
                     prefetch(flat, coming + line)
                 row = np.int64(token_doc[i]) * width
-                old = np.int64(topics[i]) * own
+                old = np.int64(topics[i])
                 if exact:
                     phi_old = (np.float32(counts[m, old] - 1) + b) / (np.float32(totals[old] - 1) + beta_sum)
                 else:  # 1 / (C - 1) = (1 / C) (1 + 1 / C) up to the third order
                     phi_old = (np.float32(counts[m, old] - 1) + b) * inverse[old] * (_ONE + inverse[old])
                 new = draw_dense(
-                    flat, row, n_vectors, old - (1 - own), phi[m], alpha, phi_old, uniforms[used], scratch[m]
+                    flat, row, n_vectors, old, phi[m], alpha, phi_old, uniforms[used], scratch[m]
                 )
                 used += 1
                 new = min(new, n_topics - 1)
-                flat[row + old] -= own
+                flat[row + old] -= 1
                 flat[row + new] += 1
                 topics[i] = new
-                totals[old] -= own
+                totals[old] -= 1
                 totals[new] += 1
-                counts[m, old] -= own
+                counts[m, old] -= 1
                 counts[m, new] += 1
                 if exact:
                     inverse[old] = _ONE / (np.float32(totals[old]) + beta_sum)
@@ -192,7 +225,7 @@ def _draw_smooth(none, n_vectors, phi, alpha, old, phi_old, u, scratch):
 @nb.njit(**_SWEEP)
 def sweep_sparse(
     words, begin, end, word_start, token_doc, topics, entries, line_start, n_lines, shift, row_of_word, rows,
-    totals, alpha, beta, beta_sum, first, exact, seed, purpose, round_, index,
+    totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index,
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`, document rows as packed lists.
 
@@ -209,13 +242,12 @@ def sweep_sparse(
     # phi[k] of the word at hand, beta_w / C_k where it has no token; zero beyond the last topic.
     phi = np.zeros(n_vectors * LANES, np.float32)
     none = np.zeros(n_vectors * LANES, np.uint16)
-    counts = np.zeros(n_topics + 1, np.int32)
+    counts = np.zeros(n_topics, np.int32)
     inverse = np.zeros(n_topics, np.float32)
     scratch = np.empty((max(most, n_vectors) + 1) * LANES, np.float32)
     uniforms = np.empty(DRAWS, np.float32)
     count_mask = np.uint32((np.int64(1) << shift) - 1)
     bits = np.uint32(shift)
-    own = 0 if first else 1
     used, drawn = DRAWS, 0
     base_beta, base = np.float32(-1), np.float64(0)
     for w in words:
@@ -239,9 +271,8 @@ def sweep_sparse(
             for i in range(word_start[w], word_start[w + 1]):
                 k = topics[i]
                 counts[k] += 1
-                if k < n_topics:
-                    phi[k] = (np.float32(counts[k]) + b) * inverse[k]
-                    smooth += np.float64(alpha[k]) * np.float64(inverse[k])
+                phi[k] = (np.float32(counts[k]) + b) * inverse[k]
+                smooth += np.float64(alpha[k]) * np.float64(inverse[k])
         for i in range(begin[w], end[w]):
             if used + 2 > DRAWS:
                 fill_uniform(uniforms, drawn, seed, purpose, round_, index)
@@ -258,25 +289,23 @@ def sweep_sparse(
                 prefetch(entries, coming + line * LANES)
             d = np.int64(token_doc[i])
             start, lines = line_start[d] * LANES, np.int64(n_lines[d])
-            old = np.int64(topics[i]) * own
-            if first:
-                phi_old = phi[old]
-            elif exact:
+            old = np.int64(topics[i])
+            if exact:
                 phi_old = (np.float32(counts[old] - 1) + b) / (np.float32(totals[old] - 1) + beta_sum)
             else:
                 phi_old = (np.float32(counts[old] - 1) + b) * inverse[old] * (_ONE + inverse[old])
             outside = np.float32(smooth - alpha[old] * (phi[old] - phi_old))
             found = draw_sparse(
-                entries, start, lines, shift, old - (1 - own), phi, phi_old, outside, uniforms[used], scratch
+                entries, start, lines, shift, old, phi, phi_old, outside, uniforms[used], scratch
             )
             used += 1
             slot, slot_old = found & 0xFFFFFFFF, found >> 32
             if slot != 0xFFFFFFFF:
                 # Rounding can point at a slot of no weight; such a draw belongs to the smooth part.
                 count = entries[start + slot] & count_mask
-                if count == 0 or (own and slot == slot_old and count == 1):
+                if count == 0 or (slot == slot_old and count == 1):
                     slot = 0xFFFFFFFF
-            entries[start + slot_old] -= np.uint32(own)
+            entries[start + slot_old] -= np.uint32(1)
             if slot != 0xFFFFFFFF:
                 new = np.int64(entries[start + slot] >> bits)
                 entries[start + slot] += np.uint32(1)
@@ -301,9 +330,9 @@ def sweep_sparse(
                         n_lines[d] = lines + 1
                     entries[start + empty] = (np.uint32(new) << bits) | np.uint32(1)
             topics[i] = new
-            totals[old] -= own
+            totals[old] -= 1
             totals[new] += 1
-            counts[old] -= own
+            counts[old] -= 1
             counts[new] += 1
             before = np.float64(alpha[old] * phi[old]) + (np.float64(alpha[new] * phi[new]) if new != old else 0.0)
             if exact:
@@ -329,8 +358,7 @@ def sweep_sparse(
             for i in range(word_start[w], word_start[w + 1]):
                 k = topics[i]
                 counts[k] = 0
-                if k < n_topics:
-                    phi[k] = b * inverse[k]
+                phi[k] = b * inverse[k]
 
 
 @nb.njit(**_SWEEP)

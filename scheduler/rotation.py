@@ -123,7 +123,11 @@ def _one_by_one(weights, items, group, n_groups):
 
 def _in_one_cut(weights, items, group, loads):
     """Cut a slice of light items so that it lifts the lightest groups to one level, as far as it goes."""
-    room = _rooms(loads, weights.sum())
+    amount = weights.sum()
+    if amount == 0:
+        group[items] = items % len(loads)
+        return
+    room = _rooms(loads, amount)
     open_groups = np.flatnonzero(room)
     ends = np.cumsum(room[open_groups])
     middle = np.cumsum(weights) - weights / 2

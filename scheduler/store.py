@@ -204,7 +204,7 @@ def fingerprint_csr(X):
     Parameters
     ----------
     X : CSR matrix or array
-        Read in place, nothing is copied if its arrays are contiguous. About a second for 1 GB.
+        Read in place, nothing is copied if its arrays are contiguous. A second or two a GB.
 
     Returns
     -------

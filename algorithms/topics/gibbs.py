@@ -22,7 +22,8 @@ from ...scheduler.rotation import RotationSchedule, balance
 from ...scheduler.threads import run_tasks
 from .evaluation import padded_vector
 
-_PURPOSE = 1  # of the random stream: a sweep
+_SWEEP, _CHOICES, _ASSIGN = 1, 3, 4  # purposes of random streams; 2 is a fold-in
+_FIRST_TOPICS = 3  # a document starts from this many: held-out perplexity falls faster than from all K
 _DENSE_TOPICS = 256  # up to here a dense document row is drawn from faster than a list
 _LEAST_TOKENS, _MOST_GROUPS = 100_000, 16
 _TOKENS_PER_RUN = 20  # of one word in one group, on average: its row is fetched and weighed for each
@@ -68,7 +69,7 @@ class GibbsState:
         self._lay_out_words(X, n_groups)
         self._make_rows(background)
         self.set_priors(alpha, beta)
-        self.assigned = False
+        self._assign_first()
 
     # Layout -------------------------------------------------------------------------------------
 
@@ -111,7 +112,7 @@ class GibbsState:
         kind = np.uint16 if self.n_topics <= np.iinfo(np.uint16).max else np.uint32
         self.token_doc = np.zeros(self.n_tokens + kernels.AHEAD, np.uint32)
         self.token_doc[: self.n_tokens] = np.repeat(by_word.indices, by_word.data)
-        self.topics = np.full(self.n_tokens, self.n_topics, kind)
+        self.topics = np.zeros(self.n_tokens, kind)
         ends = np.concatenate([[0], np.cumsum(by_word.data, dtype=np.int64)])
         self.word_start = ends[by_word.indptr]
         # bounds[g, w]: where the tokens of document group g begin among those of word w.
@@ -141,8 +142,29 @@ class GibbsState:
             self.background = background[words].toarray().astype(np.int32)
             self.background_rows = self.row_of_word
             self.background_totals = np.asarray(background.sum(axis=0, dtype=np.int64)).ravel()
+
+    def _assign_first(self):
+        """Each token takes at random one of the few topics that its document starts from."""
+        choices = np.empty((len(self.lengths), 4), np.float32)
+        kernels.fill_uniform(choices.reshape(-1), 0, self.seed, _CHOICES, 0, 0)
+        kernels.assign_first(
+            self.token_doc, self.topics, self.n_topics, choices[:, :_FIRST_TOPICS], self.seed, _ASSIGN
+        )
+        if self.dense:
+            kernels.count_documents(self.token_doc, self.topics, self.doc_counts)
+        else:
+            kernels.list_documents(
+                self.token_doc, self.topics, self.entries, self.line_start, self.n_lines, self.shift
+            )
+        self._count_words()
+
+    def _count_words(self):
+        """Fill word rows and totals from the tokens' topics."""
+        counts = self.word_topic_counts()
+        self.rows[:] = 0
         self.rows[: len(self.background)] = self.background
-        self.totals = self.background_totals.copy()
+        self.rows += counts[np.flatnonzero(self.row_of_word >= 0)].toarray()
+        self.totals = self.background_totals + np.bincount(self.topics, minlength=self.n_topics)
 
     def set_priors(self, alpha, beta):
         """Take new priors: float64 vectors over topics and over words."""
@@ -155,24 +177,22 @@ class GibbsState:
     # Sampling -----------------------------------------------------------------------------------
 
     def sweep(self, round_, n_jobs=1):
-        """Draw every token once; the first sweep assigns topics one token after another."""
-        first = int(not self.assigned)
+        """Draw every token once."""
         for step in self.schedule.round(round_):
             local = [self.totals.copy() for _ in step]
             run_tasks(
-                [(self._block, (g, h, totals, first, round_)) for (g, h), totals in zip(step, local, strict=True)],
+                [(self._block, (g, h, totals, round_)) for (g, h), totals in zip(step, local, strict=True)],
                 n_jobs,
             )
             self.totals = self.totals + sum(totals - self.totals for totals in local)
         if not self.dense:
             bounds = zip(self.group_docs[:-1], self.group_docs[1:], strict=True)
             run_tasks([(self._compact, pair) for pair in bounds], n_jobs)
-        self.assigned = True
 
-    def _block(self, g, h, totals, first, round_):
+    def _block(self, g, h, totals, round_):
         place = (self.group_words[h], self.bounds[g], self.bounds[g + 1], self.word_start, self.token_doc, self.topics)
         words = (self.row_of_word, self.rows, totals, self._alpha32, self._beta32, self._beta_sum)
-        mode = (first, self.exact, self.seed, _PURPOSE, round_, g * len(self.group_words) + h)
+        mode = (self.exact, self.seed, _SWEEP, round_, g * len(self.group_words) + h)
         if self.dense:
             kernels.sweep_dense(*place, self.doc_counts, *words, *mode)
         else:
@@ -250,16 +270,10 @@ class GibbsState:
         self.topics[:] = topics
         self.set_priors(arrays["alpha"], arrays["beta"])
         if self.dense:
-            self.doc_counts[:] = 0
-            np.add.at(self.doc_counts, (self.token_doc[: self.n_tokens], self.topics), 1)
+            kernels.count_documents(self.token_doc, self.topics, self.doc_counts)
         else:
             self._restore_lists(arrays["entries"], arrays["n_lines"])
-        counts = self.word_topic_counts()
-        self.rows[:] = 0
-        self.rows[: len(self.background)] = self.background
-        self.rows += counts[np.flatnonzero(self.row_of_word >= 0)].toarray().astype(np.int32)
-        self.totals = self.background_totals + np.bincount(self.topics, minlength=self.n_topics)
-        self.assigned = True
+        self._count_words()
 
     def _restore_lists(self, entries, n_lines):
         fits = entries.shape == self.entries.shape and n_lines.shape == self.n_lines.shape

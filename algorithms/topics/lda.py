@@ -24,6 +24,7 @@ from .evaluation import document_chunks, document_completion, padded_columns, pa
 _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01
 _MEASURE_EVERY = 10  # sweeps between two values of the log-likelihood: about 2 % of the time
 _FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
+_WARM_SWEEPS = 5  # of a warm start, with the last fit's counts at hand
 _FOLD_IN = 2  # purpose of a random stream; 1 is a sweep
 _BURN_IN, _KEPT = 15, 25  # sweeps of transform
 
@@ -63,7 +64,7 @@ class LatentDirichletAllocation(
     topic_word_prior : float or array of shape (n_features,), default=None
         beta; None is 0.01.
     max_iter : int, default=200
-        Sweeps over all tokens, the first assignment included.
+        Sweeps over all tokens.
     sampler : {"auto", "gibbs"}, default="auto"
         "gibbs" is collapsed Gibbs sampling, which "auto" takes too; `sampler_` says what ran.
     exact : bool, default=False
@@ -81,7 +82,7 @@ class LatentDirichletAllocation(
         same parameters and data goes on from it, *bitwise* as if it had never stopped; `max_iter` may
         have grown.
     warm_start : bool, default=False
-        Let the first sweep of a second `fit` assign topics with the last fit's topics at hand.
+        Begin a second `fit` from topics drawn in five sweeps with the last fit's topics at hand.
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
     verbose : int, default=0
@@ -224,7 +225,8 @@ class LatentDirichletAllocation(
         state = self._new_state(X)
         if previous is not None:
             at_hand = self._new_state(X, background=previous, seed=state.seed)
-            at_hand.sweep(0, effective_n_jobs(self.n_jobs))
+            for r in range(_WARM_SWEEPS):
+                at_hand.sweep(r, effective_n_jobs(self.n_jobs))
             state.restore(at_hand.arrays())
         return self._run(state, X, callback, checkpoint=self.checkpoint)
 
@@ -501,6 +503,24 @@ class LatentDirichletAllocation(
         """phi of the given words only, words x topics."""
         totals = np.asarray(self.word_topic_counts_.sum(axis=0)).ravel() + self.topic_word_prior_.sum()
         return (self.word_topic_counts_[words].toarray() + self.topic_word_prior_[words, None]) / totals
+
+    def _check_state(self):
+        """Hold what a model file says against itself: kernels and products trust these shapes."""
+        super()._check_state()
+        if "word_topic_counts_" not in vars(self):
+            return
+        shape = self.word_topic_counts_.shape
+        sound = {
+            "word_topic_counts_": shape[0] == self.n_features_in_
+            and self.word_topic_counts_.data.min(initial=1) >= 0,
+            "doc_topic_counts_": self.doc_topic_counts_.shape[1] == shape[1]
+            and self.doc_topic_counts_.data.min(initial=1) >= 0,
+            "doc_topic_prior_": (self.doc_topic_prior_ > 0).all() and self.doc_topic_prior_.shape == shape[1:],
+            "topic_word_prior_": (self.topic_word_prior_ > 0).all() and self.topic_word_prior_.shape == shape[:1],
+        }
+        wrong = [name for name, fits in sound.items() if not fits]
+        if wrong:
+            raise DataError(f"{' and '.join(wrong)} cannot be those of a model of {self.n_features_in_} words")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

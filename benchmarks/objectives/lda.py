@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
+from ...datasets import split_tokens
 from ...errors import DataError
 from ..data import load_counts
 from . import Metric
@@ -50,7 +51,7 @@ class Objective:
         self.seed = seed
         self.parameters = parameters
         self.train, test = split_documents(load_counts(dataset, seed), seed)
-        self.observed, self.held_out = split_tokens(test, seed)
+        self.observed, self.held_out = split_tokens(test, random_state=seed)
         self.fingerprint = fingerprint(self.train, self.observed, self.held_out)
 
     def describe(self):
@@ -111,9 +112,9 @@ class Objective:
         counts = self._checked_counts(snapshot)
         joint = None
         if counts is not None:
-            joint = joint_log_likelihood(
-                *counts, self.parameters["doc_topic_prior"], self.parameters["topic_word_prior"]
-            ) / int(self.train.sum())
+            doc_topic, word_topic = counts
+            alpha, beta = (self.parameters[name] for name in ("doc_topic_prior", "topic_word_prior"))
+            joint = joint_log_likelihood(doc_topic, word_topic, alpha, beta) / int(self.train.sum())
         return {"held_out_perplexity": float(np.exp(-held_out)), "joint_log_likelihood": joint}
 
     def _checked_topics(self, topic_word):
@@ -205,27 +206,6 @@ def split_documents(counts, seed):
     train, test = train_test_split(counts, test_size=n_test, random_state=seed)
     known = np.flatnonzero(train.sum(axis=0))
     return train[:, known].tocsr(), test[:, known].tocsr()
-
-
-def split_tokens(counts, seed):
-    """Split the tokens of each document at random into two halves; of an odd number the second is larger.
-
-    Returns
-    -------
-    first, second : csr_array of the shape of `counts`
-    """
-    rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
-    documents, words = (np.repeat(ids, counts.data) for ids in (rows, counts.indices))
-    order = np.lexsort((np.random.default_rng(seed).random(len(documents)), documents))
-    lengths = np.bincount(documents, minlength=counts.shape[0])
-    rank = np.arange(len(documents)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    in_first = rank < np.repeat(lengths // 2, lengths)
-    words = words[order]
-    ones = np.ones_like(words)
-    return tuple(
-        sum_of_triples(np.column_stack([documents, words, ones])[half], counts.shape)
-        for half in (in_first, ~in_first)
-    )
 
 
 def sum_of_triples(triples, shape):

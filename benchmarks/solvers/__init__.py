@@ -6,7 +6,7 @@ nothing from here. The class has
 
 - ``name``: what the user types after ``--against``; ``method``: what it computes, in a few words;
 - ``requires``: pip requirements of its own environment; empty for our solvers, which run in the
-  environment of stradask;
+  environment of stradask, and may name ``libraries`` whose versions the records should give;
 - ``__init__(settings)``: the settings of the run as attributes (``n_jobs``, ``seed`` and the
   family's own, such as ``n_components``);
 - ``set_data(data)``: the arrays of the family's objective as attributes; converts them to what the
@@ -16,13 +16,12 @@ nothing from here. The class has
   checkpoints only, while the clock stands still.
 """
 
-import re
 from dataclasses import dataclass
-from importlib import metadata
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 from ...errors import DataError
-from ..worker import load_solver
+from ..worker import installed_versions, load_solver
 
 FOLDER = Path(__file__).parent
 
@@ -43,10 +42,9 @@ class SolverFile:
 
     def is_installed(self):
         """Whether all that the solver requires is in the current environment (in any version)."""
-        names = [re.match(r"[\w.-]+", requirement).group(0) for requirement in self.requires]
         try:
-            return all(metadata.version(name) for name in names)
-        except metadata.PackageNotFoundError:
+            return bool(installed_versions(self.requires))
+        except PackageNotFoundError:
             return False
 
 
@@ -64,7 +62,7 @@ def find_solvers(family, folders=()):
     DataError
         A solver file without the class or an attribute of it, or two solvers of one name.
     """
-    found = {}
+    found: dict[str, SolverFile] = {}
     for folder in (FOLDER, *map(Path, folders)):
         if not folder.is_dir():
             raise DataError(f"--solvers: {str(folder)!r} is not a folder; give a folder of solver files")

@@ -12,6 +12,7 @@ class Solver:
     name = "stradask"
     method = "collapsed Gibbs (numba)"
     requires = ()
+    libraries = ("numba", "scipy")
 
     def __init__(self, settings):
         self.settings = settings

@@ -96,6 +96,13 @@ def test_the_table_has_a_column_a_system_and_names_failures(records):
     assert summary.table(records[-1:]) == "broken: failed: <b>fell</b>"
 
 
+def test_a_run_not_yet_judged_at_equal_seconds_is_shown_so():
+    slow = record("slow", [(30.0, 700.0, None)])
+    lines = summary.table([record("quick", OURS), slow]).splitlines()
+    line = next(line for line in lines if line.startswith("held-out perplexity at 4.0 s"))
+    assert line.split()[-3:] == ["600", "not", "yet"]
+
+
 class Reader(html.parser.HTMLParser):
     """Notes tags, text and addresses, and checks that tags close in order."""
 

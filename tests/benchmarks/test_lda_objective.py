@@ -131,7 +131,7 @@ def test_joint_log_likelihood_is_taken_from_the_assignments(corpus):
     ("part", "change", "said"),
     [
         ("doc_topic", lambda a: a[1:], "document-topic counts do not add up"),
-        ("word_topic", lambda a: a + [[0, 0, 1]], "word-topic counts do not add up"),
+        ("word_topic", lambda a: np.vstack([a, [[0, 0, 1]]]), "word-topic counts do not add up"),
         ("topic_word", lambda a: a * 2, "sum to 1"),
         ("topic_word", lambda a: a * [[1], [1], [np.nan]], "sum to 1"),
         ("topic_word", lambda a: a[:2], "shape"),
@@ -157,7 +157,7 @@ def test_the_split_holds_out_a_tenth_and_halves_its_documents(corpus):
     assert objective.observed.shape == (corpus.shape[0] // 10, known)
     assert (objective.train.sum(axis=0) > 0).all()
     seen, unseen = (half.sum(axis=1) for half in (objective.observed, objective.held_out))
-    assert set(unseen - seen) <= {0, 1}
+    assert set(seen - unseen) <= {0, 1}
 
 
 def test_words_of_no_training_document_are_dropped(corpus, monkeypatch):

@@ -208,9 +208,13 @@ def test_in_another_thread_the_loop_goes_on_and_the_main_thread_is_interrupted()
         answers.append(caught)
 
     thread = threading.Thread(target=fit)
-    with pytest.raises(KeyboardInterrupt):
+
+    def start_and_wait():
         thread.start()
         threading.Event().wait(60)
+
+    with pytest.raises(KeyboardInterrupt):
+        start_and_wait()
     thread.join(60)
     assert answers == [(50, "finished"), []]
     assert signal.getsignal(signal.SIGINT) is before

@@ -77,5 +77,5 @@ def test_mistakes_are_errors():
     columns = history.as_dict()
     with pytest.raises(ValueError, match="a history has the columns"):
         History.from_dict({"round": [1]})
-    with pytest.raises(ValueError, match="longer|shorter"):
+    with pytest.raises(ValueError, match=r"longer|shorter"):
         History.from_dict({**columns, "seconds": [1.0, 2.0]})

@@ -1,0 +1,212 @@
+"""What the command line reads and writes: DATA in its forms, vocabularies, and checks of output files."""
+
+import contextlib
+import os
+import tempfile
+import zipfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .errors import DataError
+
+DOCSTRINGS = "docstrings"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Word counts with what is known of their words and documents.
+
+    Attributes
+    ----------
+    X : sparse matrix of shape (n_documents, n_words)
+    source : str
+        What the user typed.
+    vocabulary : sequence of str or None
+        The word of each column.
+    names : sequence of str or None
+        The name of each document.
+    """
+
+    X: Any
+    source: str
+    vocabulary: Any = None
+    names: Any = None
+
+    def describe(self):
+        """Sizes, fit for JSON."""
+        documents, words = self.X.shape
+        tokens = float(self.X.sum(dtype="float64"))
+        return {
+            "source": self.source,
+            "documents": documents,
+            "words": words,
+            "nonzeros": int(self.X.nnz),
+            "tokens": int(tokens) if tokens.is_integer() else tokens,
+        }
+
+    def rows(self, rows):
+        """Return the documents of the given numbers."""
+        return replace(self, X=self.X[rows], names=None if self.names is None else self.names[rows])
+
+
+def read_counts(source, vocab=None, *, n_features=None, verbose=0):
+    """Read word counts.
+
+    Parameters
+    ----------
+    source : str
+        ``"docstrings"``, or a file: UCI bag of words or svmlight (plain or compressed), or a sparse matrix
+        that scipy saved (npz).
+    vocab : path-like, optional
+        File with the word of each column, one a line.
+    n_features : int, optional
+        Columns of the model that will read the counts: an svmlight file does not state its own number.
+    verbose : int
+
+    Returns
+    -------
+    Counts
+    """
+    if source == DOCSTRINGS:
+        if vocab is not None:
+            raise DataError("--vocab: docstrings come with their own vocabulary; leave it out")
+        from .datasets import load_docstrings
+
+        corpus = load_docstrings()
+        return Counts(corpus.X, source, corpus.vocabulary, corpus.names)
+    kind = kind_of(source)
+    if kind == "uci-bow":
+        from .datasets import read_uci_bow
+
+        if vocab is None:
+            return Counts(read_uci_bow(source, verbose=verbose), source)
+        return Counts(*_with_source(read_uci_bow(source, vocab, verbose=verbose), source))
+    if kind == "npz":
+        X = read_npz_matrix(source)
+    elif kind == "svmlight":
+        from .datasets import read_svmlight
+
+        X = read_svmlight(source, n_features=n_features, verbose=verbose)[0]
+    else:
+        raise DataError(f"{source} holds {kind}; word counts are needed: UCI bag of words, svmlight, or npz")
+    return Counts(X, source, None if vocab is None else read_vocabulary(vocab, X.shape[1], source))
+
+
+def _with_source(pair, source):
+    X, vocabulary = pair
+    return X, source, vocabulary
+
+
+# What `Model.data` may say, and who reads it.
+READERS = {"counts": read_counts}
+
+
+def kind_of(path):
+    """Return the format of a file: "npz", or one that `stradask.datasets.describe_file` tells."""
+    from .datasets.describe import detect_format
+
+    if zipfile.is_zipfile(path):
+        return "npz"
+    return detect_format(path)
+
+
+def read_npz_matrix(path):
+    """Read a sparse matrix as `scipy.sparse.save_npz` writes it; no pickle is read."""
+    from scipy import sparse
+
+    try:
+        return sparse.load_npz(path)
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(
+            f"{path}: not a sparse matrix as scipy.sparse.save_npz writes it ({error}); save it so"
+        ) from error
+
+
+def read_vocabulary(path, n_words, source):
+    """Read a file of one word a line, `n_words` of them; `source` is what they must fit, for the message."""
+    from .datasets.bag_of_words import _read_vocabulary
+
+    return _read_vocabulary(path, n_words, source)
+
+
+def aligned(counts, model, say):
+    """Bring counts to the columns of a fitted model.
+
+    Where both vocabularies are known and differ, columns are matched by their words, and words that the
+    model does not know are left out.
+    """
+    ours = getattr(model, "vocabulary_", None)
+    if ours is None or counts.vocabulary is None or list(ours) == list(counts.vocabulary):
+        return counts
+    import numpy as np
+    from scipy import sparse
+
+    column_of = {word: column for column, word in enumerate(ours)}
+    columns = np.array([column_of.get(word, -1) for word in counts.vocabulary], dtype=np.int64)
+    known = np.flatnonzero(columns >= 0)
+    if not len(known):
+        raise DataError(f"{counts.source}: the model knows none of its {len(columns):,} words")
+    entries = (np.ones(len(known), dtype=counts.X.dtype), (known, columns[known]))
+    moved = counts.X @ sparse.csr_array(entries, shape=(len(columns), len(ours)))
+    say(
+        f"note: columns are matched by their words; {len(columns) - len(known):,} of {len(columns):,} words, "
+        f"with {counts.X.sum() - moved.sum():,.0f} of {counts.X.sum():,.0f} tokens, are unknown to the model"
+    )
+    return replace(counts, X=moved, vocabulary=list(ours))
+
+
+def describe(source, *, verbose=0):
+    """Say what a data file holds; a dict for JSON."""
+    if source == DOCSTRINGS:
+        return read_counts(source).describe()
+    if kind_of(source) != "npz":
+        from .datasets import describe_file
+
+        return describe_file(source, verbose=verbose)
+    X = read_npz_matrix(source)
+    size = {"shape": list(X.shape), "dtype": X.dtype.name, "nnz": int(X.nnz), "sum": float(X.sum())}
+    return {"path": source, "format": f"npz ({X.format})", "bytes": Path(source).stat().st_size, **size}
+
+
+# What is written ---------------------------------------------------------------------------------
+
+
+def check_output(option, path, *, inputs=(), is_ours=None):
+    """Refuse, before any work, an output file that cannot or should not be written.
+
+    Parameters
+    ----------
+    option : str
+        For the messages.
+    path : path-like
+    inputs : sequence of str
+        Files that this command reads.
+    is_ours : callable, optional
+        ``is_ours(path)`` tells whether an existing file was made by the same command and may be replaced.
+    """
+    path = Path(path)
+    folder = path.parent
+    if path.is_dir():
+        raise DataError(f"{option}: {path} is a folder; give the name of a file")
+    if not folder.is_dir():
+        raise DataError(f"{option}: the folder {folder} does not exist; make it first")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise DataError(f"{option}: cannot write into {folder.resolve()} ({error.strerror})") from error
+    if not path.exists():
+        return
+    for name in inputs:
+        if os.path.exists(name) and os.path.samefile(path, name):
+            raise DataError(f"{option}: {path} is what is read; give another name")
+    if is_ours is not None and not is_ours(path):
+        raise DataError(f"{option}: {path} is there and was not written by this command; give another name")
+
+
+def is_model_file(path):
+    """Tell whether a file looks like a model that `stradask fit --save` wrote."""
+    with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+        return "header.npy" in archive.namelist()
+    return False

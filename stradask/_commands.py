@@ -1,0 +1,270 @@
+"""The commands, one function each; `stradask.cli` reads their arguments.
+
+Results go to stdout, as text or with ``--json`` as one document; progress and notes go to stderr.
+"""
+
+import inspect
+import json
+import sys
+import warnings
+
+from . import _cli_data as data
+from .errors import DataError, InterruptedFitWarning
+from .registry import MODELS, find_model, model_of, resolve
+
+INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
+
+
+def say(args, text):
+    """Tell something on the way, on stderr."""
+    if not getattr(args, "quiet", False):
+        print(text, file=sys.stderr, flush=True)
+
+
+def show(args, document, text):
+    """Print a result."""
+    print(json.dumps(document, allow_nan=False, default=str) if args.json else text)
+
+
+# fit ---------------------------------------------------------------------------------------------
+
+
+def fit(args):
+    """Fit a model to a file and say what came out."""
+    model = find_model(args.model)
+    estimator = _estimator(model, args)
+    if args.save is not None:
+        data.check_output("--save", args.save, inputs=[args.data], is_ours=data.is_model_file)
+    counts, test = _read(model, args), None
+    if args.test_size is not None:
+        counts, test = _held_out(counts, args)
+    interrupted = _fit(estimator, counts.X)
+    if counts.vocabulary is not None:
+        _remember(estimator, counts.vocabulary)
+    if args.save is not None:
+        estimator.save(args.save)
+    document, text = resolve(model.report)(estimator, counts, test)
+    sizes = counts.describe()
+    header = {
+        "model": model.name,
+        "parameters": estimator.get_params(deep=False),
+        "data": sizes,
+        "interrupted": interrupted,
+        "saved": args.save and str(args.save),
+    }
+    lines = [
+        f"data         {args.data}: {sizes['documents']:,} documents, {sizes['tokens']:,} tokens, "
+        f"{sizes['words']:,} words",
+        text,
+    ]
+    if args.save is not None:
+        lines += ["", f"saved as {args.save}"]
+    show(args, header | document, "\n".join(lines))
+    return INTERRUPTED if interrupted else 0
+
+
+def _estimator(model, args):
+    """Make the estimator; every parameter is checked before any data are read."""
+    cls = model.estimator_class()
+    known = [name for name in inspect.signature(cls).parameters if name != "verbose"]
+    # In the order of strength: our defaults, options of their own, --param.
+    values = {"n_jobs": args.n_jobs, "random_state": args.random_state, "verbose": int(not args.quiet)}
+    for name, value in args.param:
+        if name not in known:
+            raise DataError(f"--param: {model.name} has no parameter {name!r}; it has {', '.join(known)}")
+        values[name] = value
+    estimator = cls(**values)
+    estimator._validate_params()
+    return estimator
+
+
+def _read(model, args):
+    return data.READERS[model.data](args.data, args.vocab, verbose=int(not args.quiet))
+
+
+def _held_out(counts, args):
+    """Hold out whole documents."""
+    import numpy as np
+    from sklearn.model_selection import train_test_split
+
+    from ._topics import check_test
+
+    rows = np.arange(counts.X.shape[0])
+    train, test = train_test_split(rows, test_size=args.test_size, random_state=args.random_state)
+    test = counts.rows(np.sort(test))
+    check_test(test)
+    return counts.rows(np.sort(train)), test
+
+
+def _fit(estimator, X):
+    """Fit; return whether Ctrl-C ended it, in which case the estimator holds the model so far."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", InterruptedFitWarning)
+        estimator.fit(X)
+    for warning in caught:
+        warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
+    return any(issubclass(warning.category, InterruptedFitWarning) for warning in caught)
+
+
+def _remember(estimator, vocabulary):
+    """Store the words of the columns with the model: a fitted attribute, which `save` writes."""
+    import numpy as np
+
+    from .algorithms._validation import check_vocabulary
+
+    estimator.vocabulary_ = np.array(check_vocabulary(vocabulary, estimator.n_features_in_), dtype=str)
+
+
+# Using a model -----------------------------------------------------------------------------------
+
+
+def _load(path, ability):
+    """Load a fitted model that has a method of that name."""
+    import stradask
+
+    estimator = stradask.load(path)
+    if not hasattr(estimator, ability):
+        raise DataError(f"{path} holds a {type(estimator).__name__}, which has no {ability}")
+    return estimator
+
+
+def transform(args):
+    """Apply a saved model to data."""
+    if args.out is not None:
+        if args.out.suffix not in _WRITERS:
+            raise DataError(f"--out: {args.out} must end in {', '.join(_WRITERS)}")
+        data.check_output("--out", args.out, inputs=[args.file, args.data])
+    estimator = _load(args.file, "transform")
+    estimator.set_params(n_jobs=args.n_jobs)
+    read = data.READERS[model_of(estimator).data]
+    counts = read(
+        args.data, args.vocab, n_features=estimator.n_features_in_, verbose=int(not args.quiet)
+    )
+    counts = data.aligned(counts, estimator, lambda text: say(args, text))
+    shares = estimator.transform(counts.X)
+    names = [str(name) for name in (range(len(shares)) if counts.names is None else counts.names)]
+    size = f"{shares.shape[0]:,} documents x {shares.shape[1]} topics"
+    if args.out is not None:
+        from .scheduler.store import write_atomic
+
+        write_atomic(args.out, lambda file: _WRITERS[args.out.suffix](file, names, shares))
+        show(args, {"out": str(args.out), "shape": list(shares.shape)}, f"{size} in {args.out}")
+    elif args.json:
+        show(args, {"documents": names, "doc_topic": shares.tolist()}, "")
+    else:
+        _write_csv(sys.stdout, names, shares)
+
+
+def _write_csv(file, names, shares):
+    import csv
+
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(["document", *(f"topic{k}" for k in range(shares.shape[1]))])
+    rows.writerows([name, *(f"{share:.6g}" for share in row)] for name, row in zip(names, shares, strict=True))
+
+
+def _write_csv_bytes(file, names, shares):
+    import io
+
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+    _write_csv(text, names, shares)
+    text.detach()  # or the wrapper would close the file
+
+
+def _write_npy(file, names, shares):
+    import numpy as np
+
+    np.save(file, shares, allow_pickle=False)
+
+
+def _write_npz(file, names, shares):
+    import numpy as np
+
+    np.savez(file, documents=np.array(names), doc_topic=shares)
+
+
+_WRITERS = {".npz": _write_npz, ".npy": _write_npy, ".csv": _write_csv_bytes}
+
+
+def topics(args):
+    """Print the topics of a saved model."""
+    from ._topics import as_documents, vocabulary_of
+
+    estimator = _load(args.file, "topics")
+    if args.vocab is not None:
+        vocabulary = data.read_vocabulary(args.vocab, estimator.n_features_in_, args.file)
+    else:
+        vocabulary = vocabulary_of(estimator)
+        if vocabulary is None and not hasattr(estimator, "feature_names_in_"):
+            say(args, "note: the model knows no words, so these are numbers of columns; --vocab FILE names them")
+    found = estimator.topics(vocabulary, args.n_words)
+    show(args, {"topics": as_documents(found)}, str(found))
+
+
+# Data, installation, demo ------------------------------------------------------------------------
+
+
+def data_list(args):
+    """List the data sets that can be had."""
+    from .datasets import CatalogueEntry, catalogue
+
+    entries = [CatalogueEntry(data.DOCSTRINGS, "counts", "docstrings of the installed packages", None, True)]
+    entries += catalogue()
+    rows = [("NAME", "KIND", "HERE", "WHAT IT IS")]
+    rows += [(entry.name, entry.kind, "yes" if entry.cached else "no", entry.size) for entry in entries]
+    text = "\n".join(f"{name:<18} {kind:<9} {here:<5} {size}" for name, kind, here, size in rows)
+    show(args, [entry._asdict() for entry in entries], text)
+
+
+def data_get(args):
+    """Download a data set and print where its files are."""
+    from .datasets import download
+
+    paths = [str(path) for path in download(args.name, verbose=int(not args.quiet))]
+    show(args, {"name": args.name, "paths": paths}, "\n".join(paths))
+
+
+def data_info(args):
+    """Say what a file holds."""
+    found = data.describe(args.file, verbose=int(not args.quiet))
+    show(args, found, "\n".join(f"{name:<10} {_readable(value)}" for name, value in found.items()))
+
+
+def _readable(value):
+    if isinstance(value, list):
+        return " x ".join(f"{n:,}" for n in value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def info(args):
+    """Say what is installed and what the machine has."""
+    from ._info import as_text, information
+
+    found = information()
+    show(args, found, as_text(found))
+
+
+def demo(args):
+    """Show every family on real data and write a report."""
+    from .demo import Settings, run
+
+    settings = Settings(n_components=args.n_components, seed=args.seed, quick=args.quick)
+    # With --json nothing but the document may be on stdout.
+    to = sys.stderr if args.json else sys.stdout
+    document = run(settings, args.out, lambda text: print(text, file=to, flush=True))
+    if args.json:
+        show(args, document, "")
+
+
+def bench(args):
+    """Run a benchmark."""
+    from .benchmarks.run import main
+
+    return main(args)
+
+
+def model_lines():
+    """Return the list of models for the help."""
+    return "\n".join(f"  {model.name:<8} {model.summary}" for model in MODELS.values())

@@ -1,0 +1,137 @@
+"""What ``stradask info`` tells: versions, processor, memory, GPU, folders."""
+
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+from ._version import __version__
+
+PACKAGES = (
+    "numpy scipy scikit-learn numba llvmlite dask distributed joblib threadpoolctl pooch tqdm matplotlib pandas"
+).split()
+
+
+def information():
+    """Return what is known of this installation and machine, fit for JSON."""
+    return {
+        "stradask": __version__,
+        "python": f"{platform.python_version()} ({platform.system()} {platform.machine()})",
+        "packages": {name: _version(name) for name in PACKAGES},
+        "cpu": _cpu(),
+        "memory_gb": _memory(),
+        "gpu": _gpu(),
+        "folders": {
+            "package": str(Path(__file__).resolve().parent),
+            "compiled_code": _compiled_code(),
+            "data": _data(),
+        },
+    }
+
+
+def _version(name):
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cpu():
+    from joblib import cpu_count
+
+    from .benchmarks.run import describe_machine
+
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "model": describe_machine()["processor"],
+        "cores": os.cpu_count(),
+        "cores_in_affinity_mask": usable,
+        "threads_of_n_jobs_minus_1": cpu_count(),  # the CPU limit of a container counts too
+    }
+
+
+def _memory():
+    """Return total and free memory in GB, None where the system does not tell."""
+    found = {"total": None, "available": None}
+    table = Path("/proc/meminfo")
+    if table.exists():
+        fields = dict(line.split(":") for line in table.read_text().splitlines())
+        for name, field in (("total", "MemTotal"), ("available", "MemAvailable")):
+            found[name] = round(int(fields[field].split()[0]) / 2**20, 1)
+    elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        found["total"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    return found
+
+
+def _gpu():
+    """Tell which GPUs there are and whether they can be used, and if not, why."""
+    devices, why = _nvidia_devices()
+    if devices and importlib.util.find_spec("cupy") is None:
+        why = "CuPy is not installed: pip install 'stradask[cuda]'"
+    elif devices:
+        why = _cupy_trouble()
+    return {"usable": bool(devices) and why is None, "devices": devices, "why": why}
+
+
+def _nvidia_devices():
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return [], "no NVIDIA driver on this machine (nvidia-smi is not there)"
+    command = [program, "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [], f"nvidia-smi does not answer ({error})"
+    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    if done.returncode or not lines:
+        return [], f"nvidia-smi finds no device ({' '.join((done.stdout + done.stderr).split())[:200]})"
+    return lines, None
+
+
+def _cupy_trouble():
+    """Return what keeps CuPy from working, or None."""
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # whatever a broken installation raises
+        return f"CuPy does not work: {error}"
+    return None
+
+
+def _compiled_code():
+    """Return the folder in which numba keeps the compiled kernels."""
+    from .kernels import lda_gibbs
+
+    return lda_gibbs.sweep_dense.stats.cache_path
+
+
+def _data():
+    from .datasets._downloads import data_folder
+
+    return str(data_folder(None))
+
+
+def as_text(found):
+    """Return the same for people."""
+    cpu, memory, gpu, folders = found["cpu"], found["memory_gb"], found["gpu"], found["folders"]
+    packages = ", ".join(f"{name} {version}" for name, version in found["packages"].items() if version)
+    missing = ", ".join(name for name, version in found["packages"].items() if not version)
+    cores = f"{cpu['cores_in_affinity_mask']} of {cpu['cores']} cores in the affinity mask"
+    amounts = ", ".join(f"{value} GB {name}" for name, value in memory.items() if value is not None)
+    rows = [
+        ("stradask", found["stradask"]),
+        ("python", found["python"]),
+        ("packages", packages),
+        ("absent", missing),
+        ("processor", f"{cpu['model']}; {cores}; --n-jobs -1 takes {cpu['threads_of_n_jobs_minus_1']}"),
+        ("memory", amounts),
+        ("gpu", "; ".join(filter(None, [", ".join(gpu["devices"]), gpu["why"] or "usable"]))),
+        ("package in", folders["package"]),
+        ("numba cache", folders["compiled_code"]),
+        ("data in", folders["data"]),
+    ]
+    return "\n".join(f"{name:<12} {text}" for name, text in rows if text)

@@ -1,0 +1,330 @@
+"""The command line: arguments, help, and what becomes of errors.
+
+Every error is one line on stderr and exit status 2; ``--debug`` shows where it came from. Parsing and help
+import neither numpy nor any other heavy package: the commands do, in `stradask._commands`.
+"""
+
+import argparse
+import os
+import sys
+import traceback
+import warnings
+from ast import literal_eval
+from pathlib import Path
+
+from . import _commands as commands
+from ._version import __version__
+from .demo import DEFAULT_REPORT
+from .registry import MODELS
+
+_EPILOG = """
+start here:
+  stradask demo                               a minute with real text; writes a report with pictures
+  stradask fit lda docstrings --save m.npz    topics of the docstrings on this machine
+  stradask topics m.npz                       read them again
+  stradask COMMAND --help                     options and examples of a command
+"""
+
+_EXAMPLES = {
+    "demo": """
+  stradask demo
+  stradask demo --quick --out /tmp/demo.html
+  stradask demo --n-components 50 --json > figures.json
+""",
+    "fit": f"""
+  stradask fit lda docstrings
+  stradask fit lda docword.kos.txt.gz --vocab vocab.kos.txt --param n_components=50 max_iter=500
+  stradask fit lda counts.npz --test-size 0.1 --n-jobs -1 --save model.npz --json
+
+MODEL is one of
+{commands.model_lines()}
+
+DATA is a file with word counts, recognised by what it holds: UCI bag of words (docword), svmlight (its
+labels are not used), both plain or compressed (gz, xz, bz2), or a sparse matrix of scipy.sparse.save_npz;
+or the word docstrings: the documentation of the installed packages (./docstrings is a file).
+
+Ctrl-C stops after the running sweep; the model so far is printed and saved, and the exit status is 130.
+""",
+    "transform": """
+  stradask transform model.npz docword.new.txt.gz --out shares.npz
+  stradask transform model.npz docstrings | head
+
+Columns of the result are topics, rows are documents; rows sum to 1. Where the words of both the model and
+DATA are known, columns are matched by their words.
+""",
+    "topics": """
+  stradask topics model.npz
+  stradask topics model.npz --n-words 20 --vocab vocab.kos.txt
+  stradask topics model.npz --json
+""",
+    "data": """
+  stradask data list
+  stradask data get kos
+  stradask data info docword.kos.txt.gz
+""",
+    "list": "\n  stradask data list\n  stradask data list --json\n",
+    "get": "\n  stradask data get kos\n  STRADASK_DATA=/big/disk stradask data get pubmed\n",
+    "info": "\n  stradask info\n  stradask info --json\n",
+    "info of a file": "\n  stradask data info docword.kos.txt.gz\n  stradask data info docstrings --json\n",
+    "bench": """
+  stradask bench lda
+  stradask bench lda --against tomotopy sklearn gensim --max-seconds 20 --repeats 5
+""",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line and whose examples keep their lines."""
+
+    def __init__(self, **options):
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: error: {_one_line(message)} ({self.prog} --help)\n")
+
+
+def main(argv=None):
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments; by default those of this process.
+
+    Returns
+    -------
+    int
+        Exit status: 0, 2 after an error, 130 after Ctrl-C, 141 when the reader of stdout has gone.
+
+    Examples
+    --------
+    >>> from stradask.cli import main
+    >>> main(["topics", "--n-words", "none"])
+    2
+    """
+    argv = sys.argv[1:] if argv is None else list(argv)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _note
+            status = _run(argv)
+            sys.stdout.flush()
+            return status
+    except BrokenPipeError:
+        # What is still in the buffer would raise again when Python closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        print("stradask: interrupted", file=sys.stderr)
+        return commands.INTERRUPTED
+    except Exception as error:  # whatever it is, the user gets a line and not a traceback
+        if "--debug" in argv:
+            traceback.print_exc()
+        else:
+            print(f"stradask: error: {explain(error)}", file=sys.stderr)
+        return 2
+
+
+def _run(argv):
+    parser = build_parser(with_bench="bench" in argv)
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit as stop:  # help, --version, and wrong arguments, already told
+        return stop.code
+    if args.run is None:
+        parser.print_help()
+        return 0
+    return args.run(args) or 0
+
+
+def explain(error):
+    """Return an error as one line for users, with a remedy where the error itself has none."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"{error.name} is not installed; pip install {error.name} or, for pictures, 'stradask[plot]'"
+    if isinstance(error, MemoryError):
+        return _one_line(f"not enough memory ({error})")
+    if isinstance(error, OSError) and error.strerror:
+        return _one_line(": ".join(str(part) for part in (error.filename, error.strerror) if part is not None))
+    from .errors import StradaskError
+
+    text = _one_line(str(error))
+    if isinstance(error, (StradaskError, ValueError)) and text:
+        return text
+    return f"{type(error).__name__}: {text} (--debug shows where)"
+
+
+def _one_line(text):
+    return " ".join(text.split())
+
+
+def _note(message, category, filename, lineno, file=None, line=None):
+    """Show a warning as one line, as `warnings.showwarning`."""
+    print(f"stradask: note: {_one_line(str(message))}", file=sys.stderr)
+
+
+# Arguments ---------------------------------------------------------------------------------------
+
+
+def build_parser(with_bench=False):
+    """Return the parser; the options of ``bench`` cost an import of numpy and are only there on demand."""
+    parser = _Parser(
+        prog="stradask",
+        description="Topic models and more, from the command line.",
+        epilog=_EPILOG,
+    )
+    parser.add_argument("--version", action="version", version=f"stradask {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.set_defaults(run=None)
+    commands_of = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_demo(commands_of)
+    _add_fit(commands_of)
+    _add_transform(commands_of)
+    _add_topics(commands_of)
+    _add_data(commands_of)
+    info = _command(commands_of, "info", commands.info, "versions, processor, memory, GPU, folders")
+    _add_output(info, quiet=False)
+    bench = _command(commands_of, "bench", commands.bench, "compare with other libraries on equal terms")
+    if with_bench:
+        from .benchmarks.run import add_arguments
+
+        add_arguments(bench)
+    return parser
+
+
+def _command(parsers, name, run, help, examples=None):
+    parser = parsers.add_parser(
+        name,
+        help=help,
+        description=help[0].upper() + help[1:] + ".",
+        epilog="examples:" + _EXAMPLES[examples or name],
+    )
+    # Without a default here, which would undo a --debug before the command.
+    parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show tracebacks")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_output(parser, quiet=True):
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    if quiet:
+        parser.add_argument("--quiet", action="store_true", help="no progress and no notes")
+
+
+def _add_demo(parsers):
+    parser = _command(parsers, "demo", commands.demo, "fit real text, compare with scikit-learn, write a report")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE.html", help=f"the report (default: {DEFAULT_REPORT})"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer sweeps: a look within seconds")
+    parser.add_argument("--n-components", type=_positive, default=30, metavar="K", help="topics (%(default)s)")
+    parser.add_argument("--seed", type=_natural, default=0, metavar="S", help="(%(default)s)")
+    _add_output(parser, quiet=False)
+
+
+def _add_fit(parsers):
+    parser = _command(parsers, "fit", commands.fit, "fit a model to data")
+    parser.add_argument("model", metavar="MODEL", help=f"one of: {', '.join(MODELS)}")
+    parser.add_argument("data", metavar="DATA", help="a file, or the word docstrings")
+    _add_vocabulary(parser)
+    parser.add_argument("--save", type=Path, metavar="FILE", help="where the fitted model goes")
+    parser.add_argument(
+        "--param",
+        type=_assignment,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameters of the estimator; values are written as in Python",
+    )
+    _add_threads(parser)
+    parser.add_argument("--random-state", type=_natural, default=0, metavar="S", help="seed (%(default)s)")
+    parser.add_argument(
+        "--test-size", type=_share, metavar="F", help="share of the documents to hold out and judge by"
+    )
+    _add_output(parser)
+
+
+def _add_transform(parsers):
+    parser = _command(parsers, "transform", commands.transform, "apply a saved model to data")
+    parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
+    parser.add_argument("data", metavar="DATA", help="a file, or the word docstrings")
+    _add_vocabulary(parser)
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="ends in .npz, .npy or .csv; without it, CSV on stdout"
+    )
+    _add_threads(parser)
+    _add_output(parser)
+
+
+def _add_topics(parsers):
+    parser = _command(parsers, "topics", commands.topics, "print the topics of a saved model")
+    parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
+    _add_vocabulary(parser)
+    parser.add_argument("--n-words", type=_positive, default=10, metavar="N", help="words a topic (%(default)s)")
+    _add_output(parser)
+
+
+def _add_data(parsers):
+    parser = _command(parsers, "data", None, "list, download and describe data sets")
+    actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_output(_command(actions, "list", commands.data_list, "data sets that can be had"), quiet=False)
+    get = _command(actions, "get", commands.data_get, "download a data set, once, and say where it is")
+    get.add_argument("name", metavar="NAME", help="as in the list")
+    _add_output(get)
+    info = _command(actions, "info", commands.data_info, "say what a data file holds", "info of a file")
+    info.add_argument("file", metavar="FILE", help="a file, or the word docstrings")
+    _add_output(info)
+
+
+def _add_vocabulary(parser):
+    parser.add_argument("--vocab", type=Path, metavar="FILE", help="the word of each column, one a line")
+
+
+def _add_threads(parser):
+    parser.add_argument(
+        "--n-jobs",
+        type=_threads,
+        default=-1,
+        metavar="N",
+        help="threads; -1, the default, is all cores. The result is the same for any number",
+    )
+
+
+# Types of arguments ------------------------------------------------------------------------------
+
+
+def _number(text, kind, wanted, accepted):
+    try:
+        value = kind(text)
+    except ValueError:
+        value = None
+    if value is None or not accepted(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
+    return value
+
+
+def _positive(text):
+    return _number(text, int, "a whole number of 1 or more", lambda value: value >= 1)
+
+
+def _natural(text):
+    return _number(text, int, "a whole number from 0 to 4294967295", lambda value: 0 <= value < 2**32)
+
+
+def _threads(text):
+    return _number(text, int, "a number of threads: 1 or more, or -1 for all cores", lambda value: value != 0)
+
+
+def _share(text):
+    return _number(text, float, "a share between 0 and 1", lambda value: 0 < value < 1)
+
+
+def _assignment(text):
+    """Read NAME=VALUE; a value that is no literal of Python is a string."""
+    name, equals, value = text.partition("=")
+    if not (equals and name.isidentifier() and value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE (MODEL and DATA come before --param)")
+    try:
+        return name, literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return name, value

@@ -1,0 +1,86 @@
+"""The one list of models that the command line knows.
+
+A family adds an entry here: then ``stradask fit`` fits its estimator, ``stradask demo`` shows it, and the
+help names it. Nothing is imported before it is used, so that ``stradask --help`` answers at once.
+"""
+
+import importlib
+from dataclasses import dataclass
+
+from .errors import DataError
+
+
+@dataclass(frozen=True)
+class Model:
+    """What the command line knows of a model.
+
+    Parameters
+    ----------
+    name : str
+        What the user types.
+    estimator : str
+        Public name of its class in `stradask`.
+    data : str
+        What its DATA is; a key of `stradask._cli_data.READERS`.
+    summary : str
+        One line for the help.
+    report : str
+        ``module:function``: ``function(estimator, data, test)`` returns what `fit` tells of a fitted model,
+        a dict for JSON and a text; `data` and `test` (or None) are what the reader of `data` gave.
+    demo : str, optional
+        ``module:function``: ``function(settings, say)`` takes at most 15 seconds after compiling and
+        returns a part of the demo (see `stradask.demo`).
+
+    Examples
+    --------
+    >>> from stradask.registry import MODELS
+    >>> MODELS["lda"].estimator_class().__name__
+    'LatentDirichletAllocation'
+    """
+
+    name: str
+    estimator: str
+    data: str
+    summary: str
+    report: str
+    demo: str | None = None
+
+    def estimator_class(self):
+        """Return the class of the estimator."""
+        import stradask
+
+        return getattr(stradask, self.estimator)
+
+
+MODELS = {
+    model.name: model
+    for model in (
+        Model(
+            "lda",
+            "LatentDirichletAllocation",
+            data="counts",
+            summary="topics of documents by latent Dirichlet allocation",
+            report="stradask._topics:report",
+            demo="stradask._demo_topics:run",
+        ),
+    )
+}
+
+
+def find_model(name):
+    """Return the entry of that name; an unknown one raises a DataError that lists those there are."""
+    if name not in MODELS:
+        raise DataError(f"MODEL is {name!r}; there are: {', '.join(MODELS)}")
+    return MODELS[name]
+
+
+def model_of(estimator):
+    """Return the entry of an estimator's class."""
+    name = type(estimator).__name__
+    return next(model for model in MODELS.values() if model.estimator == name)
+
+
+def resolve(place):
+    """Return the function that ``module:function`` names."""
+    module, _, function = place.partition(":")
+    return getattr(importlib.import_module(module), function)
