@@ -115,8 +115,8 @@ def _sound(X):
         raise DataError(f"X must have two dimensions, rows and columns, but it has {X.ndim}")
     if X.format in _COMPRESSED:
         _check_compressed(X)
-        end = X.indptr[-1]  # there may be spare room behind it
-        X = _COMPRESSED[X.format]((X.data[:end], X.indices[:end], X.indptr), shape=X.shape)
+        # Made anew, with no remembered flags and no spare room at the end.
+        X = _COMPRESSED[X.format]((X.data, X.indices, X.indptr), shape=X.shape)
         return X.tocoo(copy=False) if X.format == "bsr" else X
     with _as_data_errors():
         X = X.tocoo(copy=False)  # LIL, DOK and DIA build index arrays anew
@@ -211,7 +211,6 @@ def _with_data(X, data):
 
 def _summed(counts, name):
     """Sort the indices, sum duplicates and drop zeros, in arrays that the caller's X does not share."""
-    # The flags of a fresh object are computed by scipy, not remembered from before someone wrote into X.
     if not counts.has_canonical_format:
         # At most 2^31 values of less than 2^31 fall on one place, so that int64 holds the sum.
         counts = _with_data(counts.copy(), counts.data.astype(np.int64))

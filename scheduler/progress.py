@@ -1,5 +1,6 @@
 """The progress bar of every fit."""
 
+import os
 import sys
 import time
 from typing import Any
@@ -107,7 +108,7 @@ class Progress:
             initial=self._start,
             desc=self.label,
             file=self._stream,
-            dynamic_ncols=True,
+            **_width(self._stream),
             bar_format="{desc}: {n_fmt}/{total_fmt} |{bar}| {elapsed}<{remaining}{postfix}",
         )
 
@@ -143,3 +144,12 @@ class Progress:
         if self._rate is not None:
             parts.append(f"{tqdm.format_sizeof(self._rate)} {self.unit}s/s")
         return ", ".join(parts)
+
+
+def _width(stream):
+    """Tell tqdm to follow the terminal's width; some pseudo-terminals (of containers) say 0, or nothing."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError, AttributeError):
+        columns = 0
+    return {"dynamic_ncols": True} if columns else {"ncols": 80}

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from numbers import Integral
 
 from ..errors import DataError
@@ -99,11 +99,13 @@ def run_tasks(tasks, n_jobs):
                 waiting.clear()
 
     pool = _get_pool()
-    helpers = [pool.submit(work) for _ in range(n_jobs - 1)]
+    helpers: list[Future] = []
     try:
+        while len(helpers) < n_jobs - 1:
+            helpers.append(pool.submit(work))
         work()
     finally:
-        waiting.clear()  # also when a signal handler raised between two tasks
+        waiting.clear()  # for when a signal handler raised between two tasks
         wait([helper for helper in helpers if not helper.cancel()])
     if failures:
         raise failures[min(failures)]

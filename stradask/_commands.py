@@ -21,6 +21,11 @@ def say(args, text):
         print(text, file=sys.stderr, flush=True)
 
 
+def _bars(args):
+    """Return whether readers and downloads draw bars; in a log they would be noise."""
+    return int(not args.quiet and sys.stderr.isatty())
+
+
 def show(args, document, text):
     """Print a result."""
     print(json.dumps(document, allow_nan=False, default=str) if args.json else text)
@@ -79,7 +84,8 @@ def _estimator(model, args):
 
 
 def _read(model, args):
-    return data.READERS[model.data](args.data, args.vocab, verbose=int(not args.quiet))
+    say(args, f"reading {args.data}")
+    return data.READERS[model.data](args.data, args.vocab, verbose=_bars(args))
 
 
 def _held_out(counts, args):
@@ -120,9 +126,16 @@ def _remember(estimator, vocabulary):
 
 def _load(path, ability):
     """Load a fitted model that has a method of that name."""
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
     import stradask
 
     estimator = stradask.load(path)
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        raise DataError(f"{path} holds a model that is not fitted; save one after its fit") from None
     if not hasattr(estimator, ability):
         raise DataError(f"{path} holds a {type(estimator).__name__}, which has no {ability}")
     return estimator
@@ -137,9 +150,7 @@ def transform(args):
     estimator = _load(args.file, "transform")
     estimator.set_params(n_jobs=args.n_jobs)
     read = data.READERS[model_of(estimator).data]
-    counts = read(
-        args.data, args.vocab, n_features=estimator.n_features_in_, verbose=int(not args.quiet)
-    )
+    counts = read(args.data, args.vocab, n_features=estimator.n_features_in_, verbose=_bars(args))
     counts = data.aligned(counts, estimator, lambda text: say(args, text))
     shares = estimator.transform(counts.X)
     names = [str(name) for name in (range(len(shares)) if counts.names is None else counts.names)]
@@ -160,7 +171,9 @@ def _write_csv(file, names, shares):
 
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(["document", *(f"topic{k}" for k in range(shares.shape[1]))])
-    rows.writerows([name, *(f"{share:.6g}" for share in row)] for name, row in zip(names, shares, strict=True))
+    rows.writerows(
+        [name, *(f"{share:.6g}" for share in row)] for name, row in zip(names, shares, strict=True)
+    )
 
 
 def _write_csv_bytes(file, names, shares):
@@ -196,7 +209,10 @@ def topics(args):
     else:
         vocabulary = vocabulary_of(estimator)
         if vocabulary is None and not hasattr(estimator, "feature_names_in_"):
-            say(args, "note: the model knows no words, so these are numbers of columns; --vocab FILE names them")
+            say(
+                args,
+                "note: the model knows no words, so these are numbers of columns; --vocab FILE names them",
+            )
     found = estimator.topics(vocabulary, args.n_words)
     show(args, {"topics": as_documents(found)}, str(found))
 
@@ -208,7 +224,7 @@ def data_list(args):
     """List the data sets that can be had."""
     from .datasets import CatalogueEntry, catalogue
 
-    entries = [CatalogueEntry(data.DOCSTRINGS, "counts", "docstrings of the installed packages", None, True)]
+    entries = [CatalogueEntry(data.DOCSTRINGS, "counts", "docstrings of the installed packages", "", True)]
     entries += catalogue()
     rows = [("NAME", "KIND", "HERE", "WHAT IT IS")]
     rows += [(entry.name, entry.kind, "yes" if entry.cached else "no", entry.size) for entry in entries]
@@ -220,13 +236,13 @@ def data_get(args):
     """Download a data set and print where its files are."""
     from .datasets import download
 
-    paths = [str(path) for path in download(args.name, verbose=int(not args.quiet))]
+    paths = [str(path) for path in download(args.name, verbose=_bars(args))]
     show(args, {"name": args.name, "paths": paths}, "\n".join(paths))
 
 
 def data_info(args):
     """Say what a file holds."""
-    found = data.describe(args.file, verbose=int(not args.quiet))
+    found = data.describe(args.file, verbose=_bars(args))
     show(args, found, "\n".join(f"{name:<10} {_readable(value)}" for name, value in found.items()))
 
 

@@ -19,9 +19,9 @@ from .demo import Part
 SWEEPS, QUICK_SWEEPS = 200, 40
 SWEEPS_JUDGED = (1, 2, 5, 10, 20, 50, 100, 200)
 DOC_TOPIC_PRIOR, TOPIC_WORD_PRIOR = 0.1, 0.01
-# Of 128, 256, 512, 1024 and 2048 documents, and of the priors above, 1/K and (1/K, 0.1), what gave
-# scikit-learn its lowest perplexity after these seconds.
-SKLEARN_BATCH = 512
+# What gave scikit-learn its lowest perplexity after three seconds with K = 30: of batches of 128, 256, 512
+# and 1024 documents, and of the priors (0.1, 0.01), (0.1, 0.1), (1/K, 0.1) and its default (1/K, 1/K).
+SKLEARN_BATCH, SKLEARN_TOPIC_WORD_PRIOR = 512, 0.1
 WORDS = 8
 
 
@@ -73,7 +73,8 @@ def run(settings, say):
     say(
         f"text      {train['documents'] + text.observed.shape[0]:,} docstrings of "
         f"{', '.join(text.versions)}\n"
-        f"training  {train['documents']:,} of them, {train['tokens']:,} words, {train['words']:,} different ones"
+        f"training  {train['documents']:,} of them: {train['tokens']:,} words, "
+        f"{train['words']:,} different ones"
     )
     started = time.perf_counter()
     compile_kernels(text, settings)
@@ -153,7 +154,7 @@ def fit_sklearn(text, settings, seconds):
 
     from .benchmarks.solvers.lda_sklearn import Solver
 
-    solver = Solver(_solver_settings(settings, None, None))  # its own priors: 1 / K
+    solver = Solver(_solver_settings(settings, 1 / settings.n_components, SKLEARN_TOPIC_WORD_PRIOR))
     solver.batch_size = SKLEARN_BATCH
     solver.set_data(_solver_data(text.train.X))
     watch = Watch(judge(text), seconds=seconds)
@@ -203,7 +204,7 @@ class Watch:
     judge : callable
         ``judge(topic_word)`` gives the figure to keep.
     steps, seconds : sequences of numbers, increasing
-        Marks, one of the two: judge after the first step that ends at or past each; the last one ends the run.
+        Marks, one of the two: judge after the first step that ends at or past each; the last ends the run.
     """
 
     def __init__(self, judge, *, steps=None, seconds=None):
@@ -229,7 +230,7 @@ class Watch:
         return bool(self._marks)
 
     def check(self):
-        """Raise KeyboardInterrupt if the run ended before the last mark: the fit has kept Ctrl-C to itself."""
+        """Raise KeyboardInterrupt if the run ended too early: the fit has kept Ctrl-C to itself."""
         if self._marks:
             raise KeyboardInterrupt
 
@@ -238,8 +239,8 @@ def comparison(text, ours, sklearn):
     """Return the table of both curves."""
     lines = [
         "\nHow well do the topics predict words they have not seen?",
-        f"Perplexity of held-out halves of {text.observed.shape[0]:,} other docstrings; lower is better, and word",
-        f"frequencies alone reach {text.unigram:,.0f}. One thread each; judging does not count.\n",
+        f"Perplexity of held-out halves of {text.observed.shape[0]:,} other docstrings: lower is better.",
+        f"Word frequencies alone reach {text.unigram:,.0f}. One thread each; judging does not count.\n",
         "seconds  stradask  scikit-learn",
     ]
     lines += [

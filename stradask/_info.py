@@ -11,8 +11,9 @@ from pathlib import Path
 from ._version import __version__
 
 PACKAGES = (
-    "numpy scipy scikit-learn numba llvmlite dask distributed joblib threadpoolctl pooch tqdm matplotlib pandas"
-).split()
+    *("numpy", "scipy", "scikit-learn", "numba", "llvmlite", "dask", "distributed"),
+    *("joblib", "threadpoolctl", "pooch", "tqdm", "matplotlib", "pandas", "cupy-cuda12x"),
+)
 
 
 def information():
@@ -55,7 +56,7 @@ def _cpu():
 
 def _memory():
     """Return total and free memory in GB, None where the system does not tell."""
-    found = {"total": None, "available": None}
+    found: dict[str, float | None] = {"total": None, "available": None}
     table = Path("/proc/meminfo")
     if table.exists():
         fields = dict(line.split(":") for line in table.read_text().splitlines())

@@ -32,7 +32,8 @@ def report(estimator, data, test):
         "held_out_perplexity": perplexity,
     }
     lines = [
-        f"fit          {document['sweeps']} sweeps in {seconds:.3g} s, {tokens / seconds / 1e6:.3g} million tokens/s",
+        f"fit          {estimator.n_iter_} sweeps in {seconds:.3g} s, "
+        f"{tokens / seconds / 1e6:.3g} million tokens/s",
         f"likelihood   {joint:.4f}  log p(words, topics) per token",
     ]
     if test is not None:

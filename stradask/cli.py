@@ -144,7 +144,9 @@ def explain(error):
     if isinstance(error, MemoryError):
         return _one_line(f"not enough memory ({error})")
     if isinstance(error, OSError) and error.strerror:
-        return _one_line(": ".join(str(part) for part in (error.filename, error.strerror) if part is not None))
+        return _one_line(
+            ": ".join(str(part) for part in (error.filename, error.strerror) if part is not None)
+        )
     from .errors import StradaskError
 
     text = _one_line(str(error))
@@ -211,12 +213,16 @@ def _add_output(parser, quiet=True):
 
 
 def _add_demo(parsers):
-    parser = _command(parsers, "demo", commands.demo, "fit real text, compare with scikit-learn, write a report")
+    parser = _command(
+        parsers, "demo", commands.demo, "fit real text, compare with scikit-learn, write a report"
+    )
     parser.add_argument(
         "--out", type=Path, metavar="FILE.html", help=f"the report (default: {DEFAULT_REPORT})"
     )
     parser.add_argument("--quick", action="store_true", help="fewer sweeps: a look within seconds")
-    parser.add_argument("--n-components", type=_positive, default=30, metavar="K", help="topics (%(default)s)")
+    parser.add_argument(
+        "--n-components", type=_positive, default=30, metavar="K", help="topics (%(default)s)"
+    )
     parser.add_argument("--seed", type=_natural, default=0, metavar="S", help="(%(default)s)")
     _add_output(parser, quiet=False)
 
@@ -260,7 +266,9 @@ def _add_topics(parsers):
     parser = _command(parsers, "topics", commands.topics, "print the topics of a saved model")
     parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
     _add_vocabulary(parser)
-    parser.add_argument("--n-words", type=_positive, default=10, metavar="N", help="words a topic (%(default)s)")
+    parser.add_argument(
+        "--n-words", type=_positive, default=10, metavar="N", help="words a topic (%(default)s)"
+    )
     _add_output(parser)
 
 

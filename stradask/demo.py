@@ -81,6 +81,7 @@ def run(settings, out=None, say=print):
         page = make_page()
         for part in parts.values():
             part.add_to(page)
+        _add_machine(page)
         page.write(path)
         say(f"\nReport with pictures: {path}")
     else:
@@ -90,6 +91,17 @@ def run(settings, out=None, say=print):
 
 
 _NO_PICTURES = "the pictures need matplotlib, which is not installed: pip install 'stradask[plot]'"
+
+
+def _add_machine(page):
+    from importlib.metadata import version
+
+    from .benchmarks.run import describe_machine
+
+    libraries = {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "numba")}
+    rows = [(name.replace("_", " "), value) for name, value in (describe_machine() | libraries).items()]
+    page.heading("What ran, and where")
+    page.table(rows, ["", ""], "Machine and versions")
 
 
 def _check(path):
@@ -109,8 +121,9 @@ def is_report(path):
 
 _STYLE = """
 figure { max-width: 42rem; margin: .5rem 0 1.5rem; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); gap: 0 1.5rem; }
-.bars { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 12.5rem), 1fr)); gap: 1.2rem; }
+.pair, .bars { display: grid; gap: 0 1.2rem; }
+.pair { grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); }
+.bars { grid-template-columns: repeat(auto-fill, minmax(min(100%, 10rem), 1fr)); row-gap: 1.2rem; }
 .bars h3 { font-size: .9rem; margin: 0 0 .3rem; color: var(--quiet); }
 .bars ol { list-style: none; margin: 0; padding: 0; font-size: .9rem; }
 .bars li { display: flex; justify-content: space-between; padding: 0 .35rem; margin-bottom: 2px;
@@ -163,5 +176,3 @@ def make_page():
             return page.replace("</style>", f"{_STYLE}</style>", 1)
 
     return DemoPage(f"stradask {__version__} demo")
-
-

@@ -75,9 +75,12 @@ def find_model(name):
 
 
 def model_of(estimator):
-    """Return the entry of an estimator's class."""
+    """Return the entry of an estimator's class; a class without one raises a DataError."""
     name = type(estimator).__name__
-    return next(model for model in MODELS.values() if model.estimator == name)
+    for model in MODELS.values():
+        if model.estimator == name:
+            return model
+    raise DataError(f"a {name} cannot be used from the command line; there are: {', '.join(MODELS)}")
 
 
 def resolve(place):

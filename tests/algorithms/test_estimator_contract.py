@@ -28,9 +28,9 @@ class RoundsUp(sd.LatentDirichletAllocation):
 def _rounded(X):
     """Round numbers up, leave everything else for the estimator to judge."""
     if sparse.issparse(X):
-        return np.ceil(X.astype(float)) if X.dtype.kind in "fiu" else X
-    if hasattr(X, "__array_function__") and not isinstance(X, np.ndarray):
-        return X
+        return X.tocsr().ceil() if X.dtype.kind == "f" else X
+    if hasattr(X, "columns"):
+        return np.ceil(X)
     values = np.asarray(X)
     if values.dtype == object:
         try:

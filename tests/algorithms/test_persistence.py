@@ -280,7 +280,7 @@ HOSTILE = {
     "bad parameter": (put("parameters", "alpha", value=-1), r"makes no sense: The 'alpha' parameter of Tiny"),
     "a method": (put("attributes", "fit", value=1), r"has the attribute 'fit', which does not belong"),
     "a dunder": (put("attributes", "__class__", value=1), r"has the attribute '__class__', which"),
-    "a private name": (put("attributes", "_scratch", value=1), r"has the attribute '_scratch', which"),
+    "a private name": (put("attributes", "_scratch_", value=1), r"has the attribute '_scratch_', which"),
     "a property": (put("attributes", "total_", value=1), r"has the attribute 'total_', which"),
     "no identifier": (put("attributes", "a b_", value=1), r"has the attribute 'a b_', which"),
     "missing array": (

@@ -101,6 +101,12 @@ def test_duplicates_are_summed_and_the_callers_matrix_stays_as_it_is():
         np.testing.assert_array_equal(getattr(X, part), getattr(messy(), part))
 
 
+def test_stored_zeros_are_dropped_from_a_copy():
+    X = sparse.csr_array((np.array([1, 0, 2], dtype=np.int32), [0, 1, 3], [0, 2, 3]), shape=(2, 4))
+    assert_canonical(check_counts(Model(), X), [[1, 0, 0, 0], [0, 0, 0, 2]])
+    assert (X.data.tolist(), X.indices.tolist(), X.indptr.tolist()) == ([1, 0, 2], [0, 1, 3], [0, 2, 3])
+
+
 def test_a_stale_flag_of_scipy_is_not_believed():
     X = sparse.csr_array(DENSE)
     assert X.has_canonical_format
@@ -216,8 +222,14 @@ def test_negative_is_the_better_word_for_a_matrix_that_is_both():
         check_counts("LDA", [[0.5, -0.75]])
 
 
-def test_a_sum_of_duplicates_may_be_too_large():
-    X = sparse.coo_array((np.full(2, 2**30), ([0, 0], [1, 1])), shape=(1, 2))
+@pytest.mark.parametrize(
+    "X",
+    [
+        sparse.coo_array((np.full(2, 2**30), ([0, 0], [1, 1])), shape=(1, 2)),
+        sparse.csr_array((np.full(2, 2**30, dtype=np.int32), [1, 1], [0, 2]), shape=(1, 2)),
+    ],
+)
+def test_a_sum_of_duplicates_may_be_too_large(X):
     with pytest.raises(DataError, match=r"X holds 2147483648 at row 0, column 1; a count may be at most"):
         check_counts("LDA", X)
 

@@ -2,6 +2,8 @@
 
 import io
 import math
+import os
+import struct
 import threading
 
 import pytest
@@ -97,6 +99,27 @@ def test_a_terminal_gets_a_bar_with_objective_and_rate(clock, stderr):
     assert "objective -10.5, 12.3M tokens/s" in last
     assert last.endswith("\n")
     assert threading.active_count() == threads  # tqdm's watching thread was not started
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo-terminals here")
+@pytest.mark.parametrize("columns", [0, 200])
+def test_a_real_terminal_of_any_width(clock, stderr, columns):
+    import fcntl
+    import termios
+
+    controller, inside = os.openpty()
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with open(inside, "w") as terminal:
+        stderr(terminal)
+        run(clock, 2)
+        shown = os.read(controller, 4096)
+        while not shown.endswith(b"\n"):
+            shown += os.read(controller, 4096)
+    os.close(controller)
+    last = shown.decode().rstrip().split("\r")[-1]
+    assert last.startswith("LDA: 4/4 |")
+    assert last.endswith("objective -10.5, 12.3M tokens/s")
+    assert len(last) == (columns - 1 if columns else 80)  # tqdm leaves the last column free
 
 
 class Broken(Terminal):

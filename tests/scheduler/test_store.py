@@ -82,6 +82,18 @@ write_atomic(sys.argv[1], writer)
     assert len(names(tmp_path)) == 2  # and a hidden rest
 
 
+def test_the_content_is_on_the_disk_before_the_name_is(tmp_path, monkeypatch):
+    calls = []
+
+    def record(name, real):
+        monkeypatch.setattr(os, name, lambda *args: calls.append(name) or real(*args))
+
+    record("fsync", os.fsync)
+    record("replace", os.replace)
+    write_atomic(tmp_path / "a", lambda file: file.write(b"x"))
+    assert calls == ["fsync", "replace", "fsync"]  # the file, its name, the folder
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no limit on file sizes")
 def test_a_limit_on_file_sizes_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.npz"
@@ -193,6 +205,16 @@ def test_what_cannot_be_written_is_refused_before_a_file_is_made(tmp_path, array
     assert names(tmp_path) == []
 
 
+def test_a_shape_that_shrank_is_caught_by_the_checksum(tmp_path):
+    path = tmp_path / "a.npz"
+    write_npz(path, {"x": np.ones((4, 3))}, {})
+    content = path.read_bytes()
+    assert content.count(b"'shape': (4, 3)") == 1
+    path.write_bytes(content.replace(b"'shape': (4, 3)", b"'shape': (3, 3)"))
+    with pytest.raises(ModelFileError, match=r"the checksum of x\.npy is wrong"):
+        read_npz(path)
+
+
 def test_a_missing_file_is_missing(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_npz(tmp_path / "a.npz")
@@ -232,7 +254,8 @@ def test_a_fingerprint_depends_on_everything_and_only_on_that():
     other_row.indptr[1] += 1
     wider = sparse.csr_array((X.data, X.indices, X.indptr), shape=(30, 21))
     narrow = X.astype(np.float32)
-    variants = [X, other_value, other_place, other_row, wider, narrow]
+    same_bytes = sparse.csr_array((X.data.view(np.int64), X.indices, X.indptr), shape=X.shape)
+    variants = [X, other_value, other_place, other_row, wider, narrow, same_bytes]
     assert len({fingerprint_csr(v) for v in variants}) == len(variants)
     assert fingerprint_csr(X) == fingerprint_csr(X.copy()) == fingerprint_csr(sparse.csr_matrix(X))
     assert fingerprint_csr(sparse.csr_array((0, 3))) != fingerprint_csr(sparse.csr_array((3, 0)))

@@ -9,6 +9,7 @@ import joblib
 import pytest
 
 from stradask.errors import DataError
+from stradask.scheduler import threads
 from stradask.scheduler.threads import effective_n_jobs, run_tasks
 
 
@@ -39,6 +40,29 @@ def test_two_jobs_run_at_the_same_time_and_not_three():
 
     run_tasks([(task, (i,)) for i in range(40)], 2)
     assert most == 2
+
+
+def watched_pool(monkeypatch, on_submit):
+    """Have `on_submit` called with 1, 2, ... when the pool is asked for helpers."""
+
+    class Watched:
+        n_asked = 0
+
+        def submit(self, work):
+            self.n_asked += 1
+            on_submit(self.n_asked)
+            return pool.submit(work)
+
+    pool, watched = threads._get_pool(), Watched()
+    monkeypatch.setattr(threads, "_get_pool", lambda: watched)
+    return watched
+
+
+@pytest.mark.parametrize(("n_tasks", "n_jobs", "n_helpers"), [(9, 2, 1), (9, 5, 4), (3, 200, 2), (1, 8, 0)])
+def test_helpers_are_one_fewer_than_jobs_or_tasks(monkeypatch, n_tasks, n_jobs, n_helpers):
+    watched = watched_pool(monkeypatch, lambda n_asked: None)
+    run_tasks([int] * n_tasks, n_jobs)
+    assert watched.n_asked == n_helpers
 
 
 def test_one_job_stays_in_the_calling_thread():
@@ -77,6 +101,27 @@ def test_the_first_failure_in_the_order_of_tasks_is_raised_after_all_have_ended(
     with pytest.raises(KeyError, match="first"):
         run_tasks([first, second], 2)
     assert ended == ["first"]
+
+
+def test_an_interrupt_between_two_tasks_stops_the_helpers(monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+    started = []
+
+    def task(i):
+        started.append(i)
+        begun.set()
+        go_on.wait(60)
+
+    def interrupt(n_asked):
+        if n_asked == 2:
+            begun.wait(60)
+            go_on.set()
+            raise KeyboardInterrupt
+
+    watched_pool(monkeypatch, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks([(task, (i,)) for i in range(100_000)], 3)
+    assert 0 < len(started) < 100_000
 
 
 def test_nested_calls_do_not_wait_for_each_other():

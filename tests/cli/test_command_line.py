@@ -1,0 +1,538 @@
+"""The command line: what it prints, what it writes, and what it says of mistakes."""
+
+import gzip
+import json
+import lzma
+import os
+import signal
+import subprocess
+import sys
+from importlib.metadata import version
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import dump_svmlight_file
+from sklearn.model_selection import train_test_split
+
+import stradask as sd
+from stradask import datasets
+from stradask.benchmarks import run as bench_run
+from stradask.cli import build_parser, explain, main
+from stradask.registry import MODELS, model_of, resolve
+
+COMMANDS = ["demo", "fit", "transform", "topics", "data list", "data get", "data info", "info", "bench"]
+PARAMS = ["--param", "n_components=3", "max_iter=30"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A folder with one small corpus in all its forms, and its counts."""
+    folder = tmp_path_factory.mktemp("corpus")
+    X, *_ = datasets.make_lda_corpus(150, 60, 3, random_state=0)
+    words = [f"word{i:02d}" for i in range(60)]
+    datasets.save_uci_bow(X, folder / "docword", words, vocabulary_path=folder / "vocab")
+    plain = (folder / "docword").read_bytes()
+    (folder / "docword.gz").write_bytes(gzip.compress(plain))
+    (folder / "docword.xz").write_bytes(lzma.compress(plain))
+    dump_svmlight_file(X, np.zeros(150), str(folder / "svmlight"))
+    sparse.save_npz(folder / "counts.npz", X)
+    return folder, sparse.csr_matrix(X)
+
+
+@pytest.fixture(scope="module")
+def model(corpus):
+    """The path of a saved model with its vocabulary."""
+    folder, _ = corpus
+    path = folder / "model.npz"
+    assert run_fit(folder, "--save", str(path), "--quiet") == 0
+    return path
+
+
+def run_fit(folder, *options, data="docword"):
+    """Fit the corpus; words are numbered."""
+    vocab = ["--vocab", str(folder / "vocab")]
+    return main(["fit", "lda", str(folder / data), *vocab, *PARAMS, *options])
+
+
+def stradask(*arguments, **options):
+    """Start the command line in a process of its own."""
+    command = [sys.executable, "-W", "error", "-m", "stradask", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+# Help and start -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples(command, capsys):
+    assert main([*command.split(), "--help"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    examples = out.partition("examples:")[2]
+    assert f"stradask {command}" in examples
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "bench"])
+def test_examples_in_the_help_parse(command, capsys):
+    main([*command.split(), "--help"])
+    lines = capsys.readouterr().out.partition("examples:")[2].splitlines()
+    lines = [line.partition("|")[0].partition(">")[0].split() for line in lines]
+    lines = [words[words.index("stradask") + 1 :] for words in lines if "stradask" in words]
+    assert lines
+    for words in lines:
+        build_parser().parse_args(words)
+
+
+def test_help_imports_nothing_heavy(tmp_path):
+    code = (
+        "import sys; from stradask.cli import main\n"
+        "for command in ('', 'fit', 'demo', 'bench', 'data list'): main([*command.split(), '--help'])\n"
+        "heavy = {'numba', 'sklearn', 'scipy', 'matplotlib', 'pooch', 'pandas'} & set(sys.modules)\n"
+        "print(heavy, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr == "set()\n"
+
+
+def test_version_from_another_folder(tmp_path):
+    done = stradask("--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"stradask {sd.__version__}\n", "")
+
+
+def test_registry_names_things_that_exist():
+    for name, entry in MODELS.items():
+        assert name == entry.name
+        assert model_of(entry.estimator_class()()) is entry
+        assert callable(resolve(entry.report))
+        assert entry.demo is None or callable(resolve(entry.demo))
+
+
+# fit ----------------------------------------------------------------------------------------------
+
+
+def test_fit_prints_what_the_estimator_has(corpus, capsys):
+    folder, X = corpus
+    assert run_fit(folder, "--json", "--random-state", "5") == 0
+    found = json.loads(capsys.readouterr().out)
+    lda = sd.LatentDirichletAllocation(3, max_iter=30, random_state=5).fit(X)
+    assert found["log_likelihood_per_token"] == lda.log_likelihood_[-1]
+    assert found["data"] == {
+        "source": str(folder / "docword"),
+        "documents": 150,
+        "words": 60,
+        "nonzeros": X.nnz,
+        "tokens": int(X.sum()),
+    }
+    words = [[f"word{i}" for i in topic] for topic in lda.topics([f"{i:02d}" for i in range(60)])]
+    assert [topic["words"] for topic in found["topics"]] == words
+    assert found["parameters"]["n_components"] == 3
+    assert found["tokens_per_second"] == pytest.approx(30 * X.sum() / found["seconds"])
+    assert (found["held_out_perplexity"], found["interrupted"], found["saved"]) == (None, False, None)
+
+
+def test_fit_prints_text(corpus, capsys):
+    folder, _ = corpus
+    assert run_fit(folder, "--test-size", "0.2") == 0
+    out, err = capsys.readouterr()
+    for part in (
+        "120 documents",
+        "30 sweeps",
+        "tokens/s",
+        "perplexity",
+        "30 held-out documents",
+        "topic  share",
+    ):
+        assert part in out
+    assert "LDA: 30/30" in err
+
+
+def test_held_out_documents_are_judged(corpus, capsys):
+    folder, X = corpus
+    assert run_fit(folder, "--test-size", "0.2", "--json", "--quiet") == 0
+    out, err = capsys.readouterr()
+    train, test = (np.sort(rows) for rows in train_test_split(np.arange(150), test_size=0.2, random_state=0))
+    lda = sd.LatentDirichletAllocation(3, max_iter=30, random_state=0).fit(X[train])
+    assert json.loads(out)["held_out_perplexity"] == lda.perplexity(X[test])
+    assert err == ""
+
+
+@pytest.mark.parametrize("data", ["docword.gz", "docword.xz", "svmlight", "counts.npz"])
+def test_every_format_gives_the_same_model(corpus, data, capsys):
+    folder, _ = corpus
+    found = []
+    for name in ("docword", data):
+        assert run_fit(folder, "--json", "--quiet", data=name) == 0
+        found.append(json.loads(capsys.readouterr().out)["topics"])
+    assert found[0] == found[1]
+
+
+def test_param_takes_literals_and_strings(corpus, capsys):
+    folder, _ = corpus
+    assert (
+        run_fit(folder, "--json", "--param", "doc_topic_prior=[0.5, 0.1, 0.1]", "sampler=gibbs", "n_jobs=1")
+        == 0
+    )
+    parameters = json.loads(capsys.readouterr().out)["parameters"]
+    assert parameters["doc_topic_prior"] == [0.5, 0.1, 0.1]
+    assert (parameters["sampler"], parameters["n_jobs"], parameters["n_components"]) == ("gibbs", 1, 3)
+
+
+def test_docstrings_are_data(monkeypatch, capsys):
+    small = datasets.load_docstrings(packages=["tqdm"], min_df=1, max_df=1.0, cache=False)
+    monkeypatch.setattr(datasets, "load_docstrings", lambda: small)
+    assert main(["fit", "lda", "docstrings", "--json", "--quiet", *PARAMS]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["data"]["documents"] == small.X.shape[0]
+    assert set(found["topics"][0]["words"]) <= set(small.vocabulary)
+
+
+# save, topics, transform --------------------------------------------------------------------------
+
+
+def test_topics_of_a_saved_model_have_their_words(corpus, model, capsys):
+    lda = sd.load(model)
+    expected = lda.topics([f"word{i:02d}" for i in range(60)], 4)
+    assert main(["topics", str(model), "--n-words", "4"]) == 0
+    assert capsys.readouterr() == (f"{expected}\n", "")
+    assert main(["topics", str(model), "--n-words", "4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["topics"]
+    assert [topic["words"] for topic in found] == list(expected)
+    np.testing.assert_allclose([topic["probabilities"] for topic in found], expected.probabilities)
+
+
+def test_topics_take_another_vocabulary(model, tmp_path, capsys):
+    (tmp_path / "words").write_text("".join(f"other{i}\n" for i in range(60)))
+    assert main(["topics", str(model), "--vocab", str(tmp_path / "words"), "--json"]) == 0
+    assert all(word.startswith("other") for word in json.loads(capsys.readouterr().out)["topics"][0]["words"])
+
+
+def test_topics_without_words_are_numbers_and_say_so(corpus, tmp_path, capsys):
+    folder, _ = corpus
+    path = tmp_path / "model"
+    assert main(["fit", "lda", str(folder / "docword"), *PARAMS, "--save", str(path), "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["topics", str(path), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert all(word.isdigit() for word in json.loads(out)["topics"][0]["words"])
+    assert "--vocab" in err
+
+
+@pytest.mark.parametrize("ending", [".npz", ".npy", ".csv"])
+def test_transform_writes_the_shares(corpus, model, ending, tmp_path, capsys):
+    folder, X = corpus
+    out = tmp_path / f"shares{ending}"
+    assert main(["transform", str(model), str(folder / "docword.gz"), "--out", str(out), "--quiet"]) == 0
+    assert "150 documents x 3 topics" in capsys.readouterr().out
+    if ending == ".csv":
+        assert out.read_text().splitlines()[0] == "document,topic0,topic1,topic2"
+        found = np.loadtxt(out, delimiter=",", skiprows=1)[:, 1:]
+    elif ending == ".npy":
+        found = np.load(out, allow_pickle=False)
+    else:
+        with np.load(out, allow_pickle=False) as arrays:
+            found = arrays["doc_topic"]
+            assert arrays["documents"].tolist() == [str(i) for i in range(150)]
+    np.testing.assert_allclose(found, sd.load(model).transform(X), rtol=1e-5)
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+
+
+def test_transform_prints_csv_and_json(corpus, model, capsys):
+    folder, X = corpus
+    expected = sd.load(model).transform(X)
+    assert main(["transform", str(model), str(folder / "counts.npz")]) == 0
+    rows = [line.split(",") for line in capsys.readouterr().out.splitlines()[1:]]
+    np.testing.assert_allclose(np.array(rows, dtype=float)[:, 1:], expected, rtol=1e-5)
+    assert main(["transform", str(model), str(folder / "counts.npz"), "--json"]) == 0
+    np.testing.assert_array_equal(json.loads(capsys.readouterr().out)["doc_topic"], expected)
+
+
+def test_transform_matches_columns_by_their_words(corpus, model, tmp_path, capsys):
+    _, X = corpus
+    order = np.random.default_rng(0).permutation(60)
+    columns = sparse.hstack([X[:, order], sparse.csr_matrix(np.full((150, 1), 2))]).tocsr()
+    words = [f"word{i:02d}" for i in order] + ["unheard"]
+    datasets.save_uci_bow(columns, tmp_path / "docword", words, vocabulary_path=tmp_path / "vocab")
+    arguments = [str(model), str(tmp_path / "docword"), "--vocab", str(tmp_path / "vocab"), "--json"]
+    assert main(["transform", *arguments]) == 0
+    out, err = capsys.readouterr()
+    np.testing.assert_array_equal(json.loads(out)["doc_topic"], sd.load(model).transform(X))
+    assert "1 of 61 words, with 300 of" in err
+
+
+def test_an_svmlight_file_may_end_before_the_last_words(corpus, model, tmp_path, capsys):
+    _, X = corpus
+    short = sparse.csr_matrix(X[:5].multiply(np.arange(60) < 50))
+    dump_svmlight_file(short, np.zeros(5), str(tmp_path / "short"))
+    assert main(["transform", str(model), str(tmp_path / "short"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["doc_topic"]
+    np.testing.assert_array_equal(found, sd.load(model).transform(short))
+
+
+# Output files are checked before the work -----------------------------------------------------------
+
+
+@pytest.fixture
+def no_fit(monkeypatch):
+    def fit(self, X):
+        raise AssertionError("the fit was started")
+
+    monkeypatch.setattr(sd.LatentDirichletAllocation, "fit", fit)
+
+
+@pytest.mark.usefixtures("no_fit")
+def test_save_is_checked_before_the_fit(corpus, tmp_path, capsys):
+    folder, _ = corpus
+    foreign = tmp_path / "thesis.npz"
+    np.savez(foreign, a=np.ones(3))
+    before = foreign.read_bytes()
+    wrong = {
+        str(tmp_path / "none" / "model"): "does not exist",
+        str(tmp_path): "is a folder",
+        str(foreign): "was not written by this command",
+        str(folder / "docword"): "is what is read",
+    }
+    for path, reason in wrong.items():
+        assert run_fit(folder, "--save", path) == 2
+        assert reason in one_line(capsys)
+    assert foreign.read_bytes() == before
+
+
+@pytest.mark.usefixtures("no_fit")
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder that even root cannot write to")
+def test_a_folder_that_takes_no_files(corpus, capsys):
+    folder, _ = corpus
+    assert run_fit(folder, "--save", "/proc/self/model") == 2
+    assert "cannot write" in one_line(capsys)
+
+
+def test_a_model_replaces_a_model(corpus, tmp_path, capsys):
+    folder, _ = corpus
+    path = tmp_path / "model"
+    for seed in ("1", "2"):
+        assert run_fit(folder, "--save", str(path), "--random-state", seed) == 0
+    assert sd.load(path).random_state == 2
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]
+    capsys.readouterr()
+
+
+# Mistakes -------------------------------------------------------------------------------------------
+
+
+def one_line(capsys):
+    """Return the one line on stderr; nothing is on stdout."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    return err
+
+
+MISTAKES = {
+    "nonsense": "invalid choice: 'nonsense'",
+    "fit": "required: MODEL, DATA",
+    "data": "required: COMMAND",
+    "fit ldaa docstrings": "there are: lda",
+    "fit lda nofile": "nofile: cannot be opened",
+    "fit lda {folder}": "cannot be opened",
+    "fit lda {folder}/vocab": "not UCI bag of words",
+    "fit lda {folder}/ratings": "holds ratings; word counts are needed",
+    "fit lda {folder}/labels": "fractional",
+    "fit lda {folder}/broken": "line 4",
+    "fit lda {folder}/foreign.npz": "save_npz",
+    "fit lda {folder}/docword --vocab {folder}/docword": "states 60",
+    "fit lda {folder}/counts.npz --vocab {folder}/docword": "states 60",
+    "fit lda docstrings --vocab {folder}/vocab": "come with their own",
+    "fit lda {folder}/docword --param topics=3": "it has n_components, doc_topic_prior",
+    "fit lda {folder}/docword --param verbose=3": "no parameter 'verbose'",
+    "fit lda {folder}/docword --param n_components=0": "Got 0 instead",
+    "fit lda {folder}/docword --param n_components=many": "Got 'many' instead",
+    "fit lda {folder}/docword --param n_components": "is not NAME=VALUE",
+    "fit --param n_components=3 lda {folder}/docword": "come before --param",
+    "fit lda {folder}/docword --param doc_topic_prior=[1,2]": "shape (2,)",
+    "fit lda {folder}/docword --n-jobs 0": "-1 for all cores",
+    "fit lda {folder}/docword --random-state -1": "from 0",
+    "fit lda {folder}/docword --test-size 1": "between 0 and 1",
+    "fit lda {folder}/docword --test-size 0.999": "train set will be empty",
+    "fit lda {folder}/single --test-size 0.5": "no held-out document has two tokens",
+    "topics nofile": "nofile: No such file",
+    "topics {folder}/docword": "not a file of stradask",
+    "topics {model} --n-words 61": "between 1 and the number of words, 60",
+    "topics {model} --n-words 0": "1 or more",
+    "topics {model} --vocab {folder}/docword": "states 60",
+    "transform {model} nofile": "nofile",
+    "transform {model} {folder}/single": "60 features",
+    "transform {model} {folder}/docword --out {folder}/x.txt": "must end in .npz, .npy, .csv",
+    "transform {model} {folder}/docword --out {model}": "is what is read",
+    "transform {folder}/unfitted.npz {folder}/docword": "not fitted",
+    "data get nothing": "'nothing' is not known",
+    "data info nofile": "nofile: cannot be opened",
+    "demo --out {folder}/docword": "was not written by this command",
+    "demo --n-components 0": "1 or more",
+    "bench nothing": "there are: lda",
+    "bench lda --repeats 0": "above 0",
+}
+
+
+@pytest.fixture(scope="module")
+def mistaken(corpus, model):
+    """Places for the names in MISTAKES."""
+    folder, _ = corpus
+    (folder / "ratings").write_text("1,2,3.5\n2,3,4\n")
+    (folder / "labels").write_text("1 1:0.5 2:2\n0 2:1\n")
+    (folder / "broken").write_text("2\n3\n2\n1 1 x\n2 2 1\n")
+    (folder / "single").write_text("4\n3\n4\n1 1 1\n2 2 1\n3 3 1\n4 1 1\n")
+    np.savez(folder / "foreign.npz", a=np.ones(3))
+    sd.LatentDirichletAllocation(3).save(folder / "unfitted.npz")
+    return {"folder": folder, "model": model}
+
+
+@pytest.mark.parametrize("command", MISTAKES)
+def test_a_mistake_is_one_line_and_status_2(command, mistaken, capsys):
+    words = command.format_map(mistaken).split()
+    assert main(words + ["--quiet"] * (words[0] in ("fit", "transform"))) == 2
+    assert MISTAKES[command] in one_line(capsys)
+
+
+@pytest.mark.parametrize("words", [["--debug", "topics", "nofile"], ["topics", "nofile", "--debug"]])
+def test_debug_shows_the_traceback(words, capsys):
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Traceback")
+    assert "FileNotFoundError" in err.splitlines()[-1]
+
+
+def test_errors_are_explained():
+    assert explain(OSError(28, "No space left on device", "model")) == "model: No space left on device"
+    assert "pip install pooch" in explain(ModuleNotFoundError("No module named 'pooch'", name="pooch"))
+    assert explain(ValueError("two\n  lines")) == "two lines"
+    assert explain(RuntimeError("what")) == "RuntimeError: what (--debug shows where)"
+    assert "memory" in explain(MemoryError("Unable to allocate 3 TiB"))
+
+
+# Ctrl-C and pipes -------------------------------------------------------------------------------------
+
+
+def test_interrupted_fit_keeps_and_saves_the_model(corpus, tmp_path):
+    folder, X = corpus
+    path = tmp_path / "model"
+    command = [sys.executable, "-m", "stradask", "fit", "lda", folder / "docword", "--save", path, "--json"]
+    command += ["--param", "max_iter=100000000", "n_components=3"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            seen = [process.stderr.readline() for _ in range(2)]
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert seen[0] == f"reading {folder / 'docword'}\n"
+    assert seen[1].startswith("LDA: 1/")
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "stradask: note: LDA was interrupted after" in err
+    found = json.loads(out)
+    assert found["interrupted"] is True
+    lda = sd.load(path)
+    assert lda.n_iter_ == found["sweeps"]
+    assert lda.word_topic_counts_.sum() == X.sum()
+
+
+def test_ctrl_c_elsewhere_is_status_130(monkeypatch, capsys):
+    def interrupted(path, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(datasets, "describe_file", interrupted)
+    monkeypatch.setattr("stradask._cli_data.kind_of", lambda path: "idx")
+    assert main(["data", "info", "x"]) == 130
+    assert one_line(capsys) == "stradask: interrupted\n"
+
+
+def test_a_reader_that_has_gone_is_no_error(corpus, model):
+    folder, _ = corpus
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "stradask", "transform", model, folder / "docword", "--quiet"]
+    try:
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+# data, info, bench --------------------------------------------------------------------------------------
+
+
+def test_data_list(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("STRADASK_DATA", str(tmp_path))
+    assert main(["data", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert main(["data", "list", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert [line.split()[0] for line in lines[1:]] == [entry["name"] for entry in entries]
+    assert {"docstrings", "nytimes", "movielens-100k"} <= {entry["name"] for entry in entries}
+    assert [entry["name"] for entry in entries if entry["cached"]] == ["docstrings"]
+
+
+def test_data_get_prints_where_the_files_are(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(datasets, "download", lambda name, verbose: [tmp_path / name, tmp_path / "vocab"])
+    assert main(["data", "get", "kos"]) == 0
+    assert capsys.readouterr() == (f"{tmp_path / 'kos'}\n{tmp_path / 'vocab'}\n", "")
+    assert main(["data", "get", "kos", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["paths"] == [str(tmp_path / "kos"), str(tmp_path / "vocab")]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("docword.gz", "uci-bow"), ("svmlight", "svmlight"), ("counts.npz", "npz (csr)")]
+)
+def test_data_info(corpus, name, kind, capsys):
+    folder, X = corpus
+    assert main(["data", "info", str(folder / name), "--json", "--quiet"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["format"], found["shape"], found["nnz"]) == (kind, [150, 60], X.nnz)
+    assert found["bytes"] == (folder / name).stat().st_size
+    assert main(["data", "info", str(folder / name), "--quiet"]) == 0
+    assert f"{X.nnz:,}" in capsys.readouterr().out
+
+
+def test_info(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("STRADASK_DATA", str(tmp_path))
+    assert main(["info", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["packages"]["numpy"] == np.__version__
+    assert found["packages"]["numba"] == version("numba")
+    assert 1 <= found["cpu"]["threads_of_n_jobs_minus_1"] <= found["cpu"]["cores"]
+    assert found["gpu"]["usable"] is (found["gpu"]["why"] is None)
+    assert found["folders"]["data"] == str(tmp_path)
+    assert main(["info"]) == 0
+    assert np.__version__ in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("script", "devices", "why"),
+    [
+        ("echo 'Card of the test, 1024 MiB'", ["Card of the test, 1024 MiB"], "stradask[cuda]"),
+        ("echo 'No devices were found'; exit 6", [], "No devices were found"),
+        (None, [], "no NVIDIA driver"),
+    ],
+)
+def test_info_says_why_there_is_no_gpu(script, devices, why, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    if script is not None:
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+    assert main(["info", "--json"]) == 0
+    gpu = json.loads(capsys.readouterr().out)["gpu"]
+    assert (gpu["usable"], gpu["devices"]) == (False, devices)
+    assert why in gpu["why"]
+
+
+def test_bench_is_the_runner_of_the_benchmarks(monkeypatch):
+    seen = []
+    monkeypatch.setattr(bench_run, "main", lambda args: seen.append(args) or 1)
+    assert main(["bench", "lda", "--against", "sklearn", "gensim", "--repeats", "2"]) == 1
+    assert (seen[0].family, seen[0].against, seen[0].repeats) == ("lda", ["sklearn", "gensim"], 2)

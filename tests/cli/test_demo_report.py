@@ -1,0 +1,227 @@
+"""The demo: what it prints, and its report as a browser would find it."""
+
+import base64
+import json
+import sys
+from html.parser import HTMLParser
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from stradask import _demo_pictures, _demo_topics, datasets, demo
+from stradask.cli import main
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    """Corpus, report and console of one quick demo on a few packages."""
+    small = datasets.load_docstrings(packages=["dask", "joblib", "tqdm"], cache=False)
+    path = tmp_path_factory.mktemp("demo") / "report.html"
+    lines = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets, "load_docstrings", lambda: small)
+        document = demo.run(demo.Settings(n_components=6, quick=True), path, lines.append)
+    return SimpleNamespace(corpus=small, path=path, text="\n".join(lines), document=document)
+
+
+class Page(HTMLParser):
+    """What of a page matters here."""
+
+    VOID = frozenset({"meta", "img", "br", "hr"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open, self.text = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, text):
+        self.text.append(text)
+
+    def all(self, tag):
+        """Return the attributes of all elements of a kind."""
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def page(result):
+    return Page(result.path.read_text(encoding="utf-8"))
+
+
+def test_report_is_whole_html(page):
+    assert page.open == []
+    assert [tag for tag, _ in page.tags].count("h1") == 1
+    assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in page.all("meta")
+
+
+def test_report_holds_its_pictures(page):
+    pictures = page.all("img")
+    assert len(pictures) == 4
+    for picture in pictures:
+        kind, _, data = picture["src"].partition(",")
+        assert kind == "data:image/svg+xml;base64"
+        assert ElementTree.fromstring(base64.b64decode(data)).tag == "{http://www.w3.org/2000/svg}svg"
+        assert len(picture["alt"]) > 20
+
+
+def test_report_needs_nothing_from_outside(result, page):
+    assert not {"script", "link", "iframe", "object"} & {tag for tag, _ in page.tags}
+    for _, attributes in page.tags:
+        assert not {"href", "srcset"} & set(attributes)
+        assert attributes.get("src", "data:").startswith("data:")
+    assert "url(" not in result.path.read_text(encoding="utf-8")
+    for picture in page.all("img"):
+        svg = ElementTree.fromstring(base64.b64decode(picture["src"].partition(",")[2]))
+        links = [value for element in svg.iter() for name, value in element.items() if name.endswith("href")]
+        assert all(link.startswith(("#", "data:")) for link in links)
+
+
+def test_report_shows_the_topics_as_bars(result, page):
+    topics = result.document["lda"]["topics"]
+    bars = page.all("li")
+    assert len(bars) == 6 * _demo_topics.WORDS
+    widths = [float(bar["style"].removeprefix("--width:").removesuffix("%")) for bar in bars]
+    expected = [100 * p / max(topic["probabilities"]) for topic in topics for p in topic["probabilities"]]
+    np.testing.assert_allclose(widths, expected, atol=0.051)
+    words = [text.strip() for text in page.text]
+    assert all(word in words for topic in topics for word in topic["words"])
+
+
+def test_console_tells_the_same(result):
+    found = result.document["lda"]
+    assert str(result.path) in result.text
+    assert " ".join(found["topics"][0]["words"]) in result.text
+    assert f"{found['stradask']['held_out_perplexity'][-1]:8,.0f}" in result.text
+    assert f"{found['sklearn']['held_out_perplexity'][-1]:,.0f}" in result.text
+    json.dumps(result.document, allow_nan=False)
+
+
+def test_comparison_is_fair_and_topics_help(result):
+    found = result.document["lda"]
+    ours, theirs = found["stradask"], found["sklearn"]
+    assert ours["steps"] == [1, 2, 5, 10, 20, 40]
+    assert ours["seconds"] == sorted(ours["seconds"])
+    # The first mini-batch that ends at or past our last second is scikit-learn's last.
+    assert theirs["seconds"][-1] >= ours["seconds"][-1]
+    assert all(seconds < ours["seconds"][-1] for seconds in theirs["seconds"][:-1])
+    assert ours["held_out_perplexity"][-1] < found["word_frequencies_perplexity"]
+    documents = found["data"]["documents"] + found["data"]["test_documents"]
+    assert documents == result.corpus.X.shape[0]
+
+
+def test_word_frequencies_are_a_perplexity(result, monkeypatch):
+    monkeypatch.setattr(datasets, "load_docstrings", lambda: result.corpus)
+    text = _demo_topics.read_text(0)
+    frequency = text.train.X.toarray().sum(axis=0) + 1
+    held_out = text.held_out.toarray().sum(axis=0)
+    expected = np.exp(-(held_out * np.log(frequency / frequency.sum())).sum() / held_out.sum())
+    assert text.unigram == pytest.approx(expected)
+    both = (text.observed + text.held_out).sum() + text.train.X.sum()
+    assert both == result.corpus.X.sum()
+
+
+def test_watch_judges_at_marks_while_it_stands_still(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(_demo_topics.time, "perf_counter", lambda: now[0])
+
+    def judge(topic_word):
+        now[0] += 100.0  # not training
+        return topic_word
+
+    watch = _demo_topics.Watch(judge, seconds=[1.0, 1.2, 3.0])
+    going = []
+    for step in range(1, 5):
+        now[0] += 0.9
+        going.append(watch.tick(0, lambda step=step: {"topic_word": -step}))
+    # Step 2 ends at 1.8 and passes two marks; step 4 ends at 3.6.
+    assert going == [True, True, True, False]
+    assert watch.curve.seconds == pytest.approx([1.8, 3.6])
+    assert (watch.curve.perplexity, watch.curve.steps) == ([-2, -4], [2, 4])
+
+
+def test_a_run_that_stops_early_was_interrupted():
+    watch = _demo_topics.Watch(lambda topic_word: 0.0, steps=[1, 3])
+    watch.tick(0, lambda: {"topic_word": None})
+    with pytest.raises(KeyboardInterrupt):
+        watch.check()
+
+
+def test_curves_meet_in_one_table():
+    curve = _demo_topics.Curve(seconds=[0.5, 2.0], perplexity=[9.0, 7.0], steps=[1, 2])
+    assert _demo_topics.at(curve, [0.1, 0.4, 1.0, 2.0, 2.5]) == [None, 9.0, None, 7.0, None]
+
+
+def test_package_shares_are_counted():
+    counts = sparse.csr_array(np.array([[2, 0], [1, 1], [0, 4]]))
+    names, shares = _demo_pictures.package_shares(np.array(["a", "a", "b"]), counts)
+    assert names == ["a", "b"]
+    np.testing.assert_allclose(shares, [[0.75, 0.25], [0, 1]])
+
+
+def test_small_packages_share_a_group():
+    packages = np.repeat(list("abcdefghi"), [9, 8, 7, 6, 5, 4, 3, 2, 1])
+    group, names = _demo_pictures.grouped(packages)
+    assert names == [*"abcdefg", "h, i"]
+    assert group.tolist() == np.repeat([0, 1, 2, 3, 4, 5, 6, 7], [9, 8, 7, 6, 5, 4, 3, 3]).tolist()
+
+
+def test_labels_on_the_map_keep_apart():
+    places = np.array([[0, 0], [0, 0], [1, 1], [50, 50], [100, 100.0]])
+    shares = np.eye(4)[[0, 0, 1, 2, 3]]
+    assert sorted(_demo_pictures.topic_places(shares, places)) == [0, 2, 3]
+
+
+# Where the report goes ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def instant(monkeypatch):
+    """The demo with a part that takes no time."""
+    part = demo.Part({"figure": 1}, lambda page: page.text("Said & done."))
+    monkeypatch.setattr(demo, "resolve", lambda place: lambda settings, say: say("a part") or part)
+
+
+@pytest.mark.usefixtures("instant")
+def test_report_of_an_earlier_demo_is_replaced_and_nothing_else(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert main(["demo"]) == 0
+        assert str(tmp_path / "stradask-demo.html") in capsys.readouterr().out
+    assert "Said &amp; done." in (tmp_path / "stradask-demo.html").read_text()
+    (tmp_path / "stradask-demo.html").write_text("my own page")
+    assert main(["demo"]) == 2
+    assert capsys.readouterr().out == ""
+    assert (tmp_path / "stradask-demo.html").read_text() == "my own page"
+
+
+@pytest.mark.usefixtures("instant")
+def test_json_is_alone_on_stdout(tmp_path, capsys):
+    assert main(["demo", "--json", "--out", str(tmp_path / "r.html")]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"report": str(tmp_path / "r.html"), "lda": {"figure": 1}}
+    assert "a part" in err
+
+
+@pytest.mark.usefixtures("instant")
+def test_without_matplotlib_there_is_text_and_the_remedy(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["demo"]) == 0
+    out = capsys.readouterr().out
+    assert "a part" in out
+    assert "pip install 'stradask[plot]'" in out
+    assert list(tmp_path.iterdir()) == []
+    assert main(["demo", "--out", "r.html"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "pip install 'stradask[plot]'" in err
