@@ -33,6 +33,7 @@ class File(NamedTuple):
 
 
 def data_folder(data_home):
+    """The folder of fetched data: `data_home`, else STRADASK_DATA, else the user's cache folder."""
     if data_home is None:
         data_home = os.environ.get("STRADASK_DATA")
     if not data_home:

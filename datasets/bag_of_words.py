@@ -92,7 +92,7 @@ def read_uci_bow(path, vocabulary=None, *, n_features=None, dtype=np.int32, verb
         blocks = reader.blocks()
         (n_documents, n_words, n_entries), body = _read_header(reader, blocks)
         n_columns = _checked_columns(n_features, n_words, path)
-        words = None if vocabulary is None else _read_vocabulary(vocabulary, n_words, path)
+        words = None if vocabulary is None else read_vocabulary(vocabulary, n_words, path)
         entries = _Entries(reader, n_documents, n_words, n_entries, dtype)
         if body[1]:
             entries.add(*body)
@@ -366,7 +366,11 @@ def _add_up(X, path):
     return total.astype(X.dtype)
 
 
-def _read_vocabulary(path, n_words, counts_path):
+def read_vocabulary(path, n_words, counts_path):
+    """Read a file of one word a line, which must hold `n_words` words.
+
+    `counts_path` is what states `n_words`, for the message.
+    """
     with Reader(path, may_be_empty=n_words == 0) as reader:
         words = []
         for first, block in reader.blocks():

@@ -12,6 +12,8 @@ too, and a sweep is an exact Gibbs sweep; without, their reciprocals are renewed
 tokens, which saves two divisions a token.
 """
 
+from typing import Any
+
 import numba as nb
 import numpy as np
 
@@ -22,8 +24,8 @@ AHEAD = 12  # tokens by which a document's row is asked for in advance
 STREAMS = 3  # words drawn in turn, so that their chains of dependent steps overlap
 DRAWS = 4096  # uniforms made at a time; totals are renewed as often
 
-_SWEEP = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
-_INLINE = {**_SWEEP, "forceinline": True}
+_SWEEP: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
+_INLINE: dict[str, Any] = {**_SWEEP, "forceinline": True}
 _ONE = np.float32(1)
 
 
@@ -334,7 +336,9 @@ def sweep_sparse(
             totals[new] += 1
             counts[old] -= 1
             counts[new] += 1
-            before = np.float64(alpha[old] * phi[old]) + (np.float64(alpha[new] * phi[new]) if new != old else 0.0)
+            before = np.float64(alpha[old] * phi[old]) + (
+                np.float64(alpha[new] * phi[new]) if new != old else 0.0
+            )
             if exact:
                 base -= np.float64(b) * np.float64(alpha[old] * inverse[old])
                 if new != old:
@@ -346,7 +350,9 @@ def sweep_sparse(
                     base += np.float64(b) * np.float64(alpha[new] * inverse[new])
             phi[old] = (np.float32(counts[old]) + b) * inverse[old]
             phi[new] = (np.float32(counts[new]) + b) * inverse[new]
-            after = np.float64(alpha[old] * phi[old]) + (np.float64(alpha[new] * phi[new]) if new != old else 0.0)
+            after = np.float64(alpha[old] * phi[old]) + (
+                np.float64(alpha[new] * phi[new]) if new != old else 0.0
+            )
             smooth += after - before
         if r >= 0:
             for k in range(n_topics):

@@ -9,11 +9,12 @@ Here are the two double sums, over ranges, so that threads can share them; only 
 """
 
 import math
+from typing import Any
 
 import numba as nb
 import numpy as np
 
-_OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 
 
 @nb.njit(**_OPTIONS)

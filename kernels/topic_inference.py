@@ -5,6 +5,7 @@ words that the documents hold.
 """
 
 import math
+from typing import Any
 
 import numba as nb
 import numpy as np
@@ -13,9 +14,9 @@ from .lda_gibbs import DRAWS
 from .random import fill_uniform
 from .vector import LANES, draw_dense
 
-_SAMPLE = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
+_SAMPLE: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
 # Sums over topics may be cut into vector lanes: the same on every run of one kind of machine.
-_SUM = {**_SAMPLE, "fastmath": {"contract", "reassoc", "nsz", "arcp"}}
+_SUM: dict[str, Any] = {**_SAMPLE, "fastmath": {"contract", "reassoc", "nsz", "arcp"}}
 
 
 @nb.njit(**_SAMPLE)

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,9 @@ class Round:
         Updates made in this round.
     history : History
         All rounds so far, this one included.
+    snapshot : callable
+        ``snapshot()`` gives the model as it is now, for instance a fitted estimator that can predict; it
+        costs what reading the model off the state costs. None where the fit offers none.
     """
 
     round: int
@@ -42,6 +46,7 @@ class Round:
     seconds: float
     updates: int
     history: History
+    snapshot: Callable | None = None
 
 
 def iterate(
@@ -55,6 +60,7 @@ def iterate(
     callback=None,
     on_round=None,
     stop=None,
+    snapshot=None,
     start=0,
 ):
     """Run rounds until they are done, or something says that it is enough.
@@ -82,6 +88,8 @@ def iterate(
         As `callback`, before it, its value ignored: for checkpoints.
     stop : callable, optional
         ``stop(history)`` returns False to go on, True or a reason (a non-empty str) to stop.
+    snapshot : callable, optional
+        Handed on to the callbacks, see `Round`.
     start : int, default=0
         Rounds that were done before.
 
@@ -117,7 +125,7 @@ def iterate(
             history.record(round=r + 1, **figures)
             objective, updates = figures.get("objective", math.nan), figures.get("updates", 0)
             progress.advance(updates=updates, objective=objective)
-            info = Round(r + 1, total, objective, figures["seconds"], updates, history)
+            info = Round(r + 1, total, objective, figures["seconds"], updates, history, snapshot)
             if on_round is not None:
                 on_round(info)
             enough = _why_stop(info, callback, stop)

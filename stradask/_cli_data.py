@@ -125,9 +125,9 @@ def read_npz_matrix(path):
 
 def read_vocabulary(path, n_words, source):
     """Read a file of one word a line, `n_words` of them; `source` is what they must fit, for the message."""
-    from .datasets.bag_of_words import _read_vocabulary
+    from .datasets.bag_of_words import read_vocabulary
 
-    return _read_vocabulary(path, n_words, source)
+    return read_vocabulary(path, n_words, source)
 
 
 def aligned(counts, model, say):

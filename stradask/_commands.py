@@ -201,18 +201,14 @@ _WRITERS = {".npz": _write_npz, ".npy": _write_npy, ".csv": _write_csv_bytes}
 
 def topics(args):
     """Print the topics of a saved model."""
-    from ._topics import as_documents, vocabulary_of
+    from ._topics import as_documents
 
     estimator = _load(args.file, "topics")
+    vocabulary = None
     if args.vocab is not None:
         vocabulary = data.read_vocabulary(args.vocab, estimator.n_features_in_, args.file)
-    else:
-        vocabulary = vocabulary_of(estimator)
-        if vocabulary is None and not hasattr(estimator, "feature_names_in_"):
-            say(
-                args,
-                "note: the model knows no words, so these are numbers of columns; --vocab FILE names them",
-            )
+    elif not hasattr(estimator, "vocabulary_") and not hasattr(estimator, "feature_names_in_"):
+        say(args, "note: the model knows no words, so these are numbers of columns; --vocab FILE names them")
     found = estimator.topics(vocabulary, args.n_words)
     show(args, {"topics": as_documents(found)}, str(found))
 

@@ -41,7 +41,7 @@ def report(estimator, data, test):
         lines.append(f"perplexity   {perplexity:,.1f}  on {held_out}")
         document["held_out_documents"] = test.X.shape[0]
     n_words = min(N_WORDS, estimator.n_features_in_)
-    topics = estimator.topics(vocabulary_of(estimator), n_words)
+    topics = estimator.topics(n_words=n_words)
     return document | {"topics": as_documents(topics)}, "\n".join([*lines, "", str(topics)])
 
 
@@ -53,11 +53,6 @@ def check_test(test):
         raise DataError(
             "--test-size: no held-out document has two tokens, so none can be completed; hold out more"
         )
-
-
-def vocabulary_of(estimator):
-    """Return the words that `stradask fit` stored with the model, or None."""
-    return getattr(estimator, "vocabulary_", None)
 
 
 def as_documents(topics):

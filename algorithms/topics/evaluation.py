@@ -82,8 +82,8 @@ def document_completion(topic_word, observed, held_out, doc_topic_prior=0.1, *, 
     observed, held_out = sparse.csr_array(observed), sparse.csr_array(held_out)
     if observed.shape != held_out.shape or topic_word.ndim != 2 or topic_word.shape[1] != observed.shape[1]:
         raise DataError(
-            f"topic_word {topic_word.shape}, observed {observed.shape} and held_out {held_out.shape} do not fit: "
-            "topic_word is components x words, the others documents x words"
+            f"topic_word {topic_word.shape}, observed {observed.shape} and held_out {held_out.shape} do not "
+            "fit: topic_word is components x words, the others documents x words"
         )
     n_topics, n_documents = len(topic_word), observed.shape[0]
     n_held_out = held_out.sum()
@@ -99,9 +99,7 @@ def document_completion(topic_word, observed, held_out, doc_topic_prior=0.1, *, 
         kernels.expectation_maximisation(
             first, last, observed.indptr, rows, observed.data, phi, alpha, n_topics, n_steps, theta
         )
-        return kernels.log_likelihood(
-            first, last, held_out.indptr, held_out_rows, held_out.data, phi, theta
-        )
+        return kernels.log_likelihood(first, last, held_out.indptr, held_out_rows, held_out.data, phi, theta)
 
     parts = run_tasks([(part, chunk) for chunk in document_chunks(n_documents)], n_jobs)
     return float(sum(parts) / n_held_out)

@@ -7,24 +7,25 @@ step's beginning plus its own changes. G depends on the corpus alone, and a grou
 the seed, the sweep and the group: the result is the same for any number of threads.
 
 Memory, in bytes a token: topic 2 (4 above 65,535 topics) and document 4; word rows at most 8 (a row of K
-int32 is kept by words of at least K / 2 tokens); document rows either 2 K a document (dense) or at
-most 4 a token and at least 64 a document (lists).
+int32 is kept by words of at least K / 2 tokens); and the documents' counts (`document_rows`).
 """
+
+from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
-from ...errors import DataError, ModelFileError
+from ...errors import ModelFileError
 from ...kernels import lda_gibbs as kernels
 from ...kernels import topic_counts
 from ...scheduler.rotation import RotationSchedule, balance
 from ...scheduler.threads import run_tasks
+from .document_rows import document_rows
 from .evaluation import padded_vector
 
 _SWEEP, _CHOICES, _ASSIGN = 1, 3, 4  # purposes of random streams; 2 is a fold-in
 _FIRST_TOPICS = 3  # a document starts from this many: held-out perplexity falls faster than from all K
-_DENSE_TOPICS = 256  # up to here a dense document row is drawn from faster than a list
 _LEAST_TOKENS, _MOST_GROUPS = 100_000, 16
 _TOKENS_PER_RUN = 20  # of one word in one group, on average: its row is fetched and weighed for each
 
@@ -65,7 +66,7 @@ class GibbsState:
             exact = n_groups == 1
         self.exact = int(exact)
         self.schedule = RotationSchedule(n_groups)
-        self._lay_out_documents(X, lengths, n_groups)
+        self._lay_out_documents(lengths, n_groups)
         self._lay_out_words(X, n_groups)
         self._make_rows(background)
         self.set_priors(alpha, beta)
@@ -73,36 +74,13 @@ class GibbsState:
 
     # Layout -------------------------------------------------------------------------------------
 
-    def _lay_out_documents(self, X, lengths, n_groups):
+    def _lay_out_documents(self, lengths, n_groups):
         """Number documents by group, and by length inside a group, so that neighbours cost the same."""
         group = balance(lengths, n_groups)
         self.order = np.lexsort((lengths, group))
         self.lengths = lengths[self.order]
         self.group_docs = np.searchsorted(group[self.order], np.arange(n_groups + 1))
-        longest = int(lengths.max(initial=0))
-        self.dense = self.n_topics <= _DENSE_TOPICS
-        self.doc_counts = self.entries = None
-        if self.dense:
-            kind = np.uint16 if longest <= np.iinfo(np.uint16).max else np.int32
-            width = (self.n_topics + 31) // 32 * 32  # whole cache lines
-            self.doc_counts = np.zeros((len(lengths), width), kind)
-        else:
-            self._lay_out_lists(longest)
-
-    def _lay_out_lists(self, longest):
-        self.shift = max(longest.bit_length(), 1)
-        if self.n_topics > 2 ** (32 - self.shift):
-            raise DataError(
-                f"X has a document of {longest:,} tokens, which with n_components={self.n_topics} does not fit "
-                f"the 32 bits of a document's topic and count; split documents of more than "
-                f"{2 ** (32 - (self.n_topics - 1).bit_length()) - 1:,} tokens, or take at most "
-                f"{2 ** (32 - self.shift):,} topics"
-            )
-        lines = (np.minimum(self.lengths, self.n_topics) + kernels.LANES - 1) // kernels.LANES
-        self.line_start = np.concatenate([[0], np.cumsum(lines)])
-        self.n_lines = np.ones(len(lines), np.int32)
-        # The last lines belong to no document: prefetches may run past the end.
-        self.entries = np.zeros((self.line_start[-1] + 4) * kernels.LANES, np.uint32)
+        self.documents = document_rows(self.lengths, self.n_topics)
 
     def _lay_out_words(self, X, n_groups):
         """Lay tokens out word by word, and inside a word by document."""
@@ -147,15 +125,9 @@ class GibbsState:
         """Each token takes at random one of the few topics that its document starts from."""
         choices = np.empty((len(self.lengths), 4), np.float32)
         kernels.fill_uniform(choices.reshape(-1), 0, self.seed, _CHOICES, 0, 0)
-        kernels.assign_first(
-            self.token_doc, self.topics, self.n_topics, choices[:, :_FIRST_TOPICS], self.seed, _ASSIGN
-        )
-        if self.dense:
-            kernels.count_documents(self.token_doc, self.topics, self.doc_counts)
-        else:
-            kernels.list_documents(
-                self.token_doc, self.topics, self.entries, self.line_start, self.n_lines, self.shift
-            )
+        few = choices[:, :_FIRST_TOPICS]
+        kernels.assign_first(self.token_doc, self.topics, self.n_topics, few, self.seed, _ASSIGN)
+        self.documents.fill(self.token_doc, self.topics)
         self._count_words()
 
     def _count_words(self):
@@ -169,8 +141,7 @@ class GibbsState:
     def set_priors(self, alpha, beta):
         """Take new priors: float64 vectors over topics and over words."""
         self.alpha, self.beta = alpha, beta
-        width = self.doc_counts.shape[1] if self.dense else kernels.padded(self.n_topics)
-        self._alpha32 = padded_vector(alpha, width)
+        self._alpha32 = padded_vector(alpha, self.documents.width)
         self._beta32 = beta.astype(np.float32)
         self._beta_sum = np.float32(beta.sum())
 
@@ -180,26 +151,20 @@ class GibbsState:
         """Draw every token once."""
         for step in self.schedule.round(round_):
             local = [self.totals.copy() for _ in step]
-            run_tasks(
-                [(self._block, (g, h, totals, round_)) for (g, h), totals in zip(step, local, strict=True)],
-                n_jobs,
-            )
+            tasks = [
+                (self._block, (g, h, totals, round_)) for (g, h), totals in zip(step, local, strict=True)
+            ]
+            run_tasks(tasks, n_jobs)
             self.totals = self.totals + sum(totals - self.totals for totals in local)
-        if not self.dense:
-            bounds = zip(self.group_docs[:-1], self.group_docs[1:], strict=True)
-            run_tasks([(self._compact, pair) for pair in bounds], n_jobs)
+        run_tasks([(self.documents.tidy, pair) for pair in pairwise(self.group_docs)], n_jobs)
 
     def _block(self, g, h, totals, round_):
-        place = (self.group_words[h], self.bounds[g], self.bounds[g + 1], self.word_start, self.token_doc, self.topics)
+        """Draw the tokens of document group g and word group h."""
+        part = (self.bounds[g], self.bounds[g + 1])
+        place = (self.group_words[h], *part, self.word_start, self.token_doc, self.topics)
         words = (self.row_of_word, self.rows, totals, self._alpha32, self._beta32, self._beta_sum)
         mode = (self.exact, self.seed, _SWEEP, round_, g * len(self.group_words) + h)
-        if self.dense:
-            kernels.sweep_dense(*place, self.doc_counts, *words, *mode)
-        else:
-            kernels.sweep_sparse(*place, self.entries, self.line_start, self.n_lines, self.shift, *words, *mode)
-
-    def _compact(self, first, last):
-        kernels.compact_lists(first, last, self.entries, self.line_start, self.n_lines, self.shift)
+        self.documents.sweep(place, words, mode)
 
     # Reading ------------------------------------------------------------------------------------
 
@@ -209,21 +174,16 @@ class GibbsState:
         With a background, it is log p(w, z | background).
         """
         total_alpha, total_beta = self.alpha.sum(), self.beta.sum()
-        tasks = [(self._document_part, pair) for pair in zip(self.group_docs[:-1], self.group_docs[1:], strict=True)]
-        cuts = np.searchsorted(self.word_start, np.linspace(0, self.n_tokens, len(tasks) + 1)[1:-1])
-        cuts = [0, *cuts.tolist(), len(self.word_start) - 1]
-        tasks += [(self._word_part, pair) for pair in zip(cuts[:-1], cuts[1:], strict=True)]
-        total = sum(run_tasks(tasks, n_jobs))
+        inner = np.searchsorted(self.word_start, np.linspace(0, self.n_tokens, len(self.group_docs))[1:-1])
+        cuts = [0, *inner.tolist(), len(self.word_start) - 1]
+        documents = [(self._document_part, pair) for pair in pairwise(self.group_docs)]
+        total = sum(run_tasks(documents + [(self._word_part, pair) for pair in pairwise(cuts)], n_jobs))
         total += (gammaln(total_alpha) - gammaln(self.lengths + total_alpha)).sum()
         total += (gammaln(self.background_totals + total_beta) - gammaln(self.totals + total_beta)).sum()
         return float(total / self.n_tokens)
 
     def _document_part(self, first, last):
-        if self.dense:
-            return topic_counts.documents_dense(first, last, self.doc_counts, self.alpha)
-        return topic_counts.documents_sparse(
-            first, last, self.entries, self.line_start, self.n_lines, self.shift, self.alpha
-        )
+        return self.documents.log_likelihood(first, last, self.alpha)
 
     def _word_part(self, first, last):
         place = (first, last, self.word_start, self.topics, self.background, self.background_rows)
@@ -231,19 +191,7 @@ class GibbsState:
 
     def doc_topic_counts(self):
         """Topic counts of each document, CSR, documents as in `X`."""
-        return self._counts_in_order()[np.argsort(self.order)]
-
-    def _counts_in_order(self):
-        """The same, documents as they are numbered here."""
-        if self.dense:
-            indptr, indices, data = topic_counts.doc_topic_csr_dense(self.doc_counts, self.n_topics)
-        else:
-            indptr, indices, data = topic_counts.doc_topic_csr_sparse(
-                self.entries, self.line_start, self.n_lines, self.shift
-            )
-        counts = sparse.csr_array((data, indices, indptr), shape=(len(self.lengths), self.n_topics))
-        counts.sort_indices()
-        return counts
+        return self.documents.csr()[np.argsort(self.order)]
 
     def word_topic_counts(self):
         """Topic counts of each word in `X` (the background left out), CSR."""
@@ -254,37 +202,22 @@ class GibbsState:
 
     def arrays(self):
         """What a checkpoint must hold: everything else follows from `X` and the parameters."""
-        kept = {"topics": self.topics, "alpha": self.alpha, "beta": self.beta}
-        if not self.dense:  # the order inside a list decides which entry a uniform picks
-            kept |= {"entries": self.entries, "n_lines": self.n_lines}
-        return kept
+        return {"topics": self.topics, "alpha": self.alpha, "beta": self.beta, **self.documents.arrays()}
 
     def restore(self, arrays):
         """Go on from the arrays of a checkpoint of the same corpus and parameters.
 
         They come from a file, and the kernels trust them: every index is checked first.
         """
-        topics = arrays["topics"]
-        if topics.shape != self.topics.shape or topics.max(initial=0) >= self.n_topics:
-            raise ModelFileError("the checkpoint's topics do not fit its data; remove the folder to start anew")
-        self.topics[:] = topics
-        self.set_priors(arrays["alpha"], arrays["beta"])
-        if self.dense:
-            kernels.count_documents(self.token_doc, self.topics, self.doc_counts)
-        else:
-            self._restore_lists(arrays["entries"], arrays["n_lines"])
-        self._count_words()
-
-    def _restore_lists(self, entries, n_lines):
-        fits = entries.shape == self.entries.shape and n_lines.shape == self.n_lines.shape
-        fits = fits and (n_lines >= 1).all() and (n_lines <= np.maximum(np.diff(self.line_start), 1)).all()
-        fits = fits and (entries >> self.shift).max(initial=0) < self.n_topics
-        if fits:
-            self.entries[:], self.n_lines[:] = entries, n_lines
-            tokens = sparse.coo_array(
-                (np.ones(self.n_tokens, np.int32), (self.token_doc[: self.n_tokens], self.topics)),
-                shape=(len(self.lengths), self.n_topics),
-            )
-            fits = (tokens.tocsr() != self._counts_in_order()).nnz == 0
+        topics, alpha, beta = arrays["topics"], arrays["alpha"], arrays["beta"]
+        fits = topics.shape == self.topics.shape and topics.dtype == self.topics.dtype
+        fits = fits and topics.max(initial=0) < self.n_topics
+        fits = fits and alpha.shape == self.alpha.shape and beta.shape == self.beta.shape
         if not fits:
-            raise ModelFileError("the checkpoint's lists do not fit its topics; remove the folder to start anew")
+            raise ModelFileError(
+                "the checkpoint's arrays do not fit its data; remove the folder to start anew"
+            )
+        self.topics[:] = topics
+        self.set_priors(alpha, beta)
+        self.documents.restore(arrays, self.token_doc, self.topics)
+        self._count_words()

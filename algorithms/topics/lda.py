@@ -1,7 +1,9 @@
 """Latent Dirichlet allocation by collapsed Gibbs sampling."""
 
+import copy
 import os
 from numbers import Integral, Real
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -29,9 +31,7 @@ _FOLD_IN = 2  # purpose of a random stream; 1 is a sweep
 _BURN_IN, _KEPT = 15, 25  # sweeps of transform
 
 
-class LatentDirichletAllocation(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
-):
+class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     r"""Topic model of word counts: latent Dirichlet allocation by collapsed Gibbs sampling.
 
     Documents are mixtures of topics, topics are distributions over words::
@@ -146,7 +146,7 @@ class LatentDirichletAllocation(
     True
     """
 
-    _parameter_constraints = {
+    _parameter_constraints: ClassVar[dict] = {
         "n_components": [Interval(Integral, 1, 2**24, closed="both")],
         "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
         "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
@@ -207,8 +207,9 @@ class LatentDirichletAllocation(
         y : None
             Ignored.
         callback : callable, optional
-            ``callback(info)`` after every sweep; `info` has round, total, objective, seconds, updates
-            and history. Returning True stops the fit.
+            ``callback(info)`` after every sweep; `info` has round, total, objective, seconds, updates,
+            history, and ``info.snapshot()``, which is the model so far as a fitted estimator. Returning True
+            stops the fit.
 
         Returns
         -------
@@ -219,9 +220,11 @@ class LatentDirichletAllocation(
         X = check_counts(self, X, reset=previous is None)
         if previous is not None and previous.shape[1] != self.n_components:
             raise DataError(
-                f"warm_start with n_components={self.n_components} after a fit with {previous.shape[1]}: keep the "
-                "number of topics, or set warm_start=False"
+                f"warm_start with n_components={self.n_components} after a fit with {previous.shape[1]}: "
+                "keep the number of topics, or set warm_start=False"
             )
+        if "vocabulary_" in vars(self):
+            del self.vocabulary_  # it may have been that of another corpus
         state = self._new_state(X)
         if previous is not None:
             at_hand = self._new_state(X, background=previous, seed=state.seed)
@@ -235,8 +238,8 @@ class LatentDirichletAllocation(
 
         Their tokens are drawn in `max_iter` sweeps, while the counts of all documents before stay where they
         are and take part as `C_wk` and `C_k`. Old documents need not be at hand. The first call
-        is a `fit`. `history_`, `doc_topic_` and `log_likelihood_` (here of the new documents given the old) are
-        those of the last call.
+        is a `fit`. `history_`, `doc_topic_` and `log_likelihood_` (here of the new documents given the
+        old) are those of the last call.
 
         Parameters
         ----------
@@ -263,7 +266,9 @@ class LatentDirichletAllocation(
         alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, _DOC_TOPIC_PRIOR)
         beta = check_prior("topic_word_prior", self.topic_word_prior, X.shape[1], _TOPIC_WORD_PRIOR)
         if self.optimize_priors and np.ptp(beta) > 0:
-            raise DataError("optimize_priors=True fits one common topic_word_prior: give a number, not a vector")
+            raise DataError(
+                "optimize_priors=True fits one common topic_word_prior: give a number, not a vector"
+            )
         if seed is None:
             seed = check_random_state(self.random_state).randint(0, 2**63, dtype=np.int64)
         return GibbsState(X, self.n_components, alpha, beta, seed, exact=self.exact, background=background)
@@ -296,6 +301,9 @@ class LatentDirichletAllocation(
                 header = {"seed": int(state.seed), "history": _as_lists(info.history.as_dict())}
                 store.save(info.round, state.arrays(), header, fingerprint)
 
+        def snapshot():
+            return copy.copy(self)._read(state, before)
+
         n_done, _ = iterate(
             step,
             max(self.max_iter - start, 0),
@@ -306,17 +314,22 @@ class LatentDirichletAllocation(
             callback=callback,
             on_round=keep,
             stop=small_change(self.tol),
+            snapshot=snapshot,
             start=start,
         )
         self.n_iter_ = start + n_done
+        self.history_ = history.as_dict()
+        if np.isnan(self.history_["objective"][-1]):
+            self.history_["objective"][-1] = state.joint_log_likelihood(n_jobs)
+        return self._read(state, before)
+
+    def _read(self, state, before):
+        """Take the model from the state."""
         self.sampler_ = "gibbs"
         self.doc_topic_prior_, self.topic_word_prior_ = state.alpha, state.beta
         self.doc_topic_counts_ = state.doc_topic_counts()
         counts = state.word_topic_counts()
         self.word_topic_counts_ = counts if before is None else sparse.csr_array(counts + before)
-        self.history_ = history.as_dict()
-        if np.isnan(history.last_objective) or np.isnan(self.history_["objective"][-1]):
-            self.history_["objective"][-1] = state.joint_log_likelihood(n_jobs)
         return self
 
     def _fit_priors(self, state):
@@ -327,7 +340,9 @@ class LatentDirichletAllocation(
     def _fingerprint(self, X):
         names = ("n_components", "doc_topic_prior", "topic_word_prior", "exact", "optimize_priors")
         values = {name: getattr(self, name) for name in names}
-        values = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in values.items()}
+        values = {
+            name: value.tolist() if hasattr(value, "tolist") else value for name, value in values.items()
+        }
         if isinstance(self.random_state, Integral):
             values["random_state"] = int(self.random_state)
         return {**values, "X": fingerprint_csr(X)}
@@ -361,7 +376,20 @@ class LatentDirichletAllocation(
         keys = kernels.content_keys(X.indptr, X.indices, X.data)
         seed = np.uint64(self.random_state if isinstance(self.random_state, Integral) else 0)
         theta = np.empty((X.shape[0], len(self.doc_topic_prior_)))
-        fixed = (X.indptr, rows, X.data, phi, alpha, theta.shape[1], keys, seed, _FOLD_IN, _BURN_IN, _KEPT, theta)
+        fixed = (
+            X.indptr,
+            rows,
+            X.data,
+            phi,
+            alpha,
+            theta.shape[1],
+            keys,
+            seed,
+            _FOLD_IN,
+            _BURN_IN,
+            _KEPT,
+            theta,
+        )
         tasks = [(kernels.fold_in, (*chunk, *fixed)) for chunk in document_chunks(X.shape[0])]
         run_tasks(tasks, effective_n_jobs(self.n_jobs))
         return theta
@@ -402,7 +430,8 @@ class LatentDirichletAllocation(
         Parameters
         ----------
         vocabulary : sequence of str of length n_features, optional
-            By default the feature names seen in `fit`, else the indices.
+            By default `vocabulary_`, if it was set (`stradask fit --vocab` does), else the feature names seen
+            in `fit`, else the indices.
         n_words : int, default=10
 
         Returns
@@ -420,7 +449,8 @@ class LatentDirichletAllocation(
         """
         check_is_fitted(self)
         if vocabulary is None:
-            vocabulary = getattr(self, "feature_names_in_", [str(w) for w in range(self.n_features_in_)])
+            names = getattr(self, "feature_names_in_", [str(w) for w in range(self.n_features_in_)])
+            vocabulary = getattr(self, "vocabulary_", names)
         vocabulary = check_vocabulary(vocabulary, self.n_features_in_)
         topic_word = self.topic_word_
         top = reading.top_words(topic_word, n_words)
@@ -515,12 +545,16 @@ class LatentDirichletAllocation(
             and self.word_topic_counts_.data.min(initial=1) >= 0,
             "doc_topic_counts_": self.doc_topic_counts_.shape[1] == shape[1]
             and self.doc_topic_counts_.data.min(initial=1) >= 0,
-            "doc_topic_prior_": (self.doc_topic_prior_ > 0).all() and self.doc_topic_prior_.shape == shape[1:],
-            "topic_word_prior_": (self.topic_word_prior_ > 0).all() and self.topic_word_prior_.shape == shape[:1],
+            "doc_topic_prior_": (self.doc_topic_prior_ > 0).all()
+            and self.doc_topic_prior_.shape == shape[1:],
+            "topic_word_prior_": (self.topic_word_prior_ > 0).all()
+            and self.topic_word_prior_.shape == shape[:1],
         }
         wrong = [name for name, fits in sound.items() if not fits]
         if wrong:
-            raise DataError(f"{' and '.join(wrong)} cannot be those of a model of {self.n_features_in_} words")
+            raise DataError(
+                f"{' and '.join(wrong)} cannot be those of a model of {self.n_features_in_} words"
+            )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -27,7 +27,9 @@ class Solver:
 
     def run(self, watch):
         """One `fit` that the watch ends, a sweep a step."""
-        self.model = _kept_state()(
+        import stradask
+
+        model = stradask.LatentDirichletAllocation(
             self.settings.n_components,
             doc_topic_prior=self.settings.doc_topic_prior,
             topic_word_prior=self.settings.topic_word_prior,
@@ -35,30 +37,19 @@ class Solver:
             n_jobs=self.settings.n_jobs,
             random_state=self.settings.seed,
         )
-        self.model.fit(self.counts, callback=lambda info: not watch.tick(self.n_tokens, self.snapshot))
-
-    def snapshot(self):
-        """Topics and counts."""
-        doc_topic = self.model.state.doc_topic_counts()
-        word_topic = self.model.state.word_topic_counts()
-        topic_word = word_topic.toarray().T + self.settings.topic_word_prior
-        return {
-            "topic_word": (topic_word / topic_word.sum(axis=1, keepdims=True)).astype(np.float32),
-            "doc_topic": _triples(doc_topic),
-            "word_topic": _triples(word_topic),
-        }
+        self.model = model.fit(
+            self.counts,
+            callback=lambda info: not watch.tick(self.n_tokens, lambda: _snapshot(info.snapshot())),
+        )
 
 
-def _kept_state():
-    """The estimator, keeping the state that its fit works on: a callback is told figures only."""
-    import stradask
-
-    class KeptState(stradask.LatentDirichletAllocation):
-        def _new_state(self, *args, **kwargs):
-            self.state = super()._new_state(*args, **kwargs)
-            return self.state
-
-    return KeptState
+def _snapshot(model):
+    """Topics and counts."""
+    return {
+        "topic_word": model.topic_word_.astype(np.float32),
+        "doc_topic": _triples(model.doc_topic_counts_),
+        "word_topic": _triples(model.word_topic_counts_),
+    }
 
 
 def _triples(counts):

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-import stradask as sd
 from scipy import sparse
 from sklearn.utils.estimator_checks import check_estimator
+
+import stradask as sd
 
 FRACTIONAL = "the check's data are fractional; LDA takes counts and refuses them"
 
@@ -55,7 +56,10 @@ def test_lda_fails_only_the_checks_whose_data_are_fractional():
             if "fractional value" in str(error):
                 break
             error = error.__cause__ or error.__context__
-        assert outcome["status"] != "failed" or error is not None, (outcome["check_name"], outcome["exception"])
+        assert outcome["status"] != "failed" or error is not None, (
+            outcome["check_name"],
+            outcome["exception"],
+        )
 
 
 def test_lda_passes_every_check_once_the_data_are_counts():

@@ -73,8 +73,8 @@ def _canonical(z):
 
 @nb.njit
 def _sweep_replicates(
-    starts, dense, exact, words, bounds, word_start, token_doc, doc_counts, line_start, shift, row_of_word, n_rows,
-    alpha, beta, beta_sum, n_topics,
+    starts, dense, exact, words, bounds, word_start, token_doc, doc_counts, line_start, shift, row_of_word,
+    n_rows, alpha, beta, beta_sum, n_topics,
 ):  # fmt: skip
     """One sweep from each start; rows and totals are counted anew each time."""
     out = np.empty_like(starts)
@@ -92,8 +92,8 @@ def _sweep_replicates(
                     rows[row_of_word[w], topics[i]] += 1
         if dense:
             sweep_dense(
-                words, bounds[0], bounds[1], word_start, token_doc, topics, doc_counts, row_of_word, rows, totals,
-                alpha, beta, beta_sum, exact, np.uint64(1), 1, r, 0,
+                words, bounds[0], bounds[1], word_start, token_doc, topics, doc_counts, row_of_word, rows,
+                totals, alpha, beta, beta_sum, exact, np.uint64(1), 1, r, 0,
             )  # fmt: skip
         else:
             entries = np.zeros((line_start[-1] + 4) * 16, np.uint32)
@@ -118,12 +118,14 @@ def _replicates(name, *, dense, exact=1, rows=True, seed=0):
     assignments, posterior, _ = _enumeration(name)
     rng = np.random.default_rng(seed)
     starts = assignments[rng.choice(len(assignments), REPLICATES, p=posterior)].astype(np.uint16)
-    row_of_word = np.arange(len(state.beta), dtype=np.int32) if rows else np.full(len(state.beta), -1, np.int32)
+    row_of_word = (
+        np.arange(len(state.beta), dtype=np.int32) if rows else np.full(len(state.beta), -1, np.int32)
+    )
     lines = np.arange(len(state.lengths) + 1, dtype=np.int64)
     return _sweep_replicates(
         starts, dense, exact, state.group_words[0], state.bounds, state.word_start, state.token_doc,
-        state.doc_counts, lines, 16, row_of_word, len(state.beta), state._alpha32, state._beta32, state._beta_sum,
-        state.n_topics,
+        state.documents.counts, lines, 16, row_of_word, len(state.beta), state._alpha32, state._beta32,
+        state._beta_sum, state.n_topics,
     )  # fmt: skip
 
 

@@ -6,14 +6,15 @@ import signal
 
 import numpy as np
 import pytest
-import stradask as sd
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment, minimize
 from scipy.special import gammaln
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from stradask.algorithms.topics import gibbs, priors, reading
+
+import stradask as sd
+from stradask.algorithms.topics import document_rows, gibbs, priors, reading
 from stradask.algorithms.topics.evaluation import document_completion
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import CheckpointMismatch, DataError, InterruptedFitWarning, ModelFileError
@@ -44,7 +45,9 @@ def _counts(model):
 def test_the_model_is_bitwise_the_same_for_any_number_of_threads(n_components):
     X, *_ = _corpus(1500, n_features=800, n_components=8, mean_length=100, random_state=1)
     models = [_lda(n_components, max_iter=6, n_jobs=n_jobs).fit(X) for n_jobs in (1, 2, 4)]
-    assert len(gibbs.GibbsState(X, 7, np.ones(7), np.ones(800), 0).group_words) > 1, "one group proves nothing"
+    assert len(gibbs.GibbsState(X, 7, np.ones(7), np.ones(800), 0).group_words) > 1, (
+        "one group proves nothing"
+    )
     for other in models[1:]:
         np.testing.assert_array_equal(models[0].components_, other.components_)
         np.testing.assert_array_equal(models[0].doc_topic_, other.doc_topic_)
@@ -92,7 +95,7 @@ def test_the_reported_log_likelihood_is_that_of_the_definition(corpus, n_compone
 
 def test_sparse_and_dense_rows_reach_the_same_likelihood(corpus, monkeypatch):
     dense = np.mean([_lda(random_state=s, max_iter=60).fit(corpus).log_likelihood_[-1] for s in range(5)])
-    monkeypatch.setattr(gibbs, "_DENSE_TOPICS", 0)
+    monkeypatch.setattr(document_rows, "DENSE_TOPICS", 0)
     lists = np.mean([_lda(random_state=s, max_iter=60).fit(corpus).log_likelihood_[-1] for s in range(5)])
     assert dense == pytest.approx(lists, rel=3e-3)
 
@@ -103,7 +106,9 @@ def test_sparse_and_dense_rows_reach_the_same_likelihood(corpus, monkeypatch):
 def _distance_to_truth(n_documents):
     """Mean total variation of matched topics, for the likeliest of three chains (a chain can stick)."""
     spread = {"n_common_words": 0.1, "word_spread": 0.02}
-    X, truth, _ = _corpus(n_documents, n_features=500, n_components=6, mean_length=60, random_state=3, **spread)
+    X, truth, _ = _corpus(
+        n_documents, n_features=500, n_components=6, mean_length=60, random_state=3, **spread
+    )
     chains = [_lda(6, max_iter=100, random_state=seed).fit(X) for seed in range(3)]
     found = max(chains, key=lambda lda: lda.log_likelihood_[-1]).topic_word_
     distance = 0.5 * np.abs(found[:, None] - truth[None]).sum(axis=2)
@@ -181,7 +186,9 @@ def test_perplexity_of_the_truth_beats_the_fit_and_the_fit_beats_knowing_nothing
     X, truth, _ = _corpus(1200, n_features=500, n_components=6, mean_length=80, random_state=5)
     train, test = X[:1000], X[1000:]
     lda = _lda(6, max_iter=100).fit(train)
-    unigram = np.exp(-(test.sum(axis=0) * np.log((train.sum(axis=0) + 0.01) / train.sum())).sum() / test.sum())
+    unigram = np.exp(
+        -(test.sum(axis=0) * np.log((train.sum(axis=0) + 0.01) / train.sum())).sum() / test.sum()
+    )
     best = sd.LatentDirichletAllocation(6, max_iter=1).fit(train)
     best.word_topic_counts_ = sparse.csr_array(np.round(truth.T * 1e7).astype(np.int32))
     assert best.perplexity(test) < lda.perplexity(test) < 0.9 * unigram
@@ -197,7 +204,11 @@ def test_coherence_is_that_of_the_definition(corpus, measure):
     for words in top:
         values = []
         for i, j in ((words[m], words[n]) for m in range(1, 6) for n in range(m)):
-            both, first, second = (present[:, i] & present[:, j]).sum(), present[:, i].sum(), present[:, j].sum()
+            both, first, second = (
+                (present[:, i] & present[:, j]).sum(),
+                present[:, i].sum(),
+                present[:, j].sum(),
+            )
             if measure == "umass":
                 values.append(np.log((both + 1) / second))
             elif both == 0:
@@ -247,7 +258,9 @@ def test_fitted_priors_are_where_a_general_optimiser_finds_them():
         return -(value + (gammaln(words + b) - gammaln(b)).sum())
 
     best = np.exp(minimize(loss_beta, [0.0], method="L-BFGS-B").x[0])
-    assert priors.fit_topic_word_prior(sparse.csr_array(words), 1.0, n_steps=500) == pytest.approx(best, rel=1e-3)
+    assert priors.fit_topic_word_prior(sparse.csr_array(words), 1.0, n_steps=500) == pytest.approx(
+        best, rel=1e-3
+    )
 
 
 def test_optimised_priors_raise_the_likelihood(corpus):
@@ -354,6 +367,25 @@ def test_ctrl_c_stops_after_the_sweep_and_keeps_the_model(corpus):
     np.testing.assert_array_equal(lda.components_, same.components_)
 
 
+def test_a_callback_can_look_at_the_model_so_far(corpus):
+    seen = []
+
+    def look(info):
+        seen.append(info.snapshot())
+
+    lda = _lda(max_iter=6).fit(corpus, callback=look)
+    for sweeps, model in enumerate(seen, start=1):
+        np.testing.assert_array_equal(model.components_, _lda(max_iter=sweeps).fit(corpus).components_)
+    np.testing.assert_array_equal(seen[-1].transform(corpus[:5]), lda.transform(corpus[:5]))
+
+
+def test_words_set_beside_a_model_are_used_until_the_next_fit(corpus):
+    lda = _lda(2, max_iter=3).fit(corpus)
+    lda.vocabulary_ = [f"word{i}" for i in range(corpus.shape[1])]
+    assert lda.topics()[0][0].startswith("word")
+    assert lda.fit(corpus).topics()[0][0].isdigit()
+
+
 def test_tol_stops_when_the_likelihood_settles(corpus):
     lda = _lda(max_iter=400, tol=1e-3).fit(corpus)
     assert lda.n_iter_ < 400
@@ -452,7 +484,9 @@ def test_the_form_of_the_input_does_not_matter(corpus, form):
         "int64 indices": wide,
         "list": X.toarray().tolist(),
     }
-    np.testing.assert_array_equal(_counts(_lda(3, max_iter=5).fit(forms[form])), _counts(_lda(3, max_iter=5).fit(X)))
+    np.testing.assert_array_equal(
+        _counts(_lda(3, max_iter=5).fit(forms[form])), _counts(_lda(3, max_iter=5).fit(X))
+    )
 
 
 def test_a_pipeline_with_count_vectorizer_can_be_searched():

@@ -24,7 +24,7 @@ def _dense_frequencies(counts, old, phi, alpha, phi_old, grid):
 def _sparse_frequencies(entries, n_lines, shift, old, phi, phi_old, smooth, grid):
     hits = np.zeros(16 * n_lines + 1, np.int64)
     scratch = np.empty(16 * (n_lines + 1), np.float32)
-    slots_of_old = set([np.int64(-1)])
+    slots_of_old = {np.int64(-1)}
     for g in range(grid):
         u = np.float32((g + 0.5) / grid)
         found = draw_sparse(entries, 0, n_lines, shift, old, phi, phi_old, smooth, u, scratch)
@@ -54,7 +54,12 @@ def test_dense_draws_follow_their_weights(n_topics, kind):
         if old >= 0:
             weight[old] = (counts[old] - 1 + alpha[old]) * phi_old
         found = _dense_frequencies(
-            _padded(counts, kind), old, _padded(phi, np.float32), _padded(alpha, np.float32), np.float32(phi_old), GRID
+            _padded(counts, kind),
+            old,
+            _padded(phi, np.float32),
+            _padded(alpha, np.float32),
+            np.float32(phi_old),
+            GRID,
         )
         expected = _padded(weight / weight.sum(), float)
         np.testing.assert_allclose(found, expected, atol=3 / GRID + 2e-6)

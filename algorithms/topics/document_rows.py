@@ -1,0 +1,130 @@
+"""Topic counts of documents while a sampler runs: dense rows for few topics, packed lists for many.
+
+Both hold the same counts and offer the same steps; a sampler takes one and does not ask which.
+"""
+
+import numpy as np
+from scipy import sparse
+
+from ...errors import DataError, ModelFileError
+from ...kernels import lda_gibbs as kernels
+from ...kernels import topic_counts
+
+DENSE_TOPICS = 256  # up to here a dense row is drawn from faster than a list
+
+
+def document_rows(lengths, n_topics):
+    """Make room for the counts of documents of these lengths."""
+    return (DenseRows if n_topics <= DENSE_TOPICS else PackedLists)(lengths, n_topics)
+
+
+class DenseRows:
+    """One row of counts a document: 2 bytes a topic (4 if a document has more than 65,535 tokens)."""
+
+    def __init__(self, lengths, n_topics):
+        self.n_topics = n_topics
+        kind = np.uint16 if lengths.max(initial=0) <= np.iinfo(np.uint16).max else np.int32
+        self.width = (n_topics + 31) // 32 * 32  # whole cache lines
+        self.counts = np.zeros((len(lengths), self.width), kind)
+
+    def fill(self, token_doc, topics):
+        """Count the tokens' topics anew."""
+        kernels.count_documents(token_doc, topics, self.counts)
+
+    def sweep(self, place, words, mode):
+        """Draw the tokens of a block."""
+        kernels.sweep_dense(*place, self.counts, *words, *mode)
+
+    def tidy(self, first, last):
+        """Nothing gathers in dense rows."""
+
+    def log_likelihood(self, first, last, alpha):
+        """Sum over documents ``first:last`` of lnG(C_dk + alpha_k) - lnG(alpha_k)."""
+        return topic_counts.documents_dense(first, last, self.counts, alpha)
+
+    def csr(self):
+        """Return the counts as a CSR array."""
+        indptr, indices, data = topic_counts.doc_topic_csr_dense(self.counts, self.n_topics)
+        return sparse.csr_array((data, indices, indptr), shape=(len(self.counts), self.n_topics))
+
+    def arrays(self):
+        """What a checkpoint must hold beside the topics: nothing."""
+        return {}
+
+    def restore(self, arrays, token_doc, topics):
+        """Take the counts of a checkpoint."""
+        self.fill(token_doc, topics)
+
+
+class PackedLists:
+    """A list of ``topic << shift | count`` a document: 4 bytes for each of at most min(length, K) topics.
+
+    Lists lie in lines of 16 entries, 64 bytes. How many bits the count has follows from the longest
+    document.
+    """
+
+    def __init__(self, lengths, n_topics):
+        self.n_topics = n_topics
+        longest = int(lengths.max(initial=0))
+        self.shift = max(longest.bit_length(), 1)
+        if n_topics > 2 ** (32 - self.shift):
+            most_tokens = 2 ** (32 - (n_topics - 1).bit_length()) - 1
+            raise DataError(
+                f"X has a document of {longest:,} tokens, which with n_components={n_topics} does not fit "
+                f"the 32 bits of a document's topic and count; split documents of more than "
+                f"{most_tokens:,} tokens, or take at most {2 ** (32 - self.shift):,} topics"
+            )
+        self.width = kernels.padded(n_topics)
+        lines = (np.minimum(lengths, n_topics) + kernels.LANES - 1) // kernels.LANES
+        self.line_start = np.concatenate([[0], np.cumsum(lines)])
+        self.n_lines = np.ones(len(lines), np.int32)
+        # The last lines belong to no document: prefetches and empty documents may reach past the end.
+        self.entries = np.zeros((self.line_start[-1] + 4) * kernels.LANES, np.uint32)
+
+    def fill(self, token_doc, topics):
+        """Count the tokens' topics anew."""
+        kernels.list_documents(token_doc, topics, self.entries, self.line_start, self.n_lines, self.shift)
+
+    def sweep(self, place, words, mode):
+        """Draw the tokens of a block."""
+        kernels.sweep_sparse(*place, self.entries, self.line_start, self.n_lines, self.shift, *words, *mode)
+
+    def tidy(self, first, last):
+        """Close the gaps in the lists of documents ``first:last``."""
+        kernels.compact_lists(first, last, self.entries, self.line_start, self.n_lines, self.shift)
+
+    def log_likelihood(self, first, last, alpha):
+        """Sum over documents ``first:last`` of lnG(C_dk + alpha_k) - lnG(alpha_k)."""
+        return topic_counts.documents_sparse(
+            first, last, self.entries, self.line_start, self.n_lines, self.shift, alpha
+        )
+
+    def csr(self):
+        """Return the counts as a CSR array."""
+        indptr, indices, data = topic_counts.doc_topic_csr_sparse(
+            self.entries, self.line_start, self.n_lines, self.shift
+        )
+        counts = sparse.csr_array((data, indices, indptr), shape=(len(self.n_lines), self.n_topics))
+        counts.sort_indices()
+        return counts
+
+    def arrays(self):
+        """What a checkpoint must hold: the order inside a list decides which entry a draw picks."""
+        return {"entries": self.entries, "n_lines": self.n_lines}
+
+    def restore(self, arrays, token_doc, topics):
+        """Take the lists of a checkpoint, after checking that they hold just these topics."""
+        entries, n_lines = arrays["entries"], arrays["n_lines"]
+        fits = entries.shape == self.entries.shape and n_lines.shape == self.n_lines.shape
+        fits = fits and entries.dtype == self.entries.dtype and n_lines.dtype == self.n_lines.dtype
+        fits = fits and (n_lines >= 1).all() and (n_lines <= np.maximum(np.diff(self.line_start), 1)).all()
+        fits = fits and (entries >> self.shift).max(initial=0) < self.n_topics
+        if fits:
+            self.fill(token_doc, topics)
+            expected = self.csr()
+            self.entries[:], self.n_lines[:] = entries, n_lines
+            fits = (expected != self.csr()).nnz == 0
+        if not fits:
+            raise ModelFileError(
+                "the checkpoint's lists do not fit its topics; remove the folder to start anew"
+            )
