@@ -1,6 +1,7 @@
 """Topics of the documentation on this machine, and which package writes about what."""
 
 import numpy as np
+
 import stradask as sd
 
 corpus = sd.datasets.load_docstrings()

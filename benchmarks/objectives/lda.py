@@ -7,6 +7,8 @@ with the library.
 
 import hashlib
 
+from pathlib import Path
+
 import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
@@ -57,7 +59,7 @@ class Objective:
     def describe(self):
         """What the records say of the data."""
         return {
-            "name": self.dataset,
+            "name": Path(self.dataset).name,
             "fingerprint": self.fingerprint,
             "split_seed": self.seed,
             "train_documents": self.train.shape[0],

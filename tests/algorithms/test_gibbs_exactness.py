@@ -125,8 +125,8 @@ def _replicates(name, *, dense, exact=1, rows=True, starts=None):
     lines = np.arange(len(state.lengths) + 1, dtype=np.int64)
     return _sweep_replicates(
         starts.astype(np.uint16), dense, exact, state.group_words[0], state.bounds, state.word_start,
-        state.token_doc, state.documents.counts, lines, 16, row_of_word, len(state.beta), state._alpha32, state._beta32,
-        state._beta_sum, state.n_topics,
+        state.token_doc, state.documents.counts, lines, 16, row_of_word, len(state.beta), state._alpha32,
+        state._beta32, state._beta_sum, state.n_topics,
     )  # fmt: skip
 
 
