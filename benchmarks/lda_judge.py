@@ -68,7 +68,7 @@ def main(arguments=None):
 
     X = load_counts(args.dataset, 0)
     fixed = (X, args.n_components, args.sweeps)
-    chains = {"grouped": [], "exact": [], "tomotopy": []}
+    chains: dict[str, list] = {"grouped": [], "exact": [], "tomotopy": []}
     for seed in range(args.seeds):
         chains["grouped"].append(ours(*fixed, seed, exact=False))
         chains["exact"].append(ours(*fixed, seed, exact=True))

@@ -6,7 +6,6 @@ with the library.
 """
 
 import hashlib
-
 from pathlib import Path
 
 import numpy as np
