@@ -35,6 +35,35 @@ def padded(n):
 
 
 @nb.njit(**_SWEEP)
+def lay_out(indptr, indices, data, order, group_docs, bounds, token_doc):
+    """Lay tokens out word by word, and inside a word by document.
+
+    Document number d is row ``order[d]`` of the CSR counts; group g holds the documents from
+    ``group_docs[g]`` on. Fills ``bounds[g, w]``, where the tokens of group g begin among those of word w
+    (the last row: where the word ends), and ``token_doc``, the document of each token.
+    """
+    n_groups, n_words = len(group_docs) - 1, bounds.shape[1]
+    bounds[:] = 0
+    for g in range(n_groups):
+        for d in range(group_docs[g], group_docs[g + 1]):
+            for j in range(indptr[order[d]], indptr[order[d] + 1]):
+                bounds[g + 1, indices[j]] += data[j]
+    start = 0
+    for w in range(n_words):
+        bounds[0, w] = start
+        for g in range(n_groups):
+            bounds[g + 1, w] += bounds[g, w]
+        start = bounds[n_groups, w]
+    at = bounds[0].copy()
+    for d in range(len(order)):
+        for j in range(indptr[order[d]], indptr[order[d] + 1]):
+            w = indices[j]
+            for i in range(at[w], at[w] + data[j]):
+                token_doc[i] = d
+            at[w] += data[j]
+
+
+@nb.njit(**_SWEEP)
 def assign_first(token_doc, topics, n_topics, choices, seed, purpose):
     """Give each token one of its document's few topics, ``choices[d]`` (in units of [0, 1)), at random."""
     uniforms = np.empty(DRAWS, np.float32)
@@ -44,6 +73,17 @@ def assign_first(token_doc, topics, n_topics, choices, seed, purpose):
             fill_uniform(uniforms, i // 4, seed, purpose, 0, i >> 34)
         j = min(np.int64(uniforms[i % DRAWS] * few), few - 1)
         topics[i] = min(np.int64(choices[token_doc[i], j] * n_topics), n_topics - 1)
+
+
+@nb.njit(**_SWEEP)
+def count_words(word_start, topics, row_of_word, rows, totals):
+    """Add the tokens' topics to the rows of the words that keep one, and to the totals."""
+    for w in range(len(word_start) - 1):
+        r = row_of_word[w]
+        for i in range(word_start[w], word_start[w + 1]):
+            totals[topics[i]] += 1
+            if r >= 0:
+                rows[r, topics[i]] += 1
 
 
 @nb.njit(**_SWEEP)

@@ -84,21 +84,14 @@ class GibbsState:
 
     def _lay_out_words(self, X, n_groups):
         """Lay tokens out word by word, and inside a word by document."""
-        by_word = X[self.order].tocsc()
-        by_word.sort_indices()
         n_words = X.shape[1]
         kind = np.uint16 if self.n_topics <= np.iinfo(np.uint16).max else np.uint32
         self.token_doc = np.zeros(self.n_tokens + kernels.AHEAD, np.uint32)
-        self.token_doc[: self.n_tokens] = np.repeat(by_word.indices, by_word.data)
         self.topics = np.zeros(self.n_tokens, kind)
-        ends = np.concatenate([[0], np.cumsum(by_word.data, dtype=np.int64)])
-        self.word_start = ends[by_word.indptr]
         # bounds[g, w]: where the tokens of document group g begin among those of word w.
-        word = np.repeat(np.arange(n_words), np.diff(by_word.indptr))
-        group = np.searchsorted(self.group_docs, by_word.indices, side="right") - 1
-        tokens = np.bincount(group * n_words + word, weights=by_word.data, minlength=n_groups * n_words)
-        self.bounds = np.vstack([self.word_start[:-1], tokens.reshape(n_groups, n_words)]).astype(np.int64)
-        np.cumsum(self.bounds, axis=0, out=self.bounds)
+        self.bounds = np.empty((n_groups + 1, n_words), np.int64)
+        kernels.lay_out(X.indptr, X.indices, X.data, self.order, self.group_docs, self.bounds, self.token_doc)
+        self.word_start = np.append(self.bounds[0], self.n_tokens)
         frequency = np.diff(self.word_start)
         words = np.flatnonzero(frequency).astype(np.int32)
         words = words[np.argsort(-frequency[words], kind="stable")]
@@ -132,11 +125,10 @@ class GibbsState:
 
     def _count_words(self):
         """Fill word rows and totals from the tokens' topics."""
-        counts = self.word_topic_counts()
         self.rows[:] = 0
         self.rows[: len(self.background)] = self.background
-        self.rows += counts[np.flatnonzero(self.row_of_word >= 0)].toarray()
-        self.totals = self.background_totals + np.bincount(self.topics, minlength=self.n_topics)
+        self.totals = self.background_totals.copy()
+        kernels.count_words(self.word_start, self.topics, self.row_of_word, self.rows, self.totals)
 
     def set_priors(self, alpha, beta):
         """Take new priors: float64 vectors over topics and over words."""
