@@ -1,5 +1,6 @@
 """What every estimator shares, beyond scikit-learn's own base class."""
 
+from contextlib import contextmanager
 from typing import ClassVar
 
 from sklearn.base import BaseEstimator
@@ -54,6 +55,17 @@ class Estimator(BaseEstimator):
 
         save(self, path)
         return self
+
+    @contextmanager
+    def _unchanged_on_error(self):
+        """Put the attributes back as they were if the block raises: a fit that fails changes nothing."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _check_state(self):
         """Check what came out of a file before anything compiled reads it; raise DataError.

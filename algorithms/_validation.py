@@ -12,6 +12,7 @@ from sklearn.utils.validation import validate_data
 from ..errors import DataError
 
 _INT32_MAX = np.iinfo(np.int32).max
+_PRIOR_RANGE = (1e-30, 1e10)
 _COMPRESSED = {"csr": sparse.csr_array, "csc": sparse.csc_array, "bsr": sparse.bsr_array}
 
 
@@ -250,12 +251,12 @@ def check_prior(name, value, size, default):
     Returns
     -------
     ndarray of float64, shape (size,)
-        Positive and finite; a copy.
+        From 1e-30 to 1e10, the range that kernels in single precision can use; a copy.
 
     Raises
     ------
     DataError
-        For another shape, and for entries that are not positive finite numbers.
+        For another shape, and for entries out of that range.
 
     Examples
     --------
@@ -277,9 +278,13 @@ def check_prior(name, value, size, default):
         raise DataError(
             f"{name} has the shape {given.shape}; pass one number for all entries, or a vector of {size}"
         )
-    wrong = np.flatnonzero(~(np.isfinite(given) & (given > 0)))
+    least, most = _PRIOR_RANGE
+    wrong = np.flatnonzero(~((given >= least) & (given <= most)))
     if len(wrong):
-        raise DataError(f"{name} must be positive and finite, got {given[wrong[0]]} in entry {wrong[0]}")
+        raise DataError(
+            f"{name} must be positive and finite, from {least:g} to {most:g}, got {given[wrong[0]]} in entry "
+            f"{wrong[0]}"
+        )
     return given.astype(np.float64)
 
 

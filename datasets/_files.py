@@ -34,9 +34,9 @@ _BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 def progress_bar(total, name, verbose):
     """Return a tqdm bar over bytes, silent when verbose is 0."""
-    from tqdm import tqdm
+    from .._bar import Bar
 
-    return tqdm(total=total, desc=str(name), unit="B", unit_scale=True, disable=not verbose)
+    return Bar(total=total, desc=str(name), unit="B", unit_scale=True, disable=not verbose)
 
 
 class Reader:

@@ -139,8 +139,8 @@ def save_uci_bow(X, path, vocabulary=None, *, vocabulary_path=None):
     >>> path = pathlib.Path(folder.name) / "docword.toy.txt.gz"
     >>> save_uci_bow(csr_matrix([[2, 0, 1], [0, 5, 0]]), path, ["ant", "bee", "cow"])
     >>> X, words = read_uci_bow(path, path.with_name("vocab.toy.txt"))
-    >>> X.sum(), words
-    (np.int64(8), ['ant', 'bee', 'cow'])
+    >>> int(X.sum()), words
+    (8, ['ant', 'bee', 'cow'])
     >>> folder.cleanup()
     """
     X = _checked_counts(X)

@@ -111,7 +111,7 @@ def list_documents(token_doc, topics, entries, line_start, n_lines, shift):
             used[d] += 1
         entries[start + j] += np.uint32(1)
     for d in range(len(n_lines)):
-        n_lines[d] = max(1, (used[d] + LANES - 1) // LANES)
+        n_lines[d] = (used[d] + LANES - 1) // LANES
 
 
 @nb.njit(**_INLINE)
@@ -421,6 +421,6 @@ def compact_lists(first_doc, last_doc, entries, line_start, n_lines, shift):
                 kept += 1
         for j in range(kept, n_lines[d] * LANES):
             entries[start + j] = 0
-        n_lines[d] = max(1, (kept + LANES - 1) // LANES)
+        n_lines[d] = (kept + LANES - 1) // LANES
         total += kept
     return total

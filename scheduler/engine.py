@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..errors import InterruptedFitWarning
 from .history import History
 from .progress import Progress
@@ -147,7 +149,9 @@ def _why_stop(info, callback, stop):
     """Ask the callback and the stopping rule, both in every round; return a reason or None."""
     asked = callback(info) if callback is not None else False
     verdict = stop(info.history) if stop is not None else False
-    if asked is True:
+    if (
+        isinstance(asked, (bool, np.bool_)) and asked
+    ):  # not any truthy value: a callback may return what it did
         return "callback"
     return (verdict if isinstance(verdict, str) else "converged") if verdict else None
 

@@ -91,17 +91,12 @@ class Progress:
             action(*args)
         except (OSError, ValueError):  # a broken pipe, a closed file
             self._stream = None
-            if self._bar is not None:
-                self._bar.disable = True  # or its destructor writes again
 
     def _open(self):
         in_notebook = type(self._stream).__module__.startswith("ipykernel")  # says that it is no terminal
         if not (in_notebook or self._stream.isatty()):
             return
-        from tqdm import tqdm  # tqdm.auto would warn in notebooks without widgets
-
-        class Bar(tqdm):
-            monitor_interval = 0  # no thread of its own
+        from .._bar import Bar
 
         self._bar = Bar(
             total=self.total,

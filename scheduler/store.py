@@ -256,6 +256,8 @@ class Checkpoint:
     _OURS = re.compile(r"round-\d{9}\.npz|\.(round-\d{9}\.npz|manifest\.json)\.[0-9a-f]{12}\.tmp")
 
     def __init__(self, path):
+        if "://" in str(path):
+            raise DataError(f"checkpoint={str(path)!r} is a URL; give a folder on this machine")
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
             raise DataError(f"checkpoint must be a folder, but {self.path} is a file")

@@ -2,6 +2,7 @@
 
 import ast
 import configparser
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -93,4 +94,4 @@ def test_everything_public_is_documented(source):
 
 @pytest.mark.parametrize("name", sorted(stradask._PLACES))
 def test_public_docstrings_have_examples(name):
-    assert "\n    Examples\n    --------\n" in getattr(stradask, name).__doc__
+    assert "\nExamples\n--------\n" in inspect.cleandoc(getattr(stradask, name).__doc__)

@@ -19,7 +19,7 @@ def document_rows(lengths, n_topics):
 
 
 class DenseRows:
-    """One row of counts a document: 2 bytes a topic (4 if a document has more than 65,535 tokens)."""
+    """A row of counts a document: 64 bytes for every 32 topics, twice that if one has over 65,535 tokens."""
 
     def __init__(self, lengths, n_topics):
         self.n_topics = n_topics
@@ -57,10 +57,10 @@ class DenseRows:
 
 
 class PackedLists:
-    """A list of ``topic << shift | count`` a document: 4 bytes for each of at most min(length, K) topics.
+    """A list of ``topic << shift | count`` a document, with room for min(length, K) topics.
 
-    Lists lie in lines of 16 entries, 64 bytes. How many bits the count has follows from the longest
-    document.
+    Lists lie in lines of 16 entries, 64 bytes; an empty document has none. How many bits the count has
+    follows from the longest document.
     """
 
     def __init__(self, lengths, n_topics):
@@ -77,8 +77,8 @@ class PackedLists:
         self.width = kernels.padded(n_topics)
         lines = (np.minimum(lengths, n_topics) + kernels.LANES - 1) // kernels.LANES
         self.line_start = np.concatenate([[0], np.cumsum(lines)])
-        self.n_lines = np.ones(len(lines), np.int32)
-        # The last lines belong to no document: prefetches and empty documents may reach past the end.
+        self.n_lines = np.zeros(len(lines), np.int32)
+        # The last lines belong to no document: prefetches may reach past the end.
         self.entries = np.zeros((self.line_start[-1] + 4) * kernels.LANES, np.uint32)
 
     def fill(self, token_doc, topics):
@@ -117,7 +117,7 @@ class PackedLists:
         entries, n_lines = arrays["entries"], arrays["n_lines"]
         fits = entries.shape == self.entries.shape and n_lines.shape == self.n_lines.shape
         fits = fits and entries.dtype == self.entries.dtype and n_lines.dtype == self.n_lines.dtype
-        fits = fits and (n_lines >= 1).all() and (n_lines <= np.maximum(np.diff(self.line_start), 1)).all()
+        fits = fits and (n_lines >= 0).all() and (n_lines <= np.diff(self.line_start)).all()
         fits = fits and (entries >> self.shift).max(initial=0) < self.n_topics
         if fits:
             self.fill(token_doc, topics)

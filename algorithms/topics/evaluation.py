@@ -76,8 +76,6 @@ def document_completion(topic_word, observed, held_out, doc_topic_prior=0.1, *, 
     >>> float(np.exp(-document_completion(topics, half, half, 1e-9)).round(3))
     2.0
     """
-    from ...kernels import topic_inference as kernels
-
     topic_word = np.asarray(topic_word)
     observed, held_out = sparse.csr_array(observed), sparse.csr_array(held_out)
     if observed.shape != held_out.shape or topic_word.ndim != 2 or topic_word.shape[1] != observed.shape[1]:
@@ -85,24 +83,34 @@ def document_completion(topic_word, observed, held_out, doc_topic_prior=0.1, *, 
             f"topic_word {topic_word.shape}, observed {observed.shape} and held_out {held_out.shape} do not "
             "fit: topic_word is components x words, the others documents x words"
         )
-    n_topics, n_documents = len(topic_word), observed.shape[0]
+    alpha = np.broadcast_to(np.asarray(doc_topic_prior, np.float64), (len(topic_word),))
+    return complete(
+        lambda words: topic_word[:, words].T, observed, held_out, alpha, n_steps=n_steps, n_jobs=n_jobs
+    )
+
+
+def complete(probabilities, observed, held_out, alpha, *, n_steps=20, n_jobs=None):
+    """Do what `document_completion` says, asking for probabilities of the words at hand only.
+
+    ``probabilities(words)`` gives those of some words, shape (len(words), n_components).
+    """
+    from ...kernels import topic_inference as kernels
+
     n_held_out = held_out.sum()
     if n_held_out == 0:
         raise DataError("held_out holds no token; documents need at least two tokens to be divided")
-    n_jobs = effective_n_jobs(n_jobs)
     words, (rows, held_out_rows) = words_at_hand(observed, held_out)
-    phi = padded_columns(topic_word[:, words].T)
-    alpha = padded_vector(np.broadcast_to(np.asarray(doc_topic_prior, np.float64), (n_topics,)), phi.shape[1])
-    theta = np.empty((n_documents, n_topics))
+    phi = padded_columns(probabilities(words))
+    alpha32 = padded_vector(alpha, phi.shape[1])
+    theta = np.empty((observed.shape[0], len(alpha)))
 
     def part(first, last):
-        kernels.expectation_maximisation(
-            first, last, observed.indptr, rows, observed.data, phi, alpha, n_topics, n_steps, theta
-        )
+        place = (first, last, observed.indptr, rows, observed.data, phi)
+        kernels.expectation_maximisation(*place, alpha32, len(alpha), n_steps, theta)
         return kernels.log_likelihood(first, last, held_out.indptr, held_out_rows, held_out.data, phi, theta)
 
-    parts = run_tasks([(part, chunk) for chunk in document_chunks(n_documents)], n_jobs)
-    return float(sum(parts) / n_held_out)
+    chunks = document_chunks(observed.shape[0])
+    return float(sum(run_tasks([(part, chunk) for chunk in chunks], effective_n_jobs(n_jobs))) / n_held_out)
 
 
 def padded_vector(values, width, dtype=np.float32):

@@ -7,7 +7,8 @@ step's beginning plus its own changes. G depends on the corpus alone, and a grou
 the seed, the sweep and the group: the result is the same for any number of threads.
 
 Memory, in bytes a token: topic 2 (4 above 65,535 topics) and document 4; word rows at most 8 (a row of K
-int32 is kept by words of at least K / 2 tokens); and the documents' counts (`document_rows`).
+int32 is kept by words of at least K / 2 tokens); and the documents' counts (`document_rows`). With a
+background every word in `X` keeps a row, twice: 8 K bytes a word.
 """
 
 from itertools import pairwise
@@ -16,7 +17,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
-from ...errors import ModelFileError
+from ...errors import DataError, ModelFileError
 from ...kernels import lda_gibbs as kernels
 from ...kernels import topic_counts
 from ...scheduler.rotation import RotationSchedule, balance
@@ -109,6 +110,13 @@ class GibbsState:
         self.background_totals = np.zeros(self.n_topics, np.int64)
         self.background_rows = np.full(len(frequency), -1, np.int32)
         self.rows = np.zeros((len(words), self.n_topics), np.int32)
+        held = 0 if background is None else int(background.data.max(initial=0))
+        if int(frequency.max(initial=0)) + held > np.iinfo(np.int32).max:
+            raise DataError(
+                f"word {int(frequency.argmax())} of X has {frequency.max():,} tokens, on top of up to "
+                f"{held:,} of a word and topic in the model: counts of a word go up to 2,147,483,647; leave "
+                "so common a word out"
+            )
         if background is not None:
             self.background = background[words].toarray().astype(np.int32)
             self.background_rows = self.row_of_word

@@ -21,7 +21,7 @@ from ...scheduler.threads import effective_n_jobs, run_tasks
 from .._base import Estimator
 from .._validation import check_counts, check_prior, check_vocabulary
 from . import priors, reading
-from .evaluation import document_chunks, document_completion, padded_columns, padded_vector, words_at_hand
+from .evaluation import complete, document_chunks, padded_columns, padded_vector, words_at_hand
 
 _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01
 _MEASURE_EVERY = 10  # sweeps between two values of the log-likelihood: about 2 % of the time
@@ -29,6 +29,17 @@ _FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
 _WARM_SWEEPS = 5  # of a warm start, with the last fit's counts at hand
 _FOLD_IN = 2  # purpose of a random stream; 1 is a sweep
 _BURN_IN, _KEPT = 15, 25  # sweeps of transform
+
+# The checks of scikit-learn's check_estimator whose data are not counts.
+_FRACTIONAL_CHECKS = """
+    dict_unchanged dont_overwrite_parameters dtype_object estimator_sparse_array
+    estimator_sparse_matrix estimator_sparse_tag estimators_dtypes estimators_fit_returns_self
+    estimators_nan_inf estimators_overwrite_params estimators_pickle f_contiguous_array_estimator
+    fit2d_1feature fit2d_1sample fit2d_predict1d fit_check_is_fitted fit_idempotent
+    fit_score_takes_y methods_sample_order_invariance methods_subset_invariance n_features_in
+    n_features_in_after_fitting pipeline_consistency readonly_memmap_input
+    transformer_data_not_an_array transformer_general transformer_n_iter transformer_preserve_dtypes
+""".split()  # noqa: SIM905 -- one name a line would fill a page
 
 
 class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
@@ -52,8 +63,9 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     changes of the topic totals C_k, which are also renewed only every 4096 tokens; ``exact=True`` keeps
     them live, in one group and thread, and then every sweep is an exact Gibbs sweep.
 
-    Memory while fitting: 6 bytes a token, at most 8 more for rows of frequent words, and for
-    documents 2 K bytes each up to K = 256, at most ``4 min(length, K)`` above.
+    Memory while fitting: 6 bytes a token, at most 8 more for rows of frequent words, and for each
+    document 64 bytes for every 32 topics up to K = 256, above that at most 64 bytes for every 16 of
+    ``min(length, K)`` topics. `partial_fit` and a warm start keep 8 K bytes a word that occurs besides.
 
     Parameters
     ----------
@@ -71,7 +83,8 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Keep topic totals live, on one thread (see above).
     optimize_priors : bool, default=False
         Fit alpha (one weight a topic) and beta (one number) to the counts by Minka's fixed point, after 20
-        sweeps and then every 10. Needs a symmetric `topic_word_prior`.
+        sweeps and then every 10. Needs a symmetric `topic_word_prior`. A warm start begins from the
+        priors of the last fit; `partial_fit` keeps those of the first call.
     tol : float, default=None
         Stop when the joint log-likelihood, measured every 10 sweeps, changes by no more than this part
         of itself. None runs all sweeps.
@@ -80,7 +93,8 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     checkpoint : str or path, default=None
         Folder in which the state is kept every 10 sweeps. A fit that finds there the state of the
         same parameters and data goes on from it, *bitwise* as if it had never stopped; `max_iter` may
-        have grown.
+        have grown, and a state beyond it is returned as it is. One fit a folder: not for use inside a grid
+        search.
     warm_start : bool, default=False
         Begin a second `fit` from topics drawn in five sweeps with the last fit's topics at hand.
     random_state : int, RandomState or None, default=None
@@ -108,7 +122,9 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     history_ : dict of arrays
         One entry a sweep: round, seconds, objective (as above, NaN where not measured), updates.
     n_iter_ : int
-        Sweeps done.
+        Sweeps done, those before a checkpoint included.
+    n_batch_iter_ : int
+        Calls of `partial_fit` so far; 1 after `fit`.
     sampler_ : str
         What ran.
     n_features_in_ : int
@@ -160,6 +176,11 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
+    }
+    # For check_estimator(lda, expected_failed_checks=lda._expected_failed_checks).
+    _expected_failed_checks: ClassVar[dict] = {
+        f"check_{name}": "the data of the check are fractional, and LDA takes counts"
+        for name in _FRACTIONAL_CHECKS
     }
 
     def __init__(
@@ -216,22 +237,20 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self
         """
         self._validate_params()
-        previous = getattr(self, "word_topic_counts_", None) if self.warm_start else None
-        X = check_counts(self, X, reset=previous is None)
-        if previous is not None and previous.shape[1] != self.n_components:
-            raise DataError(
-                f"warm_start with n_components={self.n_components} after a fit with {previous.shape[1]}: "
-                "keep the number of topics, or set warm_start=False"
+        with self._unchanged_on_error():
+            previous = self.__dict__.get("word_topic_counts_") if self.warm_start else None
+            X = check_counts(self, X, reset=previous is None)
+            self._check_goes_on(previous, "warm_start=True")
+            if previous is not None and self.checkpoint is not None:
+                raise DataError(
+                    "warm_start=True goes on from this model and checkpoint from a folder; set only one"
+                )
+            state = self._new_state(
+                X, self._priors(X.shape[1], previous is not None and self.optimize_priors)
             )
-        if "vocabulary_" in vars(self):
-            del self.vocabulary_  # it may have been that of another corpus
-        state = self._new_state(X)
-        if previous is not None:
-            at_hand = self._new_state(X, background=previous, seed=state.seed)
-            for r in range(_WARM_SWEEPS):
-                at_hand.sweep(r, effective_n_jobs(self.n_jobs))
-            state.restore(at_hand.arrays())
-        return self._run(state, X, callback, checkpoint=self.checkpoint)
+            if previous is not None:
+                self._warm_up(state, X, previous)
+            return self._run(state, X, callback, checkpoint=self.checkpoint)
 
     def partial_fit(self, X, y=None, *, callback=None):
         """Add new documents to the model.
@@ -251,85 +270,119 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self
         """
         self._validate_params()
-        before = getattr(self, "word_topic_counts_", None)
-        X = check_counts(self, X, reset=before is None)
-        if before is not None and before.shape[1] != self.n_components:
+        with self._unchanged_on_error():
+            before = self.__dict__.get("word_topic_counts_")
+            X = check_counts(self, X, reset=before is None, need_tokens=True)
+            self._check_goes_on(before, "partial_fit")
+            state = self._new_state(X, self._priors(X.shape[1], before is not None), background=before)
+            return self._run(state, X, callback, before=before)
+
+    def _check_goes_on(self, previous, how):
+        if previous is not None and previous.shape[1] != self.n_components:
             raise DataError(
-                f"partial_fit with n_components={self.n_components} on a model of {before.shape[1]} topics"
+                f"{how} with n_components={self.n_components}, but the model has {previous.shape[1]}: keep "
+                "the number of topics, or fit a new estimator"
             )
-        state = self._new_state(X, background=before)
-        return self._run(state, X, callback, before=before)
 
-    def _new_state(self, X, background=None, seed=None):
-        from .gibbs import GibbsState
-
+    def _priors(self, n_features, as_fitted):
+        """alpha and beta: those of the model, or those that the parameters say."""
+        if as_fitted:
+            return self.doc_topic_prior_, self.topic_word_prior_
         alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, _DOC_TOPIC_PRIOR)
-        beta = check_prior("topic_word_prior", self.topic_word_prior, X.shape[1], _TOPIC_WORD_PRIOR)
+        beta = check_prior("topic_word_prior", self.topic_word_prior, n_features, _TOPIC_WORD_PRIOR)
         if self.optimize_priors and np.ptp(beta) > 0:
             raise DataError(
                 "optimize_priors=True fits one common topic_word_prior: give a number, not a vector"
             )
-        if seed is None:
-            seed = check_random_state(self.random_state).randint(0, 2**63, dtype=np.int64)
+        return alpha, beta
+
+    def _new_state(self, X, priors, background=None):
+        """The state of a sampler; each batch of `partial_fit` has random streams of its own."""
+        from .gibbs import GibbsState
+
+        seed = int(check_random_state(self.random_state).randint(0, 2**63, dtype=np.int64))
+        if background is not None:
+            seed = _derived(seed, self.n_batch_iter_)
+        alpha, beta = priors
         return GibbsState(X, self.n_components, alpha, beta, seed, exact=self.exact, background=background)
+
+    def _warm_up(self, state, X, previous):
+        """Give the state topics that were drawn with the last fit's counts at hand."""
+        from .gibbs import GibbsState
+
+        seed = _derived(int(state.seed), 0)
+        at_hand = GibbsState(
+            X, self.n_components, state.alpha, state.beta, seed, exact=self.exact, background=previous
+        )
+        for r in range(_WARM_SWEEPS):
+            at_hand.sweep(r, effective_n_jobs(self.n_jobs))
+        state.restore(at_hand.arrays())
 
     def _run(self, state, X, callback, checkpoint=None, before=None):
         """Sweep until done, then read the model off the state."""
         n_jobs = 1 if self.exact else effective_n_jobs(self.n_jobs)
         history, start = History(), 0
-        store = fingerprint = None
-        if checkpoint is not None:
-            store, fingerprint = Checkpoint(checkpoint), self._fingerprint(X)
+        store = None if checkpoint is None else Checkpoint(checkpoint)
+        if store is not None:
+            fingerprint = self._fingerprint(X, state)
             found = store.load(fingerprint)
             if found is not None:
                 start, arrays, header = found
                 state.seed = np.uint64(header["seed"])
                 state.restore(arrays)
                 history = History.from_dict(header["history"])
+        enough = small_change(self.tol)
 
         def step(r):
             state.sweep(r, n_jobs)
-            done = r + 1
-            measured = done % _MEASURE_EVERY == 0 or done == self.max_iter
-            if self.optimize_priors and measured and done >= _FIRST_PRIOR_FIT:
+            measured = (r + 1) % _MEASURE_EVERY == 0
+            if self.optimize_priors and before is None and measured and r + 1 >= _FIRST_PRIOR_FIT:
                 self._fit_priors(state)
             objective = state.joint_log_likelihood(n_jobs) if measured else np.nan
             return {"objective": objective, "updates": state.n_tokens}
 
-        def keep(info):
-            if store is not None and (info.round % _MEASURE_EVERY == 0 or info.round == self.max_iter):
-                header = {"seed": int(state.seed), "history": _as_lists(info.history.as_dict())}
-                store.save(info.round, state.arrays(), header, fingerprint)
+        def keep(store, round_):
+            columns = {name: values.tolist() for name, values in history.as_dict().items()}
+            store.save(round_, state.arrays(), {"seed": int(state.seed), "history": columns}, fingerprint)
+
+        def on_round(info):
+            if store is not None and info.round % _MEASURE_EVERY == 0:
+                keep(store, info.round)
 
         def snapshot():
-            return copy.copy(self)._read(state, before)
+            return copy.copy(self)._read(state, history, before)
 
         n_done, _ = iterate(
             step,
-            max(self.max_iter - start, 0),
+            0 if enough(history) else max(self.max_iter - start, 0),
             history=history,
             label="LDA",
             unit="token",
             verbose=self.verbose,
             callback=callback,
-            on_round=keep,
-            stop=small_change(self.tol),
+            on_round=on_round,
+            stop=enough,
             snapshot=snapshot,
             start=start,
         )
-        self.n_iter_ = start + n_done
-        self.history_ = history.as_dict()
-        if np.isnan(self.history_["objective"][-1]):
-            self.history_["objective"][-1] = state.joint_log_likelihood(n_jobs)
-        return self._read(state, before)
+        if store is not None and n_done and (start + n_done) % _MEASURE_EVERY:
+            keep(store, start + n_done)
+        return self._read(state, history, before, n_jobs)
 
-    def _read(self, state, before):
+    def _read(self, state, history, before, n_jobs=1):
         """Take the model from the state."""
         self.sampler_ = "gibbs"
+        self.n_iter_ = len(history)
+        self.n_batch_iter_: int = 1 if before is None else self.n_batch_iter_ + 1
         self.doc_topic_prior_, self.topic_word_prior_ = state.alpha, state.beta
         self.doc_topic_counts_ = state.doc_topic_counts()
         counts = state.word_topic_counts()
         self.word_topic_counts_ = counts if before is None else sparse.csr_array(counts + before)
+        self.history_ = history.as_dict()
+        if np.isnan(self.history_["objective"][-1]):
+            self.history_["objective"][-1] = state.joint_log_likelihood(n_jobs)
+        if before is None and "vocabulary_" in self.__dict__:
+            del self.vocabulary_  # the words of the last fit's columns
         return self
 
     def _fit_priors(self, state):
@@ -337,15 +390,19 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         beta = priors.fit_topic_word_prior(state.word_topic_counts(), state.beta[0])
         state.set_priors(alpha, np.full(len(state.beta), beta))
 
-    def _fingerprint(self, X):
-        names = ("n_components", "doc_topic_prior", "topic_word_prior", "exact", "optimize_priors")
-        values = {name: getattr(self, name) for name in names}
-        values = {
-            name: value.tolist() if hasattr(value, "tolist") else value for name, value in values.items()
+    def _fingerprint(self, X, state):
+        """What a checkpoint belongs to; the sizes and the data stand in the hash."""
+        parts = {
+            "n_components": int(self.n_components),
+            "doc_topic_prior": state.alpha.tolist(),
+            "topic_word_prior": _short(state.beta),
+            "exact": bool(self.exact),
+            "optimize_priors": bool(self.optimize_priors),
+            "X": fingerprint_csr(X),
         }
         if isinstance(self.random_state, Integral):
-            values["random_state"] = int(self.random_state)
-        return {**values, "X": fingerprint_csr(X)}
+            parts["random_state"] = int(self.random_state)
+        return parts
 
     # Using --------------------------------------------------------------------------------------
 
@@ -366,7 +423,8 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         ndarray of shape (n_samples, n_components)
             Rows sum to 1.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "word_topic_counts_")
+        self._validate_params()
         from ...kernels import topic_inference as kernels
 
         X = check_counts(self, X, reset=False)
@@ -411,13 +469,13 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         -------
         float
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "word_topic_counts_")
         X = check_counts(self, X, reset=False)
         observed, held_out = split_tokens(X, random_state=0)
         if held_out.sum() == 0:
             raise DataError("X has no document of two tokens or more: there is nothing to hold out")
-        return document_completion(
-            self.topic_word_, observed, held_out, self.doc_topic_prior_, n_jobs=self.n_jobs
+        return complete(
+            self._word_probabilities, observed, held_out, self.doc_topic_prior_, n_jobs=self.n_jobs
         )
 
     def perplexity(self, X):
@@ -433,6 +491,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             By default `vocabulary_`, if it was set (`stradask fit --vocab` does), else the feature names seen
             in `fit`, else the indices.
         n_words : int, default=10
+            A smaller vocabulary is listed whole.
 
         Returns
         -------
@@ -447,16 +506,16 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         >>> sorted(sorted(words) for words in lda.topics(["cat", "dog", "sun", "sea"], n_words=2))
         [['cat', 'dog'], ['sea', 'sun']]
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "word_topic_counts_")
         if vocabulary is None:
             names = getattr(self, "feature_names_in_", [str(w) for w in range(self.n_features_in_)])
             vocabulary = getattr(self, "vocabulary_", names)
         vocabulary = check_vocabulary(vocabulary, self.n_features_in_)
-        topic_word = self.topic_word_
-        top = reading.top_words(topic_word, n_words)
-        shares = np.asarray(self.word_topic_counts_.sum(axis=0)).ravel()
+        top, weights = reading.top_words(self.word_topic_counts_, self.topic_word_prior_, n_words)
+        tokens = np.asarray(self.word_topic_counts_.sum(axis=0)).ravel()
         words = [[vocabulary[w] for w in row] for row in top.tolist()]
-        return reading.Topics(words, shares / shares.sum(), np.take_along_axis(topic_word, top, axis=1))
+        probabilities = weights / (tokens + self.topic_word_prior_.sum())[:, None]
+        return reading.Topics(words, tokens / tokens.sum(), probabilities)
 
     def coherence(self, X, measure="npmi", n_words=10):
         """Compute each topic's coherence against counts.
@@ -484,13 +543,14 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         "Normalized (pointwise) mutual information in collocation extraction", GSCL 2009; Lau, Newman,
         Baldwin, EACL 2014 (NPMI).
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "word_topic_counts_")
         if measure not in ("npmi", "umass"):
             raise DataError(f"measure={measure!r} is unknown: take 'npmi' or 'umass'")
-        if n_words < 2:
+        top, _ = reading.top_words(self.word_topic_counts_, self.topic_word_prior_, n_words)
+        if top.shape[1] < 2:
             raise DataError(f"n_words={n_words}: coherence is about pairs, take at least 2 words")
-        X = check_counts(self, X, reset=False)
-        return reading.coherence(reading.top_words(self.topic_word_, n_words), X, measure)
+        X = check_counts(self, X, reset=False, need_tokens=True)
+        return reading.coherence(top, X, measure)
 
     # Reading ------------------------------------------------------------------------------------
 
@@ -563,6 +623,11 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return tags
 
 
-def _as_lists(columns):
-    """Return the history's columns in a form that JSON takes."""
-    return {name: values.tolist() for name, values in columns.items()}
+def _derived(seed, number):
+    """Another seed that follows from a seed."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0])
+
+
+def _short(vector):
+    """Return a vector in a form that JSON takes: one number if all are equal."""
+    return float(vector[0]) if np.ptp(vector) == 0 else vector.tolist()

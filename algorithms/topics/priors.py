@@ -37,6 +37,8 @@ def fit_doc_topic_prior(doc_topic, alpha, n_steps=5):
         terms = digamma(doc_topic.data + alpha[doc_topic.indices]) - digamma(alpha)[doc_topic.indices]
         upper = np.bincount(doc_topic.indices, weights=terms, minlength=len(alpha))
         lower = (digamma(lengths + alpha.sum()) - digamma(alpha.sum())).sum()
+        if lower <= 0:  # alpha is so large that the counts no longer tell
+            break
         alpha = np.maximum(alpha * upper / lower, _SMALLEST)
     return alpha
 
@@ -52,5 +54,7 @@ def fit_topic_word_prior(word_topic, beta, n_steps=5):
     for _ in range(n_steps):
         upper = (digamma(word_topic.data + beta) - digamma(beta)).sum()
         lower = n_words * (digamma(totals + n_words * beta) - digamma(n_words * beta)).sum()
+        if lower <= 0:
+            break
         beta = max(beta * upper / lower, _SMALLEST)
     return beta

@@ -1,5 +1,7 @@
 """Reading topics: their words, and how well those words go together."""
 
+from numbers import Integral
+
 import numpy as np
 
 from ...errors import DataError
@@ -23,17 +25,33 @@ class Topics(list):
 
     def __str__(self):
         lines = (
-            f"{k:>4}  {share:6.2%}  {' '.join(words)}"
+            f"{k:>4}  {share:6.2%}  {' '.join(words) if share > 0 else '(no tokens)'}"
             for k, (share, words) in enumerate(zip(self.shares, self, strict=True))
         )
         return "\n".join(["topic  share  words", *lines])
 
 
-def top_words(topic_word, n_words):
-    """Indices of each topic's most probable words, ties by index."""
-    if not 1 <= n_words <= topic_word.shape[1]:
-        raise DataError(f"n_words={n_words} must be between 1 and the number of words, {topic_word.shape[1]}")
-    return np.argsort(-topic_word, axis=1, kind="stable")[:, :n_words]
+def top_words(word_topic, beta, n_words):
+    """Indices of each topic's most probable words and their ``C_wk + beta_w``, ties by index.
+
+    One topic at a time, so that no more than a vector over the words is dense; fewer words than
+    `n_words` are all listed.
+    """
+    if not isinstance(n_words, Integral) or n_words < 1:
+        raise DataError(f"n_words={n_words!r} must be a whole number of at least 1")
+    n_words = min(n_words, len(beta))
+    by_topic = word_topic.tocsc()
+    top = np.empty((by_topic.shape[1], n_words), np.int64)
+    weights = np.empty(top.shape)
+    for k in range(len(top)):
+        entries = slice(by_topic.indptr[k], by_topic.indptr[k + 1])
+        weight = beta.copy()
+        weight[by_topic.indices[entries]] += by_topic.data[entries]
+        least = np.partition(weight, -n_words)[-n_words]
+        words = np.flatnonzero(weight >= least)
+        top[k] = words[np.argsort(-weight[words], kind="stable")[:n_words]]
+        weights[k] = weight[top[k]]
+    return top, weights
 
 
 def coherence(top, X, measure):

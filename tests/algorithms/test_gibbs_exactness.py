@@ -22,6 +22,8 @@ REPLICATES = 400_000
 CORPORA = {
     "two topics": (np.array([[2, 1, 0], [0, 2, 1], [1, 0, 1]]), 2, 0.3, 0.4),
     "three topics": (np.array([[2, 1, 0], [1, 0, 1], [0, 1, 0]]), 3, 0.3, 0.4),
+    # A fourth word that nobody uses has nearly all of beta.
+    "drowned totals": (np.array([[2, 1, 0, 0], [0, 2, 1, 0], [1, 0, 1, 0]]), 2, 0.3, [0.4, 0.4, 0.4, 1e5]),
     "vector priors": (np.array([[1, 2, 0], [0, 1, 1], [1, 0, 1]]), 3, [0.2, 0.5, 1.1], [0.3, 0.1, 0.7]),
 }
 
@@ -152,6 +154,13 @@ def _p_value(name, sampled):
 @pytest.mark.parametrize("name", CORPORA)
 def test_one_sweep_leaves_the_posterior_as_it_is(name, dense, rows):
     assert _p_value(name, _replicates(name, dense=dense, rows=rows)) > 1e-4
+
+
+@pytest.mark.parametrize("dense", [True, False], ids=["dense", "lists"])
+def test_the_fast_mode_takes_the_own_count_out(dense):
+    """With a sum of beta that drowns the totals their lag does not matter, and the fast mode is exact too."""
+    name = "drowned totals"
+    assert _p_value(name, _replicates(name, dense=dense, exact=0)) > 1e-4
 
 
 @pytest.mark.parametrize("name", CORPORA)

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import pickle
+import sys
 import zipfile
 from numbers import Real
 
@@ -307,8 +308,9 @@ HOSTILE = {
 
 
 def deep():
+    """Nest lists deeper than Python's functions may; before 3.12 the same limit held for json."""
     value = []
-    for _ in range(900):
+    for _ in range(2000 if sys.version_info >= (3, 12) else 900):
         value = [value]
     return value
 

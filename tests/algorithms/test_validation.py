@@ -394,10 +394,10 @@ def test_a_prior_is_a_copy():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (0, r"p must be positive and finite, got 0\.0 in entry 0"),
-        (-1.5, r"p must be positive and finite, got -1\.5"),
-        (np.nan, r"p must be positive and finite, got nan"),
-        ([1, np.inf, 1], r"p must be positive and finite, got inf in entry 1"),
+        (0, r"p must be positive and finite, .*got 0\.0 in entry 0"),
+        (-1.5, r"p must be positive and finite, .*got -1\.5"),
+        (np.nan, r"p must be positive and finite, .*got nan"),
+        ([1, np.inf, 1], r"p must be positive and finite, .*got inf in entry 1"),
         ([1, 2], r"p has the shape \(2,\); pass one number for all entries, or a vector of 3"),
         ([[1, 2, 3]], r"p has the shape \(1, 3\)"),
         ("asymmetric", r"p must be a positive number or 3 of them, got 'asymmetric'"),

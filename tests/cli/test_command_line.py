@@ -360,7 +360,6 @@ MISTAKES = {
     "fit lda {folder}/single --test-size 0.5": "no held-out document has two tokens",
     "topics nofile": "nofile: No such file",
     "topics {folder}/docword": "not a file of stradask",
-    "topics {model} --n-words 61": "between 1 and the number of words, 60",
     "topics {model} --n-words 0": "1 or more",
     "topics {model} --vocab {folder}/docword": "states 60",
     "transform {model} nofile": "nofile",

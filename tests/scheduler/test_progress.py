@@ -119,7 +119,7 @@ def test_a_real_terminal_of_any_width(clock, stderr, columns):
     last = shown.decode().rstrip().split("\r")[-1]
     assert last.startswith("LDA: 4/4 |")
     assert last.endswith("objective -10.5, 12.3M tokens/s")
-    assert len(last) == (columns - 1 if columns else 80)  # tqdm leaves the last column free
+    assert len(last) in ((columns - 1, columns) if columns else (80,))  # newer tqdm leaves the last one free
 
 
 class Broken(Terminal):
@@ -144,7 +144,7 @@ class Broken(Terminal):
 def test_a_broken_pipe_does_not_end_the_loop(clock, stderr, terminal, n_good):
     stream = stderr(Broken(n_good, terminal))
     run(clock, 40, n=20)
-    assert stream.n_good < 0  # it did break
+    assert stream.n_good == -1  # it did break, and was not written to again
 
 
 @pytest.mark.parametrize("when", ["before", "between"])
