@@ -172,6 +172,9 @@ class _Writer:
         if sparse.issparse(value) and type(value).__name__ in _SPARSE:
             return self._encode_sparse(value)
         if isinstance(value, np.random.RandomState):
+            kind = value.get_state(legacy=False)["bit_generator"]
+            if kind != "MT19937":
+                raise TypeError(f"a RandomState of {kind} has no place in a model file, only one of MT19937")
             return {_TAG: "RandomState", "state": self.encode(value.get_state(legacy=True))}
         raise TypeError(f"a {type(value).__name__} has no place in a model file")
 
@@ -240,10 +243,17 @@ class _Reader:
         if tag == "strings":
             return np.array(value["items"], dtype=object).reshape(value["shape"])
         if tag == "RandomState":
-            random = np.random.RandomState()
-            random.set_state(self.decode(value["state"]))
-            return random
+            return self._decode_random_state(value)
         raise ValueError(f"unknown kind {tag!r}")
+
+    def _decode_random_state(self, value):
+        kind, key, position, has_gauss, gauss = self.decode(value["state"])
+        # numpy believes any position, and some versions crash on too short a state
+        if kind != "MT19937" or key.shape != (624,) or not 0 <= position <= 624:
+            raise ValueError("not the state of an MT19937")
+        random = np.random.RandomState()
+        random.set_state((kind, key, position, has_gauss, gauss))
+        return random
 
     def _decode_sparse(self, value):
         parts = tuple(self._arrays[value[part]] for part in ("data", "indices", "indptr"))

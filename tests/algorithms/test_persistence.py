@@ -145,6 +145,20 @@ def test_a_random_state_comes_back_in_its_state(tmp_path):
     assert again.randint(10**6) == random.randint(10**6)
 
 
+@pytest.mark.parametrize("position", [-1, 625, 10**6])
+def test_a_random_state_that_would_read_beyond_its_key_is_an_error(tmp_path, position):
+    random = np.random.RandomState(3)
+    Tiny(random_state=random).save(tmp_path / "m")
+
+    def move(header):
+        header["parameters"]["random_state"]["state"]["items"][2] = position
+
+    rewrite(tmp_path / "m", move)
+    (tmp_path / "m.npz").replace(tmp_path / "m")
+    with pytest.raises(ModelFileError, match="random_state is damaged"):
+        stradask.load(tmp_path / "m")
+
+
 def test_a_saved_model_is_replaced_whole(tmp_path):
     path = tmp_path / "m"
     Tiny().fit().save(path)
@@ -159,6 +173,7 @@ def test_a_saved_model_is_replaced_whole(tmp_path):
     [
         (print, "the parameter extra cannot be saved: a builtin_function_or_method has no place"),
         (np.random.default_rng(0), "a Generator has no place"),
+        (np.random.RandomState(np.random.PCG64(0)), "a RandomState of PCG64 has no place"),
         ({1: 2}, "the keys of a dict must be str"),
         ({"$": 2}, "the keys of a dict must be str other than"),
         (np.array([{}, "a"]), "an array of Python objects other than str"),
