@@ -11,8 +11,6 @@ import io
 import re
 from pathlib import Path
 
-import numpy as np
-
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -54,27 +52,13 @@ def table(records):
 
 
 def picture(records, path):
-    """Draw held-out perplexity against training seconds, every run a line."""
-    from matplotlib.figure import Figure
+    """Draw the first metric against training seconds, as the report does."""
+    from .report import COLOURS, curves
+    from .summary import finished
 
-    from .summary import curve, finished
-
-    figure = Figure(figsize=(7, 3.6), layout="constrained")
-    axes = figure.subplots()
-    colours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
-    for colour, (name, runs) in zip(colours, finished(records).items(), strict=False):
-        ends = []
-        for run in runs:
-            seconds, values = curve(run, run["metrics"][0]["key"])
-            axes.plot(seconds, values, color=colour, linewidth=1.5)
-            ends.append((seconds[-1], values[-1]))
-        x, y = np.median(ends, axis=0)
-        axes.annotate(name, (x, y), xytext=(6, 0), textcoords="offset points", color=colour, va="center")
-    axes.set_xscale("log")
-    axes.set_xlabel("seconds of training (log scale)")
-    axes.set_ylabel("held-out perplexity")
-    axes.margins(x=0.12)
-    axes.spines[["top", "right"]].set_visible(False)
+    groups = finished(records)
+    metric = next(iter(groups.values()))[0]["metrics"][0]
+    figure, _, _ = curves(groups, metric, dict(zip(groups, COLOURS, strict=False)))
     figure.savefig(path, dpi=110)
 
 

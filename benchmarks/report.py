@@ -158,7 +158,7 @@ def bench_report(records):
                 name: runs for name, runs in groups.items() if len(summary.curve(runs[0], metric["key"])[0])
             }
             if shown:
-                page.figure(*_curves(shown, metric, colour))
+                page.figure(*curves(shown, metric, colour))
         page.figure(*_bars(groups, records[0]["work_unit"], colour))
         page.table(rows, header, "Medians over the repeats (smallest..largest); seconds are of training")
         page.heading("What ran")
@@ -201,7 +201,7 @@ def _axes(width=8.0, height=4.5):
     return axes
 
 
-def _curves(groups, metric, colours):
+def curves(groups, metric, colours):
     """Median and range of a metric over the repeats against training seconds."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
