@@ -29,11 +29,11 @@ $(VENV)/bin/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip -c constraints.txt
 
 $(VENV)/ready: setup.cfg constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt --editable '.[test]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt --build-constraint constraints.txt --editable '.[test]'
 	touch $@
 
 $(VENV)/ready-lint: $(VENV)/ready
-	$(BIN)/python -m pip install --quiet -c constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt --build-constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 clean:

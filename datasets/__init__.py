@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .generators import make_lda_corpus, make_ratings, make_sparse_classification, make_sparse_regression
     from .images import read_idx
     from .ratings import Ratings, read_ratings
-    from .split import split_tokens
+    from .split import split_ratings, split_tokens
     from .svmlight import read_svmlight
 
 # Where each public name lives.
@@ -47,6 +47,7 @@ _PLACES = {
     "read_svmlight": ".svmlight",
     "read_uci_bow": ".bag_of_words",
     "save_uci_bow": ".bag_of_words",
+    "split_ratings": ".split",
     "split_tokens": ".split",
 }
 
@@ -70,6 +71,7 @@ __all__ = [
     "read_svmlight",
     "read_uci_bow",
     "save_uci_bow",
+    "split_ratings",
     "split_tokens",
 ]
 

@@ -9,6 +9,7 @@ compares with that.
 import json
 import logging
 import os
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -119,8 +120,17 @@ def _one_at_a_time(home):
     except ImportError:  # Windows: two downloads of one file at once are not told apart there
         yield
         return
-    with (home / ".lock").open("ab") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        handle = (home / ".lock").open("ab")
+    except PermissionError:  # a shared cache that only others may change: reading it needs no lock
+        yield
+        return
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another download into {home}", file=sys.stderr)  # noqa: T201
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield  # closing the file gives the lock back
 
 
@@ -186,7 +196,7 @@ class _Downloader:
         if have:
             headers |= {"Range": f"bytes={have}-", "If-Range": self._validator.read_text()}
         with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT) as response:
-            if response.status_code == 416:  # nothing is left to send, or the file is shorter now
+            if response.status_code == 416 and have:  # nothing is left to send, or the file is shorter now
                 self._validator.unlink()
                 return self._transfer(url)
             response.raise_for_status()
@@ -195,6 +205,8 @@ class _Downloader:
             elif not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
                 self._validator.unlink()
                 raise _CutOff("the server sent another range than it was asked for")
+            if not have:  # a kill from here on must not leave old bytes under a new validator
+                self._part.unlink(missing_ok=True)
             self._keep_validator(response.headers)
             length = response.headers.get("Content-Length")
             total = None if length is None else have + int(length)

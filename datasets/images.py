@@ -60,6 +60,8 @@ def read_idx(path, *, verbose=0):
             f"a type ({', '.join(f'0x{code:02x}' for code in _TYPES)}) and the number of axes"
         )
     dtype, n_axes = np.dtype(_TYPES[data[2]]), data[3]
+    if not 1 <= n_axes <= 32:
+        raise DataError(f"{path}: the header states {n_axes} axes; an idx array has 1 to 32 here")
     start = 4 + 4 * n_axes
     if len(data) < start:
         raise DataError(

@@ -103,7 +103,12 @@ def _read(reader, sep, header, duplicates, dtype):
             if len(columns[2]):
                 users.add(columns[0])
                 items.add(columns[1])
-                values.append(columns[2].astype(dtype, copy=False))
+                with np.errstate(over="ignore"):
+                    values.append(columns[2].astype(dtype, copy=False))
+                if not np.isfinite(values[-1]).all():
+                    raise reader.error(
+                        line, f"a rating from this line on does not fit {np.dtype(dtype)}; give a wider dtype"
+                    )
         if not values:
             raise reader.error(reader.line, "the file ends and holds no rating")
     user_ids, rows = users.finish()
@@ -145,6 +150,11 @@ def _recognise(reader, line, block, sep, header):
             line, f"{len(fields)} columns with sep={sep!r}; user, item and rating make three: {first[:60]!r}"
         )
     if header is True or (header == "auto" and not any(_is_number(field) for field in fields[:3])):
+        names = [field.strip().lower().removesuffix("id").strip("_ ") for field in fields[:3]]
+        if "user" in names[1:] or "rating" in names[:2]:
+            raise reader.error(
+                line, f"the columns are {fields[:3]}; user, item and rating must stand in this order"
+            )
         line, stripped = line + 1, stripped[stripped.index(b"\n") + 1 :]
     return _Layout(sep, len(fields)), line, stripped
 
@@ -204,6 +214,8 @@ def _parse_rows(reader, line, block, layout):
         if not user or not item:
             raise reader.error(number, f"the {'item' if user else 'user'} is empty")
         try:
+            if "_" in rating:  # Python would take 1_0 for ten
+                raise ValueError
             value = float(rating)
         except ValueError:
             raise reader.error(number, f"the rating must be a number, not {rating!r}") from None

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError
 from ._files import Reader
 
-_LARGEST_INDEX = np.iinfo(np.int64).max
+_LARGEST_INDEX = 2**31 - 2  # what scikit-learn's reader takes
 
 
 def read_svmlight(path, *, n_features=None, dtype=np.float64, multilabel=False, zero_based="auto", verbose=0):
@@ -152,7 +152,7 @@ def _parse_line(text, multilabel, zero_based):
 
 def _checked_index(index, before, zero_based):
     if index < 0 or index > _LARGEST_INDEX:
-        raise ValueError(f"index {index} is out of range; indices are not negative and below 2**63")
+        raise ValueError(f"index {index} is out of range; indices are not negative and below 2**31 - 1")
     if index == 0 and zero_based is False:
         raise ValueError("index 0, and zero_based=False says that indices count from 1; give zero_based=True")
     if before and index <= before[-1]:

@@ -143,6 +143,11 @@ def aligned(counts, model, say):
     from scipy import sparse
 
     column_of = {word: column for column, word in enumerate(ours)}
+    if len(column_of) < len(ours):
+        raise DataError(
+            f"{counts.source}: its words differ from the model's, and the model's are not all different, so "
+            "columns cannot be matched by their words; give the vocabulary that the model was fitted with"
+        )
     columns = np.array([column_of.get(word, -1) for word in counts.vocabulary], dtype=np.int64)
     known = np.flatnonzero(columns >= 0)
     if not len(known):

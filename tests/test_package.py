@@ -57,6 +57,8 @@ def test_every_python_file_is_in_a_package():
 
 def test_links_of_the_face_point_to_the_rooms():
     links = {p.name: p.readlink() for p in FACE.iterdir() if p.is_symlink()}
+    if not (ROOT / ".git").exists() and not links:
+        pytest.skip("a source archive holds no links")
     assert links == {room.name: Path("..", room.name) for room in ROOMS}
 
 

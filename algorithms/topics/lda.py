@@ -237,14 +237,14 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self
         """
         self._validate_params()
+        if self.warm_start and self.checkpoint is not None:
+            raise DataError(
+                "warm_start=True goes on from the last model and checkpoint from a folder; set only one"
+            )
         with self._unchanged_on_error():
             previous = self.__dict__.get("word_topic_counts_") if self.warm_start else None
             X = check_counts(self, X, reset=previous is None)
             self._check_goes_on(previous, "warm_start=True")
-            if previous is not None and self.checkpoint is not None:
-                raise DataError(
-                    "warm_start=True goes on from this model and checkpoint from a folder; set only one"
-                )
             state = self._new_state(
                 X, self._priors(X.shape[1], previous is not None and self.optimize_priors)
             )

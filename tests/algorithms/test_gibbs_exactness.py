@@ -196,7 +196,7 @@ def test_what_stale_totals_cost(name):
     """Total variation between the chain's own stationary distribution and the posterior.
 
     Totals that stay as they were for a whole sweep of a corpus of ten tokens are the worst there can be
-    (a real fit renews them every 4096 tokens of millions): 0.14 to 0.21, where exact sweeps show only
+    (a real fit renews them every 4096 tokens of millions): 0.13 to 0.21, where exact sweeps show only
     the noise of the estimated transition matrix, about 0.01 to 0.02.
     """
     assignments, posterior, partition = _enumeration(name)

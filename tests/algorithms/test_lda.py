@@ -371,7 +371,7 @@ def test_warm_start_keeps_the_topics_of_the_last_fit(corpus):
     with pytest.raises(DataError, match="warm_start"):
         lda.set_params(n_components=9).fit(corpus)
     with pytest.raises(DataError, match="checkpoint"):
-        lda.set_params(n_components=5, checkpoint="somewhere").fit(corpus)
+        _lda(warm_start=True, checkpoint="somewhere").fit(corpus)
 
 
 def test_batches_draw_from_streams_of_their_own():

@@ -535,3 +535,16 @@ def test_bench_is_the_runner_of_the_benchmarks(monkeypatch):
     monkeypatch.setattr(bench_run, "main", lambda args: seen.append(args) or 1)
     assert main(["bench", "lda", "--against", "sklearn", "gensim", "--repeats", "2"]) == 1
     assert (seen[0].family, seen[0].against, seen[0].repeats) == ("lda", ["sklearn", "gensim"], 2)
+
+
+def test_words_that_stand_twice_are_not_matched(tmp_path, capsys):
+    (tmp_path / "counts.txt").write_text("3\n3\n4\n1 1 5\n1 2 3\n2 2 4\n3 3 6\n")
+    (tmp_path / "twice.txt").write_text("ant\nant\ncow\n")
+    (tmp_path / "once.txt").write_text("ant\nbee\ncow\n")
+    counts, model = str(tmp_path / "counts.txt"), str(tmp_path / "m.npz")
+    options = ["--param", "n_components=2", "max_iter=3", "--quiet", "--save", model]
+    assert main(["fit", "lda", counts, "--vocab", str(tmp_path / "twice.txt"), *options]) == 0
+    assert main(["transform", model, counts, "--vocab", str(tmp_path / "twice.txt"), "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["transform", model, counts, "--vocab", str(tmp_path / "once.txt"), "--quiet"]) == 2
+    assert "not all different" in capsys.readouterr().err

@@ -40,7 +40,7 @@ def test_reads_every_type_and_shape(tmp_path, dtype, compress):
         (b"\x00\x00\x08\x02\x00\x00\x00\x01", "ends at byte 8, inside the header of 12"),
         (b"\x00\x00\x08\x01\x00\x00\x00\x02\x05", r"shape \(2,\) of uint8, which makes 10 bytes.* 9;"),
         (b"\x00\x00\x08\x01\x00\x00\x00\x02\x05\x06\x07", "makes 10 bytes.* 11;"),
-        (b"\x00\x00\x0e\xff" + b"\xff" * 1020, "states shape"),
+        (b"\x00\x00\x0e\xff" + b"\xff" * 1020, "255 axes"),
         (b"", "empty"),
     ],
 )
@@ -55,4 +55,12 @@ def test_a_cut_off_archive(tmp_path):
     path = tmp_path / "labels.gz"
     path.write_bytes(gzip.compress(idx(np.arange(5000, dtype="i4"), 0x0C))[:-20])
     with pytest.raises(DataError, match=r"labels\.gz, .* broken or cut off"):
+        read_idx(path)
+
+
+@pytest.mark.parametrize("n_axes", [0, 33, 255])
+def test_a_header_with_an_absurd_number_of_axes_is_refused(tmp_path, n_axes):
+    path = tmp_path / "x.idx"
+    path.write_bytes(bytes([0, 0, 8, n_axes]) + b"\0\0\0\1" * n_axes + b"\7")
+    with pytest.raises(DataError, match=f"{n_axes} axes"):
         read_idx(path)

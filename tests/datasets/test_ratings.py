@@ -235,3 +235,19 @@ def test_the_bulk_parser_never_gives_another_answer(tmp_path_factory, rows):
     with_bulk = outcome()
     with mock.patch.object(ratings, "_parse_block", return_value=None):
         assert outcome() == with_bulk
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("rating,user,item\n5,1,2\n", {}, "must stand in this order"),
+        ("userId,rating,movieId\n5,1,2\n", {}, "must stand in this order"),
+        ("a,b,1_0\n", {}, "must be a number"),
+        ("a,b,1e300\n", {"dtype": np.float32}, "does not fit float32"),
+    ],
+)
+def test_what_would_be_read_as_something_else_is_refused(tmp_path, text, options, message):
+    path = tmp_path / "r.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_ratings(path, **options)

@@ -154,3 +154,10 @@ def test_refuses_what_scikit_learn_refuses_and_what_is_not_finite(
     else:
         with pytest.raises(DataError, match=r"toy\.svm, line \d+: "):
             read_svmlight(path, **arguments)
+
+
+def test_an_index_that_the_reader_cannot_take_is_named_with_its_line(tmp_path):
+    path = tmp_path / "x.svm"
+    path.write_text("1 3:1\n1 99999999999:1\n")
+    with pytest.raises(DataError, match=r"line 2.*99999999999"):
+        read_svmlight(path)
