@@ -9,7 +9,6 @@ compares with that.
 import json
 import logging
 import os
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -129,7 +128,7 @@ def _one_at_a_time(home):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"waiting for another download into {home}", file=sys.stderr)  # noqa: T201
+            logging.getLogger("stradask").warning("waiting for another download into %s", home)
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield  # closing the file gives the lock back
 

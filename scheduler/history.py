@@ -38,8 +38,8 @@ class History:
     >>> history = History()
     >>> history.record(round=1, seconds=0.5, updates=100)
     >>> history.record(round=2, seconds=0.25, updates=100, objective=-7.5)
-    >>> len(history), history.last_objective
-    (2, -7.5)
+    >>> len(history)
+    2
     >>> history.as_dict()["seconds"].cumsum()
     array([0.5 , 0.75])
     """
@@ -78,11 +78,6 @@ class History:
         row = {"round": round, "seconds": seconds, **figures}
         for name, (_, absent) in _COLUMNS.items():
             self._columns[name].append(row.get(name, absent))
-
-    @property
-    def last_objective(self):
-        """The objective measured last, NaN if none was."""
-        return next(iter(self.recent_objectives(1)), math.nan)
 
     def recent_objectives(self, n):
         """Return the last `n` objectives that were measured, the newest first; fewer if there are fewer."""

@@ -13,10 +13,6 @@ class DataError(StradaskError, ValueError):
     """An input that cannot be used; the message names the argument, the value and the remedy."""
 
 
-class WorkerLost(StradaskError):
-    """A worker, or the way to it, is gone, and the work could not be taken over."""
-
-
 class CheckpointMismatch(StradaskError):
     """A checkpoint belongs to other parameters or other data than the fit that found it."""
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from stradask import datasets
-from stradask.datasets import fetch_libsvm, fetch_movielens, fetch_uci_bow, fetchers
+from stradask.datasets import _downloads, fetch_libsvm, fetch_movielens, fetch_uci_bow, fetchers
 from stradask.errors import DataError, StradaskError
 
 rng = np.random.default_rng(0)
@@ -429,3 +429,22 @@ def test_every_public_name_is_there_and_the_import_is_light():
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"
+
+
+def test_waiting_for_another_download_is_said(tmp_path, caplog):
+    fcntl = pytest.importorskip("fcntl")
+    holder = (tmp_path / ".lock").open("ab")
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    entered = threading.Event()
+
+    def enter():
+        with _downloads._one_at_a_time(tmp_path):
+            entered.set()
+
+    waiter = threading.Thread(target=enter)
+    waiter.start()
+    assert not entered.wait(0.3)
+    holder.close()
+    assert entered.wait(10)
+    waiter.join(10)
+    assert "waiting for another download" in caplog.text

@@ -29,22 +29,21 @@ def test_columns_have_one_length_and_their_types():
 def test_an_empty_history_has_typed_empty_columns():
     assert {len(column) for column in History().as_dict().values()} == {0}
     assert History().as_dict()["round"].dtype == np.int64
-    assert math.isnan(History().last_objective)
+
+
+def test_recent_objectives_pass_over_rounds_without_one():
+    history = History()
+    assert history.recent_objectives(3) == []
+    for r, objective in enumerate([-3.0, -2.0, math.nan, math.nan], start=1):
+        history.record(round=r, seconds=0.0, objective=objective)
+    assert history.recent_objectives(5) == [-2.0, -3.0]
+    assert history.recent_objectives(1) == [-2.0]
 
 
 def test_a_huge_count_of_updates_is_kept():
     history = History()
     history.record(round=1, seconds=1.0, updates=2**40)
     assert history.as_dict()["updates"][0] == 2**40
-
-
-def test_the_last_objective_passes_over_rounds_without_one():
-    history = History()
-    for r, objective in enumerate([-3.0, -2.0, math.nan, math.nan], start=1):
-        history.record(round=r, seconds=0.0, objective=objective)
-    assert history.last_objective == -2.0
-    assert history.recent_objectives(5) == [-2.0, -3.0]
-    assert history.recent_objectives(1) == [-2.0]
 
 
 def test_from_dict_continues_where_as_dict_stopped():
