@@ -21,5 +21,9 @@ class ModelFileError(StradaskError):
     """A model file that is truncated, foreign, or of a newer format."""
 
 
+class WorkerLost(StradaskError):
+    """A worker, or the way to it, is gone; the engine opens its session anew and repeats the round."""
+
+
 class InterruptedFitWarning(UserWarning):
     """A fit was stopped with Ctrl-C between two rounds; the model so far is kept."""

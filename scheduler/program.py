@@ -1,0 +1,254 @@
+"""What a model-parallel algorithm is, apart from where and in which order it runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Task:
+    """One update: what a program is told of it.
+
+    Attributes
+    ----------
+    round, step : int
+        Counted from 0; a step's number begins anew in each round.
+    shard : int
+        Whose state is at hand.
+    blocks : int or ndarray of int64
+        The block that is here now (rotation), or the set of blocks to update together.
+    value : ndarray or None
+        The travelling block itself, to be changed in place; None for a program whose blocks do not travel.
+    """
+
+    round: int
+    step: int
+    shard: int
+    blocks: Any
+    value: np.ndarray | None = None
+
+    def rng(self, seed):
+        """Return the random stream of this round, shard and (first) block, the same wherever it runs.
+
+        The three indices fill the upper words of the counter of a Philox generator, which counts
+        draws in the lowest: streams stay 2**64 draws apart.
+        """
+        first = int(np.atleast_1d(self.blocks)[0])
+        counter = [0, self.round, first, self.shard]
+        return np.random.Generator(np.random.Philox(key=seed, counter=counter))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `Program.aggregate` makes of the partial results of a round (or step).
+
+    Attributes
+    ----------
+    message : object, optional
+        Given to `Program.sync` of every shard before anything else is asked of it. Arrays, plain values,
+        and tuples, lists and dicts of them; None sends nothing.
+    objective : float, default=nan
+        If it is known without asking the shards (see `Program.measure`).
+    updates : int, default=0
+        How many updates were made: coordinates visited, tokens drawn...
+    priorities : ndarray, optional
+        One number for each block of the round, for the schedule: how much it changed.
+    done : bool or str, default=False
+        True, or a reason, ends the run after this round.
+    """
+
+    message: Any = None
+    objective: float = np.nan
+    updates: int = 0
+    priorities: np.ndarray | None = None
+    done: bool | str = False
+
+
+class Program:
+    """A model-parallel algorithm: shards of data, blocks of the model, and what an update is.
+
+    A program never sees threads, Dask or time. Its methods run in two places. The coordinator
+    asks `aggregate`, `objective`, `arrays` and `restore`; they may keep what they like in ``self``. Where a
+    shard lies, `load`, `sync`, `update` and `measure` are called, on a copy of the program without its
+    `shards`; they may change the state of that shard and nothing of ``self``. A round goes as in STRADS:
+
+    1. the *schedule* says which blocks meet which shards;
+    2. `update` (push) works on one shard and returns a partial result;
+    3. `aggregate` (pull) combines the partial results, always in the order of steps and shards, so that
+       the sum does not depend on where they were computed;
+    4. `sync` tells every shard what came of it.
+
+    Attributes
+    ----------
+    shards : sequence
+        For each shard what `load` needs: arrays, a sparse matrix, a file and a range, a Dask future... It
+        is kept, and read again if a worker is lost.
+    n_blocks : int
+        Parts of the model that a schedule may name.
+    travels : bool, default=False
+        True if blocks are arrays that move from shard to shard (`block` makes them), as in
+        matrix factorization by rotation.
+    barrier : {"round", "step"}, default="round"
+        When `aggregate` is called: after each round, or after each step of it.
+    saved : tuple of str, default=()
+        Entries of a shard's state (a dict) that updates change and that cannot be had from `load` and the
+        next message. A program without any (and without travelling blocks) loses nothing with a worker.
+    measure_every : int, default=1
+        Rounds between two calls of `measure`; 0 never measures.
+    unit : str, default="update"
+        What `Outcome.updates` counts, for the progress bar.
+
+    See Also
+    --------
+    run : Runs a program.
+
+    References
+    ----------
+    Kim, Ho, Lee, Zheng, Dai, Gibson, Xing, "STRADS: a distributed framework for scheduled model
+    parallel machine learning", EuroSys 2016.
+
+    Examples
+    --------
+    Non-negative least squares by scheduled coordinate descent, on rows that lie in shards:
+
+    >>> import numpy as np
+    >>> from stradask.scheduler import DynamicSchedule, Outcome, Program, run
+    >>> class NonNegativeLeastSquares(Program):
+    ...     '''min |y - X b|^2 / 2 over b >= 0: a block is a coefficient, a shard is some rows.'''
+    ...     saved = ("residual",)
+    ...     def __init__(self, X, y, n_shards):
+    ...         parts = np.array_split(np.arange(len(y)), n_shards)
+    ...         self.shards = [(X[rows], y[rows]) for rows in parts]
+    ...         self.n_blocks = X.shape[1]
+    ...         self.norms = (X**2).sum(axis=0)
+    ...         self.coef = np.zeros(X.shape[1])
+    ...     def load(self, data):
+    ...         return {"X": data[0], "residual": data[1].copy()}
+    ...     def update(self, state, task):
+    ...         return state["X"][:, task.blocks].T @ state["residual"]
+    ...     def aggregate(self, tasks, partials):
+    ...         blocks, slope = tasks[0].blocks, sum(partials)
+    ...         old = self.coef[blocks]
+    ...         self.coef[blocks] = np.maximum(0, old + slope / self.norms[blocks])
+    ...         change = self.coef[blocks] - old
+    ...         return Outcome((blocks, change), priorities=abs(change), updates=len(blocks))
+    ...     def sync(self, state, message):
+    ...         blocks, change = message
+    ...         state["residual"] -= state["X"][:, blocks] @ change
+    ...     def measure(self, state):
+    ...         return state["residual"] @ state["residual"] / 2
+    ...     def objective(self, parts):
+    ...         return sum(parts)
+    ...     def arrays(self):
+    ...         return {"coef": self.coef}
+    ...     def restore(self, arrays):
+    ...         self.coef = arrays["coef"]
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.standard_normal((60, 8)), rng.standard_normal(60)
+    >>> program = NonNegativeLeastSquares(X, y, n_shards=2)
+    >>> schedule = DynamicSchedule(8, size=2, n_shards=2, random_state=0)
+    >>> result = run(program, schedule, max_rounds=200)
+    >>> from scipy.optimize import nnls
+    >>> bool(np.allclose(program.coef, nnls(X, y)[0], atol=1e-6))
+    True
+    """
+
+    shards: Sequence = (None,)
+    n_blocks: int = 1
+    travels: bool = False
+    barrier: str = "round"
+    saved: tuple[str, ...] = ()
+    measure_every: int = 1
+    unit: str = "update"
+
+    # Where a shard lies ---------------------------------------------------------------------------
+
+    def load(self, data):
+        """Make the state of a shard from its entry in `shards`; the same from any worker at any time.
+
+        Parameters
+        ----------
+        data : object
+            The entry of `shards`.
+
+        Returns
+        -------
+        object
+            A dict if `saved` names some of its entries.
+        """
+        return data
+
+    def block(self, block):
+        """Make the first value of a travelling block.
+
+        Parameters
+        ----------
+        block : int
+
+        Returns
+        -------
+        ndarray
+        """
+        raise NotImplementedError(f"{type(self).__name__} has travelling blocks and must say how they begin")
+
+    def sync(self, state, message):
+        """Take into a shard's state what `aggregate` published.
+
+        Parameters
+        ----------
+        state : object
+            Of the shard, changed in place.
+        message : object
+            `Outcome.message`.
+        """
+
+    def update(self, state, task):
+        """Push: work on one shard.
+
+        Parameters
+        ----------
+        state : object
+            Of the shard; what belongs to it alone may be changed.
+        task : Task
+
+        Returns
+        -------
+        object
+            Partial result: arrays, plain values, and tuples, lists and dicts of them.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must say what an update is")
+
+    def measure(self, state):
+        """Compute a shard's part of the objective, after a round and its `sync`; None if there is none."""
+        return None
+
+    # At the coordinator -----------------------------------------------------------------------------
+
+    def aggregate(self, tasks, partials):
+        """Pull: combine the partial results of a round (or of a step, see `barrier`).
+
+        Parameters
+        ----------
+        tasks : list of Task
+            What was done, in the order of steps and shards; their `value` is None.
+        partials : list
+            What `update` returned for each.
+
+        Returns
+        -------
+        Outcome or None
+        """
+        return None
+
+    def objective(self, parts):
+        """Compute the objective from what `measure` returned for each shard, in the order of shards."""
+        return np.nan
+
+    def arrays(self):
+        """What the coordinator's side must keep in a checkpoint: a dict of arrays."""
+        return {}
+
+    def restore(self, arrays):
+        """Go on from what `arrays` gave; raise ModelFileError for arrays that do not fit."""

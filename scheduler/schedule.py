@@ -1,0 +1,58 @@
+"""What every schedule offers: state and event in, plan out."""
+
+
+class Schedule:
+    """Says which blocks meet which shards in each round.
+
+    A schedule is pure: it holds its parameters and nothing else. What it learns during a run lies in a
+    state, a dict of arrays that the engine keeps and puts into checkpoints. It knows no
+    algorithm: it sees indices and priorities.
+
+    Attributes
+    ----------
+    lookahead : int, default=0
+        The plan of round r is made from the events of rounds up to ``r - 1 - lookahead``; with 1 it is made
+        while round r - 1 runs. Part of the promise of the same plan for the same seed.
+    """
+
+    lookahead: int = 0
+
+    def start(self):
+        """Make the state before round 0.
+
+        Returns
+        -------
+        dict of str to ndarray
+        """
+        return {}
+
+    def plan(self, round, state):
+        """Plan a round.
+
+        Parameters
+        ----------
+        round : int
+            From 0.
+        state : dict of str to ndarray
+            Left as it is.
+
+        Returns
+        -------
+        list of list of (int, int or ndarray of int64)
+            Steps in order; each holds (shard, blocks), which may run at the same time.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must say what is planned")
+
+    def observe(self, state, round, blocks, priorities):
+        """Take what became of a round into the state.
+
+        Parameters
+        ----------
+        state : dict of str to ndarray
+            Changed in place.
+        round : int
+        blocks : ndarray of int64
+            What was updated.
+        priorities : ndarray of float64
+            For each of them, not negative: how much it changed.
+        """
