@@ -236,6 +236,133 @@ def _index_dtype(n_stored, n_columns):
     return np.dtype(np.int32 if max(n_stored, n_columns) <= _INT32_MAX else np.int64)
 
 
+def check_columns(estimator, X):
+    """Check a matrix of features, for a solver that reads it column by column.
+
+    Nothing of `X` is changed. What already lies as below is passed on without a copy; rows in C order
+    or CSR are turned into columns once, which is the one copy of the data that a fit makes.
+
+    Parameters
+    ----------
+    estimator : estimator or str
+        Whose input it is, for the messages.
+    X : sparse matrix or array of any format, ndarray, DataFrame or nested list, shape (n_samples, n_features)
+        float32 and float64 are kept; anything else becomes float64.
+
+    Returns
+    -------
+    ndarray in Fortran order, or csc_array
+        A CSC array has sorted indices without duplicates (which are summed) and keeps the type of its
+        indices. For reading only: it may share memory with `X`, which may be read-only or on disk.
+
+    Raises
+    ------
+    DataError
+        For NaN, infinities and values whose squares overflow in the type of `X`; names the column and row of
+        the first of them.
+    TypeError
+        As scikit-learn raises it, for values that are not numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms._validation import check_columns
+    >>> check_columns("Lasso", np.ones((2, 3), np.float32)).flags.f_contiguous
+    True
+    >>> try:
+    ...     check_columns("Lasso", [[0, 2], [float("nan"), 0]])
+    ... except ValueError as error:
+    ...     print(str(error)[:39])
+    X contains NaN in column 0 (row 1): Las
+    """
+    name = estimator if isinstance(estimator, str) else type(estimator).__name__
+    columns = _real(X, name, sparse_format="csc", order="F")
+    if sparse.issparse(columns):
+        columns = sparse.csc_array(columns)
+        if not columns.has_canonical_format:
+            columns = columns.copy()
+            columns.sum_duplicates()
+    _check_magnitudes(columns, getattr(X, "columns", None), name)
+    return columns
+
+
+def check_rows(estimator, X):
+    """Check new data of a fitted linear model: dense in any order, CSR or CSC, never copied for its order.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Its `n_features_in_` and `feature_names_in_` are compared with `X`.
+    X : sparse matrix or array of any format, ndarray, DataFrame or nested list, shape (n_samples, n_features)
+
+    Returns
+    -------
+    ndarray, csr_array or csc_array of float32 or float64
+
+    Raises
+    ------
+    DataError
+        For NaN and infinities, and for other columns than those of the fit.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> from stradask.algorithms._validation import check_rows
+    >>> lasso = sd.Lasso(alpha=0.1).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
+    >>> check_rows(lasso, [[3]])
+    array([[3.]])
+    """
+    with _as_data_errors():
+        validate_data(estimator, X, reset=False, skip_check_array=True)
+    return _real(X, type(estimator).__name__, sparse_format=("csr", "csc"), order=None, finite=True)
+
+
+def _real(X, name, *, sparse_format, order, finite=False):
+    """Return X in float32 or float64, dense or in one of the sparse formats, sharing memory where it can."""
+    if sparse.issparse(X):
+        X = _sound(X)
+    with _as_data_errors():
+        return check_array(
+            X,
+            accept_sparse=sparse_format,
+            dtype=[np.float64, np.float32],
+            order=order,
+            ensure_all_finite=finite,
+            estimator=name,
+            input_name="X",
+        )
+
+
+def _check_magnitudes(X, names, estimator_name):
+    """Check that the sum of all squares of a Fortran or CSC matrix is a number of its own type."""
+    values = X.data if sparse.issparse(X) else X.ravel(order="K")
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.dot(values, values)
+    if np.isfinite(total):
+        return
+    most = np.sqrt(np.finfo(values.dtype).max / len(values))
+    wrong = np.flatnonzero(~(np.abs(values) <= most))
+    if not len(wrong):
+        return
+    at = wrong[0]
+    if sparse.issparse(X):
+        row, column = X.indices[at], np.searchsorted(X.indptr, at, side="right") - 1
+    else:
+        column, row = divmod(at, X.shape[0])
+    where = f"column {column}" if names is None else f"column {column} ({names[column]!r})"
+    value = values[at]
+    if np.isfinite(value):
+        raise DataError(
+            f"X holds {value:g} in {where} (row {row}), too large for sums of squares in {values.dtype}: scale the "
+            "columns, for instance with sklearn.preprocessing.MaxAbsScaler"
+        )
+    what = "NaN" if np.isnan(value) else "infinity"
+    raise DataError(
+        f"X contains {what} in {where} (row {row}): {estimator_name} takes finite numbers only; impute it, for "
+        "instance with sklearn.impute.SimpleImputer, or drop the row or column"
+    )
+
+
 def check_prior(name, value, size, default):
     """Check the parameters of a Dirichlet prior.
 

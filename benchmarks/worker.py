@@ -1,11 +1,11 @@
-"""One run of one solver, in a process of its own.
+"""One solver, in a process of its own.
 
 ``python -P worker.py JOB`` is started by the runner, perhaps with the interpreter of an
 environment that holds one peer and nothing else, so this file needs the standard library and
-NumPy only. The folder JOB holds ``job.json`` (the solver's file and its settings) and ``data.npz``
-and ``sample.npz`` (the arrays of the objective, whole and a small part for the warm-up). The run
-leaves ``snapshot-NNN.npz`` files and, last of all, ``result.json``. Nothing is judged here: the
-runner evaluates the snapshots afterwards.
+NumPy only (SciPy where the data are sparse). The folder JOB holds ``job.json``: the solver's file and its
+settings, the procedure, and the folder with ``data.npz`` and ``sample.npz`` (the arrays of the objective,
+whole and a small part for the warm-up). States are left as npz files and nothing is judged here: the runner
+does that. Answers go to stdout as lines of JSON, whatever a library prints goes to stderr.
 """
 
 import contextlib
@@ -133,6 +133,16 @@ def read_arrays(path):
         return SimpleNamespace(**{name: archive[name] for name in archive.files})
 
 
+def read_design(path):
+    """Return the arrays of an npz file as attributes, a matrix in CSC form put together as ``X``."""
+    data = read_arrays(path)
+    if not hasattr(data, "X"):
+        from scipy.sparse import csc_matrix
+
+        data.X = csc_matrix((data.values, data.indices, data.indptr), shape=tuple(data.shape))
+    return data
+
+
 def load_solver(path):
     """Return the class `Solver` of the file at `path`."""
     name = Path(path).stem
@@ -147,24 +157,13 @@ def installed_versions(requires):
     return {name: importlib.metadata.version(name) for name in names}
 
 
-def warm_up(solver_class, settings, data):
-    """Take two steps on a small part of the data: what is imported and compiled here is not training."""
-    solver = solver_class(settings)
-    solver.set_data(data)
-    solver.run(Stopwatch([np.inf], folder=None, max_ticks=2))
-
-
-def main(folder):
-    """Run the job in `folder`."""
-    folder = Path(folder)
-    job = json.loads((folder / "job.json").read_text())
-    sys.path.extend(job["path"])
-    data, sample = read_arrays(folder / "data.npz"), read_arrays(folder / "sample.npz")
+def prepared(job, load, warm_up):
+    """Return the solver with its data, and what importing, compiling and converting took."""
+    data, sample = (load(Path(job["data"]) / name) for name in ("data.npz", "sample.npz"))
     settings = SimpleNamespace(**job["settings"])
-
     started = time.perf_counter()
     solver_class = load_solver(job["solver"])
-    warm_up(solver_class, settings, sample)
+    warm_up(solver_class(settings), sample)
     warm_up_seconds = time.perf_counter() - started
 
     resettable = reset_peak_memory()
@@ -172,29 +171,90 @@ def main(folder):
     started = time.perf_counter()
     solver = solver_class(settings)
     solver.set_data(data)
-    setup_seconds = time.perf_counter() - started
+    return solver, {
+        "versions": {"python": platform.python_version(), "numpy": np.__version__}
+        | installed_versions([*solver_class.requires, *getattr(solver_class, "libraries", ())]),
+        "warm_up_seconds": warm_up_seconds,
+        "setup_seconds": time.perf_counter() - started,
+        "memory_before_mb": memory_before,
+        "peak_without_snapshots": resettable,
+    }
 
+
+def train(job, folder, answer):
+    """Train once and leave snapshots at the checkpoints."""
+
+    def warm_up(solver, sample):
+        """Take two steps on a small part of the data: what is compiled here is not training."""
+        solver.set_data(sample)
+        solver.run(Stopwatch([np.inf], folder=None, max_ticks=2))
+
+    solver, figures = prepared(job, read_arrays, warm_up)
     cpu_before = cpu_seconds()
     watch = Stopwatch(job["checkpoints"], folder)
     solver.run(watch)
     if not watch.over:
         raise RuntimeError("the solver stopped before the watch told it to")
-    result = {
-        "versions": {"python": platform.python_version(), "numpy": np.__version__}
-        | installed_versions([*solver_class.requires, *getattr(solver_class, "libraries", ())]),
-        "warm_up_seconds": warm_up_seconds,
-        "setup_seconds": setup_seconds,
+    training = {
         "training_seconds": watch.seconds,
         "cpu_seconds": cpu_seconds() - cpu_before,
         "work": watch.work,
         "steps": watch.ticks,
-        "memory_before_mb": memory_before,
         "peak_mb": watch.peak_mb,
-        "peak_without_snapshots": resettable,
         "snapshots": watch.snapshots,
     }
-    (folder / "result.part").write_text(json.dumps(result))
-    os.replace(folder / "result.part", folder / "result.json")
+    answer(figures | training)
+
+
+def solve(job, folder, answer):
+    """Solve what is asked for, one line of stdin after another, as often as it is asked."""
+
+    def warm_up(solver, sample):
+        """Solve a few columns loosely and tightly: that calls most of what is compiled or loaded late."""
+        solver.set_data(sample)
+        for alpha in sample.alphas.tolist():
+            for tolerance in (1e-3, 1e-8):
+                solver.solve(alpha, tolerance)
+
+    solver, figures = prepared(job, read_design, warm_up)
+    answer(figures | {"tolerances": solver.tolerances})
+    for line in sys.stdin:
+        request = json.loads(line)
+        figures, arrays = timed(getattr(solver, request["call"]), request)
+        np.savez(folder / "solution.npz", **arrays)
+        answer(figures)
+
+
+def timed(call, request):
+    """Call with the request's arguments, again while that is cheap; return the least times and the result.
+
+    The memory is what the first call took beyond that of before, its result included.
+    """
+    reset_peak_memory()
+    memory, beyond = memory_now(), None
+    spent: list[tuple[float, float]] = []
+    while not spent or (len(spent) < request["max_calls"] and sum(wall for _, wall in spent) < request["budget"]):
+        started, cpu_before = time.perf_counter(), cpu_seconds()
+        arrays = call(**request["arguments"])
+        spent.append((cpu_seconds() - cpu_before, time.perf_counter() - started))
+        beyond = peak_memory() - memory if beyond is None else beyond
+    cpu, wall = (min(times) for times in zip(*spent, strict=True))
+    return {"cpu_seconds": cpu, "seconds": wall, "calls": len(spent), "beyond_mb": beyond}, arrays
+
+
+def main(folder):
+    """Run the job in `folder`."""
+    folder = Path(folder)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # from here on a print of some library is no answer
+
+    def answer(figures):
+        answers.write(json.dumps(figures) + "\n")
+        answers.flush()
+
+    job = json.loads((folder / "job.json").read_text())
+    sys.path.extend(job["path"])
+    {"training": train, "solving": solve}[job["procedure"]](job, folder, answer)
 
 
 if __name__ == "__main__":

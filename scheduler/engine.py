@@ -1,217 +1,365 @@
-"""The loop of a fit: rounds, history, progress, callbacks, stopping and Ctrl-C."""
+"""The engine: carries out the rounds of a schedule over a session, keeps history, survives losses."""
 
-import math
-import os
-import signal
-import sys
-import threading
 import time
-import warnings
-from collections.abc import Callable
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..errors import InterruptedFitWarning
+from ..errors import WorkerLost
 from .history import History
-from .progress import Progress
+from .loop import iterate, small_change
+from .program import Program, Task
+from .session import open_session
+from .store import Checkpoint
+
+_ATTEMPTS = 5  # of one round, each ended by a lost worker, before the loss is raised
+_KEEP_SECONDS, _KEEP_SHARE = 5.0, 20.0  # between snapshots: at least these, and this multiple of their cost
 
 
 @dataclass(frozen=True)
-class Round:
-    """What a callback is told after each round.
+class Run:
+    """What `run` did.
 
     Attributes
     ----------
-    round : int
-        Rounds done so far, those before this fit included; 1 after the first.
-    total : int
-        Rounds done when the fit will have run to its end.
-    objective : float
-        Value after this round, NaN if it was not measured.
-    seconds : float
-        Wall time of this round.
-    updates : int
-        Updates made in this round.
     history : History
-        All rounds so far, this one included.
-    snapshot : callable
-        ``snapshot()`` gives the model as it is now, for instance a fitted estimator that can predict; it
-        costs what reading the model off the state costs. None where the fit offers none.
-    """
-
-    round: int
-    total: int
-    objective: float
-    seconds: float
-    updates: int
-    history: History
-    snapshot: Callable | None = None
-
-
-def iterate(
-    step,
-    n_rounds,
-    *,
-    history,
-    label="fit",
-    unit="update",
-    verbose=0,
-    callback=None,
-    on_round=None,
-    stop=None,
-    snapshot=None,
-    start=0,
-):
-    """Run rounds until they are done, or something says that it is enough.
-
-    Ctrl-C ends the loop after the round that is running, so that the state is never half a round
-    old; an `InterruptedFitWarning` tells how far the fit came. A second Ctrl-C raises
-    KeyboardInterrupt at once, and then the state may be of half a round. This holds where the
-    loop runs in the main thread, the only one that Python lets handle signals, and where
-    the program has not set SIGINT to be ignored or to kill.
-
-    Parameters
-    ----------
-    step : callable
-        ``step(r)`` does round number r, counted from 0, and returns a dict of figures for the history
-        (``objective``, ``updates``, ...; ``seconds`` instead of the measured wall time) or None.
+        One row a round, those before a checkpoint included.
     n_rounds : int
-        Rounds to do now; the step is called with r = start, ..., start + n_rounds - 1.
-    history : History
-        Gets one row a round.
-    label, unit, verbose
-        See `Progress`.
-    callback : callable, optional
-        ``callback(info)`` is called after each round with a `Round`; if it returns True, the loop ends.
-    on_round : callable, optional
-        As `callback`, before it, its value ignored: for checkpoints.
-    stop : callable, optional
-        ``stop(history)`` returns False to go on, True or a reason (a non-empty str) to stop.
-    snapshot : callable, optional
-        Handed on to the callbacks, see `Round`.
-    start : int, default=0
-        Rounds that were done before.
-
-    Returns
-    -------
-    n_done : int
-        Rounds done by this call.
+        Rounds done in all.
     reason : str
-        ``"finished"``, ``"converged"`` (or what `stop` said), ``"callback"`` or ``"interrupted"``.
-
-    Examples
-    --------
-    >>> from stradask.scheduler.engine import iterate, small_change
-    >>> from stradask.scheduler.history import History
-    >>> history = History()
-    >>> iterate(lambda r: {"objective": 1 + 0.5**r}, 100, history=history, stop=small_change(1e-3))
-    (11, 'converged')
-    >>> len(history)
-    11
+        ``"finished"`` (all rounds), ``"converged"`` or what `Outcome.done` or `stop` said, ``"time"``,
+        ``"callback"`` or ``"interrupted"``.
+    n_recoveries : int
+        How often workers were lost and the session was opened anew.
     """
-    total = start + n_rounds
-    reason = "finished"
-    n_done = 0
-    with (
-        _deferred_interrupt() as interrupted,
-        Progress(total, label=label, unit=unit, verbose=verbose, start=start) as progress,
-    ):
-        for r in range(start, total):
-            began = time.perf_counter()
-            figures = dict(step(r) or {})
-            figures.setdefault("seconds", time.perf_counter() - began)
-            n_done += 1
-            history.record(round=r + 1, **figures)
-            objective, updates = figures.get("objective", math.nan), figures.get("updates", 0)
-            progress.advance(updates=updates, objective=objective)
-            info = Round(r + 1, total, objective, figures["seconds"], updates, history, snapshot)
-            if on_round is not None:
-                on_round(info)
-            enough = _why_stop(info, callback, stop)
-            if interrupted():
-                enough = "interrupted"
-            if enough:
-                reason = enough
-                break
-    if reason == "interrupted":
-        warnings.warn(
-            f"{label} was interrupted after {start + n_done} of {total} rounds; the model so far is kept",
-            InterruptedFitWarning,
-            stacklevel=3,
-        )
-    return n_done, reason
+
+    history: History
+    n_rounds: int
+    reason: str
+    n_recoveries: int = 0
 
 
-def _why_stop(info, callback, stop):
-    """Ask the callback and the stopping rule, both in every round; return a reason or None."""
-    asked = callback(info) if callback is not None else False
-    verdict = stop(info.history) if stop is not None else False
-    if (
-        isinstance(asked, (bool, np.bool_)) and asked
-    ):  # not any truthy value: a callback may return what it did
-        return "callback"
-    return (verdict if isinstance(verdict, str) else "converged") if verdict else None
+def run(
+    program,
+    schedule,
+    *,
+    max_rounds,
+    engine="local",
+    n_jobs=None,
+    tol=None,
+    max_seconds=None,
+    stop=None,
+    callback=None,
+    snapshot=None,
+    checkpoint=None,
+    checkpoint_every=10,
+    fingerprint=None,
+    label=None,
+    verbose=0,
+):
+    """Run a program: the one loop of all model-parallel algorithms.
 
-
-def small_change(tol):
-    """Make a stopping rule: the objective's last change is at most `tol`, relatively.
+    Each round the schedule plans, the session carries the plan out, and the program makes something of it
+    (see `Program`). Ctrl-C ends the run after the round with an `InterruptedFitWarning`. A lost
+    worker's shards are read again elsewhere and the rounds since the last snapshot are done again; since
+    plans and random streams depend on the round alone, the result is *bitwise* that of a run without the
+    loss, and the same on any number of threads and workers.
 
     Parameters
     ----------
-    tol : float or None
-        Stop when ``abs(new - old) <= tol * abs(old)`` for the two objectives measured last; None
-        never stops.
+    program : Program
+        Its coordinator's state is changed.
+    schedule : Schedule
+    max_rounds : int
+        Rounds in all, those before a checkpoint included.
+    engine : str or Session, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or the address of a Dask
+        scheduler, ``"tcp://host:8786"``.
+    n_jobs : int or None, default=None
+        Threads, as in scikit-learn; on Dask threads of each worker, None for as many as it has.
+    tol : float or None, default=None
+        Stop when the measured objective changes by no more than this part of itself.
+    max_seconds : float or None, default=None
+        Stop after the round in which this call has lasted so long.
+    stop : callable, optional
+        ``stop(history)`` returns True or a reason to stop.
+    callback : callable, optional
+        ``callback(info)`` after each round with a `stradask.scheduler.loop.Round`; True stops.
+    snapshot : callable, optional
+        ``snapshot(history)`` gives the model as it is, for ``info.snapshot()`` of the callbacks.
+    checkpoint : path-like or None, default=None
+        Folder of states. If it holds one of the same `fingerprint`, the run goes on from it.
+    checkpoint_every : int, default=10
+        Rounds between two states.
+    fingerprint : dict, optional
+        What a state belongs to, parameters and hashes of data, as JSON can hold them.
+    label : str, optional
+        Before the bar and in warnings; by default the program's class.
+    verbose : int, default=0
+        1 shows a progress bar.
 
     Returns
     -------
-    callable
-        For the parameter `stop` of `iterate`.
+    Run
+
+    Raises
+    ------
+    WorkerLost
+        If five attempts at one round each lost a worker.
+    CheckpointMismatch
+        If `checkpoint` holds a run of another fingerprint.
 
     Examples
     --------
-    See `iterate`.
+    See `Program`.
+    """
+    store = None if checkpoint is None else Checkpoint(checkpoint)
+    machine = Engine(program, schedule, open_session(engine, n_jobs))
+    try:
+        start = machine.open(store, fingerprint or {})
+        history = machine.history
+        enough = _any_of(small_change(tol), _time_over(max_seconds), stop)
+        due = 0 if enough(history) else max(max_rounds - start, 0)
+
+        def on_round(info):
+            if store is not None and info.round % checkpoint_every == 0:
+                machine.save(store, info.round, fingerprint or {})
+
+        n_done, reason = iterate(
+            machine.step,
+            due,
+            history=history,
+            label=label or type(program).__name__,
+            unit=program.unit,
+            verbose=verbose,
+            callback=callback,
+            on_round=on_round,
+            stop=enough,
+            snapshot=None if snapshot is None else lambda: snapshot(history),
+            start=start,
+        )
+        if store is not None and n_done and (start + n_done) % checkpoint_every:
+            machine.save(store, start + n_done, fingerprint or {})
+    finally:
+        machine.close()
+    return Run(history, start + n_done, reason, machine.n_recoveries)
+
+
+class Engine:
+    """Rounds of one program over one session, and what it takes to do them again.
+
+    Parameters
+    ----------
+    program : Program
+    schedule : Schedule
+    session : Session
     """
 
+    def __init__(self, program, schedule, session):
+        self.program, self.schedule, self.session = program, schedule, session
+        self.history = History()
+        self.n_recoveries = 0
+        self._plan: list | None = None  # of the next round, if it was prepared ahead
+        self._pending: list = []  # messages that the shards have not been given
+        self._planner = ThreadPoolExecutor(1, "stradask-plan") if schedule.lookahead else None
+        # Whether a lost worker costs more than the step that was running: if shards hold what neither
+        # `load` nor `publish` gives back, or the coordinator has gone on before the round is over.
+        held = bool(program.saved) or program.travels or program.barrier == "step" or self._measured
+        self._rewinds = session.remote and held
+
+    def open(self, store=None, fingerprint=None):
+        """Load all shards, from the newest state of a checkpoint if there is one; return the rounds done."""
+        self._state = self.schedule.start()
+        found = None if store is None else store.load(fingerprint)
+        round_, shards = 0, None
+        if found is not None:
+            round_, arrays, header = found
+            own = {name: a for name, a in arrays.items() if name.startswith(("program/", "schedule/"))}
+            shards = {name: a for name, a in arrays.items() if name not in own}
+            self.history = History.from_dict(header["history"])
+            self._restore(own, _unpacked(header["plan"]))
+        if self._rewinds:
+            self._kept = _Kept(round_, _copied(self._coordinator()), self._plan, shards)
+        self._open_session(shards)
+        return round_
+
+    def close(self):
+        """End the session."""
+        if self._planner is not None:
+            self._planner.shutdown()
+        self.session.close()
+
+    # One round ------------------------------------------------------------------------------------
+
+    def step(self, r):
+        """Do round r, as often as workers are lost in it; return its figures for the history."""
+        for attempt in range(_ATTEMPTS):
+            sent, waited = self.session.bytes_sent, self.session.waiting
+            try:
+                if attempt:
+                    self._recover(r)
+                figures = self._round(r)
+                self._keep(r + 1)
+            except WorkerLost as error:
+                lost = error
+                continue
+            figures["bytes_sent"] = self.session.bytes_sent - sent
+            figures["waiting"] = self.session.waiting - waited
+            return figures
+        raise WorkerLost(
+            f"round {r + 1} lost a worker {_ATTEMPTS} times; does it need more memory than a worker has? "
+            f"({lost})"
+        ) from lost
+
+    def _round(self, r):
+        plan = self.schedule.plan(r, self._state) if self._plan is None else self._plan
+        ahead = self._planner and self._planner.submit(self.schedule.plan, r + 1, self._state)
+        figures: dict[str, Any] = {"updates": 0, "staleness": float(self.schedule.lookahead)}
+        events = []
+        try:
+            for first, steps in self._segments(plan):
+                partials = self.session.run(r, first, steps, self._pending)
+                self._pending = []
+                tasks = [Task(r, n, *pair) for n, step in enumerate(steps, first) for pair in step]
+                outcome = self.program.aggregate(tasks, partials)
+                if outcome is not None:
+                    self._take(outcome, tasks, figures, events)
+        finally:
+            if ahead:
+                self._plan = ahead.result()
+        for blocks, priorities in events:
+            self.schedule.observe(self._state, r, blocks, priorities)
+        if self._measured and (r + 1) % self.program.measure_every == 0:
+            figures["objective"] = self.program.objective(self.session.measure(self._pending))
+            self._pending = []
+        return figures
+
+    def _segments(self, plan):
+        """Cut a plan where the program wants its partial results combined."""
+        if self.program.barrier == "step":
+            return [(number, [step]) for number, step in enumerate(plan)]
+        return [(0, plan)]
+
+    def _take(self, outcome, tasks, figures, events):
+        if outcome.message is not None:
+            self._pending.append(outcome.message)
+        if not np.isnan(outcome.objective):
+            figures["objective"] = outcome.objective
+        figures["updates"] += outcome.updates
+        figures["done"] = outcome.done or figures.get("done", False)
+        if outcome.priorities is not None:
+            events.append((_blocks_of(tasks), np.asarray(outcome.priorities, np.float64)))
+
+    @property
+    def _measured(self):
+        return bool(self.program.measure_every) and type(self.program).measure is not Program.measure
+
+    # Losses and checkpoints -------------------------------------------------------------------------
+
+    def _recover(self, r):
+        """Open the session on the workers that are left and come back to the beginning of round r."""
+        self.n_recoveries += 1
+        if not self._rewinds:
+            self._open_session(None)
+            return
+        self._restore(_copied(self._kept.coordinator), self._kept.plan)
+        self._open_session(self._kept.shards)
+        for again in range(self._kept.round, r):
+            self._round(again)
+
+    def _open_session(self, shards):
+        self.session.open(self.program, shards)
+        message = self.program.publish()
+        self._pending = [] if message is None else [message]
+
+    def _coordinator(self):
+        """Return the state of program and schedule as it lies."""
+        arrays = {f"program/{name}": np.asarray(value) for name, value in self.program.arrays().items()}
+        return arrays | {f"schedule/{name}": value for name, value in self._state.items()}
+
+    def _restore(self, arrays, plan):
+        parts: dict[str, dict] = {"program": {}, "schedule": {}}
+        for name, value in arrays.items():
+            kind, _, key = name.partition("/")
+            parts[kind][key] = value
+        self.program.restore(parts["program"])
+        self._state, self._plan = parts["schedule"], plan
+
+    def _keep(self, round_):
+        """Keep a snapshot in memory now and then, so that a lost worker costs seconds and not the run."""
+        if self._rewinds and time.monotonic() >= self._kept.due:
+            self._snapshot(round_)
+
+    def _snapshot(self, round_):
+        """Return all arrays of the run as it is; keep a copy where rounds may have to be done again."""
+        began = time.monotonic()
+        shards, coordinator = self.session.snapshot(self._pending), self._coordinator()
+        self._pending = []
+        if self._rewinds:
+            cost = time.monotonic() - began
+            self._kept = _Kept(round_, _copied(coordinator), self._plan, shards, cost)
+        return coordinator | shards
+
+    def save(self, store, round_, fingerprint):
+        """Write a state into a checkpoint; a worker that is lost meanwhile costs the state, not the run."""
+        try:
+            arrays = self._snapshot(round_)
+        except WorkerLost:
+            return  # the next round meets the loss and mends it
+        columns = {name: values.tolist() for name, values in self.history.as_dict().items()}
+        store.save(round_, arrays, {"history": columns, "plan": _packed(self._plan)}, fingerprint)
+
+
+class _Kept:
+    """A snapshot from which rounds can be done again."""
+
+    def __init__(self, round_, coordinator, plan, shards, cost=0.0):
+        self.round, self.coordinator, self.plan, self.shards = round_, coordinator, plan, shards
+        self.due = time.monotonic() + max(_KEEP_SECONDS, _KEEP_SHARE * cost)
+
+
+def _copied(arrays):
+    return {name: array.copy() for name, array in arrays.items()}
+
+
+def _blocks_of(tasks):
+    """The blocks that a segment updated: one set for all shards, or each task's own."""
+    sets = [np.atleast_1d(task.blocks) for task in tasks]
+    if all(np.array_equal(sets[0], other) for other in sets[1:]):
+        return sets[0]
+    return np.concatenate(sets)
+
+
+def _packed(plan):
+    """Turn a plan into what JSON can hold."""
+    if plan is None:
+        return None
+    return [
+        [[int(s), blocks.tolist() if np.ndim(blocks) else int(blocks)] for s, blocks in step] for step in plan
+    ]
+
+
+def _unpacked(plan):
+    if plan is None:
+        return None
+    return [
+        [(s, np.array(blocks, np.int64) if isinstance(blocks, list) else blocks) for s, blocks in step]
+        for step in plan
+    ]
+
+
+def _any_of(*rules):
     def stop(history):
-        if tol is None:
-            return False
-        recent = history.recent_objectives(2)
-        return len(recent) == 2 and abs(recent[0] - recent[1]) <= tol * abs(recent[1])
+        verdicts = (rule(history) for rule in rules if rule is not None)
+        return next((verdict for verdict in verdicts if verdict), False)
 
     return stop
 
 
-@contextmanager
-def _deferred_interrupt():
-    """Hold back the first SIGINT; give a function that tells whether there was one."""
-    pressed = False
-    in_main = threading.current_thread() is threading.main_thread()
-    before: Any = signal.getsignal(signal.SIGINT) if in_main else None
-
-    def handler(signum, frame):
-        nonlocal pressed
-        if pressed:
-            before(signum, frame)
-            return
-        pressed = True
-        _tell("\nstopping after this round; Ctrl-C again stops at once\n")
-
-    if not callable(before):  # another thread, or a program that ignores SIGINT or dies of it
-        yield lambda: False
-        return
-    signal.signal(signal.SIGINT, handler)
-    try:
-        yield lambda: pressed
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _tell(text):
-    """Write to the terminal past Python's buffers, which a signal handler may find half-way in a write."""
-    # An error raised here would surface in the midst of whatever the signal interrupted.
-    with suppress(OSError, ValueError):
-        if sys.stderr is not None and sys.stderr.isatty():
-            os.write(sys.stderr.fileno(), text.encode())
+def _time_over(max_seconds):
+    if max_seconds is None:
+        return None
+    end = time.monotonic() + max_seconds
+    return lambda history: "time" if time.monotonic() >= end else False

@@ -69,10 +69,11 @@ class Outcome:
 class Program:
     """A model-parallel algorithm: shards of data, blocks of the model, and what an update is.
 
-    A program never sees threads, Dask or time. Its methods run in two places. The coordinator
-    asks `aggregate`, `objective`, `arrays` and `restore`; they may keep what they like in ``self``. Where a
-    shard lies, `load`, `sync`, `update` and `measure` are called, on a copy of the program without its
-    `shards`; they may change the state of that shard and nothing of ``self``. A round goes as in STRADS:
+    A program never sees threads, Dask or time. Its methods run in two places. The coordinator asks
+    `aggregate`, `objective`, `publish`, `arrays` and `restore`; they may keep what they like in ``self``.
+    Where a shard lies, `load`, `sync`, `update` and `measure` are called, on a copy of the program
+    without its `shards`; they may change the state of that shard and nothing of ``self``. A round goes as
+    in STRADS:
 
     1. the *schedule* says which blocks meet which shards;
     2. `update` (push) works on one shard and returns a partial result;
@@ -93,8 +94,9 @@ class Program:
     barrier : {"round", "step"}, default="round"
         When `aggregate` is called: after each round, or after each step of it.
     saved : tuple of str, default=()
-        Entries of a shard's state (a dict) that updates change and that cannot be had from `load` and the
-        next message. A program without any (and without travelling blocks) loses nothing with a worker.
+        Entries of a shard's state (a dict) that updates change and that cannot be had from `load` and
+        `publish`. A program without any (and without travelling blocks) loses nothing with a worker: the
+        round is done again. Otherwise the rounds since the last snapshot are.
     measure_every : int, default=1
         Rounds between two calls of `measure`; 0 never measures.
     unit : str, default="update"
@@ -245,6 +247,16 @@ class Program:
     def objective(self, parts):
         """Compute the objective from what `measure` returned for each shard, in the order of shards."""
         return np.nan
+
+    def publish(self):
+        """Say what a shard must be told that was loaded just now, at the start or after a worker was lost.
+
+        Returns
+        -------
+        object
+            A message for `sync`, made from the coordinator's present state; None for nothing.
+        """
+        return None
 
     def arrays(self):
         """What the coordinator's side must keep in a checkpoint: a dict of arrays."""

@@ -1,67 +1,59 @@
 """Which shard works on which block, when no two may share one."""
 
 import heapq
-import operator
 
 import numpy as np
 
 from ..errors import DataError
+from .parameters import check_count
+from .schedule import Schedule
 
 
-class RotationSchedule:
+class RotationSchedule(Schedule):
     """Every shard meets every block once a round, and no two meet the same one at a time.
 
-    With ``m = max(n_shards, n_blocks)`` a round has m steps; in step s shard i works on block
-    ``(i + s) mod m`` (a number beyond the last block or shard is a pause). The plan depends on
-    nothing but the numbers, so the same work is done in the same order on any number of threads.
+    With ``m = max(n_shards, n_blocks)`` and ``k = max(n_blocks // n_shards, 1)`` a round has m steps; in
+    step s shard i works on block ``(k i + s) mod m`` (a number beyond the last block is a pause). A block
+    that shard i has done is needed by shard i - 1 after k steps: with two blocks a shard or more it
+    travels while both work on others. The plan depends on nothing but the numbers.
+
+    How even the steps are depends on the cut: `balance` makes shards and blocks of equal weight.
 
     Parameters
     ----------
     n_shards : int
         Parts of the data.
     n_blocks : int, optional
-        Parts of the model; as many as shards when None.
+        Parts of the model; as many as shards when None. Where blocks travel between machines,
+        at least twice as many.
     rotate : bool, default=False
         Begin round r with step ``r mod m``, so that no block is always the first of its round.
 
     Examples
     --------
-    >>> from stradask.scheduler.rotation import RotationSchedule
-    >>> for step in RotationSchedule(3).round(0):
+    >>> from stradask.scheduler import RotationSchedule
+    >>> for step in RotationSchedule(2, 4).plan(0, {}):
     ...     print(step)
-    [(0, 0), (1, 1), (2, 2)]
-    [(0, 1), (1, 2), (2, 0)]
-    [(0, 2), (1, 0), (2, 1)]
+    [(0, 0), (1, 2)]
+    [(0, 1), (1, 3)]
+    [(0, 2), (1, 0)]
+    [(0, 3), (1, 1)]
     """
 
     def __init__(self, n_shards, n_blocks=None, *, rotate=False):
-        n_blocks = n_shards if n_blocks is None else n_blocks
-        for name, value in (("n_shards", n_shards), ("n_blocks", n_blocks)):
-            if operator.index(value) < 1:
-                raise DataError(f"{name} must be at least 1, got {value}")
-        self.n_shards = n_shards
-        self.n_blocks = n_blocks
+        self.n_shards = check_count("n_shards", n_shards)
+        self.n_blocks = check_count("n_blocks", n_shards if n_blocks is None else n_blocks)
         self.rotate = rotate
 
-    def round(self, r):
-        """Return the plan of round r.
-
-        Parameters
-        ----------
-        r : int
-            Number of the round, from 0.
-
-        Returns
-        -------
-        list of list of (int, int)
-            Steps in order; the (shard, block) pairs of one step may run at the same time.
-        """
+    def plan(self, round, state):
+        """Pair shards with blocks, step by step."""
         m = max(self.n_shards, self.n_blocks)
-        first = r % m if self.rotate else 0
+        first = round % m if self.rotate else 0
         return [self._step((first + s) % m, m) for s in range(m)]
 
     def _step(self, s, m):
-        pairs = ((shard, (shard + s) % m) for shard in range(self.n_shards))
+        stride = max(self.n_blocks // self.n_shards, 1)
+        pairs = ((shard, (stride * shard + s) % m) for shard in range(self.n_shards))
         return [(shard, block) for shard, block in pairs if block < self.n_blocks]
 
 
@@ -92,7 +84,7 @@ def balance(weights, n_groups):
 
     Examples
     --------
-    >>> from stradask.scheduler.rotation import balance
+    >>> from stradask.scheduler import balance
     >>> balance([5, 1, 1, 1, 4, 2], 2)
     array([0, 0, 0, 1, 1, 1], dtype=int32)
     """

@@ -1,9 +1,10 @@
-"""Where the shards of a program lie and its calls run: one small interface, and the threads of this process."""
+"""Where the shards of a program lie and its calls run: the interface, and the threads of this process."""
 
 from typing import Any, Protocol
 
+from ..errors import DataError, ModelFileError
 from .program import Task
-from .threads import run_tasks
+from .threads import effective_n_jobs, run_tasks
 
 
 class Session(Protocol):
@@ -13,12 +14,15 @@ class Session(Protocol):
 
     Attributes
     ----------
+    remote : bool
+        Whether shards can be lost: whether `WorkerLost` can be raised.
     bytes_sent : int
         Bytes of arrays that left a process since the session was opened.
     waiting : float
         Seconds that shards waited for blocks or for one another, summed over workers.
     """
 
+    remote: bool
     bytes_sent: int
     waiting: float
 
@@ -28,11 +32,12 @@ class Session(Protocol):
         Called again it begins anew, on the workers that there are then.
         """
 
-    def run(self, round: int, steps: list, messages: list) -> list:
+    def run(self, round: int, first: int, steps: list, messages: list) -> list:
         """Give every shard the messages, carry out the steps in order; partial results in that order.
 
-        Between the steps of one call nothing waits but a shard for its block. Asked again for the same
-        round and the same steps after `WorkerLost` and `open`, it does them again.
+        The steps are those of the round that begin with number `first` (`Task.step`). Between the steps of
+        one call nothing waits but a shard for its block. Asked again for the same round and step after
+        `WorkerLost` and `open`, it does them again.
         """
         ...
 
@@ -49,3 +54,127 @@ class Session(Protocol):
 
     def close(self):
         """Let go of everything."""
+
+
+class LocalSession:
+    """The reference: shards lie in this process, blocks and messages go by reference.
+
+    The tasks of a step run on `n_jobs` threads of the process's pool.
+
+    Parameters
+    ----------
+    n_jobs : int or None, default=None
+        See `stradask.scheduler.threads.effective_n_jobs`.
+
+    Examples
+    --------
+    See `stradask.scheduler.run`.
+    """
+
+    remote = False
+    bytes_sent = 0
+    waiting = 0.0
+
+    def __init__(self, n_jobs=None):
+        self.n_jobs = effective_n_jobs(n_jobs)
+
+    def open(self, program, snapshot=None):
+        """Load every shard and make every travelling block."""
+        self.program = program
+        self.states = run_tasks([(program.load, (data,)) for data in program.shards], self.n_jobs)
+        self.blocks = [program.block(b) for b in range(program.n_blocks)] if program.travels else None
+        for name, array in (snapshot or {}).items():
+            self._lay_over(name, array)
+
+    def _lay_over(self, name, array):
+        """Put an array of a snapshot where it belongs; it may come from a file."""
+        place, _, key = name.partition("/")
+        kind, _, number = place.partition("-")
+        there = self.blocks[int(number)] if kind == "block" else self.states[int(number)][key]
+        check_same_form(name, array, there)
+        if kind == "block":
+            self.blocks[int(number)] = array.copy()
+        else:
+            self.states[int(number)][key] = array.copy()
+
+    def run(self, round, first, steps, messages):
+        """Carry out steps one after another."""
+        self._sync(messages)
+        return [
+            partial
+            for number, step in enumerate(steps, first)
+            for partial in run_tasks([(self._update, (round, number, *pair)) for pair in step], self.n_jobs)
+        ]
+
+    def _update(self, round, step, shard, blocks):
+        value = None if self.blocks is None else self.blocks[blocks]
+        return self.program.update(self.states[shard], Task(round, step, shard, blocks, value))
+
+    def measure(self, messages):
+        """Ask `Program.measure` of each shard."""
+        self._sync(messages)
+        return run_tasks([(self.program.measure, (state,)) for state in self.states], self.n_jobs)
+
+    def snapshot(self, messages):
+        """Copy what updates change."""
+        self._sync(messages)
+        arrays = {
+            f"shard-{s}/{name}": state[name].copy()
+            for s, state in enumerate(self.states)
+            for name in self.program.saved
+        }
+        arrays.update((f"block-{b}", block.copy()) for b, block in enumerate(self.blocks or ()))
+        return arrays
+
+    def close(self):
+        """Let go of the shards."""
+        self.states = self.blocks = None
+
+    def _sync(self, messages):
+        for message in messages:
+            run_tasks([(self.program.sync, (state, message)) for state in self.states], self.n_jobs)
+
+
+def check_same_form(name, array, there):
+    """Hold an array of a snapshot, which may come from a file, against the one that it replaces."""
+    if array.shape != there.shape or array.dtype != there.dtype:
+        raise ModelFileError(
+            f"the checkpoint's array {name} is {array.dtype}{array.shape}, but the program has "
+            f"{there.dtype}{there.shape}; remove the folder to start anew"
+        )
+
+
+def open_session(engine, n_jobs=None):
+    """Make the session that an estimator's parameter `engine` names.
+
+    Parameters
+    ----------
+    engine : str or Session
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; an address of a
+        Dask scheduler (``"tcp://host:8786"``). A session is passed on as it is.
+    n_jobs : int or None, default=None
+        Threads, on each worker where there are workers.
+
+    Returns
+    -------
+    Session
+        Not opened yet.
+
+    Raises
+    ------
+    DataError
+        For anything else.
+    """
+    if not isinstance(engine, str):
+        if not hasattr(engine, "snapshot"):
+            raise DataError(f"engine must be 'local', 'dask' or a scheduler's address, got {engine!r}")
+        return engine
+    if engine == "local":
+        return LocalSession(n_jobs)
+    if engine != "dask" and "://" not in engine:
+        raise DataError(
+            f"engine={engine!r} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
+        )
+    from .cluster import cluster_session
+
+    return cluster_session(engine, n_jobs)

@@ -102,7 +102,7 @@ def write_npz(path, arrays, header, *, compress=False):
     ----------
     path : path-like
     arrays : dict of str to ndarray
-        Any name but ``"header"``; no array of objects.
+        Any name but ``"header"``, with ``/`` between its parts if it has several; no array of objects.
     header : dict
         What JSON can hold, and NaN and infinity, written as Python's json does; stored as the array
         ``header`` of UTF-8 bytes.
@@ -128,7 +128,7 @@ def write_npz(path, arrays, header, *, compress=False):
     for name, array in members.items():
         if array.dtype.hasobject:
             raise DataError(f"the array {name!r} holds Python objects; only numbers and strings are written")
-        if name == _HEADER or not re.fullmatch(r"[\w.\-]+", name):
+        if name == _HEADER or not re.fullmatch(r"\w[\w.\-]*(/\w[\w.\-]*)*", name):
             raise DataError(f"an array cannot have the name {name!r} in a file")
     try:
         text = json.dumps(header)
@@ -251,7 +251,7 @@ class Checkpoint:
     """
 
     _FORMAT = "stradask checkpoint"
-    _VERSION = 1
+    _VERSION = 2
     _KEPT = 2
     _OURS = re.compile(r"round-\d{9}\.npz|\.(round-\d{9}\.npz|manifest\.json)\.[0-9a-f]{12}\.tmp")
 
@@ -377,6 +377,11 @@ class Checkpoint:
             raise ModelFileError(
                 f"{path} has the format version {version} of stradask {manifest.get('stradask')}, but "
                 f"stradask {__version__} reads up to {self._VERSION}: upgrade stradask"
+            )
+        if isinstance(version, int) and version < self._VERSION:
+            raise ModelFileError(
+                f"{path} has the older format version {version} of stradask {manifest.get('stradask')}: finish "
+                "the fit with that version, or remove the folder to start anew"
             )
         rounds = manifest.get("rounds")
         if not (

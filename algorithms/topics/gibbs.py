@@ -1,4 +1,4 @@
-"""The state of a collapsed Gibbs sampler over one corpus, and its sweeps.
+"""Collapsed Gibbs sampling as a model-parallel program over one corpus.
 
 Documents are dealt into G groups and words into G groups of equal weight; a sweep runs G steps, and
 in step p document group g meets word group (g + p) mod G, so no two threads share a document row or a
@@ -11,8 +11,6 @@ int32 is kept by words of at least K / 2 tokens); and the documents' counts (`do
 background every word in `X` keeps a row, twice: 8 K bytes a word.
 """
 
-from itertools import pairwise
-
 import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
@@ -20,12 +18,15 @@ from scipy.special import gammaln
 from ...errors import DataError, ModelFileError
 from ...kernels import lda_gibbs as kernels
 from ...kernels import topic_counts
+from ...scheduler.program import Outcome, Program
 from ...scheduler.rotation import RotationSchedule, balance
 from ...scheduler.threads import run_tasks
+from . import priors
 from .document_rows import document_rows
 from .evaluation import padded_vector
 
 _SWEEP, _CHOICES, _ASSIGN = 1, 3, 4  # purposes of random streams; 2 is a fold-in
+_FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
 _FIRST_TOPICS = 3  # a document starts from this many: held-out perplexity falls faster than from all K
 _LEAST_TOKENS, _MOST_GROUPS = 100_000, 16
 _TOKENS_PER_RUN = 20  # of one word in one group, on average: its row is fetched and weighed for each
@@ -37,8 +38,12 @@ def _number_of_groups(n_tokens, n_words):
     return int(np.clip(n_tokens // (_TOKENS_PER_RUN * n_words), 2, _MOST_GROUPS))
 
 
-class GibbsState:
+class GibbsState(Program):
     """Assignments and counts of collapsed Gibbs sampling.
+
+    A shard is a group of documents, a block a group of words, a round a sweep; after each step the
+    changes of the topic totals are added up. All of it lies in this process: a shard's state is its
+    number and the totals that it was last told.
 
     Parameters
     ----------
@@ -56,10 +61,28 @@ class GibbsState:
         Word-topic counts of tokens that are not in `X` and stay where they are.
     n_groups : int, optional
         G, if it is not to follow from the corpus.
+    fits_priors : bool, default=False
+        Fit alpha and a symmetric beta to the counts now and then.
     """
 
-    def __init__(self, X, n_topics, alpha, beta, seed, *, exact=False, background=None, n_groups=None):
-        self.n_topics, self.seed = n_topics, np.uint64(seed)
+    barrier = "step"
+    measure_every = 10  # sweeps between two values of the log-likelihood: about 2 % of the time
+    unit = "token"
+
+    def __init__(
+        self,
+        X,
+        n_topics,
+        alpha,
+        beta,
+        seed,
+        *,
+        exact=False,
+        background=None,
+        n_groups=None,
+        fits_priors=False,
+    ):
+        self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
         lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
         self.n_tokens = int(lengths.sum())
         if n_groups is None:
@@ -67,6 +90,7 @@ class GibbsState:
             exact = n_groups == 1
         self.exact = int(exact)
         self.schedule = RotationSchedule(n_groups)
+        self.shards, self.n_blocks = range(n_groups), n_groups
         self._lay_out_documents(lengths, n_groups)
         self._lay_out_words(X, n_groups)
         self._make_rows(background)
@@ -147,16 +171,41 @@ class GibbsState:
 
     # Sampling -----------------------------------------------------------------------------------
 
-    def sweep(self, round_, n_jobs=1):
-        """Draw every token once."""
-        for step in self.schedule.round(round_):
-            local = [self.totals.copy() for _ in step]
-            tasks = [
-                (self._block, (g, h, totals, round_)) for (g, h), totals in zip(step, local, strict=True)
-            ]
-            run_tasks(tasks, n_jobs)
-            self.totals = self.totals + sum(totals - self.totals for totals in local)
-        run_tasks([(self.documents.tidy, pair) for pair in pairwise(self.group_docs)], n_jobs)
+    def load(self, group):
+        """Make what the shard of a document group has of its own."""
+        return {"group": group, "totals": None}
+
+    def publish(self):
+        """Tell the topic totals."""
+        return self.totals
+
+    def sync(self, state, totals):
+        """Take over the topic totals."""
+        state["totals"] = totals
+
+    def update(self, state, task):
+        """Draw the tokens of a document group and a word group; return the totals with their changes."""
+        totals = state["totals"].copy()
+        self._block(task.shard, task.blocks, totals, task.round)
+        if task.step == self.n_blocks - 1:
+            self.documents.tidy(*self.group_docs[task.shard : task.shard + 2])
+        return totals
+
+    def aggregate(self, tasks, partials):
+        """Add up what the groups did to the totals."""
+        self.totals = self.totals + sum(totals - self.totals for totals in partials)
+        round_, step = tasks[0].round, tasks[0].step
+        if step < self.n_blocks - 1:
+            return Outcome(self.totals)
+        swept = round_ + 1
+        if self.fits_priors and swept % self.measure_every == 0 and swept >= _FIRST_PRIOR_FIT:
+            self._fit_priors()
+        return Outcome(self.totals, updates=self.n_tokens)
+
+    def _fit_priors(self):
+        alpha = priors.fit_doc_topic_prior(self.doc_topic_counts(), self.alpha)
+        beta = priors.fit_topic_word_prior(self.word_topic_counts(), self.beta[0])
+        self.set_priors(alpha, np.full(len(self.beta), beta))
 
     def _block(self, g, h, totals, round_):
         """Draw the tokens of document group g and word group h."""
@@ -168,19 +217,29 @@ class GibbsState:
 
     # Reading ------------------------------------------------------------------------------------
 
-    def joint_log_likelihood(self, n_jobs=1):
+    def measure(self, state):
+        """Compute what a group's documents and an equal part of the words give to `objective`."""
+        g, n_groups = state["group"], self.n_blocks
+        inner = np.searchsorted(self.word_start, np.linspace(0, self.n_tokens, n_groups + 1)[1:-1])
+        cuts = [0, *inner.tolist(), len(self.word_start) - 1]
+        return self._document_part(*self.group_docs[g : g + 2]), self._word_part(cuts[g], cuts[g + 1])
+
+    def objective(self, parts):
         """Compute log p(w, z) of `X` and its assignments, per token.
 
         With a background, it is log p(w, z | background).
         """
         total_alpha, total_beta = self.alpha.sum(), self.beta.sum()
-        inner = np.searchsorted(self.word_start, np.linspace(0, self.n_tokens, len(self.group_docs))[1:-1])
-        cuts = [0, *inner.tolist(), len(self.word_start) - 1]
-        documents = [(self._document_part, pair) for pair in pairwise(self.group_docs)]
-        total = sum(run_tasks(documents + [(self._word_part, pair) for pair in pairwise(cuts)], n_jobs))
+        documents, words = zip(*parts, strict=True)
+        total = sum(documents + words)
         total += (gammaln(total_alpha) - gammaln(self.lengths + total_alpha)).sum()
         total += (gammaln(self.background_totals + total_beta) - gammaln(self.totals + total_beta)).sum()
         return float(total / self.n_tokens)
+
+    def joint_log_likelihood(self, n_jobs=1):
+        """Compute `objective` now."""
+        groups = [(self.measure, ({"group": g},)) for g in range(self.n_blocks)]
+        return self.objective(run_tasks(groups, n_jobs))
 
     def _document_part(self, first, last):
         return self.documents.log_likelihood(first, last, self.alpha)
@@ -202,7 +261,8 @@ class GibbsState:
 
     def arrays(self):
         """What a checkpoint must hold: everything else follows from `X` and the parameters."""
-        return {"topics": self.topics, "alpha": self.alpha, "beta": self.beta, **self.documents.arrays()}
+        own = {"seed": self.seed, "topics": self.topics, "alpha": self.alpha, "beta": self.beta}
+        return own | self.documents.arrays()
 
     def restore(self, arrays):
         """Go on from the arrays of a checkpoint of the same corpus and parameters.
@@ -210,13 +270,16 @@ class GibbsState:
         They come from a file, and the kernels trust them: every index is checked first.
         """
         topics, alpha, beta = arrays["topics"], arrays["alpha"], arrays["beta"]
-        fits = topics.shape == self.topics.shape and topics.dtype == self.topics.dtype
+        seed = arrays["seed"]
+        fits = seed.shape == () and seed.dtype == np.uint64
+        fits = fits and topics.shape == self.topics.shape and topics.dtype == self.topics.dtype
         fits = fits and topics.max(initial=0) < self.n_topics
         fits = fits and alpha.shape == self.alpha.shape and beta.shape == self.beta.shape
         if not fits:
             raise ModelFileError(
                 "the checkpoint's arrays do not fit its data; remove the folder to start anew"
             )
+        self.seed = np.uint64(seed)
         self.topics[:] = topics
         self.set_priors(alpha, beta)
         self.documents.restore(arrays, self.token_doc, self.topics)

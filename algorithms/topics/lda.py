@@ -14,18 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...datasets.split import split_tokens
 from ...errors import DataError
-from ...scheduler.engine import iterate, small_change
-from ...scheduler.history import History
-from ...scheduler.store import Checkpoint, fingerprint_csr
+from ...scheduler.engine import run
+from ...scheduler.store import fingerprint_csr
 from ...scheduler.threads import effective_n_jobs, run_tasks
 from .._base import Estimator
 from .._validation import check_counts, check_prior, check_vocabulary
-from . import priors, reading
+from . import reading
 from .evaluation import complete, document_chunks, padded_columns, padded_vector, words_at_hand
 
 _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01
-_MEASURE_EVERY = 10  # sweeps between two values of the log-likelihood: about 2 % of the time
-_FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
 _WARM_SWEEPS = 5  # of a warm start, with the last fit's counts at hand
 _FOLD_IN = 2  # purpose of a random stream; 1 is a sweep
 _BURN_IN, _KEPT = 15, 25  # sweeps of transform
@@ -304,7 +301,16 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         if background is not None:
             seed = _derived(seed, self.n_batch_iter_)
         alpha, beta = priors
-        return GibbsState(X, self.n_components, alpha, beta, seed, exact=self.exact, background=background)
+        return GibbsState(
+            X,
+            self.n_components,
+            alpha,
+            beta,
+            seed,
+            exact=self.exact,
+            background=background,
+            fits_priors=self.optimize_priors and background is None,
+        )
 
     def _warm_up(self, state, X, previous):
         """Give the state topics that were drawn with the last fit's counts at hand."""
@@ -314,60 +320,31 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         at_hand = GibbsState(
             X, self.n_components, state.alpha, state.beta, seed, exact=self.exact, background=previous
         )
-        for r in range(_WARM_SWEEPS):
-            at_hand.sweep(r, effective_n_jobs(self.n_jobs))
-        state.restore(at_hand.arrays())
+        run(at_hand, at_hand.schedule, max_rounds=_WARM_SWEEPS, n_jobs=self.n_jobs)
+        state.restore(at_hand.arrays() | {"seed": state.seed})
 
     def _run(self, state, X, callback, checkpoint=None, before=None):
         """Sweep until done, then read the model off the state."""
         n_jobs = 1 if self.exact else effective_n_jobs(self.n_jobs)
-        history, start = History(), 0
-        store = None if checkpoint is None else Checkpoint(checkpoint)
-        if store is not None:
-            fingerprint = self._fingerprint(X, state)
-            found = store.load(fingerprint)
-            if found is not None:
-                start, arrays, header = found
-                state.seed = np.uint64(header["seed"])
-                state.restore(arrays)
-                history = History.from_dict(header["history"])
-        enough = small_change(self.tol)
 
-        def step(r):
-            state.sweep(r, n_jobs)
-            measured = (r + 1) % _MEASURE_EVERY == 0
-            if self.optimize_priors and before is None and measured and r + 1 >= _FIRST_PRIOR_FIT:
-                self._fit_priors(state)
-            objective = state.joint_log_likelihood(n_jobs) if measured else np.nan
-            return {"objective": objective, "updates": state.n_tokens}
-
-        def keep(store, round_):
-            columns = {name: values.tolist() for name, values in history.as_dict().items()}
-            store.save(round_, state.arrays(), {"seed": int(state.seed), "history": columns}, fingerprint)
-
-        def on_round(info):
-            if store is not None and info.round % _MEASURE_EVERY == 0:
-                keep(store, info.round)
-
-        def snapshot():
+        def snapshot(history):
             return copy.copy(self)._read(state, history, before)
 
-        n_done, _ = iterate(
-            step,
-            0 if enough(history) else max(self.max_iter - start, 0),
-            history=history,
-            label="LDA",
-            unit="token",
-            verbose=self.verbose,
+        done = run(
+            state,
+            state.schedule,
+            max_rounds=self.max_iter,
+            n_jobs=n_jobs,
+            tol=self.tol,
             callback=callback,
-            on_round=on_round,
-            stop=enough,
             snapshot=snapshot,
-            start=start,
+            checkpoint=checkpoint,
+            checkpoint_every=state.measure_every,
+            fingerprint=None if checkpoint is None else self._fingerprint(X, state),
+            label="LDA",
+            verbose=self.verbose,
         )
-        if store is not None and n_done and (start + n_done) % _MEASURE_EVERY:
-            keep(store, start + n_done)
-        return self._read(state, history, before, n_jobs)
+        return self._read(state, done.history, before, n_jobs)
 
     def _read(self, state, history, before, n_jobs=1):
         """Take the model from the state."""
@@ -384,11 +361,6 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         if before is None and "vocabulary_" in self.__dict__:
             del self.vocabulary_  # the words of the last fit's columns
         return self
-
-    def _fit_priors(self, state):
-        alpha = priors.fit_doc_topic_prior(state.doc_topic_counts(), state.alpha)
-        beta = priors.fit_topic_word_prior(state.word_topic_counts(), state.beta[0])
-        state.set_priors(alpha, np.full(len(state.beta), beta))
 
     def _fingerprint(self, X, state):
         """What a checkpoint belongs to; the sizes and the data stand in the hash."""

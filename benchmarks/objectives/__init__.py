@@ -1,18 +1,24 @@
 """One objective a family: what is solved, and the outside judge of every solver.
 
-An objective is a file ``FAMILY.py`` with one class `Objective`, which has
+An objective is a file ``FAMILY.py`` with one class `Objective`. All have
 
-- ``work``: the unit of work that solvers count (topic models: "tokens");
-- ``metrics``: what is judged, the deciding one first;
-- ``__init__(dataset, *, seed, parameters)``: loads the data set and splits it;
-- ``dataset``, ``fingerprint``, ``describe()``: what goes into the records;
-- ``arrays()`` and ``sample()``: what solvers are given, and a small part of it to warm up on;
-- ``settings(parameters)``: the settings that every solver gets alike (priors, sizes);
-- ``evaluate(snapshot)``: the metrics of a solver's state, None for one that it does not allow.
+- ``procedure``: "training" (one long run whose states are judged on the way) or "solving" (many short solves
+  at finer and finer tolerances);
+- ``default_datasets``, and ``parameters`` with their defaults, the same for all solvers; ``quick_parameters``
+  where they differ for a quick look; ``max_seconds`` and ``quick_max_seconds``;
+- ``__init__(dataset, *, seed, parameters, quick)``: loads the data set, and splits it where that is needed;
+- ``describe()``: what goes into the records; ``settings()``: what every solver gets alike;
+- ``arrays()`` and ``sample()``: what solvers are given, and a small part of it to warm up on.
+
+For "training": ``work``, the unit of work that solvers count (topic models: "tokens"); ``metrics``, what is
+judged, the deciding one first; ``evaluate(snapshot)``, the metrics of a solver's state, None for one that it
+does not allow.
+
+For "solving": ``problems()``, a list of `Problem`; ``evaluate(problem, arrays)``, a dict with the ``gap``.
 """
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import DataError
@@ -27,13 +33,37 @@ class Metric:
     lower_is_better: bool
 
 
+@dataclass(frozen=True)
+class Problem:
+    """One thing to be solved on a data set.
+
+    Parameters
+    ----------
+    name : str
+    call : str
+        The method of the solvers; one that a solver lacks is not asked of it.
+    arguments : dict
+        Of the method, besides ``tolerance``.
+    targets : tuple of float
+        Gaps to reach, falling.
+    patience : float
+        Times the seconds that a call may usually take.
+    """
+
+    name: str
+    call: str
+    arguments: dict = field(repr=False)
+    targets: tuple[float, ...]
+    patience: float = 1.0
+
+
 def families():
-    """Names of the families that have an objective."""
-    return sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
+    """Names of the families that have an objective, as users type them."""
+    return sorted(path.stem.replace("_", "-") for path in Path(__file__).parent.glob("[a-z]*.py"))
 
 
 def find_objective(family):
     """Return the class `Objective` of a family."""
     if family not in families():
         raise DataError(f"no benchmark of the name {family!r}; there are: {', '.join(families())}")
-    return importlib.import_module(f".{family}", __name__).Objective
+    return importlib.import_module(f".{family.replace('-', '_')}", __name__).Objective

@@ -184,7 +184,7 @@ def test_states_enumerated_are_those_of_the_state():
         assignments, _, _ = _enumeration(name)
         reported = []
         for z in assignments[[0, 7, len(assignments) // 2]]:
-            state.restore({"topics": z.astype(np.uint16), "alpha": state.alpha, "beta": state.beta})
+            state.restore(state.arrays() | {"topics": z.astype(np.uint16)})
             reported.append(state.joint_log_likelihood() * state.n_tokens)
         defined = _joint(state, assignments[[0, 7, len(assignments) // 2]])
         np.testing.assert_allclose(np.diff(reported), np.diff(defined), rtol=1e-9)

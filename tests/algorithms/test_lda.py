@@ -19,6 +19,7 @@ from stradask.algorithms.topics import document_rows, gibbs, priors
 from stradask.algorithms.topics.evaluation import document_completion
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import CheckpointMismatch, DataError, InterruptedFitWarning, ModelFileError
+from stradask.scheduler.engine import run
 
 
 @pytest.fixture(scope="module")
@@ -97,8 +98,9 @@ def test_counts_agree_with_the_assignments_after_grouped_sweeps(corpus, n_compon
     if background:
         before = gibbs.GibbsState(corpus, *sizes, 5).word_topic_counts()
     state = gibbs.GibbsState(corpus, *sizes, 1, background=before, n_groups=4)
-    for r in range(3):
-        state.sweep(r, n_jobs=2)
+
+
+    def check(info):
         counts = state.word_topic_counts()
         np.testing.assert_array_equal(counts.sum(axis=1), corpus.sum(axis=0))
         np.testing.assert_array_equal(state.doc_topic_counts().sum(axis=1), corpus.sum(axis=1))
@@ -107,6 +109,10 @@ def test_counts_agree_with_the_assignments_after_grouped_sweeps(corpus, n_compon
         kept = np.flatnonzero(state.row_of_word >= 0)
         assert len(kept) > 10
         np.testing.assert_array_equal(state.rows, held.tocsr()[kept].toarray())
+
+    done = run(state, state.schedule, max_rounds=3, n_jobs=2, callback=check)
+    assert done.n_rounds == 3
+    assert done.history.as_dict()["updates"].tolist() == [corpus.sum()] * 3
 
 
 def test_no_random_stream_is_used_twice(corpus, monkeypatch):
@@ -118,8 +124,7 @@ def test_no_random_stream_is_used_twice(corpus, monkeypatch):
         lambda self, place, words, mode: (names.append(mode[1:]), sweep(self, place, words, mode)),
     )
     state = gibbs.GibbsState(corpus, 5, np.ones(5), np.ones(corpus.shape[1]), 1, n_groups=4)
-    for r in range(3):
-        state.sweep(r)
+    run(state, state.schedule, max_rounds=3)
     assert len(names) == 3 * 4 * 4
     lda = _lda(max_iter=4, warm_start=True).fit(corpus)
     lda.fit(corpus).partial_fit(corpus).partial_fit(corpus)
@@ -474,7 +479,7 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path, corpus):
 @pytest.mark.parametrize("n_components", [5, 300])
 def test_a_checkpoint_that_would_lead_kernels_astray_is_refused(corpus, n_components):
     state = gibbs.GibbsState(corpus, n_components, np.ones(n_components), np.ones(corpus.shape[1]), 0)
-    state.sweep(0)
+    run(state, state.schedule, max_rounds=1)
     good = {name: array.copy() for name, array in state.arrays().items()}
     names = ["topics"] if n_components == 5 else ["topics", "entries", "n_lines"]
     for name in names:

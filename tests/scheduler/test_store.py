@@ -439,3 +439,12 @@ def test_a_full_disk_leaves_the_states_before(tmp_path, monkeypatch):
             saved(tmp_path, 15)
     assert checkpoint.load(MINE)[0] == 10
     assert names(tmp_path) == ["manifest.json", "round-000000005.npz", "round-000000010.npz"]
+
+
+def test_a_checkpoint_of_an_older_format_is_refused_by_name(tmp_path):
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.save(1, {"x": np.zeros(1)}, {}, {})
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"format_version": 2', '"format_version": 1'))
+    with pytest.raises(ModelFileError, match="older format version 1"):
+        checkpoint.load({})

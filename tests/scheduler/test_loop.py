@@ -11,7 +11,7 @@ import warnings
 import pytest
 
 from stradask.errors import InterruptedFitWarning
-from stradask.scheduler.engine import iterate, small_change
+from stradask.scheduler.loop import iterate, small_change
 from stradask.scheduler.history import History
 
 
@@ -222,7 +222,7 @@ def test_in_another_thread_the_loop_goes_on_and_the_main_thread_is_interrupted()
 
 SCRIPT = """
 import signal, sys, time
-from stradask.scheduler.engine import iterate
+from stradask.scheduler.loop import iterate
 from stradask.scheduler.history import History
 
 def step(r):

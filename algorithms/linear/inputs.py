@@ -1,0 +1,285 @@
+"""What stands beside X in a fit: targets, labels, weights, penalty factors, offsets."""
+
+from numbers import Real
+
+import numpy as np
+from sklearn.utils import check_array
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from ...errors import DataError
+from .._validation import _as_data_errors
+
+_MOST = 1e150  # of a target: squares must not overflow
+
+
+def check_names(estimator, X, y):
+    """Set `n_features_in_` and `feature_names_in_`, and refuse a missing `y`."""
+    with _as_data_errors():
+        validate_data(estimator, X, y, reset=True, skip_check_array=True)
+
+
+def check_targets(y, n_samples, name):
+    """Check the targets of a regression.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+    n_samples : int
+    name : str
+        The estimator, for messages.
+
+    Returns
+    -------
+    ndarray of float64 in Fortran order, of the same shape
+
+    Raises
+    ------
+    DataError
+        For another length, NaN, infinities, and magnitudes above 1e150, whose squares overflow.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.linear.inputs import check_targets
+    >>> check_targets([1, 2], 2, "Lasso")
+    array([1., 2.])
+    """
+    with _as_data_errors():
+        y = check_array(
+            y,
+            dtype=np.float64,
+            order="F",
+            ensure_2d=False,
+            ensure_min_samples=0,
+            estimator=name,
+            input_name="y",
+        )
+    if y.ndim not in (1, 2):
+        raise DataError(f"y must have the shape (n_samples,) or (n_samples, n_targets), got {y.shape}")
+    _check_length("y", y, n_samples)
+    wrong = np.argwhere(np.abs(y) > _MOST)
+    if len(wrong):
+        at = tuple(wrong[0].tolist())
+        raise DataError(f"y holds {y[at]:g} in row {at[0]}, above {_MOST:g}: its square overflows; scale y")
+    return y
+
+
+def check_labels(y, n_samples, name):
+    """Check the labels of a classification.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        Of at least two different values.
+    n_samples : int
+    name : str
+        The estimator, for messages.
+
+    Returns
+    -------
+    classes : ndarray of shape (n_classes,)
+        Sorted.
+    numbers : ndarray of int64, shape (n_samples,)
+        Which class each row has.
+
+    Raises
+    ------
+    DataError
+        For another length, a single class, and targets that are no classes.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.linear.inputs import check_labels
+    >>> classes, numbers = check_labels(["spam", "ham", "spam"], 3, "SparseLogisticRegression")
+    >>> classes.tolist(), numbers.tolist()
+    (['ham', 'spam'], [1, 0, 1])
+    """
+    with _as_data_errors():
+        y = column_or_1d(y, warn=True)
+        _check_length("y", y, n_samples)
+        check_array(y, dtype=None, ensure_2d=False, ensure_min_samples=0, estimator=name, input_name="y")
+        check_classification_targets(y)
+    classes, numbers = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise DataError(f"y holds the single class {classes[0]!r}: {name} needs two classes or more")
+    return classes, numbers.astype(np.int64)
+
+
+def check_weights(sample_weight, n_samples):
+    """Check the weights of the rows and bring their mean to 1.
+
+    Parameters
+    ----------
+    sample_weight : None, float or array-like of shape (n_samples,)
+        Not negative. Only ratios count, as the objective is a weighted mean.
+    n_samples : int
+
+    Returns
+    -------
+    None or ndarray of float64, shape (n_samples,)
+        None where all weights are equal.
+
+    Raises
+    ------
+    DataError
+        For another shape, for weights that are negative, NaN or infinite, and if all are zero.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.linear.inputs import check_weights
+    >>> check_weights([1, 0, 5], 3)
+    array([0.5, 0. , 2.5])
+    """
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real):
+        sample_weight = [float(sample_weight)] * n_samples
+    weights = _vector("sample_weight", sample_weight, n_samples, "row")
+    most = weights.max()
+    if most == 0:
+        raise DataError("sample_weight is zero in every row: at least one row must have a weight above zero")
+    if weights.min() == most:
+        return None
+    weights /= most  # first, lest the sum overflows
+    return weights / weights.mean()
+
+
+def check_class_weights(class_weight, classes, numbers, weights):
+    """Multiply the weights of the rows by those of their classes.
+
+    Parameters
+    ----------
+    class_weight : None, "balanced" or dict of label to float
+        "balanced" is n_samples / (n_classes * n_rows_of_the_class), with weighted counts of rows.
+    classes, numbers : ndarrays
+        From `check_labels`.
+    weights : None or ndarray of shape (n_samples,)
+        From `check_weights`.
+
+    Returns
+    -------
+    None or ndarray of float64, shape (n_samples,)
+        Of mean 1.
+
+    Raises
+    ------
+    DataError
+        For a label that `y` does not have, for weights that are not positive, and if a class has no weight.
+    """
+    rows = np.ones(len(numbers)) if weights is None else weights
+    mass = np.bincount(numbers, rows)
+    if mass.min() == 0:
+        raise DataError(
+            f"all rows of the class {classes[mass.argmin()]!r} have the weight zero: leave them out, or give them "
+            "weight"
+        )
+    if class_weight is None:
+        return weights
+    if class_weight == "balanced":
+        of_class = mass.sum() / (len(classes) * mass)
+    else:
+        _check_class_weight(class_weight, classes)
+        of_class = np.array([class_weight.get(label, 1.0) for label in classes.tolist()])
+    return check_weights(of_class[numbers] * rows, len(numbers))
+
+
+def _check_class_weight(class_weight, classes):
+    known = classes.tolist()
+    for label, weight in class_weight.items():
+        if label not in known:
+            raise DataError(f"class_weight names the class {label!r}, which y does not have; it has {known}")
+        if not (isinstance(weight, Real) and 0 < weight < np.inf):
+            raise DataError(f"class_weight of the class {label!r} must be positive and finite, got {weight!r}")
+
+
+def check_penalty_factor(penalty_factor, n_features):
+    """Check the factors of the columns' penalties.
+
+    Parameters
+    ----------
+    penalty_factor : None or array-like of shape (n_features,)
+        Not negative; 0 leaves a column free.
+    n_features : int
+
+    Returns
+    -------
+    None or ndarray of float64, shape (n_features,)
+        None where all are 1.
+
+    Raises
+    ------
+    DataError
+        For another shape, and for factors that are negative, NaN or infinite.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.linear.inputs import check_penalty_factor
+    >>> check_penalty_factor([0, 1, 2], 3)
+    array([0., 1., 2.])
+    """
+    if penalty_factor is None:
+        return None
+    factors = _vector("penalty_factor", penalty_factor, n_features, "column")
+    return None if (factors == 1).all() else factors
+
+
+def check_offset(offset, n_samples, n_outputs):
+    """Check what is added to the linear predictors.
+
+    Parameters
+    ----------
+    offset : None or array-like of shape (n_samples,) or (n_samples, n_outputs)
+    n_samples, n_outputs : int
+        `n_outputs` is 1 for two classes, and else their number.
+
+    Returns
+    -------
+    None or ndarray of float64, shape (n_samples,) or, for more than one output, (n_samples, n_outputs)
+
+    Raises
+    ------
+    DataError
+        For another shape, and for entries that are NaN, infinite or above 1e150 in magnitude.
+    """
+    if offset is None:
+        return None
+    offset = _numbers("offset", offset)
+    shapes = [(n_samples, n_outputs)] + [(n_samples,)] * (n_outputs == 1)
+    if offset.shape not in shapes:
+        raise DataError(f"offset has the shape {offset.shape}; pass {' or '.join(map(str, shapes))}")
+    wrong = np.argwhere(~(np.abs(offset) <= _MOST))
+    if len(wrong):
+        at = tuple(wrong[0].tolist())
+        raise DataError(
+            f"offset holds {offset[at]:g} in row {at[0]}; entries must be finite, of at most {_MOST:g}"
+        )
+    return offset.ravel() if n_outputs == 1 else offset
+
+
+def _vector(name, values, size, what):
+    """Return a copy of `size` finite numbers that are not negative."""
+    vector = _numbers(name, values)
+    if vector.shape != (size,):
+        raise DataError(f"{name} has the shape {vector.shape}; pass a vector of {size}, one entry a {what}")
+    wrong = np.flatnonzero(~((vector >= 0) & (vector < np.inf)))
+    if len(wrong):
+        raise DataError(f"{name} must be 0 or above and finite, got {vector[wrong[0]]:g} for {what} {wrong[0]}")
+    return vector
+
+
+def _numbers(name, values):
+    """Return a float64 copy of an array of real numbers."""
+    try:
+        given = np.asarray(values)
+        if given.dtype.kind not in "biufO":
+            raise TypeError(f"got {given.dtype}")
+        return np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must hold numbers: {error}") from error
+
+
+def _check_length(name, values, n_samples):
+    if len(values) != n_samples:
+        raise DataError(
+            f"{name} has {len(values)} rows, but X has {n_samples}: they are inconsistent; give one entry a row of X"
+        )

@@ -1,0 +1,144 @@
+"""One solver in a process of its own: started, asked, watched, and ended with all that it has started."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from ..errors import StradaskError
+from .worker import MEGABYTE
+
+WORKER = Path(__file__).with_name("worker.py")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+
+
+class OverTime(StradaskError):
+    """A solver that was stopped because it took too long."""
+
+
+class WorkerProcess:
+    """``worker.py`` in a process group of its own; leaving the context kills the whole group.
+
+    Parameters
+    ----------
+    python : path-like
+        The interpreter.
+    solver : SolverFile
+    job : dict
+        What the worker is to do; where stradask is and the solver's file are added here.
+    data : Path
+        Folder of the arrays of the objective.
+    folder : Path
+        Where the worker leaves its files.
+    n_jobs : int
+        Threads of every library.
+    """
+
+    def __init__(self, python, solver, job, *, data, folder, n_jobs):
+        job |= {
+            "solver": str(solver.path.resolve()),
+            "data": str(data),
+            "path": [_where_stradask_is()] if solver.is_ours else [],
+        }
+        (folder / "job.json").write_text(json.dumps(job))
+        self._errors = (folder / "stderr").open("w+")
+        self._unread = b""
+        self._process = subprocess.Popen(
+            [str(python), "-P", str(WORKER), str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            cwd=folder,
+            env=os.environ | dict.fromkeys(THREAD_VARIABLES, str(n_jobs)),
+            start_new_session=True,
+            bufsize=0,
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._errors.close()
+
+    def ask(self, request):
+        """Send a request, one line of JSON."""
+        with contextlib.suppress(BrokenPipeError):  # it is dead; `answer` says why
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+
+    def answer(self, limit):
+        """Return the next answer.
+
+        Parameters
+        ----------
+        limit : float
+            Seconds to wait for it.
+
+        Raises
+        ------
+        OverTime
+            It did not come in time.
+        StradaskError
+            The worker ended without one; the message is the last line it wrote to stderr.
+        """
+        deadline = time.monotonic() + limit
+        while b"\n" not in self._unread:
+            if not select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise OverTime(f"stopped after {limit:.0f} s")
+            read = os.read(self._process.stdout.fileno(), 65536)
+            if not read:
+                raise StradaskError(self._last_words())
+            self._unread += read
+        line, _, self._unread = self._unread.partition(b"\n")
+        return json.loads(line)
+
+    def answer_with_children(self, limit):
+        """Return the next answer and the peak memory in MB of the worker's child processes until then."""
+        peak = 0.0
+        deadline = time.monotonic() + limit
+        while not select.select([self._process.stdout], [], [], 0.2)[0]:
+            peak = max(peak, _memory_of_children(self._process.pid))
+            if time.monotonic() > deadline:
+                raise OverTime(f"stopped after {limit:.0f} s")
+        return self.answer(1.0), peak
+
+    def _last_words(self):
+        status = self._process.wait()
+        if status < 0:
+            return f"killed by {signal.Signals(-status).name}"
+        self._errors.seek(0)
+        lines = self._errors.read().strip().splitlines()
+        return lines[-1] if lines else f"ended with status {status}"
+
+
+def _where_stradask_is():
+    """Folder that holds the package, which a worker needs when stradask runs from a checkout."""
+    return str(Path(str(sys.modules[__name__.split(".")[0]].__file__)).parents[1])
+
+
+def _memory_of_children(group):
+    """Resident memory in MB of all processes of a group but its leader (0 where there is no /proc)."""
+    pages = 0
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # a process may end while it is looked at
+            pid = int(status.parent.name)
+            fields = status.read_text().rpartition(")")[2].split()
+            if int(fields[2]) == group and pid != group:
+                pages += int(fields[21])
+    return pages * os.sysconf("SC_PAGE_SIZE") / MEGABYTE

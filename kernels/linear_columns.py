@@ -1,0 +1,184 @@
+"""Products with, and copies of, single columns of a dense (Fortran-ordered) or CSC matrix.
+
+The dot products of a column do not depend on which other columns are asked for: a shard of columns
+gives the same bits as the whole matrix. Sums are reassociated by the compiler, so that they run in
+vectors, but NaN and infinity keep their meaning.
+"""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+FAST = {"nsz", "arcp", "contract", "afn", "reassoc"}
+_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+_SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
+
+
+@nb.njit(**_SUMS)
+def dense_dot(X, columns, V, out):
+    """Fill ``out[k, i] = X[:, columns[i]] . V[k]``, four columns at a time.
+
+    The last group repeats its last column: every column goes through the same code.
+    """
+    n, m = X.shape[0], len(columns)
+    for start in range(0, m, 4):
+        i1, i2, i3 = min(start + 1, m - 1), min(start + 2, m - 1), min(start + 3, m - 1)
+        x0, x1, x2, x3 = X[:, columns[start]], X[:, columns[i1]], X[:, columns[i2]], X[:, columns[i3]]
+        for k in range(len(V)):
+            v = V[k]
+            a0 = a1 = a2 = a3 = v[0] * 0
+            for row in range(n):
+                a0 += x0[row] * v[row]
+                a1 += x1[row] * v[row]
+                a2 += x2[row] * v[row]
+                a3 += x3[row] * v[row]
+            out[k, start] = a0
+            out[k, i1] = a1
+            out[k, i2] = a2
+            out[k, i3] = a3
+
+
+@nb.njit(**_SUMS)
+def csc_dot(data, indices, indptr, columns, V, out):
+    """Fill ``out[k, i] = X[:, columns[i]] . V[k]``."""
+    for i in range(len(columns)):
+        first, last = indptr[columns[i]], indptr[columns[i] + 1]
+        for k in range(len(V)):
+            v = V[k]
+            total = 0.0
+            for e in range(first, last):
+                total += data[e] * v[indices[e]]
+            out[k, i] = total
+
+
+@nb.njit(**_OPTIONS)
+def dense_largest(X, columns, out):
+    """Largest absolute value of each column."""
+    for i in range(len(columns)):
+        x = X[:, columns[i]]
+        largest = 0.0
+        for row in range(len(x)):
+            largest = max(largest, abs(np.float64(x[row])))
+        out[i] = largest
+
+
+@nb.njit(**_OPTIONS)
+def csc_largest(data, indptr, columns, out):
+    """Largest absolute value of each column."""
+    for i in range(len(columns)):
+        largest = 0.0
+        for e in range(indptr[columns[i]], indptr[columns[i] + 1]):
+            largest = max(largest, abs(np.float64(data[e])))
+        out[i] = largest
+
+
+@nb.njit(**_SUMS)
+def dense_take(X, columns, scales, roots, centre, out, offset, means, norms):
+    """Copy columns into ``out[:, offset:]``: each times its scale, less its mean, times sqrt(weight).
+
+    Parameters
+    ----------
+    scales : float64 array (m,)
+        Powers of two.
+    roots : float64 array (n,) or (0,)
+        Square roots of the weights; empty for weights of 1.
+    centre : bool
+        Subtract the (weighted) mean.
+    out : float32 or float64 array (n, >= offset + m), Fortran-ordered
+    means, norms : float64 arrays (m,)
+        Filled with the mean that was subtracted (of the scaled column) and the squared norm of the copy.
+    """
+    n, weighted = X.shape[0], len(roots) > 0
+    total_weight = float(n)
+    if weighted:
+        total_weight = 0.0
+        for row in range(n):
+            total_weight += roots[row] * roots[row]
+    for i in range(len(columns)):
+        x, scale, mean = X[:, columns[i]], scales[i], 0.0
+        y = out[:, offset + i]
+        if centre:
+            shift = x[0] * scale  # a column far from zero keeps its digits
+            if weighted:
+                for row in range(n):
+                    mean += roots[row] * roots[row] * (x[row] * scale - shift)
+            else:
+                for row in range(n):
+                    mean += x[row] * scale - shift
+            mean = mean / total_weight + shift
+        norm = 0.0
+        if weighted:
+            for row in range(n):
+                value = (x[row] * scale - mean) * roots[row]
+                y[row] = value
+                norm += value * value
+        else:
+            for row in range(n):
+                value = x[row] * scale - mean
+                y[row] = value
+                norm += value * value
+        means[i] = mean
+        norms[i] = norm
+
+
+@nb.njit(**_SUMS)
+def csc_take(data, indices, indptr, columns, scales, roots, out_data, out_indices, out_indptr, sums, norms):
+    """Copy columns behind one another, each times its scale and sqrt(weight).
+
+    Parameters
+    ----------
+    roots : float64 array (n,) or (0,)
+        Square roots of the weights; empty for weights of 1.
+    out_data, out_indices : arrays (at least the entries of these columns,)
+    out_indptr : int64 array (m + 1,)
+        The first element says where to begin; the others are filled.
+    sums, norms : float64 arrays (m,)
+        Filled with the weighted sum of each scaled column, and the squared norm of the copy (not centred).
+    """
+    weighted = len(roots) > 0
+    at = out_indptr[0]
+    for i in range(len(columns)):
+        total, norm = 0.0, 0.0
+        for e in range(indptr[columns[i]], indptr[columns[i] + 1]):
+            value = data[e] * scales[i]
+            if weighted:
+                root = roots[indices[e]]
+                value *= root
+                total += value * root
+            else:
+                total += value
+            norm += value * value
+            out_data[at] = value
+            out_indices[at] = indices[e]
+            at += 1
+        out_indptr[i + 1] = at
+        sums[i] = total
+        norms[i] = norm
+
+
+@nb.njit(**_SUMS)
+def dense_add(A, columns, coef, out):
+    """Add ``A[:, columns] @ coef`` to `out`, four columns at a time."""
+    n, m = A.shape[0], len(columns)
+    i = 0
+    while i + 4 <= m:
+        x0, x1, x2, x3 = A[:, columns[i]], A[:, columns[i + 1]], A[:, columns[i + 2]], A[:, columns[i + 3]]
+        b0, b1, b2, b3 = coef[i], coef[i + 1], coef[i + 2], coef[i + 3]
+        for row in range(n):
+            out[row] += b0 * x0[row] + b1 * x1[row] + b2 * x2[row] + b3 * x3[row]
+        i += 4
+    while i < m:
+        x0, b0 = A[:, columns[i]], coef[i]
+        for row in range(n):
+            out[row] += b0 * x0[row]
+        i += 1
+
+
+@nb.njit(**_SUMS)
+def csc_add(data, indices, indptr, columns, coef, out):
+    """Add ``X[:, columns] @ coef`` to `out`."""
+    for i in range(len(columns)):
+        value = coef[i]
+        for e in range(indptr[columns[i]], indptr[columns[i] + 1]):
+            out[indices[e]] += value * data[e]

@@ -1,0 +1,94 @@
+"""Draws in proportion to weights that change, and the thinning of a set of candidates.
+
+The weights of n blocks are the leaves ``tree[n:2 * n]`` of a binary tree; node i is the sum of nodes 2 i and
+2 i + 1, so ``tree[1]`` is the sum of all. Changing a weight and drawing one both cost log2(n) steps. A
+changed node is summed anew from its two children, never corrected by a difference: the tree is a
+function of the weights alone, and nothing drifts.
+"""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+
+
+@nb.njit(**_OPTIONS)
+def build(tree):
+    """Sum up a tree whose leaves (float64, the second half) are filled; ``tree[0]`` is not used."""
+    for i in range(len(tree) // 2 - 1, 0, -1):
+        tree[i] = tree[2 * i] + tree[2 * i + 1]
+
+
+@nb.njit(**_OPTIONS)
+def change(tree, leaves, weights):
+    """Give the leaves (int64, from 0) new weights and sum up what lies above them."""
+    n = len(tree) // 2
+    for k in range(len(leaves)):
+        i = n + leaves[k]
+        tree[i] = weights[k]
+        i //= 2
+        while i >= 1:
+            tree[i] = tree[2 * i] + tree[2 * i + 1]
+            i //= 2
+
+
+@nb.njit(**_OPTIONS)
+def draw(tree, coins, uniforms, share, out):
+    """Draw leaves into `out` (int64), repeats included.
+
+    Draw k is from the weights where ``coins[k] >= share`` (float64 on [0, 1)), and from all leaves alike
+    otherwise, as it is where the weights sum to zero.
+    """
+    n = len(tree) // 2
+    for k in range(len(out)):
+        if coins[k] < share or tree[1] <= 0:
+            out[k] = min(np.int64(uniforms[k] * n), n - 1)
+            continue
+        point = uniforms[k] * tree[1]
+        i = 1
+        while i < n:
+            i *= 2
+            # The right child is taken only if it holds weight: rounding must not end at a leaf of none.
+            if point >= tree[i] and tree[i + 1] > 0:
+                point -= tree[i]
+                i += 1
+        out[k] = i - n
+
+
+@nb.njit(**_OPTIONS)
+def distinct(values):
+    """Return the values (int64) without repeats, in the order of their first appearance."""
+    seen = set()
+    out = np.empty_like(values)
+    n = 0
+    for value in values:
+        if value not in seen:
+            seen.add(value)
+            out[n] = value
+            n += 1
+    return out[:n]
+
+
+@nb.njit(**_OPTIONS)
+def independent(conflict, most):
+    """Keep, in turn, who conflicts with none kept before; return their positions, at most `most`.
+
+    `conflict` is boolean, shape (n, n); only the part above the diagonal is read.
+    """
+    n = len(conflict)
+    kept = np.empty(min(n, most), np.int64)
+    n_kept = 0
+    for i in range(n):
+        if n_kept == len(kept):
+            break
+        free = True
+        for k in range(n_kept):
+            if conflict[kept[k], i]:
+                free = False
+                break
+        if free:
+            kept[n_kept] = i
+            n_kept += 1
+    return kept[:n_kept]

@@ -1,0 +1,39 @@
+"""What schedules share: checks of their numbers, seeds and random streams."""
+
+from numbers import Integral
+
+import numpy as np
+
+from ..errors import DataError
+
+# Purposes of random streams. Those of `Task.rng` have the round in this place, which stays far below.
+PERMUTATION, CANDIDATES = 2**63, 2**63 + 1
+
+
+def check_count(name, value, least=1):
+    """Return a number as int; one below `least`, or none at all, raises an error that names it."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise DataError(f"{name} must be an integer, got {value!r}")
+    if value < least:
+        raise DataError(f"{name} must be at least {least}, got {value}")
+    return int(value)
+
+
+def check_weights(name, values, n_blocks):
+    """Return finite numbers that are not negative, one a block, as a vector of float64."""
+    values = np.asarray(values, dtype=np.float64)
+    if values.shape != (n_blocks,) or not (np.isfinite(values) & (values >= 0)).all():
+        raise DataError(f"{name} must be {n_blocks} finite numbers that are not negative, one for each block")
+    return values
+
+
+def seed_from(random_state):
+    """Turn what scikit-learn takes for `random_state` into the key of random streams, 63 bits."""
+    from sklearn.utils import check_random_state
+
+    return int(check_random_state(random_state).randint(0, 2**63, dtype=np.int64))
+
+
+def stream(seed, purpose, round_, index=0):
+    """Return the random stream of these numbers: a Philox generator that counts in its lowest word."""
+    return np.random.Generator(np.random.Philox(key=seed, counter=[0, purpose, round_, index]))
