@@ -58,20 +58,6 @@ def draw(tree, coins, uniforms, share, out):
 
 
 @nb.njit(**_OPTIONS)
-def distinct(values):
-    """Return the values (int64) without repeats, in the order of their first appearance."""
-    seen = set()
-    out = np.empty_like(values)
-    n = 0
-    for value in values:
-        if value not in seen:
-            seen.add(value)
-            out[n] = value
-            n += 1
-    return out[:n]
-
-
-@nb.njit(**_OPTIONS)
 def independent(conflict, most):
     """Keep, in turn, who conflicts with none kept before; return their positions, at most `most`.
 

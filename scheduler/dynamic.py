@@ -98,9 +98,13 @@ class DynamicSchedule(Schedule):
         self.oversample = check_count("oversample", oversample)
         self.n_schedulers = check_count("n_schedulers", n_schedulers)
         if n_schedulers > n_blocks:
-            raise DataError(f"n_schedulers={n_schedulers} ranges cannot be cut from {n_blocks} blocks; take fewer")
+            raise DataError(
+                f"n_schedulers={n_schedulers} ranges cannot be cut from {n_blocks} blocks; take fewer"
+            )
         if not (np.isfinite(eta) and eta > 0):
-            raise DataError(f"eta must be a finite number above 0, or some blocks would never come; got {eta}")
+            raise DataError(
+                f"eta must be a finite number above 0, or some blocks would never come; got {eta}"
+            )
         if check_count("lookahead", lookahead, least=0) > 1:
             raise DataError(f"lookahead must be 0 or 1, got {lookahead}")
         self.eta = float(eta)
@@ -108,8 +112,8 @@ class DynamicSchedule(Schedule):
         self._conflicts = _as_function(conflicts, self.n_blocks)
         self._loads = None if loads is None else check_weights("loads", loads, self.n_blocks)
         self._seed = seed_from(random_state)
-        # Range k holds the blocks first[k] to first[k + 1] and, in `tree`, what lies at twice that.
-        self._first = np.linspace(0, self.n_blocks, self.n_schedulers + 1).astype(np.int64)
+        # Range k begins with block first[k]; its tree, of twice as many numbers, at twice that.
+        self._first = np.arange(self.n_schedulers + 1) * self.n_blocks // self.n_schedulers
 
     def start(self):
         """Make the state: no block was ever updated.
@@ -117,23 +121,25 @@ class DynamicSchedule(Schedule):
         Returns
         -------
         dict
-            ``change``: the last change of each block; -1 if there was none. ``tree``: a tree of sums for each
-            range (see `stradask.kernels.scheduling`): while it has blocks without an update, of 1 for these
-            and 0 for others, and of the changes then.
+            ``change``: the last change of each block. ``fresh``: for each range, whether some of its blocks were
+            never updated. ``tree``: a tree of sums for each range (see `stradask.kernels.scheduling`), over 1
+            for blocks that were never updated and 0 for others in a fresh range, then over the changes.
         """
         from ..kernels import scheduling
 
-        state = {"change": np.full(self.n_blocks, -1.0), "tree": np.ones(2 * self.n_blocks)}
+        state = {
+            "change": np.zeros(self.n_blocks),
+            "fresh": np.ones(self.n_schedulers, np.bool_),
+            "tree": np.ones(2 * self.n_blocks),
+        }
         for k in range(self.n_schedulers):
             scheduling.build(self._tree(state, k))
         return state
 
     def plan(self, round, state):
         """Draw candidates of the round's range, thin them, and give the set to every shard."""
-        self._check(state)
-        k = round % self.n_schedulers
-        candidates = self._candidates(round, k, self._tree(state, k)) + self._first[k]
-        blocks = self._thinned(candidates)
+        self._check_state(state)
+        blocks = self._thinned(self._candidates(round, state))
         if self._loads is not None:
             blocks = blocks[np.argsort(-self._loads[blocks], kind="stable")]
         return [[(shard, blocks) for shard in range(self.n_shards)]]
@@ -142,18 +148,111 @@ class DynamicSchedule(Schedule):
         """Take in how much the blocks changed."""
         from ..kernels import scheduling
 
-        self._check(state)
-        blocks, priorities = np.asarray(blocks, np.int64), np.asarray(priorities, np.float64)
-        self._check_event(blocks, priorities)
-        changes = np.minimum(priorities, _MOST)
-        ranges = np.searchsorted(self._first, blocks, side="right") - 1
-        for k in np.unique(ranges):
-            here = ranges == k
-            span, tree = slice(*self._first[k : k + 2]), self._tree(state, k)
-            fresh = self._has_fresh(tree, state["change"][span])
-            state["change"][blocks[here]] = changes[here]
-            weights = np.zeros(here.sum()) if fresh else changes[here]
-            scheduling.change(tree, blocks[here] - self._first[k], weights)
-            if fresh and tree[1] == 0:
-                tree[len(tree) // 2 :] = state["change"][span]
+        self._check_state(state)
+        blocks, changes = self._check_event(blocks, priorities)
+        state["change"][blocks] = changes
+        owner = np.searchsorted(self._first, blocks, side="right") - 1
+        for k in np.unique(owner):
+            mine = owner == k
+            tree, fresh = self._tree(state, k), state["fresh"]
+            weights = np.zeros(mine.sum()) if fresh[k] else changes[mine]
+            scheduling.change(tree, blocks[mine] - self._first[k], weights)
+            if fresh[k] and tree[1] == 0:
+                tree[len(tree) // 2 :] = state["change"][self._first[k] : self._first[k + 1]]
                 scheduling.build(tree)
+                fresh[k] = False
+
+    def _tree(self, state, k):
+        return state["tree"][2 * self._first[k] : 2 * self._first[k + 1]]
+
+    # Drawing and thinning -----------------------------------------------------------------------------
+
+    def _candidates(self, round_, state):
+        """Draw from the range whose turn it is; repeats are dropped, the order of drawing stays."""
+        from ..kernels import scheduling
+
+        k = round_ % self.n_schedulers
+        share = 0.0 if state["fresh"][k] else self.eta / (1 + self.eta)
+        coins, uniforms = stream(self._seed, CANDIDATES, round_, k).random((2, self.oversample * self.size))
+        drawn = np.empty(len(coins), np.int64)
+        scheduling.draw(self._tree(state, k), coins, uniforms, share, drawn)
+        first = np.unique(drawn, return_index=True)[1]
+        return drawn[np.sort(first)] + self._first[k]
+
+    def _thinned(self, candidates):
+        """Keep the first candidates that depend on none kept before, `size` at a time."""
+        if self._conflicts is None:
+            return candidates[: self.size]
+        from ..kernels import scheduling
+
+        kept = candidates[:0]
+        for start in range(0, len(candidates), self.size):
+            more = candidates[start : start + self.size]
+            more = more[~self._depend(more, kept).any(axis=1)]
+            more = more[scheduling.independent(self._depend(more, more), self.size - len(kept))]
+            kept = np.concatenate([kept, more])
+            if len(kept) == self.size:
+                break
+        return kept
+
+    def _depend(self, left, right):
+        if not len(left) or not len(right):
+            return np.zeros((len(left), len(right)), np.bool_)
+        answer = np.asarray(self._conflicts(left, right))
+        if answer.shape != (len(left), len(right)) or answer.dtype != np.bool_:
+            raise DataError(
+                f"conflicts must return booleans of shape {(len(left), len(right))} for {len(left)} and "
+                f"{len(right)} blocks, but returned {answer.dtype} of shape {answer.shape}"
+            )
+        return np.ascontiguousarray(answer)
+
+    # Checks: compiled code reads wherever these point ---------------------------------------------------
+
+    def _check_state(self, state):
+        """Hold a state, which may come from a checkpoint, against the form that `start` gives it."""
+        form = {"change": self.n_blocks, "fresh": self.n_schedulers, "tree": 2 * self.n_blocks}
+        kinds = {"change": np.float64, "fresh": np.bool_, "tree": np.float64}
+        for name, length in form.items():
+            array = state.get(name)
+            if array is None or array.shape != (length,) or array.dtype != kinds[name]:
+                raise ModelFileError(
+                    f"the state of the schedule must hold {length} {kinds[name].__name__} as {name!r}: it "
+                    "belongs to another schedule; start anew"
+                )
+
+    def _check_event(self, blocks, priorities):
+        blocks, priorities = np.atleast_1d(blocks), np.atleast_1d(np.asarray(priorities, np.float64))
+        if blocks.dtype.kind not in "iu" or blocks.ndim != 1 or blocks.shape != priorities.shape:
+            raise DataError(
+                f"priorities must be one number for each block of the round: got {priorities.shape} for "
+                f"{blocks.shape}"
+            )
+        if len(blocks) and not 0 <= blocks.min() <= blocks.max() < self.n_blocks:
+            raise DataError(f"blocks must be numbers from 0 to {self.n_blocks - 1}, got {blocks}")
+        wrong = np.flatnonzero(~(np.isfinite(priorities) & (priorities >= 0)))
+        if len(wrong):
+            raise DataError(
+                f"priorities must be finite and not negative, but that of block {blocks[wrong[0]]} is "
+                f"{priorities[wrong[0]]}: if the program diverges, update fewer blocks a round or give conflicts"
+            )
+        return blocks.astype(np.int64), np.minimum(priorities, _MOST)
+
+
+def _as_function(conflicts, n_blocks):
+    """Turn a matrix of conflicts into a function; check that it is one of booleans, symmetric."""
+    if conflicts is None or callable(conflicts):
+        return conflicts
+    from scipy import sparse
+
+    matrix = sparse.csr_array(conflicts) if sparse.issparse(conflicts) else np.asarray(conflicts)
+    if matrix.shape != (n_blocks, n_blocks) or matrix.dtype != np.bool_:
+        raise DataError(
+            f"conflicts must be a callable or a boolean matrix of shape {(n_blocks, n_blocks)}, got "
+            f"{matrix.dtype} of shape {matrix.shape}"
+        )
+    differ = matrix != matrix.T
+    if differ.nnz if sparse.issparse(differ) else differ.any():
+        raise DataError("conflicts must be symmetric: block i depends on j where j depends on i")
+    if sparse.issparse(matrix):
+        return lambda left, right: matrix[left][:, right].toarray()
+    return lambda left, right: matrix[np.ix_(left, right)]

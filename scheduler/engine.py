@@ -121,7 +121,7 @@ def run(
         start = machine.open(store, fingerprint or {})
         history = machine.history
         enough = _any_of(small_change(tol), _time_over(max_seconds), stop)
-        due = 0 if enough(history) else max(max_rounds - start, 0)
+        due = 0 if small_change(tol)(history) else max(max_rounds - start, 0)
 
         def on_round(info):
             if store is not None and info.round % checkpoint_every == 0:
@@ -217,7 +217,7 @@ class Engine:
         plan = self.schedule.plan(r, self._state) if self._plan is None else self._plan
         ahead = self._planner and self._planner.submit(self.schedule.plan, r + 1, self._state)
         figures: dict[str, Any] = {"updates": 0, "staleness": float(self.schedule.lookahead)}
-        events = []
+        events: list[tuple] = []
         try:
             for first, steps in self._segments(plan):
                 partials = self.session.run(r, first, steps, self._pending)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Task:
     """One update: what a program is told of it.
 

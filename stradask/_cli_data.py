@@ -45,9 +45,91 @@ class Counts:
             "tokens": int(tokens) if tokens.is_integer() else tokens,
         }
 
+    def told(self):
+        """Sizes, in words."""
+        sizes = self.describe()
+        return f"{sizes['documents']:,} documents, {sizes['tokens']:,} tokens, {sizes['words']:,} words"
+
     def rows(self, rows):
         """Return the documents of the given numbers."""
         return replace(self, X=self.X[rows], names=None if self.names is None else self.names[rows])
+
+    def held_out(self, share, seed):
+        """Divide the documents; return those to learn from and those to judge by."""
+        from ._topics import check_test
+
+        train, test = _divided(self, share, seed)
+        check_test(test)
+        return train, test
+
+    @property
+    def arguments(self):
+        """What `fit` is given."""
+        return (self.X,)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Rows of numbers with a target each.
+
+    Attributes
+    ----------
+    X : sparse matrix of shape (n_rows, n_columns)
+    y : ndarray of shape (n_rows,)
+        Numbers to predict, or labels.
+    source : str
+        What the user typed.
+    classes : ndarray or None
+        The different labels, if the targets are labels.
+    vocabulary : sequence of str or None
+        The name of each column.
+    """
+
+    X: Any
+    y: Any
+    source: str
+    classes: Any = None
+    vocabulary: Any = None
+
+    names = None  # rows have numbers only
+
+    def describe(self):
+        """Sizes, fit for JSON."""
+        rows, columns = self.X.shape
+        sizes = {"source": self.source, "rows": rows, "columns": columns, "nonzeros": int(self.X.nnz)}
+        return sizes if self.classes is None else sizes | {"classes": self.classes.tolist()}
+
+    def told(self):
+        """Sizes, in words."""
+        rows, columns = self.X.shape
+        classes = "" if self.classes is None else f", {len(self.classes)} classes"
+        return f"{rows:,} rows, {columns:,} columns, {self.X.nnz:,} entries other than zero{classes}"
+
+    def rows(self, rows):
+        """Return the rows of the given numbers."""
+        return replace(self, X=self.X[rows], y=self.y[rows])
+
+    def held_out(self, share, seed):
+        """Divide the rows, labels in equal shares; return those to learn from and those to judge by."""
+        return _divided(self, share, seed, stratify=None if self.classes is None else self.y)
+
+    @property
+    def arguments(self):
+        """What `fit` is given."""
+        return self.X, self.y
+
+
+def _divided(data, share, seed, stratify=None):
+    import numpy as np
+    from sklearn.model_selection import train_test_split
+
+    try:
+        train, test = train_test_split(
+            np.arange(data.X.shape[0]), test_size=share, random_state=seed, stratify=stratify
+        )
+    except ValueError as error:
+        raise DataError(f"--test-size {share} cannot divide {data.source}: {error}") from error
+    return data.rows(np.sort(train)), data.rows(np.sort(test))
 
 
 def read_counts(source, vocab=None, *, n_features=None, verbose=0):
@@ -98,8 +180,47 @@ def _with_source(pair, source):
     return X, source, vocabulary
 
 
+def read_targets(source, vocab=None, *, n_features=None, verbose=0):
+    """Read rows of numbers with the numbers to predict, from an svmlight file.
+
+    Parameters
+    ----------
+    source : str
+        An svmlight file, plain or compressed.
+    vocab : path-like, optional
+        File with the name of each column, one a line.
+    n_features : int, optional
+        Columns of the model that will read the rows.
+    verbose : int
+
+    Returns
+    -------
+    Labelled
+    """
+    kind = "the name docstrings" if source == DOCSTRINGS else kind_of(source)
+    if kind != "svmlight":
+        raise DataError(
+            f"{source} holds {kind}; rows with a target each are needed: an svmlight file "
+            "(sklearn.datasets.dump_svmlight_file writes one)"
+        )
+    from .datasets import read_svmlight
+
+    X, y = read_svmlight(source, n_features=n_features, verbose=verbose)
+    return Labelled(X, y, source, None, None if vocab is None else read_vocabulary(vocab, X.shape[1], source))
+
+
+def read_classes(source, vocab=None, *, n_features=None, verbose=0):
+    """Read rows of numbers with labels, from an svmlight file; see `read_targets`."""
+    import numpy as np
+
+    data = read_targets(source, vocab, n_features=n_features, verbose=verbose)
+    whole = data.y.astype(np.int64)
+    labels = whole if (whole == data.y).all() else data.y
+    return replace(data, y=labels, classes=np.unique(labels))
+
+
 # What `Model.data` may say, and who reads it.
-READERS = {"counts": read_counts}
+READERS = {"counts": read_counts, "targets": read_targets, "classes": read_classes}
 
 
 def kind_of(path):

@@ -7,6 +7,7 @@ import inspect
 import json
 import sys
 import warnings
+from dataclasses import dataclass
 
 from . import _cli_data as data
 from .errors import DataError, InterruptedFitWarning
@@ -40,28 +41,23 @@ def fit(args):
     estimator = _estimator(model, args)
     if args.save is not None:
         data.check_output("--save", args.save, inputs=[args.data], is_ours=data.is_model_file)
-    counts, test = _read(model, args), None
+    read, test = _read(model, args), None
     if args.test_size is not None:
-        counts, test = _held_out(counts, args)
-    interrupted = _fit(estimator, counts.X)
-    if counts.vocabulary is not None:
-        _remember(estimator, counts.vocabulary)
+        read, test = read.held_out(args.test_size, args.random_state)
+    interrupted = _fit(estimator, read.arguments)
+    if read.vocabulary is not None:
+        _remember(estimator, read.vocabulary)
     if args.save is not None:
         estimator.save(args.save)
-    document, text = resolve(model.report)(estimator, counts, test)
-    sizes = counts.describe()
+    document, text = resolve(model.report)(estimator, read, test)
     header = {
         "model": model.name,
         "parameters": estimator.get_params(deep=False),
-        "data": sizes,
+        "data": read.describe(),
         "interrupted": interrupted,
         "saved": args.save and str(args.save),
     }
-    lines = [
-        f"data         {args.data}: {sizes['documents']:,} documents, {sizes['tokens']:,} tokens, "
-        f"{sizes['words']:,} words",
-        text,
-    ]
+    lines = [f"data         {args.data}: {read.told()}", text]
     if args.save is not None:
         lines += ["", f"saved as {args.save}"]
     show(args, header | document, "\n".join(lines))
@@ -73,7 +69,8 @@ def _estimator(model, args):
     cls = model.estimator_class()
     known = [name for name in inspect.signature(cls).parameters if name != "verbose"]
     # In the order of strength: our defaults, options of their own, --param.
-    values = {"n_jobs": args.n_jobs, "random_state": args.random_state, "verbose": int(not args.quiet)}
+    ours = {"n_jobs": args.n_jobs, "random_state": args.random_state, "verbose": int(not args.quiet)}
+    values = {name: value for name, value in ours.items() if name == "verbose" or name in known}
     for name, value in args.param:
         if name not in known:
             raise DataError(f"--param: {model.name} has no parameter {name!r}; it has {', '.join(known)}")
@@ -88,25 +85,11 @@ def _read(model, args):
     return data.READERS[model.data](args.data, args.vocab, verbose=_bars(args))
 
 
-def _held_out(counts, args):
-    """Hold out whole documents."""
-    import numpy as np
-    from sklearn.model_selection import train_test_split
-
-    from ._topics import check_test
-
-    rows = np.arange(counts.X.shape[0])
-    train, test = train_test_split(rows, test_size=args.test_size, random_state=args.random_state)
-    test = counts.rows(np.sort(test))
-    check_test(test)
-    return counts.rows(np.sort(train)), test
-
-
-def _fit(estimator, X):
+def _fit(estimator, arguments):
     """Fit; return whether Ctrl-C ended it, in which case the estimator holds the model so far."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", InterruptedFitWarning)
-        estimator.fit(X)
+        estimator.fit(*arguments)
     for warning in caught:
         warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
     return any(issubclass(warning.category, InterruptedFitWarning) for warning in caught)
@@ -143,57 +126,113 @@ def _load(path, ability):
 
 def transform(args):
     """Apply a saved model to data."""
+    estimator, read = _load_and_read(args, "transform")
+    read = data.aligned(read, estimator, lambda text: say(args, text))
+    shares = estimator.transform(read.X)
+    names = [str(name) for name in (range(len(shares)) if read.names is None else read.names)]
+    header = [f"topic{k}" for k in range(shares.shape[1])]
+    size = f"{shares.shape[0]:,} documents x {shares.shape[1]} topics"
+    _put_out(args, _Table("document", names, header, {"doc_topic": shares}), size)
+
+
+def predict(args):
+    """Predict with a saved model."""
+    from ._linear import judged
+
+    estimator, read = _load_and_read(args, "predict")
+    arrays, header = {"prediction": estimator.predict(read.X)}, ["prediction"]
+    if hasattr(estimator, "predict_proba"):
+        arrays["probability"] = estimator.predict_proba(read.X)
+        header += [f"probability_of_{label}" for label in estimator.classes_]
+    rows = [str(row) for row in range(read.X.shape[0])]
+    _put_out(args, _Table("row", rows, header, arrays), f"{len(rows):,} predictions")
+    say(args, f"note: against the targets in {args.data}: {judged(estimator, read)[1]}")
+
+
+def _load_and_read(args, ability):
+    """Load a model and read data for it; the output is checked before."""
     if args.out is not None:
         if args.out.suffix not in _WRITERS:
             raise DataError(f"--out: {args.out} must end in {', '.join(_WRITERS)}")
         data.check_output("--out", args.out, inputs=[args.file, args.data])
-    estimator = _load(args.file, "transform")
-    estimator.set_params(n_jobs=args.n_jobs)
+    estimator = _load(args.file, ability)
+    if "n_jobs" in estimator.get_params():
+        estimator.set_params(n_jobs=args.n_jobs)
     read = data.READERS[model_of(estimator).data]
-    counts = read(args.data, args.vocab, n_features=estimator.n_features_in_, verbose=_bars(args))
-    counts = data.aligned(counts, estimator, lambda text: say(args, text))
-    shares = estimator.transform(counts.X)
-    names = [str(name) for name in (range(len(shares)) if counts.names is None else counts.names)]
-    size = f"{shares.shape[0]:,} documents x {shares.shape[1]} topics"
+    return estimator, read(args.data, args.vocab, n_features=estimator.n_features_in_, verbose=_bars(args))
+
+
+# What models say of rows, and the files it goes into -------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Columns of numbers or labels with a name for each row.
+
+    Attributes
+    ----------
+    kind : str
+        What a row is.
+    names : list of str
+    header : list of str
+        One for each column of all `arrays`.
+    arrays : dict of str to ndarray
+        With one or two dimensions; their names are those of the arrays in an npz file.
+    """
+
+    kind: str
+    names: list
+    header: list
+    arrays: dict
+
+
+def _put_out(args, table, size):
+    """Write a table to the file of ``--out``, or print it."""
     if args.out is not None:
         from .scheduler.store import write_atomic
 
-        write_atomic(args.out, lambda file: _WRITERS[args.out.suffix](file, names, shares))
-        show(args, {"out": str(args.out), "shape": list(shares.shape)}, f"{size} in {args.out}")
+        write_atomic(args.out, lambda file: _WRITERS[args.out.suffix](file, table))
+        shape = list(next(iter(table.arrays.values())).shape)
+        show(args, {"out": str(args.out), "shape": shape}, f"{size} in {args.out}")
     elif args.json:
-        show(args, {"documents": names, "doc_topic": shares.tolist()}, "")
+        lists = {name: array.tolist() for name, array in table.arrays.items()}
+        show(args, {f"{table.kind}s": table.names} | lists, "")
     else:
-        _write_csv(sys.stdout, names, shares)
+        _write_csv(sys.stdout, table)
 
 
-def _write_csv(file, names, shares):
+def _write_csv(file, table):
     import csv
 
     rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(["document", *(f"topic{k}" for k in range(shares.shape[1]))])
-    rows.writerows(
-        [name, *(f"{share:.6g}" for share in row)] for name, row in zip(names, shares, strict=True)
-    )
+    rows.writerow([table.kind, *table.header])
+    columns = [array if array.ndim == 2 else array[:, None] for array in table.arrays.values()]
+    for name, *parts in zip(table.names, *columns, strict=True):
+        rows.writerow([name, *(_cell(value) for part in parts for value in part.tolist())])
 
 
-def _write_csv_bytes(file, names, shares):
+def _cell(value):
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def _write_csv_bytes(file, table):
     import io
 
     text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-    _write_csv(text, names, shares)
+    _write_csv(text, table)
     text.detach()  # or the wrapper would close the file
 
 
-def _write_npy(file, names, shares):
+def _write_npy(file, table):
     import numpy as np
 
-    np.save(file, shares, allow_pickle=False)
+    np.save(file, next(iter(table.arrays.values())), allow_pickle=False)
 
 
-def _write_npz(file, names, shares):
+def _write_npz(file, table):
     import numpy as np
 
-    np.savez(file, documents=np.array(names), doc_topic=shares)
+    np.savez(file, **{f"{table.kind}s": np.array(table.names)}, **table.arrays)
 
 
 _WRITERS = {".npz": _write_npz, ".npy": _write_npy, ".csv": _write_csv_bytes}
@@ -279,4 +318,5 @@ def bench(args):
 
 def model_lines():
     """Return the list of models for the help."""
-    return "\n".join(f"  {model.name:<8} {model.summary}" for model in MODELS.values())
+    width = max(map(len, MODELS))
+    return "\n".join(f"  {model.name:<{width}}  {model.summary}" for model in MODELS.values())

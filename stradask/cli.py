@@ -22,6 +22,8 @@ start here:
   stradask demo                               a minute with real text; writes a report with pictures
   stradask fit lda docstrings --save m.npz    topics of the docstrings on this machine
   stradask topics m.npz                       read them again
+  stradask fit lasso-cv data.svm --save s.npz a sparse linear model, its penalty chosen by cross-validation
+  stradask predict s.npz new.svm              what it says of new rows
   stradask COMMAND --help                     options and examples of a command
 """
 
@@ -35,15 +37,18 @@ _EXAMPLES = {
   stradask fit lda docstrings
   stradask fit lda docword.kos.txt.gz --vocab vocab.kos.txt --param n_components=50 max_iter=500
   stradask fit lda counts.npz --test-size 0.1 --n-jobs -1 --save model.npz --json
+  stradask fit lasso data.svm.gz --param alpha=0.1 --test-size 0.2 --save model.npz
+  stradask fit sparse-logistic-cv data.svm --param cv=10 rule=1se
 
 MODEL is one of
 {commands.model_lines()}
 
-DATA is a file with word counts, recognised by what it holds: UCI bag of words (docword), svmlight (its
+DATA of lda is a file with word counts, recognised by what it holds: UCI bag of words (docword), svmlight (its
 labels are not used), both plain or compressed (gz, xz, bz2), or a sparse matrix of scipy.sparse.save_npz;
 or the word docstrings: the documentation of the installed packages (./docstrings is a file).
+DATA of the other models is an svmlight file, plain or compressed: a target and a row of numbers a line.
 
-Ctrl-C stops after the running sweep; the model so far is printed and saved, and the exit status is 130.
+Ctrl-C stops after the running sweep or round; the model so far is printed and saved, and the exit status is 130.
 """,
     "transform": """
   stradask transform model.npz docword.new.txt.gz --out shares.npz
@@ -51,6 +56,13 @@ Ctrl-C stops after the running sweep; the model so far is printed and saved, and
 
 Columns of the result are topics, rows are documents; rows sum to 1. Where the words of both the model and
 DATA are known, columns are matched by their words.
+""",
+    "predict": """
+  stradask predict model.npz new.svm.gz --out predictions.csv
+  stradask predict model.npz new.svm | head
+
+DATA is an svmlight file; how well its targets are predicted is told on stderr. Classifiers give the label
+and the probability of each class.
 """,
     "topics": """
   stradask topics model.npz
@@ -181,6 +193,7 @@ def build_parser(with_bench=False):
     _add_demo(commands_of)
     _add_fit(commands_of)
     _add_transform(commands_of)
+    _add_predict(commands_of)
     _add_topics(commands_of)
     _add_data(commands_of)
     info = _command(commands_of, "info", commands.info, "versions, processor, memory, GPU, folders")
@@ -245,7 +258,7 @@ def _add_fit(parsers):
     _add_threads(parser)
     parser.add_argument("--random-state", type=_natural, default=0, metavar="S", help="seed (%(default)s)")
     parser.add_argument(
-        "--test-size", type=_share, metavar="F", help="share of the documents to hold out and judge by"
+        "--test-size", type=_share, metavar="F", help="share of the rows to hold out and judge by"
     )
     _add_output(parser)
 
@@ -255,9 +268,17 @@ def _add_transform(parsers):
     parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
     parser.add_argument("data", metavar="DATA", help="a file, or the word docstrings")
     _add_vocabulary(parser)
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="ends in .npz, .npy or .csv; without it, CSV on stdout"
-    )
+    _add_table(parser)
+    _add_threads(parser)
+    _add_output(parser)
+
+
+def _add_predict(parsers):
+    parser = _command(parsers, "predict", commands.predict, "predict with a saved model")
+    parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
+    parser.add_argument("data", metavar="DATA", help="an svmlight file")
+    parser.set_defaults(vocab=None)
+    _add_table(parser)
     _add_threads(parser)
     _add_output(parser)
 
@@ -286,6 +307,12 @@ def _add_data(parsers):
 
 def _add_vocabulary(parser):
     parser.add_argument("--vocab", type=Path, metavar="FILE", help="the word of each column, one a line")
+
+
+def _add_table(parser):
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="ends in .npz, .npy or .csv; without it, CSV on stdout"
+    )
 
 
 def _add_threads(parser):

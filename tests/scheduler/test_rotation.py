@@ -16,7 +16,7 @@ sizes = st.integers(1, 12)
 @given(n_shards=sizes, n_blocks=st.none() | sizes, rotate=st.booleans(), r=st.integers(0, 10**6))
 def test_a_round_meets_every_pair_once_and_a_step_shares_nothing(n_shards, n_blocks, rotate, r):
     schedule = RotationSchedule(n_shards, n_blocks, rotate=rotate)
-    steps = schedule.round(r)
+    steps = schedule.plan(r, {})
     n_blocks = n_shards if n_blocks is None else n_blocks
     assert len(steps) == max(n_shards, n_blocks)  # fewer steps cannot do it
     for step in steps:
@@ -25,13 +25,13 @@ def test_a_round_meets_every_pair_once_and_a_step_shares_nothing(n_shards, n_blo
         assert len(set(shards)) == len(set(blocks)) == len(step)
     met = [pair for step in steps for pair in step]
     assert sorted(met) == list(itertools.product(range(n_shards), range(n_blocks)))
-    assert steps == RotationSchedule(n_shards, n_blocks, rotate=rotate).round(r)
+    assert steps == RotationSchedule(n_shards, n_blocks, rotate=rotate).plan(r, {})
 
 
 def test_rotate_begins_each_round_elsewhere():
     fixed, rotated = RotationSchedule(3), RotationSchedule(3, rotate=True)
-    assert fixed.round(0) == fixed.round(1) == rotated.round(0) == rotated.round(3)
-    assert rotated.round(1) == [*fixed.round(0)[1:], fixed.round(0)[0]]
+    assert fixed.plan(0, {}) == fixed.plan(1, {}) == rotated.plan(0, {}) == rotated.plan(3, {})
+    assert rotated.plan(1, {}) == [*fixed.plan(0, {})[1:], fixed.plan(0, {})[0]]
 
 
 @pytest.mark.parametrize(

@@ -353,12 +353,12 @@ def test_nothing_left_to_fall_back_to_is_an_error(tmp_path):
         ("[]", "was not written by stradask"),
         ('{"format": "other"}', "was not written by stradask"),
         (
-            '{"format": "stradask checkpoint", "format_version": 2, "stradask": "9.0"}',
+            '{"format": "stradask checkpoint", "format_version": 3, "stradask": "9.0"}',
             "9.0.*upgrade stradask",
         ),
-        ('{"format": "stradask checkpoint", "format_version": 1}', "is damaged"),
+        ('{"format": "stradask checkpoint", "format_version": 2}', "is damaged"),
         (
-            '{"format": "stradask checkpoint", "format_version": 1, "fingerprint": {}, "rounds": ["../x"]}',
+            '{"format": "stradask checkpoint", "format_version": 2, "fingerprint": {}, "rounds": ["../x"]}',
             "is damaged",
         ),
     ],

@@ -1,0 +1,169 @@
+"""Time to a gap: a solver is asked for finer and finer tolerances until every target is met.
+
+Libraries mean different things by their tolerance, so each is stepped by decades from loose to tight; then the
+steps before each target are halved twice, to a quarter of a decade, which finds the loosest (and cheapest)
+tolerance that meets it. What a tolerance gives is judged here, by the objective, between the calls.
+"""
+
+import contextlib
+import math
+
+import numpy as np
+
+from ..errors import StradaskError
+from .process import OverTime, WorkerProcess
+
+MAX_CALLS, BUDGET = 3, 0.5  # a call is timed again until so many, or so many seconds, are spent
+START_SECONDS = 300.0  # importing, compiling, reading the data
+NEAR = 0.5  # a gap above this share of its target wastes nothing that halving could save
+QUARTERS = 4  # steps in a decade of tolerances
+
+
+def time_to_gaps(plan, objective, solver, repeat, python, data, folder):
+    """Solve all problems of an objective with one solver; return one outcome for each.
+
+    Parameters
+    ----------
+    plan : Plan
+    objective : object
+        As `stradask.benchmarks.objectives` describes.
+    solver : SolverFile
+    repeat : int
+    python : Path
+        The solver's interpreter.
+    data, folder : Path
+        Folders of the objective's arrays and for this run.
+
+    Returns
+    -------
+    list of dict
+        ``problem``, ``targets``, ``status`` ("ok", "failed" or "not offered") and ``solves``, a list of dicts:
+        tolerance, seconds, CPU seconds, gap, ...; ``over_time`` tells whether a call had to be stopped.
+    """
+    job = {
+        "procedure": "solving",
+        "settings": objective.settings() | {"n_jobs": plan.n_jobs, "seed": plan.seed + repeat},
+    }
+
+    def make_worker():
+        return WorkerProcess(python, solver, job, data=data, folder=folder, n_jobs=plan.n_jobs)
+
+    outcomes = []
+    with Asked(make_worker, folder) as asked:
+        for problem in objective.problems():
+            outcome = {"problem": problem.name, "targets": problem.targets, "solves": []}
+            outcomes.append(outcome)
+            if problem.call not in solver.calls:
+                outcome |= {"status": "not offered", "error": f"no {problem.call}"}
+                continue
+            try:
+                over_time = _solve(asked, objective, problem, plan.seconds * problem.patience, outcome["solves"])
+            except (StradaskError, ValueError, KeyError) as error:  # the latter two: arrays of the wrong kind
+                outcome |= {"status": "failed", "error": str(error)}
+            else:
+                outcome |= {"status": "ok", "over_time": over_time} | asked.start()
+    return outcomes
+
+
+def _solve(asked, objective, problem, limit, solves):
+    """Append the solves of one problem; return whether a call had to be stopped."""
+
+    def gap_at(tolerance):
+        figures, arrays = asked.ask(problem, tolerance, limit)
+        judged = objective.evaluate(problem, arrays)
+        solves.append({"tolerance": tolerance} | figures | judged)
+        return judged["gap"]
+
+    try:
+        search(gap_at, problem.targets, asked.start()["tolerances"])
+    except OverTime:
+        return True
+    return False
+
+
+def search(gap_at, targets, tolerances):
+    """Ask for tolerances by decades until all targets are met, and more finely where one was just met.
+
+    Parameters
+    ----------
+    gap_at : callable
+        Solves with a tolerance and returns the gap.
+    targets : sequence of float
+        Falling.
+    tolerances : pair of float
+        The loosest and the tightest tolerance, powers of ten.
+    """
+    first, last = (round(-QUARTERS * math.log10(tolerance)) for tolerance in tolerances)
+    gaps: dict[int, float] = {}
+
+    def ask(step):
+        if step not in gaps:
+            gaps[step] = gap_at(10.0 ** (-step / QUARTERS))
+        return gaps[step]
+
+    for step in range(first, last + 1, QUARTERS):
+        gap = ask(step)
+        for target in targets:
+            if gap <= target and step > first:
+                _refine(ask, step, target)
+        if gap <= targets[-1]:
+            return
+
+
+def _refine(ask, meets, target):
+    """Halve the steps from one that meets a target to the decade before it, if that one misses it."""
+    misses = meets - QUARTERS
+    # A gap just below the target leaves nothing to save.
+    while ask(misses) > target and meets - misses > 1 and ask(meets) < NEAR * target:
+        middle = (meets + misses) // 2
+        if ask(middle) <= target:
+            meets = middle
+        else:
+            misses = middle
+
+
+class Asked:
+    """A worker that answers calls; one that has ended is started anew for the next call."""
+
+    def __init__(self, make_worker, folder):
+        self._make_worker = make_worker
+        self._folder = folder
+        self._worker = contextlib.ExitStack()
+        self._running = None
+        self._told = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._worker.close()
+
+    def start(self):
+        """Start the worker unless it runs; return what it says of itself."""
+        if self._running is None:
+            self._running = self._worker.enter_context(self._make_worker())
+            try:
+                self._told = self._running.answer(START_SECONDS)
+            except StradaskError:
+                self._end()
+                raise
+        return self._told
+
+    def ask(self, problem, tolerance, limit):
+        """Return the figures and the arrays of one call; OverTime where it took more than `limit` seconds."""
+        self.start()
+        arguments = problem.arguments | {"tolerance": tolerance}
+        try:
+            self._running.ask(
+                {"call": problem.call, "arguments": arguments, "max_calls": MAX_CALLS, "budget": BUDGET}
+            )
+            figures = self._running.answer(limit + BUDGET)  # the last timing starts before the budget is spent
+        except StradaskError:
+            self._end()
+            raise
+        with np.load(self._folder / "solution.npz", allow_pickle=False) as arrays:
+            return figures, dict(arrays)
+
+    def _end(self):
+        self._worker.close()
+        self._running = None

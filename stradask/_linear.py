@@ -1,0 +1,107 @@
+"""What the command line tells of a fitted sparse linear model."""
+
+N_COEFFICIENTS = 10
+
+
+def report(estimator, data, test):
+    """Return figures and the largest coefficients of a fitted model, for JSON and as text.
+
+    Parameters
+    ----------
+    estimator : Lasso, ElasticNet, SparseLogisticRegression or one of their CV forms
+        Fitted to `data`.
+    data : Labelled
+    test : Labelled or None
+        Rows that were held out.
+
+    Returns
+    -------
+    document : dict
+    text : str
+    """
+    import numpy as np
+
+    coef = np.atleast_2d(estimator.coef_)
+    document, lines = {}, []
+    if hasattr(estimator, "alpha_"):
+        chosen, text = _choice(estimator)
+        document |= chosen
+        lines.append(f"penalty      {text}")
+    document |= {
+        "iterations": int(np.max(estimator.n_iter_)),
+        "dual_gap": float(np.max(estimator.dual_gap_)),
+        "nonzeros": int(np.count_nonzero(coef)),
+        "coefficients": coef.size,
+    }
+    lines += [
+        f"gap          {document['dual_gap']:.2e} after {document['iterations']} rounds",
+        f"non-zeros    {document['nonzeros']:,} of {coef.size:,} coefficients",
+    ]
+    for name, rows in (("training", data), ("test", test)):
+        if rows is not None:
+            document[name], text = judged(estimator, rows)
+            lines.append(f"{name:<12} {text}, {rows.X.shape[0]:,} rows")
+    largest = _largest(estimator, coef)
+    return document | {"largest": largest}, "\n".join([*lines, *_as_lines(largest)])
+
+
+def judged(estimator, data):
+    """Return how well a model predicts: scores by name, and as text.
+
+    R2 of a regressor; accuracy and log loss of a classifier, to which labels it does not know are errors.
+    """
+    if not hasattr(estimator, "classes_"):
+        score = float(estimator.score(data.X, data.y))
+        return {"r2": score}, f"R2 {score:.4f}"
+    import numpy as np
+
+    scores = {"accuracy": float(estimator.score(data.X, data.y))}
+    place = np.searchsorted(estimator.classes_, data.y)
+    if np.isin(data.y, estimator.classes_).all():
+        chance = np.take_along_axis(estimator.predict_proba(data.X), place[:, None], axis=1)
+        tiny = np.finfo(chance.dtype).tiny
+        scores["log_loss"] = float(-np.log(np.maximum(chance, tiny)).mean())
+    return scores, ", ".join(f"{name.replace('_', ' ')} {score:.4f}" for name, score in scores.items())
+
+
+def _choice(estimator):
+    """Return what cross-validation chose, for JSON and in words."""
+    n_alphas = estimator.alphas_.shape[-1]
+    chosen = {
+        name: float(getattr(estimator, name))
+        for name in ("alpha_", "alpha_min_", "alpha_1se_", "l1_ratio_")
+        if hasattr(estimator, name)
+    }
+    text = (
+        f"alpha {estimator.alpha_:.4g} of {n_alphas} tried; best mean score at {estimator.alpha_min_:.4g}, "
+        f"one standard error from it at {estimator.alpha_1se_:.4g}"
+    )
+    return {name.rstrip("_"): value for name, value in chosen.items()}, text
+
+
+def _largest(estimator, coef):
+    """Return the largest coefficients, for JSON."""
+    import numpy as np
+
+    names = getattr(estimator, "vocabulary_", None)
+    found = []
+    for row, values in enumerate(coef):
+        columns = np.flatnonzero(values)
+        columns = columns[np.argsort(-abs(values[columns]), kind="stable")][:N_COEFFICIENTS]
+        for column in columns.tolist():
+            entry = {"column": column, "coefficient": float(values[column])}
+            if len(coef) > 1:
+                entry = {"class": estimator.classes_[row].item()} | entry
+            found.append(entry if names is None else entry | {"name": str(names[column])})
+    return found
+
+
+def _as_lines(largest):
+    if not largest:
+        return []
+    heading = ["", f"{'coefficient':>12}  column"]
+    return heading + [
+        f"{entry['coefficient']:12.5g}  {entry.get('name', entry['column'])}"
+        + (f"  (class {entry['class']})" if "class" in entry else "")
+        for entry in largest
+    ]

@@ -1,0 +1,374 @@
+"""The engine over programs small enough to be followed by hand: order of calls, losses, checkpoints."""
+
+import numpy as np
+import pytest
+
+from stradask.errors import CheckpointMismatch, DataError, ModelFileError, WorkerLost
+from stradask.scheduler.engine import run
+from stradask.scheduler.program import Outcome, Program
+from stradask.scheduler.rotation import RotationSchedule
+from stradask.scheduler.schedule import Schedule
+from stradask.scheduler.session import LocalSession, open_session
+
+
+class EveryBlock(Schedule):
+    """Two blocks a round: those seen least, and among them those of the largest last change."""
+
+    def __init__(self, n_blocks, n_shards, lookahead=0):
+        self.n_blocks, self.n_shards, self.lookahead = n_blocks, n_shards, lookahead
+
+    def start(self):
+        return {"last": np.full(self.n_blocks, np.inf), "seen": np.zeros(self.n_blocks)}
+
+    def plan(self, round, state):
+        blocks = np.lexsort((-state["last"], state["seen"]))[:2]
+        return [[(shard, blocks) for shard in range(self.n_shards)]]
+
+    def observe(self, state, round, blocks, priorities):
+        state["last"][blocks] = priorities
+        state["seen"][blocks] += 1
+
+
+class LeastSquares(Program):
+    """min |y - X b|^2 / 2 by coordinate descent on rows in shards, two coordinates a round."""
+
+    saved = ("residual",)
+    unit = "visit"
+
+    def __init__(self, X, y, n_shards, measure_every=1):
+        self.shards = [(X[i::n_shards], y[i::n_shards]) for i in range(n_shards)]
+        self.n_blocks, self.measure_every = X.shape[1], measure_every
+        self.hessian, self.coef, self.calls = X.T @ X, np.zeros(X.shape[1]), 0
+
+    def load(self, data):
+        return {"X": data[0], "residual": data[1].copy()}
+
+    def update(self, state, task):
+        return state["X"][:, task.blocks].T @ state["residual"]
+
+    def aggregate(self, tasks, partials):
+        self.calls += 1
+        blocks = tasks[0].blocks
+        change = np.linalg.solve(self.hessian[np.ix_(blocks, blocks)], sum(partials))
+        self.coef[blocks] += change
+        return Outcome((blocks, change), updates=len(blocks), priorities=abs(change))
+
+    def sync(self, state, message):
+        blocks, change = message
+        state["residual"] -= state["X"][:, blocks] @ change
+
+    def measure(self, state):
+        return state["residual"] @ state["residual"] / 2
+
+    def objective(self, parts):
+        return sum(parts)
+
+    def arrays(self):
+        return {"coef": self.coef}
+
+    def restore(self, arrays):
+        if arrays["coef"].shape != self.coef.shape:
+            raise ModelFileError("coef does not fit")
+        self.coef = arrays["coef"]
+
+
+class Pass(Program):
+    """Blocks travel; every update writes down who met whom, where and when."""
+
+    travels = True
+    saved = ("total",)
+
+    def __init__(self, n_shards, n_blocks, barrier="round"):
+        self.shards, self.n_blocks, self.barrier = range(1, n_shards + 1), n_blocks, barrier
+        self.log, self.messages = [], 0
+
+    def load(self, number):
+        return {"number": float(number), "total": np.zeros(1), "told": []}
+
+    def block(self, block):
+        return np.array([10.0**block])
+
+    def sync(self, state, message):
+        state["told"].append(message)
+
+    def update(self, state, task):
+        value = task.value[0]
+        state["total"] += value
+        task.value += state["number"]
+        return value, task.round, task.step, task.shard, task.blocks, list(state["told"])
+
+    def aggregate(self, tasks, partials):
+        assert [(t.round, t.step, t.shard, t.blocks) for t in tasks] == [p[1:5] for p in partials]
+        self.log += [p[0] for p in partials]
+        self.messages += 1
+        return Outcome(self.messages)
+
+    def arrays(self):
+        return {"log": np.array(self.log), "messages": np.array(self.messages)}
+
+    def restore(self, arrays):
+        self.log, self.messages = arrays["log"].tolist(), int(arrays["messages"])
+
+
+class Flaky(LocalSession):
+    """A local session that loses its shards when told to, in the calls given by number."""
+
+    remote = True
+
+    def __init__(self, losses):
+        super().__init__(2)
+        self.losses, self.calls, self.opened = set(losses), 0, 0
+
+    def open(self, program, snapshot=None):
+        self.opened += 1
+        super().open(program, snapshot)
+
+    def _perhaps_lose(self):
+        self.calls += 1
+        if self.calls in self.losses:
+            self.states = self.blocks = None
+            raise WorkerLost("gone")
+
+    def run(self, *args):
+        if self.states is None:
+            raise WorkerLost("still gone")
+        done = super().run(*args)
+        self._perhaps_lose()
+        return done
+
+    def measure(self, messages):
+        parts = super().measure(messages)
+        self._perhaps_lose()
+        return parts
+
+    def snapshot(self, messages):
+        arrays = super().snapshot(messages)
+        self._perhaps_lose()
+        return arrays
+
+
+@pytest.fixture
+def problem():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((30, 6)), rng.standard_normal(30)
+
+
+def _solve(problem, *, n_shards=3, lookahead=0, max_rounds=40, measure_every=1, **options):
+    program = LeastSquares(*problem, n_shards, measure_every)
+    done = run(program, EveryBlock(6, n_shards, lookahead), max_rounds=max_rounds, **options)
+    return program, done
+
+
+@pytest.mark.parametrize("lookahead", [0, 1])
+def test_a_scheduled_program_reaches_the_least_squares_solution(problem, lookahead):
+    program, done = _solve(problem, lookahead=lookahead, max_rounds=300)
+    expected, (rss,), *_ = np.linalg.lstsq(*problem)
+    np.testing.assert_allclose(program.coef, expected, atol=1e-10)
+    columns = done.history.as_dict()
+    assert columns["objective"][-1] == pytest.approx(rss / 2)
+    assert (np.diff(columns["objective"]) <= 1e-12).all()  # exact solves of two coordinates never rise
+    assert columns["updates"].tolist() == [2] * 300
+    assert set(columns["staleness"]) == {float(lookahead)}
+    assert (done.n_rounds, done.reason) == (300, "finished")
+
+
+def test_lookahead_plans_without_the_newest_event(problem):
+    seen = []
+
+    class Watching(EveryBlock):
+        def plan(self, round, state):
+            seen.append((round, int(state["seen"].sum()) // 2))
+            return super().plan(round, state)
+
+    for lookahead in (0, 1):
+        seen.clear()
+        run(LeastSquares(*problem, 2), Watching(6, 2, lookahead), max_rounds=4)
+        assert [known for r, known in seen if r < 4] == ([0, 1, 2, 3] if not lookahead else [0, 0, 1, 2])
+
+
+def test_the_result_is_that_of_any_number_of_threads(problem):
+    coefs = [_solve(problem, n_jobs=n)[0].coef for n in (1, 2, 4)]
+    assert (coefs[0] == coefs[1]).all()
+    assert (coefs[0] == coefs[2]).all()
+
+
+@pytest.mark.parametrize("lookahead", [0, 1])
+@pytest.mark.parametrize("losses", [[1], [2], [5, 6], [3, 4, 20, 33], [37]])
+def test_a_lost_worker_changes_no_bit(problem, monkeypatch, losses, lookahead):
+    monkeypatch.setattr("stradask.scheduler.engine._KEEP_SECONDS", 0.0)  # a snapshot whenever it is cheap
+    monkeypatch.setattr("stradask.scheduler.engine._KEEP_SHARE", 1.0)
+    calm, rounds = _solve(problem, lookahead=lookahead)
+    session = Flaky(losses)
+    program, done = _solve(problem, lookahead=lookahead, engine=session)
+    assert done.n_recoveries == len(losses)
+    assert session.opened == 1 + len(losses)
+    assert (program.coef == calm.coef).all()
+    for name in ("round", "updates", "objective"):
+        np.testing.assert_array_equal(done.history.as_dict()[name], rounds.history.as_dict()[name])
+
+
+def test_without_a_snapshot_rounds_are_done_again_from_the_first(problem):
+    calm, _ = _solve(problem)
+    program, _ = _solve(problem, engine=Flaky([41]))
+    assert (program.coef == calm.coef).all()
+    assert program.calls == 40 + 20  # the twenty rounds before the one that was lost
+
+
+def test_a_program_whose_shards_hold_nothing_repeats_the_round_alone():
+    class Scores(Program):
+        """Gradient descent on |y - Xb|^2 / 2, its coefficients sent out whole."""
+
+        def __init__(self, X, y):
+            self.shards, self.coef, self.calls = [(X[:9], y[:9]), (X[9:], y[9:])], np.zeros(X.shape[1]), 0
+
+        def load(self, data):
+            return {"data": data}
+
+        def publish(self):
+            return self.coef.copy()
+
+        def sync(self, state, message):
+            state["coef"] = message
+
+        def update(self, state, task):
+            X, y = state["data"]
+            return X.T @ (y - X @ state["coef"])
+
+        def aggregate(self, tasks, partials):
+            self.calls += 1
+            self.coef = self.coef + 0.01 * sum(partials)
+            return Outcome(self.publish())
+
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((20, 3)), rng.standard_normal(20)
+    both = RotationSchedule(2, 2)
+    expected, program = Scores(X, y), Scores(X, y)
+    run(expected, both, max_rounds=12)
+    done = run(program, both, max_rounds=12, engine=Flaky([3, 4, 9]))
+    assert done.n_recoveries == 3
+    assert (program.coef == expected.coef).all()
+    assert program.calls == 12
+
+
+def test_a_round_that_always_loses_workers_ends_with_the_loss(problem):
+    with pytest.raises(WorkerLost, match="round 6 lost a worker 5 times"):
+        _solve(problem, engine=Flaky(range(6, 200)), measure_every=0)
+
+
+@pytest.mark.parametrize("barrier", ["round", "step"])
+def test_blocks_travel_and_are_worked_on_in_the_order_of_the_plan(barrier):
+    program = Pass(2, 4, barrier)
+    done = run(program, RotationSchedule(2, 4), max_rounds=2, n_jobs=2)
+    values, log = [10.0**b for b in range(4)], []
+    for step in [step for r in range(2) for step in RotationSchedule(2, 4).plan(r, {})]:
+        for shard, block in step:
+            log.append(values[block])
+            values[block] += shard + 1
+    assert program.log == log
+    assert program.messages == (2 if barrier == "round" else 8)
+    assert done.n_rounds == 2
+
+
+def test_messages_come_once_and_before_the_next_update():
+    told = []
+
+    class Listening(Pass):
+        def aggregate(self, tasks, partials):
+            told.append([p[-1] for p in partials])
+            return super().aggregate(tasks, partials)
+
+    run(Listening(2, 2, "step"), RotationSchedule(2, 2), max_rounds=2)
+    assert told == [[[], []], [[1], [1]], [[1, 2], [1, 2]], [[1, 2, 3], [1, 2, 3]]]
+
+
+@pytest.mark.parametrize("barrier", ["round", "step"])
+@pytest.mark.parametrize("losses", [[1], [6], [2, 3], [5, 11]])
+def test_travelling_blocks_survive_losses(barrier, losses, monkeypatch):
+    monkeypatch.setattr("stradask.scheduler.engine._KEEP_SECONDS", 0.0)
+    calm, program = Pass(2, 4, barrier), Pass(2, 4, barrier)
+    run(calm, RotationSchedule(2, 4), max_rounds=6)
+    done = run(program, RotationSchedule(2, 4), max_rounds=6, engine=Flaky(losses))
+    assert done.n_recoveries == len(losses)
+    assert program.log == calm.log
+
+
+@pytest.mark.parametrize("lookahead", [0, 1])
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_run_goes_on_from_its_checkpoint_bitwise(problem, tmp_path, lookahead, remote):
+    def engine():
+        return Flaky([]) if remote else "local"
+
+    whole, rounds = _solve(problem, lookahead=lookahead)
+    options = {"checkpoint": tmp_path / "run", "fingerprint": {"seed": 1}, "checkpoint_every": 4}
+    _solve(problem, lookahead=lookahead, max_rounds=17, engine=engine(), **options)
+    program, done = _solve(problem, lookahead=lookahead, engine=engine(), **options)
+    assert program.calls == 40 - 17
+    assert (program.coef == whole.coef).all()
+    assert done.n_rounds == len(done.history) == 40
+    np.testing.assert_array_equal(done.history.as_dict()["objective"], rounds.history.as_dict()["objective"])
+    with pytest.raises(CheckpointMismatch, match="seed: 1 there, 2 here"):
+        _solve(problem, **{**options, "fingerprint": {"seed": 2}})
+
+
+def test_a_checkpoint_that_does_not_fit_the_program_is_refused(problem, tmp_path):
+    X, y = problem
+    _solve(problem, max_rounds=2, checkpoint=tmp_path)
+    with pytest.raises(ModelFileError, match="shard-0/residual"):
+        _solve((X[:20], y[:20]), max_rounds=4, checkpoint=tmp_path)
+    with pytest.raises(ModelFileError, match="coef does not fit"):
+        run(LeastSquares(X[:, :4], y, 3), EveryBlock(4, 3), max_rounds=4, checkpoint=tmp_path)
+
+
+def test_a_loss_while_a_checkpoint_is_taken_costs_that_state_alone(problem, tmp_path):
+    calm, _ = _solve(problem, max_rounds=8)
+    options = {"checkpoint": tmp_path / "run", "checkpoint_every": 4, "max_rounds": 8}
+    program, done = _solve(problem, engine=Flaky([9]), **options)  # four rounds of two calls, then it
+    assert done.n_recoveries == 1
+    assert (program.coef == calm.coef).all()
+    assert [path.name for path in (tmp_path / "run").glob("round-*")] == ["round-000000008.npz"]
+
+
+def test_what_ends_a_run(problem):
+    assert _solve(problem, tol=1e-12)[1].reason == "converged"
+    assert _solve(problem, max_seconds=0)[1].reason == "time"
+    assert _solve(problem, stop=lambda history: "enough" if len(history) == 3 else False)[1].n_rounds == 3
+    assert _solve(problem, callback=lambda info: info.round == 2)[1].reason == "callback"
+
+    class Stops(LeastSquares):
+        def aggregate(self, tasks, partials):
+            super().aggregate(tasks, partials)
+            return Outcome(done="gap" if self.calls == 5 else False)
+
+    done = run(Stops(*problem, 2), EveryBlock(6, 2), max_rounds=9)
+    assert (done.n_rounds, done.reason) == (5, "gap")
+
+
+def test_measuring_now_and_then(problem):
+    _, done = _solve(problem, measure_every=3, max_rounds=7)
+    assert np.isnan(done.history.as_dict()["objective"]).tolist() == [True, True, False] * 2 + [True]
+
+
+def test_a_callback_gets_the_model_so_far(problem):
+    lengths = []
+    _solve(
+        problem,
+        max_rounds=3,
+        snapshot=lambda history: len(history),
+        callback=lambda info: lengths.append(info.snapshot()),
+    )
+    assert lengths == [1, 2, 3]
+
+
+def test_an_error_in_an_update_is_the_users_own(problem):
+    class Fails(LeastSquares):
+        def update(self, state, task):
+            raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        run(Fails(*problem, 2), EveryBlock(6, 2), max_rounds=2)
+
+
+@pytest.mark.parametrize("engine", ["spark", 3, None])
+def test_an_unknown_engine_is_named(engine):
+    with pytest.raises(DataError, match=r"engine.*'dask'"):
+        open_session(engine)
