@@ -47,7 +47,7 @@ class WorkerProcess:
     """
 
     def __init__(self, python, solver, job, *, data, folder, n_jobs):
-        job |= {
+        job = job | {
             "solver": str(solver.path.resolve()),
             "data": str(data),
             "path": [_where_stradask_is()] if solver.is_ours else [],

@@ -1,45 +1,38 @@
 """Run solvers of one family in turn and write what they did as JSON lines.
 
 Every run is a process of its own with the same number of threads; the systems take turns (A B C, A B
-C, ...), so that a slow minute of the machine falls on all of them. A process leaves snapshots of its
-model, and they are judged here, after it has ended, by the objective of the family. One line is
-appended to ``records.jsonl`` as soon as a run is judged; `stradask.benchmarks.summary` makes the
-table and `stradask.benchmarks.report` the page.
+C, ...), so that a slow minute of the machine falls on all of them. A process leaves models, and they are
+judged outside it by the objective of the family: the states of one long run (`stradask.benchmarks.training`)
+or the solutions of many short ones (`stradask.benchmarks.solving`). One line is appended to
+``records.jsonl`` as soon as a run is judged; `summary` and `gap_summary` make the tables, `report` and
+`gap_report` the pages.
 """
 
-import contextlib
+import argparse
 import datetime
 import json
 import os
 import platform
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 import uuid
-from dataclasses import asdict, dataclass
+from ast import literal_eval
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from .._version import __version__
-from ..errors import DataError, StradaskError
+from ..errors import DataError
 from .environments import PeerUnavailable, interpreter_for
 from .objectives import families, find_objective
 from .solvers import find_solvers
-from .worker import MEGABYTE
+from .solving import time_to_gaps
+from .training import train_and_judge
 
-WORKER = Path(__file__).with_name("worker.py")
 N_CHECKPOINTS = 12
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMBA_NUM_THREADS",
-)
+PROCEDURES = {"training": train_and_judge, "solving": time_to_gaps}
 
 
 @dataclass(frozen=True)
@@ -51,18 +44,20 @@ class Plan:
     family : str
     against : sequence of str or None
         Peers by name; None stands for those that are installed in this environment.
-    dataset : str or None
-        None stands for the family's default.
-    n_components, doc_topic_prior, topic_word_prior
-        Size and priors, the same for all systems.
-    max_seconds : float
-        Training seconds of each run.
-    repeats : int
-        Runs of each system; run r has the seed ``seed + r``.
+    datasets : sequence of str or None
+        None stands for the family's defaults.
+    parameters : mapping
+        Parameters of the family, the same for all systems; those left out have the family's defaults.
+    max_seconds : float or None
+        Training seconds of each run, or the most seconds of one solve; None stands for the family's default.
+    repeats : int or None
+        Runs of each system; run r has the seed ``seed + r``. None is 3, and 1 when quick.
     n_jobs : int
         Threads or processes of each system.
     seed : int
         Also fixes the split of the data.
+    quick : bool
+        A look within a minute: smaller data or less time, one run.
     out : Path
         Folder of the records and the report.
     environments : Path or None
@@ -70,48 +65,69 @@ class Plan:
     solver_folders : sequence of Path
         Folders with more solver files.
     time_limit : float or None
-        Wall seconds after which a run is stopped; None is a minute and five times `max_seconds`.
+        Wall seconds after which a training run is stopped; None is a minute and five times `max_seconds`.
     """
 
     family: str
     against: tuple[str, ...] | None = None
-    dataset: str | None = None
-    n_components: int = 50
-    doc_topic_prior: float = 0.1
-    topic_word_prior: float = 0.01
-    max_seconds: float = 8.0
-    repeats: int = 3
+    datasets: tuple[str, ...] | None = None
+    parameters: Mapping = field(default_factory=dict)
+    max_seconds: float | None = None
+    repeats: int | None = None
     n_jobs: int = 1
     seed: int = 0
+    quick: bool = False
     out: Path = Path("stradask-bench")
     environments: Path | None = None
     solver_folders: tuple[Path, ...] = ()
     time_limit: float | None = None
 
     def __post_init__(self):
-        for name in (
-            "n_components",
-            "repeats",
-            "n_jobs",
-            "max_seconds",
-            "doc_topic_prior",
-            "topic_word_prior",
-        ):
-            if not getattr(self, name) > 0:
+        objective = self.objective
+        for name in ("repeats", "n_jobs", "max_seconds"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
                 option = "--" + name.replace("_", "-")
-                raise DataError(f"{option} is {getattr(self, name)}; a number above 0 is needed")
+                raise DataError(f"{option} is {value}; a number above 0 is needed")
         if self.seed < 0:
             raise DataError(f"--seed is {self.seed}; a number of 0 or more is needed")
+        for name in self.parameters:
+            if name not in objective.parameters:
+                known = ", ".join(objective.parameters)
+                raise DataError(f"--param: {self.family} has no parameter {name!r}; it has {known}")
+        if objective.procedure == "training" and len(self.names) > 1:
+            raise DataError(f"--dataset: {self.family} runs on one data set at a time, not {len(self.names)}")
+
+    @property
+    def objective(self):
+        """The class `Objective` of the family."""
+        return find_objective(self.family)
+
+    @property
+    def names(self):
+        """The data sets to run on."""
+        return self.datasets or self.objective.default_datasets
+
+    @property
+    def seconds(self):
+        """Training seconds of each run, or the most seconds of one solve."""
+        default = self.objective.quick_max_seconds if self.quick else self.objective.max_seconds
+        return default if self.max_seconds is None else self.max_seconds
+
+    @property
+    def rounds(self):
+        """How often each system runs."""
+        return self.repeats or (1 if self.quick else 3)
 
     @property
     def checkpoints(self):
         """Training seconds at which models are judged: from a fiftieth of the time, in equal ratios."""
-        return np.geomspace(self.max_seconds / 50, self.max_seconds, N_CHECKPOINTS).tolist()
+        return np.geomspace(self.seconds / 50, self.seconds, N_CHECKPOINTS).tolist()
 
-    def parameters(self):
-        """Size and priors."""
-        names = ("n_components", "doc_topic_prior", "topic_word_prior")
-        return {name: getattr(self, name) for name in names}
+    def all_parameters(self):
+        """Parameters of the family with their defaults."""
+        quick = self.objective.quick_parameters if self.quick else {}
+        return {**self.objective.parameters, **quick, **self.parameters}
 
     def solvers(self):
         """Return the solver files to run, ours first; an unknown name raises."""
@@ -128,7 +144,7 @@ class Plan:
 
 
 def run(plan, *, on_record=None, tell=lambda line: None):
-    """Run a plan and return its records, one a run, in the order of running.
+    """Run a plan and return its records, in the order of running: one a run, or a run and problem.
 
     Parameters
     ----------
@@ -142,143 +158,83 @@ def run(plan, *, on_record=None, tell=lambda line: None):
     -------
     list of dict
     """
-    objective_class = find_objective(plan.family)
     solvers = plan.solvers()
-    dataset = plan.dataset or objective_class.default_dataset
-    tell(f"loading {dataset}")
-    objective = objective_class(dataset, seed=plan.seed, parameters=plan.parameters())
     common = {
         "run": uuid.uuid4().hex[:12],
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "family": plan.family,
-        "work_unit": objective.work,
-        "metrics": [asdict(metric) for metric in objective.metrics],
+        "procedure": plan.objective.procedure,
         "machine": describe_machine(),
-        "data": objective.describe(),
-        "settings": objective.settings() | {"max_seconds": plan.max_seconds, "n_jobs": plan.n_jobs},
     }
     records = []
-    skipped = set()
-    for repeat in range(plan.repeats):
-        for solver in solvers:
-            if solver.name in skipped:
-                continue
-            outcome = _outcome(plan, objective, solver, repeat, tell)
-            if outcome["status"] == "unavailable":
-                skipped.add(solver.name)
-            records.append(
-                common
-                | {"solver": solver.name, "method": solver.method, "ours": solver.is_ours, "repeat": repeat}
-                | {"seed": plan.seed + repeat}
-                | outcome
-            )
-            tell(f"round {repeat + 1} of {plan.repeats}, {_one_line(records[-1], objective.metrics[0])}")
+    for dataset in plan.names:
+        tell(f"loading {dataset}")
+        objective = plan.objective(
+            dataset, seed=plan.seed, parameters=plan.all_parameters(), quick=plan.quick
+        )
+        for record in _run_on(plan, objective, solvers, tell):
+            records.append(common | record)
+            tell(one_line(records[-1], plan.rounds))
             if on_record is not None:
                 on_record(records[-1])
     return records
 
 
-def _one_line(record, metric):
-    if record["status"] != "ok":
-        return f"{record['solver']} {record['status']}: {record['error']}"
-    last = record["snapshots"][-1]
-    return (
-        f"{record['solver']}: {metric.label} {last[metric.key]:.2f} after {last['seconds']:.1f} s of training"
-    )
-
-
-def _outcome(plan, objective, solver, repeat, tell):
-    """Run one solver once and judge it; what goes wrong is part of the record, not an exception."""
-    with tempfile.TemporaryDirectory(prefix="stradask-bench-") as folder:
-        try:
-            if not (solver.is_ours or solver.is_installed()):
-                tell(f"finding or making the environment of {solver.name}")
-            python = interpreter_for(solver, plan.environments)
-            load = os.getloadavg()[0]
-            result = run_in_process(plan, objective, solver, repeat, python, Path(folder))
-            for snapshot in result["snapshots"]:
-                with np.load(Path(folder) / snapshot.pop("file"), allow_pickle=False) as arrays:
-                    snapshot.update(objective.evaluate(arrays))
-        except PeerUnavailable as error:
-            return {"status": "unavailable", "error": str(error)}
-        except (StradaskError, ValueError, KeyError) as error:  # the latter two: arrays that cannot be judged
-            return {"status": "failed", "error": str(error)}
-    return {"status": "ok", "load_before": load} | result
-
-
-def run_in_process(plan, objective, solver, repeat, python, folder):
-    """Run the worker on one solver; return its result, with the memory of its child processes."""
-    np.savez(folder / "data.npz", **objective.arrays())
-    np.savez(folder / "sample.npz", **objective.sample())
-    job = {
-        "solver": str(solver.path.resolve()),
-        "settings": objective.settings() | {"n_jobs": plan.n_jobs, "seed": plan.seed + repeat},
-        "checkpoints": plan.checkpoints,
-        "path": [_where_stradask_is()] if solver.is_ours else [],
+def _run_on(plan, objective, solvers, tell):
+    """Yield the records of one data set: the systems take turns."""
+    common = {
+        "data": objective.describe(),
+        "settings": objective.settings() | {"max_seconds": plan.seconds, "n_jobs": plan.n_jobs},
     }
-    (folder / "job.json").write_text(json.dumps(job))
-    environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(plan.n_jobs))
-    limit = plan.time_limit or 60 + 5 * plan.max_seconds
-    with (folder / "stderr").open("w+") as stderr:
-        process = subprocess.Popen(
-            [str(python), "-P", str(WORKER), str(folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=stderr,
-            stderr=stderr,
-            cwd=folder,
-            env=environment,
-            start_new_session=True,
-        )
-        try:
-            children_mb = _wait(process, limit)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        stderr.seek(0)
-        lines = stderr.read().strip().splitlines()
-    if children_mb is None:
-        raise StradaskError(f"stopped after {limit:.0f} s; {plan.max_seconds:g} s of training were asked for")
-    if process.returncode < 0:
-        raise StradaskError(f"killed by {signal.Signals(-process.returncode).name}")
-    if process.returncode or not (folder / "result.json").exists():
-        raise StradaskError(lines[-1] if lines else f"ended with status {process.returncode}")
-    result = json.loads((folder / "result.json").read_text())
-    result["peak_mb"] += children_mb
-    if solver.is_ours:
-        result["versions"]["stradask"] = __version__
-    return result
+    if plan.objective.procedure == "training":
+        common |= {"work_unit": objective.work, "metrics": [asdict(metric) for metric in objective.metrics]}
+    skipped = set()
+    with tempfile.TemporaryDirectory(prefix="stradask-bench-") as data:
+        np.savez(Path(data) / "data.npz", **objective.arrays())
+        np.savez(Path(data) / "sample.npz", **objective.sample())
+        for repeat in range(plan.rounds):
+            for solver in solvers:
+                if solver.name in skipped:
+                    continue
+                own = {"solver": solver.name, "method": solver.method, "ours": solver.is_ours}
+                own |= {"repeat": repeat, "seed": plan.seed + repeat}
+                for outcome in _outcomes(plan, objective, solver, repeat, Path(data), tell):
+                    if outcome["status"] == "unavailable":
+                        skipped.add(solver.name)
+                    yield common | own | outcome
 
 
-def _where_stradask_is():
-    """Folder that holds the package, which a worker needs when stradask runs from a checkout."""
-    return str(Path(str(sys.modules[__name__.split(".")[0]].__file__)).parents[1])
+def _outcomes(plan, objective, solver, repeat, data, tell):
+    """Run one solver once; what goes wrong is part of the outcome, not an exception."""
+    try:
+        if not (solver.is_ours or solver.is_installed()):
+            tell(f"finding or making the environment of {solver.name}")
+        python = interpreter_for(solver, plan.environments)
+    except PeerUnavailable as error:
+        return [{"status": "unavailable", "error": str(error)}]
+    load = {"load_before": os.getloadavg()[0]}
+    with tempfile.TemporaryDirectory(prefix="stradask-bench-") as folder:
+        run_once = PROCEDURES[plan.objective.procedure]
+        outcomes = run_once(plan, objective, solver, repeat, python, data, Path(folder))
+    for outcome in outcomes:
+        if solver.is_ours and "versions" in outcome:
+            outcome["versions"]["stradask"] = __version__
+    return [load | outcome for outcome in outcomes]
 
 
-def _wait(process, limit):
-    """Wait for a process; return the peak memory of its children in MB, or None when over the limit."""
-    peak = 0.0
-    deadline = time.monotonic() + limit
-    while time.monotonic() < deadline:
-        try:
-            process.wait(timeout=0.2)
-        except subprocess.TimeoutExpired:
-            peak = max(peak, _memory_of_children(process.pid))
-        else:
-            return peak
-    return None
+def one_line(record, rounds):
+    """Say in a line how one record came out."""
+    head = f"round {record['repeat'] + 1} of {rounds}, {record['solver']}"
+    if record["procedure"] == "solving":
+        head += f", {record['data']['name']} {record.get('problem', '')}"
+    if record["status"] != "ok":
+        return f"{head} {record['status']}: {record['error']}"
+    if record["procedure"] == "solving":
+        from .gap_summary import result_of
 
-
-def _memory_of_children(group):
-    """Resident memory in MB of all processes of a group but its leader (0 where there is no /proc)."""
-    pages = 0
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # a process may end while it is looked at
-            pid = int(status.parent.name)
-            fields = status.read_text().rpartition(")")[2].split()
-            if int(fields[2]) == group and pid != group:
-                pages += int(fields[21])
-    return pages * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
+        return f"{head}: {result_of(record)}"
+    last, metric = record["snapshots"][-1], record["metrics"][0]
+    return f"{head}: {metric['label']} {last[metric['key']]:.2f} after {last['seconds']:.1f} s of training"
 
 
 def describe_machine():
@@ -327,31 +283,41 @@ def read_records(path):
 def add_arguments(parser):
     """Add the options of ``stradask bench`` to an argparse parser."""
     parser.add_argument("family", metavar="FAMILY", help=f"one of: {', '.join(families())}")
-    parser.add_argument("--dataset", metavar="D", help="docstrings (default), synthetic, or a docword file")
+    parser.add_argument(
+        "--dataset",
+        nargs="+",
+        metavar="D",
+        help="lda: docstrings, synthetic, or a docword file; lasso: a, b, c, d, path, or svmlight files; "
+        "sparse-logistic: a, c, or svmlight files",
+    )
     parser.add_argument(
         "--against",
-        nargs="+",
+        nargs="*",
         metavar="PEER",
         help="peers to run beside stradask; one that is not installed gets an environment of its own "
-        "(default: the peers that are installed)",
+        "(default: the peers that are installed; no name: none)",
     )
     parser.add_argument(
-        "--n-components", type=int, default=Plan.n_components, metavar="K", help="topics (%(default)s)"
+        "--param",
+        type=_assignment,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameters of the family, such as n_components=100, or divisor=10,100 intercept=True",
     )
+    parser.add_argument("--quick", action="store_true", help="a look: less data or time, one run")
     parser.add_argument(
         "--max-seconds",
         type=float,
-        default=Plan.max_seconds,
         metavar="S",
-        help="training seconds of a run (%(default)s)",
+        help="training seconds of a run (lda: 8), or the most seconds of a solve (lasso: 10)",
     )
-    parser.add_argument(
-        "--repeats", type=int, default=Plan.repeats, metavar="R", help="runs of each system (%(default)s)"
-    )
+    parser.add_argument("--repeats", type=int, metavar="R", help="runs of each system (3; quick: 1)")
     parser.add_argument(
         "--n-jobs", type=int, default=Plan.n_jobs, metavar="N", help="threads of each system (%(default)s)"
     )
-    parser.add_argument("--seed", type=int, default=Plan.seed, help="of split and runs (%(default)s)")
+    parser.add_argument("--seed", type=int, default=Plan.seed, help="of data and runs (%(default)s)")
     parser.add_argument(
         "--out", type=Path, default=Plan.out, metavar="DIR", help="records and report (%(default)s)"
     )
@@ -364,22 +330,32 @@ def add_arguments(parser):
     parser.add_argument("--json", action="store_true", help="print the records instead of the table")
 
 
+def _assignment(text):
+    """Read NAME=VALUE; a value is a literal of Python."""
+    name, equals, value = text.partition("=")
+    try:
+        if not (equals and name.isidentifier()):
+            raise ValueError
+        return name, literal_eval(value)
+    except (ValueError, SyntaxError):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE with a number, or True or False") from None
+
+
 def main(args):
     """Run ``stradask bench``; return the exit status.
 
     1 when a system failed (one without an environment is only reported), 130 when interrupted.
     """
-    from .summary import table
-
     plan = Plan(
         family=args.family,
         against=None if args.against is None else tuple(args.against),
-        dataset=args.dataset,
-        n_components=args.n_components,
+        datasets=None if args.dataset is None else tuple(args.dataset),
+        parameters=dict(args.param),
         max_seconds=args.max_seconds,
         repeats=args.repeats,
         n_jobs=args.n_jobs,
         seed=args.seed,
+        quick=args.quick,
         out=args.out,
         environments=args.envs,
         solver_folders=tuple(args.solvers),
@@ -402,19 +378,32 @@ def main(args):
     if args.json:
         print(json.dumps(records))
     elif records:
-        print(table(records))
+        print(summary_of(plan.family).table(records))
         _write_report(records, plan.out / "report.html")
     if interrupted:
         return 130
     return int(any(record["status"] == "failed" for record in records))
 
 
+def summary_of(family):
+    """Return the module that makes the table of a family's records."""
+    from . import gap_summary, summary
+
+    return gap_summary if find_objective(family).procedure == "solving" else summary
+
+
+def page_of(family):
+    """Return the function that makes the page of a family's records."""
+    from .gap_report import gap_report
+    from .report import bench_report
+
+    return gap_report if find_objective(family).procedure == "solving" else bench_report
+
+
 def _write_report(records, path):
     """Write the page; matplotlib is an extra, and without it there are the table and the records."""
     try:
-        from .report import bench_report
-
-        bench_report(records).write(path)
+        page_of(records[0]["family"])(records).write(path)
     except ModuleNotFoundError as error:
         print(f"no report: {error.name} is not installed (pip install 'stradask[plot]')", file=sys.stderr)
     else:

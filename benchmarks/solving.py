@@ -61,7 +61,7 @@ def time_to_gaps(plan, objective, solver, repeat, python, data, folder):
             except (StradaskError, ValueError, KeyError) as error:  # the latter two: arrays of the wrong kind
                 outcome |= {"status": "failed", "error": str(error)}
             else:
-                outcome |= {"status": "ok", "over_time": over_time} | asked.start()
+                outcome |= {"status": "ok", "over_time": over_time} | asked.told
     return outcomes
 
 
@@ -123,14 +123,17 @@ def _refine(ask, meets, target):
 
 
 class Asked:
-    """A worker that answers calls; one that has ended is started anew for the next call."""
+    """A worker that answers calls; one that has ended is started anew for the next call.
+
+    ``told`` is what it last said of itself: versions, seconds of its warm-up, range of its tolerances.
+    """
 
     def __init__(self, make_worker, folder):
         self._make_worker = make_worker
         self._folder = folder
         self._worker = contextlib.ExitStack()
-        self._running = None
-        self._told = None
+        self._running: WorkerProcess | None = None
+        self.told: dict = {}
 
     def __enter__(self):
         return self
@@ -143,11 +146,11 @@ class Asked:
         if self._running is None:
             self._running = self._worker.enter_context(self._make_worker())
             try:
-                self._told = self._running.answer(START_SECONDS)
+                self.told = self._running.answer(START_SECONDS)
             except StradaskError:
                 self._end()
                 raise
-        return self._told
+        return self.told
 
     def ask(self, problem, tolerance, limit):
         """Return the figures and the arrays of one call; OverTime where it took more than `limit` seconds."""

@@ -168,7 +168,7 @@ def rows(records):
         if math.isfinite(level):
             lines.append(
                 row(
-                    f"s to {metric['label']} {_number(level)}",
+                    f"s to {metric['label']} {number(level)}",
                     lambda system, k=key: system["time_to_level"][k],
                 )
             )
@@ -205,17 +205,25 @@ def table(records):
     header, body = rows(records)
     lines = []
     if body:
-        widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
-        for label, *cells in (header, *body):
-            aligned = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-            lines.append("  ".join([label.ljust(widths[0]), *aligned]))
+        lines = aligned(header, body)
         lines.append(
             "Medians over the repeats (smallest..largest); seconds of training, without warm-up and judging."
         )
     return "\n".join(lines + not_run(records))
 
 
-def _number(value, missing="never"):
+def aligned(header, body):
+    """Return the lines of a table of strings: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
+    lines = []
+    for label, *cells in (header, *body):
+        right = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+        lines.append("  ".join([label.ljust(widths[0]), *right]))
+    return lines
+
+
+def number(value, missing="never"):
+    """Return a figure with two or three digits; `missing` for infinity, a dash for NaN."""
     if math.isnan(value):
         return "-"
     if math.isinf(value):
@@ -228,5 +236,5 @@ def _number(value, missing="never"):
 def _spread(spread, missing):
     if spread is None:
         return "-"
-    middle, low, high = (_number(value, missing) for value in (spread.median, spread.low, spread.high))
+    middle, low, high = (number(value, missing) for value in (spread.median, spread.low, spread.high))
     return middle if low == high else f"{middle} ({low}..{high})"

@@ -1,5 +1,7 @@
 """Sets of blocks drawn by how much they changed last, no two of which depend on each other."""
 
+from typing import Any
+
 import numpy as np
 
 from ..errors import DataError, ModelFileError
@@ -18,11 +20,11 @@ class DynamicSchedule(Schedule):
 
         |last change of block j| + eta * (mean of the last changes over the range),
 
-    drops repeats, and goes through them in the order drawn: a candidate is kept if it depends on none that was
-    kept before, until `size` are. (Sorting by priority first, as is sometimes done, would let heavy
+    drops repeats, and goes through them in the order drawn: a candidate is kept if it depends on none that
+    was kept before, until `size` are. (Sorting by priority first, as is sometimes done, would let heavy
     candidates shut out the light ones for ever.) Blocks that were never updated come first, drawn with
-    equal weights among themselves; so every block is updated, at first within as many
-    rounds as there are blocks and later, since ``eta > 0``, in the long run. Every shard is given the set.
+    equal weights among themselves. So every block is updated: for the first time within as many rounds as
+    there are blocks, and again and again since ``eta > 0``. Every shard is given the set.
 
     Parameters
     ----------
@@ -121,9 +123,9 @@ class DynamicSchedule(Schedule):
         Returns
         -------
         dict
-            ``change``: the last change of each block. ``fresh``: for each range, whether some of its blocks were
-            never updated. ``tree``: a tree of sums for each range (see `stradask.kernels.scheduling`), over 1
-            for blocks that were never updated and 0 for others in a fresh range, then over the changes.
+            ``change``: the last change of each block. ``fresh``: for each range, whether some of its blocks
+            were never updated. ``tree``: a tree of sums for each range (see `stradask.kernels.scheduling`);
+            in a fresh range over 1 for blocks that were never updated and 0 for others, then over changes.
         """
         from ..kernels import scheduling
 
@@ -233,7 +235,8 @@ class DynamicSchedule(Schedule):
         if len(wrong):
             raise DataError(
                 f"priorities must be finite and not negative, but that of block {blocks[wrong[0]]} is "
-                f"{priorities[wrong[0]]}: if the program diverges, update fewer blocks a round or give conflicts"
+                f"{priorities[wrong[0]]}: if the program diverges, update fewer blocks a round, or give "
+                "conflicts"
             )
         return blocks.astype(np.int64), np.minimum(priorities, _MOST)
 
@@ -244,15 +247,16 @@ def _as_function(conflicts, n_blocks):
         return conflicts
     from scipy import sparse
 
-    matrix = sparse.csr_array(conflicts) if sparse.issparse(conflicts) else np.asarray(conflicts)
+    is_sparse = sparse.issparse(conflicts)
+    matrix: Any = conflicts.tocsr() if is_sparse else np.asarray(conflicts)
     if matrix.shape != (n_blocks, n_blocks) or matrix.dtype != np.bool_:
         raise DataError(
             f"conflicts must be a callable or a boolean matrix of shape {(n_blocks, n_blocks)}, got "
             f"{matrix.dtype} of shape {matrix.shape}"
         )
     differ = matrix != matrix.T
-    if differ.nnz if sparse.issparse(differ) else differ.any():
+    if differ.nnz if is_sparse else differ.any():
         raise DataError("conflicts must be symmetric: block i depends on j where j depends on i")
-    if sparse.issparse(matrix):
+    if is_sparse:
         return lambda left, right: matrix[left][:, right].toarray()
     return lambda left, right: matrix[np.ix_(left, right)]

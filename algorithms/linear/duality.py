@@ -5,7 +5,7 @@ Squared loss, with unit weights and no intercept (weights and centring are in A 
     P(b) = |y - A b|^2 / 2 + sum_j l1_j |b_j| + sum_j l2_j b_j^2 / 2
     D(s) = s y.r - s^2 R / 2,      r = y - A b,   g = A^T r - l2 b,   R = |r|^2 + sum_j l2_j b_j^2
 
-for any s with ``s |g_j| <= l1_j`` for every j: the residual, scaled, is the dual point, the squares of the
+for any s >= 0 with ``s |g_j| <= l1_j`` for every j: the residual, scaled, is the dual point, the squares of the
 penalty being rows of A. The best s is y.r / R, cut to what is allowed. A feature with l1_j = 0 and l2_j > 0 has no
 constraint in the dual: its term is ``-(s A_j.r)^2 / (2 l2_j)``, and R takes ``(A_j.r)^2 / l2_j`` in place of
 ``l2_j b_j^2``. A feature with neither must have g_j = 0: see `Squared`.
@@ -35,7 +35,7 @@ def squared_gap(y_r, r_r, terms, limit):
     objective = 0.5 * (r_r + squares) + absolute
     total = r_r + dual_squares
     s = y_r / total if total > 0 else 0.0
-    s = min(max(s, -limit), limit)
+    s = min(max(s, 0.0), limit)
     return objective, max(objective - (s * y_r - 0.5 * s * s * total), 0.0)
 
 

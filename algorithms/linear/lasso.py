@@ -201,3 +201,41 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    # Fitting ------------------------------------------------------------------------------------
+
+    def fit(self, X, y, sample_weight=None, *, callback=None):
+        """Fit coefficients and intercept.
+
+        Ctrl-C stops after the running round and keeps the model so far, with a warning.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+            float32 and float64 are kept. Best in Fortran order or CSC: then nothing is copied.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Each target is a problem of its own.
+        sample_weight : float or array-like of shape (n_samples,), optional
+            Not negative. Only ratios count.
+        callback : callable, optional
+            ``callback(info)`` after every round; `info` has round, total, objective, seconds, updates,
+            history, and ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the
+            fit; targets that were not reached keep zero coefficients, and a gap of NaN.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        if self.alpha == 0:
+            warnings.warn(
+                "alpha=0 penalises nothing: for least squares take sklearn.linear_model.LinearRegression",
+                stacklevel=2,
+            )
+        with self._unchanged_on_error():
+            previous = self._previous()
+            design, targets, shape = self._problem(X, y, sample_weight)
+            fits = [None] * len(targets)
+            histories = []
+            for k, target in enumerate(targets):
+                start = self._start(previous, k, design.X.shape[1])
+                fits[k], done = self._solve(design, target, k, start, ...)

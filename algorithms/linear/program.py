@@ -182,7 +182,7 @@ def score(columns, factors, positive, request, first):
     if factors is not None:
         scores /= factors[outside]
     bound = float(scores.max(initial=0.0))
-    best = _largest(scores, request["threshold"], request["count"])
+    best = largest(scores, request["threshold"], request["count"])
     return bound, outside[best], scores[best]
 
 
@@ -191,7 +191,7 @@ def _inside(ids, first, last):
     return ids[np.searchsorted(ids, first) : np.searchsorted(ids, last)] - first
 
 
-def _largest(scores, threshold, count):
+def largest(scores, threshold, count):
     """Positions of the `count` largest scores above a threshold, falling; ties by rising position."""
     above = np.flatnonzero(scores > threshold)
     if len(above) > count:

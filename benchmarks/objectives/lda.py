@@ -6,6 +6,7 @@ with the library.
 """
 
 import hashlib
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,8 @@ class Objective:
     seed : int
     parameters : mapping
         ``n_components``, ``doc_topic_prior`` and ``topic_word_prior`` (both symmetric).
+    quick : bool
+        Changes nothing here: the training time alone is shorter.
     """
 
     family = "lda"
@@ -45,9 +48,16 @@ class Objective:
         Metric("held_out_perplexity", "held-out perplexity", lower_is_better=True),
         Metric("joint_log_likelihood", "joint log-likelihood per token", lower_is_better=False),
     )
-    default_dataset = "docstrings"
+    procedure = "training"
+    default_datasets = ("docstrings",)
+    parameters = {"n_components": 50, "doc_topic_prior": 0.1, "topic_word_prior": 0.01}
+    quick_parameters: dict = {}
+    max_seconds, quick_max_seconds = 8.0, 2.0
 
-    def __init__(self, dataset, *, seed, parameters):
+    def __init__(self, dataset, *, seed, parameters, quick=False):
+        for name, value in parameters.items():
+            if not (isinstance(value, Real) and value > 0):
+                raise DataError(f"--param: {name} is {value!r}; a number above 0 is needed")
         self.dataset = dataset
         self.seed = seed
         self.parameters = parameters

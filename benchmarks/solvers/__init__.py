@@ -11,9 +11,12 @@ nothing from here. The class has
   family's own, such as ``n_components``);
 - ``set_data(data)``: the arrays of the family's objective as attributes; converts them to what the
   library reads (timed apart, as the set-up);
-- ``run(watch)``: trains, and calls ``watch.tick(work, snapshot)`` after each step until it returns
-  False. `snapshot` is a callable that returns the arrays which the objective judges; it is called at
-  checkpoints only, while the clock stands still.
+- where the family trains: ``run(watch)``, which trains and calls ``watch.tick(work, snapshot)`` after each
+  step until it returns False. `snapshot` is a callable that returns the arrays which the objective judges; it
+  is called at checkpoints only, while the clock stands still;
+- where the family solves: ``tolerances``, the loosest and the tightest that the library takes, and a method
+  for each call of the family, such as ``solve(alpha, tolerance)``, which starts afresh each time and returns
+  the arrays that the objective judges.
 """
 
 from dataclasses import dataclass
@@ -34,6 +37,7 @@ class SolverFile:
     name: str
     method: str
     requires: tuple[str, ...]
+    calls: tuple[str, ...] = ()
 
     @property
     def is_ours(self):
@@ -66,7 +70,7 @@ def find_solvers(family, folders=()):
     for folder in (FOLDER, *map(Path, folders)):
         if not folder.is_dir():
             raise DataError(f"--solvers: {str(folder)!r} is not a folder; give a folder of solver files")
-        for path in sorted(folder.glob(f"{family}_*.py")):
+        for path in sorted(folder.glob(f"{family.replace('-', '_')}_*.py")):
             solver = _read(path)
             if solver.name in found:
                 raise DataError(
@@ -79,6 +83,7 @@ def find_solvers(family, folders=()):
 def _read(path):
     try:
         solver = load_solver(path)
-        return SolverFile(path, solver.name, solver.method, tuple(solver.requires))
+        calls = tuple(name for name, value in vars(solver).items() if callable(value))
+        return SolverFile(path, solver.name, solver.method, tuple(solver.requires), calls)
     except AttributeError as error:
         raise DataError(f"{path}: not a solver file ({error}); see benchmarks/solvers") from error

@@ -1,0 +1,281 @@
+"""From checked input to coefficients: what the sparse linear estimators and the paths share.
+
+Row weights have mean 1 here, so that the unscaled problem of the solver is n_samples times the estimators'.
+"""
+
+import functools
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.sparsefuncs import mean_variance_axis
+
+from ...scheduler import StaticSchedule, run
+from ...scheduler.threads import effective_n_jobs
+from .columns import columns_of
+from .penalties import ElasticNet
+from .program import SparseLinearProgram, score
+from .working_set import WorkingSet
+
+_MOST_STRENGTH = 1e300
+_BLOCK = 1 << 21  # entries of X whose squares are summed at a time: 16 MiB
+_DEFAULT_ROUNDS = 1000
+
+
+@dataclass(frozen=True)
+class Design:
+    """What the targets and penalties of a fit share.
+
+    Attributes
+    ----------
+    X : ndarray in Fortran order or csc_array, shape (n_samples, n_features)
+    weights : None or ndarray of shape (n_samples,)
+        Of mean 1.
+    l1_factors, l2_factors : None or ndarray of shape (n_features,)
+        Of the two parts of the penalty.
+    fit_intercept, positive : bool
+    """
+
+    X: Any
+    weights: np.ndarray | None
+    l1_factors: np.ndarray | None
+    l2_factors: np.ndarray | None
+    fit_intercept: bool
+    positive: bool
+
+    @classmethod
+    def make(cls, X, weights, factors, *, standardize, fit_intercept, positive):
+        """Bring penalty factors and `standardize` together."""
+        l1 = l2 = factors
+        if standardize:
+            scales = column_scales(X, weights, centre=fit_intercept)
+            l1 = scales if factors is None else factors * scales
+            l2 = l1 * scales
+        return cls(X, weights, l1, l2, fit_intercept, positive)
+
+    def penalty(self, alpha, l1_ratio):
+        """Return the penalty in the units of the unscaled problem."""
+        n_samples = self.X.shape[0]
+        strength, ridge = (min(n_samples * alpha * part, _MOST_STRENGTH) for part in (l1_ratio, 1 - l1_ratio))
+        return ElasticNet(
+            strength, ridge, l1_factors=self.l1_factors, l2_factors=self.l2_factors, positive=self.positive
+        )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A model for one target and one penalty, in the units of the estimators.
+
+    Attributes
+    ----------
+    features : int64 ndarray of shape (m,)
+        Those with a coefficient.
+    coef : float64 ndarray of shape (m,) or (m, n_outputs)
+    intercept : float or ndarray of shape (n_outputs,)
+    gap : float
+        Duality gap in the scale of the estimator's objective.
+    relative_gap : float
+        What `tol` is compared with.
+    n_iter : int
+        Passes over X.
+    reason : str
+        See `Solution`; "" while the fit runs.
+    """
+
+    features: np.ndarray
+    coef: np.ndarray
+    intercept: Any
+    gap: float
+    relative_gap: float
+    n_iter: int
+    reason: str
+
+    def dense(self, n_features, dtype):
+        """Coefficients as a vector of all features, or a matrix (n_outputs, n_features)."""
+        coef = np.zeros((*self.coef.shape[1:], n_features), dtype)
+        coef[..., self.features] = self.coef.T
+        return coef
+
+
+def solve(
+    design,
+    subproblem,
+    penalties,
+    *,
+    tol,
+    max_iter,
+    start=None,
+    engine="local",
+    n_jobs=None,
+    verbose=0,
+    callback=None,
+    read=None,
+    label,
+):
+    """Solve for a sequence of penalties through the engine.
+
+    Parameters
+    ----------
+    design : Design
+    subproblem : Subproblem
+    penalties : list of Penalty
+    tol : float
+    max_iter : int or None
+        Most passes over X for a penalty.
+    start : (int64 ndarray, float64 ndarray), optional
+        Features (rising) and coefficients to begin with.
+    engine, n_jobs, verbose, callback, label
+        See `stradask.scheduler.run`.
+    read : callable, optional
+        ``read(fit, history)`` makes the model of ``info.snapshot()`` for callbacks.
+
+    Returns
+    -------
+    fits : list of Fit
+        One for each penalty, fewer if the run was ended by the callback or by Ctrl-C; the last of them is then
+        the model so far.
+    done : stradask.scheduler.engine.Run
+    """
+    X = columns_of(design.X)
+    rounds = max((max_iter or _DEFAULT_ROUNDS) - 1, 1)
+    working_set = WorkingSet(
+        subproblem,
+        penalties,
+        n_features=design.X.shape[1],
+        is_sparse=X.is_sparse,
+        tol=tol,
+        max_rounds=rounds,
+        start=start,
+    )
+    program = SparseLinearProgram(working_set, X, n_shards=effective_n_jobs(n_jobs))
+    n_samples = design.X.shape[0]
+    with _blas().limit(limits=1, user_api="blas"):
+        done = run(
+            program,
+            StaticSchedule(1, n_shards=len(program.shards)),
+            engine=engine,
+            n_jobs=n_jobs,
+            max_rounds=(rounds + 2) * len(penalties),
+            callback=callback,
+            snapshot=read and (lambda history: read(_so_far(working_set, n_samples), history)),
+            verbose=verbose,
+            label=label,
+        )
+    working_set.finish()
+    return [_fit(solution, n_samples) for solution in working_set.solutions], done
+
+
+def _fit(solution, n_samples):
+    return Fit(
+        solution.features,
+        solution.coef,
+        solution.intercept,
+        solution.gap_absolute / n_samples,
+        solution.gap,
+        solution.rounds,
+        solution.reason,
+    )
+
+
+def _so_far(working_set, n_samples):
+    """The model between two rounds of a fit."""
+    if working_set.solutions:
+        return _fit(working_set.solutions[-1], n_samples)
+    sub, gap = working_set.sub, working_set.reports[-1].gap
+    absolute = gap * sub.unit(working_set.penalties[0]) * sub.scale**2 / n_samples
+    return Fit(sub.features, sub.coef, sub.intercept, absolute, gap, len(working_set.reports), "")
+
+
+@functools.cache
+def _blas():
+    """The linear algebra libraries of this process; to look for them costs a millisecond."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def largest_strength(design, subproblem, penalty):
+    """Find the least strength of the l1 penalty at which every penalised coefficient is zero.
+
+    Parameters
+    ----------
+    design : Design
+    subproblem : Subproblem
+        Fresh; it is changed.
+    penalty : Penalty
+        Of any strength above zero.
+
+    Returns
+    -------
+    float
+        Of the unscaled problem.
+    """
+    X = columns_of(design.X)
+    free = penalty.unpenalised(design.X.shape[1])
+    if len(free):
+        strong = penalty.with_strength(_MOST_STRENGTH)
+        subproblem.grow(free, X, free, strong)
+        subproblem.solve(strong, 1e-12 * subproblem.unit(strong))
+    nothing = np.empty(0, np.int64)
+    request = {"v": subproblem.vectors(), "working": free, "wanted": nothing, "threshold": np.inf, "count": 0}
+    return score(X, design.l1_factors, design.positive, request, 0)[0] * subproblem.scale
+
+
+def column_scales(X, weights, *, centre):
+    """Compute the standard deviation of each column, or its root mean square; 1 for columns where it is 0.
+
+    Parameters
+    ----------
+    X : ndarray in Fortran order or csc_array, shape (n_samples, n_features)
+    weights : None or ndarray of shape (n_samples,)
+    centre : bool
+        True: standard deviation.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_features,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.linear.fitting import column_scales
+    >>> column_scales(np.array([[1.0, 5.0, 1.0], [3.0, 5.0, -1.0]]), None, centre=True)
+    array([1., 1., 1.])
+    """
+    if sparse.issparse(X):
+        means, variances = mean_variance_axis(X, axis=0, weights=weights)
+        squares = variances if centre else variances + means.astype(np.float64) ** 2
+    else:
+        step = max(1, _BLOCK // X.shape[0])
+        parts = [X[:, first : first + step] for first in range(0, X.shape[1], step)]
+        squares = np.concatenate([_mean_squares(part, weights, centre) for part in parts])
+    scales = np.sqrt(squares.astype(np.float64))
+    scales[scales == 0] = 1
+    return scales
+
+
+def _mean_squares(X, weights, centre):
+    X = X.astype(np.float64)
+    if centre:
+        X -= np.average(X, axis=0, weights=weights)
+    return np.average(np.square(X, out=X), axis=0, weights=weights)
+
+
+def warn_unless_converged(fit, *, tol, max_iter, what, dtype):
+    """Tell that a fit fell short of `tol`: the gap it reached, and what to do."""
+    if fit.reason not in ("max_rounds", "stalled"):
+        return
+    if fit.reason == "max_rounds":
+        why = f"after max_iter={max_iter or _DEFAULT_ROUNDS} rounds: raise max_iter, or be content with a larger tol"
+    else:
+        why = "and rounding errors of the data's scale allow no progress: "
+        why += "pass X in float64, or " if dtype == np.float32 else "bring the columns to one scale, or "
+        why += "be content with a larger tol"
+    warnings.warn(
+        f"{what} stopped at a relative duality gap of {fit.relative_gap:.1e}, above tol={tol:g}, {why}",
+        ConvergenceWarning,
+        stacklevel=3,
+    )

@@ -1,0 +1,186 @@
+"""Coordinate descent for least squares with an absolute and a square penalty on each coefficient::
+
+    min_b |rho|^2 / 2 + sum_j l1_j |b_j| + l2_j b_j^2 / 2,      rho = y - A b
+
+A visit moves one coefficient to its best value and keeps rho. A sweep visits every column and then, some times
+over, those that have a coefficient: most of a working set ends at zero.
+"""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from .linear_columns import FAST
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+_SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
+_INLINE: dict[str, Any] = {**_OPTIONS, "inline": "always"}
+
+
+@nb.njit(**_INLINE)
+def _best(slope, norm, l1, l2, positive):
+    """Minimiser of norm b^2 / 2 - slope b + l1 |b| + l2 b^2 / 2."""
+    if slope > l1:
+        return (slope - l1) / (norm + l2)
+    if slope < -l1 and not positive:
+        return (slope + l1) / (norm + l2)
+    return 0.0
+
+
+@nb.njit(**_SUMS)
+def dense_sweeps(A, norms, rho, coef, l1, l2, positive, sweeps, support_sweeps):
+    """Sweep over dense columns; `A` and `rho` may be float32.
+
+    Columns of norm 0 keep their coefficient.
+
+    Returns
+    -------
+    int
+        Coordinates visited.
+    """
+    n, m = A.shape
+    active = np.empty(m, np.int64)
+    visits = 0
+    for _ in range(sweeps):
+        n_active = 0
+        for inner in range(support_sweeps + 1):
+            count = m if inner == 0 else n_active
+            for c in range(count):
+                j = c if inner == 0 else active[c]
+                norm = norms[j]
+                if norm == 0.0:
+                    continue
+                a, old = A[:, j], coef[j]
+                total = rho[0] * 0
+                for row in range(n):
+                    total += a[row] * rho[row]
+                new = _best(total + norm * old, norm, l1[j], l2[j], positive)
+                if inner == 0 and new != 0.0:
+                    active[n_active] = j
+                    n_active += 1
+                if new != old:
+                    coef[j] = new
+                    change = rho.dtype.type(new - old)
+                    for row in range(n):
+                        rho[row] -= change * a[row]
+            visits += count
+    return visits
+
+
+@nb.njit(**_SUMS)
+def csc_sweeps(
+    data, indices, indptr, norms, means, total_weight, rho, carried, coef, l1, l2, positive, sweeps, support_sweeps
+):
+    """Sweep over sparse columns whose centring is implicit.
+
+    The residual is ``rho - carried * roots``, where roots are the square roots of the weights: a visit touches
+    only the rows of its column. It is orthogonal to roots, so its product with a column needs no mean.
+
+    Returns
+    -------
+    visits : int
+    carried : float
+    """
+    m = len(norms)
+    active = np.empty(m, np.int64)
+    visits = 0
+    for _ in range(sweeps):
+        n_active, largest = 0, 0.0
+        for inner in range(support_sweeps + 1):
+            count = m if inner == 0 else n_active
+            largest_inner = 0.0
+            for c in range(count):
+                j = c if inner == 0 else active[c]
+                norm = norms[j]
+                if norm == 0.0:
+                    continue
+                first, last, old = indptr[j], indptr[j + 1], coef[j]
+                total = 0.0
+                for e in range(first, last):
+                    total += data[e] * rho[indices[e]]
+                total -= carried * total_weight * means[j]
+                new = _best(total + norm * old, norm, l1[j], l2[j], positive)
+                if inner == 0 and new != 0.0:
+                    active[n_active] = j
+                    n_active += 1
+                change = new - old
+                if change != 0.0:
+                    coef[j] = new
+                    for e in range(first, last):
+                        rho[indices[e]] -= change * data[e]
+                    carried -= change * means[j]
+                    largest_inner = max(largest_inner, change * change * norm)
+            visits += count
+            if inner == 0:
+                largest = largest_inner
+            elif largest_inner <= 0.09 * largest:
+                break
+    return visits, carried
+
+
+@nb.njit(**_OPTIONS)
+def gather_lower(G, positions, out):
+    """Lower triangle of ``G[positions][:, positions]`` into the Fortran-ordered `out`."""
+    m = len(positions)
+    for j in range(m):
+        row = G[positions[j]]
+        for i in range(j, m):
+            out[i, j] = row[positions[i]]
+
+
+@nb.njit(**_SUMS)
+def csc_conjugate_gradients(data, indices, indptr, norms, means, roots, chosen, rhs, diagonal, n_rows, iterations, rtol):
+    """Solve ``(A_S^T A_S + diag) z = rhs`` for the columns `chosen`, preconditioned by the diagonal.
+
+    The columns are centred implicitly: ``a_j = column - means[j] * roots`` (empty roots stand for ones).
+
+    Returns
+    -------
+    float64 array of the shape of `rhs`
+    """
+    m = len(chosen)
+    z, residual = np.zeros(m), rhs.copy()
+    step, product, v = np.empty(m), np.empty(m), np.empty(n_rows)
+    weighted = len(roots) > 0
+    rho = 0.0
+    for i in range(m):
+        step[i] = residual[i] / (norms[chosen[i]] + diagonal[i])
+        rho += step[i] * residual[i]
+    first = rho
+    for _ in range(iterations):
+        if rho <= rtol * rtol * first:
+            break
+        shift = 0.0
+        for i in range(m):
+            shift += step[i] * means[chosen[i]]
+        for row in range(n_rows):
+            v[row] = -shift * roots[row] if weighted else -shift
+        for i in range(m):
+            j = chosen[i]
+            for e in range(indptr[j], indptr[j + 1]):
+                v[indices[e]] += step[i] * data[e]
+        total = 0.0
+        for row in range(n_rows):
+            total += v[row] * roots[row] if weighted else v[row]
+        curvature = 0.0
+        for i in range(m):
+            j = chosen[i]
+            dot = -means[j] * total
+            for e in range(indptr[j], indptr[j + 1]):
+                dot += data[e] * v[indices[e]]
+            product[i] = dot + diagonal[i] * step[i]
+            curvature += product[i] * step[i]
+        if curvature <= 0.0:
+            break
+        length = rho / curvature
+        new = 0.0
+        for i in range(m):
+            z[i] += length * step[i]
+            residual[i] -= length * product[i]
+            product[i] = residual[i] / (norms[chosen[i]] + diagonal[i])
+            new += product[i] * residual[i]
+        for i in range(m):
+            step[i] = product[i] + (new / rho) * step[i]
+        rho = new
+    return z

@@ -1,0 +1,352 @@
+"""A worker's part of a session: shards and blocks that lie there, and the tasks done with them.
+
+Knows no transport: who calls a `Room`, and how it reaches others, is the matter of `stradask.scheduler.cluster`.
+"""
+
+import pickle
+import threading
+import time
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from distributed.protocol.pickle import dumps
+from scipy import sparse
+
+from ..errors import StradaskError
+from .program import Task
+from .session import check_same_form
+from .threads import run_tasks
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_SPARSE = ("csr", "csc", "coo", "bsr", "dia")
+
+
+class StaleEpoch(StradaskError):
+    """A message of an earlier membership: its sender has been left behind."""
+
+
+def payload_bytes(value):
+    """Count the bytes of the arrays in a message or a partial result.
+
+    Parameters
+    ----------
+    value : object
+        Arrays, plain values, scipy sparse matrices, and tuples, lists and dicts of them.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    TypeError
+        If there is anything else in it: it would be pickled, and differ from machine to machine.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.scheduler.rooms import payload_bytes
+    >>> payload_bytes({"slope": np.zeros(10), "size": 10})
+    80
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return 0
+    if isinstance(value, np.generic) or kind is np.ndarray:
+        if value.dtype.hasobject:
+            raise TypeError("an array of dtype object does not travel: give it a dtype of numbers or text")
+        return value.nbytes
+    if kind in (tuple, list):
+        return sum(map(payload_bytes, value))
+    if kind is dict:
+        return sum(map(payload_bytes, value)) + sum(map(payload_bytes, value.values()))
+    if sparse.issparse(value) and value.format in _SPARSE:
+        return sum(part.nbytes for part in vars(value).values() if isinstance(part, np.ndarray))
+    raise TypeError(
+        f"{kind.__module__}.{kind.__qualname__} does not travel between workers: messages and partial results are "
+        "arrays, plain values, scipy sparse matrices (csr, csc, coo, bsr, dia), and tuples, lists and dicts of them"
+    )
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """An object on its way: its pickle, and the buffers of its arrays beside it, which are not copied.
+
+    Attributes
+    ----------
+    frames : list of ndarray of uint8
+        The pickle first.
+    """
+
+    frames: list
+
+    @classmethod
+    def of(cls, value):
+        """Pack anything that pickles; classes of ``__main__`` and notebooks go by value."""
+        buffers: list[pickle.PickleBuffer] = []
+        head = dumps(value, buffer_callback=buffers.append)
+        return cls([np.frombuffer(frame, np.uint8) for frame in (head, *(b.raw() for b in buffers))])
+
+    def open(self):
+        """Unpack; buffers that begin at odd addresses are moved, because kernels want aligned arrays."""
+        head, *buffers = self.frames
+        return pickle.loads(head, buffers=[b if b.ctypes.data % 16 == 0 else b.copy() for b in buffers])
+
+
+@dataclass(frozen=True, order=True)
+class Assignment:
+    """One task of a call, as it is told to the member that does it.
+
+    Attributes
+    ----------
+    position : int
+        Among all tasks of the call, on all members: in the order of steps.
+    step, shard, blocks
+        See `Task`.
+    stamp : int
+        Updates and hops of the travelling block so far; -1 where blocks do not travel.
+    to : str
+        Member that the block goes on to; "" if it stays.
+    """
+
+    position: int
+    step: int
+    shard: int
+    blocks: Any
+    stamp: int = -1
+    to: str = ""
+
+
+class Room:
+    """Shards and blocks of one session, in one epoch, on one member.
+
+    A new epoch is a new room: numerics that cannot be interrupted end in the old one, where nobody hears
+    of them.
+
+    Parameters
+    ----------
+    program : Program
+        Without its shards.
+    n_threads : int
+        On which tasks run; those of one shard in order, those of several at the same time.
+    send : callable
+        ``send(to, block, stamp, value)`` hands a block on and returns a `concurrent.futures.Future`.
+    """
+
+    def __init__(self, program, n_threads, send):
+        self.program, self.n_threads, self._send = program, n_threads, send
+        self.states: dict[int, Any] = {}
+        self.blocks: dict[int, Any] = {}  # arrays, or parcels that have not been opened
+        self.stamps: dict[int, int] = {}
+        self.changed = threading.Condition()
+        self.failure: BaseException | None = None
+        self._hops: set = set()
+        self._answering = threading.Lock()
+        self._answer: tuple[int, Any] = (-1, None)
+
+    # Coming and going -------------------------------------------------------------------------------
+
+    def close(self):
+        """End the room: whoever waits in it wakes with `StaleEpoch`."""
+        self.fail(StaleEpoch("the session went on without this member"))
+        with self.changed:
+            hops, self.states, self.blocks = list(self._hops), {}, {}
+        for hop in hops:
+            hop.cancel()
+
+    def fail(self, error):
+        """Wake whoever waits, with an error; the first one counts."""
+        with self.changed:
+            self.failure = self.failure or error
+            self.changed.notify_all()
+
+    def check(self):
+        """Raise what `fail` was told."""
+        if self.failure is not None:
+            raise self.failure
+
+    def load(self, shard, data, saved):
+        """Make a shard's state and lay saved arrays over it; of a call that came twice the first counts."""
+        state = self.program.load(data)
+        for name, array in saved.items():
+            check_same_form(f"shard-{shard}/{name}", array, state[name])
+            state[name] = array.copy()  # in one process it is the caller's
+        self.adopt(shard, state)
+
+    def adopt(self, shard, state):
+        """Take in a shard, unless it is here."""
+        with self.changed:
+            self.check()
+            self.states.setdefault(shard, state)
+
+    def make_block(self, block, saved=None):
+        """Make a travelling block, or take its saved value."""
+        value = self.program.block(block)
+        if saved is not None:
+            check_same_form(f"block-{block}", saved, value)
+            value = saved.copy()
+        self.put(block, 0, value)
+
+    def put(self, block, stamp, value):
+        """Take in a block; one that is not newer than what was here has been sent twice."""
+        with self.changed:
+            self.check()
+            if stamp > self.stamps.get(block, -1):
+                self.stamps[block], self.blocks[block] = stamp, value
+                self.changed.notify_all()
+
+    def pass_on(self, block, stamp, value, to):
+        """Put a block down here, or send it to another member."""
+        if not to:
+            self.put(block, stamp, value)
+            return
+        hop = self._send(to, block, stamp, value)
+        with self.changed:
+            self._hops.add(hop)
+        hop.add_done_callback(self._arrived)
+
+    def _arrived(self, hop):
+        with self.changed:
+            self._hops.discard(hop)
+            self.changed.notify_all()
+        if not hop.cancelled() and hop.exception() is not None:
+            self.fail(hop.exception())
+
+    # Calls: each ends when all that it sent has arrived -----------------------------------------------
+
+    def once(self, serial, function, *args):
+        """Answer a call; one that comes twice is not carried out twice."""
+        with self._answering:
+            if self._answer[0] != serial:
+                self.check()
+                answer = function(*args)
+                with self.changed:
+                    while self._hops and self.failure is None:
+                        self.changed.wait()
+                    self.check()
+                self._answer = serial, answer
+            return self._answer[1]
+
+    def run(self, round_, moves, assignments, messages):
+        """Do tasks; return their partial results by position, the bytes sent on, and the seconds waited."""
+        moved = 0
+        for block, stamp, to in moves:
+            value = _opened(self._taken(block, stamp))
+            moved += value.nbytes
+            self.pass_on(block, stamp + 1, value, to)
+        self._sync(messages)
+        work = _Itinerary(self, round_, assignments)
+        work.carry_out()
+        return work.partials, moved + work.sent, work.waited
+
+    def _taken(self, block, stamp):
+        with self.changed:
+            if self.stamps.get(block) != stamp or block not in self.blocks:
+                raise StaleEpoch(f"block {block} is not here as it was {stamp} steps after its beginning")
+            return self.blocks.pop(block)
+
+    def measure(self, messages):
+        """Return each shard's part of the objective."""
+        self._sync(messages)
+        shards = sorted(self.states)
+        parts = self._on_threads([(self.program.measure, (self.states[s],)) for s in shards])
+        for part in parts:
+            payload_bytes(part)
+        return dict(zip(shards, parts, strict=True))
+
+    def snapshot(self, messages):
+        """Return copies of what `Program.saved` names and of the blocks here."""
+        self._sync(messages)
+        arrays = {
+            f"shard-{s}/{name}": state[name].copy()
+            for s, state in self.states.items()
+            for name in self.program.saved
+        }
+        arrays.update((f"block-{b}", _opened(value).copy()) for b, value in self.blocks.items())
+        return arrays
+
+    def _sync(self, messages):
+        for message in messages:
+            self._on_threads([(self.program.sync, (state, message)) for state in self.states.values()])
+
+    def _on_threads(self, tasks):
+        return run_tasks(tasks, self.n_threads)
+
+
+class _Itinerary:
+    """The tasks of one call, worked off by a room's threads as shards and blocks come free.
+
+    A thread takes the first task, in the order of steps, whose shard is idle and whose block is here. No
+    thread waits while there is such a task, so any number of threads gets through any plan.
+    """
+
+    def __init__(self, room, round_, assignments):
+        self.room, self.round = room, round_
+        self.chains: dict[int, deque] = defaultdict(deque)  # of each idle or working shard: what is left to do
+        for assignment in sorted(assignments, key=lambda a: a.position):
+            if assignment.shard not in room.states:
+                raise StaleEpoch(f"shard {assignment.shard} is not here")
+            self.chains[assignment.shard].append(assignment)
+        self.busy: set[int] = set()
+        self.partials: dict[int, Any] = {}
+        self.sent, self.waited, self._idle_since = 0, 0.0, None
+
+    def carry_out(self):
+        n = min(self.room.n_threads, len(self.chains))
+        run_tasks([self._work] * n, n)
+        self.room.check()
+
+    def _work(self):
+        try:
+            while (found := self._next()) is not None:
+                self._do(*found)
+        except BaseException as error:
+            self.room.fail(error)  # the other threads may be waiting for what this one will not send
+            raise
+
+    def _next(self):
+        """Wait for a task that can be done; return it and its block, or None if all are taken."""
+        room = self.room
+        with room.changed:
+            while room.failure is None:
+                ready = [c[0] for shard, c in self.chains.items() if shard not in self.busy and self._here(c[0])]
+                if ready:
+                    return self._taken(min(ready, key=lambda a: a.position))
+                if not self.chains:
+                    return None
+                if not self.busy and self._idle_since is None:
+                    self._idle_since = time.monotonic()
+                room.changed.wait()
+            return None
+
+    def _here(self, a):
+        return a.stamp < 0 or (self.room.stamps.get(a.blocks) == a.stamp and a.blocks in self.room.blocks)
+
+    def _taken(self, a):
+        if self._idle_since is not None:
+            self.waited += time.monotonic() - self._idle_since
+            self._idle_since = None
+        chain = self.chains[a.shard]
+        chain.popleft()
+        if not chain:
+            del self.chains[a.shard]
+        self.busy.add(a.shard)
+        return a, None if a.stamp < 0 else self.room.blocks.pop(a.blocks)
+
+    def _do(self, a, value):
+        room, value = self.room, _opened(value)
+        partial = room.program.update(room.states[a.shard], Task(self.round, a.step, a.shard, a.blocks, value))
+        payload_bytes(partial)
+        if value is not None:
+            room.pass_on(a.blocks, a.stamp + 1, value, a.to)
+        with room.changed:
+            self.partials[a.position] = partial
+            self.sent += value.nbytes if a.to else 0
+            self.busy.discard(a.shard)
+            room.changed.notify_all()
+
+
+def _opened(value):
+    return value.open() if isinstance(value, Parcel) else value

@@ -1,0 +1,540 @@
+"""Lasso and elastic net against scikit-learn, and against optimality conditions computed here in plain numpy."""
+
+import os
+import pickle
+import signal
+import tracemalloc
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import ElasticNet as TheirElasticNet
+from sklearn.linear_model import Lasso as TheirLasso
+from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import enet_path as their_enet_path
+from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import StandardScaler
+
+import stradask as sd
+from stradask.errors import DataError, InterruptedFitWarning
+
+TIGHT = 1e-12
+
+
+def problem(n=60, p=30, *, seed=0, density=1.0, n_informative=5, noise=1.0):
+    """A regression with correlated columns of different scales and means."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p)) + 0.7 * rng.standard_normal((n, 1))
+    X *= rng.uniform(0.5, 2.0, p)
+    if density < 1:
+        X[rng.random((n, p)) > density] = 0
+    else:
+        X += rng.uniform(-2, 2, p)
+    b = np.zeros(p)
+    b[rng.choice(p, min(n_informative, p), replace=False)] = rng.uniform(1, 3, min(n_informative, p))
+    return X, X @ b + noise * rng.standard_normal(n) + 5.0
+
+
+def centred(X, y, weights, fit_intercept):
+    w = np.ones(len(y)) if weights is None else np.asarray(weights, float)
+    if fit_intercept:
+        X, y = X - w @ X / w.sum(), y - w @ y / w.sum()
+    return X, y, w / w.sum()
+
+
+def primal(X, y, b, *, alpha, l1_ratio=1.0, factor=1.0, weights=None, fit_intercept=True):
+    """The documented objective at the best intercept."""
+    X, y, w = centred(X, y, weights, fit_intercept)
+    penalty = l1_ratio * np.abs(b) + (1 - l1_ratio) / 2 * b**2
+    return w @ (y - X @ b) ** 2 / 2 + alpha * (factor * penalty).sum()
+
+
+def gap(X, y, b, *, alpha, l1_ratio=1.0, factor=1.0, weights=None, fit_intercept=True, positive=False):
+    """Objective minus dual objective at the scaled residual: an upper bound of the distance to the minimum."""
+    Xc, yc, w = centred(X, y, weights, fit_intercept)
+    r = yc - Xc @ b
+    l2 = alpha * (1 - l1_ratio) * factor * np.ones(len(b))
+    g = Xc.T @ (w * r) - l2 * b
+    size = np.maximum(g, 0) if positive else np.abs(g)
+    room = np.divide(alpha * l1_ratio * factor * np.ones(len(b)), size, out=np.full(len(b), np.inf), where=size > 0)
+    square = w @ r**2 + l2 @ b**2
+    s = min((w * yc) @ r / square, room.min()) if square > 0 else 0.0
+    P = primal(X, y, b, alpha=alpha, l1_ratio=l1_ratio, factor=factor, weights=weights, fit_intercept=fit_intercept)
+    return P - (s * (w * yc) @ r - s**2 * square / 2)
+
+
+def assert_optimal(X, y, model, *, factor=1.0, weights=None, rtol=1e-5):
+    """Hold the subgradient conditions, in units of the largest slope of the empty model."""
+    b = np.asarray(model.coef_, float)
+    w = np.ones(len(y)) if weights is None else np.asarray(weights, float)
+    w = w / w.sum()
+    residual = y - X @ b - model.intercept_
+    if model.fit_intercept:
+        assert abs(w @ residual) <= rtol * np.abs(y).max()
+    f = factor * np.ones(len(b))
+    slope = X.T @ (w * residual) - model.alpha * (1 - model.l1_ratio) * f * b
+    edge = model.alpha * model.l1_ratio * f
+    start = y - (w @ y if model.fit_intercept else 0)
+    eps = rtol * max(np.abs(X.T @ (w * start)).max(), 1e-300)
+    on = b != 0
+    assert (np.abs(slope - edge * np.sign(b))[on] <= eps).all()
+    upper = slope if model.positive else np.abs(slope)
+    assert (upper[~on] <= edge[~on] + eps).all()
+    if model.positive:
+        assert (b >= 0).all()
+
+
+# --- against scikit-learn -------------------------------------------------------------------------
+
+
+FORMS = {
+    "fortran": np.asfortranarray,
+    "c": np.ascontiguousarray,
+    "csr": sparse.csr_array,
+    "csc": sparse.csc_array,
+    "csr_matrix": sparse.csr_matrix,
+    "coo": sparse.coo_array,
+}
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("positive", [True, False])
+@pytest.mark.parametrize("l1_ratio", [0.3, 1.0])
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("form", ["fortran", "csc"])
+def test_objective_and_coefficients_are_scikit_learns(form, weighted, l1_ratio, positive, fit_intercept):
+    X, y = problem(density=0.4 if form == "csc" else 1.0)
+    weights = np.random.default_rng(1).uniform(0, 3, len(y)) if weighted else None
+    options = {"alpha": 0.1, "l1_ratio": l1_ratio, "positive": positive, "fit_intercept": fit_intercept}
+    ours = sd.ElasticNet(tol=TIGHT, **options).fit(FORMS[form](X), y, weights)
+    theirs = TheirElasticNet(tol=TIGHT, max_iter=100_000, **options).fit(X, y, weights)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-6)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-6)
+    options.pop("positive")
+    assert primal(X, y, ours.coef_, weights=weights, **options) <= primal(
+        X, y, theirs.coef_, weights=weights, **options
+    ) * (1 + 1e-9)
+    assert_optimal(X, y, ours, weights=weights)
+
+
+@given(
+    n=st.integers(1, 40),
+    p=st.integers(1, 60),
+    seed=st.integers(0, 10_000),
+    density=st.sampled_from([0.1, 0.5, 1.0]),
+    form=st.sampled_from(sorted(FORMS)),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    relative_alpha=st.sampled_from([0.9, 0.3, 0.03]),
+    l1_ratio=st.sampled_from([0.5, 0.95, 1.0]),
+    weighted=st.booleans(),
+    fit_intercept=st.booleans(),
+    positive=st.booleans(),
+)
+@settings(deadline=None, max_examples=60)
+def test_grid_of_problems(
+    n, p, seed, density, form, dtype, relative_alpha, l1_ratio, weighted, fit_intercept, positive
+):
+    X, y = problem(n, p, seed=seed, density=density)
+    X = X.astype(dtype).astype(float)
+    weights = np.random.default_rng(seed).integers(1, 4, n).astype(float) if weighted else None
+    Xc, yc, w = centred(X, y, weights, fit_intercept)
+    alpha = relative_alpha * max(np.abs(Xc.T @ (w * yc)).max(), 1e-3) / l1_ratio
+    options = {"alpha": alpha, "l1_ratio": l1_ratio, "fit_intercept": fit_intercept, "positive": positive}
+    tol = 1e-7 if dtype == np.float32 else 1e-10
+    ours = sd.ElasticNet(tol=tol, **options).fit(FORMS[form](X.astype(dtype)), y, weights)
+    assert ours.coef_.dtype == dtype
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        theirs = TheirElasticNet(tol=1e-13, max_iter=20_000, **options).fit(X, y, weights)
+    zero = max(primal(X, y, np.zeros(p), alpha=alpha, weights=weights, fit_intercept=fit_intercept), 1e-20)
+    options.pop("positive")
+    mine, best = (
+        primal(X, y, np.asarray(m.coef_, float), weights=weights, **options) for m in (ours, theirs)
+    )
+    slack = 1e-6 if dtype == np.float32 else 2 * tol
+    assert mine <= best + slack * zero
+    assert gap(X, y, np.asarray(ours.coef_, float), weights=weights, positive=positive, **options) <= slack * zero
+    np.testing.assert_allclose(
+        ours.predict(FORMS[form](X.astype(dtype))),
+        theirs.predict(X),
+        atol=2e-2 * np.sqrt(zero) if dtype == np.float32 else 1e-3 * np.sqrt(zero),
+    )
+
+
+def test_every_argument_of_scikit_learn_is_taken():
+    for ours, theirs in ((sd.Lasso, TheirLasso), (sd.ElasticNet, TheirElasticNet)):
+        defaults = theirs().get_params()
+        model = ours(**defaults)
+        assert {k: v for k, v in model.get_params().items() if k in defaults} == defaults
+        assert {k: v for k, v in ours().get_params().items() if k in defaults} == defaults
+
+
+def test_shapes_of_the_attributes_are_scikit_learns():
+    X, y = problem()
+    for target in (y, y[:, None], np.column_stack([y, -y, y**2])):
+        ours, theirs = sd.Lasso(0.1, tol=1e-9).fit(X, target), TheirLasso(0.1, tol=1e-9).fit(X, target)
+        for name in ("coef_", "intercept_", "dual_gap_", "sparse_coef_"):
+            assert np.shape(getattr(ours, name)) == np.shape(getattr(theirs, name)), name
+        assert type(ours.n_iter_) is type(theirs.n_iter_)
+        assert np.shape(ours.n_iter_) == np.shape(theirs.n_iter_)
+        np.testing.assert_allclose(ours.predict(X), theirs.predict(X), atol=1e-4)
+        assert ours.score(X, target) == pytest.approx(theirs.score(X, target), abs=1e-6)
+    assert sd.Lasso(0.1, fit_intercept=False).fit(X, y).intercept_ == 0.0
+
+
+def test_targets_are_solved_on_their_own():
+    X, y = problem()
+    Y = np.column_stack([y, X[:, 0], -3 * y])
+    together = sd.Lasso(0.05, tol=1e-9).fit(X, Y)
+    for k in range(3):
+        alone = sd.Lasso(0.05, tol=1e-9).fit(X, Y[:, k])
+        np.testing.assert_array_equal(together.coef_[k], alone.coef_)
+        assert together.dual_gap_[k] == alone.dual_gap_
+        assert together.n_iter_[k] == alone.n_iter_
+    history = together.history_
+    assert [int((history["target"] == k).sum()) for k in range(3)] == together.n_iter_
+    assert (np.diff(history["round"]) == 1).all()
+
+
+# --- what scikit-learn does not have ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["fortran", "csc"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("l1_ratio", [0.5, 1.0])
+def test_penalty_factors(form, fit_intercept, l1_ratio):
+    X, y = problem(80, 40, density=0.5 if form == "csc" else 1.0)
+    factor = np.random.default_rng(3).uniform(0.2, 3, 40)
+    factor[:3] = 0
+    model = sd.ElasticNet(
+        0.3, l1_ratio=l1_ratio, penalty_factor=factor, fit_intercept=fit_intercept, tol=TIGHT
+    ).fit(FORMS[form](X), y)
+    assert_optimal(X, y, model, factor=factor)
+    assert (model.coef_[:3] != 0).all()
+    assert (model.coef_ == 0).any()
+
+
+def test_columns_without_penalty_are_regressed_out():
+    """Frisch, Waugh, Lovell: the others are the Lasso of what the free columns leave."""
+    X, y = problem(80, 40)
+    factor = np.ones(40)
+    factor[:3] = 0
+    model = sd.Lasso(0.2, penalty_factor=factor, tol=TIGHT).fit(X, y)
+    free = np.column_stack([X[:, :3], np.ones(80)])
+    rest = np.column_stack([X[:, 3:], y])
+    rest -= free @ np.linalg.lstsq(free, rest, rcond=None)[0]
+    theirs = TheirLasso(0.2, fit_intercept=False, tol=TIGHT, max_iter=100_000).fit(rest[:, :-1], rest[:, -1])
+    np.testing.assert_allclose(model.coef_[3:], theirs.coef_, atol=1e-6)
+
+
+def test_no_penalty_anywhere_is_least_squares():
+    X, y = problem(80, 10)
+    theirs = LinearRegression().fit(X, y)
+    free = sd.Lasso(1.0, penalty_factor=np.zeros(10), tol=TIGHT).fit(X, y)
+    np.testing.assert_allclose(free.coef_, theirs.coef_, rtol=1e-5)
+    with pytest.warns(UserWarning, match="alpha=0"):
+        unpenalised = sd.Lasso(0.0, tol=TIGHT).fit(X, y)
+    np.testing.assert_allclose(unpenalised.coef_, theirs.coef_, rtol=1e-5)
+    np.testing.assert_allclose(unpenalised.intercept_, theirs.intercept_, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["fortran", "csc"])
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("l1_ratio", [0.5, 1.0])
+def test_standardize_is_a_fit_to_scaled_columns(form, weighted, l1_ratio):
+    X, y = problem(80, 40, density=0.5 if form == "csc" else 1.0)
+    weights = np.random.default_rng(1).uniform(0.5, 3, len(y)) if weighted else None
+    model = sd.ElasticNet(0.2, l1_ratio=l1_ratio, standardize=True, tol=TIGHT).fit(FORMS[form](X), y, weights)
+    scaler = StandardScaler().fit(X, sample_weight=weights)
+    theirs = TheirElasticNet(0.2, l1_ratio=l1_ratio, tol=TIGHT, max_iter=100_000)
+    theirs.fit(scaler.transform(X), y, weights)
+    np.testing.assert_allclose(model.coef_ * scaler.scale_, theirs.coef_, atol=1e-6)
+    np.testing.assert_allclose(model.predict(X), theirs.predict(scaler.transform(X)), atol=1e-5)
+
+
+def test_standardize_without_intercept_takes_the_root_mean_square():
+    X, y = problem(80, 40)
+    X[:, 7] = 0
+    scale = np.sqrt((X**2).mean(axis=0))
+    scale[7] = 1
+    model = sd.Lasso(0.2, standardize=True, fit_intercept=False, tol=TIGHT).fit(X, y)
+    theirs = TheirLasso(0.2, fit_intercept=False, tol=TIGHT, max_iter=100_000).fit(X / scale, y)
+    np.testing.assert_allclose(model.coef_ * scale, theirs.coef_, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["fortran", "csr"])
+def test_weights_count_rows(form):
+    X, y = problem(40, 20, density=0.5)
+    counts = np.random.default_rng(2).integers(0, 3, 40)
+    weighted = sd.Lasso(0.1, tol=TIGHT).fit(FORMS[form](X), y, counts)
+    repeated = sd.Lasso(0.1, tol=TIGHT).fit(FORMS[form](np.repeat(X, counts, axis=0)), np.repeat(y, counts))
+    scaled = sd.Lasso(0.1, tol=TIGHT).fit(FORMS[form](X), y, counts * 1e200)
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-7)
+    np.testing.assert_allclose(weighted.coef_, scaled.coef_, atol=1e-7)
+    equal = sd.Lasso(0.1).fit(X, y, np.full(40, 7.0))
+    np.testing.assert_array_equal(equal.coef_, sd.Lasso(0.1).fit(X, y).coef_)
+    np.testing.assert_array_equal(equal.coef_, sd.Lasso(0.1).fit(X, y, 3).coef_)
+
+
+# --- gap, convergence, rounds -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-5, 1e-9])
+@pytest.mark.parametrize("l1_ratio", [0.5, 1.0])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("positive", [True, False])
+def test_the_gap_is_the_gap(tol, l1_ratio, fit_intercept, positive):
+    X, y = problem(60, 200)
+    options = {"alpha": 0.05, "l1_ratio": l1_ratio, "fit_intercept": fit_intercept}
+    model = sd.ElasticNet(tol=tol, positive=positive, **options).fit(X, y)
+    zero = primal(X, y, np.zeros(200), **options)
+    measured = gap(X, y, model.coef_, positive=positive, **options)
+    assert 0 <= model.dual_gap_ <= tol * zero
+    assert measured <= model.dual_gap_ + 1e-13 * zero
+
+
+def test_the_gap_bounds_the_distance_to_the_minimum():
+    X, y = problem(60, 200)
+    best = primal(X, y, sd.Lasso(0.05, tol=1e-13).fit(X, y).coef_, alpha=0.05)
+    for tol in (0.1, 1e-2, 1e-4):
+        model = sd.Lasso(0.05, tol=tol).fit(X, y)
+        assert primal(X, y, model.coef_, alpha=0.05) - best <= model.dual_gap_ * (1 + 1e-9)
+
+
+def test_too_few_rounds_are_told_with_gap_target_and_remedy():
+    X, y = problem(60, 200)
+    with pytest.warns(ConvergenceWarning, match=r"gap .*tol=1e-12.*max_iter=1\b.*raise max_iter") as caught:
+        model = sd.Lasso(0.01, tol=1e-12, max_iter=1).fit(X, y)
+    zero = primal(X, y, np.zeros(200), alpha=0.01)
+    assert f"{model.dual_gap_ / zero:.1e}" in str(caught[0].message)
+    assert model.n_iter_ == 1
+    with pytest.warns(ConvergenceWarning, match="target 1") as caught:
+        sd.Lasso(0.01, tol=1e-12, max_iter=1).fit(X, np.column_stack([np.zeros(60), y]))
+    assert len(caught) == 1
+
+
+def test_the_alpha_at_which_everything_is_zero():
+    X, y = problem()
+    peak = np.abs((X - X.mean(axis=0)).T @ (y - y.mean())).max() / len(y)
+    for l1_ratio in (0.5, 1.0):
+        model = sd.ElasticNet(1e-2, l1_ratio=l1_ratio).fit(X, y)
+        assert model.alpha_max_ == pytest.approx(peak / l1_ratio, rel=1e-12)
+        above = sd.ElasticNet(model.alpha_max_ * (1 + 1e-9), l1_ratio=l1_ratio).fit(X, y)
+        below = sd.ElasticNet(model.alpha_max_ * (1 - 1e-6), l1_ratio=l1_ratio, tol=1e-14).fit(X, y)
+        assert (above.coef_ == 0).all()
+        assert above.intercept_ == pytest.approx(y.mean())
+        assert above.dual_gap_ <= 1e-12 * y.var()
+        assert (below.coef_ != 0).sum() == 1
+
+
+def test_warm_start_begins_where_the_last_fit_ended():
+    X, y = problem(100, 400)
+    model = sd.Lasso(0.02, tol=1e-8, warm_start=True).fit(X, y)
+    cold, first = model.n_iter_, model.coef_.copy()
+    model.fit(X, y)
+    assert model.n_iter_ < cold
+    np.testing.assert_allclose(model.coef_, first, atol=1e-4)
+    again = sd.Lasso(0.02, tol=1e-8).fit(X, y).fit(X, y)
+    assert again.n_iter_ == cold
+    np.testing.assert_array_equal(again.coef_, first)
+    with pytest.raises(DataError, match="warm_start=True.*400 columns.*X has 399"):
+        model.fit(X[:, :-1], y)
+
+
+def test_callback_sees_rounds_and_may_stop():
+    X, y = problem(100, 400)
+    seen = []
+
+    def watch(info):
+        seen.append((info.round, info.snapshot().predict(X[:2]).shape))
+        return info.round == 2
+
+    model = sd.Lasso(0.01, tol=1e-12).fit(X, y, callback=watch)
+    assert seen == [(1, (2,)), (2, (2,))]
+    assert model.n_iter_ == 2
+    assert len(model.history_["objective"]) == 2
+    assert model.coef_.any()
+
+
+def test_history_falls_to_the_objective():
+    X, y = problem(60, 200)
+    model = sd.Lasso(0.05, tol=1e-10).fit(X, y)
+    history = model.history_
+    assert history["round"].tolist() == list(range(1, model.n_iter_ + 1))
+    assert len({len(column) for column in history.values()}) == 1
+    assert history["objective"][-1] == pytest.approx(primal(X, y, model.coef_, alpha=0.05), rel=1e-9)
+    assert (history["updates"] > 0).any()
+
+
+def test_control_c_keeps_the_model_so_far():
+    X, y = problem(100, 400)
+
+    def press(info):
+        if info.round == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.warns(InterruptedFitWarning, match="Lasso was interrupted after 2 of 1000 rounds"):
+        model = sd.Lasso(0.01, tol=1e-12).fit(X, y, callback=press)
+    assert model.coef_.any()
+    assert model.n_iter_ == 2
+
+
+def test_a_fit_that_fails_changes_nothing():
+    X, y = problem()
+    model = sd.Lasso(0.1).fit(X, y)
+    before = {name: pickle.dumps(value) for name, value in vars(model).items()}
+
+    def fail(info):
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        model.fit(X[:, :5], y, callback=fail)
+    with pytest.raises(DataError):
+        model.fit(X[:, :5], y[:-1])
+    assert {name: pickle.dumps(value) for name, value in vars(model).items()} == before
+
+
+# --- threads, memory, input -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["fortran", "csc"])
+def test_the_same_bits_on_any_number_of_threads(form):
+    X, y = problem(150, 3000, density=0.1 if form == "csc" else 1.0)
+    fits = [sd.Lasso(0.02, tol=1e-8, n_jobs=n).fit(FORMS[form](X), y) for n in (1, 2, 4, -1)]
+    for other in fits[1:]:
+        np.testing.assert_array_equal(fits[0].coef_, other.coef_)
+        assert fits[0].intercept_ == other.intercept_
+        assert fits[0].dual_gap_ == other.dual_gap_
+        np.testing.assert_array_equal(fits[0].history_["objective"], other.history_["objective"])
+
+
+def frozen(X):
+    for part in ("data", "indices", "indptr") if sparse.issparse(X) else ():
+        getattr(X, part).flags.writeable = False
+    if not sparse.issparse(X):
+        X.flags.writeable = False
+    return X
+
+
+@pytest.mark.parametrize("form", ["fortran", "c", "csr", "csc"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_read_only_input_stays_as_it_is(form, dtype):
+    X, y = problem(density=0.4)
+    given = frozen(FORMS[form](X.astype(dtype)))
+    y.flags.writeable = False
+    weights = frozen(np.arange(60.0))
+    model = sd.ElasticNet(0.1, copy_X=False, standardize=True).fit(given, y, weights)
+    kept = given.toarray() if sparse.issparse(given) else given
+    np.testing.assert_array_equal(kept, X.astype(dtype))
+    assert model.coef_.dtype == dtype
+    assert model.predict(given).dtype == dtype
+
+
+def test_memory_mapped_input(tmp_path):
+    X, y = problem()
+    for order in "FC":
+        file = np.memmap(tmp_path / f"X{order}", dtype=np.float64, mode="w+", shape=X.shape, order=order)
+        file[:] = X
+        file.flush()
+        mapped = np.memmap(tmp_path / f"X{order}", dtype=np.float64, mode="r", shape=X.shape, order=order)
+        model = sd.Lasso(0.1).fit(mapped, y)
+        np.testing.assert_array_equal(model.coef_, sd.Lasso(0.1).fit(np.array(X, order=order), y).coef_)
+
+
+@pytest.mark.parametrize(("form", "copies"), [("fortran", 0), ("csc", 0), ("c", 1), ("csr", 1)])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_x_is_copied_at_most_once(form, copies, standardize):
+    rng = np.random.default_rng(0)
+    if form in ("fortran", "c"):
+        X = FORMS[form](rng.standard_normal((400, 20_000)))
+        size = X.nbytes
+    else:
+        X = sparse.random_array((2000, 100_000), density=0.03, format=form, rng=rng)
+        size = X.data.nbytes + X.indices.nbytes
+    y = rng.standard_normal(X.shape[0])
+    model = sd.Lasso(0.1, standardize=standardize)
+    model.fit(X[:, :50], y)  # loads modules and compiled code
+    tracemalloc.start()
+    try:
+        model.set_params(alpha=0.5 * model.alpha_max_).fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= (copies + 0.35) * size
+
+
+def test_int64_indices():
+    X, y = problem(density=0.3)
+    wide = sparse.csc_array(X)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    reference = sd.Lasso(0.1).fit(sparse.csc_array(X), y)
+    np.testing.assert_array_equal(sd.Lasso(0.1).fit(wide, y).coef_, reference.coef_)
+    rows = sparse.csr_array(X)
+    rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
+    np.testing.assert_array_equal(sd.Lasso(0.1).fit(rows, y).coef_, reference.coef_)
+    np.testing.assert_allclose(reference.predict(wide), reference.predict(X), rtol=1e-12)
+
+
+def test_data_frames_and_lists():
+    X, y = problem(30, 4)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    model = sd.Lasso(0.1).fit(frame, pd.Series(y))
+    assert model.feature_names_in_.tolist() == list("abcd")
+    np.testing.assert_array_equal(model.coef_, sd.Lasso(0.1).fit(X.tolist(), y.tolist()).coef_)
+    np.testing.assert_array_equal(model.predict(frame), model.predict(frame.to_numpy()))
+    with pytest.raises(DataError, match="feature names should match"):
+        model.predict(frame[list("abdc")])
+
+
+# --- being an estimator -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("targets", [1, 3])
+@pytest.mark.parametrize("cls", [sd.Lasso, sd.ElasticNet])
+def test_save_and_load(cls, targets, tmp_path):
+    X, y = problem()
+    y = y if targets == 1 else np.column_stack([y] * targets)
+    model = cls(0.1, penalty_factor=np.arange(30.0), random_state=3).fit(X, y)
+    loaded = sd.load(model.save(tmp_path / "model") and tmp_path / "model")
+    assert type(loaded) is cls
+    assert vars(loaded).keys() == vars(model).keys()
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    np.testing.assert_array_equal(loaded.penalty_factor, model.penalty_factor)
+    assert loaded.n_iter_ == model.n_iter_
+
+
+def test_a_model_file_with_other_shapes_is_refused(tmp_path):
+    X, y = problem()
+    model = sd.Lasso(0.1).fit(X, y)
+    model.coef_ = model.coef_[:-1]
+    model.save(tmp_path / "model")
+    with pytest.raises(sd.errors.ModelFileError, match="coef_"):
+        sd.load(tmp_path / "model")
+
+
+def test_pickle_clone_and_grid_search():
+    X, y = problem()
+    model = sd.Lasso(0.1).fit(X, y)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+    assert not hasattr(clone(model), "coef_")
+    search = GridSearchCV(sd.ElasticNet(), {"alpha": [0.01, 10], "l1_ratio": [0.5, 1]}, cv=3).fit(X, y)
+    assert search.best_params_["alpha"] == 0.01
+
+
+def test_the_repr_names_what_was_changed():
+    assert repr(sd.Lasso(0.5, positive=True)) == "Lasso(alpha=0.5, positive=True)"
+    assert repr(sd.ElasticNet()) == "ElasticNet()"
+
+
+def test_sparse_coefficients_are_the_coefficients():
+    X, y = problem()
+    model = sd.Lasso(0.5).fit(X, np.column_stack([y, -y]))
+    assert model.sparse_coef_.format == "csr"
+    np.testing.assert_array_equal(model.sparse_coef_.toarray(), model.coef_)
+    assert model.sparse_coef_.nnz == (model.coef_ != 0).sum()
