@@ -17,7 +17,8 @@ def clock(record):
 
 def time_to(record, target):
     """Return the seconds of the cheapest solve of a record that meets a gap; infinity if none does."""
-    return min((solve[clock(record)] for solve in record["solves"] if solve["gap"] <= target), default=math.inf)
+    key = clock(record)
+    return min((solve[key] for solve in record["solves"] if solve["gap"] <= target), default=math.inf)
 
 
 def solved(records):
@@ -175,7 +176,7 @@ def setting(records):
     """Return a sentence on how the seconds were measured."""
     kind = "CPU" if clock(records[0]) == "cpu_seconds" else "Wall"
     return (
-        f"{kind} seconds of the cheapest solve that meets the gap, medians over the repeats (smallest..largest); "
+        f"{kind} seconds of the cheapest solve that meets the gap, medians over the repeats (and range); "
         f"stopped: a solve ran beyond {records[0]['settings']['max_seconds']:g} s."
     )
 

@@ -64,9 +64,9 @@ def logistic_gap(X, y, coef, alpha, intercept=None):
     """Return the relative duality gap of an l1-penalised logistic regression, and its objective.
 
     P(b) = sum_i log(1 + exp(-y_i f_i)) + n alpha |b|_1 with f = X b + b0 and y_i = +-1. With
-    u_i = 1 / (1 + exp(y_i f_i)) and any s in [0, 1] with |s X^T (y u)|_inf <= n alpha the dual objective is the
-    sum of the binary entropies of s u_i. With an intercept, f for the dual point is moved to where the sum of
-    y u is 0.
+    u_i = 1 / (1 + exp(y_i f_i)) and any s in [0, 1] with |s X^T (y u)|_inf <= n alpha the dual objective is
+    the sum of the binary entropies of s u_i. With an intercept, f for the dual point is moved to where the
+    sum of y u is 0.
 
     Parameters
     ----------

@@ -55,16 +55,19 @@ class WorkerProcess:
         (folder / "job.json").write_text(json.dumps(job))
         self._errors = (folder / "stderr").open("w+")
         self._unread = b""
+        requests, self._requests = os.pipe()
+        self._answers, answers = os.pipe()
         self._process = subprocess.Popen(
             [str(python), "-P", str(WORKER), str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdin=requests,
+            stdout=answers,
             stderr=self._errors,
             cwd=folder,
             env=os.environ | dict.fromkeys(THREAD_VARIABLES, str(n_jobs)),
             start_new_session=True,
-            bufsize=0,
         )
+        os.close(requests)
+        os.close(answers)
 
     def __enter__(self):
         return self
@@ -73,14 +76,14 @@ class WorkerProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        self._process.stdin.close()
-        self._process.stdout.close()
+        os.close(self._requests)
+        os.close(self._answers)
         self._errors.close()
 
     def ask(self, request):
         """Send a request, one line of JSON."""
         with contextlib.suppress(BrokenPipeError):  # it is dead; `answer` says why
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            os.write(self._requests, json.dumps(request).encode() + b"\n")
 
     def answer(self, limit):
         """Return the next answer.
@@ -99,9 +102,9 @@ class WorkerProcess:
         """
         deadline = time.monotonic() + limit
         while b"\n" not in self._unread:
-            if not select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            if not self._is_ready(deadline - time.monotonic()):
                 raise OverTime(f"stopped after {limit:.0f} s")
-            read = os.read(self._process.stdout.fileno(), 65536)
+            read = os.read(self._answers, 65536)
             if not read:
                 raise StradaskError(self._last_words())
             self._unread += read
@@ -112,11 +115,14 @@ class WorkerProcess:
         """Return the next answer and the peak memory in MB of the worker's child processes until then."""
         peak = 0.0
         deadline = time.monotonic() + limit
-        while not select.select([self._process.stdout], [], [], 0.2)[0]:
+        while not self._is_ready(0.2):
             peak = max(peak, _memory_of_children(self._process.pid))
             if time.monotonic() > deadline:
                 raise OverTime(f"stopped after {limit:.0f} s")
         return self.answer(1.0), peak
+
+    def _is_ready(self, seconds):
+        return bool(select.select([self._answers], [], [], max(0.0, seconds))[0])
 
     def _last_words(self):
         status = self._process.wait()

@@ -92,8 +92,8 @@ class Plan:
         if self.seed < 0:
             raise DataError(f"--seed is {self.seed}; a number of 0 or more is needed")
         for name in self.parameters:
-            if name not in objective.parameters:
-                known = ", ".join(objective.parameters)
+            if name not in objective.defaults:
+                known = ", ".join(objective.defaults)
                 raise DataError(f"--param: {self.family} has no parameter {name!r}; it has {known}")
         if objective.procedure == "training" and len(self.names) > 1:
             raise DataError(f"--dataset: {self.family} runs on one data set at a time, not {len(self.names)}")
@@ -126,8 +126,8 @@ class Plan:
 
     def all_parameters(self):
         """Parameters of the family with their defaults."""
-        quick = self.objective.quick_parameters if self.quick else {}
-        return {**self.objective.parameters, **quick, **self.parameters}
+        quick = self.objective.quick_defaults if self.quick else {}
+        return {**self.objective.defaults, **quick, **self.parameters}
 
     def solvers(self):
         """Return the solver files to run, ours first; an unknown name raises."""
@@ -338,7 +338,9 @@ def _assignment(text):
             raise ValueError
         return name, literal_eval(value)
     except (ValueError, SyntaxError):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE with a number, or True or False") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not NAME=VALUE with a number or True or False"
+        ) from None
 
 
 def main(args):

@@ -1,6 +1,6 @@
 """Time to a gap: a solver is asked for finer and finer tolerances until every target is met.
 
-Libraries mean different things by their tolerance, so each is stepped by decades from loose to tight; then the
+Libraries mean different things by their tolerance, so each is stepped by decades from loose to tight; the
 steps before each target are halved twice, to a quarter of a decade, which finds the loosest (and cheapest)
 tolerance that meets it. What a tolerance gives is judged here, by the objective, between the calls.
 """
@@ -37,7 +37,7 @@ def time_to_gaps(plan, objective, solver, repeat, python, data, folder):
     Returns
     -------
     list of dict
-        ``problem``, ``targets``, ``status`` ("ok", "failed" or "not offered") and ``solves``, a list of dicts:
+        ``problem``, ``targets``, ``status`` ("ok", "failed" or "not offered") and ``solves``: dicts of
         tolerance, seconds, CPU seconds, gap, ...; ``over_time`` tells whether a call had to be stopped.
     """
     job = {
@@ -56,8 +56,9 @@ def time_to_gaps(plan, objective, solver, repeat, python, data, folder):
             if problem.call not in solver.calls:
                 outcome |= {"status": "not offered", "error": f"no {problem.call}"}
                 continue
+            limit = plan.seconds * problem.patience
             try:
-                over_time = _solve(asked, objective, problem, plan.seconds * problem.patience, outcome["solves"])
+                over_time = _solve(asked, objective, problem, limit, outcome["solves"])
             except (StradaskError, ValueError, KeyError) as error:  # the latter two: arrays of the wrong kind
                 outcome |= {"status": "failed", "error": str(error)}
             else:
@@ -155,12 +156,13 @@ class Asked:
     def ask(self, problem, tolerance, limit):
         """Return the figures and the arrays of one call; OverTime where it took more than `limit` seconds."""
         self.start()
+        assert self._running is not None
         arguments = problem.arguments | {"tolerance": tolerance}
         try:
             self._running.ask(
                 {"call": problem.call, "arguments": arguments, "max_calls": MAX_CALLS, "budget": BUDGET}
             )
-            figures = self._running.answer(limit + BUDGET)  # the last timing starts before the budget is spent
+            figures = self._running.answer(limit + BUDGET)  # within which the last timing starts
         except StradaskError:
             self._end()
             raise

@@ -233,11 +233,13 @@ def timed(call, request):
     reset_peak_memory()
     memory, beyond = memory_now(), None
     spent: list[tuple[float, float]] = []
-    while not spent or (len(spent) < request["max_calls"] and sum(wall for _, wall in spent) < request["budget"]):
+    enough = False
+    while not enough:
         started, cpu_before = time.perf_counter(), cpu_seconds()
         arrays = call(**request["arguments"])
         spent.append((cpu_seconds() - cpu_before, time.perf_counter() - started))
         beyond = peak_memory() - memory if beyond is None else beyond
+        enough = len(spent) == request["max_calls"] or sum(wall for _, wall in spent) > request["budget"]
     cpu, wall = (min(times) for times in zip(*spent, strict=True))
     return {"cpu_seconds": cpu, "seconds": wall, "calls": len(spent), "beyond_mb": beyond}, arrays
 

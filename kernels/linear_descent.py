@@ -2,8 +2,8 @@
 
     min_b |rho|^2 / 2 + sum_j l1_j |b_j| + l2_j b_j^2 / 2,      rho = y - A b
 
-A visit moves one coefficient to its best value and keeps rho. A sweep visits every column and then, some times
-over, those that have a coefficient: most of a working set ends at zero.
+A visit moves one coefficient to its best value and keeps rho. A sweep visits every column and then, some
+times over, those that have a coefficient: most of a working set ends at zero.
 """
 
 from typing import Any
@@ -70,12 +70,13 @@ def dense_sweeps(A, norms, rho, coef, l1, l2, positive, sweeps, support_sweeps):
 
 @nb.njit(**_SUMS)
 def csc_sweeps(
-    data, indices, indptr, norms, means, total_weight, rho, carried, coef, l1, l2, positive, sweeps, support_sweeps
+    data, indices, indptr, norms, means, total_weight, rho, carried, coef, l1, l2, positive, sweeps, most
 ):
     """Sweep over sparse columns whose centring is implicit.
 
-    The residual is ``rho - carried * roots``, where roots are the square roots of the weights: a visit touches
-    only the rows of its column. It is orthogonal to roots, so its product with a column needs no mean.
+    The residual is ``rho - carried * roots``, where roots are the square roots of the weights: a visit
+    touches only the rows of its column. The residual is orthogonal to roots, so its product with a column needs
+    no mean. Sweeps over the support, at most `most`, end when they change little.
 
     Returns
     -------
@@ -87,7 +88,7 @@ def csc_sweeps(
     visits = 0
     for _ in range(sweeps):
         n_active, largest = 0, 0.0
-        for inner in range(support_sweeps + 1):
+        for inner in range(most + 1):
             count = m if inner == 0 else n_active
             largest_inner = 0.0
             for c in range(count):
@@ -130,7 +131,9 @@ def gather_lower(G, positions, out):
 
 
 @nb.njit(**_SUMS)
-def csc_conjugate_gradients(data, indices, indptr, norms, means, roots, chosen, rhs, diagonal, n_rows, iterations, rtol):
+def csc_conjugate_gradients(
+    data, indices, indptr, norms, means, roots, chosen, rhs, diagonal, n_rows, iterations, rtol
+):
     """Solve ``(A_S^T A_S + diag) z = rhs`` for the columns `chosen`, preconditioned by the diagonal.
 
     The columns are centred implicitly: ``a_j = column - means[j] * roots`` (empty roots stand for ones).

@@ -1,151 +1,464 @@
-"""Sessions on Dask: shards lie in the workers, calls go to them directly, blocks travel from worker to worker.
-
-A session is a worker plugin with handlers of its own, as Dask's own shuffle is. An actor dies for good
-with its worker, and a task for every update costs milliseconds in the scheduler; a plugin is put on every
-worker that ever joins, and its handlers cost one round trip. They only look things up; arithmetic
-runs on the room's threads.
-"""
+"""Sessions on Dask: shards lie on workers, calls go straight to them, blocks travel from one to the next."""
 
 import asyncio
 import contextlib
 import copy
-import pickle
 import time
-import traceback
 import uuid
 import warnings
-from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 
 import dask
 import distributed
 from dask.utils import parse_timedelta
-from distributed import WorkerPlugin
-from distributed.core import ConnectionPool, Status
-from distributed.protocol import to_serialize
-from distributed.protocol.pickle import dumps
-from distributed.worker_state_machine import SecedeEvent
+from distributed.core import ConnectionPool
 
 from .._version import __version__
 from ..errors import DataError, StradaskError, WorkerLost
-from .rooms import Assignment, Parcel, Room, StaleEpoch, payload_bytes
+from .members import CONNECT, SessionPlugin, opened, presence, wired
+from .placement import ShardData, place
+from .rooms import Assignment, payload_bytes
 from .session import LocalSession
-from .threads import effective_n_jobs
 
-_NAME = "stradask-sessions"
-_CONNECT = 5.0  # seconds; Dask's own default waits 30 for an address where nobody is any more
-_LINGER = 8.0  # seconds that a closing worker waits for its shards to be handed on
 _ATTEMPTS = 5  # to open a session while workers come and go
+_PATIENCE = 2.0  # seconds for a worker that runs and does not answer, while others do
 
 
 def cluster_session(engine, n_jobs=None):
-    """Make the session for an `engine` that is not "local"; see `stradask.scheduler.session.open_session`."""
+    """Make the session of an `engine` other than "local"; see `stradask.scheduler.session.open_session`."""
     try:
         worker = distributed.get_worker()
     except ValueError:
         worker = None
     if worker is not None and engine in ("dask", worker.scheduler.address):
         warnings.warn(
-            f"engine={engine!r} inside a Dask task: this fit runs on the threads of its worker alone, because tasks "
-            "that wait for other workers can block a cluster; engine='local' there says so without a warning",
+            f"engine={engine!r} inside a Dask task: the fit runs on the threads of its own worker; "
+            "engine='local' does so without this warning",
             stacklevel=3,
         )
         return LocalSession(worker.state.nthreads if n_jobs is None else n_jobs)
     if engine != "dask":
         return ClusterSession(engine, n_jobs)
     try:
-        return ClusterSession(distributed.default_client(), n_jobs)
+        client = distributed.default_client()
     except ValueError as error:
         raise DataError(
-            "engine='dask' means the current Dask client, and there is none: make one with "
-            "distributed.Client(...) before the fit, or give the scheduler's address as engine"
+            "engine='dask' is the current Dask client, and there is none: make one with "
+            "dask.distributed.Client(...) before the fit, or give the scheduler's address as engine"
         ) from error
+    return ClusterSession(client, n_jobs)
 
 
-# On the worker ------------------------------------------------------------------------------------------
+class ClusterSession:
+    """Shards in the workers of a Dask cluster (see `stradask.scheduler.session.Session`).
 
+    Each member, a worker, is told in one call what it has to do in a round. A travelling block goes straight
+    to the worker that needs it next, while this one works on another. Results are put in the order of steps
+    and shards, so they are bitwise those of `LocalSession`, wherever the shards lie.
 
-class SessionPlugin(WorkerPlugin):
-    """The rooms of all sessions on one worker, and the handlers through which they are reached."""
+    Messages and partial results are arrays, plain values, scipy sparse matrices, and tuples, lists and dicts
+    of them. A program goes to the workers once, without its `shards`; each entry of these only to the worker
+    that holds the shard. Entries may contain Dask futures, delayed values and arrays: their data are used
+    on the worker where they lie.
 
-    name = _NAME
-    idempotent = True  # without it a second registration tears down the sessions that run
+    ``dask.config`` ``stradask.timeout`` (default "30s") is the time without a sign of life after which a
+    worker counts as lost, and for which a session waits for workers.
 
-    async def setup(self, worker):
-        """Begin to answer."""
-        self.worker, self.loop = worker, asyncio.get_running_loop()
-        self.seats: dict[str, _Seat] = {}
-        self.pool = ConnectionPool(timeout=_CONNECT, connection_args=worker.connection_args, server=worker)
-        for name in ("ping", "open", "call", "put", "adopt", "hand_on", "drop"):
-            worker.handlers[f"stradask_{name}"] = getattr(self, name)
-        await self.pool.start()
+    Parameters
+    ----------
+    scheduler : str or distributed.Client
+        An address, or a client of the cluster, which is not closed.
+    n_jobs : int or None, default=None
+        Threads of each worker, as many as it has when None.
 
-    async def teardown(self, worker):
-        """Wait, while the worker still answers, until the coordinator took the shards and dropped the rooms."""
-        end = time.monotonic() + _LINGER
-        while self.seats and time.monotonic() < end:
-            await asyncio.sleep(0.02)
-        for session in list(self.seats):
-            self._drop(session)
-        for name in ("ping", "open", "call", "put", "adopt", "hand_on", "drop"):
-            worker.handlers.pop(f"stradask_{name}", None)
-        await self.pool.close()
+    Attributes
+    ----------
+    bytes_sent : int
+        Bytes of the arrays in messages (once for each worker), in partial results, and of the
+        blocks that went from one worker to another.
+    waiting : float
+        Seconds that workers waited for blocks, and for the last of them to answer.
+    """
 
-    def transition(self, key, start, finish, **kwargs):
-        """End the session whose presence task was released: its client closed, died, or was cut off.
+    remote = True
 
-        Only a room's own presence counts (that of a dead worker may have been moved here), and only while
-        the worker runs: one that retires loses it too, and its rooms are still wanted.
+    def __init__(self, scheduler, n_jobs=None):
+        self._scheduler, self._n_jobs = scheduler, n_jobs
+        self._timeout = parse_timedelta(dask.config.get("stradask.timeout", "30s"))
+        self.bytes_sent, self.waiting = 0, 0.0
+        self._id, self._epoch, self._serial = uuid.uuid4().hex, -1, 0
+        self._client = None
+        self._whole = False  # whether all shards and blocks are where they should be
+        self._members: dict[str, int] = {}  # address: threads
+        self._leaving: set[str] = set()  # retired; they answer until their shards are handed on
+        self._dead: set[str] = set()
+        self._presences: dict[str, tuple] = {}  # member: key, future
+        self._background: set[asyncio.Task] = set()
+
+    # The interface ----------------------------------------------------------------------------------
+
+    def open(self, program, snapshot=None):
+        """Load every shard on the workers that there are, lay a `snapshot` over them."""
+        self._connect()
+        data = ShardData(program.shards, self._scheduler, self._client)
+        self._client.sync(self._open, program, data, snapshot or {})
+
+    def run(self, round, first, steps, messages):
+        """Carry out the steps; partial results in their order."""
+        return self._sync(self._run, round, first, steps, messages)
+
+    def measure(self, messages):
+        """Ask `Program.measure` of each shard."""
+        return self._sync(self._measure, messages)
+
+    def snapshot(self, messages):
+        """Fetch what updates change."""
+        return self._sync(self._snapshot, messages)
+
+    def close(self):
+        """Empty the rooms; the caller's client stays open."""
+        if self._client is None:
+            return
+        client, self._client = self._client, None
+        try:
+            client.sync(self._leave, client)
+        finally:
+            client.close()
+
+    def _sync(self, function, *args):
+        if self._client is None:
+            raise StradaskError("the session is not open")
+        return self._client.sync(self._locked, function, *args)
+
+    async def _locked(self, function, *args):
+        async with self._lock:
+            if not self._whole:
+                raise WorkerLost("shards were lost; the session must be opened again")
+            return await function(*args)
+
+    # Coming and going of workers ------------------------------------------------------------------------
+
+    def _connect(self):
+        """Make a client of our own: closing it ends the session, and it hears what becomes of the workers."""
+        if self._client is not None:
+            return
+        address, security = self._scheduler, None
+        if not isinstance(address, str):
+            address, security = self._scheduler.scheduler.address, self._scheduler.security
+        try:
+            client = distributed.Client(
+                address, security=security, set_as_default=False, name="stradask", timeout=self._timeout
+            )
+        except (OSError, ValueError, TypeError) as error:
+            raise DataError(
+                f"engine={address!r}: no Dask scheduler answers there ({error}); is the address right, and "
+                "for tls:// are the certificates in dask.config under distributed.comm.tls?"
+            ) from error
+        try:
+            client.sync(self._begin, client)
+        except BaseException:
+            client.close()
+            raise
+        self._client = client
+
+    async def _begin(self, client):
+        self._lock = asyncio.Lock()
+        self._pool = ConnectionPool(timeout=CONNECT, connection_args=client.connection_args)
+        await self._pool.start()
+        client.subscribe_topic("all", self._hear)
+        try:
+            await asyncio.wait_for(client.register_plugin(SessionPlugin()), min(self._timeout, CONNECT))
+        except TimeoutError:  # a worker hangs; it will not be a member, and the others have the plugin
+            pass
+        except ImportError as error:
+            raise StradaskError(f"the workers cannot import stradask ({error}): install it there") from error
+
+    def _hear(self, event):
+        """Take in the scheduler's news of a worker: lost (fail its calls now), or retired (relieve it)."""
+        _, news = event
+        if news.get("action") != "remove-worker":
+            return
+        member = news["worker"]
+        if news["expected"]:
+            self._leaving.add(member)
+            if member in self._members:
+                task = asyncio.ensure_future(self._hand_on())
+                self._background.add(task)
+                task.add_done_callback(self._background.discard)
+        else:
+            self._dead.add(member)
+            self._pool.remove(member, reason="the scheduler lost this worker")
+
+    async def _find_members(self):
+        """Wait for workers that run and answer; return their threads by address."""
+        began, wanted = time.monotonic(), None
+        while True:
+            threads = await self._client.scheduler.ncores_running()
+            threads = {m: n for m, n in sorted(threads.items()) if m not in self._leaving | self._dead}
+            answers = await asyncio.gather(*map(self._answers, threads))
+            members = {m: threads[m] for m, answer in zip(threads, answers, strict=True) if answer}
+            waited = time.monotonic() - began
+            # One that does not answer may be getting the plugin at this moment, for this session or another.
+            if members and (all(answers) or waited > _PATIENCE):
+                return members
+            if not members and waited > self._timeout:
+                raise StradaskError(
+                    f"no worker of {self._client.scheduler.address} has answered for {self._timeout:g} s "
+                    "(dask.config stradask.timeout): are workers running?"
+                )
+            if not threads and wanted is None:  # an adaptive cluster brings workers when there is a task
+                wanted = self._client.submit(_nothing, pure=False)
+            await asyncio.sleep(0.05)
+
+    async def _answers(self, member):
+        try:
+            await asyncio.wait_for(self._ask(member, "ping"), min(self._timeout, CONNECT))
+        except (TimeoutError, WorkerLost):
+            return False
+        return True
+
+    async def _assemble(self, program):
+        """Begin an epoch: empty rooms on all workers that run and answer."""
+        self._epoch += 1
+        self._members = await self._find_members()
+        for member in self._presences.keys() - self._members:
+            del self._presences[member]  # releases the task: the room there, if it ever answers, is dropped
+        keys = {m: f"stradask-presence-{self._id}-{m}-{self._epoch}" for m in self._members}
+        keys |= {member: key for member, (key, _) in self._presences.items()}
+        message = {"version": __version__, "program": program, "n_jobs": self._n_jobs}
+        asked = [self._ask(m, "open", epoch=self._epoch, presence=keys[m], **message) for m in self._members]
+        await self._all(asked, self._members)
+        for member in self._members.keys() - self._presences:
+            arguments = presence, self._id, keys[member], member
+            where = {
+                "workers": [member],
+                "allow_other_workers": True,
+            }  # or it waits for ever if this one is lost
+            task = self._client.submit(*arguments, key=keys[member], pure=False, **where)
+            self._presences[member] = keys[member], task
+
+    async def _hand_on(self):
+        """Give shards and blocks of retired members to others, between two calls: nothing is done again."""
+        async with self._lock:
+            gone = [m for m in self._members if m in self._leaving]
+            stay = {m: n for m, n in self._members.items() if m not in self._leaving}
+            if not gone or not self._whole:
+                return
+            try:
+                if stay:
+                    await self._move(gone, stay)
+                else:
+                    self._whole = (
+                        False  # the next call opens the session anew, on what workers there are then
+                    )
+            except Exception:  # a member lost, or a state that does not pickle: opening anew mends both
+                self._whole = False
+            self._members = stay
+            await self._drop(gone)
+            for member in gone:
+                self._presences.pop(member, None)
+
+    async def _move(self, gone, stay):
+        homes = place(len(self._shard_at), stay)
+        for shard, member in enumerate(self._shard_at):
+            if member in gone:
+                asked = self._ask(
+                    member, "hand_on", once=True, epoch=self._epoch, shard=shard, to=homes[shard]
+                )
+                await self._all([asked], [member, homes[shard]])
+                self._shard_at[shard] = homes[shard]
+        homes = place(len(self._block_at), stay)
+        moves = {m: [] for m in gone}
+        for block, member in enumerate(self._block_at):
+            if member in gone:
+                moves[member].append((block, self._stamps[block], homes[block]))
+                self._block_at[block] = homes[block]
+                self._stamps[block] += 1
+        await self._calls("run", {m: (-1, blocks, []) for m, blocks in moves.items() if blocks}, [])
+
+    async def _drop(self, members):
+        asked = [asyncio.ensure_future(self._ask(m, "drop", once=True)) for m in members]
+        if asked:
+            _, late = await asyncio.wait(asked, timeout=2)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*(a for a in asked if a not in late), return_exceptions=True)
+
+    async def _leave(self, client):
+        for task in self._background:
+            task.cancel()
+        client.unsubscribe_topic("all")  # or the scheduler logs a traceback when we are gone
+        await self._drop(self._members)
+        self._presences.clear()
+        await self._pool.close()
+
+    # Opening ------------------------------------------------------------------------------------------
+
+    async def _open(self, program, data, snapshot):
+        async with self._lock:
+            self._whole = False
+            bare = copy.copy(program)
+            with contextlib.suppress(AttributeError):  # a property, which holds nothing
+                bare.shards = ()
+            packed = wired(bare)
+            for attempt in range(_ATTEMPTS):
+                try:
+                    await self._assemble(packed)
+                    await self._fill(program, data, snapshot)
+                except WorkerLost as error:
+                    if attempt + 1 == _ATTEMPTS:
+                        raise WorkerLost(
+                            f"{_ATTEMPTS} attempts to load the shards each lost a worker: {error}"
+                        ) from error
+                else:
+                    self._whole = True
+                    return
+
+    async def _fill(self, program, data, snapshot):
+        """Put every shard and block where it belongs: neighbours together, Dask's data where they lie."""
+        self._shard_at = place(len(data), self._members, await data.whereabouts(self._client))
+        n_blocks = program.n_blocks if program.travels else 0
+        self._block_at, self._stamps = place(n_blocks, self._members), [0] * n_blocks
+        places = {m: asyncio.Semaphore(n) for m, n in self._members.items()}
+
+        async def load(shard, member):
+            async with places[member]:
+                saved = (
+                    {name: snapshot[f"shard-{shard}/{name}"] for name in program.saved} if snapshot else {}
+                )
+                brought = await data.bring(shard, self._id, self._epoch, member)
+                entry = None if brought else data[shard]
+                await self._call(member, "load", (shard, brought, entry, saved))
+
+        async def make_block(block, member):
+            async with places[member]:
+                await self._call(member, "make_block", (block, snapshot.get(f"block-{block}")))
+
+        loads = [load(shard, member) for shard, member in enumerate(self._shard_at)]
+        blocks = [make_block(block, member) for block, member in enumerate(self._block_at)]
+        await self._all(loads + blocks, self._members)
+
+    # Rounds -------------------------------------------------------------------------------------------
+
+    async def _run(self, round_, first, steps, messages):
+        plans, moves, block_at, stamps = self._itineraries(first, steps)
+        told = set(plans) | set(moves) | (set(self._shard_at) if messages else set())
+        args = {m: (round_, moves.get(m, []), plans.get(m, [])) for m in told}
+        partials = {}
+        for done, sent, waited in await self._calls("run", args, messages):
+            partials.update(done)
+            self.bytes_sent += sent + sum(map(payload_bytes, done.values()))
+            self.waiting += waited
+        self._block_at, self._stamps = block_at, stamps
+        return [partials[position] for position in range(len(partials))]
+
+    def _itineraries(self, first, steps):
+        """Turn steps into what each member does, and where each block goes from there."""
+        tasks = [(number, *pair) for number, step in enumerate(steps, first) for pair in step]
+        plans, moves = {}, {}
+        block_at, stamps = list(self._block_at), list(self._stamps)
+        if not block_at:
+            for position, task in enumerate(tasks):
+                plans.setdefault(self._shard_at[task[1]], []).append(Assignment(position, *task))
+            return plans, moves, block_at, stamps
+        users = {}
+        for _, shard, block in reversed(tasks):
+            users.setdefault(block, []).append(self._shard_at[shard])  # the first user is last
+        for block, queue in sorted(users.items()):
+            if block_at[block] != queue[-1]:
+                moves.setdefault(block_at[block], []).append((block, stamps[block], queue[-1]))
+                stamps[block] += 1
+        for position, (step, shard, block) in enumerate(tasks):
+            here = users[block].pop()
+            to = users[block][-1] if users[block] and users[block][-1] != here else ""
+            plans.setdefault(here, []).append(Assignment(position, step, shard, block, stamps[block], to))
+            stamps[block] += 1
+            block_at[block] = to or here
+        return plans, moves, block_at, stamps
+
+    async def _measure(self, messages):
+        parts = {}
+        for answer in await self._calls("measure", dict.fromkeys(self._shard_at, ()), messages):
+            parts.update(answer)
+        self.bytes_sent += sum(map(payload_bytes, parts.values()))
+        return [parts[shard] for shard in range(len(parts))]
+
+    async def _snapshot(self, messages):
+        arrays = {}
+        holders = dict.fromkeys(self._shard_at + self._block_at, ())
+        for answer in await self._calls("snapshot", holders, messages):
+            arrays.update(answer)
+        return arrays
+
+    # Calls --------------------------------------------------------------------------------------------
+
+    async def _calls(self, method, args, messages):
+        """Call a method on several members, each with its arguments and all with the messages."""
+        self._serial += 1
+        self.bytes_sent += payload_bytes(messages) * len(args)
+        shared, loop, arrivals = wired(messages), asyncio.get_running_loop(), []
+
+        async def call(member):
+            answer = await self._call(member, method, args[member], shared=shared, serial=self._serial)
+            arrivals.append(loop.time())
+            return answer
+
+        try:
+            answers = await self._all([call(m) for m in args], args)
+        except BaseException:
+            self._whole = False
+            raise
+        self.waiting += sum(max(arrivals) - arrival for arrival in arrivals)
+        return answers
+
+    async def _call(self, member, method, args, **rest):
+        return await self._ask(member, "call", epoch=self._epoch, method=method, args=wired(args), **rest)
+
+    async def _ask(self, member, handler, *, once=False, **message):
+        """Ask a member, a second time if the connection breaks: handlers tell repeats."""
+        if handler != "ping":
+            message["session"] = self._id
+        while True:
+            try:
+                return opened(await getattr(self._pool(member), f"stradask_{handler}")(**message), member)
+            except OSError as error:
+                if once or member in self._dead:
+                    raise WorkerLost(f"{member} cannot be reached: {error}") from error
+                once = True
+
+    async def _all(self, calls, members):
+        """Await calls to members. The first that fails, or a member that falls silent, ends the wait: the
+        others may be waiting for a block that will not come.
         """
-        if finish in ("cancelled", "released", "forgotten", "error") and self.worker.status is Status.running:
-            for session, seat in self.seats.items():
-                if seat.presence == key:
-                    self.loop.call_soon(self._drop, session)
+        tasks = [asyncio.ensure_future(call) for call in calls]
+        guards = [asyncio.ensure_future(self._guard(member)) for member in members]
+        everything = [*tasks, *guards]
+        try:
+            while not all(task.done() for task in tasks):
+                pending = [task for task in everything if not task.done()]
+                await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for task in everything:
+                    if task.done():
+                        task.result()  # raises
+            return [task.result() for task in tasks]
+        finally:
+            for task in everything:
+                task.cancel()
+            await asyncio.wait(everything, timeout=1)  # closing a connection to a worker that hangs may hang
+            for task in everything:
+                if task.done() and not task.cancelled():
+                    task.exception()  # seen, and not told: the first one counts
 
-    # Handlers. Each looks things up; what takes longer runs on the room's threads.
+    async def _guard(self, member):
+        """Raise once a member has shown no life for the timeout; numerics do not keep it from that."""
+        heard = time.monotonic()
+        while time.monotonic() - heard < self._timeout:
+            await asyncio.sleep(self._timeout / 4)
+            with contextlib.suppress(TimeoutError, WorkerLost):
+                await asyncio.wait_for(self._ask(member, "ping"), self._timeout)
+                heard = time.monotonic()
+        self._pool.remove(member, reason="it does not answer")
+        raise WorkerLost(f"{member} has not answered for {self._timeout:g} s (dask.config stradask.timeout)")
 
-    async def ping(self):
-        """Answer from the event loop: the worker is alive, however long its numerics take."""
-        return {"ok": __version__}
 
-    async def open(self, session, version, epoch, presence, program, n_jobs):
-        """Begin an epoch with an empty room."""
-        if version != __version__:
-            text = f"stradask {__version__} is installed there, {version} here; install the same version on all machines"
-            return {"refused": text}
-        seat = self.seats.setdefault(session, _Seat(presence))
-        if epoch < seat.epoch:
-            return {"lost": f"a session of epoch {seat.epoch} is not opened again at {epoch}"}
-        if epoch > seat.epoch:  # else the message came twice
-            seat.leave()
-            seat.epoch, seat.presence = epoch, presence
-        return await seat.answer(self._furnish, session, seat, epoch, program, n_jobs)
-
-    def _furnish(self, session, seat, epoch, program, n_jobs):
-        program = pickle.loads(program)  # may import the program's module, which may be slow
-        n_threads = self.worker.state.nthreads if n_jobs is None else effective_n_jobs(n_jobs)
-
-        def send(to, block, stamp, value):
-            return self._send(to, session, epoch, block, stamp, value)
-
-        with seat.furnishing:
-            if seat.epoch != epoch:
-                raise StaleEpoch(f"epoch {epoch} is over")
-            if seat.room is None:
-                seat.room = Room(program, n_threads, send)
-
-    async def call(self, session, epoch, serial, method, args):
-        """Carry out one of a room's calls, once."""
-        if (seat := self._seat(session, epoch)) is None:
-            return _not_here(epoch)
-        return await seat.answer(self._numerics, seat.room, serial, method, args)
-
-    def _numerics(self, room, serial, method, args):
-        function = {"load": self._load, "make_block": Room.make_block}.get(method)
-        if function is not None:
-            return function(room, *Parcel(args).open())
-        function = {"run": room.run, "measure": room.measure, "snapshot": room.snapshot}[method]
-        return room.once(serial, function, *Parcel(args).open())
-
-    def _load(self, room, shard, brought, data, saved):
-        room.load(shard, room.brought.pop(shard) if brought else data, saved)
+def _nothing():
+    pass

@@ -1,6 +1,6 @@
 """A worker's part of a session: shards and blocks that lie there, and the tasks done with them.
 
-Knows no transport: who calls a `Room`, and how it reaches others, is the matter of `stradask.scheduler.cluster`.
+Knows no transport: who calls a `Room`, and how it reaches others, is the matter of `members` and `cluster`.
 """
 
 import pickle
@@ -8,7 +8,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from distributed.protocol.pickle import dumps
@@ -65,8 +65,8 @@ def payload_bytes(value):
     if sparse.issparse(value) and value.format in _SPARSE:
         return sum(part.nbytes for part in vars(value).values() if isinstance(part, np.ndarray))
     raise TypeError(
-        f"{kind.__module__}.{kind.__qualname__} does not travel between workers: messages and partial results are "
-        "arrays, plain values, scipy sparse matrices (csr, csc, coo, bsr, dia), and tuples, lists and dicts of them"
+        f"{kind.__module__}.{kind.__qualname__} does not travel: messages and partial results are arrays, "
+        "plain values, scipy sparse matrices (csr, csc, coo, bsr, dia), and tuples, lists and dicts of them"
     )
 
 
@@ -95,8 +95,7 @@ class Parcel:
         return pickle.loads(head, buffers=[b if b.ctypes.data % 16 == 0 else b.copy() for b in buffers])
 
 
-@dataclass(frozen=True, order=True)
-class Assignment:
+class Assignment(NamedTuple):
     """One task of a call, as it is told to the member that does it.
 
     Attributes
@@ -142,6 +141,7 @@ class Room:
         self.stamps: dict[int, int] = {}
         self.changed = threading.Condition()
         self.failure: BaseException | None = None
+        self.brought: dict[int, Any] = {}  # what Dask put here for `load`
         self._hops: set = set()
         self._answering = threading.Lock()
         self._answer: tuple[int, Any] = (-1, None)
@@ -152,7 +152,7 @@ class Room:
         """End the room: whoever waits in it wakes with `StaleEpoch`."""
         self.fail(StaleEpoch("the session went on without this member"))
         with self.changed:
-            hops, self.states, self.blocks = list(self._hops), {}, {}
+            hops, self.states, self.blocks, self.brought = list(self._hops), {}, {}, {}
         for hop in hops:
             hop.cancel()
 
@@ -167,9 +167,13 @@ class Room:
         if self.failure is not None:
             raise self.failure
 
-    def load(self, shard, data, saved):
+    def load(self, shard, brought, data, saved):
         """Make a shard's state and lay saved arrays over it; of a call that came twice the first counts."""
-        state = self.program.load(data)
+        if shard in self.states:
+            return
+        if brought and shard not in self.brought:
+            raise StaleEpoch(f"Dask did not bring the data of shard {shard}")
+        state = self.program.load(self.brought[shard] if brought else data)
         for name, array in saved.items():
             check_same_form(f"shard-{shard}/{name}", array, state[name])
             state[name] = array.copy()  # in one process it is the caller's
@@ -180,6 +184,11 @@ class Room:
         with self.changed:
             self.check()
             self.states.setdefault(shard, state)
+            self.brought.pop(shard, None)
+
+    def state(self, shard):
+        """Return a shard's whole state, to be handed on."""
+        return self.states[shard]
 
     def make_block(self, block, saved=None):
         """Make a travelling block, or take its saved value."""
@@ -284,7 +293,9 @@ class _Itinerary:
 
     def __init__(self, room, round_, assignments):
         self.room, self.round = room, round_
-        self.chains: dict[int, deque] = defaultdict(deque)  # of each idle or working shard: what is left to do
+        self.chains: dict[int, deque] = defaultdict(
+            deque
+        )  # of each idle or working shard: what is left to do
         for assignment in sorted(assignments, key=lambda a: a.position):
             if assignment.shard not in room.states:
                 raise StaleEpoch(f"shard {assignment.shard} is not here")
@@ -311,7 +322,9 @@ class _Itinerary:
         room = self.room
         with room.changed:
             while room.failure is None:
-                ready = [c[0] for shard, c in self.chains.items() if shard not in self.busy and self._here(c[0])]
+                ready = [
+                    c[0] for shard, c in self.chains.items() if shard not in self.busy and self._here(c[0])
+                ]
                 if ready:
                     return self._taken(min(ready, key=lambda a: a.position))
                 if not self.chains:
@@ -337,7 +350,9 @@ class _Itinerary:
 
     def _do(self, a, value):
         room, value = self.room, _opened(value)
-        partial = room.program.update(room.states[a.shard], Task(self.round, a.step, a.shard, a.blocks, value))
+        partial = room.program.update(
+            room.states[a.shard], Task(self.round, a.step, a.shard, a.blocks, value)
+        )
         payload_bytes(partial)
         if value is not None:
             room.pass_on(a.blocks, a.stamp + 1, value, a.to)

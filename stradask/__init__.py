@@ -12,16 +12,38 @@ from ._version import __version__
 if TYPE_CHECKING:
     from . import datasets, scheduler
     from .algorithms._persistence import load
+    from .algorithms.linear.cross_validation import ElasticNetCV, LassoCV
+    from .algorithms.linear.lasso import ElasticNet, Lasso
+    from .algorithms.linear.path import enet_path, lasso_path
     from .algorithms.topics.lda import LatentDirichletAllocation
 
 # Where each public name lives.
 _PLACES = {
+    "ElasticNet": ".algorithms.linear.lasso",
+    "ElasticNetCV": ".algorithms.linear.cross_validation",
+    "Lasso": ".algorithms.linear.lasso",
+    "LassoCV": ".algorithms.linear.cross_validation",
     "LatentDirichletAllocation": ".algorithms.topics.lda",
+    "enet_path": ".algorithms.linear.path",
+    "lasso_path": ".algorithms.linear.path",
     "load": ".algorithms._persistence",
 }
 _ROOMS = ("datasets", "scheduler", "errors")
 
-__all__ = ["LatentDirichletAllocation", "__version__", "datasets", "errors", "load", "scheduler"]
+__all__ = [
+    "ElasticNet",
+    "ElasticNetCV",
+    "Lasso",
+    "LassoCV",
+    "LatentDirichletAllocation",
+    "__version__",
+    "datasets",
+    "enet_path",
+    "errors",
+    "lasso_path",
+    "load",
+    "scheduler",
+]
 
 
 def __getattr__(name):

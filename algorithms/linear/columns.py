@@ -4,6 +4,8 @@ A scoring pass needs ``x_j . v`` for a range of columns; a working set needs cop
 copies X: a range of columns shares its memory, and 8 bytes a column are made for the products.
 """
 
+import itertools
+
 import numpy as np
 from scipy import sparse
 
@@ -19,7 +21,8 @@ def columns_of(X):
     Parameters
     ----------
     X : ndarray in Fortran order, or CSC matrix or array, of float32 or float64
-        With finite values and, for CSC, index arrays (32 or 64 bits) known to be sound: compiled code trusts them.
+        With finite values and, for CSC, index arrays (32 or 64 bits) known to be sound: compiled code
+        trusts them.
 
     Returns
     -------
@@ -201,4 +204,4 @@ def cut(columns, n_shards):
     work = np.cumsum(columns.weights())
     bounds = np.searchsorted(work, work[-1] * np.arange(1, n_shards) / n_shards)
     bounds = np.unique(np.concatenate([[0], bounds, [columns.shape[1]]]))
-    return [(int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [(int(a), int(b)) for a, b in itertools.pairwise(bounds)]

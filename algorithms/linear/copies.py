@@ -5,8 +5,8 @@ plain least squares in A, with no weights and no intercept. The power of two bri
 into [1/2, 1), which is exact, lets float32 hold it and keeps squares from overflowing. A sparse copy is not
 centred; its products are corrected with the means.
 
-Memory, in bytes: dense 4 n a column, and 8 n more once float64 products are needed often; sparse 12 (above 2^31
-rows 16) an entry; 40 a column in both.
+Memory, in bytes: dense 4 n a column, and 8 n more once float64 products are needed often; sparse 12 (above
+2^31 rows 16) an entry; 40 a column in both.
 """
 
 import numpy as np
@@ -42,7 +42,8 @@ class _Copies:
     Attributes
     ----------
     scales : float64 ndarray of shape (m,)
-        Powers of two by which the raw columns were multiplied: a coefficient of the copies times its scale is one of X.
+        Powers of two by which the raw columns were multiplied: a coefficient of the copies times its scale
+        is one of X.
     means : float64 ndarray of shape (m,)
         Weighted means of the scaled columns; 0 without centring.
     norms : float64 ndarray of shape (m,)

@@ -122,7 +122,9 @@ def path_scorer(scoring, classes=None):
         return lambda X, y, rows, decision, weights: score(y, decision, weights)
     if isinstance(scoring, str) and scoring not in get_scorer_names():
         kind = "regression" if classes is None else "classification"
-        raise DataError(f"scoring={scoring!r} is not a score of {kind}; there are: {', '.join(sorted(quick))}")
+        raise DataError(
+            f"scoring={scoring!r} is not a score of {kind}; there are: {', '.join(sorted(quick))}"
+        )
     return _OneByOne(scoring, classes)
 
 

@@ -13,13 +13,11 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from ...scheduler import StaticSchedule, run
+from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs
-from .columns import columns_of
 from .penalties import ElasticNet
-from .program import SparseLinearProgram, score
-from .working_set import WorkingSet
 
+SHORT = ("max_rounds", "stalled")  # reasons of solutions that did not reach `tol`
 _MOST_STRENGTH = 1e300
 _BLOCK = 1 << 21  # entries of X whose squares are summed at a time: 16 MiB
 _DEFAULT_ROUNDS = 1000
@@ -56,6 +54,11 @@ class Design:
             l2 = l1 * scales
         return cls(X, weights, l1, l2, fit_intercept, positive)
 
+    @property
+    def n_features(self):
+        """Number of columns."""
+        return self.X.shape[1]
+
     def penalty(self, alpha, l1_ratio):
         """Return the penalty in the units of the unscaled problem."""
         n_samples = self.X.shape[0]
@@ -63,6 +66,27 @@ class Design:
         return ElasticNet(
             strength, ridge, l1_factors=self.l1_factors, l2_factors=self.l2_factors, positive=self.positive
         )
+
+    def squared(self, y):
+        """Return the squared loss of a target, with an empty working set."""
+        from .squared import Squared
+
+        return Squared(y, self.weights, self.fit_intercept)
+
+    def alpha_max(self, subproblem, l1_ratio):
+        """Find the least alpha at which every penalised coefficient is zero; infinite for ``l1_ratio=0``.
+
+        `subproblem` has an empty working set; it is changed.
+        """
+        if l1_ratio == 0:
+            return np.inf
+        strength = largest_strength(self, subproblem, self.penalty(1.0, l1_ratio))
+        return float(strength / (self.X.shape[0] * l1_ratio))
+
+    def nothing(self, y):
+        """Stand for a target that a fit did not come to: no coefficients, and an unknown gap."""
+        mean = np.average(y, weights=self.weights) if self.fit_intercept else 0.0
+        return Fit(np.empty(0, np.int64), np.empty(0), mean, np.nan, np.nan, 0, "")
 
 
 @dataclass(frozen=True)
@@ -139,6 +163,11 @@ def solve(
         the model so far.
     done : stradask.scheduler.engine.Run
     """
+    from ...scheduler import StaticSchedule, run
+    from .columns import columns_of
+    from .program import SparseLinearProgram
+    from .working_set import WorkingSet
+
     X = columns_of(design.X)
     rounds = max((max_iter or _DEFAULT_ROUNDS) - 1, 1)
     working_set = WorkingSet(
@@ -204,24 +233,32 @@ def largest_strength(design, subproblem, penalty):
     ----------
     design : Design
     subproblem : Subproblem
-        Fresh; it is changed.
+        With an empty working set; it is changed.
     penalty : Penalty
-        Of any strength above zero.
+        Of any strength above 0.
 
     Returns
     -------
     float
-        Of the unscaled problem.
+        In units of the unscaled problem; 0 if no column is penalised.
     """
-    X = columns_of(design.X)
-    free = penalty.unpenalised(design.X.shape[1])
+    from .columns import columns_of
+    from .program import score
+
+    X, strong = columns_of(design.X), penalty.with_strength(_MOST_STRENGTH)
+    free = strong.unpenalised(design.n_features)
     if len(free):
-        strong = penalty.with_strength(_MOST_STRENGTH)
         subproblem.grow(free, X, free, strong)
         subproblem.solve(strong, 1e-12 * subproblem.unit(strong))
     nothing = np.empty(0, np.int64)
-    request = {"v": subproblem.vectors(), "working": free, "wanted": nothing, "threshold": np.inf, "count": 0}
-    return score(X, design.l1_factors, design.positive, request, 0)[0] * subproblem.scale
+    request = {
+        "v": subproblem.vectors(),
+        "working": free,
+        "wanted": nothing,
+        "threshold": np.inf,
+        "count": 0,
+    }
+    return score(X, penalty.l1_factors, penalty.positive, request, 0)[0] * subproblem.scale
 
 
 def column_scales(X, weights, *, centre):
@@ -264,18 +301,30 @@ def _mean_squares(X, weights, centre):
     return np.average(np.square(X, out=X), axis=0, weights=weights)
 
 
-def warn_unless_converged(fit, *, tol, max_iter, what, dtype):
+def warn_short(fit, *, tol, max_iter, what, dtype):
     """Tell that a fit fell short of `tol`: the gap it reached, and what to do."""
-    if fit.reason not in ("max_rounds", "stalled"):
-        return
     if fit.reason == "max_rounds":
-        why = f"after max_iter={max_iter or _DEFAULT_ROUNDS} rounds: raise max_iter, or be content with a larger tol"
+        why = (
+            f"after max_iter={max_iter or _DEFAULT_ROUNDS} rounds: raise max_iter, or be content with a larger "
+            "tol"
+        )
     else:
-        why = "and rounding errors of the data's scale allow no progress: "
-        why += "pass X in float64, or " if dtype == np.float32 else "bring the columns to one scale, or "
-        why += "be content with a larger tol"
+        why = "and rounding errors allow no further progress: "
+        why += "pass X in float64" if dtype == np.float32 else "bring the columns to one scale"
+        why += ", or be content with a larger tol"
     warnings.warn(
         f"{what} stopped at a relative duality gap of {fit.relative_gap:.1e}, above tol={tol:g}, {why}",
         ConvergenceWarning,
-        stacklevel=3,
+        stacklevel=5,
     )
+
+
+def check_shapes(estimator):
+    """Hold coefficients and intercept of a model file against each other; DataError if they do not fit."""
+    if "coef_" not in vars(estimator):
+        return
+    coef, intercept = estimator.coef_, np.asarray(estimator.intercept_)
+    if coef.ndim not in (1, 2) or coef.shape[-1] != estimator.n_features_in_ or coef.dtype.kind != "f":
+        raise DataError(f"coef_ cannot be that of a model of {estimator.n_features_in_} columns")
+    if intercept.dtype.kind != "f" or intercept.shape not in ((), (1,), coef.shape[:-1]):
+        raise DataError(f"intercept_ has the shape {intercept.shape}, coef_ {coef.shape}")

@@ -189,7 +189,9 @@ def _check_class_weight(class_weight, classes):
         if label not in known:
             raise DataError(f"class_weight names the class {label!r}, which y does not have; it has {known}")
         if not (isinstance(weight, Real) and 0 < weight < np.inf):
-            raise DataError(f"class_weight of the class {label!r} must be positive and finite, got {weight!r}")
+            raise DataError(
+                f"class_weight of the class {label!r} must be positive and finite, got {weight!r}"
+            )
 
 
 def check_penalty_factor(penalty_factor, n_features):
@@ -221,6 +223,74 @@ def check_penalty_factor(penalty_factor, n_features):
         return None
     factors = _vector("penalty_factor", penalty_factor, n_features, "column")
     return None if (factors == 1).all() else factors
+
+
+def check_alphas(alphas):
+    """Check the penalties of a path.
+
+    Parameters
+    ----------
+    alphas : array-like of shape (n_alphas,)
+
+    Returns
+    -------
+    ndarray of float64, shape (n_alphas,)
+        Falling.
+
+    Raises
+    ------
+    DataError
+        For an empty list, another shape, and entries that are negative, NaN or infinite.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.linear.inputs import check_alphas
+    >>> check_alphas([0.1, 1, 0.01])
+    array([1.  , 0.1 , 0.01])
+    """
+    given = _numbers("alphas", alphas)
+    if given.ndim != 1 or not len(given):
+        raise DataError(
+            f"alphas must be a number of penalties or a vector of them, got the shape {given.shape}"
+        )
+    return np.sort(_vector("alphas", given, len(given), "entry"))[::-1].copy()
+
+
+def check_start(name, coef, n_features, positive):
+    """Check coefficients to begin with.
+
+    Parameters
+    ----------
+    name : str
+        The parameter, for messages.
+    coef : None or array-like of shape (n_features,)
+    n_features : int
+    positive : bool
+        Negative ones are then left out.
+
+    Returns
+    -------
+    None or (int64 ndarray, float64 ndarray)
+        Features, rising, and their coefficients; None if all are zero.
+
+    Raises
+    ------
+    DataError
+        For another shape, NaN and infinities.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.linear.inputs import check_start
+    >>> check_start("coef_init", [0, -2, 3], 3, positive=True)
+    (array([2]), array([3.]))
+    """
+    if coef is None:
+        return None
+    coef = _numbers(name, coef)
+    if coef.shape != (n_features,) or not np.isfinite(coef).all():
+        raise DataError(f"{name} must be a vector of {n_features} finite numbers, got the shape {coef.shape}")
+    features = np.flatnonzero(coef > 0 if positive else coef)
+    return (features, coef[features]) if len(features) else None
 
 
 def check_offset(offset, n_samples, n_outputs):
@@ -263,7 +333,9 @@ def _vector(name, values, size, what):
         raise DataError(f"{name} has the shape {vector.shape}; pass a vector of {size}, one entry a {what}")
     wrong = np.flatnonzero(~((vector >= 0) & (vector < np.inf)))
     if len(wrong):
-        raise DataError(f"{name} must be 0 or above and finite, got {vector[wrong[0]]:g} for {what} {wrong[0]}")
+        raise DataError(
+            f"{name} must be 0 or above and finite, got {vector[wrong[0]]:g} for {what} {wrong[0]}"
+        )
     return vector
 
 

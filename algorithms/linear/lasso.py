@@ -1,6 +1,7 @@
 """Lasso and elastic net: least squares with sparse coefficients."""
 
 import copy
+import functools
 import warnings
 from numbers import Integral, Real
 from typing import ClassVar
@@ -11,10 +12,11 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ...errors import DataError
 from .._base import Estimator
 from .._validation import check_columns, check_rows
-from .fitting import Fit, SquaredData, warn_if_unpenalised
-from .inputs import check_names, check_targets, check_weights
+from .fitting import SHORT, Design, check_shapes, solve, warn_short
+from .inputs import check_names, check_penalty_factor, check_start, check_targets, check_weights
 from .path import enet_path, lasso_path
 
 
@@ -40,8 +42,8 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
     Parameters
     ----------
     alpha : float, default=1.0
-        Weight of the penalty. 0 leaves least squares, with a warning. From the smallest value on at
-        which all penalised coefficients are zero (``alpha_max_``) that model is returned.
+        Weight of the penalty. 0 leaves least squares, with a warning; `alpha_max` tells from where on all
+        penalised coefficients are zero.
     l1_ratio : float, default=0.5
         rho, the share of the l1 penalty: 1 is the Lasso, 0 is ridge regression (whose solution is not sparse, so
         that a working set gains nothing).
@@ -51,8 +53,8 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
         Accepted for scikit-learn's sake and without effect: Gram entries are made for the columns that turn out
         to matter.
     max_iter : int or None, default=1000
-        Most rounds. A round is a pass over `X` and much more work than one of scikit-learn's sweeps, and tens
-        of rounds are usual. None is 1000.
+        Most rounds, at least 2. A round is a pass over `X` and then work on a few columns: much more than one of
+        scikit-learn's sweeps, and tens of rounds are usual. None is 1000.
     copy_X : bool, default=True
         Accepted and without effect: `X` is never changed.
     tol : float, default=1e-4
@@ -94,8 +96,6 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
         c; 0.0 without intercept.
     dual_gap_ : float or ndarray of shape (n_targets,)
         Duality gap in the scale of the objective above, which is scikit-learn's.
-    alpha_max_ : float or ndarray of shape (n_targets,)
-        The smallest `alpha` at which every penalised coefficient is zero; infinite for ``l1_ratio=0``.
     n_iter_ : int or list of int
         Rounds, one number a target.
     history_ : dict of arrays
@@ -141,13 +141,13 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha": [Interval(Real, 0, np.inf, closed="left")],
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
         "fit_intercept": ["boolean"],
         "precompute": ["boolean", StrOptions({"auto"}), "array-like"],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "copy_X": ["boolean"],
-        "tol": [Interval(Real, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, np.inf, closed="left")],
         "warm_start": ["boolean"],
         "positive": ["boolean"],
         "random_state": ["random_state"],
@@ -232,10 +232,291 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
                 stacklevel=2,
             )
         with self._unchanged_on_error():
-            previous = self._previous()
-            design, targets, shape = self._problem(X, y, sample_weight)
-            fits = [None] * len(targets)
-            histories = []
-            for k, target in enumerate(targets):
-                start = self._start(previous, k, design.X.shape[1])
-                fits[k], done = self._solve(design, target, k, start, ...)
+            before = vars(self).get("coef_") if self.warm_start else None
+            design, y = self._problem(X, y, sample_weight)
+            self._check_goes_on(before, y, design.n_features)
+            return self._fit_targets(design, y, before, callback)
+
+    def _problem(self, X, y, sample_weight):
+        """Check the input and set what is known of the columns."""
+        columns = check_columns(self, X)
+        check_names(self, X, y)
+        n_samples, n_features = columns.shape
+        y = check_targets(y, n_samples, type(self).__name__)
+        design = Design.make(
+            columns,
+            check_weights(sample_weight, n_samples),
+            check_penalty_factor(self.penalty_factor, n_features),
+            standardize=self.standardize,
+            fit_intercept=self.fit_intercept,
+            positive=self.positive,
+        )
+        return design, y
+
+    def _check_goes_on(self, before, y, n_features):
+        if before is None:
+            return
+        there, here = (
+            np.atleast_2d(before).shape,
+            (y[:, None] if y.ndim == 1 else y).shape[1:] + (n_features,),
+        )
+        if there != here:
+            raise DataError(
+                f"warm_start=True goes on from a model of {there[1]} columns and {there[0]} targets, but X has "
+                f"{here[1]} and y {here[0]}: fit a new estimator, or set warm_start=False"
+            )
+
+    def _start(self, before, target):
+        return check_start("coef_", np.atleast_2d(before)[target], before.shape[-1], self.positive)
+
+    def _fit_targets(self, design, y, before, callback):
+        """Solve for one target after the other."""
+        targets = y.reshape(len(y), -1).T
+        fits: list = []
+        histories: list = []
+        for k, target in enumerate(targets):
+            (fit, *_), done = solve(
+                design,
+                design.squared(target),
+                [design.penalty(self.alpha, self.l1_ratio)],
+                tol=self.tol,
+                max_iter=self.max_iter,
+                start=None if before is None else self._start(before, k),
+                engine=self.engine,
+                n_jobs=self.n_jobs,
+                verbose=self.verbose,
+                callback=callback,
+                read=functools.partial(self._snapshot, design, y, fits, histories),
+                label=type(self).__name__ + (f", target {k}" if len(targets) > 1 else ""),
+            )
+            fits.append(fit)
+            histories.append(done.history)
+            if done.reason in ("callback", "interrupted"):
+                break
+        self._warn(fits, design.X.dtype)
+        return self._read(design, y, fits, histories)
+
+    def _snapshot(self, design, y, fits, histories, fit, history):
+        return copy.copy(self)._read(design, y, [*fits, fit], [*histories, history])
+
+    def _read(self, design, y, fits, histories):
+        """Take the model from the solutions."""
+        targets = y.reshape(len(y), -1)
+        reached = len(fits)
+        fits = [*fits, *(design.nothing(target) for target in targets.T[reached:])]
+        dtype, p = design.X.dtype, design.X.shape[1]
+        coef = np.array([fit.dense(p, dtype) for fit in fits])
+        intercept = np.array([fit.intercept for fit in fits], dtype)
+        gaps, rounds = np.array([fit.gap for fit in fits]), [fit.n_iter for fit in fits]
+        single = len(fits) == 1
+        self.coef_ = coef[0] if single else coef
+        self.dual_gap_ = gaps[0] if single else gaps
+        self.n_iter_ = rounds[0] if single else rounds
+        self.intercept_ = 0.0 if not self.fit_intercept else intercept[0] if y.ndim == 1 else intercept
+        self.history_ = _joined(histories, several=y.ndim == 2)
+        return self
+
+    def _warn(self, fits, dtype):
+        """Tell, once, which target fell short the most."""
+        short = [k for k, fit in enumerate(fits) if fit.reason in SHORT]
+        if short:
+            worst = max(short, key=lambda k: fits[k].relative_gap)
+            what = type(self).__name__
+            if len(fits) > 1:
+                what += f" (target {worst}" + (f", the worst of {len(short)})" if len(short) > 1 else ")")
+            warn_short(fits[worst], tol=self.tol, max_iter=self.max_iter, what=what, dtype=dtype)
+
+    # Using --------------------------------------------------------------------------------------
+
+    def predict(self, X):
+        """Compute ``X @ coef_ + intercept_``.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_targets)
+        """
+        check_is_fitted(self)
+        return check_rows(self, X) @ self.coef_.T + self.intercept_
+
+    def alpha_max(self, X, y, sample_weight=None):
+        """Find the smallest `alpha` at which all penalised coefficients are zero, with the other parameters as set.
+
+        Useful values of `alpha` are parts of it: a half, a tenth, a hundredth.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        float or ndarray of shape (n_targets,)
+            Infinite for ``l1_ratio=0``.
+
+        Examples
+        --------
+        >>> import stradask as sd
+        >>> sd.Lasso(fit_intercept=False).alpha_max([[1.0, 0.0], [0.0, 1.0]], [2.0, 4.0])
+        2.0
+        """
+        self._validate_params()
+        design, y = copy.copy(self)._problem(X, y, sample_weight)
+        found = [design.alpha_max(design.squared(target), self.l1_ratio) for target in np.atleast_2d(y.T)]
+        return np.array(found) if y.ndim == 2 else found[0]
+
+    @property
+    def sparse_coef_(self):
+        """The coefficients as a CSR array."""
+        if "coef_" not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} has no 'sparse_coef_': it is not fitted yet")
+        return sparse.csr_array(np.atleast_2d(self.coef_))
+
+    def _check_state(self):
+        super()._check_state()
+        check_shapes(self)
+
+
+class Lasso(ElasticNet):
+    r"""Linear regression with an l1 penalty, by a working set of columns.
+
+    Minimises, over coefficients b and an intercept c,
+
+    .. math:: \frac{1}{2 \sum_i w_i} \sum_i w_i (y_i - x_i b - c)^2 + \alpha \sum_j f_j |b_j|
+
+    with w the `sample_weight` and f the `penalty_factor`, both 1 by default: scikit-learn's objective, and
+    `ElasticNet` with ``l1_ratio=1``, where method, promises and memory are described.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Weight of the penalty; see `alpha_max` for a scale.
+    fit_intercept : bool, default=True
+        False takes c = 0.
+    precompute : bool, "auto" or array-like, default=False
+        Without effect.
+    copy_X : bool, default=True
+        Without effect: `X` is never changed.
+    max_iter : int or None, default=1000
+        Most passes over `X`, at least 2; tens are usual.
+    tol : float, default=1e-4
+        Bound of the duality gap, relative to the objective of the intercept alone.
+    warm_start : bool, default=False
+        Begin from the coefficients of the last fit.
+    positive : bool, default=False
+        Only coefficients of 0 and above.
+    random_state : int, RandomState or None, default=None
+        Seed of ``schedule="dynamic"``.
+    selection : {"cyclic", "random"}, default="cyclic"
+        Without effect.
+    penalty_factor : array-like of shape (n_features,), default=None
+        f; 0 leaves a column free.
+    standardize : bool, default=False
+        Penalise as if the columns had been divided by their standard deviations.
+    schedule : {"auto", "working-set", "dynamic"}, default="auto"
+        "auto" is the working set.
+    engine : str, default="local"
+        ``"local"``, ``"dask"`` or the address of a Dask scheduler.
+    n_jobs : int or None, default=None
+        Threads. None is 1, -1 all cores.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    coef_, sparse_coef_, intercept_, dual_gap_, n_iter_, history_, n_features_in_, feature_names_in_
+        See `ElasticNet`.
+
+    Raises
+    ------
+    DataError
+        For NaN, infinities, other lengths, negative weights and the like; says which and what to do.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If `tol` was not reached; names the gap.
+
+    See Also
+    --------
+    ElasticNet : With a squared penalty besides.
+    LassoCV : Chooses `alpha` by cross-validation.
+    lasso_path : Coefficients for many values of `alpha`.
+
+    References
+    ----------
+    Tibshirani, "Regression shrinkage and selection via the lasso", JRSS B 1996.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stradask as sd
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 5000))
+    >>> y = 3 * X[:, 7] - 2 * X[:, 42] + 1
+    >>> lasso = sd.Lasso()
+    >>> lasso = lasso.set_params(alpha=lasso.alpha_max(X, y) / 10).fit(X, y)
+    >>> np.flatnonzero(lasso.coef_).tolist()
+    [7, 42]
+    >>> lasso.score(X, y) > 0.98
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        name: kinds for name, kinds in ElasticNet._parameter_constraints.items() if name != "l1_ratio"
+    }
+
+    path = staticmethod(lasso_path)
+
+    def __init__(
+        self,
+        alpha=1.0,
+        *,
+        fit_intercept=True,
+        precompute=False,
+        copy_X=True,
+        max_iter=1000,
+        tol=1e-4,
+        warm_start=False,
+        positive=False,
+        random_state=None,
+        selection="cyclic",
+        penalty_factor=None,
+        standardize=False,
+        schedule="auto",
+        engine="local",
+        n_jobs=None,
+        verbose=0,
+    ):
+        super().__init__(
+            alpha,
+            l1_ratio=1.0,
+            fit_intercept=fit_intercept,
+            precompute=precompute,
+            copy_X=copy_X,
+            max_iter=max_iter,
+            tol=tol,
+            warm_start=warm_start,
+            positive=positive,
+            random_state=random_state,
+            selection=selection,
+            penalty_factor=penalty_factor,
+            standardize=standardize,
+            schedule=schedule,
+            engine=engine,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
+
+
+def _joined(histories, several):
+    """Put the rounds of several targets one after the other."""
+    columns = [history.as_dict() for history in histories]
+    joined = {name: np.concatenate([one[name] for one in columns]) for name in columns[0]}
+    joined["round"] = np.arange(1, len(joined["round"]) + 1)
+    if several:
+        joined["target"] = np.repeat(np.arange(len(columns)), [len(history) for history in histories])
+    return joined

@@ -4,18 +4,19 @@ With a step s > 0, ``sigma_j = s / |a_j|^2``, a point b and ``soft`` the soft th
 
     b+ = argmin_z |y - A z|^2 / 2 + sum_j l1_j |z_j| + l2_j z_j^2 / 2 + (z_j - b_j)^2 / (2 sigma_j)
 
-is found by its dual: solve ``u + y - A p(u) = 0`` for u, with ``p_j(u) = soft(b_j - sigma_j A_j.u, sigma_j l1_j) /
-(1 + sigma_j l2_j)``. On S, the support of p, the Newton system is ``(diag((1 + sigma_j l2_j) / sigma_j) + A_S^T A_S) z
-= A_S^T grad``, and the direction ``A_S z - grad``. Products of columns are kept for every column that was ever in S.
+is found by its dual: solve ``u + y - A p(u) = 0`` for u, with ``p_j(u) = soft(b_j - sigma_j A_j.u,
+sigma_j l1_j) / (1 + sigma_j l2_j)``. On S, the support of p, the Newton system is ``(diag((1 + sigma_j l2_j) /
+sigma_j) + A_S^T A_S) z = A_S^T grad``, and the direction ``A_S z - grad``. Products of columns are kept for every
+column that was ever in S.
 """
 
 import numpy as np
-from scipy.linalg.blas import dgemv, dsyrk
+from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dposv
 
 from ...kernels import linear_descent
 
-_FIRST_STEP, _FACTOR, _KEPT = 10.0, 5.0, 0.04  # s: at first, its growth, and what the next problem begins with
+_FIRST_STEP, _FACTOR, _KEPT = 10.0, 5.0, 0.04  # s: at first, its growth, what is kept of it
 _OUTER, _INNER = 40, 40
 _LOOSE = 5.0  # inner steps stop at this multiple of |b+ - b| / s, in the norm of the columns
 _MOST_DIRECT = 1500  # sparse: larger systems go to conjugate gradients

@@ -19,8 +19,8 @@ class Penalty:
     Attributes
     ----------
     strength : float
-        At zero a coefficient stays where it is while ``|x_j . v| <= strength * l1_factors[j]``: the half-width of
-        the subdifferential there. In units of the unscaled loss (a sum over samples, not a mean).
+        At zero a coefficient stays where it is while ``|x_j . v| <= strength * l1_factors[j]``: the half-width
+        of the subdifferential there. In units of the unscaled loss (a sum over samples, not a mean).
     l1_factors : float64 ndarray of shape (n_features,) or None
         Finite, not negative; 0 never penalises, None means 1 for all.
     positive : bool

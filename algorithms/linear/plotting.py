@@ -16,46 +16,61 @@ _SCORES = {
 }
 
 
-def plot_path(estimator, axes=None, *, n_named=6):
-    """Draw coefficient paths and the cross-validation curve of a fitted estimator.
-
-    Both pictures share the axis of :math:`-\\log_{10}` alpha, so that models grow to the right; the
-    numbers above are the coefficients other than zero. The solid line marks the penalty of the best
-    mean score, the dashed one the largest penalty within one standard error of it. Of a multinomial
-    model a path is the Euclidean norm of a feature's coefficients over the classes.
+def plot_path(
+    alphas, coef_path, mean, error, *, alpha, alpha_min, alpha_1se, scoring, names=None, axes=None, n_named=6
+):
+    """Draw coefficient paths and the cross-validation curve; see the method `plot` of the estimators.
 
     Parameters
     ----------
-    estimator : LassoCV, ElasticNetCV or SparseLogisticRegressionCV
-        Fitted.
+    alphas : ndarray of shape (n_alphas,)
+        Falling.
+    coef_path : CSC array of shape (n_features, n_alphas * n_outputs)
+    mean, error : ndarrays of shape (n_alphas,)
+        Scores and their standard errors.
+    alpha, alpha_min, alpha_1se : float
+        The penalty of the model, of the best mean score, and within one standard error of it.
+    scoring : str or callable
+    names : sequence of str, optional
+        Of the features.
     axes : sequence of two matplotlib axes, optional
-        For the coefficients and for the scores; by default a new figure of pyplot.
     n_named : int, default=6
-        How many of the largest coefficients (at ``alpha_``) are coloured and named.
 
     Returns
     -------
     ndarray of two matplotlib axes
-
-    Raises
-    ------
-    StradaskError
-        If matplotlib is not installed.
     """
-    if axes is None:
-        axes = _new_axes()
-    upper, lower = np.asarray(axes, dtype=object).ravel()
-    x = -np.log10(estimator._chosen_alphas())
-    paths = _paths(estimator)
-    _draw_paths(upper, x, paths, estimator, n_named)
-    _draw_scores(lower, x, estimator)
+    upper, lower = np.asarray(_new_axes() if axes is None else axes, dtype=object).ravel()
+    x = _places(alphas)
+    paths = _norms(coef_path, len(alphas))
+    rows = sparse.csr_array(paths)
+    used = np.flatnonzero(np.diff(rows.indptr))
+    values = rows[used].toarray()
+    # The largest at the penalty of the model get a colour and a name.
+    size = abs(values[:, int(np.flatnonzero(alphas == alpha)[0])])
+    order = np.argsort(-size, kind="stable")[:n_named]
+    named = order[size[order] > 0]
+    labels = [f"x{j}" if names is None else str(names[j]) for j in used[named]]
+    _draw_paths(upper, x, values, named, labels)
+    upper.set_ylabel("coefficient" if coef_path.shape[1] == len(alphas) else "norm of the coefficients")
+    _draw_scores(lower, x, mean, error, scoring)
+    marks = (("best mean", alpha_min, _BEST, "-"), ("one standard error", alpha_1se, _SPARE, "--"))
+    for name, value, colour, style in marks:
+        line = {"color": colour, "linestyle": style, "linewidth": 1.2, "zorder": 1}
+        upper.axvline(_places(value), **line)
+        lower.axvline(_places(value), label=f"{name}: {value:.3g}", **line)
+    lower.legend(fontsize=8, frameon=False, title="alpha", title_fontsize=8)
+    lower.set_xlabel("$-\\log_{10}$ alpha")
     for ax in (upper, lower):
-        ax.axvline(-np.log10(estimator.alpha_min_), color=_BEST, linewidth=1.2, zorder=1)
-        ax.axvline(-np.log10(estimator.alpha_1se_), color=_SPARE, linewidth=1.2, linestyle="--", zorder=1)
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(alpha=0.25)
     _count(upper, x, np.diff(paths.indptr))
     return np.array([upper, lower], dtype=object)
+
+
+def _places(alphas):
+    """Return where penalties lie; a penalty of zero lies where 1e-16 does."""
+    return -np.log10(np.maximum(alphas, 1e-16))
 
 
 def _new_axes():
@@ -69,43 +84,32 @@ def _new_axes():
     return axes
 
 
-def _paths(estimator):
-    """Return one column a penalty, CSC; of several classes the norm over them."""
-    coefs = sparse.csc_array(estimator.coef_path_)
-    n_outputs = coefs.shape[1] // len(estimator._chosen_alphas())
+def _norms(coefs, n_alphas):
+    """Return one column a penalty, CSC: the coefficients, or of several outputs their norm."""
+    coefs = sparse.csc_array(coefs)
+    n_outputs = coefs.shape[1] // n_alphas
     if n_outputs == 1:
         return coefs
-    n_alphas = coefs.shape[1] // n_outputs
     add = sparse.kron(sparse.eye_array(n_alphas), np.ones((n_outputs, 1)), format="csc")
-    squares = sparse.csc_array(coefs.multiply(coefs) @ add)
-    squares.eliminate_zeros()
-    return squares.sqrt()
+    return sparse.csc_array(coefs.multiply(coefs) @ add).sqrt()
 
 
-def _draw_paths(ax, x, paths, estimator, n_named):
+def _draw_paths(ax, x, values, named, labels):
     from matplotlib.collections import LineCollection
 
-    rows = sparse.csr_array(paths)
-    used = np.flatnonzero(np.diff(rows.indptr))
-    values = rows[used].toarray()
-    # The largest at the penalty that was chosen get a colour and a name.
-    chosen = int(np.argmin(abs(x + np.log10(estimator.alpha_))))
-    order = np.argsort(-abs(values[:, chosen]), kind="stable")
-    named = [i for i in order[:n_named] if values[i, chosen]]
-    quiet = np.setdiff1d(np.arange(len(used)), named)
-    lines = [np.column_stack([x, values[i]]) for i in quiet]
+    quiet = np.delete(values, named, axis=0)
+    lines = [np.column_stack([x, line]) for line in quiet]
     ax.add_collection(LineCollection(lines, colors="#999999", linewidths=0.6, alpha=0.5))
-    for colour, i in zip(_cycle(len(named)), named, strict=True):
+    colours = [_COLOURS[i % len(_COLOURS)] for i in range(len(named))]
+    for colour, i in zip(colours, named, strict=True):
         ax.plot(x, values[i], color=colour, linewidth=1.8)
     ax.axhline(0, color=_QUIET, linewidth=0.8)
     ax.margins(x=0.02)
     ax.autoscale_view()
-    _name(ax, x[-1], values[named, -1], _labels(estimator, used[named]))
-    multinomial = estimator.coef_path_.shape[1] > len(x)
-    ax.set_ylabel("norm of the coefficients" if multinomial else "coefficient")
+    _name(ax, values[named, -1], labels, colours)
 
 
-def _name(ax, x, heights, labels):
+def _name(ax, heights, labels, colours):
     """Write names to the right of the lines' ends, moved apart where they would overlap."""
     low, high = ax.get_ylim()
     room = 0.05 * (high - low)
@@ -116,7 +120,6 @@ def _name(ax, x, heights, labels):
     # Where that has pushed the upper ones out, they come down again.
     for i in reversed(range(len(places))):
         places[i] = min(places[i], high - room * (len(places) - 1 - i))
-    colours = _cycle(len(labels))
     for place, i in zip(places, order, strict=True):
         ax.annotate(
             labels[i],
@@ -131,21 +134,8 @@ def _name(ax, x, heights, labels):
         )
 
 
-def _cycle(n):
-    return [_COLOURS[i % len(_COLOURS)] for i in range(n)]
-
-
-def _labels(estimator, features):
-    for attribute in ("feature_names_in_", "vocabulary_"):
-        names = getattr(estimator, attribute, None)
-        if names is not None:
-            return [str(names[feature]) for feature in features]
-    return [f"x{feature}" for feature in features]
-
-
-def _draw_scores(ax, x, estimator):
-    mean, error = estimator._chosen_scores()
-    label, sign = _label(estimator._scoring())
+def _draw_scores(ax, x, mean, error, scoring):
+    label, sign = _label(scoring)
     ax.errorbar(
         x,
         sign * mean,
@@ -162,13 +152,6 @@ def _draw_scores(ax, x, estimator):
     # What the dashed line means: the best mean and one standard error around it.
     ax.axhspan(*(sign * (mean[best] + step * error[best]) for step in (-1, 1)), color=_SPARE, alpha=0.08)
     ax.set_ylabel(label)
-    ax.set_xlabel("$-\\log_{10}$ alpha")
-    for alpha, name, colour in (
-        (estimator.alpha_min_, "best mean", _BEST),
-        (estimator.alpha_1se_, "one standard error", _SPARE),
-    ):
-        ax.plot([], [], color=colour, linestyle="-" if colour == _BEST else "--", label=f"{name}: {alpha:.3g}")
-    ax.legend(fontsize=8, frameon=False, title="alpha", title_fontsize=8)
 
 
 def _label(scoring):
@@ -177,7 +160,10 @@ def _label(scoring):
         return getattr(scoring, "__name__", "score"), 1
     name = scoring.removeprefix("neg_")
     name = "mse" if name == "mean_squared_error" else name
-    return _SCORES.get(name, name.replace("_", " ")), -1 if scoring != name or name in ("mse", "deviance") else 1
+    return _SCORES.get(name, name.replace("_", " ")), -1 if scoring != name or name in (
+        "mse",
+        "deviance",
+    ) else 1
 
 
 def _count(ax, x, counts):

@@ -204,7 +204,13 @@ class Squared:
     def _newton_steps(self, l1, l2, positive, eps):
         start = self._objective(self.b, self.rho, l1, l2)
         b, reached, tired, visits = self._newton.solve(
-            self.b, self.rho, l1, l2, positive, eps, lambda b, rho, slopes: self._gap_at(b, rho, slopes, l1, l2, positive)
+            self.b,
+            self.rho,
+            l1,
+            l2,
+            positive,
+            eps,
+            lambda b, rho, slopes: self._gap_at(b, rho, slopes, l1, l2, positive),
         )
         self.updates += visits
         rho = self._residual(b)

@@ -1,7 +1,7 @@
 """Exact least squares over the unpenalised columns of a working set.
 
-The dual point of a fit must be orthogonal to every column that nothing holds at zero. So before each test of the
-gap these columns U take the step ``delta = (A_U^T A_U)^+ A_U^T rho``, twice, because the product is as
+The dual point of a fit must be orthogonal to every column that nothing holds at zero. So before each test of
+the gap these columns U take the step ``delta = (A_U^T A_U)^+ A_U^T rho``, twice, because the product is as
 ill-conditioned as the square of A_U. Many columns (alpha=0) are solved by LSMR instead.
 """
 
@@ -54,9 +54,7 @@ def _iterate(copies, free, rho):
     def backward(v):
         return copies.dot(np.ravel(v))[free] / norms
 
-    operator = LinearOperator(
-        (copies.n_rows, len(free)), matvec=forward, rmatvec=backward, dtype=np.float64
-    )
+    operator = LinearOperator((copies.n_rows, len(free)), matvec=forward, rmatvec=backward, dtype=np.float64)
     change = lsmr(operator, rho, atol=1e-14, btol=1e-14, conlim=0, maxiter=10 * len(free))[0] / norms
     copies.add(free, -change, rho)
     return change

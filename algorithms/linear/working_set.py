@@ -35,7 +35,7 @@ _LEAST_INNER = 0.3  # but not below this part of what is asked for
 
 
 class Subproblem(Protocol):
-    """What a loss offers to `WorkingSet`: the problem on the columns of W, and the vector v that scores the rest.
+    """What a loss offers to `WorkingSet`: the problem on the columns of W, and v, which scores the rest.
 
     ``v`` is minus the gradient of the loss in X b + b0: ``x_j . v`` is the slope of feature j. It is always
     taken where the intercept and the unpenalised columns of W are exactly stationary (for the squared loss,
@@ -46,8 +46,8 @@ class Subproblem(Protocol):
     n_rows : int
     scale : float
         v, gaps and objectives are those of the problem divided: strengths in units of v are
-        ``strength / scale``, and objectives ``objective / scale**2``. 1 where nothing needs it; the squared loss
-        divides y by a power of two.
+        ``strength / scale``, and objectives ``objective / scale**2``. 1 where nothing needs it; the squared
+        loss divides y by a power of two.
     features : int64 ndarray of shape (m,)
         Columns of W, in the order in which they joined.
     coef : float64 ndarray of shape (m,) or (m, n_outputs)
@@ -67,10 +67,13 @@ class Subproblem(Protocol):
     easy: bool
 
     @property
-    def coef(self) -> np.ndarray: ...
+    def coef(self) -> np.ndarray:
+        """See above."""
+        ...
 
     @property
-    def intercept(self): ...
+    def intercept(self):
+        """See above."""
 
     def grow(self, ids, columns, positions, penalty):
         """Let columns join W with coefficients of zero.
@@ -129,7 +132,10 @@ class Subproblem(Protocol):
         ...
 
     def unit(self, penalty) -> float:
-        """Return what `tol` multiplies: the objective of the zero model, or the strength if it is not convex."""
+        """Return what `tol` multiplies: the objective of the zero model (not convex: the strength).
+
+        Both divided: by ``scale**2`` and by ``scale``.
+        """
         ...
 
 
@@ -397,7 +403,7 @@ class WorkingSet:
     def _ask(self, threshold):
         support = int(np.count_nonzero(self.sub.coef))
         wanted = self._missing()
-        room = max(_LEAST_GROWTH, support, self._growth * len(self.sub.features))
+        room = max(_LEAST_GROWTH, support, int(self._growth * len(self.sub.features)))
         self.request = {
             "v": self.sub.vectors(),
             "working": np.sort(self.sub.features),
@@ -440,7 +446,7 @@ class WorkingSet:
         features, coef = arrays.get("features"), arrays.get("coef")
         if features is None or coef is None or len(features) != len(coef):
             raise ModelFileError("the arrays of a sparse linear fit are its features and their coef")
-        if len(features) and not (0 <= features.min() and features.max() < self.n_features):
+        if len(features) and (features.min() < 0 or features.max() >= self.n_features):
             raise ModelFileError(f"the features of a checkpoint lie outside 0 ... {self.n_features - 1}")
         self._start = (features.astype(np.int64), coef.astype(np.float64)) if len(features) else None
         self._ask(threshold=0.0)

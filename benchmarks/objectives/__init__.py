@@ -4,8 +4,8 @@ An objective is a file ``FAMILY.py`` with one class `Objective`. All have
 
 - ``procedure``: "training" (one long run whose states are judged on the way) or "solving" (many short solves
   at finer and finer tolerances);
-- ``default_datasets``, and ``parameters`` with their defaults, the same for all solvers; ``quick_parameters``
-  where they differ for a quick look; ``max_seconds`` and ``quick_max_seconds``;
+- ``default_datasets``; ``defaults``, the parameters with their values, the same for all solvers, and
+  ``quick_defaults``, where they differ for a quick look; ``max_seconds`` and ``quick_max_seconds``;
 - ``__init__(dataset, *, seed, parameters, quick)``: loads the data set, and splits it where that is needed;
 - ``describe()``: what goes into the records; ``settings()``: what every solver gets alike;
 - ``arrays()`` and ``sample()``: what solvers are given, and a small part of it to warm up on.

@@ -2,11 +2,13 @@
 
 import hashlib
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from numbers import Real
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy import sparse
 
 from ...errors import DataError
 from . import Problem
@@ -15,7 +17,7 @@ SAMPLE_COLUMNS = 200
 TARGETS = (1e-4, 1e-6, 1e-8)
 
 
-class LinearObjective:
+class LinearObjective(ABC):
     """Time to a relative duality gap on one design, at penalties alpha_max / divisor.
 
     Parameters
@@ -30,9 +32,11 @@ class LinearObjective:
     """
 
     procedure = "solving"
-    parameters = {"divisor": (10, 100, 1000), "intercept": False}
-    quick_parameters = {"divisor": (10, 100)}
+    defaults: ClassVar[dict] = {"divisor": (10, 100, 1000), "intercept": False}
+    quick_defaults: ClassVar[dict] = {"divisor": (10, 100)}
     max_seconds, quick_max_seconds = 10.0, 2.0
+    load: Callable[..., tuple[Any, np.ndarray]]
+    gap: Callable[..., tuple[float, float]]
 
     def __init__(self, dataset, *, seed, parameters, quick=False):
         self.dataset = dataset
@@ -47,16 +51,20 @@ class LinearObjective:
             raise DataError(f"--dataset: the target of {dataset} is constant; nothing is to be learnt")
         self.largest_alpha = self.alpha_max(self.X, self.y)
 
+    @abstractmethod
+    def alpha_max(self, X, y):
+        """Return the smallest penalty at which all coefficients are 0."""
+
     def describe(self):
         """What the records say of the data."""
-        nonzeros = self.X.nnz if sparse.issparse(self.X) else self.X.size
+        is_dense = isinstance(self.X, np.ndarray)
         return {
             "name": Path(self.dataset).name + (" (quick)" if self.quick else ""),
             "fingerprint": self._fingerprint(),
             "train_rows": self.X.shape[0],
             "train_columns": self.X.shape[1],
-            "train_nonzeros": int(nonzeros),
-            "storage": "CSC" if sparse.issparse(self.X) else "dense",
+            "train_nonzeros": int(self.X.size if is_dense else self.X.nnz),
+            "storage": "dense" if is_dense else "CSC",
             "alpha_max": self.largest_alpha,
         }
 
@@ -124,21 +132,15 @@ class LinearObjective:
 
 
 def _arrays(X, y):
-    if sparse.issparse(X):
-        return {
-            "values": X.data,
-            "indices": X.indices,
-            "indptr": X.indptr,
-            "shape": np.array(X.shape),
-            "y": y,
-        }
-    return {"X": np.asfortranarray(X), "y": y}
+    if isinstance(X, np.ndarray):
+        return {"X": np.asfortranarray(X), "y": y}
+    return {"values": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape), "y": y}
 
 
 def _checked_divisors(divisors):
     divisors = divisors if isinstance(divisors, tuple | list) else (divisors,)
     for divisor in divisors:
-        if isinstance(divisor, bool) or not isinstance(divisor, Real) or not 1 < divisor < math.inf:
+        if isinstance(divisor, bool) or not isinstance(divisor, Real) or not 1 < float(divisor) < math.inf:
             raise DataError(
                 f"--param: divisor is {divisor!r}; numbers above 1 are needed, such as divisor=10,100"
             )

@@ -31,8 +31,7 @@ class Objective(LinearObjective):
             parameters = {**parameters, "intercept": True}
         super().__init__(dataset, seed=seed, parameters=parameters, quick=quick)
 
-    @staticmethod
-    def alpha_max(X, y):
+    def alpha_max(self, X, y):
         """Return the smallest penalty at which all coefficients are 0 (the target has mean 0)."""
         return float(np.abs(X.T @ y).max() / len(y))
 

@@ -8,6 +8,7 @@ with the library.
 import hashlib
 from numbers import Real
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -50,13 +51,13 @@ class Objective:
     )
     procedure = "training"
     default_datasets = ("docstrings",)
-    parameters = {"n_components": 50, "doc_topic_prior": 0.1, "topic_word_prior": 0.01}
-    quick_parameters: dict = {}
+    defaults: ClassVar[dict] = {"n_components": 50, "doc_topic_prior": 0.1, "topic_word_prior": 0.01}
+    quick_defaults: ClassVar[dict] = {}
     max_seconds, quick_max_seconds = 8.0, 2.0
 
     def __init__(self, dataset, *, seed, parameters, quick=False):
         for name, value in parameters.items():
-            if not (isinstance(value, Real) and value > 0):
+            if not (isinstance(value, Real) and float(value) > 0):
                 raise DataError(f"--param: {name} is {value!r}; a number above 0 is needed")
         self.dataset = dataset
         self.seed = seed

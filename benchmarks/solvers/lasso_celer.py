@@ -9,7 +9,7 @@ class Solver:
     name = "celer"
     method = "working sets, dual extrapolation (Cython)"
     requires = ("celer==0.7.4", "scikit-learn==1.8.0", "numpy")  # LassoCV fails with scikit-learn 1.9
-    tolerances = (1e-2, 1e-10)
+    tolerances = (1e-2, 1e-12)
 
     def __init__(self, settings):
         self.settings = settings

@@ -7,7 +7,7 @@ class Solver:
     name = "skglm"
     method = "working sets, Anderson acceleration (numba)"
     requires = ("skglm==0.5", "numpy")
-    tolerances = (1e-1, 1e-10)
+    tolerances = (1e-1, 1e-12)
 
     def __init__(self, settings):
         self.settings = settings

@@ -9,7 +9,7 @@ class Solver:
     name = "sklearn"
     method = "coordinate descent, gap-safe screening (Cython)"
     requires = ("scikit-learn==1.9.1", "numpy")
-    tolerances = (1e-2, 1e-10)
+    tolerances = (1e-2, 1e-12)
 
     def __init__(self, settings):
         self.settings = settings

@@ -7,7 +7,7 @@ class Solver:
     name = "celer"
     method = "working sets, proximal Newton (Cython)"
     requires = ("celer==0.7.4", "scikit-learn==1.8.0", "numpy")
-    tolerances = (1e-2, 1e-10)
+    tolerances = (1e-2, 1e-12)
 
     def __init__(self, settings):
         self.settings = settings

@@ -1,10 +1,12 @@
 """LIBLINEAR through scikit-learn: newGLMNET in C++."""
 
+import numpy as np
+
 
 class Solver:
     """`sklearn.linear_model.LogisticRegression` with ``solver="liblinear"``.
 
-    An intercept is penalised by LIBLINEAR as if it were a column; its weight `intercept_scaling` is made large.
+    LIBLINEAR penalises an intercept like a column; a large `intercept_scaling` makes that small.
     """
 
     name = "liblinear"
@@ -17,9 +19,7 @@ class Solver:
 
     def set_data(self, data):
         """Bring the rows together, which is how the library reads them."""
-        from scipy.sparse import csr_matrix, issparse
-
-        self.X = csr_matrix(data.X) if issparse(data.X) else data.X.copy(order="C")
+        self.X = data.X.copy(order="C") if isinstance(data.X, np.ndarray) else data.X.tocsr()
         self.y = data.y
 
     def solve(self, alpha, tolerance):

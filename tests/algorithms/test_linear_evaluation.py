@@ -7,7 +7,13 @@ from sklearn.linear_model import Lasso, LogisticRegression
 from sklearn.metrics import get_scorer, make_scorer, mean_absolute_error
 
 from stradask.algorithms.linear import evaluation
-from stradask.algorithms.linear.evaluation import choose, decision_path, mean_and_error, path_scorer, score_path
+from stradask.algorithms.linear.evaluation import (
+    choose,
+    decision_path,
+    mean_and_error,
+    path_scorer,
+    score_path,
+)
 from stradask.errors import DataError
 
 rng = np.random.default_rng(0)
@@ -32,7 +38,7 @@ def regression():
 @pytest.fixture(scope="module", params=[2, 3])
 def classification(request):
     y = rng.integers(request.param, size=N)
-    labels = np.array(["ant", "bee", "cow"])[:request.param]
+    labels = np.array(["ant", "bee", "cow"])[: request.param]
     models = [LogisticRegression(C=C, max_iter=1000).fit(X, labels[y]) for C in (0.01, 0.1, 1)]
     return y, labels, models
 
@@ -136,12 +142,16 @@ def test_a_callable_sees_the_rows_and_the_model(regression):
         score_path(path_scorer(second_column), X, y, ROWS, *path_of(models), weights=WEIGHTS)
     made = path_scorer(make_scorer(mean_absolute_error))
     weighted = score_path(made, X, y, ROWS, *path_of(models), weights=WEIGHTS)
-    by_name = score_path(path_scorer("neg_mean_absolute_error"), X, y, ROWS, *path_of(models), weights=WEIGHTS)
+    by_name = score_path(
+        path_scorer("neg_mean_absolute_error"), X, y, ROWS, *path_of(models), weights=WEIGHTS
+    )
     np.testing.assert_allclose(weighted, -by_name)
 
 
 def test_a_score_of_the_wrong_kind_is_named():
-    with pytest.raises(DataError, match=r"scoring='mse' is not a score of classification; there are: accuracy"):
+    with pytest.raises(
+        DataError, match=r"scoring='mse' is not a score of classification; there are: accuracy"
+    ):
         path_scorer("mse", np.array([0, 1]))
     scorer = path_scorer("roc_auc", np.array([0, 1, 2]))
     with pytest.raises(DataError, match="scoring='roc_auc' cannot judge this model: multi_class"):

@@ -92,8 +92,8 @@ def folder(tmp_path, monkeypatch):
 
 def plan(docword, tmp_path, **changes):
     settings = {
-        "dataset": docword,
-        "n_components": 4,
+        "datasets": (docword,),
+        "parameters": {"n_components": 4},
         "max_seconds": 0.3,
         "repeats": 1,
         "out": tmp_path / "out",
@@ -277,7 +277,7 @@ def arguments(*words):
 def test_ours_and_scikit_learn_by_the_command(docword, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     out = tmp_path / "out"
-    options = ("--against", "sklearn", "--max-seconds", 0.5, "--repeats", 1, "--n-components", 4)
+    options = ("--against", "sklearn", "--max-seconds", 0.5, "--repeats", 1, "--param", "n_components=4")
     assert run.main(arguments("--dataset", docword, "--out", out, *options)) == 0
     printed = capsys.readouterr().out
     for words in ("stradask", "sklearn", "million tokens a second", "times ours", "held-out perplexity at"):
@@ -297,7 +297,7 @@ def test_ours_and_scikit_learn_by_the_command(docword, tmp_path, capsys):
 def test_json_prints_the_records_and_a_failure_is_the_exit_status(docword, folder, tmp_path, capsys):
     write_solver(folder, "crash", 'raise RuntimeError("broken")')
     out = tmp_path / "out"
-    options = ("--max-seconds", 0.1, "--repeats", 1, "--n-components", 4, "--json")
+    options = ("--max-seconds", 0.1, "--repeats", 1, "--param", "n_components=4", "--json")
     assert run.main(arguments("--dataset", docword, "--out", out, *options)) == 1
     records = json.loads(capsys.readouterr().out)
     assert records == run.read_records(out / "records.jsonl")
@@ -305,7 +305,7 @@ def test_json_prints_the_records_and_a_failure_is_the_exit_status(docword, folde
 
 
 def test_an_interrupt_keeps_what_is_finished(docword, folder, tmp_path, capsys, monkeypatch):
-    real, calls = run.run_in_process, []
+    real, calls = run.PROCEDURES["training"], []
 
     def interrupted(*args):
         calls.append(args)
@@ -313,8 +313,8 @@ def test_an_interrupt_keeps_what_is_finished(docword, folder, tmp_path, capsys, 
             raise KeyboardInterrupt
         return real(*args)
 
-    monkeypatch.setattr(run, "run_in_process", interrupted)
-    options = ("--max-seconds", 0.1, "--n-components", 4, "--json")
+    monkeypatch.setitem(run.PROCEDURES, "training", interrupted)
+    options = ("--max-seconds", 0.1, "--param", "n_components=4", "--json")
     assert run.main(arguments("--dataset", docword, "--out", tmp_path, *options)) == 130
     assert len(run.read_records(tmp_path / "records.jsonl")) == 1
     assert "1 finished run" in capsys.readouterr().err

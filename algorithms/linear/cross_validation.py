@@ -1,0 +1,526 @@
+"""Sparse linear models whose penalty is chosen by cross-validation of a whole path."""
+
+import warnings
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from ...errors import DataError
+from .._validation import _as_data_errors
+from .evaluation import choose, mean_and_error, path_scorer, scoring_names
+from .fitting import SHORT, Design, solve
+from .folds import Path, folds_of, score_folds
+from .inputs import check_alphas, check_penalty_factor, check_weights
+from .lasso import ElasticNet
+from .path import alpha_grid, stacked
+
+
+class PathCV:
+    """What the estimators share that cross-validate a path: grid, folds, scores, choice, picture."""
+
+    def _l1_ratios(self):
+        return np.atleast_1d(np.asarray(self.l1_ratio, dtype=float)).tolist()
+
+    def _n_alphas(self):
+        """How many alphas a grid has that is made; None where the alphas are given."""
+        alphas = self.alphas if self.n_alphas is None else self.n_alphas
+        return alphas if isinstance(alphas, Integral) else None
+
+    def _grids(self, design, make_loss):
+        """Return pairs of a share of the l1 penalty and its falling alphas."""
+        n_alphas = self._n_alphas()
+        if n_alphas is None:
+            alphas = check_alphas(self.alphas)
+            return [(ratio, alphas) for ratio in self._l1_ratios()]
+        return [
+            (ratio, alpha_grid(design, make_loss(design), ratio, self.eps, n_alphas))
+            for ratio in self._l1_ratios()
+        ]
+
+    def _cross_validate(self, solve_path, grids, folds, X, y, *, weights, offset, classes, n_outputs, losses):
+        """Score all paths on all folds, choose a penalty, and fit the path to all rows.
+
+        Parameters
+        ----------
+        solve_path : callable
+            ``solve_path(l1_ratio, alphas, weights, n_jobs)`` gives a `Path`.
+        grids, folds, X, y, weights, offset, n_outputs
+            See `score_folds`.
+        classes : ndarray or None
+        losses : tuple of str
+            Names of further scores to compute, beside `scoring`.
+
+        Returns
+        -------
+        path : Path
+            Of all rows.
+        at : int
+            The place on it that `rule` chooses.
+        scores : dict of str to ndarray of shape (n_grids, n_alphas, n_folds)
+        """
+        scorers = {name: path_scorer(name, classes) for name in losses}
+        scorers["scoring"] = path_scorer(self.scoring, classes)
+        scores, unsolved = score_folds(
+            lambda ratio, alphas, fold_weights: solve_path(ratio, alphas, fold_weights, 1),
+            grids,
+            folds,
+            scorers,
+            X,
+            y,
+            weights=weights,
+            offset=offset,
+            n_outputs=n_outputs,
+            n_jobs=self.n_jobs,
+            label=type(self).__name__,
+            verbose=self.verbose,
+        )
+        self._check_scores(scores["scoring"], classes)
+        mean, error = mean_and_error(scores["scoring"])
+        chosen = int(np.unravel_index(np.argmax(mean), mean.shape)[0])  # of equals the first
+        best, spare = choose(mean[chosen], error[chosen])
+        l1_ratio, alphas = grids[chosen]
+        path = solve_path(l1_ratio, alphas, weights, self.n_jobs)
+        self._warn_unsolved([*unsolved, *path.unsolved], (len(grids) * len(folds) + 1) * len(alphas))
+        single = len(grids) == 1
+        several = self._n_alphas() is not None and not single
+        self.alphas_ = np.array([grid for _, grid in grids]) if several else alphas
+        self.scores_ = scores["scoring"][0] if single else scores["scoring"]
+        self.scores_mean_, self.scores_se_ = (mean[0], error[0]) if single else (mean, error)
+        self.alpha_min_, self.alpha_1se_ = float(alphas[best]), float(alphas[spare])
+        self.alpha_ = self.alpha_1se_ if self.rule == "1se" else self.alpha_min_
+        self.l1_ratio_ = l1_ratio
+        self.coef_path_, self.intercept_path_ = path.coefs, path.intercepts
+        return path, spare if self.rule == "1se" else best, scores
+
+    def _check_scores(self, scores, classes):
+        lost = np.argwhere(np.isnan(scores))
+        if len(lost):
+            remedy = "use fewer folds, or another scoring"
+            if classes is not None:
+                remedy = f"its test rows may lack a class: {remedy}, or a cv that stratifies"
+            raise DataError(f"scoring={self.scoring!r} is not a number in fold {lost[0][2]}; {remedy}")
+
+    def _warn_unsolved(self, gaps, n_fits):
+        if gaps:
+            warnings.warn(
+                f"{type(self).__name__}: {len(gaps)} of {n_fits} fits did not reach tol={self.tol:g}; the "
+                f"largest relative duality gap is {max(gaps):.1e}: raise max_iter or eps, or be content with a "
+                "larger tol",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _curve(self):
+        """Return the alphas of the chosen share of the l1 penalty, their mean scores and standard errors."""
+        if self.scores_mean_.ndim == 1:
+            return self.alphas_, self.scores_mean_, self.scores_se_
+        at = self._l1_ratios().index(self.l1_ratio_)
+        alphas = self.alphas_ if self.alphas_.ndim == 1 else self.alphas_[at]
+        return alphas, self.scores_mean_[at], self.scores_se_[at]
+
+    def plot(self, axes=None, *, n_named=6):
+        r"""Draw the coefficient paths and, below them, the cross-validation curve.
+
+        Both are drawn over :math:`-\log_{10}` alpha, so that models grow to the right; the numbers above
+        count the coefficients other than zero. The solid line marks ``alpha_min_``, the dashed one
+        ``alpha_1se_``. Of several values of `l1_ratio` the chosen one is drawn. Of a multinomial model a
+        path is the Euclidean norm of a feature's coefficients over the classes.
+
+        Parameters
+        ----------
+        axes : sequence of two matplotlib axes, optional
+            For the coefficients and for the scores; by default a new figure of pyplot.
+        n_named : int, default=6
+            How many of the largest coefficients (at ``alpha_``) are coloured and named.
+
+        Returns
+        -------
+        ndarray of two matplotlib axes
+
+        Raises
+        ------
+        StradaskError
+            If matplotlib is not installed.
+        """
+        from .plotting import plot_path
+
+        check_is_fitted(self)
+        alphas, mean, error = self._curve()
+        names = getattr(self, "feature_names_in_", getattr(self, "vocabulary_", None))
+        return plot_path(
+            alphas,
+            self.coef_path_,
+            mean,
+            error,
+            alpha=self.alpha_,
+            alpha_min=self.alpha_min_,
+            alpha_1se=self.alpha_1se_,
+            scoring=self.scoring,
+            names=names,
+            axes=axes,
+            n_named=n_named,
+        )
+
+
+def path_of(fits, n_features, n_outputs=1):
+    """Put the models of a path side by side.
+
+    Parameters
+    ----------
+    fits : list of Fit
+    n_features, n_outputs : int
+
+    Returns
+    -------
+    Path
+    """
+    outputs = [
+        replace(fit, coef=coef) for fit in fits for coef in fit.coef.reshape(len(fit.features), n_outputs).T
+    ]
+    coefs = stacked(outputs, n_features, np.float64)
+    coefs.eliminate_zeros()  # of classes that do not use a column that others use
+    return Path(
+        coefs,
+        np.concatenate([np.broadcast_to(fit.intercept, n_outputs) for fit in fits]).astype(np.float64),
+        np.array([fit.gap for fit in fits]),
+        np.array([fit.n_iter for fit in fits], dtype=np.int64),
+        [float(fit.relative_gap) for fit in fits if fit.reason in SHORT],
+    )
+
+
+def solve_all(design, subproblem, penalties, n_outputs=1, **options):
+    """Solve a path to its end; Ctrl-C raises KeyboardInterrupt, as a path cut short cannot be judged."""
+    fits, done = solve(design, subproblem, penalties, **options)
+    if done.reason == "interrupted":
+        raise KeyboardInterrupt
+    return path_of(fits, design.X.shape[1], n_outputs)
+
+
+_CV_CONSTRAINTS: dict = {
+    "eps": [Interval(Real, 0, 1, closed="neither")],
+    "n_alphas": [Interval(Integral, 1, None, closed="left"), None],
+    "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
+    "cv": ["cv_object"],
+    "scoring": [StrOptions(scoring_names()), callable],
+    "rule": [StrOptions({"min", "1se"})],
+}
+
+
+class ElasticNetCV(PathCV, ElasticNet):
+    r"""Elastic net whose penalty, and share of the l1 penalty, are chosen by cross-validation.
+
+    For each value of `l1_ratio` the whole path of falling penalties is fitted on every fold and scored
+    on its test rows, with the objective, the solver and the input rules of `ElasticNet`. The mean
+    score over the folds chooses; then the path is fitted to all rows, and the model is the one at ``alpha_``.
+    As in scikit-learn the grid of penalties comes from all rows and is the same for every fold.
+
+    A fold is learnt from with weights that are zero on its test rows: `X` is not copied. Each fold takes 16
+    bytes a row, and while it is fitted what a fit takes. Paths are kept as sparse matrices.
+
+    Seeds and threads: *bitwise* the same for any `n_jobs`.
+
+    Parameters
+    ----------
+    l1_ratio : float or list of float, default=0.5
+        Share of the l1 penalty; of a list the value with the best mean score is chosen, the first of equals.
+    eps : float, default=1e-3
+        The smallest alpha of a grid that is made, as a part of the largest.
+    n_alphas : int, optional
+        The same as an integer `alphas`, by which it is replaced in newer versions of scikit-learn.
+    alphas : int or array-like, default=100
+        How many alphas, in geometric steps from the smallest at which every coefficient is zero down to `eps`
+        times that; or the alphas themselves.
+    fit_intercept, precompute, max_iter, tol, copy_X, positive, random_state, selection
+        See `ElasticNet`.
+    cv : int, splitter, iterable of (train, test) or None, default=None
+        As in scikit-learn; None is 5 folds of neighbouring rows (`KFold`).
+    verbose : int, default=0
+        1 shows a progress bar over the fits of the folds.
+    n_jobs : int or None, default=None
+        Threads: one takes a fold (and a value of `l1_ratio`) at a time.
+    scoring : str or callable, default="mse"
+        The score that chooses, the greater the better: "mse" is minus the mean squared error, "deviance" the
+        same; or the name of any scorer of scikit-learn ("r2", "neg_mean_absolute_error", ...), or
+        ``scoring(estimator, X, y)``. With sample weights scores are weighted.
+    rule : {"min", "1se"}, default="min"
+        Which penalty the model has: that of the best mean score, or the largest whose mean score is within
+        one standard error of the best (fewer columns for nearly the same score).
+    penalty_factor, standardize
+        See `ElasticNet`. The standard deviations of a fold are those of its training rows.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The penalty of the model: by `rule` one of the next two.
+    alpha_min_, alpha_1se_ : float
+        The penalty of the best mean score; the largest one within one standard error of it.
+    l1_ratio_ : float
+        The share of the l1 penalty with the best mean score.
+    coef_ : ndarray of shape (n_features,)
+    sparse_coef_ : CSR array of shape (1, n_features)
+    intercept_ : float
+    alphas_ : ndarray of shape (n_alphas,) or (n_l1_ratio, n_alphas)
+        Falling.
+    mse_path_ : ndarray of shape (n_alphas, n_folds) or (n_l1_ratio, n_alphas, n_folds)
+        Mean squared error on the test rows of each fold, whatever `scoring` is.
+    scores_ : ndarray of the same shape
+        By `scoring`.
+    scores_mean_, scores_se_ : ndarray of shape (n_alphas,) or (n_l1_ratio, n_alphas)
+        Mean over the folds, and its standard error.
+    coef_path_ : CSC array of shape (n_features, n_alphas)
+        Coefficients on all rows for each alpha, with ``l1_ratio_``.
+    intercept_path_ : ndarray of shape (n_alphas,)
+    dual_gap_ : float
+        Of the model, in the scale of the objective.
+    n_iter_ : int
+        Rounds for the model, from the one before it on the path.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Raises
+    ------
+    DataError
+        For data as `ElasticNet` refuses them; for a fold without training or test rows.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Once, if fits did not reach `tol`: how many, and the largest gap.
+
+    See Also
+    --------
+    LassoCV : The same with ``l1_ratio=1``.
+    sklearn.linear_model.ElasticNetCV : The same search by coordinate descent over all columns.
+
+    References
+    ----------
+    One standard error: Breiman, Friedman, Olshen, Stone, "Classification and regression trees", 1984,
+    section 3.4.3.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> from sklearn.datasets import make_regression
+    >>> X, y = make_regression(80, 200, n_informative=4, noise=5.0, random_state=0)
+    >>> model = sd.ElasticNetCV(l1_ratio=[0.5, 1.0], alphas=20, eps=0.05, cv=4).fit(X, y)
+    >>> model.l1_ratio_, model.mse_path_.shape
+    (1.0, (2, 20, 4))
+    >>> model.alpha_ == model.alpha_min_ <= model.alpha_1se_
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **{
+            name: allowed
+            for name, allowed in ElasticNet._parameter_constraints.items()
+            if name not in ("alpha", "warm_start", "schedule", "engine")
+        },
+        "l1_ratio": [Interval(Real, 0, 1, closed="both"), "array-like"],
+        **_CV_CONSTRAINTS,
+    }
+
+    def __init__(
+        self,
+        *,
+        l1_ratio=0.5,
+        eps=1e-3,
+        n_alphas=None,
+        alphas=100,
+        fit_intercept=True,
+        precompute="auto",
+        max_iter=1000,
+        tol=1e-4,
+        cv=None,
+        copy_X=True,
+        verbose=0,
+        n_jobs=None,
+        positive=False,
+        random_state=None,
+        selection="cyclic",
+        scoring="mse",
+        rule="min",
+        penalty_factor=None,
+        standardize=False,
+    ):
+        self.l1_ratio = l1_ratio
+        self.eps = eps
+        self.n_alphas = n_alphas
+        self.alphas = alphas
+        self.fit_intercept = fit_intercept
+        self.precompute = precompute
+        self.max_iter = max_iter
+        self.tol = tol
+        self.cv = cv
+        self.copy_X = copy_X
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+        self.positive = positive
+        self.random_state = random_state
+        self.selection = selection
+        self.scoring = scoring
+        self.rule = rule
+        self.penalty_factor = penalty_factor
+        self.standardize = standardize
+
+    def fit(self, X, y, sample_weight=None, *, groups=None):
+        """Search the path on the folds, and fit the model to all rows.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : float or array-like of shape (n_samples,), optional
+            Not negative. Only ratios count, in fits and in scores; as in scikit-learn all folds count the
+            same in the mean score.
+        groups : array-like of shape (n_samples,), optional
+            Given to the splitter of `cv`, for instance `GroupKFold`.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        with self._unchanged_on_error():
+            of_all, y = self._problem(X, y, sample_weight)
+            with _as_data_errors():
+                y = column_or_1d(y, warn=True)
+            n_samples, n_features = of_all.X.shape
+            factors = check_penalty_factor(self.penalty_factor, n_features)
+
+            def solve_path(l1_ratio, alphas, weights, n_jobs):
+                design = Design.make(
+                    of_all.X,
+                    check_weights(weights, n_samples),
+                    factors,
+                    standardize=self.standardize,
+                    fit_intercept=self.fit_intercept,
+                    positive=self.positive,
+                )
+                penalties = [design.penalty(alpha, l1_ratio) for alpha in alphas]
+                options = {"tol": self.tol, "max_iter": self.max_iter, "n_jobs": n_jobs, "label": "path"}
+                return solve_all(design, design.squared(y), penalties, **options)
+
+            folds = folds_of(self.cv, of_all.X, y, groups, of_all.weights)
+            path, at, scores = self._cross_validate(
+                solve_path,
+                self._grids(of_all, lambda design: design.squared(y)),
+                folds,
+                of_all.X,
+                y,
+                weights=of_all.weights,
+                offset=None,
+                classes=None,
+                n_outputs=1,
+                losses=("mse",),
+            )
+            errors = -scores["mse"]
+            self.mse_path_ = errors[0] if len(errors) == 1 else errors
+            self.coef_ = path.coefs[:, [at]].toarray().ravel().astype(of_all.X.dtype)
+            self.intercept_ = of_all.X.dtype.type(path.intercepts[at]) if self.fit_intercept else 0.0
+            self.dual_gap_, self.n_iter_ = float(path.gaps[at]), int(path.rounds[at])
+        return self
+
+    def __sklearn_tags__(self):
+        """Tell scikit-learn that there is one target."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = False
+        return tags
+
+
+class LassoCV(ElasticNetCV):
+    r"""Lasso whose penalty is chosen by cross-validation.
+
+    The path of falling penalties is fitted on every fold and scored on its test rows; the mean score over the
+    folds chooses; then the path is fitted to all rows, and the model is the one at ``alpha_``. See
+    `ElasticNetCV`, whose parameters and attributes it has with ``l1_ratio=1``, and `Lasso` for objective
+    and solver.
+
+    Parameters
+    ----------
+    eps : float, default=1e-3
+        The smallest alpha of a grid that is made, as a part of the largest.
+    n_alphas : int, optional
+        The same as an integer `alphas`, by which it is replaced in newer versions of scikit-learn.
+    alphas : int or array-like, default=100
+        How many alphas, in geometric steps from the smallest at which every coefficient is zero down to `eps`
+        times that; or the alphas themselves.
+    fit_intercept, precompute, max_iter, tol, copy_X, cv, verbose, n_jobs, positive, random_state, selection
+        See `ElasticNetCV`.
+    scoring, rule, penalty_factor, standardize
+        See `ElasticNetCV`.
+
+    Attributes
+    ----------
+    alpha_, alpha_min_, alpha_1se_ : float
+        The penalty of the model, by `rule` one of the other two: of the best mean score; the largest within
+        one standard error of it.
+    coef_, sparse_coef_, intercept_, alphas_, mse_path_, scores_, scores_mean_, scores_se_, coef_path_, \
+    intercept_path_, dual_gap_, n_iter_, n_features_in_, feature_names_in_
+        See `ElasticNetCV`.
+
+    See Also
+    --------
+    Lasso : For one penalty.
+    sklearn.linear_model.LassoCV : The same search by coordinate descent over all columns.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> from sklearn.datasets import make_regression
+    >>> X, y = make_regression(80, 500, n_informative=4, noise=20.0, random_state=0)
+    >>> best = sd.LassoCV(alphas=30, eps=0.03).fit(X, y)
+    >>> sparing = sd.LassoCV(alphas=30, eps=0.03, rule="1se").fit(X, y)
+    >>> sparing.alpha_ == best.alpha_1se_, int((sparing.coef_ != 0).sum()) <= int((best.coef_ != 0).sum())
+    (True, True)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        name: allowed for name, allowed in ElasticNetCV._parameter_constraints.items() if name != "l1_ratio"
+    }
+    l1_ratio = 1.0
+
+    def __init__(
+        self,
+        *,
+        eps=1e-3,
+        n_alphas=None,
+        alphas=100,
+        fit_intercept=True,
+        precompute="auto",
+        max_iter=1000,
+        tol=1e-4,
+        copy_X=True,
+        cv=None,
+        verbose=0,
+        n_jobs=None,
+        positive=False,
+        random_state=None,
+        selection="cyclic",
+        scoring="mse",
+        rule="min",
+        penalty_factor=None,
+        standardize=False,
+    ):
+        self.eps = eps
+        self.n_alphas = n_alphas
+        self.alphas = alphas
+        self.fit_intercept = fit_intercept
+        self.precompute = precompute
+        self.max_iter = max_iter
+        self.tol = tol
+        self.copy_X = copy_X
+        self.cv = cv
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+        self.positive = positive
+        self.random_state = random_state
+        self.selection = selection
+        self.scoring = scoring
+        self.rule = rule
+        self.penalty_factor = penalty_factor
+        self.standardize = standardize

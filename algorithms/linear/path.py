@@ -1,0 +1,282 @@
+"""Paths: the coefficients of Lasso and elastic net for a falling sequence of penalties."""
+
+import warnings
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+
+from ...errors import DataError
+from .._validation import check_columns
+from .fitting import SHORT, Design, solve, warn_short
+from .inputs import check_alphas, check_penalty_factor, check_start, check_targets, check_weights
+
+
+def lasso_path(X, y, *, eps=1e-3, n_alphas=100, alphas=None, **options):
+    """Compute Lasso coefficients for a falling sequence of penalties.
+
+    `enet_path` with ``l1_ratio=1``: see there for the objective, the other parameters and what is returned.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+    eps : float, default=1e-3
+        Smallest over largest alpha.
+    n_alphas : int, default=100
+    alphas : array-like or int, default=None
+        The penalties themselves, or their number.
+    **options
+        As in `enet_path`, without `l1_ratio`.
+
+    Returns
+    -------
+    alphas, coefs, dual_gaps : ndarrays
+        And more if asked for.
+
+    References
+    ----------
+    Friedman, Hastie, Tibshirani, "Regularization paths for generalized linear models via coordinate descent",
+    Journal of Statistical Software 2010.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> alphas, coefs, gaps = sd.lasso_path(X, y - y.mean(), n_alphas=4)
+    >>> alphas.round(3)
+    array([2.149, 0.215, 0.021, 0.002])
+    >>> (coefs != 0).sum(axis=0)
+    array([ 0,  7,  9, 10])
+    """
+    if "l1_ratio" in options:
+        raise TypeError("lasso_path has no l1_ratio (it is 1); enet_path has one")
+    return enet_path(X, y, l1_ratio=1.0, eps=eps, n_alphas=n_alphas, alphas=alphas, **options)
+
+
+def enet_path(
+    X,
+    y,
+    *,
+    l1_ratio=0.5,
+    eps=1e-3,
+    n_alphas=100,
+    alphas=None,
+    precompute="auto",
+    Xy=None,
+    copy_X=True,
+    coef_init=None,
+    verbose=False,
+    return_n_iter=False,
+    positive=False,
+    check_input=True,
+    tol=1e-4,
+    max_iter=1000,
+    random_state=None,
+    selection="cyclic",
+    sample_weight=None,
+    fit_intercept=False,
+    penalty_factor=None,
+    standardize=False,
+    sparse_coefs=False,
+    engine="local",
+    n_jobs=None,
+):
+    r"""Compute elastic net coefficients for a falling sequence of penalties.
+
+    For each alpha, with rho = `l1_ratio`, minimises
+
+    .. math:: \frac{1}{2 \sum_i w_i} \sum_i w_i (y_i - x_i b - c)^2
+              + \alpha \sum_j f_j \left(\rho |b_j| + \frac{1 - \rho}{2} b_j^2\right)
+
+    Each solution starts from the one before, on one working set that grows along the path. As in scikit-learn there
+    is no intercept unless it is asked for.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix of shape (n_samples, n_features)
+        Never changed; copied once if it is neither Fortran-ordered nor CSC.
+    y : array-like of shape (n_samples,)
+        One target. (For several, scikit-learn's functions solve the multi-task problem, which is another one.)
+    l1_ratio : float, default=0.5
+        Between 0 and 1.
+    eps : float, default=1e-3
+        Smallest over largest alpha, where `alphas` does not give them.
+    n_alphas : int, default=100
+        How many, in geometric progression from the smallest alpha at which every penalised coefficient is zero.
+    alphas : array-like or int, default=None
+        The penalties themselves, solved from largest to smallest; or their number, in place of `n_alphas`.
+    precompute, Xy, copy_X, check_input, random_state, selection
+        Accepted for scikit-learn's sake, without effect.
+    coef_init : array-like of shape (n_features,), default=None
+        Coefficients to begin with.
+    verbose : bool or int, default=False
+        True shows a progress bar.
+    return_n_iter : bool, default=False
+        Return the passes over `X` as well.
+    positive : bool, default=False
+        Only coefficients of 0 and above.
+    tol : float, default=1e-4
+        Bound of the duality gap of each model, relative to the objective of the zero model.
+    max_iter : int, default=1000
+        Most passes over `X` for each alpha.
+    sample_weight : array-like of shape (n_samples,), default=None
+    fit_intercept : bool, default=False
+        True fits an intercept to each alpha and returns them.
+    penalty_factor : array-like of shape (n_features,), default=None
+        f; see `ElasticNet`.
+    standardize : bool, default=False
+        See `ElasticNet`.
+    sparse_coefs : bool, default=False
+        Return the coefficients as a CSC array, which takes 12 bytes a coefficient other than zero; dense, a path of
+        100 over 10 million columns would take 8 GB.
+    engine : str, default="local"
+    n_jobs : int or None, default=None
+        Threads of the passes over `X`.
+
+    Returns
+    -------
+    alphas : ndarray of shape (n_alphas,)
+        Falling. After Ctrl-C only those that were solved, with a warning.
+    coefs : ndarray or CSC array of shape (n_features, n_alphas)
+        In the type of `X`.
+    dual_gaps : ndarray of shape (n_alphas,)
+        In the scale of the objective above.
+    n_iters : list of int
+        With ``return_n_iter=True``.
+    intercepts : ndarray of shape (n_alphas,)
+        With ``fit_intercept=True``.
+
+    Raises
+    ------
+    DataError
+        For input that cannot be used.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Once, for the alpha whose gap stayed furthest above `tol`.
+
+    References
+    ----------
+    Friedman, Hastie, Tibshirani, "Regularization paths for generalized linear models via coordinate descent",
+    Journal of Statistical Software 2010.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> alphas, coefs, gaps, intercepts = sd.enet_path(X, y, l1_ratio=0.9, alphas=[1, 0.1], fit_intercept=True)
+    >>> alphas, coefs.shape, intercepts.round(1)
+    (array([1. , 0.1]), (10, 2), array([152.1, 152.1]))
+    """
+    name = "lasso_path" if l1_ratio == 1 else "enet_path"
+    columns = check_columns(name, X)
+    n_samples, n_features = columns.shape
+    y = check_targets(y, n_samples, name)
+    if y.ndim == 2:
+        raise DataError(
+            f"y has the shape {y.shape}, and {name} takes one target: call it for each column of y (scikit-learn's "
+            "solves the multi-task problem here, which is another one)"
+        )
+    design = Design.make(
+        columns,
+        check_weights(sample_weight, n_samples),
+        check_penalty_factor(penalty_factor, n_features),
+        standardize=standardize,
+        fit_intercept=fit_intercept,
+        positive=positive,
+    )
+    if alphas is None or isinstance(alphas, Integral):
+        alphas = alpha_grid(design, design.squared(y), l1_ratio, eps, n_alphas if alphas is None else alphas)
+    else:
+        alphas = check_alphas(alphas)
+    fits, _ = solve(
+        design,
+        design.squared(y),
+        [design.penalty(alpha, l1_ratio) for alpha in alphas],
+        tol=tol,
+        max_iter=max_iter,
+        start=check_start("coef_init", coef_init, n_features, positive),
+        engine=engine,
+        n_jobs=n_jobs,
+        verbose=int(verbose),
+        label=name,
+    )
+    alphas = alphas[: len(fits)]
+    _warn(name, alphas, fits, tol, max_iter, columns.dtype)
+    found = [alphas, stacked(fits, n_features, columns.dtype), np.array([fit.gap for fit in fits])]
+    if not sparse_coefs:
+        found[1] = found[1].toarray()
+    if return_n_iter:
+        found.append([fit.n_iter for fit in fits])
+    if fit_intercept:
+        found.append(np.array([fit.intercept for fit in fits], columns.dtype))
+    return tuple(found)
+
+
+def alpha_grid(design, subproblem, l1_ratio, eps, n_alphas):
+    """Lay out falling penalties, from the smallest at which every penalised coefficient is zero.
+
+    Parameters
+    ----------
+    design : Design
+    subproblem : Subproblem
+        With an empty working set; it is changed.
+    l1_ratio : float
+        Above 0.
+    eps : float
+        Smallest over largest.
+    n_alphas : int
+
+    Returns
+    -------
+    ndarray of shape (n_alphas,)
+
+    Raises
+    ------
+    DataError
+        For ``l1_ratio=0``, where no alpha is large enough, and for `eps` or `n_alphas` out of range.
+    """
+    if l1_ratio == 0:
+        raise DataError("l1_ratio=0 leaves no largest alpha to begin a path with: give the alphas themselves")
+    if not 0 < eps <= 1:
+        raise DataError(f"eps must be above 0 and at most 1, got {eps!r}")
+    if n_alphas < 1:
+        raise DataError(f"a path needs one alpha or more, got n_alphas={n_alphas!r}")
+    largest = design.alpha_max(subproblem, l1_ratio)
+    if largest == 0:  # nothing but zero models
+        return np.full(n_alphas, np.finfo(np.float64).resolution)
+    return np.geomspace(largest, largest * eps, n_alphas)
+
+
+def stacked(fits, n_features, dtype):
+    """Put the coefficients of several models side by side.
+
+    Parameters
+    ----------
+    fits : list of Fit
+    n_features : int
+    dtype : numpy type
+
+    Returns
+    -------
+    csc_array of shape (n_features, n_models)
+    """
+    ends = np.cumsum([0, *(len(fit.features) for fit in fits)])
+    features = np.concatenate([fit.features for fit in fits])
+    coefs = np.concatenate([fit.coef for fit in fits]).astype(dtype)
+    return sparse.csc_array((coefs, features, ends), shape=(n_features, len(fits)))
+
+
+def _warn(name, alphas, fits, tol, max_iter, dtype):
+    """Tell, once, which penalties fell short."""
+    if (alphas == 0).any():
+        warnings.warn("alpha=0 penalises nothing: least squares is better solved as such", stacklevel=3)
+    short = [k for k, fit in enumerate(fits) if fit.reason in SHORT]
+    if short:
+        worst = max(short, key=lambda k: fits[k].relative_gap)
+        what = f"{name} at alpha={alphas[worst]:.3g} (the worst of {len(short)} of {len(fits)})"
+        warn_short(fits[worst], tol=tol, max_iter=max_iter, what=what, dtype=dtype)

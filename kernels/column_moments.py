@@ -1,0 +1,31 @@
+"""Weighted sums and sums of squares of the columns of a dense (Fortran-ordered) or CSC matrix."""
+
+from typing import Any
+
+import numba as nb
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+
+
+@nb.njit(**_OPTIONS)
+def dense_moments(X, weights, sums, squares):
+    """Fill `sums` and `squares` (float64) with ``sum_i w_i x_ij`` and ``sum_i w_i x_ij^2``."""
+    for j in range(X.shape[1]):
+        first = second = 0.0
+        for i in range(X.shape[0]):
+            part = weights[i] * X[i, j]
+            first += part
+            second += part * X[i, j]
+        sums[j], squares[j] = first, second
+
+
+@nb.njit(**_OPTIONS)
+def csc_moments(data, indices, indptr, weights, sums, squares):
+    """The same for CSC."""
+    for j in range(len(indptr) - 1):
+        first = second = 0.0
+        for e in range(indptr[j], indptr[j + 1]):
+            part = weights[indices[e]] * data[e]
+            first += part
+            second += part * data[e]
+        sums[j], squares[j] = first, second

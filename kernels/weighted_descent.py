@@ -1,0 +1,146 @@
+"""Coordinate descent for the quadratic model of a smooth loss with an absolute and a square penalty::
+
+    min_b  -g.(b - b0) + (b - b0)^T A^T D A (b - b0) / 2 + sum_j l1_j |b_j| + l2_j b_j^2 / 2
+
+with D a diagonal of weights (the loss's curvature in each row). A visit moves one coefficient to its best
+value and keeps ``q = D A (b - b0)``, or what else the caller begins with. The diagonal ``h_j = a_j^T D a_j`` is
+computed when a coefficient first moves: most columns are looked at and left at zero.
+"""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from .linear_columns import FAST
+from .linear_descent import _best
+
+_SUMS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": FAST}
+_SMALL = 0.05  # sweeps over the support end when no change exceeds this part of the last full sweep's (in squares)
+
+
+@nb.njit(**_SUMS)
+def dense_descent(A, columns, g, h, b, q, D, l1, l2, positive, sweeps, support_sweeps, tol, bar):
+    """Sweep over dense columns, and between two such sweeps over those with a coefficient.
+
+    Parameters
+    ----------
+    A : float32 or float64 array (n, m), Fortran-ordered
+    columns : int64 array
+        Which columns may move.
+    g, h, b, l1, l2 : float64 arrays (m,)
+        `h` holds -1 where it is not known yet; `h` and `b` are changed in place.
+    q, D : arrays (n,) of the type of A
+        `q` is changed in place.
+    positive : bool array (m,)
+        Which coefficients are held at or above zero.
+    sweeps, support_sweeps : int
+        Most full sweeps; most sweeps over the support after each.
+    tol, bar : float
+        End when the largest ``change^2 h_j`` of a full sweep is at most `bar`, or, if that is 0, at most `tol` times
+        what it was in the first sweep.
+
+    Returns
+    -------
+    first, last : float
+        Largest ``change^2 h_j`` of the first and of the last full sweep.
+    visits : int
+    """
+    n = A.shape[0]
+    active = np.empty(len(columns), np.int64)
+    visits, first, last = 0, 0.0, 0.0
+    for sweep in range(sweeps):
+        n_active = 0
+        for inner in range(support_sweeps + 1):
+            count = len(columns) if inner == 0 else n_active
+            largest = 0.0
+            for c in range(count):
+                j = columns[c] if inner == 0 else active[c]
+                a, old = A[:, j], b[j]
+                total = q[0] * 0
+                for row in range(n):
+                    total += a[row] * q[row]
+                slope = g[j] - total
+                if old == 0.0 and (slope <= l1[j] if positive[j] else abs(slope) <= l1[j]):
+                    continue
+                if h[j] < 0.0:
+                    square = q[0] * 0
+                    for row in range(n):
+                        square += a[row] * a[row] * D[row]
+                    h[j] = square
+                if h[j] == 0.0:
+                    continue
+                new = _best(slope + h[j] * old, h[j], l1[j], l2[j], positive[j])
+                if inner == 0 and new != 0.0:
+                    active[n_active] = j
+                    n_active += 1
+                if new != old:
+                    b[j] = new
+                    change = q.dtype.type(new - old)
+                    for row in range(n):
+                        q[row] += change * (D[row] * a[row])
+                    largest = max(largest, (new - old) ** 2 * h[j])
+            visits += count
+            if inner == 0:
+                last = largest
+                if sweep == 0:
+                    first = largest
+                    bar = bar if bar > 0.0 else tol * first
+                if last <= bar:
+                    break
+            elif largest <= _SMALL * last:
+                break
+        if last <= bar:
+            break
+    return first, last, visits
+
+
+@nb.njit(**_SUMS)
+def csc_descent(data, indices, indptr, columns, g, h, b, q, D, l1, l2, positive, sweeps, support_sweeps, tol, bar):
+    """The same for columns of a CSC matrix; all in float64."""
+    active = np.empty(len(columns), np.int64)
+    visits, first, last = 0, 0.0, 0.0
+    for sweep in range(sweeps):
+        n_active = 0
+        for inner in range(support_sweeps + 1):
+            count = len(columns) if inner == 0 else n_active
+            largest = 0.0
+            for c in range(count):
+                j = columns[c] if inner == 0 else active[c]
+                begin, end, old = indptr[j], indptr[j + 1], b[j]
+                total = 0.0
+                for e in range(begin, end):
+                    total += data[e] * q[indices[e]]
+                slope = g[j] - total
+                if old == 0.0 and (slope <= l1[j] if positive[j] else abs(slope) <= l1[j]):
+                    continue
+                if h[j] < 0.0:
+                    square = 0.0
+                    for e in range(begin, end):
+                        square += data[e] * data[e] * D[indices[e]]
+                    h[j] = square
+                if h[j] == 0.0:
+                    continue
+                new = _best(slope + h[j] * old, h[j], l1[j], l2[j], positive[j])
+                if inner == 0 and new != 0.0:
+                    active[n_active] = j
+                    n_active += 1
+                if new != old:
+                    b[j] = new
+                    change = new - old
+                    for e in range(begin, end):
+                        q[indices[e]] += change * (D[indices[e]] * data[e])
+                    largest = max(largest, change * change * h[j])
+            visits += count
+            if inner == 0:
+                last = largest
+                if sweep == 0:
+                    first = largest
+                    bar = bar if bar > 0.0 else tol * first
+                if last <= bar:
+                    break
+            elif largest <= _SMALL * last:
+                break
+        if last <= bar:
+            break
+    return first, last, visits

@@ -1,0 +1,282 @@
+"""A Dask worker as a member of sessions: a plugin with handlers of its own, and a task that shows it busy.
+
+An actor dies for good with its worker, and a task for every update costs milliseconds in the scheduler; a
+plugin is put on every worker that ever joins, and its handlers cost one round trip. They only look things up:
+arithmetic runs on other threads, so that a worker answers however long its numerics take.
+"""
+
+import asyncio
+import pickle
+import time
+import traceback
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import distributed
+from distributed import WorkerPlugin
+from distributed.core import ConnectionPool, Status
+from distributed.protocol import to_serialize
+from distributed.protocol.pickle import dumps
+from distributed.worker_state_machine import SecedeEvent
+
+from .._version import __version__
+from ..errors import StradaskError, WorkerLost
+from .rooms import Parcel, Room, StaleEpoch
+from .threads import effective_n_jobs
+
+NAME = "stradask-sessions"
+CONNECT = 5.0  # seconds; Dask's own default waits 30 for an address where nobody is any more
+_LINGER = 8.0  # seconds that a closing worker waits for its shards to be handed on
+_HANDLERS = ("ping", "open", "call", "put", "hand_on", "drop")
+
+
+class SessionPlugin(WorkerPlugin):
+    """The rooms of all sessions on one worker, and the handlers through which they are reached."""
+
+    name = NAME
+    idempotent = True  # without it a second registration tears down the sessions that run
+
+    async def setup(self, worker):
+        """Begin to answer."""
+        self.worker = worker
+        self.seats: dict[str, Seat] = {}
+        self.pool = ConnectionPool(timeout=CONNECT, connection_args=worker.connection_args, server=worker)
+        await self.pool.start()
+        for name in _HANDLERS:
+            worker.handlers[f"stradask_{name}"] = getattr(self, name)
+
+    async def teardown(self, worker):
+        """Wait, while the worker still answers, until the coordinator has taken the shards and drops rooms.
+
+        An empty room is no sign: its last block may still be on the way.
+        """
+        end = time.monotonic() + _LINGER
+        while self.seats and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+        for session in list(self.seats):
+            self._drop(session)
+        for name in _HANDLERS:
+            worker.handlers.pop(f"stradask_{name}", None)
+        await self.pool.close()
+
+    def transition(self, key, start, finish, **kwargs):
+        """End the session whose presence task was released: its client closed, died, or was cut off.
+
+        Only a seat's own presence counts (a dead worker's may have been moved here), and only while the
+        worker runs: one that retires loses it too, and its shards are still wanted.
+        """
+        if finish in ("cancelled", "released", "forgotten", "error") and self.worker.status is Status.running:
+            for session, seat in self.seats.items():
+                if seat.presence == key:
+                    seat.loop.call_soon(self._drop, session)
+
+    # Handlers -------------------------------------------------------------------------------------
+
+    async def ping(self):
+        """Show that the worker is alive."""
+        return {"ok": []}
+
+    async def open(self, session, version, **message):
+        """Begin an epoch with an empty room."""
+        if version != __version__:
+            text = f"stradask {__version__} is installed there and {version} here"
+            return {"refused": f"{text}: install the same version on both"}
+        return await self._open(session, **message)
+
+    async def _open(self, session, epoch, presence, program, n_jobs):
+        seat = self.seats.setdefault(session, Seat())
+        if epoch < seat.epoch:
+            return _not_here(epoch)
+        if epoch > seat.epoch:  # else the message came twice
+            seat.begin(epoch, presence)
+        try:  # this imports the program's module, which may take a while
+            program = await seat.loop.run_in_executor(None, Parcel(program).open)
+        except Exception as error:
+            return _failure(error)
+        if seat.epoch != epoch:
+            return _not_here(epoch)
+        if seat.room is None:
+            n_threads = self.worker.state.nthreads if n_jobs is None else effective_n_jobs(n_jobs)
+            seat.furnish(program, n_threads, self._sender(session, epoch, seat.loop))
+        return {"ok": []}
+
+    async def call(self, session, epoch, method, args, shared=None, serial=None):
+        """Carry out a method of the room on its threads; with a serial number, once.
+
+        Its arguments are `args` and, last, `shared`: what many members are told, packed once.
+        """
+        seat = self._seat(session, epoch)
+        return _not_here(epoch) if seat is None else await seat.answer(_call, method, args, shared, serial)
+
+    async def put(self, session, epoch, block, stamp, value):
+        """Take in a block."""
+        seat = self._seat(session, epoch)
+        return _not_here(epoch) if seat is None else _answer(seat.room.put, block, stamp, Parcel(value))
+
+    async def hand_on(self, session, epoch, shard, to):
+        """Send a shard's whole state to another member and forget it."""
+        seat = self._seat(session, epoch)
+        if seat is None or shard not in seat.room.states:
+            return _not_here(epoch)
+        packed = await seat.answer(Room.state, shard)
+        if "ok" not in packed:
+            return packed
+        message = {"method": "adopt", "args": wired((shard,)), "shared": packed["ok"]}
+        answer = await self.pool(to).stradask_call(session=session, epoch=epoch, **message)
+        if answer is None or "ok" not in answer:
+            return answer
+        seat.room.states.pop(shard, None)
+        return {"ok": []}
+
+    async def drop(self, session):
+        """End a session here."""
+        self._drop(session)
+        return {"ok": []}
+
+    def _drop(self, session):
+        if seat := self.seats.pop(session, None):
+            seat.end()
+
+    def _seat(self, session, epoch):
+        seat = self.seats.get(session)
+        return None if seat is None or seat.epoch != epoch or seat.room is None else seat
+
+    # Blocks on their way ------------------------------------------------------------------------------
+
+    def _sender(self, session, epoch, loop):
+        """Make the function with which a room sends blocks, from any of its threads."""
+
+        def send(to, block, stamp, value):
+            hop = self._hop(
+                to, session=session, epoch=epoch, block=int(block), stamp=stamp, value=wired(value)
+            )
+            try:
+                return asyncio.run_coroutine_threadsafe(hop, loop)
+            except RuntimeError as error:  # the loop is closed: this process ends
+                hop.close()
+                failed: Future = Future()
+                failed.set_exception(WorkerLost(f"the worker is closing: {error}"))
+                return failed
+
+        return send
+
+    async def _hop(self, to, **message):
+        for again in (True, False):  # a broken connection is not yet a dead worker; a stamp tells a repeat
+            try:
+                return opened(await self.pool(to).stradask_put(**message), to)
+            except (OSError, RuntimeError) as error:  # RuntimeError: our pool is closed
+                if isinstance(error, RuntimeError) or not again:
+                    raise WorkerLost(f"{to} cannot be reached: {error}") from error
+
+
+class Seat:
+    """One session on one worker: its epoch, room and threads. Changed on the event loop only."""
+
+    def __init__(self):
+        self.epoch, self.presence = -1, ""
+        self.room: Room | None = None
+        self.threads: ThreadPoolExecutor | None = None
+        self.gone, self.loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def begin(self, epoch, presence):
+        """Leave the last epoch's room; numerics under way end there, and nobody hears of them."""
+        if self.room is not None and self.threads is not None:
+            self.room.close()
+            self.threads.shutdown(wait=False)
+        self.epoch, self.presence, self.room, self.threads = epoch, presence, None, None
+
+    def furnish(self, program, n_threads, send):
+        """Make this epoch's room."""
+        self.room = Room(program, n_threads, send)
+        self.threads = ThreadPoolExecutor(n_threads, "stradask-room")
+
+    async def answer(self, function, *args):
+        """Call ``function(room, *args)`` on a thread of the room; return what goes back to the caller."""
+        return await self.loop.run_in_executor(self.threads, _answer, function, self.room, *args)
+
+    def end(self):
+        """Let go of everything."""
+        self.begin(float("inf"), "")
+        self.gone.set()
+
+
+def _call(room, method, args, shared, serial):
+    functions = {f.__name__: f for f in (Room.load, Room.make_block, Room.adopt)}
+    args = Parcel(args).open() + (() if shared is None else (Parcel(shared).open(),))
+    if method in functions:
+        return functions[method](room, *args)
+    function = {"run": room.run, "measure": room.measure, "snapshot": room.snapshot}[method]
+    return room.once(serial, function, *args)
+
+
+async def presence(session, key, address):
+    """Show the scheduler that a session keeps a worker busy, so that it is not retired as idle.
+
+    A coroutine needs no thread, and one that secedes no slot. Its release ends the session (see
+    `SessionPlugin.transition`).
+    """
+    worker = distributed.get_worker()
+    seat = worker.plugins[NAME].seats.get(session) if NAME in worker.plugins else None
+    if worker.address != address or seat is None or seat.presence != key:
+        return  # moved here after its own worker went
+    worker.handle_stimulus(SecedeEvent(key=key, compute_duration=0.0, stimulus_id=f"secede-{key}"))
+    await seat.gone.wait()
+
+
+def bring(session, epoch, address, shard, data):
+    """Put what Dask holds into the room that wants it; a task, so that Dask finds or computes it again."""
+    worker = distributed.get_worker()
+    plugin = worker.plugins.get(NAME)
+    seat = plugin and plugin._seat(session, epoch)
+    if worker.address == address and seat is not None:
+        seat.room.brought[shard] = data
+
+
+# Answers. Dask would send an exception pickled, and one that does not unpickle breaks the connection. -----
+
+
+def wired(value):
+    """Pack an object for Dask's comms; its arrays go as frames."""
+    return [to_serialize(frame) for frame in Parcel.of(value).frames]
+
+
+def _answer(function, *args):
+    try:
+        return {"ok": wired(function(*args))}
+    except BaseException as error:  # also SystemExit, which would end the worker
+        return _failure(error)
+
+
+def _failure(error):
+    if isinstance(error, (StaleEpoch, WorkerLost)):
+        return {"lost": str(error)}
+    text = "".join(traceback.format_exception(error))
+    try:
+        pickled = dumps(error)
+        pickle.loads(pickled)
+    except Exception:
+        pickled = b""
+    return {"failed": f"{type(error).__name__}: {error}", "traceback": text, "pickled": pickled}
+
+
+def _not_here(epoch):
+    return {"lost": f"no session of epoch {epoch} is there"}
+
+
+def opened(answer, member):
+    """Unpack an answer, or raise what it tells of."""
+    if answer is None:  # Dask's answer where there is no such handler
+        raise WorkerLost(f"{member} has no session plugin")
+    if "ok" in answer:
+        return Parcel(answer["ok"]).open() if answer["ok"] else None
+    if "lost" in answer:
+        raise WorkerLost(f"{member}: {answer['lost']}")
+    if "refused" in answer:
+        raise StradaskError(f"{member}: {answer['refused']}")
+    error = StradaskError(answer["failed"])
+    if answer["pickled"]:
+        try:
+            error = pickle.loads(answer["pickled"])
+        except Exception as broken:
+            error.add_note(f"(it does not unpickle here: {broken})")
+    error.add_note(f"on worker {member}:\n{answer['traceback']}")
+    raise error
