@@ -85,13 +85,15 @@ class WorkerProcess:
         with contextlib.suppress(BrokenPipeError):  # it is dead; `answer` says why
             os.write(self._requests, json.dumps(request).encode() + b"\n")
 
-    def answer(self, limit):
+    def answer(self, limit, *, meanwhile=lambda: None):
         """Return the next answer.
 
         Parameters
         ----------
         limit : float
             Seconds to wait for it.
+        meanwhile : callable
+            Called a few times a second while waiting.
 
         Raises
         ------
@@ -102,27 +104,23 @@ class WorkerProcess:
         """
         deadline = time.monotonic() + limit
         while b"\n" not in self._unread:
-            if not self._is_ready(deadline - time.monotonic()):
-                raise OverTime(f"stopped after {limit:.0f} s")
-            read = os.read(self._answers, 65536)
-            if not read:
+            # Asked first: what it wrote before it ended is still there to be read. The end of the pipe would
+            # not tell, which processes that it has left behind hold open.
+            ended = self._process.poll() is not None
+            if select.select([self._answers], [], [], 0.2)[0]:
+                self._unread += os.read(self._answers, 65536)
+            elif ended:
                 raise StradaskError(self._last_words())
-            self._unread += read
+            elif time.monotonic() > deadline:
+                raise OverTime(f"stopped after {limit:.0f} s")
+            else:
+                meanwhile()
         line, _, self._unread = self._unread.partition(b"\n")
         return json.loads(line)
 
-    def answer_with_children(self, limit):
-        """Return the next answer and the peak memory in MB of the worker's child processes until then."""
-        peak = 0.0
-        deadline = time.monotonic() + limit
-        while not self._is_ready(0.2):
-            peak = max(peak, _memory_of_children(self._process.pid))
-            if time.monotonic() > deadline:
-                raise OverTime(f"stopped after {limit:.0f} s")
-        return self.answer(1.0), peak
-
-    def _is_ready(self, seconds):
-        return bool(select.select([self._answers], [], [], max(0.0, seconds))[0])
+    def memory_of_children(self):
+        """Return the resident memory in MB of the processes that the worker has started."""
+        return _memory_of_children(self._process.pid)
 
     def _last_words(self):
         status = self._process.wait()

@@ -34,8 +34,9 @@ def train_and_judge(plan, objective, solver, repeat, python, data, folder):
     limit = plan.time_limit or 60 + 5 * plan.seconds
     try:
         with WorkerProcess(python, solver, job, data=data, folder=folder, n_jobs=plan.n_jobs) as worker:
-            result, children_mb = worker.answer_with_children(limit)
-        result["peak_mb"] += children_mb
+            children = [0.0]
+            result = worker.answer(limit, meanwhile=lambda: children.append(worker.memory_of_children()))
+        result["peak_mb"] += max(children)
         for snapshot in result["snapshots"]:
             with np.load(folder / snapshot.pop("file"), allow_pickle=False) as arrays:
                 snapshot.update(objective.evaluate(arrays))

@@ -16,7 +16,9 @@ from .linear_columns import FAST
 from .linear_descent import _best
 
 _SUMS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": FAST}
-_SMALL = 0.05  # sweeps over the support end when no change exceeds this part of the last full sweep's (in squares)
+_SMALL = (
+    0.05  # sweeps over the support end when no change exceeds this part of the last full sweep's (in squares)
+)
 
 
 @nb.njit(**_SUMS)
@@ -96,7 +98,9 @@ def dense_descent(A, columns, g, h, b, q, D, l1, l2, positive, sweeps, support_s
 
 
 @nb.njit(**_SUMS)
-def csc_descent(data, indices, indptr, columns, g, h, b, q, D, l1, l2, positive, sweeps, support_sweeps, tol, bar):
+def csc_descent(
+    data, indices, indptr, columns, g, h, b, q, D, l1, l2, positive, sweeps, support_sweeps, tol, bar
+):
     """The same for columns of a CSC matrix; all in float64."""
     active = np.empty(len(columns), np.int64)
     visits, first, last = 0, 0.0, 0.0

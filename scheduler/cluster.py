@@ -6,6 +6,7 @@ import copy
 import time
 import uuid
 import warnings
+from typing import Any
 
 import dask
 import distributed
@@ -86,7 +87,7 @@ class ClusterSession:
         self._timeout = parse_timedelta(dask.config.get("stradask.timeout", "30s"))
         self.bytes_sent, self.waiting = 0, 0.0
         self._id, self._epoch, self._serial = uuid.uuid4().hex, -1, 0
-        self._client = None
+        self._client: Any = None
         self._whole = False  # whether all shards and blocks are where they should be
         self._members: dict[str, int] = {}  # address: threads
         self._leaving: set[str] = set()  # retired; they answer until their shards are handed on
@@ -267,7 +268,7 @@ class ClusterSession:
                 await self._all([asked], [member, homes[shard]])
                 self._shard_at[shard] = homes[shard]
         homes = place(len(self._block_at), stay)
-        moves = {m: [] for m in gone}
+        moves: dict[str, list] = {m: [] for m in gone}
         for block, member in enumerate(self._block_at):
             if member in gone:
                 moves[member].append((block, self._stamps[block], homes[block]))
@@ -354,13 +355,14 @@ class ClusterSession:
     def _itineraries(self, first, steps):
         """Turn steps into what each member does, and where each block goes from there."""
         tasks = [(number, *pair) for number, step in enumerate(steps, first) for pair in step]
-        plans, moves = {}, {}
+        plans: dict[str, list] = {}
+        moves: dict[str, list] = {}
         block_at, stamps = list(self._block_at), list(self._stamps)
         if not block_at:
             for position, task in enumerate(tasks):
                 plans.setdefault(self._shard_at[task[1]], []).append(Assignment(position, *task))
             return plans, moves, block_at, stamps
-        users = {}
+        users: dict[int, list] = {}
         for _, shard, block in reversed(tasks):
             users.setdefault(block, []).append(self._shard_at[shard])  # the first user is last
         for block, queue in sorted(users.items()):

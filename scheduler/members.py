@@ -10,6 +10,7 @@ import pickle
 import time
 import traceback
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import distributed
 from distributed import WorkerPlugin
@@ -215,7 +216,8 @@ async def presence(session, key, address):
     `SessionPlugin.transition`).
     """
     worker = distributed.get_worker()
-    seat = worker.plugins[NAME].seats.get(session) if NAME in worker.plugins else None
+    plugin: Any = worker.plugins.get(NAME)
+    seat = plugin and plugin.seats.get(session)
     if worker.address != address or seat is None or seat.presence != key:
         return  # moved here after its own worker went
     worker.handle_stimulus(SecedeEvent(key=key, compute_duration=0.0, stimulus_id=f"secede-{key}"))
@@ -225,7 +227,7 @@ async def presence(session, key, address):
 def bring(session, epoch, address, shard, data):
     """Put what Dask holds into the room that wants it; a task, so that Dask finds or computes it again."""
     worker = distributed.get_worker()
-    plugin = worker.plugins.get(NAME)
+    plugin: Any = worker.plugins.get(NAME)
     seat = plugin and plugin._seat(session, epoch)
     if worker.address == address and seat is not None:
         seat.room.brought[shard] = data

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .algorithms.linear.cross_validation import ElasticNetCV, LassoCV
     from .algorithms.linear.lasso import ElasticNet, Lasso
     from .algorithms.linear.path import enet_path, lasso_path
+    from .algorithms.linear.sparse_logistic import SparseLogisticRegression
     from .algorithms.topics.lda import LatentDirichletAllocation
 
 # Where each public name lives.
@@ -24,6 +25,7 @@ _PLACES = {
     "Lasso": ".algorithms.linear.lasso",
     "LassoCV": ".algorithms.linear.cross_validation",
     "LatentDirichletAllocation": ".algorithms.topics.lda",
+    "SparseLogisticRegression": ".algorithms.linear.sparse_logistic",
     "enet_path": ".algorithms.linear.path",
     "lasso_path": ".algorithms.linear.path",
     "load": ".algorithms._persistence",
@@ -36,6 +38,7 @@ __all__ = [
     "Lasso",
     "LassoCV",
     "LatentDirichletAllocation",
+    "SparseLogisticRegression",
     "__version__",
     "datasets",
     "enet_path",

@@ -49,15 +49,13 @@ def squared_gap(y_r, r_r, terms, limit):
 
 def limit(thresholds, slopes):
     """Largest s with ``s |slope_j| <= threshold_j`` for all j; infinity if every slope is 0."""
-    if not len(slopes):
-        return np.inf
     slopes = np.abs(slopes)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(slopes > 0, thresholds / slopes, np.inf)
-    return float(ratios.min())
+    return float(ratios.min(initial=np.inf))
 
 
-def smooth_gap(value, dual, slopes, coef, l1, l2, limit):
+def smooth_gap(value, dual, slopes, coef, l1, l2, most):
     """Objective and duality gap of a smooth loss.
 
     Parameters
@@ -69,7 +67,7 @@ def smooth_gap(value, dual, slopes, coef, l1, l2, limit):
     slopes, coef : float64 ndarrays of one shape (..., m)
         g (for coefficients held at or above zero its positive part) and b.
     l1, l2 : float64 ndarrays of shape (m,)
-    limit : float
+    most : float
         Largest s that other features allow.
 
     Returns
@@ -88,20 +86,13 @@ def smooth_gap(value, dual, slopes, coef, l1, l2, limit):
     sizes, slopes = np.abs(coef), np.abs(slopes)
     objective = value + float((sizes * (l1 + 0.5 * l2 * sizes)).sum())
     soft = l2 > 0
-    s = min(1.0, limit, _largest_scale(l1[~soft], slopes[..., ~soft]))
+    s = min(1.0, most, limit(l1[~soft], slopes[..., ~soft]))
     best = dual(s)
     if soft.any():
         ridge, thresholds = l2[soft], l1[soft]
         inner = np.abs(slopes[..., soft] - ridge * sizes[..., soft])
-        trials = [s, min(s, _largest_scale(thresholds, inner))]
+        trials = [s, min(s, limit(thresholds, inner))]
         excess = [np.maximum(t * slopes[..., soft] - thresholds, 0.0) for t in trials]
         values = [dual(t) - float((e * (e / (2 * ridge))).sum()) for t, e in zip(trials, excess, strict=True)]
         best = max(values)
     return objective, max(objective - best, 0.0)
-
-
-def _largest_scale(thresholds, slopes):
-    """Largest s with ``s slopes <= thresholds``, beyond rounding; infinity if every slope is 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = np.where(slopes > 0, thresholds / slopes, np.inf)
-    return float(ratios.min(initial=np.inf))

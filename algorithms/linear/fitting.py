@@ -73,6 +73,16 @@ class Design:
 
         return Squared(y, self.weights, self.fit_intercept)
 
+    def logistic(self, numbers, n_classes, offset):
+        """Return the logistic or multinomial loss of numbered classes, with an empty working set."""
+        if n_classes == 2:
+            from .logistic import Logistic
+
+            return Logistic(numbers, self.weights, offset=offset, fit_intercept=self.fit_intercept)
+        from .multinomial import Multinomial
+
+        return Multinomial(numbers, n_classes, self.weights, offset=offset, fit_intercept=self.fit_intercept)
+
     def alpha_max(self, subproblem, l1_ratio):
         """Find the least alpha at which every penalised coefficient is zero; infinite for ``l1_ratio=0``.
 
@@ -165,7 +175,7 @@ def solve(
     """
     from ...scheduler import StaticSchedule, run
     from .columns import columns_of
-    from .program import SparseLinearProgram
+    from .mean_program import MeanProgram
     from .working_set import WorkingSet
 
     X = columns_of(design.X)
@@ -179,7 +189,7 @@ def solve(
         max_rounds=rounds,
         start=start,
     )
-    program = SparseLinearProgram(working_set, X, n_shards=effective_n_jobs(n_jobs))
+    program = MeanProgram(working_set, X, n_shards=effective_n_jobs(n_jobs))
     n_samples = design.X.shape[0]
     with _blas().limit(limits=1, user_api="blas"):
         done = run(
@@ -283,6 +293,7 @@ def column_scales(X, weights, *, centre):
     array([1., 1., 1.])
     """
     if sparse.issparse(X):
+        weights = None if weights is None else weights.astype(X.dtype)
         means, variances = mean_variance_axis(X, axis=0, weights=weights)
         squares = variances if centre else variances + means.astype(np.float64) ** 2
     else:
