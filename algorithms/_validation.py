@@ -312,9 +312,10 @@ def check_rows(estimator, X):
     >>> check_rows(lasso, [[3]])
     array([[3.]])
     """
+    rows = _real(X, type(estimator).__name__, sparse_format=("csr", "csc"), order=None, finite=True)
     with _as_data_errors():
         validate_data(estimator, X, reset=False, skip_check_array=True)
-    return _real(X, type(estimator).__name__, sparse_format=("csr", "csc"), order=None, finite=True)
+    return rows
 
 
 def _real(X, name, *, sparse_format, order, finite=False):

@@ -31,7 +31,8 @@ def gap_report(records):
         colours = dict(zip(gap_summary.solvers_of(records), itertools.cycle(COLOURS)))
         for data in dict.fromkeys(name for name, _ in groups):
             panels = {problem: runs for (name, problem), runs in groups.items() if name == data}
-            page.figure(*gaps_against_seconds(data, panels, colours))
+            if all(run["measure"] == "gap" for runs in panels.values() for run in next(iter(runs.values()))):
+                page.figure(*gaps_against_seconds(data, panels, colours))
         header, body = gap_summary.rows(records)
         page.table(body, header, gap_summary.setting(records))
         header, body = gap_summary.cost_rows(records)
@@ -107,8 +108,8 @@ def front(points):
 def _best(by_solver, target, problem):
     spread, best = gap_summary.ratio_to_best(by_solver, target)
     if best is None:
-        return f"{problem} to {target:.0e}: nothing to compare"
-    return f"{problem} to {target:.0e}: {spread.median:.2g} times the seconds of the best peer, {best}"
+        return f"{problem} to {gap_summary.power(target)}: nothing to compare"
+    return f"{problem} to {gap_summary.power(target)}: {spread.median:.2g} times the seconds of the best peer, {best}"
 
 
 def _versions(records):

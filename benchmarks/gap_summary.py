@@ -7,6 +7,7 @@ import numpy as np
 from .summary import Spread, aligned, number
 
 MEGABYTE = 2**20
+WORDS = {"gap": "to gap", "tolerance": "at tolerance"}
 ROW_BYTES, COLUMN_BYTES = 64, 32  # what a lean solver needs beyond the design, a row and a column
 
 
@@ -16,9 +17,9 @@ def clock(record):
 
 
 def time_to(record, target):
-    """Return the seconds of the cheapest solve of a record that meets a gap; infinity if none does."""
-    key = clock(record)
-    return min((solve[key] for solve in record["solves"] if solve["gap"] <= target), default=math.inf)
+    """Return the seconds of the cheapest solve of a record that meets a target; infinity if none does."""
+    key, measure = clock(record), record["measure"]
+    return min((solve[key] for solve in record["solves"] if solve[measure] <= target), default=math.inf)
 
 
 def solved(records):
@@ -81,8 +82,14 @@ def rows(records, targets=None):
         for target in first["targets"]:
             if targets is None or target in targets:
                 cells = [_seconds(by_solver.get(name), target) for name in names]
-                body.append([f"{data} {problem} to {target:.0e}", *cells, _ratio(by_solver, target)])
-    return ["seconds to a relative gap", *names, "ours / best peer"], body
+                label = f"{data} {problem} {WORDS[first['measure']]} {power(target)}"
+                body.append([label, *cells, _ratio(by_solver, target)])
+    return ["seconds", *names, "ours / best peer"], body
+
+
+def power(target):
+    """Return 1e-4 for 0.0001."""
+    return f"{target:.0e}".replace("e-0", "e-")
 
 
 def _seconds(runs, target):
@@ -140,25 +147,23 @@ def _beyond(run):
 
 
 def agreement_rows(records):
-    """Return header and rows that compare cross-validated paths: how far the curves of errors are apart.
+    """Return header and rows that tell how far the systems' curves of cross-validated errors are apart.
 
-    The reference is the solve with the least gap of all systems. A row gives, for a solver and a target, the
-    largest relative difference of the cheapest solve that meets it, and the penalty that it chose.
+    Each curve is compared with the median, penalty by penalty, of the curves of all systems at the tightest
+    tolerance: the largest relative difference; and the penalty that was chosen.
     """
     body = []
-    for (data, _), by_solver in solved(records).items():
-        solves = [solve for runs in by_solver.values() for run in runs for solve in run["solves"]]
-        if "errors" not in solves[0]:
-            continue
-        reference = np.array(min(solves, key=lambda solve: solve["gap"])["errors"])
-        for name, runs in by_solver.items():
-            for target in runs[0]["targets"]:
-                meets = [solve for solve in runs[0]["solves"] if solve["gap"] <= target]
-                if meets:
-                    solve = min(meets, key=lambda solve, run=runs[0]: solve[clock(run)])
-                    apart = np.abs(np.array(solve["errors"]) / reference - 1).max()
-                    share = solve["alpha"] / runs[0]["data"]["alpha_max"]
-                    body.append([f"{data}: {name} at {target:.0e}", f"{apart:.1e}", f"{share:.4f}"])
+    for (data, problem), by_solver in solved(records).items():
+        paths = {
+            name: runs[0]["solves"] for name, runs in by_solver.items() if "errors" in runs[0]["solves"][0]
+        }
+        tightest = [min(solves, key=lambda solve: solve["tolerance"])["errors"] for solves in paths.values()]
+        for name, solves in paths.items():
+            for solve in solves:
+                apart = np.abs(np.array(solve["errors"]) / np.median(tightest, axis=0) - 1).max()
+                label = f"{data} {problem} at tolerance {power(solve['tolerance'])}: {name}"
+                share = solve["alpha"] / by_solver[name][0]["data"]["alpha_max"]
+                body.append([label, f"{apart:.1e}", f"{share:.4f}"])
     return ["curves of errors", "largest relative difference", "chosen penalty / alpha_max"], body
 
 
@@ -176,8 +181,8 @@ def setting(records):
     """Return a sentence on how the seconds were measured."""
     kind = "CPU" if clock(records[0]) == "cpu_seconds" else "Wall"
     return (
-        f"{kind} seconds of the cheapest solve that meets the gap, medians over the repeats (and range); "
-        f"stopped: a solve ran beyond {records[0]['settings']['max_seconds']:g} s."
+        f"{kind} seconds of the cheapest solve that meets the gap, relative to the zero model's objective; "
+        f"medians over the repeats (and range); stopped: beyond {records[0]['settings']['max_seconds']:g} s."
     )
 
 
@@ -196,7 +201,10 @@ def table(records):
 def result_of(record):
     """Return in a few words how one record came out."""
     times = " / ".join(number(time_to(record, target)) for target in record["targets"])
+    targets = " / ".join(map(power, record["targets"]))
     least = min((solve["gap"] for solve in record["solves"]), default=math.nan)
-    gaps = " / ".join(f"{target:.0e}" for target in record["targets"])
     stopped = ", then stopped" if record["over_time"] else ""
-    return f"{times} s to {gaps}, {len(record['solves'])} solves, least gap {least:.1e}{stopped}"
+    return (
+        f"{times} s {WORDS[record['measure']]} {targets}, {len(record['solves'])} solves, "
+        f"least gap {least:.1e}{stopped}"
+    )

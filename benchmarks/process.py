@@ -107,12 +107,16 @@ class WorkerProcess:
             # Asked first: what it wrote before it ended is still there to be read. The end of the pipe would
             # not tell, which processes that it has left behind hold open.
             ended = self._process.poll() is not None
-            if select.select([self._answers], [], [], 0.2)[0]:
-                self._unread += os.read(self._answers, 65536)
+            ready = select.select([self._answers], [], [], 0.2)[0]
+            read = os.read(self._answers, 65536) if ready else b""
+            if read:
+                self._unread += read
             elif ended:
                 raise StradaskError(self._last_words())
             elif time.monotonic() > deadline:
                 raise OverTime(f"stopped after {limit:.0f} s")
+            elif ready:
+                time.sleep(0.05)  # the pipe is closed: it is about to end
             else:
                 meanwhile()
         line, _, self._unread = self._unread.partition(b"\n")

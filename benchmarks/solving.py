@@ -37,7 +37,7 @@ def time_to_gaps(plan, objective, solver, repeat, python, data, folder):
     Returns
     -------
     list of dict
-        ``problem``, ``targets``, ``status`` ("ok", "failed" or "not offered") and ``solves``: dicts of
+        ``problem``, ``measure``, ``targets``, ``status`` ("ok", "failed" or "not offered") and ``solves``: dicts of
         tolerance, seconds, CPU seconds, gap, ...; ``over_time`` tells whether a call had to be stopped.
     """
     job = {
@@ -51,7 +51,8 @@ def time_to_gaps(plan, objective, solver, repeat, python, data, folder):
     outcomes = []
     with Asked(make_worker, folder) as asked:
         for problem in objective.problems():
-            outcome = {"problem": problem.name, "targets": problem.targets, "solves": []}
+            outcome = {"problem": problem.name, "measure": problem.measure, "targets": problem.targets}
+            outcome["solves"] = []
             outcomes.append(outcome)
             if problem.call not in solver.calls:
                 outcome |= {"status": "not offered", "error": f"no {problem.call}"}
@@ -76,7 +77,11 @@ def _solve(asked, objective, problem, limit, solves):
         return judged["gap"]
 
     try:
-        search(gap_at, problem.targets, asked.start()["tolerances"])
+        if problem.measure == "gap":
+            search(gap_at, problem.targets, asked.start()["tolerances"])
+        else:
+            for tolerance in problem.targets:
+                gap_at(tolerance)
     except OverTime:
         return True
     return False

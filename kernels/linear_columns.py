@@ -182,3 +182,31 @@ def csc_add(data, indices, indptr, columns, coef, out):
         value = coef[i]
         for e in range(indptr[columns[i]], indptr[columns[i] + 1]):
             out[indices[e]] += value * data[e]
+
+
+@nb.njit(**_OPTIONS)
+def csc_products(data, indices, indptr, new, members, n_rows, out):
+    """Add ``X[:, new]^T X[:, members]`` to `out`, by way of the rows of ``X[:, members]``.
+
+    Costs, for each entry of `new`, the entries of `members` in its row.
+    """
+    start = np.zeros(n_rows + 1, np.int64)
+    for j in members:
+        for e in range(indptr[j], indptr[j + 1]):
+            start[indices[e] + 1] += 1
+    for row in range(n_rows):
+        start[row + 1] += start[row]
+    column, value = np.empty(start[n_rows], np.int32), np.empty(start[n_rows])
+    at = start[:-1].copy()
+    for i in range(len(members)):
+        for e in range(indptr[members[i]], indptr[members[i] + 1]):
+            row = indices[e]
+            column[at[row]] = i
+            value[at[row]] = data[e]
+            at[row] += 1
+    for i in range(len(new)):
+        line = out[i]
+        for e in range(indptr[new[i]], indptr[new[i] + 1]):
+            row, factor = indices[e], data[e]
+            for k in range(start[row], start[row + 1]):
+                line[column[k]] += factor * value[k]

@@ -305,8 +305,8 @@ class _Itinerary:
         self.sent, self.waited, self._idle_since = 0, 0.0, None
 
     def carry_out(self):
-        n = min(self.room.n_threads, len(self.chains))
-        run_tasks([self._work] * n, n)
+        n_threads = min(self.room.n_threads, len(self.chains))
+        run_tasks([self._work] * n_threads, max(n_threads, 1))
         self.room.check()
 
     def _work(self):

@@ -66,17 +66,14 @@ def judged(estimator, data):
 
 def _choice(estimator):
     """Return what cross-validation chose, for JSON and in words."""
-    n_alphas = estimator.alphas_.shape[-1]
-    chosen = {
-        name: float(getattr(estimator, name))
-        for name in ("alpha_", "alpha_min_", "alpha_1se_", "l1_ratio_")
-        if hasattr(estimator, name)
-    }
+    names = [name for name in ("alpha_", "alpha_min_", "alpha_1se_", "l1_ratio_") if hasattr(estimator, name)]
+    chosen = {name.rstrip("_"): float(getattr(estimator, name)) for name in names}
     text = (
-        f"alpha {estimator.alpha_:.4g} of {n_alphas} tried; best mean score at {estimator.alpha_min_:.4g}, "
-        f"one standard error from it at {estimator.alpha_1se_:.4g}"
+        f"alpha {chosen['alpha']:.4g}, l1_ratio {chosen['l1_ratio']:g}, of {estimator.alphas_.size} tried in "
+        f"{estimator.scores_.shape[-1]} folds: best mean score at {chosen['alpha_min']:.4g}, one standard error "
+        f"from it at {chosen['alpha_1se']:.4g}"
     )
-    return {name.rstrip("_"): value for name, value in chosen.items()}, text
+    return chosen, text
 
 
 def _largest(estimator, coef):

@@ -52,6 +52,17 @@ class Model:
         return getattr(stradask, self.estimator)
 
 
+def _linear(name, estimator, data, summary, demo=False):
+    return Model(
+        name,
+        estimator,
+        data=data,
+        summary=summary,
+        report="stradask._linear:report",
+        demo="stradask._demo_linear:run" if demo else None,
+    )
+
+
 MODELS = {
     model.name: model
     for model in (
@@ -63,6 +74,10 @@ MODELS = {
             report="stradask._topics:report",
             demo="stradask._demo_topics:run",
         ),
+        _linear("lasso", "Lasso", "targets", "linear regression with few coefficients"),
+        _linear("elastic-net", "ElasticNet", "targets", "the same, correlated columns sharing coefficients"),
+        _linear("lasso-cv", "LassoCV", "targets", "lasso, its penalty chosen by cross-validation"),
+        _linear("elastic-net-cv", "ElasticNetCV", "targets", "elastic net, chosen by cross-validation"),
     )
 }
 

@@ -5,12 +5,11 @@ plain least squares in A, with no weights and no intercept. The power of two bri
 into [1/2, 1), which is exact, lets float32 hold it and keeps squares from overflowing. A sparse copy is not
 centred; its products are corrected with the means.
 
-Memory, in bytes: dense 4 n a column, and 8 n more once float64 products are needed often; sparse 12 (above
-2^31 rows 16) an entry; 40 a column in both.
+Memory, in bytes: dense 4 n a column, and 8 n more for columns whose products are laid out (see `gram`); sparse 12
+(above 2^31 rows 16) an entry; 40 a column in both.
 """
 
 import numpy as np
-from scipy import sparse
 
 from ...kernels import linear_columns as kernels
 from .columns import row_index_type
@@ -72,7 +71,7 @@ class _Copies:
 
 
 class DenseCopies(_Copies):
-    """Copies of dense columns: float32 always, float64 from the first `exact` on."""
+    """Copies of dense columns: float32 always, float64 where it is asked for."""
 
     is_sparse = False
 
@@ -80,6 +79,7 @@ class DenseCopies(_Copies):
         super().__init__(n_rows, roots, centre)
         self._room32 = np.empty((n_rows, 0), np.float32, order="F")
         self._room64 = np.empty((n_rows, 0), order="F")
+        self._members = np.empty((n_rows, 0), order="F")
         self._exact = 0
         self._sources = []
 
@@ -102,47 +102,43 @@ class DenseCopies(_Copies):
         """float32 ndarray of shape (n_rows, m), Fortran-ordered."""
         return self._room32[:, : len(self)]
 
-    @property
-    def is_exact(self):
-        """Whether the float64 copies are complete."""
-        return self._exact == len(self)
-
     def exact(self):
         """float64 ndarray of shape (n_rows, m), Fortran-ordered; columns that it lacks are copied now."""
-        first, last = self._exact, len(self)
-        if first < last:
-            self._room64 = _with_room(self._room64, first, last)
-            ignored = np.empty(last)
-            for columns, positions, start in self._sources:
-                skip = max(first - start, 0)
-                if skip < len(positions):
-                    kernels.dense_take(
-                        columns.X,
-                        positions[skip:],
-                        self.scales[start + skip : start + len(positions)],
-                        self.roots,
-                        self.centre,
-                        self._room64,
-                        start + skip,
-                        ignored,
-                        ignored,
-                    )
-            self._exact = last
-        return self._room64[:, :last]
+        self._room64, self._exact = self._copied(self._room64, self._exact, np.arange(self._exact, len(self)))
+        return self._room64[:, : len(self)]
 
-    def dot(self, v):
-        """``A^T v`` in float64: ndarray of shape (m,)."""
-        if self.is_exact:
-            out = np.empty((1, len(self)))
-            kernels.dense_dot(self._room64, np.arange(len(self)), v[None], out)
+    def _copied(self, room, used, chosen):
+        """Append float64 copies of the columns `chosen` to a room."""
+        size = used + len(chosen)
+        room = _with_room(room, used, size)
+        ignored = np.empty(len(chosen))
+        for columns, positions, start in self._sources:
+            here = np.flatnonzero((chosen >= start) & (chosen < start + len(positions)))
+            for run in np.split(here, np.flatnonzero(np.diff(here) != 1) + 1):
+                if len(run):
+                    kernels.dense_take(
+                        columns.X, positions[chosen[run] - start], self.scales[chosen[run]], self.roots,
+                        self.centre, room, used + run[0], ignored, ignored,
+                    )  # fmt: skip
+        return room, size
+
+    def dot(self, v, chosen=None):
+        """``A^T v`` in float64, or of the columns `chosen`: ndarray of shape (m,)."""
+        if chosen is None:
+            chosen = np.arange(len(self))
+        out = np.empty((1, len(chosen)))
+        if self._exact == len(self):
+            kernels.dense_dot(self._room64, chosen, v[None], out)
             return out[0]
         weighted = v * self.roots if len(self.roots) else v
-        parts = [columns.dot(positions, weighted[None])[0] for columns, positions, _ in self._sources]
-        return np.concatenate(parts) * self.scales - self.means * weighted.sum()
+        for columns, positions, start in self._sources:
+            here = np.flatnonzero((chosen >= start) & (chosen < start + len(positions)))
+            out[0, here] = columns.dot(positions[chosen[here] - start], weighted[None])[0]
+        return out[0] * self.scales[chosen] - self.means[chosen] * weighted.sum()
 
     def add(self, chosen, coef, out):
         """Add ``A[:, chosen] @ coef`` to the float64 vector `out`."""
-        if self.is_exact:
+        if self._exact == len(self):
             kernels.dense_add(self._room64, chosen, coef, out)
             return
         total, scaled = np.zeros(self.n_rows), coef * self.scales[chosen]
@@ -152,10 +148,32 @@ class DenseCopies(_Copies):
         total -= self.means[chosen] @ coef
         out += total * self.roots if len(self.roots) else total
 
-    def gram(self, rows, columns):
-        """``A[:, rows]^T A[:, columns]`` in float64."""
-        A = self.exact()
-        return A[:, rows].T @ A[:, columns]
+    def products(self, new, members):
+        """``A[:, new]^T A[:, members]`` in float64.
+
+        Parameters
+        ----------
+        new : int64 ndarray
+            Columns that were never in `members` before; they are its last.
+        members : int64 ndarray
+            Those of the last call, and `new`.
+
+        Returns
+        -------
+        ndarray of shape (len(new), len(members))
+        """
+        known = len(members) - len(new)
+        self._members, _ = self._copied(self._members, known, new)
+        return self._members[:, known : len(members)].T @ self._members[:, : len(members)]
+
+    def products_cost(self, new, members):
+        """Seconds that `products` is likely to take, as measured on one core; only ratios matter."""
+        return 2.0 * self.n_rows * len(new) * (len(members) + len(new)) / 4e10
+
+    def gram(self, chosen):
+        """``A[:, chosen]^T A[:, chosen]`` in float64."""
+        A, _ = self._copied(np.empty((self.n_rows, 0), order="F"), 0, chosen)
+        return A[:, : len(chosen)].T @ A[:, : len(chosen)]
 
 
 class SparseCopies(_Copies):
@@ -209,12 +227,14 @@ class SparseCopies(_Copies):
             norms = np.where(centred > _CONSTANT * norms, centred, 0.0)
         self._keep(scales, means, norms)
 
-    def dot(self, v):
-        """``A^T v`` in float64: ndarray of shape (m,)."""
-        out = np.empty((1, len(self)))
-        kernels.csc_dot(self.data, self.indices, self.indptr, np.arange(len(self)), v[None], out)
+    def dot(self, v, chosen=None):
+        """See `DenseCopies.dot`."""
+        if chosen is None:
+            chosen = np.arange(len(self))
+        out = np.empty((1, len(chosen)))
+        kernels.csc_dot(self.data, self.indices, self.indptr, chosen, v[None], out)
         if self.centre:
-            out[0] -= self.means * (v @ self.roots if len(self.roots) else v.sum())
+            out[0] -= self.means[chosen] * (v @ self.roots if len(self.roots) else v.sum())
         return out[0]
 
     def add(self, chosen, coef, out):
@@ -224,20 +244,34 @@ class SparseCopies(_Copies):
             shift = self.means[chosen] @ coef
             out -= shift * self.roots if len(self.roots) else shift
 
-    def gram(self, rows, columns):
-        """``A[:, rows]^T A[:, columns]`` in float64, dense."""
-        A = sparse.csc_array((self.data, self.indices, self.indptr), shape=(self.n_rows, len(self)))
-        products = (A[:, rows].T @ A[:, columns]).toarray()
+    def products(self, new, members):
+        """See `DenseCopies.products`."""
+        out = np.zeros((len(new), len(members)))
+        kernels.csc_products(self.data, self.indices, self.indptr, new, members, self.n_rows, out)
         if self.centre:
-            products -= self.total_weight * np.outer(self.means[rows], self.means[columns])
-        return products
+            out -= self.total_weight * np.outer(self.means[new], self.means[members])
+        return out
+
+    def products_cost(self, new, members):
+        """See `DenseCopies.products_cost`."""
+        lengths = np.diff(self.indptr)
+        fresh = lengths[new].sum()
+        known = lengths[members].sum() + fresh
+        return 4e-9 * known + 2e-9 * fresh * known / self.n_rows
+
+    def gram(self, chosen):
+        """See `DenseCopies.gram`."""
+        return self.products(chosen, chosen)
 
 
 def _with_room(block, used, size):
-    """`block` with at least `size` columns, the first `used` of them kept."""
+    """`block` with at least `size` columns, the first `used` of them kept.
+
+    Most of the room is never touched, and costs nothing until it is.
+    """
     if block.shape[1] >= size:
         return block
-    larger = np.empty((block.shape[0], max(size, 2 * block.shape[1])), block.dtype, order="F")
+    larger = np.empty((block.shape[0], 4 * size), block.dtype, order="F")
     larger[:, :used] = block[:, :used]
     return larger
 

@@ -101,7 +101,7 @@ def check_labels(y, n_samples, name):
         check_classification_targets(y)
     classes, numbers = np.unique(y, return_inverse=True)
     if len(classes) < 2:
-        raise DataError(f"y holds the single class {classes[0]!r}: {name} needs two classes or more")
+        raise DataError(f"y holds 1 class, {classes.tolist()[0]!r}: {name} needs two classes or more")
     return classes, numbers.astype(np.int64)
 
 

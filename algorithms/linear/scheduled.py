@@ -394,9 +394,7 @@ class Correlated:
     def __call__(self, left, right):
         """Return a boolean array of shape (len(left), len(right)); constant columns depend on none."""
         rows, means, norms = self._columns(left)
-        others, their_means, their_norms = (
-            (rows, means, norms) if left is right else self._columns(right)
-        )
+        others, their_means, their_norms = (rows, means, norms) if left is right else self._columns(right)
         products = rows @ others.T
         if sparse.issparse(products):
             products = products.toarray()

@@ -4,30 +4,35 @@ With weights w, centred y and columns (copies, see `copies`), the problem on W i
 
     min_b  |rho|^2 / 2 + sum_j l1_j |b_j| + l2_j b_j^2 / 2,      rho = sqrt(w) (y - ybar) - A b
 
-Two methods solve it, the cheaper one by measured rate:
+Two ways lead to its solution, the cheaper one by measured rate:
 
-1. coordinate descent, in float32 where columns are dense, extrapolated every five sweeps;
-2. a proximal-point method whose steps are found by a semismooth Newton method in the dual (`newton`).
+1. coordinate descent on the columns, in float32 where they are dense, extrapolated every five sweeps;
+2. the products of the columns that matter, on which descent and Newton's method need no rows (`gram`).
+
+Where l1 and l2 of a feature are 0, the features' least squares are solved exactly before each test of the gap
+(`unpenalised`). If such a feature is held at or above zero, its l1 is taken for ``1e-10 |a_j| |y|``, since a dual
+point cannot be made to meet an inequality exactly.
 
 References
 ----------
 Bertrand, Massias, "Anderson acceleration of coordinate descent", AISTATS 2021.
-Li, Sun, Toh, "A highly efficient semismooth Newton augmented Lagrangian method for solving Lasso problems",
-SIAM Journal on Optimization 28(1), 2018.
 """
 
 import numpy as np
 
 from ...kernels import linear_columns, linear_descent
+from .anderson import mixed
 from .copies import copies_of
-from .duality import limit, squared_gap
-from .newton import ProximalNewton
-from .unpenalised import settle
+from .gram import MOST_COLUMNS, GramProblem, column_gap
+from .unpenalised import Unpenalised
 
 _HISTORY = 5  # iterates that an extrapolation combines
 _SUPPORT_SWEEPS = (2, 8)  # least and most sweeps over the support after one over W (dense)
 _SPARSE_SUPPORT_SWEEPS = 4
-_MOST_SWEEPS = 4000
+_MOST_SWEEPS, _MOST_MEETINGS = 4000, 50
+_NEAR = 0.8  # columns whose slope is this near to its threshold join the products
+_NOTHING = 1e-15  # a threshold this small beside |a_j| |y| is lost in rounding: taken for 0
+_SETTLED, _POSITIVE = 1e-9, 1e-10
 
 
 class Squared:
@@ -49,8 +54,7 @@ class Squared:
 
     def __init__(self, y, sample_weight=None, fit_intercept=False):
         y = np.asarray(y, dtype=np.float64)
-        self.n_rows = len(y)
-        self.fit_intercept = fit_intercept
+        self.n_rows, self.fit_intercept = len(y), fit_intercept
         self._roots = np.empty(0) if sample_weight is None else np.sqrt(sample_weight)
         self.scale = float(np.ldexp(1.0, np.clip(np.frexp(np.abs(y).max())[1], -1000, 1000)))
         y = y / self.scale
@@ -62,38 +66,40 @@ class Squared:
         self.features = np.empty(0, np.int64)
         self.b, self.rho = np.empty(0), self.y.copy()
         self.updates, self.easy = 0, True
-        self.copies = None
-        self._slopes = None
+        self.is_empty = True
+        self._slopes = None  # A^T rho, where it is known exactly
 
     # What a working set asks ----------------------------------------------------------------------
 
     @property
     def coef(self):
         """Coefficients of W, of X and y as they were given."""
-        return self.b * self.copies.scales * self.scale if self.copies else self.b.copy()
+        return self.b.copy() if self.is_empty else self.b * self.copies.scales * self.scale
 
     @property
     def intercept(self):
         """``ybar - xbar . b``; 0 without an intercept."""
-        shift = self.copies.means @ self.b if self.copies else 0.0
-        return (self._mean - shift) * self.scale if self.fit_intercept else 0.0
+        if not self.fit_intercept:
+            return 0.0
+        shift = 0.0 if self.is_empty else self.copies.means @ self.b
+        return float(self._mean - shift) * self.scale
 
     def grow(self, ids, columns, positions, penalty):
         """See `Subproblem.grow`."""
-        if self.copies is None:
+        if self.is_empty:
             self.copies = copies_of(columns.is_sparse, self.n_rows, self._roots, self.fit_intercept)
-            self._newton = ProximalNewton(self.copies, self.y)
-            self._use_single = not columns.is_sparse
+            self.gram, self.unpenalised = GramProblem(self.copies), Unpenalised(self.copies)
+            self.is_empty, self._use_single = False, not columns.is_sparse
         order = np.argsort(ids)
         self.copies.admit(columns, positions[order])
         self.features = np.concatenate([self.features, ids[order]])
         self.b = np.concatenate([self.b, np.zeros(len(ids))])
         self._slopes = None
-        self._settle(*self._terms(penalty))
+        self._settle(*self._terms(penalty)[:2])
 
     def start(self, coef):
-        """See `Subproblem.start`."""
-        self.b = coef / (self.copies.scales * self.scale)
+        """See `Subproblem.start`; constant columns have no coefficient."""
+        self.b = np.where(self.copies.norms > 0, coef / (self.copies.scales * self.scale), 0.0)
         self._rebuild()
 
     def vectors(self):
@@ -106,36 +112,58 @@ class Squared:
 
     def gap(self, penalty, bound):
         """See `Subproblem.gap`."""
-        if self._slopes is None and self.copies:
-            self._slopes = self.copies.dot(self.rho)
-        strength = penalty.strength / self.scale
-        outside = limit(np.array([strength]), np.array([bound]))
-        if not len(self.b):
-            return squared_gap(self.y_y, self.y_y, (0.0, 0.0, 0.0), outside)
-        return self._gap(self._slopes, *self._terms(penalty), penalty.positive, outside)
+        outside = penalty.strength / self.scale / bound if bound > 0 else np.inf
+        if self.is_empty:
+            none = np.empty(0)
+            return column_gap(none, none, none, none, False, self.y_y, self.y_y, outside)
+        l1, l2, positive = self._terms(penalty)
+        return self._gap(self._exact_slopes(), l1, l2, positive, outside)
+
+    def solve(self, penalty, eps):
+        """See `Subproblem.solve`."""
+        self.easy = True
+        if self.is_empty:
+            return True
+        terms = self._terms(penalty)
+        self._settle(*terms[:2])
+        return self._descend(terms, eps)
 
     # The problem on W -------------------------------------------------------------------------------
 
     def _terms(self, penalty):
-        """l1 and l2 of each column of W, for the scaled copies and y."""
+        """l1 and l2 of each column of W, for the scaled copies and y; and whether b >= 0."""
         scales = self.copies.scales
         l1 = penalty.thresholds(self.features) * (scales / self.scale)
-        return l1, penalty.ridges(self.features) * scales**2
+        l2 = penalty.ridges(self.features) * scales**2
+        size = np.sqrt(self.copies.norms * self.y_y)
+        if penalty.positive:
+            l1 = np.where(l2 > 0, l1, np.maximum(l1, _POSITIVE * size))
+        else:
+            l1[(l1 <= _NOTHING * size) & (l2 == 0)] = 0.0
+        return l1, l2, penalty.positive
 
-    def _gap(self, slopes, l1, l2, positive, outside):
-        b = self.b
-        squares = l2 * b * b
-        ridge = (l1 == 0) & (l2 > 0)
-        dual_squares = np.where(ridge, slopes**2 / np.where(ridge, l2, 1.0), squares).sum()
-        inside = slopes - l2 * b
-        held = l1 > 0
-        inside = np.maximum(inside[held], 0) if positive else inside[held]
-        terms = (float(l1 @ np.abs(b)), float(squares.sum()), float(dual_squares))
-        y_r, r_r = float(self.y @ self.rho), float(self.rho @ self.rho)
-        return squared_gap(y_r, r_r, terms, min(outside, limit(l1[held], inside)))
+    def _gap(self, slopes, l1, l2, positive, outside=np.inf):
+        free = (l1 == 0) & (l2 == 0)
+        if free.any() and (np.abs(slopes) > _SETTLED * np.sqrt(self.copies.norms * self.y_y))[free].any():
+            outside = 0.0  # solved for a larger strength: no multiple of rho but 0 is a dual point
+        return column_gap(
+            self.b, slopes, l1, l2, positive, self.y @ self.rho, self.rho @ self.rho, outside
+        )
 
-    def _objective(self, b, rho, l1, l2):
-        return 0.5 * (rho @ rho + l2 @ (b * b)) + l1 @ np.abs(b)
+    def _exact_slopes(self):
+        if self._slopes is None:
+            self._slopes = self.copies.dot(self.rho)
+        return self._slopes
+
+    def _single_slopes(self):
+        """``A^T rho`` of float32 copies, to about 1e-7 of ``|a_j| |rho|``."""
+        out, single = np.empty((1, len(self.b))), self.rho.astype(np.float32)[None]
+        linear_columns.dense_dot(self.copies.single, np.arange(len(self.b)), single, out)
+        return out[0]
+
+    def _rebuild(self):
+        """Exact residual of the present coefficients."""
+        self.rho, self._slopes = self._residual(self.b), None
 
     def _residual(self, b):
         rho = self.y.copy()
@@ -143,43 +171,34 @@ class Squared:
         self.copies.add(support, -b[support], rho)
         return rho
 
-    def _rebuild(self):
-        """Exact residual of the present coefficients."""
-        self.rho, self._slopes = self._residual(self.b), None
-
     def _settle(self, l1, l2):
         """Bring the unpenalised columns to their exact best; nothing without any."""
         free = np.flatnonzero((l1 == 0) & (l2 == 0) & (self.copies.norms > 0))
         if len(free):
-            self.b[free] += settle(self.copies, free, self.rho)
+            self.b[free] += self.unpenalised.settle(free, self.rho)
             self._slopes = None
 
-    def solve(self, penalty, eps):
-        """See `Subproblem.solve`."""
-        if not len(self.b):
-            self.easy = True
-            return True
-        l1, l2 = self._terms(penalty)
-        return self._descend(l1, l2, penalty.positive, eps)
+    # Descent on columns -------------------------------------------------------------------------------
 
-    def _descend(self, l1, l2, positive, eps):
-        """Coordinate descent, until Newton steps are cheaper."""
-        self.easy = True
+    def _descend(self, terms, eps):
+        """Coordinate descent on the columns, until their products are the cheaper way."""
+        l1, l2, positive = terms
         history, since, wait = [self.b.copy()], 0, 2
-        before, lowest, tired = None, np.inf, False
+        before, lowest, products_help = None, np.inf, True
         for sweep in range(_MOST_SWEEPS):
             self.easy = self.easy and sweep < 2
             self._sweep(l1, l2, positive)
             since += 1
             history.append(self.b.copy())
-            if len(history) == _HISTORY + 1:
+            if len(history) > _HISTORY:
                 self._extrapolate(history, l1, l2, positive)
                 history = [self.b.copy()]
             if since < wait:
                 continue
             self._rebuild()
             self._settle(l1, l2)
-            gap = self._inner_gap(l1, l2, positive)
+            slopes = self._single_slopes() if self._use_single else self._exact_slopes()
+            gap = self._gap(slopes, *terms)[1]
             if gap <= eps:
                 return True
             if self._use_single and gap > 0.3 * lowest and gap < 1e-5 * self.y_y:
@@ -190,49 +209,16 @@ class Squared:
             if before is not None:
                 rate = np.log(max(before / gap, 1.0 + 1e-9)) / since
                 need = np.log(gap / eps) / rate
-                if not tired and need * self._sweep_cost() > self._newton.cost(self.b):
+                if products_help and need * self._sweep_cost() > self._products_cost(slopes, l1, l2):
                     self.easy = False
-                    reached, tired = self._newton_steps(l1, l2, positive, eps)
-                    if reached or not tired:
-                        return reached
+                    if self._by_products(slopes, terms, eps):
+                        return True
                     before, since, wait, history = None, 0, 2, [self.b.copy()]
+                    products_help = False
                     continue
                 wait = int(min(max(2, 0.5 * need), 10))
             before, since = gap, 0
         return False
-
-    def _newton_steps(self, l1, l2, positive, eps):
-        start = self._objective(self.b, self.rho, l1, l2)
-        b, reached, tired, visits = self._newton.solve(
-            self.b,
-            self.rho,
-            l1,
-            l2,
-            positive,
-            eps,
-            lambda b, rho, slopes: self._gap_at(b, rho, slopes, l1, l2, positive),
-        )
-        self.updates += visits
-        rho = self._residual(b)
-        if reached or self._objective(b, rho, l1, l2) <= start:
-            self.b, self.rho, self._slopes = b, rho, None
-            self._settle(l1, l2)
-        return reached, tired
-
-    def _gap_at(self, b, rho, slopes, l1, l2, positive):
-        self.b, self.rho, self._slopes = b, rho, slopes
-        return self._gap(slopes, l1, l2, positive, np.inf)[1]
-
-    def _inner_gap(self, l1, l2, positive):
-        """Gap of the problem on W; from float32 products while descent is in float32."""
-        if self._use_single and self._slopes is None:
-            slopes = np.empty((1, len(self.b)))
-            single = self.rho.astype(np.float32)[None]
-            linear_columns.dense_dot(self.copies.single, np.arange(len(self.b)), single, slopes)
-            return self._gap(slopes[0], l1, l2, positive, np.inf)[1]
-        if self._slopes is None:
-            self._slopes = self.copies.dot(self.rho)
-        return self._gap(self._slopes, l1, l2, positive, np.inf)[1]
 
     def _sweep(self, l1, l2, positive):
         """Visit every column of W once and its support some times more; `rho` is exact no longer."""
@@ -261,26 +247,51 @@ class Squared:
 
     def _extrapolate(self, history, l1, l2, positive):
         """Anderson step from the last iterates, kept only if the objective falls."""
-        points = np.array(history)
-        steps = np.diff(points, axis=0)
-        products = steps @ steps.T
-        trace = np.trace(products)
-        if not trace > 0:
-            return
-        products.flat[:: len(products) + 1] += 1e-12 * trace
-        try:
-            mix = np.linalg.solve(products, np.ones(len(products)))
-        except np.linalg.LinAlgError:
-            return
-        b = (mix / mix.sum()) @ points[1:]
-        if positive:
-            np.maximum(b, 0.0, out=b)
-        if not np.isfinite(b).all():
-            return
-        rho = self._residual(b)
+        b = mixed(history, positive)
         self._rebuild()
-        if self._objective(b, rho, l1, l2) < self._objective(self.b, self.rho, l1, l2):
-            self.b, self.rho = b, rho
+        if b is not None:
+            rho = self._residual(b)
+            if self._objective(b, rho, l1, l2) < self._objective(self.b, self.rho, l1, l2):
+                self.b, self.rho = b, rho
+
+    def _objective(self, b, rho, l1, l2):
+        return 0.5 * (rho @ rho + l2 @ (b * b)) + l1 @ np.abs(b)
+
+    # By products of columns -----------------------------------------------------------------------------
+
+    def _near(self, slopes, l1, l2):
+        """Columns that have a coefficient or are about to get one, as far as the products have room."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            near = np.abs(slopes - l2 * self.b) / l1
+        near[self.copies.norms == 0] = 0.0
+        near[self.b != 0] = np.inf
+        chosen = np.flatnonzero(near >= _NEAR)
+        room = min(2 * np.count_nonzero(self.b) + 100, MOST_COLUMNS)
+        if len(chosen) > room:
+            chosen = np.sort(chosen[np.argsort(-near[chosen], kind="stable")[:room]])
+        return chosen
+
+    def _by_products(self, slopes, terms, eps):
+        """Solve on the columns that matter, check the others, let violators join, until the gap is `eps`."""
+        l1, l2, positive = terms
+        gram, lowest = self.gram, np.inf
+        for _ in range(_MOST_MEETINGS):
+            gram.join(gram.missing(self._near(slopes, l1, l2)))
+            members = gram.members
+            own = (l1[members], l2[members], positive)
+            exact = self.copies.dot(self.rho, members)
+            self.b[members], visits = gram.minimise(self.b[members], exact, self.y_y, own, 0.5 * eps)
+            self.updates += visits
+            self._rebuild()
+            self._settle(l1, l2)
+            slopes = self._exact_slopes()
+            gap = self._gap(slopes, *terms)[1]
+            if gap <= eps:
+                return True
+            if gap > 0.9 * lowest and not len(gram.missing(self._near(slopes, l1, l2))):
+                return False
+            lowest = min(lowest, gap)
+        return False
 
     def _sweep_cost(self):
         """Seconds of a sweep, as measured on one core; only ratios matter."""
@@ -289,3 +300,10 @@ class Squared:
             return 6e-9 * len(self.copies.data)
         per_value = 0.2e-9 if self._use_single else 0.45e-9
         return self.n_rows * (len(self.b) + (1 + self._support_sweeps()) * support) * per_value
+
+    def _products_cost(self, slopes, l1, l2):
+        """Seconds until the problem is solved by products; infinite if they would not fit."""
+        near = self._near(slopes, l1, l2)
+        if len(self.gram.members) + len(self.gram.missing(near)) > MOST_COLUMNS:
+            return np.inf
+        return self.copies.products_cost(self.gram.missing(near), self.gram.members) + self.gram.cost(near)

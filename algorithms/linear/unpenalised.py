@@ -9,52 +9,64 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, lsmr
 
-_MOST_GRAM = 2000  # columns up to which their products are laid out
+_MOST_DIRECT = 2000  # columns up to which their products are laid out
+_SINGULAR = 1e-13  # eigenvalues below this part of the largest, and for each column, are taken for 0
 
 
-def settle(copies, free, rho):
-    """Take the exact step.
+class Unpenalised:
+    """The exact step, with the factors of the last set of columns.
 
     Parameters
     ----------
     copies : DenseCopies or SparseCopies
-    free : int64 ndarray
-        Positions of the unpenalised columns in W, of positive norm.
-    rho : float64 ndarray of shape (n_rows,)
-        Residual; changed in place, and orthogonal to these columns afterwards.
-
-    Returns
-    -------
-    float64 ndarray of the shape of `free`
-        What their coefficients change by.
     """
-    if len(free) > _MOST_GRAM:
-        return _iterate(copies, free, rho)
-    norms = np.sqrt(copies.norms[free])
-    values, vectors = eigh(copies.gram(free, free) / np.outer(norms, norms))
-    kept = values > 1e-13 * len(free) * values[-1]
-    half = vectors[:, kept] / np.sqrt(values[kept])
-    total = np.zeros(len(free))
-    for _ in range(2):
-        slopes = copies.dot(rho)[free] / norms
-        change = half @ (half.T @ slopes) / norms
-        copies.add(free, -change, rho)
-        total += change
-    return total
 
+    def __init__(self, copies):
+        self.copies = copies
+        self._chosen = np.empty(0, np.int64)
+        self._half = np.empty((0, 0))
 
-def _iterate(copies, free, rho):
-    norms = np.sqrt(copies.norms[free])
+    def settle(self, chosen, rho):
+        """Take the step.
 
-    def forward(z):
-        out = np.zeros(copies.n_rows)
-        copies.add(free, np.ravel(z) / norms, out)
-        return out
+        Parameters
+        ----------
+        chosen : int64 ndarray
+            Positions of the unpenalised columns in W, of positive norm.
+        rho : float64 ndarray of shape (n_rows,)
+            Residual; changed in place, and orthogonal to these columns afterwards.
 
-    def backward(v):
-        return copies.dot(np.ravel(v))[free] / norms
+        Returns
+        -------
+        float64 ndarray of the shape of `chosen`
+            What their coefficients change by.
+        """
+        norms = np.sqrt(self.copies.norms[chosen])
+        if len(chosen) > _MOST_DIRECT:
+            return self._iterate(chosen, norms, rho)
+        if not np.array_equal(chosen, self._chosen):
+            values, vectors = eigh(self.copies.gram(chosen) / np.outer(norms, norms))
+            kept = values > _SINGULAR * len(chosen) * values[-1]
+            self._chosen, self._half = chosen, vectors[:, kept] / np.sqrt(values[kept])
+        total = np.zeros(len(chosen))
+        for _ in range(2):
+            slopes = self.copies.dot(rho)[chosen] / norms
+            change = self._half @ (self._half.T @ slopes) / norms
+            self.copies.add(chosen, -change, rho)
+            total += change
+        return total
 
-    operator = LinearOperator((copies.n_rows, len(free)), matvec=forward, rmatvec=backward, dtype=np.float64)
-    change = lsmr(operator, rho, atol=1e-14, btol=1e-14, conlim=0, maxiter=10 * len(free))[0] / norms
-    copies.add(free, -change, rho)
-    return change
+    def _iterate(self, chosen, norms, rho):
+        def forward(z):
+            out = np.zeros(self.copies.n_rows)
+            self.copies.add(chosen, np.ravel(z) / norms, out)
+            return out
+
+        def backward(v):
+            return self.copies.dot(np.ravel(v))[chosen] / norms
+
+        shape = (self.copies.n_rows, len(chosen))
+        operator = LinearOperator(shape, matvec=forward, rmatvec=backward, dtype=np.float64)
+        change = lsmr(operator, rho, atol=1e-14, btol=1e-14, conlim=0, maxiter=10 * len(chosen))[0] / norms
+        self.copies.add(chosen, -change, rho)
+        return change

@@ -29,9 +29,11 @@ from ...errors import DataError, ModelFileError
 
 _LEAST_GROWTH = 100  # columns that join W in a round, if so many violate
 _STRIDE = 0.5  # by which the strength falls in a round
+_LEAST_STAGE = 1e-6  # of the first largest slope: from there on the strength falls to its target at once
 _STAGE = 0.05  # on the way to the target, W is solved to this part of the objective
 _INNER = 0.1  # at the target, W is solved to this part of the outer gap,
-_LEAST_INNER = 0.3  # but not below this part of what is asked for
+_LEAST_INNER = 0.3  # but not below this part of what is asked for, to which it goes at once
+_FEW = 0.02  # if only so many columns join, relative to the support
 
 
 class Subproblem(Protocol):
@@ -259,7 +261,7 @@ class WorkingSet:
         self.done: bool | str = False
         self._start = start
         self._at, self._rounds, self._strength, self._best, self._stuck = 0, 0, np.inf, np.inf, 0
-        self._eps = np.inf
+        self._eps, self._least_stage = np.inf, 0.0
         self._seen_updates = subproblem.updates
         self.request: dict = {}
         self._ask(threshold=0.0)
@@ -284,6 +286,7 @@ class WorkingSet:
             objective, gap = self._admit_wanted(candidates), np.nan
         else:
             if not np.isfinite(self._strength):
+                self._least_stage = _LEAST_STAGE * candidates.bound
                 self._strength = self._toward_target(candidates.bound * self._easy_stride)
             objective, gap = self._measure(candidates)
             if not self.done and not len(self.request["wanted"]):
@@ -365,10 +368,9 @@ class WorkingSet:
             reference = self.sub.gap(penalty, np.inf)[0] if penalty.convex else self._strength
             self._eps = _STAGE * reference
         else:
-            asked = self.tol * self.sub.unit(penalty)
-            absolute = gap * self.sub.unit(penalty)
-            wish = _INNER * (absolute if new.any() else min(self._eps, absolute))
-            self._eps = max(_LEAST_INNER * asked, wish)
+            asked = _LEAST_INNER * self.tol * self.sub.unit(penalty)
+            few = np.count_nonzero(new) <= _FEW * np.count_nonzero(self.sub.coef)
+            self._eps = asked if few else max(asked, _INNER * gap * self.sub.unit(penalty))
         reached = self.sub.solve(penalty, self._eps)
         if self._strength == target:
             halved = gap < 0.5 * self._best
@@ -382,7 +384,7 @@ class WorkingSet:
 
     def _toward_target(self, strength):
         target = self._target(self._at)
-        return max(target, strength) if target > 0 else 0.0
+        return max(target, strength) if strength > self._least_stage else target
 
     def _stride(self):
         return self._easy_stride if self.sub.easy else _STRIDE

@@ -45,7 +45,10 @@ class Problem:
     arguments : dict
         Of the method, besides ``tolerance``.
     targets : tuple of float
-        Gaps to reach, falling.
+        What to reach, falling.
+    measure : {"gap", "tolerance"}
+        What the targets are: gaps, for which a solver's tolerances are searched; or tolerances to ask for, where
+        libraries mean the same by them and no one figure judges the result.
     patience : float
         Times the seconds that a call may usually take.
     """
@@ -54,6 +57,7 @@ class Problem:
     call: str
     arguments: dict = field(repr=False)
     targets: tuple[float, ...]
+    measure: str = "gap"
     patience: float = 1.0
 
 

@@ -1,0 +1,190 @@
+"""The problem on some columns of a working set, solved through their products alone.
+
+Once ``G = A^T A`` of the columns that matter is known, a visit of coordinate descent costs their number and not the
+number of rows, a Newton step a Cholesky factor, and a test of the gap next to nothing. Columns join as they are
+needed and stay: later rounds, and later penalties of a path, find their products there.
+
+Memory, in bytes: 8 for each pair of columns, and for dense columns 8 n each.
+"""
+
+import numpy as np
+from scipy.linalg.lapack import dposv
+
+from ...kernels import linear_descent, linear_gram
+from .anderson import mixed
+from .duality import limit, squared_gap
+from .newton import proximal_newton
+
+MOST_COLUMNS = 5000
+_KEPT = 0.04  # part of the last proximal step with which the next problem begins
+_SUPPORT_SWEEPS = 4
+_HISTORY = 5
+_MOST_SWEEPS = 2000
+
+
+class GramProblem:
+    """Products of the columns that joined, and the solver on them.
+
+    Parameters
+    ----------
+    copies : DenseCopies or SparseCopies
+        Of the working set; columns of norm 0 never join.
+
+    Attributes
+    ----------
+    members : int64 ndarray of shape (k,)
+        Positions in W of the columns that joined, in that order.
+    """
+
+    def __init__(self, copies):
+        self.copies = copies
+        self.members = np.empty(0, np.int64)
+        self._room = np.empty((0, 0))
+        self._place = np.empty(0, np.int64)
+        self._step = 0.0
+
+    def missing(self, chosen):
+        """Those of the positions `chosen` that have not joined."""
+        if len(self._place) < len(self.copies):
+            more = np.full(len(self.copies) - len(self._place), -1)
+            self._place = np.concatenate([self._place, more])
+        return chosen[self._place[chosen] < 0]
+
+    def join(self, new):
+        """Compute the products of new columns with all."""
+        k, members = len(self.members), np.concatenate([self.members, new])
+        size = len(members)
+        if size > len(self._room):
+            room = np.empty((size + size // 2, size + size // 2))
+            room[:k, :k] = self._room[:k, :k]
+            self._room = room
+        fresh = self.copies.products(new, members)
+        self._room[k:size, :size] = fresh
+        self._room[:k, k:size] = fresh[:, :k].T
+        self._place[new] = np.arange(k, size)
+        self.members = members
+
+    # An operator for Newton's method ------------------------------------------------------------------
+
+    @property
+    def norms(self):
+        """Squared norms of the members."""
+        return self.copies.norms[self.members]
+
+    def times(self, x):
+        """``G x``."""
+        k = len(self.members)
+        support = np.flatnonzero(x)
+        if 3 * len(support) < k:
+            return x[support] @ self._room[support, :k]
+        return self._room[:k, :k] @ x
+
+    def solve(self, S, right, diagonal):
+        """Solve ``(diag(diagonal) + G_SS) z = right``; None if it is singular."""
+        H = np.empty((len(S), len(S)), order="F")
+        linear_descent.gather_lower(self._room, S, H)
+        H.flat[:: len(S) + 1] += diagonal
+        _, z, info = dposv(H, right, lower=1, overwrite_a=1)
+        return z if info == 0 else None
+
+    # The problem on the members -----------------------------------------------------------------------
+
+    def minimise(self, b, slopes, y_y, penalty, eps):
+        """Reduce the gap of the problem on the members to `eps`: descent, or Newton's method if that is cheaper.
+
+        Parameters
+        ----------
+        b, slopes : float64 ndarrays of shape (k,)
+            Coefficients and exact ``A^T rho`` of the members; they are not changed.
+        y_y : float
+            ``|y|^2``.
+        penalty : (float64 ndarray, float64 ndarray, bool)
+            l1, l2 and positive.
+        eps : float
+
+        Returns
+        -------
+        b : float64 ndarray of shape (k,)
+        visits : int
+        """
+        l1, l2, positive = penalty
+        b, slopes = b.copy(), slopes.copy()
+        c = slopes + self.times(b)
+
+        def gap_at(b, slopes):
+            return gram_gap(b, slopes, c, y_y, penalty)
+
+        history, gap, wait, since, tired, visits = [b.copy()], gap_at(b, slopes), 2, 0, False, 0
+        for _ in range(_MOST_SWEEPS):
+            if gap <= eps:
+                break
+            visits += linear_gram.descend(self._room, slopes, b, l1, l2, positive, 1, _SUPPORT_SWEEPS)
+            since += 1
+            history.append(b.copy())
+            if len(history) > _HISTORY:
+                b, slopes = self._extrapolate(history, b, slopes, c, penalty)
+                history = [b.copy()]
+            if since < wait:
+                continue
+            before, gap = gap, gap_at(b, slopes)
+            need = np.log(max(gap / eps, 1.0)) / np.log(max(before / max(gap, 1e-300), 1.0 + 1e-9)) * since
+            if not tired and need * self._sweep_cost(b) > self._newton_cost(b):
+                step = self._step * _KEPT
+                b, slopes, gap, self._step, steps = proximal_newton(
+                    self, b, slopes, penalty, gap_at, eps, step=step
+                )
+                visits += steps * len(b)
+                tired = True
+                b, slopes, history = b.copy(), slopes.copy(), [b.copy()]
+            wait, since = int(min(max(2, 0.5 * need), 10)), 0
+        return b, visits
+
+    def _extrapolate(self, history, b, slopes, c, penalty):
+        l1, l2, positive = penalty
+        other = mixed(history, positive)
+        if other is not None:
+            slopes_other = c - self.times(other)
+            if _objective(other, slopes_other, c, l1, l2) < _objective(b, slopes, c, l1, l2):
+                return other, slopes_other
+        return b, slopes
+
+    def cost(self, chosen):
+        """Seconds that a solution with a support like `chosen` is likely to take."""
+        b = np.zeros(max(len(self.members), len(chosen)))
+        b[: len(chosen)] = 1.0
+        return min(60 * self._sweep_cost(b), self._newton_cost(b)) + 1e-3
+
+    def _sweep_cost(self, b):
+        """Seconds, as measured on one core; only ratios matter."""
+        k, support = len(b), np.count_nonzero(b)
+        return 5e-9 * k + (1 + _SUPPORT_SWEEPS) * support * (10e-9 + 0.15e-9 * k)
+
+    def _newton_cost(self, b):
+        k, support = len(b), np.count_nonzero(b)
+        return 8 * (support**3 / 6e10 + support**2 * 1e-9 + 3 * k**2 * 0.15e-9 + 1e-4)
+
+
+def gram_gap(b, slopes, c, y_y, penalty):
+    """Duality gap of least squares given through products; see `duality`."""
+    l1, l2, positive = penalty
+    return column_gap(b, slopes, l1, l2, positive, y_y - c @ b, y_y - b @ (c + slopes), np.inf)[1]
+
+
+def column_gap(b, slopes, l1, l2, positive, y_r, r_r, outside):
+    """Objective and gap from coefficients and slopes of columns, and a limit from those outside."""
+    squares = l2 * b * b
+    dual_squares = squares
+    ridge = (l1 == 0) & (l2 > 0)
+    if ridge.any():
+        dual_squares = squares.copy()
+        dual_squares[ridge] = slopes[ridge] ** 2 / l2[ridge]
+    inside = slopes - l2 * b
+    inside = np.maximum(inside, 0.0) if positive else np.abs(inside)
+    inside[l1 == 0] = 0.0
+    terms = (float(l1 @ np.abs(b)), float(squares.sum()), float(dual_squares.sum()))
+    return squared_gap(float(y_r), max(float(r_r), 0.0), terms, min(outside, limit(l1, inside)))
+
+
+def _objective(b, slopes, c, l1, l2):
+    """Less ``|y|^2 / 2``."""
+    return -0.5 * (b @ (c + slopes)) + l1 @ np.abs(b) + 0.5 * (l2 @ (b * b))

@@ -1,0 +1,278 @@
+"""Workers that die, hang, leave or come, and clients that vanish, in the midst of a fit."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import dask
+import pytest
+
+from stradask.errors import StradaskError, WorkerLost
+from stradask.scheduler.session import open_session
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(150)]
+SLOW_ROUND = 0.01  # seconds an update: a third of a second a round on one thread
+
+
+@pytest.fixture(scope="module")
+def reference(fit):
+    """What the fit of these tests gives undisturbed."""
+    results = {}
+
+    def get(rounds=6, n_shards=4):
+        if (rounds, n_shards) not in results:
+            results[rounds, n_shards] = fit("local", rounds, n_shards=n_shards)[0]
+        return results[rounds, n_shards]
+
+    return get
+
+
+class Disturbance:
+    """Does something once, some time after a round: in the midst of the next ones."""
+
+    def __init__(self, action, after_round=1, delay=0.1):
+        self.action, self.after_round = action, after_round
+        self.timer = threading.Timer(delay, action)
+
+    def __call__(self, info):
+        if info.round == self.after_round:
+            self.timer.start()
+
+
+def pids(client):
+    return sorted(client.run(os.getpid).values())
+
+
+def seats(client):
+    def count(dask_worker):
+        plugin = dask_worker.plugins.get("stradask-sessions")
+        return len(plugin.seats) if plugin else 0
+
+    return sum(client.run(count).values())
+
+
+def wait_until(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not so within {seconds} s"
+        time.sleep(0.05)
+
+
+# Dead and hanging workers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_a_killed_worker_costs_rounds_and_no_bit(start_cluster, fit, reference, n_workers):
+    with start_cluster(n_workers, client=True) as (cluster, client):
+        kill = Disturbance(lambda: os.kill(pids(client)[0], signal.SIGKILL))
+        got, done = fit(cluster.scheduler_address, callback=kill, seconds=SLOW_ROUND)
+    assert got == reference()
+    assert done.n_recoveries >= 1
+
+
+def test_a_worker_that_stops_answering_is_lost_in_time(start_cluster, fit, reference):
+    with (
+        dask.config.set({"stradask.timeout": "2s"}),
+        start_cluster(client=True) as (cluster, client),
+    ):
+        victim = pids(client)[0]
+        try:
+            stop = Disturbance(lambda: os.kill(victim, signal.SIGSTOP))
+            began = time.monotonic()
+            got, done = fit(cluster.scheduler_address, callback=stop, seconds=SLOW_ROUND)
+            assert time.monotonic() - began < 60  # Dask's own time limit for such a worker is 300
+        finally:
+            os.kill(victim, signal.SIGCONT)
+        assert got == reference()
+        assert done.n_recoveries >= 1
+        wait_until(lambda: seats(client) == 0)  # also on the one that had been left behind
+
+
+def test_without_any_worker_the_wait_ends(start_cluster, make_rotation):
+    with (
+        dask.config.set({"stradask.timeout": "500ms"}),
+        start_cluster(0, processes=False) as cluster,
+    ):
+        session = open_session(cluster.scheduler_address)
+        with pytest.raises(StradaskError, match=r"no worker of inproc.* for 0\.5 s .*stradask\.timeout"):
+            session.open(make_rotation())
+        session.close()
+
+
+# Leaving and coming -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["retire", "scale"])
+def test_leaving_workers_hand_their_shards_on(start_cluster, fit, reference, how):
+    with start_cluster(client=True) as (cluster, client):
+        address = sorted(client.scheduler_info(n_workers=-1)["workers"])[0]
+        actions = {"retire": lambda: client.retire_workers([address]), "scale": lambda: cluster.scale(1)}
+        got, done = fit(cluster.scheduler_address, 12, callback=Disturbance(actions[how]), seconds=SLOW_ROUND)
+        wait_until(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == 1)
+    assert got == reference(12)
+    assert done.n_recoveries == 0
+
+
+def test_a_shard_that_cannot_be_handed_on_is_loaded_again(start_cluster, fit, reference):
+    with start_cluster(1, client=True) as (cluster, client):
+        address = next(iter(client.scheduler_info()["workers"]))
+
+        def replace():
+            cluster.scale(2)
+            client.wait_for_workers(2, timeout=60)
+            client.retire_workers([address])
+
+        got, done = fit(cluster.scheduler_address, 8, callback=lambda info: info.round == 2 and replace())
+    assert got == reference(8)
+    assert done.n_recoveries == 1  # the newcomer held nothing
+
+
+def test_newcomers_take_part_when_the_session_is_opened_again(start_cluster, make_rotation):
+    with start_cluster(1, processes=False, client=True) as (cluster, client):
+        session = open_session(cluster.scheduler_address)
+        session.open(make_rotation())
+        cluster.scale(2)
+        client.wait_for_workers(2, timeout=60)
+        assert len(set(session._shard_at)) == 1
+        session.open(make_rotation())
+        assert len(set(session._shard_at)) == 2
+        session.close()
+
+
+def test_an_idle_scheduler_does_not_stop_under_a_fit(start_cluster, fit, reference):
+    with (
+        dask.config.set({"distributed.scheduler.idle-timeout": "1s"}),
+        start_cluster() as cluster,
+    ):
+        got, done = fit(cluster.scheduler_address, 12, seconds=SLOW_ROUND)
+        assert done.history.as_dict()["seconds"].sum() > 3
+        assert cluster.scheduler.status.name == "running"
+        assert done.n_recoveries == 0
+        wait_until(lambda: cluster.scheduler.status.name == "closed")
+    assert got == reference(12)
+
+
+def test_an_adaptive_cluster_comes_for_a_fit_and_goes_after_it(start_cluster, fit, reference):
+    with start_cluster(0) as cluster:
+        cluster.adapt(minimum=0, maximum=2, interval="200ms", wait_count=2)
+        got, done = fit(cluster.scheduler_address, 12, seconds=SLOW_ROUND)
+        assert done.n_recoveries == 0
+        wait_until(lambda: not cluster.scheduler.workers)
+    assert got == reference(12)
+
+
+# Clients ----------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_client_leaves_the_workers_free(start_cluster, tmp_path):
+    script = tmp_path / "client.py"
+    script.write_text(
+        textwrap.dedent("""
+        import sys, time
+        from stradask.scheduler import Program, StaticSchedule, run
+        class Long(Program):
+            shards = (0, 1)
+            def update(self, state, task):
+                import time
+                time.sleep(0.05)
+        if __name__ == "__main__":
+            def tell(info):
+                print("running", flush=True)
+            run(Long(), StaticSchedule(1, n_shards=2), max_rounds=10_000, engine=sys.argv[1], callback=tell)
+        """)
+    )
+    with start_cluster(client=True) as (cluster, client):
+        command = [sys.executable, str(script), cluster.scheduler_address]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "running\n"
+            assert seats(client) == 2
+            process.kill()
+        wait_until(lambda: seats(client) == 0)
+        assert client.submit(sum, [1, 2]).result(30) == 3
+
+
+def test_a_scheduler_that_is_gone_ends_the_fit(start_cluster, make_rotation):
+    with dask.config.set({"stradask.timeout": "1s"}):
+        with start_cluster(1, processes=False) as cluster:
+            session = open_session(cluster.scheduler_address)
+            session.open(make_rotation())
+        with pytest.raises((WorkerLost, StradaskError)):
+            session.measure([])
+        with pytest.raises(StradaskError):
+            session.open(make_rotation())
+        session.close()
+
+
+# The rest of the matrix ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n_workers", "threads", "n_killed", "seed"),
+    [(2, 2, 1, 0), (4, 1, 2, 1), (3, 1, 2, 2), (2, 1, 2, 3), (1, 2, 1, 4), (4, 1, 3, 5)],
+)
+def test_kills_at_random_moments_change_no_bit(
+    start_cluster, fit, reference, n_workers, threads, n_killed, seed
+):
+    rng = random.Random(seed)
+    with start_cluster(n_workers, threads, client=True) as (cluster, client):
+
+        def murder():
+            for pid in rng.sample(pids(client), n_killed):
+                os.kill(pid, signal.SIGKILL)
+                time.sleep(rng.uniform(0, 0.5))
+
+        disturbance = Disturbance(murder, rng.randint(1, 3), rng.uniform(0, 0.4))
+        got, done = fit(cluster.scheduler_address, 10, callback=disturbance, seconds=SLOW_ROUND)
+        disturbance.timer.join()
+    assert got == reference(10)
+    assert done.n_recoveries >= 1
+
+
+@pytest.mark.slow
+def test_a_restart_of_all_workers_is_survived(start_cluster, fit, reference):
+    with start_cluster(client=True) as (cluster, client):
+        restart = Disturbance(lambda: client.restart(timeout=60))
+        got, done = fit(cluster.scheduler_address, 8, callback=restart, seconds=SLOW_ROUND)
+    assert got == reference(8)
+    assert done.n_recoveries >= 1
+
+
+@pytest.mark.slow
+def test_encrypted_connections(start_cluster, fit, reference, tmp_path):
+    import datetime
+
+    from distributed.security import Security
+
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "stradask-test")])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(now - datetime.timedelta(1))
+    builder = builder.not_valid_after(now + datetime.timedelta(1))
+    certificate = builder.add_extension(x509.BasicConstraints(True, None), True).sign(key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    (tmp_path / "cert.pem").write_bytes(certificate.public_bytes(pem))
+    (tmp_path / "key.pem").write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    files = {
+        f"distributed.comm.tls.{role}.{part}": str(tmp_path / f"{part}.pem")
+        for role in ("scheduler", "worker", "client")
+        for part in ("cert", "key")
+    }
+    files |= {"distributed.comm.tls.ca-file": str(tmp_path / "cert.pem")}
+    with dask.config.set(files), start_cluster(protocol="tls", security=Security()) as cluster:
+        assert cluster.scheduler_address.startswith("tls://")
+        got, done = fit(cluster.scheduler_address)
+    assert got == reference()
+    assert done.n_recoveries == 0
