@@ -107,9 +107,10 @@ def front(points):
 
 def _best(by_solver, target, problem):
     spread, best = gap_summary.ratio_to_best(by_solver, target)
+    head = f"{problem} to {gap_summary.power(target)}"
     if best is None:
-        return f"{problem} to {gap_summary.power(target)}: nothing to compare"
-    return f"{problem} to {gap_summary.power(target)}: {spread.median:.2g} times the seconds of the best peer, {best}"
+        return f"{head}: nothing to compare"
+    return f"{head}: {spread.median:.2g} times the seconds of the best peer, {best}"
 
 
 def _versions(records):

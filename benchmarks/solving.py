@@ -37,8 +37,8 @@ def time_to_gaps(plan, objective, solver, repeat, python, data, folder):
     Returns
     -------
     list of dict
-        ``problem``, ``measure``, ``targets``, ``status`` ("ok", "failed" or "not offered") and ``solves``: dicts of
-        tolerance, seconds, CPU seconds, gap, ...; ``over_time`` tells whether a call had to be stopped.
+        ``problem``, ``measure``, ``targets``, ``status`` ("ok", "failed" or "not offered") and ``solves``:
+        dicts of tolerance, seconds, CPU seconds, gap, ...; ``over_time``: whether a call had to be stopped.
     """
     job = {
         "procedure": "solving",

@@ -159,7 +159,7 @@ class ClusterSession:
         except BaseException:
             client.close()
             raise
-        self._client = client
+        self._client, self._address = client, client.scheduler.address
 
     async def _begin(self, client):
         self._lock = asyncio.Lock()
@@ -176,6 +176,9 @@ class ClusterSession:
     def _hear(self, event):
         """Take in the scheduler's news of a worker: lost (fail its calls now), or retired (relieve it)."""
         _, news = event
+        if news.get("action") == "add-worker":  # perhaps under an address that another had
+            self._leaving.discard(news["worker"])
+            self._dead.discard(news["worker"])
         if news.get("action") != "remove-worker":
             return
         member = news["worker"]
@@ -193,8 +196,7 @@ class ClusterSession:
         """Wait for workers that run and answer; return their threads by address."""
         began, wanted = time.monotonic(), None
         while True:
-            threads = await self._client.scheduler.ncores_running()
-            threads = {m: n for m, n in sorted(threads.items()) if m not in self._leaving | self._dead}
+            threads = {m: n for m, n in await self._running() if m not in self._leaving | self._dead}
             answers = await asyncio.gather(*map(self._answers, threads))
             members = {m: threads[m] for m, answer in zip(threads, answers, strict=True) if answer}
             waited = time.monotonic() - began
@@ -203,12 +205,19 @@ class ClusterSession:
                 return members
             if not members and waited > self._timeout:
                 raise StradaskError(
-                    f"no worker of {self._client.scheduler.address} has answered for {self._timeout:g} s "
-                    "(dask.config stradask.timeout): are workers running?"
+                    f"no worker of {self._address} has answered for {self._timeout:g} s (dask.config "
+                    "stradask.timeout): is the scheduler there, and do workers run?"
                 )
-            if not threads and wanted is None:  # an adaptive cluster brings workers when there is a task
-                wanted = self._client.submit(_nothing, pure=False)
+            if not threads and wanted is None and self._client.status == "running":
+                wanted = self._client.submit(_nothing, pure=False)  # makes an adaptive cluster bring workers
             await asyncio.sleep(0.05)
+
+    async def _running(self):
+        scheduler = self._client.scheduler
+        try:  # none while the connection to the scheduler is broken
+            return [] if scheduler is None else sorted((await scheduler.ncores_running()).items())
+        except OSError:
+            return []
 
     async def _answers(self, member):
         try:
@@ -287,10 +296,12 @@ class ClusterSession:
     async def _leave(self, client):
         for task in self._background:
             task.cancel()
-        client.unsubscribe_topic("all")  # or the scheduler logs a traceback when we are gone
+        if client.status == "running":  # the scheduler is there
+            client.unsubscribe_topic("all")  # or it logs a traceback when we are gone
         await self._drop(self._members)
         self._presences.clear()
-        await self._pool.close()
+        with contextlib.suppress(TimeoutError):  # connections to a worker that hangs
+            await asyncio.wait_for(self._pool.close(), 2)
 
     # Opening ------------------------------------------------------------------------------------------
 

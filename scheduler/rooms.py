@@ -169,6 +169,7 @@ class Room:
 
     def load(self, shard, brought, data, saved):
         """Make a shard's state and lay saved arrays over it; of a call that came twice the first counts."""
+        self.check()
         if shard in self.states:
             return
         if brought and shard not in self.brought:

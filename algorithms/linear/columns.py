@@ -11,6 +11,7 @@ from scipy import sparse
 
 from ...errors import DataError
 from ...kernels import linear_columns as kernels
+from ...kernels import linear_norms
 
 _INT32_MAX = np.iinfo(np.int32).max
 
@@ -110,6 +111,12 @@ class DenseColumns:
         kernels.dense_largest(self.X, columns, out)
         return out
 
+    def norms(self):
+        """Means of all columns, and norms of the columns less their means: two float64 arrays."""
+        means, norms = np.empty(self.shape[1]), np.empty(self.shape[1])
+        linear_norms.dense_norms(self.X, means, norms)
+        return means, norms
+
     def take(self, columns):
         """Copy some columns for a message; `columns_from` reads it.
 
@@ -160,6 +167,12 @@ class SparseColumns:
         out = np.empty(len(columns))
         kernels.csc_largest(self.data, self.indptr, columns, out)
         return out
+
+    def norms(self):
+        """See `DenseColumns.norms`."""
+        means, norms = np.empty(self.shape[1]), np.empty(self.shape[1])
+        linear_norms.csc_norms(self.data, self.indptr, self.shape[0], means, norms)
+        return means, norms
 
     def lengths(self, columns):
         """Stored entries of some columns: int64 array of shape (m,)."""

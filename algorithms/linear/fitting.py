@@ -21,6 +21,7 @@ SHORT = ("max_rounds", "stalled")  # reasons of solutions that did not reach `to
 _MOST_STRENGTH = 1e300
 _BLOCK = 1 << 21  # entries of X whose squares are summed at a time: 16 MiB
 _DEFAULT_ROUNDS = 1000
+_LEAST_TOL = 1e-30  # far below rounding; with 0 itself no amount of work would be enough
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ def solve(
         penalties,
         n_features=design.X.shape[1],
         is_sparse=X.is_sparse,
-        tol=tol,
+        tol=max(tol, _LEAST_TOL),
         max_rounds=rounds,
         start=start,
     )
@@ -253,22 +254,15 @@ def largest_strength(design, subproblem, penalty):
         In units of the unscaled problem; 0 if no column is penalised.
     """
     from .columns import columns_of
-    from .program import score
+    from .screening import Scores
 
     X, strong = columns_of(design.X), penalty.with_strength(_MOST_STRENGTH)
     free = strong.unpenalised(design.n_features)
     if len(free):
         subproblem.grow(free, X, free, strong)
         subproblem.solve(strong, 1e-12 * subproblem.unit(strong))
-    nothing = np.empty(0, np.int64)
-    request = {
-        "v": subproblem.vectors(),
-        "working": free,
-        "wanted": nothing,
-        "threshold": np.inf,
-        "count": 0,
-    }
-    return score(X, penalty.l1_factors, penalty.positive, request, 0)[0] * subproblem.scale
+    scores = Scores(X, penalty.l1_factors, penalty.positive)
+    return scores.most(subproblem.vectors(), free) * subproblem.scale
 
 
 def column_scales(X, weights, *, centre):

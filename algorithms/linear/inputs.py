@@ -54,8 +54,8 @@ def check_targets(y, n_samples, name):
             estimator=name,
             input_name="y",
         )
-    if y.ndim not in (1, 2):
-        raise DataError(f"y must have the shape (n_samples,) or (n_samples, n_targets), got {y.shape}")
+    if not y.ndim:
+        raise DataError(f"y must be a vector of {n_samples} targets, got the number {y}")
     _check_length("y", y, n_samples)
     wrong = np.argwhere(np.abs(y) > _MOST)
     if len(wrong):
@@ -170,7 +170,7 @@ def check_class_weights(class_weight, classes, numbers, weights):
     mass = np.bincount(numbers, rows)
     if mass.min() == 0:
         raise DataError(
-            f"all rows of the class {classes[mass.argmin()]!r} have the weight zero: leave them out, or give them "
+            f"all rows of the class {classes.tolist()[mass.argmin()]!r} have the weight zero: leave them out, or give them "
             "weight"
         )
     if class_weight is None:

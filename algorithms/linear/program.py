@@ -16,6 +16,7 @@ import numpy as np
 
 from ...scheduler.program import Outcome, Program
 from .columns import columns_from, columns_of, cut
+from .screening import Scores
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ class SparseLinearProgram(Program):
         first, source = data
         columns = columns_of(self.read(source)) if self.sends_columns else self.columns.range(*source)
         factors = None if self.factors is None else self.factors[first : first + columns.shape[1]]
-        return {"first": first, "columns": columns, "factors": factors, "request": self.first}
+        scores = Scores(columns, factors, self.positive)
+        return {"first": first, "columns": columns, "scores": scores, "request": self.first}
 
     def sync(self, state, message):
         """Take the coordinator's next request."""
@@ -116,7 +118,7 @@ class SparseLinearProgram(Program):
             Largest score, ids, scores, and the raw columns (empty where the coordinator has them).
         """
         request, columns, first = state["request"], state["columns"], state["first"]
-        bound, found, scores = score(columns, state["factors"], self.positive, request, first)
+        bound, found, scores = score(state["scores"], request, first)
         sent = columns.take(found) if self.sends_columns else ()
         return bound, found + first, scores, sent
 
@@ -149,15 +151,13 @@ class SparseLinearProgram(Program):
         self.first = self.working_set.request
 
 
-def score(columns, factors, positive, request, first):
+def score(scores, request, first):
     """One scoring pass over a range of columns.
 
     Parameters
     ----------
-    columns : DenseColumns or SparseColumns
-    factors : float64 ndarray or None
-        Of the penalty, for these columns.
-    positive : bool
+    scores : Scores
+        Of these columns.
     request : dict
         See `WorkingSet.request`.
     first : int
@@ -170,34 +170,16 @@ def score(columns, factors, positive, request, first):
         Columns, counted from `first`.
     scores : float64 ndarray
     """
-    last = first + columns.shape[1]
-    wanted = _inside(request["wanted"], first, last)
+    last = first + scores.columns.shape[1]
     if len(request["wanted"]):
+        wanted = _inside(request["wanted"], first, last)
         return 0.0, wanted, np.full(len(wanted), np.inf)
-    outside = np.ones(columns.shape[1], bool)
-    outside[_inside(request["working"], first, last)] = False
-    outside = np.flatnonzero(outside)
-    slopes = columns.dot(outside, request["v"])
-    scores = (slopes if positive else np.abs(slopes, out=slopes)).max(axis=0, initial=0.0)
-    if factors is not None:
-        scores /= factors[outside]
-    bound = float(scores.max(initial=0.0))
-    best = largest(scores, request["threshold"], request["count"])
-    return bound, outside[best], scores[best]
+    return scores.find(request, _inside(request["working"], first, last))
 
 
 def _inside(ids, first, last):
     """Those of the rising `ids` in ``first:last``, counted from `first`."""
     return ids[np.searchsorted(ids, first) : np.searchsorted(ids, last)] - first
-
-
-def largest(scores, threshold, count):
-    """Positions of the `count` largest scores above a threshold, falling; ties by rising position."""
-    above = np.flatnonzero(scores > threshold)
-    if len(above) > count:
-        least = np.partition(scores[above], len(above) - count)[len(above) - count]
-        above = above[scores[above] >= least]
-    return above[np.lexsort((above, -scores[above]))][:count]
 
 
 def solve(program):

@@ -46,12 +46,14 @@ _CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.1
 _DIRECTIONS = 100  # for one call of `solve`
 _ARMIJO = 1e-3
 _HALVINGS = 40
-_ROUNDING = 1e-13  # of an objective
+_ROUNDING = 1e-13  # of an objective, or of a sum of probabilities a row
+_EPSILON = 1e-16
 _STUCK = 3  # directions without effect that end a `solve`
 _PROJECT = 0.5  # largest Newton step on the free columns that is projected away rather than taken
 _EXACT = 1e-9  # the same for the model without columns
 _FREE_STEPS = 60
 _SINGULAR = 1e-13
+_CONSTANT = 0.5  # value of the column of the intercept: copies have their largest value in [1/2, 1)
 _LARGEST = 1e300  # for thresholds of columns of extreme scale
 
 
@@ -120,7 +122,7 @@ class ProximalNewton:
         self.n_rows = loss.n_rows
         self.features = np.empty(0, np.int64)
         self.updates, self.easy = 0, True
-        self._first = int(fit_intercept)  # the intercept is the coefficient of a first column of ones
+        self._first = int(fit_intercept)  # a first column is constant: its coefficient is the intercept
         self._copies = None
         self._b = np.zeros((loss.n_outputs, self._first))
         self._l1 = self._l2 = np.zeros(self._first)
@@ -145,7 +147,7 @@ class ProximalNewton:
     @property
     def intercept(self):
         """See `Subproblem`; of several outputs, those that sum to zero."""
-        intercept = self._b[:, 0] if self._first else np.zeros(self.loss.n_outputs)
+        intercept = _CONSTANT * self._b[:, 0] if self._first else np.zeros(self.loss.n_outputs)
         return float(intercept[0]) if self.loss.n_outputs == 1 else self.loss.centred(intercept)
 
     def grow(self, ids, columns, positions, penalty):
@@ -153,9 +155,9 @@ class ProximalNewton:
         if self._copies is None:
             self._copies = copies_of(columns.is_sparse, self.n_rows, np.empty(0), centre=False)
             if self._first:
-                ones = np.ones((self.n_rows, 1), order="F")
-                ones = columns_of(sparse.csc_array(ones) if columns.is_sparse else ones)
-                self._copies.admit(ones, np.zeros(1, np.int64))
+                constant = np.full((self.n_rows, 1), _CONSTANT, order="F")
+                constant = columns_of(sparse.csc_array(constant) if columns.is_sparse else constant)
+                self._copies.admit(constant, np.zeros(1, np.int64))
         self._copies.admit(columns, positions)
         self.features = np.concatenate([self.features, ids])
         self._b = np.concatenate([self._b, np.zeros((len(self._b), len(ids)))], axis=1)
@@ -173,6 +175,9 @@ class ProximalNewton:
     def solve(self, penalty, eps):
         """See `Subproblem`."""
         self._use(penalty)
+        self.easy = True
+        if self._copies is None:
+            return self.gap(penalty, 0.0)[1] <= eps
         stuck = 0
         for step in range(_DIRECTIONS):
             before, gap = self.gap(penalty, 0.0)
@@ -203,6 +208,7 @@ class ProximalNewton:
             self._slopes[:, self._free] = 0.0  # to rounding they are
         slopes = np.where(self._positive, np.maximum(self._slopes, 0.0), self._slopes)
         most = penalty.strength / bound if bound > 0 else np.inf
+        most = min(most, self._dual_most)
         return smooth_gap(self._value, self._dual, slopes, self._b, self._l1, self._l2, most)
 
     def unit(self, penalty):
@@ -249,7 +255,7 @@ class ProximalNewton:
     def _products(self, V):
         """``V A`` in float64, one row an output."""
         if self._copies is None:
-            return V.sum(axis=1, keepdims=True) if self._first else np.zeros((len(V), 0))
+            return _CONSTANT * V.sum(axis=1, keepdims=True) if self._first else np.zeros((len(V), 0))
         return np.array([self._copies.dot(v) for v in V])
 
     def _add(self, b, F):
@@ -276,23 +282,24 @@ class ProximalNewton:
             return
         self._settled, self._slopes, self._free = True, None, self._free_columns()
         self._move = np.zeros((self.loss.n_outputs, len(self._free)))
+        residual = self.loss.residual(self._shares)
+        self._dual_shares, self._dual_vectors, self._dual_most = self._shares, residual, 1.0
+        if not len(self._free):
+            return
+        Z = self._free_matrix()
         for _ in range(_FREE_STEPS):
-            residual = self.loss.residual(self._shares)
-            if not len(self._free):
-                self._dual_shares, self._dual_vectors = self._shares, residual
-                return
-            Z = self._free_matrix()
             move = self._free_step(Z, residual)
             delta = np.ascontiguousarray((Z @ move.T).T)
-            if np.abs(delta).max() <= most:
-                self._move = move
-                self._dual_shares = self.loss.tilt(self._shares, delta)
-                self._dual_vectors = self.loss.residual(self._dual_shares)
-                return
-            if not self._take(move, delta, residual):
+            if np.abs(delta).max() <= most or not self._take(move, delta, residual):
                 break
-        # Without a finite minimum along these columns: zero is a dual point.
-        self._dual_shares, self._dual_vectors = self._shares, np.zeros_like(residual)
+            residual = self.loss.residual(self._shares)
+        tilted = self.loss.tilt(self._shares, delta)
+        shares = np.clip(tilted, 0.0, 1.0)
+        if np.abs(shares - tilted).sum() <= _ROUNDING * self.n_rows:
+            self._move, self._dual_shares = move, shares
+            self._dual_vectors = self.loss.residual(shares)
+        else:  # not yet near a minimum along these columns: only zero is a dual point
+            self._dual_vectors, self._dual_most = residual, 0.0
 
     def _free_matrix(self):
         """The free columns: dense (n, k), or CSC."""
@@ -303,7 +310,7 @@ class ProximalNewton:
 
     def _copies_or_ones(self):
         if self._copies is None or (len(self._free) == 1 and self._free[0] < self._first):
-            return np.ones((self.n_rows, 1))
+            return np.full((self.n_rows, 1), _CONSTANT)
         if self._copies.is_sparse:
             A = sparse.csc_array(
                 (self._copies.data, self._copies.indices, self._copies.indptr),
@@ -336,13 +343,13 @@ class ProximalNewton:
     def _take(self, move, delta, residual):
         """Take a Newton step on the free columns, shortened until the loss falls; False if it does not."""
         slope, before, t = float((residual * delta).sum()), self._value, 1.0
-        for _ in range(_HALVINGS):
+        for _ in range(_HALVINGS if slope > _EPSILON * before else 0):
             F = self._F + t * delta
             value, shares = self.loss.shares(F)
-            if value <= before - _ARMIJO * t * slope:
+            if value < before - _ARMIJO * t * slope:
                 self._b[:, self._free] += t * move
                 self._F, self._value, self._shares = F, value, shares
-                return value < before
+                return True
             t *= 0.5
         return False
 

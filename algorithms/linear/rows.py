@@ -21,7 +21,8 @@ from ...errors import DataError
 from ...kernels import linear_gram as kernels
 from ...scheduler.program import Outcome, Program
 from .duality import limit, squared_gap
-from .program import Candidates, largest
+from .program import Candidates
+from .screening import largest
 
 _SWEEPS = 10  # of descent between two tests of the gap
 _MOST_TESTS = 500

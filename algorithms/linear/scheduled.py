@@ -19,16 +19,18 @@ only pairs with ``|corr(x_j, x_k)| < rho`` into one set. Should the objective ri
 shortened from then on by ``1 + (U - 1) rho``, which bounds the largest eigenvalue of the set's correlations
 (Gershgorin): then every round descends.
 
-It ships as an option only (``schedule="dynamic"``). On one machine the working-set solver of this folder is
-faster by orders of magnitude, and between machines it needs some ten rounds where this needs thousands. It is
-for problems that have no small working set, and it is the worked example of a program with a dynamic schedule.
+It ships as an option only (``schedule="dynamic"``). On one machine the working-set solver of this folder
+is faster by orders of magnitude, and between machines it needs some ten rounds where this needs thousands.
+It is for problems that have no small working set, and it is the worked example of a program with a
+dynamic schedule.
 
 References
 ----------
 Kim, Ho, Lee, Zheng, Dai, Gibson, Xing, "STRADS: a distributed framework for scheduled model parallel machine
 learning", EuroSys 2016.
 
-Bradley, Kyrola, Bickson, Guestrin, "Parallel coordinate descent for L1-regularized loss minimization", ICML 2011.
+Bradley, Kyrola, Bickson, Guestrin, "Parallel coordinate descent for L1-regularized loss minimization",
+ICML 2011.
 """
 
 import numpy as np
@@ -37,12 +39,14 @@ from scipy import sparse
 from ...errors import DataError, ModelFileError
 from ...kernels import column_moments, linear_columns
 from ...scheduler.dynamic import DynamicSchedule
+from ...scheduler.parameters import check_count
 from ...scheduler.program import Outcome, Program
 from .columns import columns_of
 from .duality import limit, squared_gap
 
 _CONSTANT = 1e-13  # a column whose variance is this part of its mean square, or less, counts as constant
 _DIVERGED = 1e6  # times the first objective
+_NOISE = 1e-9  # a rise of the objective by this part is rounding
 
 
 def scheduled_elastic_net(
@@ -140,10 +144,11 @@ class ScheduledElasticNet(Program):
     None. The same plans give the same bits on any number of threads; the number of shards decides
     in which order sums are taken, and so belongs to the promise.
 
-    A shard holds its rows of X (shared where there is one shard and X is in Fortran order or CSC, and else copied
-    once), 16 bytes a row beside its part of `y` and weights, and 16 a column; the coordinator 24 a column.
-    Messages of a round carry ``24 U`` bytes up and at most ``16 U`` down for each shard; every `measure_every`
-    rounds the residuals are made afresh and ``8 p`` more go up from each shard for the duality gap.
+    A shard holds its rows of X (shared where there is one shard and X is in Fortran order or CSC, and else
+    copied once), 8 bytes a row beside its part of `y` and the weights, and 16 a column; the coordinator
+    holds 32 a column. Messages of a round carry ``24 U`` bytes up and at most ``16 U`` down for each shard;
+    every `measure_every` rounds the residuals are made afresh, and ``8 p`` more bytes go up from each shard
+    for the duality gap.
 
     Parameters
     ----------
@@ -208,11 +213,11 @@ class ScheduledElasticNet(Program):
         free = np.flatnonzero((self.l1 == 0) & (self.l2 == 0))
         if len(free):
             raise DataError(
-                f"the dynamic schedule needs a penalty on every column, but column {free[0]} has none: its gap "
-                "would never close; take schedule='auto'"
+                f"the dynamic schedule needs a penalty on every column, but column {free[0]} has none: its "
+                "gap would never close; take schedule='auto'"
             )
         self.rho, self.tol, self.positive, self.fit_intercept = rho, tol, positive, fit_intercept
-        self.measure_every = max(1, -(-p // size))
+        self.measure_every = -(-p // check_count("size", size))
         self.weights = np.ones(n) if sample_weight is None else sample_weight
         self.total = float(self.weights.sum())
         self.y_mean = float(self.weights @ y) / self.total if fit_intercept else 0.0
@@ -336,7 +341,7 @@ class ScheduledElasticNet(Program):
         self.primal, self.gap = squared_gap(y_r, r_r, terms, limit(self.l1[held], outward[held]))
         if np.isnan(self._first):
             self._first = max(self.primal, self.scale)
-        if self.rho is not None and self.primal > before:
+        if self.rho is not None and self.primal > (1 + _NOISE) * before:
             self._shortens = True
         return self.primal
 
@@ -357,7 +362,8 @@ class ScheduledElasticNet(Program):
         for name, shape in forms.items():
             if name not in arrays or arrays[name].shape != shape or arrays[name].dtype != np.float64:
                 raise ModelFileError(
-                    f"the checkpoint must hold {name!r}, float64 of shape {shape}; remove the folder to start anew"
+                    f"the checkpoint must hold {name!r}, float64 of shape {shape}; remove the folder to start "
+                    "anew"
                 )
         self.coef, self.means = arrays["coef"], arrays["means"]
         self.primal, self.gap, self._first, shortens = arrays["figures"].tolist()

@@ -47,8 +47,8 @@ class Problem:
     targets : tuple of float
         What to reach, falling.
     measure : {"gap", "tolerance"}
-        What the targets are: gaps, for which a solver's tolerances are searched; or tolerances to ask for, where
-        libraries mean the same by them and no one figure judges the result.
+        What the targets are: gaps, for which a solver's tolerances are searched; or tolerances to ask for,
+        where libraries mean the same by them and no one figure judges the result.
     patience : float
         Times the seconds that a call may usually take.
     """

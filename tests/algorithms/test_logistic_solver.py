@@ -31,9 +31,8 @@ def fit(X, subproblem, penalties, **options):
 
 def full(solution, n_features):
     """Coefficients of all features, (n_features, n_outputs), and intercepts of a solution."""
-    coef = solution.coef.reshape(len(solution.features), -1)
     out = np.zeros((n_features, np.size(solution.intercept)))
-    out[solution.features] = coef.reshape(len(coef), out.shape[1])
+    out[solution.features] = solution.coef.reshape(-1, out.shape[1])
     return out, np.atleast_1d(solution.intercept)
 
 
@@ -75,7 +74,7 @@ class Reference:
         def unpack(z):
             parts = z[: sides * p * K].reshape(sides, p, K)
             coef = parts[0] - (parts[1] if sides == 2 else 0)
-            return parts, coef, z[sides * p * K :]
+            return parts, coef, z[sides * p * K :] if self.fit_intercept else np.zeros(K)
 
         def value_and_slope(z):
             parts, coef, intercept = unpack(z)

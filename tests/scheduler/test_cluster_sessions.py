@@ -159,7 +159,6 @@ def test_several_shards_of_a_worker_are_updated_at_the_same_time(one_process):
 
         def update(self, state, task):
             import threading
-import time
 
             barrier = vars(threading).setdefault(f"_meeting_{state['pair']}", threading.Barrier(2))
             return barrier.wait(timeout=20) in (0, 1)

@@ -1,0 +1,53 @@
+"""Means and norms of the columns of a dense (Fortran-ordered) or CSC matrix, safe from overflow."""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+
+
+@nb.njit(**_OPTIONS)
+def dense_norms(X, means, norms):
+    """Fill in the mean of each column, and the norm of the column less its mean."""
+    n = X.shape[0]
+    for j in range(X.shape[1]):
+        x = X[:, j]
+        largest = 0.0
+        for row in range(n):
+            largest = max(largest, abs(np.float64(x[row])))
+        means[j] = norms[j] = 0.0
+        if largest == 0.0:
+            continue
+        total = 0.0
+        for row in range(n):
+            total += x[row] / largest
+        mean = total / n
+        squares = 0.0
+        for row in range(n):
+            squares += (x[row] / largest - mean) ** 2
+        means[j] = mean * largest
+        norms[j] = np.sqrt(squares) * largest
+
+
+@nb.njit(**_OPTIONS)
+def csc_norms(data, indptr, n, means, norms):
+    """Fill in the mean of each column, and the norm of the column less its mean; `n` rows."""
+    for j in range(len(indptr) - 1):
+        first, last = indptr[j], indptr[j + 1]
+        largest = 0.0
+        for e in range(first, last):
+            largest = max(largest, abs(np.float64(data[e])))
+        means[j] = norms[j] = 0.0
+        if largest == 0.0:
+            continue
+        total = 0.0
+        for e in range(first, last):
+            total += data[e] / largest
+        mean = total / n
+        squares = (n - (last - first)) * mean**2
+        for e in range(first, last):
+            squares += (data[e] / largest - mean) ** 2
+        means[j] = mean * largest
+        norms[j] = np.sqrt(squares) * largest
