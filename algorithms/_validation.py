@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import contextmanager
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -276,7 +277,7 @@ def check_columns(estimator, X):
     X contains NaN in column 0 (row 1): Las
     """
     name = estimator if isinstance(estimator, str) else type(estimator).__name__
-    columns = _real(X, name, sparse_format="csc", order="F")
+    columns: Any = _real(X, name, sparse_format="csc", order="F")
     if sparse.issparse(columns):
         columns = sparse.csc_array(columns)
         if not columns.has_canonical_format:
@@ -354,13 +355,13 @@ def _check_magnitudes(X, names, estimator_name):
     value = values[at]
     if np.isfinite(value):
         raise DataError(
-            f"X holds {value:g} in {where} (row {row}), too large for sums of squares in {values.dtype}: scale the "
-            "columns, for instance with sklearn.preprocessing.MaxAbsScaler"
+            f"X holds {value:g} in {where} (row {row}), too large for sums of squares in {values.dtype}: "
+            "scale the columns, for instance with sklearn.preprocessing.MaxAbsScaler"
         )
     what = "NaN" if np.isnan(value) else "infinity"
     raise DataError(
-        f"X contains {what} in {where} (row {row}): {estimator_name} takes finite numbers only; impute it, for "
-        "instance with sklearn.impute.SimpleImputer, or drop the row or column"
+        f"X contains {what} in {where} (row {row}): {estimator_name} takes finite numbers only; impute it, "
+        "for instance with sklearn.impute.SimpleImputer, or drop the row or column"
     )
 
 

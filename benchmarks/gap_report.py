@@ -71,8 +71,9 @@ def shown(value):
 def gaps_against_seconds(data, panels, colours):
     """Draw every solve as a point and what each system reaches as a line, one panel a problem."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullLocator
 
-    figure = Figure(figsize=(4.0 * max(2, len(panels)), 4.2))
+    figure = Figure(figsize=(4.0 * max(2, len(panels)), 4.2), layout="constrained")
     axes_row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     said = []
     for axes, (problem, by_solver) in zip(axes_row, panels.items(), strict=True):
@@ -87,6 +88,9 @@ def gaps_against_seconds(data, panels, colours):
             said.append(_best(by_solver, target, problem))
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.set_title(f"{data} {problem}")
         axes.set_xlabel("CPU seconds" if key == "cpu_seconds" else "seconds")
         axes.spines[["top", "right"]].set_visible(False)

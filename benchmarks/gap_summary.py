@@ -143,7 +143,7 @@ def cost_rows(records):
 
 
 def _beyond(run):
-    return max(solve["beyond_mb"] for solve in run["solves"])
+    return max((solve["beyond_mb"] for solve in run["solves"]), default=math.nan)
 
 
 def agreement_rows(records):
@@ -154,16 +154,19 @@ def agreement_rows(records):
     """
     body = []
     for (data, problem), by_solver in solved(records).items():
-        paths = {
-            name: runs[0]["solves"] for name, runs in by_solver.items() if "errors" in runs[0]["solves"][0]
-        }
-        tightest = [min(solves, key=lambda solve: solve["tolerance"])["errors"] for solves in paths.values()]
-        for name, solves in paths.items():
-            for solve in solves:
-                apart = np.abs(np.array(solve["errors"]) / np.median(tightest, axis=0) - 1).max()
-                label = f"{data} {problem} at tolerance {power(solve['tolerance'])}: {name}"
-                share = solve["alpha"] / by_solver[name][0]["data"]["alpha_max"]
-                body.append([label, f"{apart:.1e}", f"{share:.4f}"])
+        curves = [
+            (name, solve, np.array(solve["errors"]))
+            for name, runs in by_solver.items()
+            for solve in runs[0]["solves"]
+            if "errors" in solve
+        ]
+        tightest = min((solve["tolerance"] for _, solve, _ in curves), default=None)
+        reference = [curve for _, solve, curve in curves if solve["tolerance"] == tightest]
+        for name, solve, curve in curves:
+            apart = np.abs(curve / np.median(reference, axis=0) - 1).max()
+            label = f"{data} {problem} at tolerance {power(solve['tolerance'])}: {name}"
+            share = solve["alpha"] / by_solver[name][0]["data"]["alpha_max"]
+            body.append([label, f"{apart:.1e}", f"{share:.4f}"])
     return ["curves of errors", "largest relative difference", "chosen penalty / alpha_max"], body
 
 

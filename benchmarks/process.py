@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -22,6 +23,9 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
+
+
+EXCEPTION = re.compile(r"[\w.]*(Error|Exception|Interrupt|Exit)\b")
 
 
 class OverTime(StradaskError):
@@ -100,7 +104,7 @@ class WorkerProcess:
         OverTime
             It did not come in time.
         StradaskError
-            The worker ended without one; the message is the last line it wrote to stderr.
+            The worker ended without one; the message is the exception of its stderr.
         """
         deadline = time.monotonic() + limit
         while b"\n" not in self._unread:
@@ -132,7 +136,10 @@ class WorkerProcess:
             return f"killed by {signal.Signals(-status).name}"
         self._errors.seek(0)
         lines = self._errors.read().strip().splitlines()
-        return lines[-1] if lines else f"ended with status {status}"
+        if status == 0 or not lines:
+            return f"ended with status {status}"
+        # An exception's own line; what it says may go on over more of them.
+        return next((line for line in reversed(lines) if EXCEPTION.match(line)), lines[-1])
 
 
 def _where_stradask_is():

@@ -2,8 +2,8 @@
 
     python -m stradask.benchmarks.readme NAME
 
-The table and the picture come from the last run in `benchmarks/results/NAME/records.jsonl`; the topics from a
-fit, as the README shows it.
+The table and the picture come from the last run in `benchmarks/results/NAME/records.jsonl`, and its family
+tells which part of the README they are for; with topic models come the topics of a fit.
 """
 
 import argparse
@@ -33,22 +33,38 @@ def topics():
     return "\n".join(["```", *lines[:9], "  ...", figures, "```", ""])
 
 
-def table(records):
-    """Return the summary of records as a Markdown table with the setting under it."""
-    from .summary import rows
-
-    header, lines = rows(records)
+def markdown(header, lines):
+    """Return a table of strings in Markdown."""
     out = io.StringIO()
     for cells in [header, ["---"] * len(header), *lines]:
         out.write("| " + " | ".join(cell.strip() for cell in cells) + " |\n")
-    first = records[0]
-    data, settings, machine = first["data"], first["settings"], first["machine"]
-    out.write(
-        f"\n{data['name']}: {data['train_tokens']:,} training tokens, {settings['n_components']} topics, "
-        f"{settings['n_jobs']} thread(s), {machine['processor']}; medians (smallest to largest) of "
-        f"{1 + max(record['repeat'] for record in records)} alternating runs.\n"
-    )
     return out.getvalue()
+
+
+def table(records):
+    """Return the summary of records of a training family in Markdown, with the setting under it."""
+    from .summary import rows
+
+    data, settings = records[0]["data"], records[0]["settings"]
+    return (
+        f"{markdown(*rows(records))}\n"
+        f"{data['name']}: {data['train_tokens']:,} training tokens, {settings['n_components']} topics, "
+        f"{machine(records)}; medians (smallest to largest).\n"
+    )
+
+
+def gap_table(records):
+    """Return the seconds to a gap of 1e-6 in Markdown, with the setting under it."""
+    from .gap_summary import rows, setting
+
+    return f"{markdown(*rows(records, targets=(1e-6,)))}\n{setting(records)} {machine(records)}.\n"
+
+
+def machine(records):
+    """Return threads, processor and number of runs in a few words."""
+    n_runs = 1 + max(record["repeat"] for record in records)
+    threads, processor = records[0]["settings"]["n_jobs"], records[0]["machine"]["processor"]
+    return f"{threads} thread(s), {processor}, {n_runs} alternating run(s)"
 
 
 def picture(records, path):
@@ -62,8 +78,22 @@ def picture(records, path):
     figure.savefig(path, dpi=110)
 
 
+def gap_picture(records, path):
+    """Draw the gaps of the first data set against seconds, as the report does."""
+    from .gap_report import gaps_against_seconds
+    from .gap_summary import solved, solvers_of
+    from .report import COLOURS
+
+    groups = solved(records)
+    first = next(iter(groups))[0]
+    panels = {problem: by_solver for (data, problem), by_solver in groups.items() if data == first}
+    colours = dict(zip(solvers_of(records), COLOURS, strict=False))
+    figure, _, _ = gaps_against_seconds(first, panels, colours)
+    figure.savefig(path, dpi=110)
+
+
 def main(arguments=None):
-    """Rewrite README.md and docs/perplexity.png."""
+    """Rewrite the family's parts of README.md and its picture in docs."""
     from .run import read_records
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -71,10 +101,16 @@ def main(arguments=None):
     name = parser.parse_args(arguments).name
     records = read_records(ROOT / "benchmarks" / "results" / name / "records.jsonl")
     records = [record for record in records if record["run"] == records[-1]["run"]]
+    family = records[0]["family"]
     readme = ROOT / "README.md"
-    text = between(readme.read_text(encoding="utf-8"), "bench", table(records))
-    readme.write_text(between(text, "topics", topics()), encoding="utf-8")
-    picture(records, ROOT / "docs" / "perplexity.png")
+    text = readme.read_text(encoding="utf-8")
+    if family == "lda":
+        text = between(between(text, "bench", table(records)), "topics", topics())
+        picture(records, ROOT / "docs" / "perplexity.png")
+    else:
+        text = between(text, f"bench {family}", gap_table(records))
+        gap_picture(records, ROOT / "docs" / f"{family}.png")
+    readme.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -282,7 +282,7 @@ def read_records(path):
 
 def add_arguments(parser):
     """Add the options of ``stradask bench`` to an argparse parser."""
-    parser.add_argument("family", metavar="FAMILY", help=f"one of: {', '.join(families())}")
+    parser.add_argument("family", metavar="FAMILY", help=f"one of: {', '.join(families())}, strads")
     parser.add_argument(
         "--dataset",
         nargs="+",

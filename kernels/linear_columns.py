@@ -188,7 +188,8 @@ def csc_add(data, indices, indptr, columns, coef, out):
 def csc_products(data, indices, indptr, new, members, n_rows, out):
     """Add ``X[:, new]^T X[:, members]`` to `out`, by way of the rows of ``X[:, members]``.
 
-    Costs, for each entry of `new`, the entries of `members` in its row.
+    The columns `new` are the last of `members`. For each entry of `new`, the entries of `members` in its row
+    cost one step, those of later columns none.
     """
     start = np.zeros(n_rows + 1, np.int64)
     for j in members:
@@ -205,8 +206,13 @@ def csc_products(data, indices, indptr, new, members, n_rows, out):
             value[at[row]] = data[e]
             at[row] += 1
     for i in range(len(new)):
-        line = out[i]
+        line, own = out[i], len(members) - len(new) + i
         for e in range(indptr[new[i]], indptr[new[i] + 1]):
             row, factor = indices[e], data[e]
             for k in range(start[row], start[row + 1]):
+                if column[k] > own:
+                    break
                 line[column[k]] += factor * value[k]
+    for i in range(len(new)):
+        for k in range(i):
+            out[k, len(members) - len(new) + i] = out[i, len(members) - len(new) + k]

@@ -29,10 +29,22 @@ def _best(slope, norm, l1, l2, positive):
 
 
 @nb.njit(**_SUMS)
-def dense_sweeps(A, norms, rho, coef, l1, l2, positive, sweeps, support_sweeps):
-    """Sweep over dense columns; `A` and `rho` may be float32.
+def dense_sweeps(A, norms, slopes, change, coef, l1, l2, positive, support_sweeps):
+    """Sweep once over dense columns, then `support_sweeps` times over those with a coefficient.
 
-    Columns of norm 0 keep their coefficient.
+    What is moved is kept as a change from an anchor, so that float32 limits the step and not the solution:
+    ``rho = rho_at_the_anchor + change``, and ``slopes`` are exact products with the first of them.
+
+    Parameters
+    ----------
+    A : float32 array (n, m), Fortran-ordered
+    norms : float64 array (m,)
+        Squared norms; columns of norm 0 keep their coefficient.
+    slopes : float64 array (m,)
+        ``A^T rho`` at the anchor.
+    change : float32 array (n,)
+        Of rho since then; kept.
+    coef, l1, l2 : float64 arrays (m,)
 
     Returns
     -------
@@ -41,30 +53,28 @@ def dense_sweeps(A, norms, rho, coef, l1, l2, positive, sweeps, support_sweeps):
     """
     n, m = A.shape
     active = np.empty(m, np.int64)
-    visits = 0
-    for _ in range(sweeps):
-        n_active = 0
-        for inner in range(support_sweeps + 1):
-            count = m if inner == 0 else n_active
-            for c in range(count):
-                j = c if inner == 0 else active[c]
-                norm = norms[j]
-                if norm == 0.0:
-                    continue
-                a, old = A[:, j], coef[j]
-                total = rho[0] * 0
+    visits = n_active = 0
+    for inner in range(support_sweeps + 1):
+        count = m if inner == 0 else n_active
+        for c in range(count):
+            j = c if inner == 0 else active[c]
+            norm = norms[j]
+            if norm == 0.0:
+                continue
+            a, old = A[:, j], coef[j]
+            total = change[0] * 0
+            for row in range(n):
+                total += a[row] * change[row]
+            new = _best(slopes[j] + total + norm * old, norm, l1[j], l2[j], positive)
+            if inner == 0 and new != 0.0:
+                active[n_active] = j
+                n_active += 1
+            if new != old:
+                coef[j] = new
+                step = np.float32(new - old)
                 for row in range(n):
-                    total += a[row] * rho[row]
-                new = _best(total + norm * old, norm, l1[j], l2[j], positive)
-                if inner == 0 and new != 0.0:
-                    active[n_active] = j
-                    n_active += 1
-                if new != old:
-                    coef[j] = new
-                    change = rho.dtype.type(new - old)
-                    for row in range(n):
-                        rho[row] -= change * a[row]
-            visits += count
+                    change[row] -= step * a[row]
+        visits += count
     return visits
 
 

@@ -34,7 +34,7 @@ class DynamicSchedule(Schedule):
         Blocks a round, at most: the updates in flight, all made from the same state.
     n_shards : int, default=1
         Parts of the data.
-    eta : float, default=0.1
+    eta : float, default=1.0
         Share of draws that do not look at priorities, to that of those which do. It is a pure number:
         scaling the model changes nothing.
     conflicts : callable or boolean matrix, optional
@@ -86,7 +86,7 @@ class DynamicSchedule(Schedule):
         *,
         size,
         n_shards=1,
-        eta=0.1,
+        eta=1.0,
         conflicts=None,
         oversample=4,
         n_schedulers=1,

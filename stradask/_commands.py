@@ -311,7 +311,10 @@ def demo(args):
 
 def bench(args):
     """Run a benchmark."""
-    from .benchmarks.run import main
+    if args.family == "strads":
+        from .benchmarks.strads import main
+    else:
+        from .benchmarks.run import main
 
     return main(args)
 

@@ -80,6 +80,7 @@ and the probability of each class.
     "info of a file": "\n  stradask data info docword.kos.txt.gz\n  stradask data info docstrings --json\n",
     "bench": """
   stradask bench lda
+  stradask bench strads --quick
   stradask bench lda --against tomotopy sklearn gensim --max-seconds 20 --repeats 5
 """,
 }

@@ -7,34 +7,47 @@ Bertrand, Massias, "Anderson acceleration of coordinate descent", AISTATS 2021.
 
 import numpy as np
 
+LENGTH = 5  # steps that an extrapolation combines
 
-def mixed(history, positive):
-    """Combine iterates so that the combination of their steps is as short as can be.
+
+class Trail:
+    """The last iterates, with what depends on them linearly (a residual, slopes).
 
     Parameters
     ----------
-    history : list of float64 ndarray of shape (m,)
-        The last iterates, oldest first.
-    positive : bool
-        Cut the result at zero.
-
-    Returns
-    -------
-    float64 ndarray of shape (m,) or None
-        None if the iterates do not move, or move so alike that there is no finite combination.
+    b : float64 ndarray of shape (m,)
+    image : float ndarray
     """
-    points = np.array(history)
-    steps = np.diff(points, axis=0)
-    products = steps @ steps.T
-    trace = np.trace(products)
-    if not trace > 0:
-        return None
-    products.flat[:: len(products) + 1] += 1e-12 * trace
-    try:
-        mix = np.linalg.solve(products, np.ones(len(products)))
-    except np.linalg.LinAlgError:
-        return None
-    b = (mix / mix.sum()) @ points[1:]
-    if not np.isfinite(b).all():
-        return None
-    return np.maximum(b, 0.0) if positive else b
+
+    def __init__(self, b, image):
+        self._points, self._images = [b.copy()], [image.copy()]
+
+    def add(self, b, image):
+        """Take one more iterate; return whether there are enough of them."""
+        self._points.append(b.copy())
+        self._images.append(image.copy())
+        return len(self._points) > LENGTH
+
+    def mixed(self):
+        """Combine the iterates so that the same combination of their steps is as short as can be.
+
+        Returns
+        -------
+        (ndarray, ndarray) or None
+            The point and its image; None if the iterates do not move, or there is no finite combination.
+        """
+        points = np.array(self._points)
+        steps = np.diff(points, axis=0)
+        products = steps @ steps.T
+        trace = np.trace(products)
+        if not trace > 0:
+            return None
+        products.flat[:: len(products) + 1] += 1e-12 * trace
+        try:
+            weights = np.linalg.solve(products, np.ones(len(products)))
+        except np.linalg.LinAlgError:
+            return None
+        weights /= weights.sum()
+        if not np.isfinite(weights).all():
+            return None
+        return weights @ points[1:], weights @ np.array(self._images[1:])

@@ -78,9 +78,7 @@ class DenseCopies(_Copies):
     def __init__(self, n_rows, roots, centre):
         super().__init__(n_rows, roots, centre)
         self._room32 = np.empty((n_rows, 0), np.float32, order="F")
-        self._room64 = np.empty((n_rows, 0), order="F")
         self._members = np.empty((n_rows, 0), order="F")
-        self._exact = 0
         self._sources = []
 
     def admit(self, columns, positions):
@@ -102,11 +100,6 @@ class DenseCopies(_Copies):
         """float32 ndarray of shape (n_rows, m), Fortran-ordered."""
         return self._room32[:, : len(self)]
 
-    def exact(self):
-        """float64 ndarray of shape (n_rows, m), Fortran-ordered; columns that it lacks are copied now."""
-        self._room64, self._exact = self._copied(self._room64, self._exact, np.arange(self._exact, len(self)))
-        return self._room64[:, : len(self)]
-
     def _copied(self, room, used, chosen):
         """Append float64 copies of the columns `chosen` to a room."""
         size = used + len(chosen)
@@ -127,9 +120,6 @@ class DenseCopies(_Copies):
         if chosen is None:
             chosen = np.arange(len(self))
         out = np.empty((1, len(chosen)))
-        if self._exact == len(self):
-            kernels.dense_dot(self._room64, chosen, v[None], out)
-            return out[0]
         weighted = v * self.roots if len(self.roots) else v
         for columns, positions, start in self._sources:
             here = np.flatnonzero((chosen >= start) & (chosen < start + len(positions)))
@@ -138,9 +128,6 @@ class DenseCopies(_Copies):
 
     def add(self, chosen, coef, out):
         """Add ``A[:, chosen] @ coef`` to the float64 vector `out`."""
-        if self._exact == len(self):
-            kernels.dense_add(self._room64, chosen, coef, out)
-            return
         total, scaled = np.zeros(self.n_rows), coef * self.scales[chosen]
         for columns, positions, start in self._sources:
             here = (chosen >= start) & (chosen < start + len(positions))

@@ -1,7 +1,6 @@
 """Sparse linear models whose penalty is chosen by cross-validation of a whole path."""
 
 import warnings
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import ClassVar
 
@@ -11,13 +10,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ...errors import DataError
-from .._validation import _as_data_errors
+from .._validation import _as_data_errors, check_columns
 from .evaluation import choose, mean_and_error, path_scorer, scoring_names
-from .fitting import SHORT, Design, solve
-from .folds import Path, folds_of, score_folds
-from .inputs import check_alphas, check_penalty_factor, check_weights
+from .folds import Here, PathProblem, folds_of, score_folds
+from .inputs import check_alphas, check_names, check_penalty_factor, check_targets, check_weights
 from .lasso import ElasticNet
-from .path import alpha_grid, stacked
 
 
 class PathCV:
@@ -31,29 +28,16 @@ class PathCV:
         alphas = self.alphas if self.n_alphas is None else self.n_alphas
         return alphas if isinstance(alphas, Integral) else None
 
-    def _grids(self, design, make_loss):
-        """Return pairs of a share of the l1 penalty and its falling alphas."""
-        n_alphas = self._n_alphas()
-        if n_alphas is None:
-            alphas = check_alphas(self.alphas)
-            return [(ratio, alphas) for ratio in self._l1_ratios()]
-        return [
-            (ratio, alpha_grid(design, make_loss(design), ratio, self.eps, n_alphas))
-            for ratio in self._l1_ratios()
-        ]
-
-    def _cross_validate(self, solve_path, grids, folds, X, y, *, weights, offset, classes, n_outputs, losses):
+    def _search(self, X, problem, groups, losses=()):
         """Score all paths on all folds, choose a penalty, and fit the path to all rows.
 
         Parameters
         ----------
-        solve_path : callable
-            ``solve_path(l1_ratio, alphas, weights, n_jobs)`` gives a `Path`.
-        grids, folds, X, y, weights, offset, n_outputs
-            See `score_folds`.
-        classes : ndarray or None
+        X : ndarray or CSC array of shape (n_samples, n_features)
+        problem : PathProblem
+        groups : array-like or None
         losses : tuple of str
-            Names of further scores to compute, beside `scoring`.
+            Scores to compute beside `scoring`.
 
         Returns
         -------
@@ -61,41 +45,46 @@ class PathCV:
             Of all rows.
         at : int
             The place on it that `rule` chooses.
-        scores : dict of str to ndarray of shape (n_grids, n_alphas, n_folds)
+        scores : list of ndarray
+            Of `losses`.
         """
-        scorers = {name: path_scorer(name, classes) for name in losses}
-        scorers["scoring"] = path_scorer(self.scoring, classes)
-        scores, unsolved = score_folds(
-            lambda ratio, alphas, fold_weights: solve_path(ratio, alphas, fold_weights, 1),
-            grids,
-            folds,
-            scorers,
-            X,
-            y,
-            weights=weights,
-            offset=offset,
-            n_outputs=n_outputs,
-            n_jobs=self.n_jobs,
-            label=type(self).__name__,
-            verbose=self.verbose,
-        )
-        self._check_scores(scores["scoring"], classes)
-        mean, error = mean_and_error(scores["scoring"])
-        chosen = int(np.unravel_index(np.argmax(mean), mean.shape)[0])  # of equals the first
-        best, spare = choose(mean[chosen], error[chosen])
-        l1_ratio, alphas = grids[chosen]
-        path = solve_path(l1_ratio, alphas, weights, self.n_jobs)
+        classes = problem.classes
+        path_scorer(self.scoring, classes)  # refuses before the work
+        folds = folds_of(self.cv, len(problem.y), problem.y, groups, problem.weights, classes is not None)
+        with Here(X, self.n_jobs) as where:
+            n_alphas, ratios = self._n_alphas(), self._l1_ratios()
+            if n_alphas is None:
+                grids = [(ratio, check_alphas(self.alphas)) for ratio in ratios]
+            else:
+                grids = [(ratio, problem.grid(X, ratio, self.eps, n_alphas)) for ratio in ratios]
+            (scores, *others), unsolved = score_folds(
+                where,
+                problem,
+                grids,
+                folds,
+                [self.scoring, *losses],
+                label=type(self).__name__,
+                verbose=self.verbose,
+            )
+            self._check_scores(scores, classes)
+            mean, error = mean_and_error(scores)
+            chosen = int(np.unravel_index(np.argmax(mean), mean.shape)[0])  # of equals the first
+            l1_ratio, alphas = grids[chosen]
+            path = where.one(problem.path, l1_ratio, alphas, problem.weights)
         self._warn_unsolved([*unsolved, *path.unsolved], (len(grids) * len(folds) + 1) * len(alphas))
-        single = len(grids) == 1
-        several = self._n_alphas() is not None and not single
+        best, spare = choose(mean[chosen], error[chosen])
+        at = spare if self.rule == "1se" else best
+        several = n_alphas is not None and len(grids) > 1
         self.alphas_ = np.array([grid for _, grid in grids]) if several else alphas
-        self.scores_ = scores["scoring"][0] if single else scores["scoring"]
-        self.scores_mean_, self.scores_se_ = (mean[0], error[0]) if single else (mean, error)
-        self.alpha_min_, self.alpha_1se_ = float(alphas[best]), float(alphas[spare])
-        self.alpha_ = self.alpha_1se_ if self.rule == "1se" else self.alpha_min_
+        self.scores_, self.scores_mean_, self.scores_se_ = map(self._squeezed, (scores, mean, error))
+        self.alpha_, self.alpha_min_, self.alpha_1se_ = (float(alphas[k]) for k in (at, best, spare))
         self.l1_ratio_ = l1_ratio
         self.coef_path_, self.intercept_path_ = path.coefs, path.intercepts
-        return path, spare if self.rule == "1se" else best, scores
+        self.dual_gap_, self.n_iter_ = float(path.gaps[at]), int(path.rounds[at])
+        return path, at, others
+
+    def _squeezed(self, table):
+        return table[0] if len(table) == 1 else table
 
     def _check_scores(self, scores, classes):
         lost = np.argwhere(np.isnan(scores))
@@ -109,7 +98,7 @@ class PathCV:
         if gaps:
             warnings.warn(
                 f"{type(self).__name__}: {len(gaps)} of {n_fits} fits did not reach tol={self.tol:g}; the "
-                f"largest relative duality gap is {max(gaps):.1e}: raise max_iter or eps, or be content with a "
+                f"largest relative duality gap is {max(gaps):.1e}: raise max_iter or eps, or accept a "
                 "larger tol",
                 ConvergenceWarning,
                 stacklevel=4,
@@ -165,40 +154,6 @@ class PathCV:
             axes=axes,
             n_named=n_named,
         )
-
-
-def path_of(fits, n_features, n_outputs=1):
-    """Put the models of a path side by side.
-
-    Parameters
-    ----------
-    fits : list of Fit
-    n_features, n_outputs : int
-
-    Returns
-    -------
-    Path
-    """
-    outputs = [
-        replace(fit, coef=coef) for fit in fits for coef in fit.coef.reshape(len(fit.features), n_outputs).T
-    ]
-    coefs = stacked(outputs, n_features, np.float64)
-    coefs.eliminate_zeros()  # of classes that do not use a column that others use
-    return Path(
-        coefs,
-        np.concatenate([np.broadcast_to(fit.intercept, n_outputs) for fit in fits]).astype(np.float64),
-        np.array([fit.gap for fit in fits]),
-        np.array([fit.n_iter for fit in fits], dtype=np.int64),
-        [float(fit.relative_gap) for fit in fits if fit.reason in SHORT],
-    )
-
-
-def solve_all(design, subproblem, penalties, n_outputs=1, **options):
-    """Solve a path to its end; Ctrl-C raises KeyboardInterrupt, as a path cut short cannot be judged."""
-    fits, done = solve(design, subproblem, penalties, **options)
-    if done.reason == "interrupted":
-        raise KeyboardInterrupt
-    return path_of(fits, design.X.shape[1], n_outputs)
 
 
 _CV_CONSTRAINTS: dict = {
@@ -386,43 +341,26 @@ class ElasticNetCV(PathCV, ElasticNet):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            of_all, y = self._problem(X, y, sample_weight)
+            names = X
+            X = check_columns(self, X)
+            check_names(self, names, y)
+            n_samples, n_features = X.shape
             with _as_data_errors():
-                y = column_or_1d(y, warn=True)
-            n_samples, n_features = of_all.X.shape
-            factors = check_penalty_factor(self.penalty_factor, n_features)
-
-            def solve_path(l1_ratio, alphas, weights, n_jobs):
-                design = Design.make(
-                    of_all.X,
-                    check_weights(weights, n_samples),
-                    factors,
-                    standardize=self.standardize,
-                    fit_intercept=self.fit_intercept,
-                    positive=self.positive,
-                )
-                penalties = [design.penalty(alpha, l1_ratio) for alpha in alphas]
-                options = {"tol": self.tol, "max_iter": self.max_iter, "n_jobs": n_jobs, "label": "path"}
-                return solve_all(design, design.squared(y), penalties, **options)
-
-            folds = folds_of(self.cv, of_all.X, y, groups, of_all.weights)
-            path, at, scores = self._cross_validate(
-                solve_path,
-                self._grids(of_all, lambda design: design.squared(y)),
-                folds,
-                of_all.X,
-                y,
-                weights=of_all.weights,
-                offset=None,
-                classes=None,
-                n_outputs=1,
-                losses=("mse",),
+                targets = column_or_1d(check_targets(y, n_samples, type(self).__name__), warn=True)
+            problem = PathProblem(
+                targets,
+                check_weights(sample_weight, n_samples),
+                check_penalty_factor(self.penalty_factor, n_features),
+                self.standardize,
+                self.fit_intercept,
+                self.positive,
+                self.tol,
+                self.max_iter,
             )
-            errors = -scores["mse"]
-            self.mse_path_ = errors[0] if len(errors) == 1 else errors
-            self.coef_ = path.coefs[:, [at]].toarray().ravel().astype(of_all.X.dtype)
-            self.intercept_ = of_all.X.dtype.type(path.intercepts[at]) if self.fit_intercept else 0.0
-            self.dual_gap_, self.n_iter_ = float(path.gaps[at]), int(path.rounds[at])
+            path, at, (errors,) = self._search(X, problem, groups, losses=("mse",))
+            self.mse_path_ = self._squeezed(-errors)
+            self.coef_ = path.coefs[:, [at]].toarray().ravel().astype(X.dtype)
+            self.intercept_ = X.dtype.type(path.intercepts[at]) if self.fit_intercept else 0.0
         return self
 
     def __sklearn_tags__(self):

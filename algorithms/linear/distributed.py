@@ -1,11 +1,11 @@
 """Sparse linear models on a Dask cluster: how X is cut, and which of the two designs runs.
 
-*By columns* (`program`): the coordinator sends the residual, 8 bytes a row, to each worker and round; the workers
-return their largest violators with their columns. *By rows* (`rows`): it sends the coefficients, and every
-shard returns a slope for each column, 8 bytes a column. A Dask array is used as it is chunked, where its
-blocks lie; a matrix of this process is cut into as many shards as the cluster has threads, in the
-way that moves less: by columns if they are the greater number. Logistic models are fitted by columns: their rows
-change weight at every step, so that no Gram matrix of the working set can stand for them, and a Dask
+*By columns* (`program`): the coordinator sends the residual, 8 bytes a row, to each worker and round; the
+workers return their largest violators with their columns. *By rows* (`rows`): it sends the coefficients, and
+every shard returns a slope for each column, 8 bytes a column. A Dask array is used as it is chunked, where
+its blocks lie; a matrix of this process is cut into as many shards as the cluster has threads, in the way
+that moves less: by columns if they are the greater number. Logistic models are fitted by columns: their
+rows change weight at every step, so that no Gram matrix of the working set can stand for them, and a Dask
 array chunked by rows is then rechunked once.
 
 Neither kind of shard holds anything that the coordinator could not send again: a lost worker costs the round
@@ -21,15 +21,13 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
+from ...scheduler.program import Outcome, Program
 from ...scheduler.static import StaticSchedule
 from .columns import columns_of, cut
+from .dask_input import is_dask
+from .mean_program import Mean
 from .program import SparseLinearProgram
 from .rows import RowProgram
-
-
-def is_dask(X):
-    """Tell whether X is a collection of Dask's; imports nothing."""
-    return "dask.base" in sys.modules and sys.modules["dask.base"].is_dask_collection(X)
 
 
 @dataclass(frozen=True)
@@ -63,8 +61,13 @@ class Layout:
         if self.by_rows:
             made = RowBlocks(working_set, self.pieces, np.diff(self.edges))
         else:
-            made = ColumnBlocks(working_set, shards=list(zip(self.edges[:-1], self.pieces, strict=True)))
-        return made, StaticSchedule(1, n_shards=len(self.pieces))
+            made = ColumnBlocks(working_set, list(zip(self.edges[:-1], self.pieces, strict=True)))
+        return made, self.schedule
+
+    @property
+    def schedule(self):
+        """All shards at once."""
+        return StaticSchedule(1, n_shards=len(self.pieces))
 
 
 def lay_out(X, engine, *, allow_rows):
@@ -119,7 +122,33 @@ def _chunked(X, allow_rows):
     )
 
 
+def place(X, engine):
+    """Say where a fit runs.
+
+    Parameters
+    ----------
+    X : Dask array, ndarray or sparse array
+    engine : str
+        The estimator's.
+
+    Returns
+    -------
+    str
+        ``"local"`` for this process; a Dask array goes to the current Dask client if there is one.
+    """
+    if engine == "local" and is_dask(X) and "distributed" in sys.modules:
+        import distributed
+
+        try:
+            distributed.default_client()
+        except ValueError:
+            return "local"
+        return "dask"
+    return engine
+
+
 def _n_threads(engine):
+    """Threads of the cluster, from a session that is not opened."""
     import distributed
 
     if engine == "dask":
@@ -128,57 +157,17 @@ def _n_threads(engine):
         return max(sum(client.nthreads().values()), 1)
 
 
-def check_blocks(X, name):
-    """Check what can be known of a Dask array before it is computed.
-
-    Parameters
-    ----------
-    X : Dask array or DataFrame
-        Of numpy or scipy.sparse blocks.
-    name : str
-        The estimator, for messages.
-
-    Returns
-    -------
-    Dask array
-        Of float32 or float64, with known chunks. Values are checked where the blocks lie, when they are loaded.
-
-    Raises
-    ------
-    DataError
-        For another number of dimensions, unknown chunks, no rows or columns, and types that are not real
-        numbers.
-    """
-    if hasattr(X, "to_dask_array"):
-        X = X.to_dask_array(lengths=True)
-    if not hasattr(X, "blocks") or not hasattr(X, "chunks"):
-        raise DataError(
-            f"X is a {type(X).__name__}; of Dask's collections {name} takes arrays and DataFrames: make an array, "
-            "for instance with dask.array.from_delayed"
-        )
-    if X.ndim != 2:
-        raise DataError(f"X must have two dimensions, rows and columns, but it has {X.ndim}")
-    if any(np.isnan(size) for sizes in X.chunks for size in sizes):
-        raise DataError("X has chunks of unknown size: call X.compute_chunk_sizes() before the fit")
-    if 0 in X.shape:
-        raise DataError(f"X has the shape {X.shape}: {name} needs at least one row and one column")
-    if X.dtype.kind not in "buif":
-        raise DataError(f"X has the type {X.dtype}; {name} takes real numbers: convert it with X.astype")
-    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-
-
-def check_vector(value, n_samples):
-    """Compute a Dask vector that stands beside X; anything else is passed on."""
-    if not is_dask(value):
-        return value
-    value = value.compute()
-    if len(value) != n_samples:
-        raise DataError(f"X has {n_samples} rows, but a vector beside it has {len(value)} entries")
-    return value
-
-
-class ColumnBlocks(SparseLinearProgram):
+class ColumnBlocks(Mean, SparseLinearProgram):
     """The working-set solver over shards of columns that lie in workers."""
+
+    def __init__(self, working_set, shards):
+        super().__init__(working_set, shards=shards)
+        self.bound = 0.0
+
+    def aggregate(self, tasks, partials):
+        """See `SparseLinearProgram.aggregate`; remembers the largest score outside the working set."""
+        self.bound = max(partial[0] for partial in partials)
+        return super().aggregate(tasks, partials)
 
     def read(self, source):
         """Check a block and lay it by columns."""
@@ -192,7 +181,7 @@ class ColumnBlocks(SparseLinearProgram):
             raise DataError(f"in the columns of X from {data[0]} on: {error}") from error
 
 
-class RowBlocks(RowProgram):
+class RowBlocks(Mean, RowProgram):
     """The working-set solver over shards of rows that lie in workers."""
 
     def read(self, source):
@@ -201,6 +190,8 @@ class RowBlocks(RowProgram):
 
 
 def _by_columns(block):
+    if is_dask(block):  # in a session of this process
+        block = block.compute(scheduler="threads")
     if not isinstance(block, np.ndarray) and not sparse.issparse(block):
         raise DataError(
             f"a block of X is a {type(block).__name__}: blocks must be numpy arrays or scipy.sparse matrices"
@@ -210,25 +201,77 @@ def _by_columns(block):
     return check_columns("X", block)
 
 
-def multiply(X, coef, intercept):
-    """Compute ``X @ coef.T + intercept`` lazily, block by block.
+def inside_task():
+    """Tell whether this runs in a task of a Dask worker, where a fit stays on the worker's own threads."""
+    if "distributed" not in sys.modules:
+        return False
+    import distributed
+
+    try:
+        distributed.get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+class Scales(Program):
+    """Standard deviations (or root mean squares) of columns, in two rounds: means, then squares.
 
     Parameters
     ----------
-    X : Dask array of shape (n_samples, n_features)
-    coef : ndarray of shape (n_features,) or (n_outputs, n_features)
-    intercept : float or ndarray of shape (n_outputs,)
+    layout : Layout
+    weights : None or ndarray of shape (n_samples,)
+    centre : bool
+        True: about the mean.
 
-    Returns
-    -------
-    Dask array of shape (n_samples,) or (n_samples, n_outputs)
+    Attributes
+    ----------
+    scales : ndarray of shape (n_features,)
+        1 where they would be 0.
     """
-    X = X.rechunk({1: -1})
 
-    def block(rows):
-        return np.asarray(rows @ coef.T) + intercept
+    measure_every = 0
 
-    if coef.ndim == 1:
-        return X.map_blocks(block, drop_axis=1, dtype=coef.dtype, meta=np.empty(0, coef.dtype))
-    chunks = (X.chunks[0], (len(coef),))
-    return X.map_blocks(block, chunks=chunks, dtype=coef.dtype, meta=np.empty((0, 0), coef.dtype))
+    def __init__(self, layout, weights, centre):
+        weights = np.ones(layout.shape[0]) if weights is None else weights
+        parts = list(itertools.pairwise(layout.edges))
+        rows = [weights[a:b] if layout.by_rows else weights for a, b in parts]
+        self.shards = list(zip(layout.pieces, rows, strict=True))
+        self.by_rows, self.centre, self.total = layout.by_rows, centre, weights.sum()
+        self.edges, self.means = layout.edges, None
+
+    def load(self, data):
+        """Check and lay out a shard."""
+        return {"X": _by_columns(data[0]), "weights": data[1]}
+
+    def publish(self):
+        """Tell the means, once they are known."""
+        return {"means": self.means}
+
+    def sync(self, state, message):
+        """Take the means."""
+        state["means"] = message["means"]
+
+    def update(self, state, task):
+        """Weighted sums of a shard's columns, or of the squares of their distances from the means."""
+        X, weights, means = state["X"], state["weights"], state["means"]
+        if means is None:
+            return weights @ X
+        if not self.by_rows:
+            means = means[self.edges[task.shard] : self.edges[task.shard + 1]]
+        if sparse.issparse(X):
+            rows, columns, far = X.indices, np.repeat(np.arange(X.shape[1]), np.diff(X.indptr)), X.data
+            inside = np.bincount(columns, weights[rows], X.shape[1])
+            near = np.bincount(columns, weights[rows] * (far - means[columns]) ** 2, X.shape[1])
+            return near + means**2 * (weights.sum() - inside)
+        return np.array([weights @ (X[:, j] - means[j]) ** 2 for j in range(X.shape[1])])
+
+    def aggregate(self, tasks, partials):
+        """Put the shards' sums together."""
+        sums = sum(partials) if self.by_rows else np.concatenate(partials)
+        if tasks[0].round == 0:
+            self.means = sums / self.total if self.centre else np.zeros(len(sums))
+            return Outcome(self.publish())
+        self.scales = np.sqrt(sums / self.total)
+        self.scales[self.scales == 0] = 1
+        return Outcome(done=True)

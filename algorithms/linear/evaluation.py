@@ -204,7 +204,7 @@ class _OneByOne:
         models = (self._model(decision[:, k]) for k in range(decision.shape[1]))
         try:
             return np.array([self.scorer(model, X, y, **options) for model in models], dtype=float)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             raise DataError(f"scoring={self.name!r} cannot judge this model: {error}") from error
 
     def _model(self, decision):

@@ -15,6 +15,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs
+from .dask_input import is_dask
 from .penalties import ElasticNet
 
 SHORT = ("max_rounds", "stalled")  # reasons of solutions that did not reach `tol`
@@ -36,6 +37,10 @@ class Design:
     l1_factors, l2_factors : None or ndarray of shape (n_features,)
         Of the two parts of the penalty.
     fit_intercept, positive : bool
+    layout : None or Layout
+        How `X` is cut, if the fit runs on Dask.
+    engine : str
+        Where it runs.
     """
 
     X: Any
@@ -44,16 +49,30 @@ class Design:
     l2_factors: np.ndarray | None
     fit_intercept: bool
     positive: bool
+    layout: Any = None
+    engine: str = "local"
 
     @classmethod
-    def make(cls, X, weights, factors, *, standardize, fit_intercept, positive):
-        """Bring penalty factors and `standardize` together."""
+    def make(
+        cls, X, weights, factors, *, standardize, fit_intercept, positive, engine="local", allow_rows=False
+    ):
+        """Bring penalty factors and `standardize` together; say where the fit runs.
+
+        `allow_rows`: whether the loss can be fitted by rows (see `distributed`).
+        """
+        layout = None
+        if engine != "local" or not (isinstance(X, np.ndarray) or sparse.issparse(X)):
+            from . import distributed
+
+            engine = distributed.place(X, engine)
+            if is_dask(X) or (engine != "local" and not distributed.inside_task()):
+                layout = distributed.lay_out(X, engine, allow_rows=allow_rows)
         l1 = l2 = factors
         if standardize:
-            scales = column_scales(X, weights, centre=fit_intercept)
+            scales = _scales(X, weights, fit_intercept, layout, engine)
             l1 = scales if factors is None else factors * scales
             l2 = l1 * scales
-        return cls(X, weights, l1, l2, fit_intercept, positive)
+        return cls(X, weights, l1, l2, fit_intercept, positive, layout, engine)
 
     @property
     def n_features(self):
@@ -70,6 +89,10 @@ class Design:
 
     def squared(self, y):
         """Return the squared loss of a target, with an empty working set."""
+        if self.layout is not None and self.layout.by_rows:
+            from .rows import GramSquared
+
+            return GramSquared(y, self.weights, fit_intercept=self.fit_intercept)
         from .squared import Squared
 
         return Squared(y, self.weights, self.fit_intercept)
@@ -143,7 +166,6 @@ def solve(
     tol,
     max_iter,
     start=None,
-    engine="local",
     n_jobs=None,
     verbose=0,
     callback=None,
@@ -162,7 +184,7 @@ def solve(
         Most passes over X for a penalty.
     start : (int64 ndarray, float64 ndarray), optional
         Features (rising) and coefficients to begin with.
-    engine, n_jobs, verbose, callback, label
+    n_jobs, verbose, callback, label
         See `stradask.scheduler.run`.
     read : callable, optional
         ``read(fit, history)`` makes the model of ``info.snapshot()`` for callbacks.
@@ -170,35 +192,22 @@ def solve(
     Returns
     -------
     fits : list of Fit
-        One for each penalty, fewer if the run was ended by the callback or by Ctrl-C; the last of them is then
-        the model so far.
+        One for each penalty, fewer if the run was ended by the callback or by Ctrl-C; the last of them is
+        then the model so far.
     done : stradask.scheduler.engine.Run
     """
-    from ...scheduler import StaticSchedule, run
-    from .columns import columns_of
-    from .mean_program import MeanProgram
-    from .working_set import WorkingSet
+    from ...scheduler import run
 
-    X = columns_of(design.X)
     rounds = max((max_iter or _DEFAULT_ROUNDS) - 1, 1)
-    working_set = WorkingSet(
-        subproblem,
-        penalties,
-        n_features=design.X.shape[1],
-        is_sparse=X.is_sparse,
-        tol=max(tol, _LEAST_TOL),
-        max_rounds=rounds,
-        start=start,
-    )
-    program = MeanProgram(working_set, X, n_shards=effective_n_jobs(n_jobs))
-    n_samples = design.X.shape[0]
+    program, schedule = _program(design, subproblem, penalties, tol, rounds, start, n_jobs)
+    working_set, n_samples = program.working_set, design.X.shape[0]
     with _blas().limit(limits=1, user_api="blas"):
         done = run(
             program,
-            StaticSchedule(1, n_shards=len(program.shards)),
-            engine=engine,
+            schedule,
+            engine=design.engine,
             n_jobs=n_jobs,
-            max_rounds=(rounds + 2) * len(penalties),
+            max_rounds=2 * (rounds + 2) * len(penalties),
             callback=callback,
             snapshot=read and (lambda history: read(_so_far(working_set, n_samples), history)),
             verbose=verbose,
@@ -206,6 +215,107 @@ def solve(
         )
     working_set.finish()
     return [_fit(solution, n_samples) for solution in working_set.solutions], done
+
+
+def solve_scheduled(
+    design,
+    y,
+    penalty,
+    *,
+    tol,
+    max_iter,
+    random_state,
+    start=None,
+    n_jobs=None,
+    verbose=0,
+    callback=None,
+    read=None,
+    label,
+):
+    """Solve for one penalty by scheduled coordinate descent (see `scheduled`), through the engine.
+
+    Parameters
+    ----------
+    design : Design
+    y : ndarray of shape (n_samples,)
+    penalty : Penalty
+    tol, max_iter, start, n_jobs, verbose, callback, read, label
+        See `solve`. A pass is as many rounds as it takes to visit every coefficient once.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    fits, done
+        See `solve`.
+    """
+    from ...scheduler import run
+    from .scheduled import scheduled_elastic_net
+
+    if is_dask(design.X):
+        raise DataError("schedule='dynamic' takes X in this process, not a Dask array: take schedule='auto'")
+    n_samples, n_features = design.X.shape
+    coef = np.zeros(n_features)
+    if start is not None:
+        coef[start[0]] = start[1]
+    every = np.arange(n_features)
+    # Weights of sum 1: then all figures are those of the estimators.
+    program, schedule = scheduled_elastic_net(
+        design.X,
+        y,
+        penalty.thresholds(every) / n_samples,
+        penalty.ridges(every) / n_samples,
+        tol=max(tol, _LEAST_TOL),
+        fit_intercept=design.fit_intercept,
+        sample_weight=(np.ones(n_samples) if design.weights is None else design.weights) / n_samples,
+        positive=design.positive,
+        coef=None if start is None else coef,
+        n_shards=1 if design.layout is None else len(design.layout.pieces),
+        random_state=random_state,
+    )
+
+    def fit(n_rounds, reason):
+        features = np.flatnonzero(program.coef)
+        relative = program.gap / program.scale if program.scale > 0 else 0.0
+        passes = -(-n_rounds // program.measure_every)
+        return Fit(features, program.coef[features], program.intercept, program.gap, relative, passes, reason)
+
+    done = run(
+        program,
+        schedule,
+        engine=design.engine,
+        n_jobs=n_jobs,
+        max_rounds=(max_iter or _DEFAULT_ROUNDS) * program.measure_every,
+        stop=program.stop,
+        callback=callback,
+        snapshot=read and (lambda history: read(fit(len(history), ""), history)),
+        verbose=verbose,
+        label=label,
+    )
+    reason = {"finished": "max_rounds", "gap": "gap"}.get(done.reason, "stopped")
+    return [fit(done.n_rounds, reason)], done
+
+
+def _program(design, subproblem, penalties, tol, rounds, start, n_jobs):
+    """Make the program that solves for the penalties, and its schedule."""
+    from ...scheduler import StaticSchedule
+    from .columns import columns_of
+    from .mean_program import MeanProgram
+    from .working_set import WorkingSet
+
+    X = columns_of(design.X) if design.layout is None else design.layout
+    working_set = WorkingSet(
+        subproblem,
+        penalties,
+        n_features=design.n_features,
+        is_sparse=X.is_sparse,
+        tol=max(tol, _LEAST_TOL),
+        max_rounds=rounds,
+        start=start,
+    )
+    if design.layout is not None:
+        return design.layout.program(working_set)
+    program = MeanProgram(working_set, X, n_shards=effective_n_jobs(n_jobs))
+    return program, StaticSchedule(1, n_shards=len(program.shards))
 
 
 def _fit(solution, n_samples):
@@ -253,16 +363,33 @@ def largest_strength(design, subproblem, penalty):
     float
         In units of the unscaled problem; 0 if no column is penalised.
     """
+    from ...scheduler import run
     from .columns import columns_of
     from .screening import Scores
 
-    X, strong = columns_of(design.X), penalty.with_strength(_MOST_STRENGTH)
+    strong = penalty.with_strength(_MOST_STRENGTH)
+    if design.layout is not None:
+        program, schedule = _program(design, subproblem, [strong], 1e-12, 2, None, None)
+        run(program, schedule, engine=design.engine, max_rounds=8)
+        return program.bound * subproblem.scale
+    X = columns_of(design.X)
     free = strong.unpenalised(design.n_features)
     if len(free):
         subproblem.grow(free, X, free, strong)
         subproblem.solve(strong, 1e-12 * subproblem.unit(strong))
     scores = Scores(X, penalty.l1_factors, penalty.positive)
     return scores.most(subproblem.vectors(), free) * subproblem.scale
+
+
+def _scales(X, weights, centre, layout, engine):
+    if layout is None:
+        return column_scales(X, weights, centre=centre)
+    from ...scheduler import run
+    from .distributed import Scales
+
+    program = Scales(layout, weights, centre)
+    run(program, layout.schedule, engine=engine, max_rounds=2)
+    return program.scales
 
 
 def column_scales(X, weights, *, centre):
@@ -310,8 +437,8 @@ def warn_short(fit, *, tol, max_iter, what, dtype):
     """Tell that a fit fell short of `tol`: the gap it reached, and what to do."""
     if fit.reason == "max_rounds":
         why = (
-            f"after max_iter={max_iter or _DEFAULT_ROUNDS} rounds: raise max_iter, or be content with a larger "
-            "tol"
+            f"after max_iter={max_iter or _DEFAULT_ROUNDS} rounds: raise max_iter, or be content with a "
+            "larger tol"
         )
     else:
         why = "and rounding errors allow no further progress: "

@@ -6,7 +6,8 @@ is the one of the training rows alone.
 """
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import check_cv
@@ -15,7 +16,10 @@ from threadpoolctl import threadpool_limits
 from ...errors import DataError
 from ...scheduler.progress import Progress
 from ...scheduler.threads import run_tasks
-from .evaluation import score_path
+from .evaluation import path_scorer, score_path
+from .fitting import SHORT, Design, solve
+from .inputs import check_class_weights, check_weights
+from .path import alpha_grid, stacked
 
 
 @dataclass(frozen=True)
@@ -34,14 +38,14 @@ class Fold:
     test: np.ndarray
 
 
-def folds_of(cv, X, y, groups=None, weights=None, classifier=False):
+def folds_of(cv, n_samples, y, groups=None, weights=None, classifier=False):
     """Divide the rows.
 
     Parameters
     ----------
     cv : int, splitter, iterable of (train, test) or None
         As in scikit-learn.
-    X : matrix of shape (n_samples, n_features)
+    n_samples : int
     y : ndarray of shape (n_samples,)
         Numbers, or labels.
     groups : array-like of shape (n_samples,), optional
@@ -63,10 +67,9 @@ def folds_of(cv, X, y, groups=None, weights=None, classifier=False):
     --------
     >>> import numpy as np
     >>> from stradask.algorithms.linear.folds import folds_of
-    >>> [fold.weights.tolist() for fold in folds_of(2, np.ones((4, 1)), np.arange(4.0))]
+    >>> [fold.weights.tolist() for fold in folds_of(2, 4, np.arange(4.0))]
     [[0.0, 0.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]]
     """
-    n_samples = X.shape[0]
     try:
         parts = list(check_cv(cv, y, classifier=classifier).split(np.zeros((n_samples, 1)), y, groups))
     except (ValueError, TypeError) as error:
@@ -128,60 +131,216 @@ class Path:
     unsolved: list
 
 
-def score_folds(solve, grids, folds, scorers, X, y, *, weights, offset, n_outputs, n_jobs, label, verbose):
+@dataclass(frozen=True)
+class PathProblem:
+    """All of a path but the matrix and the penalties.
+
+    Attributes
+    ----------
+    y : ndarray of shape (n_samples,)
+        Targets, or numbers of classes.
+    weights : ndarray of shape (n_samples,) or None
+        Of the samples; of mean 1.
+    factors : ndarray of shape (n_features,) or None
+        Of the penalty.
+    standardize, fit_intercept, positive : bool
+    tol : float
+    max_iter : int or None
+    classes : ndarray or None
+        Labels of a logistic model; None is least squares.
+    class_weight : None, "balanced" or dict
+    offset : ndarray or None
+    """
+
+    y: np.ndarray
+    weights: Any
+    factors: Any
+    standardize: bool
+    fit_intercept: bool
+    positive: bool
+    tol: float
+    max_iter: Any
+    classes: Any = None
+    class_weight: Any = None
+    offset: Any = None
+
+    @property
+    def n_outputs(self):
+        """Linear predictors of a model: the number of classes if they are more than two."""
+        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+
+    def design(self, X, weights):
+        """Bring the matrix and the weights of the rows together."""
+        weights = check_weights(weights, len(self.y))
+        if self.classes is not None:
+            weights = check_class_weights(self.class_weight, self.classes, self.y, weights)
+        return Design.make(
+            X,
+            weights,
+            self.factors,
+            standardize=self.standardize,
+            fit_intercept=self.fit_intercept,
+            positive=self.positive,
+        )
+
+    def loss(self, design):
+        """Return the loss with an empty working set."""
+        if self.classes is None:
+            return design.squared(self.y)
+        return design.logistic(self.y, len(self.classes), self.offset)
+
+    def grid(self, X, l1_ratio, eps, n_alphas):
+        """Return the falling alphas for all rows; see `alpha_grid`."""
+        design = self.design(X, self.weights)
+        return alpha_grid(design, self.loss(design), l1_ratio, eps, n_alphas)
+
+    def path(self, X, l1_ratio, alphas, weights, n_jobs=None):
+        """Solve for falling alphas; Ctrl-C raises KeyboardInterrupt, as a part of a path cannot be judged.
+
+        Returns
+        -------
+        Path
+        """
+        design = self.design(X, weights)
+        fits, done = solve(
+            design,
+            self.loss(design),
+            [design.penalty(alpha, l1_ratio) for alpha in alphas],
+            tol=self.tol,
+            max_iter=self.max_iter,
+            n_jobs=n_jobs,
+            label="path",
+        )
+        if done.reason == "interrupted":
+            raise KeyboardInterrupt
+        return path_of(fits, X.shape[1], self.n_outputs)
+
+    def scores(self, X, fold, l1_ratio, alphas, scorings):
+        """Solve a path on a fold and score it on the test rows.
+
+        Parameters
+        ----------
+        X : ndarray or CSC array of shape (n_samples, n_features)
+        fold : Fold
+        l1_ratio : float
+        alphas : ndarray of shape (n_alphas,)
+        scorings : list of str or callable
+
+        Returns
+        -------
+        scores : list of ndarray of shape (n_alphas,)
+        unsolved : list of float
+            See `Path`.
+        """
+        path = self.path(X, l1_ratio, alphas, fold.weights)
+        scores = [
+            score_path(
+                path_scorer(scoring, self.classes),
+                X,
+                self.y,
+                fold.test,
+                path.coefs,
+                path.intercepts,
+                weights=self.weights,
+                offset=self.offset,
+                n_outputs=self.n_outputs,
+            )
+            for scoring in scorings
+        ]
+        return scores, path.unsolved
+
+
+def path_of(fits, n_features, n_outputs=1):
+    """Put the models of a path side by side.
+
+    Parameters
+    ----------
+    fits : list of Fit
+    n_features, n_outputs : int
+
+    Returns
+    -------
+    Path
+    """
+    outputs = [
+        replace(fit, coef=coef) for fit in fits for coef in fit.coef.reshape(len(fit.features), n_outputs).T
+    ]
+    coefs = stacked(outputs, n_features, np.float64)
+    coefs.eliminate_zeros()  # of classes that do not use a column that others use
+    return Path(
+        coefs,
+        np.concatenate([np.broadcast_to(fit.intercept, n_outputs) for fit in fits]).astype(np.float64),
+        np.array([fit.gap for fit in fits]),
+        np.array([fit.n_iter for fit in fits], dtype=np.int64),
+        [float(fit.relative_gap) for fit in fits if fit.reason in SHORT],
+    )
+
+
+# Where the tasks run -------------------------------------------------------------------------------------
+
+
+class Here:
+    """Runs tasks on threads of this process.
+
+    Parameters
+    ----------
+    X : ndarray or CSC array
+        Given to every task as its first argument.
+    n_jobs : int or None
+        Threads; results do not depend on it.
+    """
+
+    def __init__(self, X, n_jobs):
+        self.X, self.n_jobs = X, n_jobs
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        pass
+
+    def one(self, function, *args):
+        """Run one task, which may use all the threads as its last argument."""
+        return function(self.X, *args, self.n_jobs)
+
+    def map(self, function, tasks, tell):
+        """Run a task for each tuple of arguments; ``tell()`` after each; the results in their order."""
+        told = threading.Lock()
+
+        def task(*args):
+            result = function(self.X, *args)
+            with told:
+                tell()
+            return result
+
+        # Limited once around all threads: each path limits BLAS too, and puts back what it found.
+        with threadpool_limits(1, user_api="blas"):
+            return run_tasks([(task, args) for args in tasks], self.n_jobs)
+
+
+def score_folds(where, problem, grids, folds, scorings, *, label, verbose):
     """Fit every path on every fold and score it, one task for each pair.
 
     Parameters
     ----------
-    solve : callable
-        ``solve(l1_ratio, alphas, weights)`` gives a `Path`.
+    where : Here or There
+    problem : PathProblem
     grids : list of (float, ndarray)
         Shares of the l1 penalty with their alphas.
     folds : list of Fold
-    scorers : dict of str to callable
-        See `evaluation.path_scorer`.
-    X, y, weights, offset, n_outputs
-        See `evaluation.score_path`.
-    n_jobs : int or None
-        Threads; the result does not depend on it.
+    scorings : list of str or callable
     label, verbose
         Of the progress bar, of one round a task.
 
     Returns
     -------
-    scores : dict of str to ndarray of shape (n_grids, n_alphas, n_folds)
+    scores : ndarray of shape (n_scorings, n_grids, n_alphas, n_folds)
     unsolved : list of float
         Relative gaps of the fits that did not reach the tolerance.
     """
-    told = threading.Lock()
-    pairs = [(grid, fold) for grid in grids for fold in folds]
-
-    def task(grid, fold):
-        l1_ratio, alphas = grid
-        path = solve(l1_ratio, alphas, fold.weights)
-        scores = [
-            score_path(
-                scorer,
-                X,
-                y,
-                fold.test,
-                path.coefs,
-                path.intercepts,
-                weights=weights,
-                offset=offset,
-                n_outputs=n_outputs,
-            )
-            for scorer in scorers.values()
-        ]
-        with told:
-            progress.advance()
-        return scores, path.unsolved
-
-    # Limited once around all threads: each path limits BLAS too, and puts back what it found.
-    bar = Progress(len(pairs), label=label, unit="fold", verbose=verbose)
-    with threadpool_limits(1, user_api="blas"), bar as progress:
-        results = run_tasks([(task, pair) for pair in pairs], n_jobs)
-    table = np.array([scores for scores, _ in results])  # pairs, scorers, alphas
-    table = table.reshape(len(grids), len(folds), len(scorers), -1).transpose(2, 0, 3, 1)
-    scores = dict(zip(scorers, table, strict=True))
-    return scores, [gap for _, unsolved in results for gap in unsolved]
+    tasks = [(fold, l1_ratio, alphas, scorings) for l1_ratio, alphas in grids for fold in folds]
+    with Progress(len(tasks), label=label, unit="fold", verbose=verbose) as progress:
+        results = where.map(problem.scores, tasks, progress.advance)
+    table = np.array([scores for scores, _ in results])  # tasks, scorings, alphas
+    table = table.reshape(len(grids), len(folds), len(scorings), -1).transpose(2, 0, 3, 1)
+    return table, [gap for _, unsolved in results for gap in unsolved]

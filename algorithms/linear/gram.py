@@ -11,14 +11,15 @@ import numpy as np
 from scipy.linalg.lapack import dposv
 
 from ...kernels import linear_descent, linear_gram
-from .anderson import mixed
+from .anderson import Trail
+from .conjugate_gradients import KeptFactor
 from .duality import limit, squared_gap
 from .newton import proximal_newton
 
 MOST_COLUMNS = 5000
+_LEAST_ITERATED = 600  # smaller Newton systems are factored each time
 _KEPT = 0.04  # part of the last proximal step with which the next problem begins
 _SUPPORT_SWEEPS = 4
-_HISTORY = 5
 _MOST_SWEEPS = 2000
 
 
@@ -42,6 +43,7 @@ class GramProblem:
         self._room = np.empty((0, 0))
         self._place = np.empty(0, np.int64)
         self._step = 0.0
+        self._factor = KeptFactor()
 
     def missing(self, chosen):
         """Those of the positions `chosen` that have not joined."""
@@ -80,12 +82,18 @@ class GramProblem:
         return self._room[:k, :k] @ x
 
     def solve(self, S, right, diagonal):
-        """Solve ``(diag(diagonal) + G_SS) z = right``; None if it is singular."""
-        H = np.empty((len(S), len(S)), order="F")
-        linear_descent.gather_lower(self._room, S, H)
-        H.flat[:: len(S) + 1] += diagonal
-        _, z, info = dposv(H, right, lower=1, overwrite_a=1)
-        return z if info == 0 else None
+        """Solve ``(diag(diagonal) + G_SS) z = right``; None if it is singular.
+
+        Large systems go through conjugate gradients, preconditioned by a float32 factor that is kept while
+        it serves.
+        """
+        if len(S) < _LEAST_ITERATED:
+            H = np.empty((len(S), len(S)), order="F")
+            linear_descent.gather_lower(self._room, S, H)
+            H.flat[:: len(S) + 1] += diagonal
+            _, z, info = dposv(H, right, lower=1, overwrite_a=1)
+            return z if info == 0 else None
+        return self._factor.solve(self._room, S, right, diagonal)
 
     # The problem on the members -----------------------------------------------------------------------
 
@@ -114,16 +122,15 @@ class GramProblem:
         def gap_at(b, slopes):
             return gram_gap(b, slopes, c, y_y, penalty)
 
-        history, gap, wait, since, tired, visits = [b.copy()], gap_at(b, slopes), 2, 0, False, 0
+        trail, gap, wait, since, tired, visits = Trail(b, slopes), gap_at(b, slopes), 2, 0, False, 0
         for _ in range(_MOST_SWEEPS):
             if gap <= eps:
                 break
             visits += linear_gram.descend(self._room, slopes, b, l1, l2, positive, 1, _SUPPORT_SWEEPS)
             since += 1
-            history.append(b.copy())
-            if len(history) > _HISTORY:
-                b, slopes = self._extrapolate(history, b, slopes, c, penalty)
-                history = [b.copy()]
+            if trail.add(b, slopes):
+                b, slopes = self._extrapolate(trail, b, slopes, c, penalty)
+                trail = Trail(b, slopes)
             if since < wait:
                 continue
             before, gap = gap, gap_at(b, slopes)
@@ -131,21 +138,26 @@ class GramProblem:
             if not tired and need * self._sweep_cost(b) > self._newton_cost(b):
                 step = self._step * _KEPT
                 b, slopes, gap, self._step, steps = proximal_newton(
-                    self, b, slopes, penalty, gap_at, eps, step=step
+                    self, b, slopes, y_y, penalty, gap_at, eps, step=step
                 )
                 visits += steps * len(b)
                 tired = True
-                b, slopes, history = b.copy(), slopes.copy(), [b.copy()]
+                b, slopes = b.copy(), slopes.copy()
+                trail = Trail(b, slopes)
             wait, since = int(min(max(2, 0.5 * need), 10)), 0
         return b, visits
 
-    def _extrapolate(self, history, b, slopes, c, penalty):
+    def _extrapolate(self, trail, b, slopes, c, penalty):
         l1, l2, positive = penalty
-        other = mixed(history, positive)
-        if other is not None:
+        mixed = trail.mixed()
+        if mixed is None:
+            return b, slopes
+        other, slopes_other = mixed
+        if positive and (other < 0).any():
+            other = np.maximum(other, 0.0)
             slopes_other = c - self.times(other)
-            if _objective(other, slopes_other, c, l1, l2) < _objective(b, slopes, c, l1, l2):
-                return other, slopes_other
+        if _objective(other, slopes_other, c, l1, l2) < _objective(b, slopes, c, l1, l2):
+            return other, slopes_other
         return b, slopes
 
     def cost(self, chosen):

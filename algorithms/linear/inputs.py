@@ -170,8 +170,8 @@ def check_class_weights(class_weight, classes, numbers, weights):
     mass = np.bincount(numbers, rows)
     if mass.min() == 0:
         raise DataError(
-            f"all rows of the class {classes.tolist()[mass.argmin()]!r} have the weight zero: leave them out, or give them "
-            "weight"
+            f"all rows of the class {classes.tolist()[mass.argmin()]!r} have the weight zero: leave them "
+            "out, or give them weight"
         )
     if class_weight is None:
         return weights
@@ -353,5 +353,5 @@ def _numbers(name, values):
 def _check_length(name, values, n_samples):
     if len(values) != n_samples:
         raise DataError(
-            f"{name} has {len(values)} rows, but X has {n_samples}: they are inconsistent; give one entry a row of X"
+            f"{name} has {len(values)} rows, but X has {n_samples}, which is inconsistent: give each row one"
         )

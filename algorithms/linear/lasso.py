@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError
 from .._base import Estimator
-from .._validation import check_columns, check_rows
-from .fitting import SHORT, Design, check_shapes, solve, warn_short
+from .._validation import check_rows
+from .dask_input import check_matrix, check_vector, is_dask, lazily
+from .fitting import SHORT, Design, check_shapes, solve, solve_scheduled, warn_short
 from .inputs import check_names, check_penalty_factor, check_start, check_targets, check_weights
 from .path import enet_path, lasso_path
 
@@ -31,8 +32,8 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
     where rho is `l1_ratio`, w are `sample_weight` (1 by default) and f is `penalty_factor` (1 by default):
     scikit-learn's objective. Each round reads `X` once to find the columns that break the optimality
     conditions most, adds them to a working set, and solves the problem on that set by coordinate descent
-    and a proximal Newton method; the penalty falls to `alpha` meanwhile. The fit ends when the duality gap of the
-    whole problem is small enough, so that `dual_gap_` bounds how far the objective is from its minimum.
+    and a proximal Newton method; the penalty falls to `alpha` meanwhile. The fit ends when the duality gap of
+    the whole problem is small enough, so that `dual_gap_` bounds how far the objective is from its minimum.
 
     `X` is never changed, never made dense and copied at most once, namely where it does not lie by
     columns (Fortran order or CSC) already; centring and `standardize` are implicit.
@@ -45,16 +46,16 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
         Weight of the penalty. 0 leaves least squares, with a warning; `alpha_max` tells from where on all
         penalised coefficients are zero.
     l1_ratio : float, default=0.5
-        rho, the share of the l1 penalty: 1 is the Lasso, 0 is ridge regression (whose solution is not sparse, so
-        that a working set gains nothing).
+        rho, the share of the l1 penalty: 1 is the Lasso, 0 is ridge regression (whose solution is not sparse,
+        so that a working set gains nothing).
     fit_intercept : bool, default=True
         False takes c = 0.
     precompute : bool, "auto" or array-like, default=False
-        Accepted for scikit-learn's sake and without effect: Gram entries are made for the columns that turn out
-        to matter.
+        Accepted for scikit-learn's sake and without effect: Gram entries are made for the columns that turn
+        out to matter.
     max_iter : int or None, default=1000
-        Most rounds, at least 2. A round is a pass over `X` and then work on a few columns: much more than one of
-        scikit-learn's sweeps, and tens of rounds are usual. None is 1000.
+        Most rounds, at least 2. A round is a pass over `X` and then work on a few columns: much more than one
+        of scikit-learn's sweeps, and tens of rounds are usual. None is 1000.
     copy_X : bool, default=True
         Accepted and without effect: `X` is never changed.
     tol : float, default=1e-4
@@ -73,11 +74,12 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
         f, 0 and above: with 0 a column is never penalised, with 2 twice as much. Unlike glmnet's they
         are not rescaled.
     standardize : bool, default=False
-        Penalise ``s_j b_j`` instead of b_j, with s_j the (weighted) standard deviation of column j, or its root
-        mean square if there is no intercept: the same as fitting to columns divided by s_j, but without a
-        copy and with coefficients for the columns as they are.
+        Penalise ``s_j b_j`` instead of b_j, with s_j the (weighted) standard deviation of column j, or its
+        root mean square if there is no intercept: the same as fitting to columns divided by s_j, but without
+        a copy and with coefficients for the columns as they are.
     schedule : {"auto", "working-set", "dynamic"}, default="auto"
-        "auto" is the working set. "dynamic" is the schedule of the STRADS paper, coordinates drawn by how much
+        "auto" is the working set. "dynamic" is the schedule of the STRADS paper, coordinates drawn by how
+        much
         they changed and thinned by correlation: one to learn from, slower on one machine.
     engine : str, default="local"
         ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
@@ -113,7 +115,8 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
     Warns
     -----
     ConvergenceWarning
-        If `max_iter` rounds, or the precision of the arithmetic, did not suffice for `tol`; names the gap reached.
+        If `max_iter` rounds, or the precision of the arithmetic, did not suffice for `tol`; names the gap
+        reached.
 
     See Also
     --------
@@ -124,9 +127,9 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
     References
     ----------
     Zou, Hastie, "Regularization and variable selection via the elastic net", JRSS B 2005. Working sets and
-    duality gaps: Massias, Gramfort, Salmon, "Celer: a fast solver for the Lasso with dual extrapolation", ICML
-    2018. Newton steps: Li, Sun, Toh, "A highly efficient semismooth Newton augmented Lagrangian method for
-    solving Lasso problems", SIAM J. Optim. 2018.
+    duality gaps: Massias, Gramfort, Salmon, "Celer: a fast solver for the Lasso with dual extrapolation",
+    ICML 2018. Newton steps: Li, Sun, Toh, "A highly efficient semismooth Newton augmented Lagrangian method
+    for solving Lasso problems", SIAM J. Optim. 2018.
 
     Examples
     --------
@@ -239,9 +242,10 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
 
     def _problem(self, X, y, sample_weight):
         """Check the input and set what is known of the columns."""
-        columns = check_columns(self, X)
-        check_names(self, X, y)
+        columns = check_matrix(self, X)
         n_samples, n_features = columns.shape
+        y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
+        check_names(self, X, y)
         y = check_targets(y, n_samples, type(self).__name__)
         design = Design.make(
             columns,
@@ -250,20 +254,20 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
             standardize=self.standardize,
             fit_intercept=self.fit_intercept,
             positive=self.positive,
+            engine=self.engine,
+            allow_rows=True,
         )
         return design, y
 
     def _check_goes_on(self, before, y, n_features):
         if before is None:
             return
-        there, here = (
-            np.atleast_2d(before).shape,
-            (y[:, None] if y.ndim == 1 else y).shape[1:] + (n_features,),
-        )
+        there = np.atleast_2d(before).shape
+        here = (1 if y.ndim == 1 else y.shape[1], n_features)
         if there != here:
             raise DataError(
-                f"warm_start=True goes on from a model of {there[1]} columns and {there[0]} targets, but X has "
-                f"{here[1]} and y {here[0]}: fit a new estimator, or set warm_start=False"
+                f"warm_start=True goes on from a model of {there[1]} columns and {there[0]} targets, but X "
+                f"has {here[1]} and y {here[0]}: fit a new estimator, or set warm_start=False"
             )
 
     def _start(self, before, target):
@@ -275,14 +279,12 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
         fits: list = []
         histories: list = []
         for k, target in enumerate(targets):
-            (fit, *_), done = solve(
+            (fit, *_), done = self._solve(
                 design,
-                design.squared(target),
-                [design.penalty(self.alpha, self.l1_ratio)],
+                target,
                 tol=self.tol,
                 max_iter=self.max_iter,
                 start=None if before is None else self._start(before, k),
-                engine=self.engine,
                 n_jobs=self.n_jobs,
                 verbose=self.verbose,
                 callback=callback,
@@ -295,6 +297,12 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
                 break
         self._warn(fits, design.X.dtype)
         return self._read(design, y, fits, histories)
+
+    def _solve(self, design, target, **options):
+        penalty = design.penalty(self.alpha, self.l1_ratio)
+        if self.schedule == "dynamic":
+            return solve_scheduled(design, target, penalty, random_state=self.random_state, **options)
+        return solve(design, design.squared(target), [penalty], **options)
 
     def _snapshot(self, design, y, fits, histories, fit, history):
         return copy.copy(self)._read(design, y, [*fits, fit], [*histories, history])
@@ -340,10 +348,13 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
         ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
         check_is_fitted(self)
+        if is_dask(X):
+            n_outputs = None if self.coef_.ndim == 1 else len(self.coef_)
+            return lazily(self.predict, X, n_outputs, self.coef_.dtype)
         return check_rows(self, X) @ self.coef_.T + self.intercept_
 
     def alpha_max(self, X, y, sample_weight=None):
-        """Find the smallest `alpha` at which all penalised coefficients are zero, with the other parameters as set.
+        """Find the smallest `alpha` at which all penalised coefficients are zero, given the other parameters.
 
         Useful values of `alpha` are parts of it: a half, a tenth, a hundredth.
 

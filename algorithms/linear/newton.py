@@ -20,10 +20,12 @@ import numpy as np
 
 _FIRST_STEP, _FACTOR = 10.0, 5.0  # s at first, and its growth
 _OUTER, _INNER, _HALVINGS = 40, 40, 20
+_WORSE = 3  # proximal steps without a smaller gap after which it ends
+_ROUNDING = 1e-27  # a dual gradient whose square is this small beside |y|^2 is rounding
 _LOOSE = 5.0  # inner steps stop at this multiple of |b+ - b| / s, in the norm of the columns
 
 
-def proximal_newton(operator, b, slopes, penalty, gap_at, eps, *, step=0.0, most_steps=200):
+def proximal_newton(operator, b, slopes, y_y, penalty, gap_at, eps, *, step=0.0, most_steps=200):
     """Reduce the gap to `eps`.
 
     Parameters
@@ -35,6 +37,8 @@ def proximal_newton(operator, b, slopes, penalty, gap_at, eps, *, step=0.0, most
         Where to begin.
     slopes : float64 ndarray of shape (m,)
         ``c - G b``.
+    y_y : float
+        ``|y|^2``.
     penalty : (float64 ndarray, float64 ndarray, bool)
         l1, l2, and whether coefficients are held at or above zero.
     gap_at : callable
@@ -60,22 +64,23 @@ def proximal_newton(operator, b, slopes, penalty, gap_at, eps, *, step=0.0, most
     x, q, u = b, b, -slopes  # u stands for A^T u
     c = slopes + operator.times(b)
     best = (b, slopes, gap_at(b, slopes))
-    s, steps = max(_FIRST_STEP, step), 0
+    s, steps, worse = max(_FIRST_STEP, step), 0, 0
+    floor = _ROUNDING * float(y_y)
     for _ in range(_OUTER):
         sigma = s / norms
         growth = 1.0 + sigma * l2
         held, inverse = sigma * l1, growth / sigma
         weight = 0.5 * inverse / growth**2
-        for inner in range(_INNER):
+        for inner in range(_INNER + 1):
             w = x - sigma * u
             p = _soft(w, held, positive) / growth
             slopes_p = c - operator.times(p)
             e, G_e = q - p, u + slopes_p
             size, moved = e @ G_e, p - x
-            if inner and size <= _LOOSE**2 * (moved @ (norms * moved)) / s**2:
+            if (inner and size <= _LOOSE**2 * (moved @ (norms * moved)) / s**2) or size <= floor:
                 break
-            if steps >= most_steps or not size > 0:
-                break
+            if steps >= most_steps or inner == _INNER:
+                return (*best, s, most_steps)
             S = np.flatnonzero(p)
             z = operator.solve(S, G_e[S], inverse[S]) if len(S) else G_e[S]
             if z is None:
@@ -96,9 +101,10 @@ def proximal_newton(operator, b, slopes, penalty, gap_at, eps, *, step=0.0, most
             q, u = q + t * d, u + t * G_d
         x = p
         gap = gap_at(x, slopes_p)
+        worse = worse + 1 if gap >= best[2] else 0
         if gap < best[2]:
             best = (x, slopes_p, gap)
-        if best[2] <= eps or steps >= most_steps or gap > 1e3 * best[2]:
+        if best[2] <= eps or worse > _WORSE:
             break
         s *= _FACTOR
     return (*best, s, steps)

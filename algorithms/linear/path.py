@@ -90,21 +90,23 @@ def enet_path(
     .. math:: \frac{1}{2 \sum_i w_i} \sum_i w_i (y_i - x_i b - c)^2
               + \alpha \sum_j f_j \left(\rho |b_j| + \frac{1 - \rho}{2} b_j^2\right)
 
-    Each solution starts from the one before, on one working set that grows along the path. As in scikit-learn there
-    is no intercept unless it is asked for.
+    Each solution starts from the one before, on one working set that grows along the path. As in scikit-learn
+    there is no intercept unless it is asked for.
 
     Parameters
     ----------
     X : ndarray or sparse matrix of shape (n_samples, n_features)
         Never changed; copied once if it is neither Fortran-ordered nor CSC.
     y : array-like of shape (n_samples,)
-        One target. (For several, scikit-learn's functions solve the multi-task problem, which is another one.)
+        One target. (For several, scikit-learn's functions solve the multi-task problem, which is another
+        one.)
     l1_ratio : float, default=0.5
         Between 0 and 1.
     eps : float, default=1e-3
         Smallest over largest alpha, where `alphas` does not give them.
     n_alphas : int, default=100
-        How many, in geometric progression from the smallest alpha at which every penalised coefficient is zero.
+        How many, in geometric progression from the smallest alpha at which every penalised coefficient is
+        zero.
     alphas : array-like or int, default=None
         The penalties themselves, solved from largest to smallest; or their number, in place of `n_alphas`.
     precompute, Xy, copy_X, check_input, random_state, selection
@@ -129,8 +131,8 @@ def enet_path(
     standardize : bool, default=False
         See `ElasticNet`.
     sparse_coefs : bool, default=False
-        Return the coefficients as a CSC array, which takes 12 bytes a coefficient other than zero; dense, a path of
-        100 over 10 million columns would take 8 GB.
+        Return the coefficients as a CSC array, which takes 12 bytes a coefficient other than zero; dense, a
+        path of 100 over 10 million columns would take 8 GB.
     engine : str, default="local"
     n_jobs : int or None, default=None
         Threads of the passes over `X`.
@@ -168,7 +170,8 @@ def enet_path(
     >>> import stradask as sd
     >>> from sklearn.datasets import load_diabetes
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> alphas, coefs, gaps, intercepts = sd.enet_path(X, y, l1_ratio=0.9, alphas=[1, 0.1], fit_intercept=True)
+    >>> path = sd.enet_path(X, y, l1_ratio=0.9, alphas=[1, 0.1], fit_intercept=True)
+    >>> alphas, coefs, gaps, intercepts = path
     >>> alphas, coefs.shape, intercepts.round(1)
     (array([1. , 0.1]), (10, 2), array([152.1, 152.1]))
     """
@@ -178,8 +181,8 @@ def enet_path(
     y = check_targets(y, n_samples, name)
     if y.ndim == 2:
         raise DataError(
-            f"y has the shape {y.shape}, and {name} takes one target: call it for each column of y (scikit-learn's "
-            "solves the multi-task problem here, which is another one)"
+            f"y has the shape {y.shape}, and {name} takes one target: call it for each column of y "
+            "(scikit-learn's solves the multi-task problem here, which is another one)"
         )
     design = Design.make(
         columns,
@@ -188,6 +191,8 @@ def enet_path(
         standardize=standardize,
         fit_intercept=fit_intercept,
         positive=positive,
+        engine=engine,
+        allow_rows=True,
     )
     if alphas is None or isinstance(alphas, Integral):
         alphas = alpha_grid(design, design.squared(y), l1_ratio, eps, n_alphas if alphas is None else alphas)
@@ -200,7 +205,6 @@ def enet_path(
         tol=tol,
         max_iter=max_iter,
         start=check_start("coef_init", coef_init, n_features, positive),
-        engine=engine,
         n_jobs=n_jobs,
         verbose=int(verbose),
         label=name,

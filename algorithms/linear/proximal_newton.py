@@ -27,22 +27,15 @@ from typing import Protocol
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import eigh
 
 from ...errors import DataError
-from ...kernels.linear_columns import csc_add, csc_dot, dense_add, dense_dot
-from ...kernels.weighted_descent import csc_descent, dense_descent
 from .columns import columns_of
 from .copies import copies_of
 from .duality import smooth_gap
+from .free_columns import newton_step
 from .penalties import ElasticNet
+from .quadratic_model import QuadraticModel
 
-_NEAR = 0.8  # columns at zero take part in a direction from this part of their threshold on
-_SWEEPS = 3  # over the columns that take part, before conjugate gradients take over
-_SUPPORT_SWEEPS = 10  # after each of them
-_DIRECTION = 0.01  # a direction is good when changes (squared) are this part of the first ones
-_DESCENTS = 8  # of `_SWEEPS`, with conjugate gradients between them, for a direction
-_CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.1
 _DIRECTIONS = 100  # for one call of `solve`
 _ARMIJO = 1e-3
 _HALVINGS = 40
@@ -52,7 +45,6 @@ _STUCK = 3  # directions without effect that end a `solve`
 _PROJECT = 0.5  # largest Newton step on the free columns that is projected away rather than taken
 _EXACT = 1e-9  # the same for the model without columns
 _FREE_STEPS = 60
-_SINGULAR = 1e-13
 _CONSTANT = 0.5  # value of the column of the intercept: copies have their largest value in [1/2, 1)
 _LARGEST = 1e300  # for thresholds of columns of extreme scale
 
@@ -128,7 +120,7 @@ class ProximalNewton:
         self._l1 = self._l2 = np.zeros(self._first)
         self._positive = np.zeros(self._first, bool)
         self._penalty = None
-        self._free_block = None
+        self._free, self._free_block = self._free_mask(), None
         self._set_predictor(self._offset_or_zero())
         self._settle(_EXACT)
         self._null = self._value
@@ -205,8 +197,9 @@ class ProximalNewton:
         self._settle()
         if self._slopes is None:
             self._slopes = self._products(self._dual_vectors)
-            self._slopes[:, self._free] = 0.0  # to rounding they are
         slopes = np.where(self._positive, np.maximum(self._slopes, 0.0), self._slopes)
+        slopes[(self._l1 == 0) & (np.abs(slopes) <= _ROUNDING * self.n_rows)] = 0.0
+        slopes[:, : self._free.shape[1]][self._free] = 0.0  # to rounding they are
         most = penalty.strength / bound if bound > 0 else np.inf
         most = min(most, self._dual_most)
         return smooth_gap(self._value, self._dual, slopes, self._b, self._l1, self._l2, most)
@@ -239,7 +232,9 @@ class ProximalNewton:
         self._l1 = np.minimum(np.concatenate([none, l1]), _LARGEST)
         self._l2 = np.minimum(np.concatenate([none, l2]), _LARGEST)
         self._positive = np.arange(len(self._l1)) >= (self._first if penalty.positive else len(self._l1))
-        if not np.array_equal(self._free_columns(), self._free):
+        if not np.array_equal(
+            np.flatnonzero(self._free_mask().any(axis=0)), np.flatnonzero(self._free.any(axis=0))
+        ):
             self._settled = False
 
     def _set_predictor(self, F):
@@ -271,84 +266,77 @@ class ProximalNewton:
 
     # The free columns -----------------------------------------------------------------------------------
 
-    def _free_columns(self):
-        """Positions of columns that nothing holds: the intercept, and features without penalty."""
-        held = self._positive & ~(self._b > 0).any(axis=0)
-        return np.flatnonzero((self._l1 == 0) & (self._l2 == 0) & ~held)
+    def _free_mask(self):
+        """Which coefficients nothing holds: intercepts, and those of features without penalty."""
+        return (self._l1 == 0) & (self._l2 == 0) & (~self._positive | (self._b > 0))
 
     def _settle(self, most=_PROJECT):
         """Make the dual point, after Newton steps on the free columns until one of them is at most `most`."""
         if self._settled:
             return
-        self._settled, self._slopes, self._free = True, None, self._free_columns()
-        self._move = np.zeros((self.loss.n_outputs, len(self._free)))
-        residual = self.loss.residual(self._shares)
-        self._dual_shares, self._dual_vectors, self._dual_most = self._shares, residual, 1.0
-        if not len(self._free):
-            return
-        Z = self._free_matrix()
+        self._settled, self._slopes = True, None
+        self._move = delta = None
         for _ in range(_FREE_STEPS):
-            move = self._free_step(Z, residual)
-            delta = np.ascontiguousarray((Z @ move.T).T)
-            if np.abs(delta).max() <= most or not self._take(move, delta, residual):
+            self._free = self._free_mask()
+            columns = np.flatnonzero(self._free.any(axis=0))
+            if not len(columns):
                 break
-            residual = self.loss.residual(self._shares)
-        tilted = self.loss.tilt(self._shares, delta)
-        shares = np.clip(tilted, 0.0, 1.0)
-        if np.abs(shares - tilted).sum() <= _ROUNDING * self.n_rows:
-            self._move, self._dual_shares = move, shares
-            self._dual_vectors = self.loss.residual(shares)
-        else:  # not yet near a minimum along these columns: only zero is a dual point
-            self._dual_vectors, self._dual_most = residual, 0.0
+            Z = self._free_matrix(columns)
+            self._move = np.zeros_like(self._b)
+            self._move[:, columns] = newton_step(self.loss, self._shares, Z, self._free[:, columns])
+            delta = np.ascontiguousarray((Z @ self._move[:, columns].T).T)
+            small = np.abs(delta).max() <= most and self._room(self._move) == 1.0
+            if small or not self._take(self._move, delta):
+                break
+        self._project(delta)
 
-    def _free_matrix(self):
-        """The free columns: dense (n, k), or CSC."""
-        key = tuple(self._free.tolist())
-        if self._free_block is None or self._free_block[0] != key:
-            self._free_block = (key, self._copies_or_ones())
+    def _project(self, delta):
+        """Make the dual point by the step `delta` of the predictor, or by none."""
+        self._dual_shares, self._dual_most = self._shares, 1.0
+        if delta is not None:
+            tilted = self.loss.tilt(self._shares, delta)
+            shares = np.clip(tilted, 0.0, 1.0)
+            if np.abs(shares - tilted).sum() <= _ROUNDING * self.n_rows:
+                self._dual_shares = shares
+            else:  # not yet near a minimum along the free columns: only zero is a dual point
+                self._move, self._dual_most = None, 0.0
+        self._dual_vectors = self.loss.residual(self._dual_shares)
+
+    def _free_matrix(self, columns):
+        """The free columns: dense (n_rows, k), or CSC."""
+        if self._free_block is None or not np.array_equal(self._free_block[0], columns):
+            self._free_block = (columns, self._laid_out(columns))
         return self._free_block[1]
 
-    def _copies_or_ones(self):
-        if self._copies is None or (len(self._free) == 1 and self._free[0] < self._first):
+    def _laid_out(self, columns):
+        if self._copies is None or (len(columns) == 1 and columns[0] < self._first):
             return np.full((self.n_rows, 1), _CONSTANT)
         if self._copies.is_sparse:
-            A = sparse.csc_array(
-                (self._copies.data, self._copies.indices, self._copies.indptr),
-                shape=(self.n_rows, len(self._copies)),
-            )
-            return A[:, self._free]
-        Z = np.zeros((self.n_rows, len(self._free)), order="F")
-        for i, j in enumerate(self._free):
+            arrays = (self._copies.data, self._copies.indices, self._copies.indptr)
+            return sparse.csc_array(arrays, shape=(self.n_rows, len(self._copies)))[:, columns]
+        Z = np.zeros((self.n_rows, len(columns)), order="F")
+        for i, j in enumerate(columns):
             self._copies.add(np.array([j]), np.ones(1), Z[:, i])
         return Z
 
-    def _free_step(self, Z, residual):
-        """Newton step along the free columns, of least norm where it is not unique: (n_outputs, k)."""
-        n_outputs, k = len(residual), Z.shape[1]
-        H = np.empty((n_outputs, k, n_outputs, k))
-        for output in range(n_outputs):
-            for i in range(k):
-                V = np.zeros_like(residual)
-                V[output] = Z[:, [i]].toarray()[:, 0] if sparse.issparse(Z) else Z[:, i]
-                for row in range(n_outputs):
-                    H[row, :, output, i] = Z.T @ self.loss.hessian(self._shares, V, row)
-        slopes = (Z.T @ residual.T).T.ravel()
-        H = H.reshape(n_outputs * k, n_outputs * k)
-        roots = np.sqrt(np.maximum(H.diagonal(), np.finfo(float).tiny))
-        values, vectors = eigh(H / np.outer(roots, roots))
-        kept = values > _SINGULAR * len(values) * max(values[-1], 0.0)
-        half = vectors[:, kept] / np.sqrt(values[kept])
-        return (half @ (half.T @ (slopes / roots)) / roots).reshape(n_outputs, k)
+    def _room(self, move):
+        """Largest part, up to 1, of a move that leaves positive coefficients at or above zero."""
+        limited = self._positive & (self._b + move < 0)
+        return float((self._b[limited] / -move[limited]).min(initial=1.0))
 
-    def _take(self, move, delta, residual):
+    def _take(self, move, delta):
         """Take a Newton step on the free columns, shortened until the loss falls; False if it does not."""
-        slope, before, t = float((residual * delta).sum()), self._value, 1.0
+        slope = float((self.loss.residual(self._shares) * delta).sum())
+        before, room = self._value, self._room(move)
+        t = room
         for _ in range(_HALVINGS if slope > _EPSILON * before else 0):
             F = self._F + t * delta
             value, shares = self.loss.shares(F)
             if value < before - _ARMIJO * t * slope:
-                self._b[:, self._free] += t * move
-                self._F, self._value, self._shares = F, value, shares
+                b = self._b + t * move
+                if t == room < 1:
+                    b[self._positive & (b < _EPSILON * self._b)] = 0.0
+                self._b, self._F, self._value, self._shares = b, F, value, shares
                 return True
             t *= 0.5
         return False
@@ -357,7 +345,12 @@ class ProximalNewton:
 
     def _step(self):
         """Make a direction and go along it until the objective falls."""
-        model = QuadraticModel(self)
+        start = self._b.copy()
+        if self._move is not None:
+            start[:, : self._move.shape[1]] += self._move
+            start[:, self._positive] = np.maximum(start[:, self._positive], 0.0)
+        penalty = (self._l1, self._l2, self._positive)
+        model = QuadraticModel(self.loss, self._shares, self._copies, self._slopes, start, *penalty)
         model.minimise()
         self.updates += model.visits
         change = model.b - self._b
@@ -375,134 +368,3 @@ class ProximalNewton:
                 self._settled = False
                 return
             t *= 0.5
-
-
-class QuadraticModel:
-    """The loss near the present coefficients, to second order, and the penalty.
-
-    Parameters
-    ----------
-    problem : ProximalNewton
-        With a settled dual point: the model begins after the step on the free columns, where its slopes are
-        those of the dual point.
-
-    Attributes
-    ----------
-    b : float64 ndarray of shape (n_outputs, m)
-    visits : int
-    """
-
-    def __init__(self, problem):
-        self.loss, self.copies = problem.loss, problem._copies
-        self.l1, self.l2, self.positive = problem._l1, problem._l2, problem._positive
-        self.slopes = problem._slopes
-        self.b = problem._b.copy()
-        self.b[:, problem._free] += problem._move
-        self.visits = 0
-        dtype = np.float64 if self.copies.is_sparse else np.float32
-        self.shares = problem._shares.astype(dtype)
-        self.V = np.zeros(self.shares.shape, dtype)  # A (b - b0)
-        self.h = np.full(self.b.shape, -1.0)
-        sizes = np.where(self.positive, self.slopes, np.abs(self.slopes))
-        self.near = [np.flatnonzero(near) for near in (self.b != 0) | (sizes >= _NEAR * self.l1)]
-
-    def minimise(self):
-        """Descend until changes are small beside the first ones."""
-        bar = 0.0
-        for _ in range(_DESCENTS):
-            changes = np.array([self._descend(k, bar) for k in range(len(self.b))])
-            bar = bar or _DIRECTION * changes.max()
-            if (changes[:, 0 if len(self.b) > 1 else 1] <= bar).all():
-                break
-            self._conjugate()
-
-    def _descend(self, k, bar):
-        """Sweep over the coefficients of an output; return the first and last sweep's largest changes."""
-        D = self.loss.curvature(self.shares, k).astype(self.V.dtype, copy=False)
-        q = self.loss.hessian(self.shares, self.V, k).astype(self.V.dtype, copy=False)
-        before = self.b[k].copy()
-        vectors = (self.near[k], self.slopes[k], self.h[k], self.b[k], q, D, self.l1, self.l2, self.positive)
-        limits = (_SWEEPS, _SUPPORT_SWEEPS, _DIRECTION, bar)
-        if self.copies.is_sparse:
-            A = (self.copies.data, self.copies.indices, self.copies.indptr)
-            first, last, visits = csc_descent(*A, *vectors, *limits)
-        else:
-            first, last, visits = dense_descent(self.copies.single, *vectors, *limits)
-        self.visits += visits
-        changed = np.flatnonzero(self.b[k] != before)
-        self._forward(changed, self.b[k, changed] - before[changed], self.V[k])
-        return first, last
-
-    def _conjugate(self):
-        """Minimise over the coefficients that are not zero, signs held, by conjugate gradients."""
-        supports = [np.flatnonzero(b) for b in self.b]
-        ends = np.cumsum([len(support) for support in supports])
-        rows = np.repeat(np.arange(len(supports)), [len(support) for support in supports])
-        columns = np.concatenate(supports)
-        b, l2 = self.b[rows, columns], self.l2[columns]
-        diagonal = np.maximum(self.h[rows, columns], 0.0) + l2
-        diagonal[diagonal == 0] = 1.0
-
-        def forward(z):
-            out = np.zeros_like(self.V)
-            for k, part in enumerate(np.split(z, ends[:-1])):
-                self._forward(supports[k], part, out[k])
-            return out
-
-        def backward(V):
-            parts = [
-                self._backward(support, self.loss.hessian(self.shares, V, k))
-                for k, support in enumerate(supports)
-            ]
-            return np.concatenate(parts)
-
-        rest = self.slopes[rows, columns] - backward(self.V) - self.l1[columns] * np.sign(b) - l2 * b
-        right = rest.copy()
-        change, moved = np.zeros_like(b), np.zeros_like(self.V)
-        step = rest / diagonal
-        size = first = rest @ step
-        for _ in range(_CONJUGATE_STEPS):
-            if size <= _CONJUGATE_TOL**2 * first:
-                break
-            ahead = forward(step)
-            product = backward(ahead) + l2 * step
-            curvature = step @ product
-            if curvature <= 0:
-                break
-            length = size / curvature
-            change += length * step
-            moved += moved.dtype.type(length) * ahead
-            rest -= length * product
-            scaled = rest / diagonal
-            size, old = rest @ scaled, size
-            step = scaled + (size / old) * step
-            self.visits += len(b)
-        held = (self.l1[columns] > 0) | self.positive[columns]
-        flips = held & ((b + change) * b < 0)
-        if flips.any():
-            change[flips] = -b[flips]
-            moved = forward(change)
-            curvature = change @ (backward(moved) + l2 * change)
-            length = min(1.0, (right @ change) / curvature) if curvature > 0 else 0.0
-            if length <= 0:
-                return
-            change *= length
-            moved *= moved.dtype.type(length)
-        self.b[rows, columns] = b + change
-        self.V += moved
-
-    def _forward(self, chosen, coef, out):
-        """Add ``A[:, chosen] @ coef`` to a vector of the model."""
-        if self.copies.is_sparse:
-            csc_add(self.copies.data, self.copies.indices, self.copies.indptr, chosen, coef, out)
-        else:
-            dense_add(self.copies.single, chosen, coef.astype(np.float32), out)
-
-    def _backward(self, chosen, v):
-        """Products of the columns `chosen` with a vector of the model."""
-        out = np.empty((1, len(chosen)))
-        if self.copies.is_sparse:
-            csc_dot(self.copies.data, self.copies.indices, self.copies.indptr, chosen, v[None], out)
-        else:
-            dense_dot(self.copies.single, chosen, v.astype(np.float32, copy=False)[None], out)
-        return out[0]

@@ -247,6 +247,7 @@ class RowProgram(Program):
             for source, a, b in zip(sources, ends[:-1], ends[1:], strict=True)
         ]
         self.candidates = None  # found, and waiting for their products
+        self.bound = 0.0  # largest score outside the working set
 
     def __getstate__(self):
         """What goes to a worker: nothing of the coordinator's."""
@@ -301,6 +302,7 @@ class RowProgram(Program):
         """Name the columns whose products are needed; with these let the working set go on."""
         if len(partials[0]) == 1:
             self.candidates = self._candidates(sum(partial[0] for partial in partials))
+            self.bound = self.candidates[0]
             if len(self.candidates[1]):
                 return Outcome(self.publish())
             block = GramBlock(*(np.empty((0, 0)),) * 2, *(np.empty(0),) * 2)

@@ -45,7 +45,7 @@ from .columns import columns_of
 from .duality import limit, squared_gap
 
 _CONSTANT = 1e-13  # a column whose variance is this part of its mean square, or less, counts as constant
-_DIVERGED = 1e6  # times the first objective
+_DIVERGED = 1e6  # times the objective at the start
 _NOISE = 1e-9  # a rise of the objective by this part is rounding
 
 
@@ -56,14 +56,14 @@ def scheduled_elastic_net(
     l2=0.0,
     *,
     size=32,
-    rho=0.2,
+    rho=0.3,
     tol=1e-4,
     fit_intercept=True,
     sample_weight=None,
     positive=False,
     coef=None,
     n_shards=1,
-    eta=0.1,
+    eta=1.0,
     oversample=4,
     n_schedulers=1,
     lookahead=0,
@@ -80,7 +80,7 @@ def scheduled_elastic_net(
         See `ScheduledElasticNet`.
     size : int, default=32
         U, the coefficients updated at a time, at most.
-    rho : float, default=0.2
+    rho : float, default=0.3
         Columns of a set have absolute correlations below it; above 0, at most 1.
     eta, oversample, n_schedulers, lookahead, random_state
         See `stradask.scheduler.DynamicSchedule`.
@@ -180,7 +180,8 @@ class ScheduledElasticNet(Program):
     coef : float64 ndarray of shape (p,)
     intercept : float
     primal, gap : float
-        Objective and duality gap when they were measured last, from a residual made afresh; infinite before.
+        Objective and duality gap when they were measured last, from a residual made afresh; the gap is
+        infinite before, and so is the objective if `coef` was given.
     scale : float
         Objective at b = 0.
     """
@@ -227,8 +228,8 @@ class ScheduledElasticNet(Program):
         self.shards = [
             (X[a:b] if n_shards > 1 else X, y[a:b], self.weights[a:b]) for a, b in _cut(X, n_shards)
         ]
-        self.primal = self.gap = np.inf
-        self._first = np.nan  # the first objective that was measured
+        self.primal, self.gap = (self.scale if coef is None else np.inf), np.inf
+        self._ceiling = _DIVERGED * self.scale
         self._shortens = False
         self._begin()
 
@@ -295,6 +296,7 @@ class ScheduledElasticNet(Program):
         """Pull: step to the minimum along each coordinate of the set."""
         blocks = tasks[0].blocks
         slopes, sums, squares = (sum(parts) for parts in zip(*partials, strict=True))
+        self._check(blocks, squares, slopes)
         curvature = squares
         if self.fit_intercept:
             self.means[blocks] = sums / self.total
@@ -308,6 +310,14 @@ class ScheduledElasticNet(Program):
         priorities = np.abs(change) * np.sqrt(np.where(varies, curvature, 0.0))
         message = self._message(tasks[0].round, blocks, change)
         return Outcome(message, priorities=priorities, updates=len(blocks))
+
+    def _check(self, blocks, squares, slopes):
+        wrong = np.flatnonzero(~(np.isfinite(squares) & np.isfinite(slopes)))
+        if len(wrong):
+            raise DataError(
+                f"column {blocks[wrong[0]]} of X is so large that sums of squares overflow: scale it, or take "
+                "schedule='auto'"
+            )
 
     def _minimum(self, blocks, old, slopes, curvature):
         if self._shortens:
@@ -339,21 +349,25 @@ class ScheduledElasticNet(Program):
         terms = (self.l1 @ np.abs(self.coef), squares.sum(), dual_squares.sum())
         before = self.primal
         self.primal, self.gap = squared_gap(y_r, r_r, terms, limit(self.l1[held], outward[held]))
-        if np.isnan(self._first):
-            self._first = max(self.primal, self.scale)
+        if not np.isfinite(before):  # begun from coefficients, measured for the first time
+            self._ceiling = max(self._ceiling, _DIVERGED * self.primal)
         if self.rho is not None and self.primal > (1 + _NOISE) * before:
             self._shortens = True
         return self.primal
 
     def stop(self, history):
-        """Say whether it is enough: ``"gap"``, or ``"diverged"``; for the parameter `stop` of `run`."""
+        """Say whether it is enough, for the parameter `stop` of `run`.
+
+        ``"gap"``: the duality gap is small enough. ``"diverged"``: the objective is a million times what it
+        was; with `rho`, when steps are shortened before, never.
+        """
         if self.gap <= self.tol * self.scale:
             return "gap"
-        return "diverged" if self.primal > _DIVERGED * self._first else False
+        return "diverged" if self.rho is None and self.primal > self._ceiling else False
 
     def arrays(self):
         """See `Program.arrays`."""
-        figures = np.array([self.primal, self.gap, self._first, self._shortens])
+        figures = np.array([self.primal, self.gap, self._ceiling, self._shortens])
         return {"coef": self.coef, "means": self.means, "figures": figures}
 
     def restore(self, arrays):
@@ -366,7 +380,7 @@ class ScheduledElasticNet(Program):
                     "anew"
                 )
         self.coef, self.means = arrays["coef"], arrays["means"]
-        self.primal, self.gap, self._first, shortens = arrays["figures"].tolist()
+        self.primal, self.gap, self._ceiling, shortens = arrays["figures"].tolist()
         self._shortens = bool(shortens)
 
 

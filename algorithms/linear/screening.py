@@ -79,11 +79,15 @@ class Scores:
         return scores if self.factors is None else scores / self.factors[read]
 
     def _widen(self, vectors):
-        """Let every bound grow by what the vectors' change allows."""
-        change = vectors - self._vectors
-        steps = np.sqrt(np.einsum("ij,ij->i", change, change)).max() * _SLACK
-        drift = np.abs(change.sum(axis=1)).max() * _SLACK
-        self._bounds += steps * self._norms
+        """Let every bound follow the vectors: v' = c v + d, of which c v changes all slopes alike."""
+        old = self._vectors
+        square = np.vdot(old, old)
+        c = max(np.vdot(old, vectors) / square, 0.0) if square > 0 else 0.0
+        rest = vectors - c * old
+        step = np.sqrt(np.einsum("ij,ij->i", rest, rest)).max() * _SLACK
+        drift = np.abs(rest.sum(axis=1)).max() * _SLACK
+        self._bounds *= c * _SLACK
+        self._bounds += step * self._norms
         if drift:
             self._bounds += drift * self._means
         self._vectors = vectors

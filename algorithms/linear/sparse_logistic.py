@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError
 from .._base import Estimator
-from .._validation import check_columns, check_rows
+from .._validation import check_rows
+from .dask_input import check_matrix, check_vector, is_dask, lazily
 from .fitting import SHORT, Design, check_shapes, solve, warn_short
 from .inputs import (
     check_class_weights,
@@ -36,18 +37,18 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
     .. math:: \frac{1}{\sum_i w_i} \sum_i w_i \log(1 + e^{-y_i (x_i b + c + o_i)})
               + \alpha \sum_j f_j \left(\rho |b_j| + \frac{1 - \rho}{2} b_j^2\right)
 
-    with rho = `l1_ratio`, the weights w (`sample_weight` times `class_weight`), `offset` o and `penalty_factor` f.
-    For K > 2 classes the loss is the multinomial ``-log softmax(x_i B + c + o_i)[y_i]``, and each class has
-    coefficients, all of which are penalised. scikit-learn's ``LogisticRegression(C=C)`` sums where this takes the
-    mean: the same model has ``alpha = 1 / (C * sum(w))``.
+    with rho = `l1_ratio`, the weights w (`sample_weight` times `class_weight`), `offset` o and
+    `penalty_factor` f. For K > 2 classes the loss is the multinomial ``-log softmax(x_i B + c + o_i)[y_i]``,
+    and each class has coefficients, all of which are penalised. scikit-learn's ``LogisticRegression(C=C)``
+    sums where this takes the mean: the same model has ``alpha = 1 / (C * sum(w))``.
 
     Each round reads `X` once to find the columns that break the optimality conditions most, adds them to a
     working set, and solves the problem on that set by a proximal Newton method; the penalty falls to `alpha`
     meanwhile. The fit ends when the duality gap of the whole problem is small enough.
 
     `X` is never changed, never made dense and copied at most once, namely where it does not lie by
-    columns (Fortran order or CSC) already; `standardize` is implicit. The state takes ``40 K`` bytes a row besides
-    (K = 1 for two classes), 32 bytes a column, and the columns of the working set.
+    columns (Fortran order or CSC) already; `standardize` is implicit. The state takes ``40 K`` bytes a row
+    besides (K = 1 for two classes), 32 bytes a column, and the columns of the working set.
 
     Seeds and threads: the result is *bitwise* the same for any `n_jobs`.
 
@@ -67,8 +68,8 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
     penalty_factor : array-like of shape (n_features,), default=None
         f, 0 and above: with 0 a column is never penalised, with 2 twice as much.
     standardize : bool, default=False
-        Penalise ``s_j b_j`` instead of b_j, with s_j the (weighted) standard deviation of column j, or its root
-        mean square if there is no intercept; coefficients are those of the columns as they are.
+        Penalise ``s_j b_j`` instead of b_j, with s_j the (weighted) standard deviation of column j, or its
+        root mean square if there is no intercept; coefficients are those of the columns as they are.
     max_iter : int or None, default=1000
         Most passes over `X`, at least 2; tens are usual. None is 1000.
     tol : float, default=1e-4
@@ -152,6 +153,12 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
         "verbose": ["verbose"],
     }
 
+    # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
+    _expected_failed_checks: ClassVar[dict] = {
+        f"check_sample_weight_equivalence_on_{kind}_data": "equal to 1e-7 only with a tighter tol than 1e-4"
+        for kind in ("dense", "sparse")
+    }
+
     def __init__(
         self,
         alpha=0.01,
@@ -199,8 +206,8 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
         sample_weight : float or array-like of shape (n_samples,), optional
             Not negative. Only ratios count.
         offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
-            Added to the linear predictor of each row: a known part of the log-odds. The second shape is for more
-            than two classes.
+            Added to the linear predictor of each row: a known part of the log-odds. The second shape is for
+            more than two classes.
         callback : callable, optional
             ``callback(info)`` after every round; `info` has round, total, objective, seconds, updates,
             history, and ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the
@@ -213,8 +220,8 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
         self._validate_params()
         if self.alpha == 0:
             warnings.warn(
-                "alpha=0 penalises nothing: where a plane separates the classes there is no minimum, and otherwise "
-                "sklearn.linear_model.LogisticRegression(C=np.inf) is made for it",
+                "alpha=0 penalises nothing: where a plane separates the classes there is no minimum, and "
+                "otherwise sklearn.linear_model.LogisticRegression(C=np.inf) is made for it",
                 stacklevel=2,
             )
         with self._unchanged_on_error():
@@ -228,7 +235,6 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
                 tol=self.tol,
                 max_iter=self.max_iter,
                 start=self._start(before),
-                engine=self.engine,
                 n_jobs=self.n_jobs,
                 verbose=self.verbose,
                 callback=callback,
@@ -246,9 +252,10 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
 
     def _problem(self, X, y, sample_weight, offset):
         """Check the input, set what is known of the columns, and pose the problem."""
-        columns = check_columns(self, X)
-        check_names(self, X, y)
+        columns = check_matrix(self, X)
         n_samples, n_features = columns.shape
+        y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
+        check_names(self, X, y)
         classes, numbers = check_labels(y, n_samples, type(self).__name__)
         weights = check_weights(sample_weight, n_samples)
         design = Design.make(
@@ -258,6 +265,7 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
             standardize=self.standardize,
             fit_intercept=self.fit_intercept,
             positive=self.positive,
+            engine=self.engine,
         )
         offset = check_offset(offset, n_samples, 1 if len(classes) == 2 else len(classes))
         return design, design.logistic(numbers, len(classes), offset), classes
@@ -272,8 +280,8 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
             )
         if not np.array_equal(before["classes_"], classes):
             raise DataError(
-                f"warm_start=True goes on from a model of the classes {before['classes_'].tolist()}, but y has "
-                f"{classes.tolist()}: fit a new estimator, or set warm_start=False"
+                f"warm_start=True goes on from a model of the classes {before['classes_'].tolist()}, but y "
+                f"has {classes.tolist()}: fit a new estimator, or set warm_start=False"
             )
 
     def _start(self, before):
@@ -317,11 +325,19 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
             For two classes the log-odds of ``classes_[1]``.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            n_outputs = None if len(self.coef_) == 1 else len(self.coef_)
+            return self._lazily(self.decision_function, X, offset, n_outputs)
         X = check_rows(self, X)
         scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         scores = scores[:, 0] if scores.shape[1] == 1 else scores
         offset = check_offset(offset, len(scores), 1 if scores.ndim == 1 else scores.shape[1])
         return scores if offset is None else scores + offset
+
+    def _lazily(self, method, X, offset, n_outputs, dtype=None):
+        if offset is not None:
+            raise DataError("offset is not taken with a Dask array: add it to the decision function, or compute X")
+        return lazily(method, X, n_outputs, self.coef_.dtype if dtype is None else dtype)
 
     def predict(self, X, *, offset=None):
         """Predict the most probable label of each row.
@@ -335,6 +351,8 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
         -------
         ndarray of shape (n_samples,)
         """
+        if is_dask(X):
+            return self._lazily(self.predict, X, offset, None, self.classes_.dtype)
         scores = self.decision_function(X, offset=offset)
         return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
 
@@ -351,6 +369,8 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
         ndarray of shape (n_samples, n_classes)
             Rows sum to 1.
         """
+        if is_dask(X):
+            return self._lazily(self.predict_proba, X, offset, len(self.classes_))
         scores = self.decision_function(X, offset=offset)
         if scores.ndim == 1:
             return np.column_stack([expit(-scores), expit(scores)])
@@ -368,13 +388,15 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
         -------
         ndarray of shape (n_samples, n_classes)
         """
+        if is_dask(X):
+            return self._lazily(self.predict_log_proba, X, offset, len(self.classes_))
         scores = self.decision_function(X, offset=offset)
         if scores.ndim == 1:
             return np.column_stack([log_expit(-scores), log_expit(scores)])
         return log_softmax(scores, axis=1)
 
     def alpha_max(self, X, y, sample_weight=None, *, offset=None):
-        """Find the smallest `alpha` at which all penalised coefficients are zero, with the other parameters as set.
+        """Find the smallest `alpha` at which all penalised coefficients are zero, given the other parameters.
 
         Useful values of `alpha` are parts of it: a half, a tenth, a hundredth.
 

@@ -6,7 +6,8 @@ With weights w, centred y and columns (copies, see `copies`), the problem on W i
 
 Two ways lead to its solution, the cheaper one by measured rate:
 
-1. coordinate descent on the columns, in float32 where they are dense, extrapolated every five sweeps;
+1. coordinate descent on the columns, in float32 around an exact anchor where they are dense, extrapolated every
+   five sweeps;
 2. the products of the columns that matter, on which descent and Newton's method need no rows (`gram`).
 
 Where l1 and l2 of a feature are 0, the features' least squares are solved exactly before each test of the gap
@@ -21,15 +22,16 @@ Bertrand, Massias, "Anderson acceleration of coordinate descent", AISTATS 2021.
 import numpy as np
 
 from ...kernels import linear_columns, linear_descent
-from .anderson import mixed
+from .anderson import Trail
 from .copies import copies_of
 from .gram import MOST_COLUMNS, GramProblem, column_gap
 from .unpenalised import Unpenalised
 
-_HISTORY = 5  # iterates that an extrapolation combines
 _SUPPORT_SWEEPS = (2, 8)  # least and most sweeps over the support after one over W (dense)
 _SPARSE_SUPPORT_SWEEPS = 4
 _MOST_SWEEPS, _MOST_MEETINGS = 4000, 50
+_STUCK = 6  # tests of the gap without progress after which descent gives up
+_EXACT = 3e-5  # gaps below this part of |y|^2 are taken from float64 slopes
 _NEAR = 0.8  # columns whose slope is this near to its threshold join the products
 _NOTHING = 1e-15  # a threshold this small beside |a_j| |y| is lost in rounding: taken for 0
 _SETTLED, _POSITIVE = 1e-9, 1e-10
@@ -66,7 +68,7 @@ class Squared:
         self.features = np.empty(0, np.int64)
         self.b, self.rho = np.empty(0), self.y.copy()
         self.updates, self.easy = 0, True
-        self.is_empty = True
+        self.is_empty, self._last_gap = True, 0.5 * self.y_y
         self._slopes = None  # A^T rho, where it is known exactly
 
     # What a working set asks ----------------------------------------------------------------------
@@ -89,7 +91,7 @@ class Squared:
         if self.is_empty:
             self.copies = copies_of(columns.is_sparse, self.n_rows, self._roots, self.fit_intercept)
             self.gram, self.unpenalised = GramProblem(self.copies), Unpenalised(self.copies)
-            self.is_empty, self._use_single = False, not columns.is_sparse
+            self.is_empty = False
         order = np.argsort(ids)
         self.copies.admit(columns, positions[order])
         self.features = np.concatenate([self.features, ids[order]])
@@ -116,8 +118,8 @@ class Squared:
         if self.is_empty:
             none = np.empty(0)
             return column_gap(none, none, none, none, False, self.y_y, self.y_y, outside)
-        l1, l2, positive = self._terms(penalty)
-        return self._gap(self._exact_slopes(), l1, l2, positive, outside)
+        objective, self._last_gap = self._gap(self._exact_slopes(), *self._terms(penalty), outside)
+        return objective, self._last_gap
 
     def solve(self, penalty, eps):
         """See `Subproblem.solve`."""
@@ -131,7 +133,7 @@ class Squared:
     # The problem on W -------------------------------------------------------------------------------
 
     def _terms(self, penalty):
-        """l1 and l2 of each column of W, for the scaled copies and y; and whether b >= 0."""
+        """l1 and l2 of each column of W, for the scaled copies and y, and whether b >= 0."""
         scales = self.copies.scales
         l1 = penalty.thresholds(self.features) * (scales / self.scale)
         l2 = penalty.ridges(self.features) * scales**2
@@ -146,17 +148,17 @@ class Squared:
         free = (l1 == 0) & (l2 == 0)
         if free.any() and (np.abs(slopes) > _SETTLED * np.sqrt(self.copies.norms * self.y_y))[free].any():
             outside = 0.0  # solved for a larger strength: no multiple of rho but 0 is a dual point
-        return column_gap(
-            self.b, slopes, l1, l2, positive, self.y @ self.rho, self.rho @ self.rho, outside
-        )
+        return column_gap(self.b, slopes, l1, l2, positive, self.y @ self.rho, self.rho @ self.rho, outside)
 
     def _exact_slopes(self):
         if self._slopes is None:
             self._slopes = self.copies.dot(self.rho)
         return self._slopes
 
-    def _single_slopes(self):
-        """``A^T rho`` of float32 copies, to about 1e-7 of ``|a_j| |rho|``."""
+    def _slopes_for(self, gap):
+        """``A^T rho``; of float32 copies, to about 1e-7 of ``|a_j| |rho|``, where that is enough."""
+        if self.copies.is_sparse or self._slopes is not None or gap < _EXACT * self.y_y:
+            return self._exact_slopes()
         out, single = np.empty((1, len(self.b))), self.rho.astype(np.float32)[None]
         linear_columns.dense_dot(self.copies.single, np.arange(len(self.b)), single, out)
         return out[0]
@@ -181,81 +183,81 @@ class Squared:
     # Descent on columns -------------------------------------------------------------------------------
 
     def _descend(self, terms, eps):
-        """Coordinate descent on the columns, until their products are the cheaper way."""
-        l1, l2, positive = terms
-        history, since, wait = [self.b.copy()], 0, 2
-        before, lowest, products_help = None, np.inf, True
-        for sweep in range(_MOST_SWEEPS):
-            self.easy = self.easy and sweep < 2
-            self._sweep(l1, l2, positive)
-            since += 1
-            history.append(self.b.copy())
-            if len(history) > _HISTORY:
-                self._extrapolate(history, l1, l2, positive)
-                history = [self.b.copy()]
-            if since < wait:
-                continue
-            self._rebuild()
-            self._settle(l1, l2)
-            slopes = self._single_slopes() if self._use_single else self._exact_slopes()
+        """Coordinate descent on the columns, unless or until their products are the cheaper way."""
+        need, wait, before, lowest, stuck = 6 * np.log10(max(self._last_gap / eps, 1.0)), 2, None, np.inf, 0
+        slopes, sweeps = self._slopes_for(eps), 0
+        while sweeps < _MOST_SWEEPS and stuck < _STUCK:
+            if need * self._sweep_cost() > self._products_cost(slopes, terms):
+                self.easy = False
+                return self._by_products(slopes, terms, eps)
+            self._sweeps(slopes, terms, wait)
+            self._settle(*terms[:2])
+            sweeps += wait
+            slopes = self._slopes_for(lowest)
             gap = self._gap(slopes, *terms)[1]
+            self.easy = sweeps <= 2
             if gap <= eps:
                 return True
-            if self._use_single and gap > 0.3 * lowest and gap < 1e-5 * self.y_y:
-                self._use_single = False
-                before, since, wait, lowest, history = None, 0, 2, np.inf, [self.b.copy()]
-                continue
-            lowest = gap
+            stuck = stuck + 1 if gap > 0.9 * lowest else 0
             if before is not None:
-                rate = np.log(max(before / gap, 1.0 + 1e-9)) / since
-                need = np.log(gap / eps) / rate
-                if products_help and need * self._sweep_cost() > self._products_cost(slopes, l1, l2):
-                    self.easy = False
-                    if self._by_products(slopes, terms, eps):
-                        return True
-                    before, since, wait, history = None, 0, 2, [self.b.copy()]
-                    products_help = False
-                    continue
+                need = np.log(gap / eps) / np.log(max(before / gap, 1.0 + 1e-9)) * wait
                 wait = int(min(max(2, 0.5 * need), 10))
-            before, since = gap, 0
+            before, lowest = gap, min(lowest, gap)
         return False
 
-    def _sweep(self, l1, l2, positive):
-        """Visit every column of W once and its support some times more; `rho` is exact no longer."""
-        copies = self.copies
-        self._slopes = None
-        if copies.is_sparse:
-            visits, carried = linear_descent.csc_sweeps(
-                copies.data, copies.indices, copies.indptr, copies.norms, copies.means, copies.total_weight,
-                self.rho, 0.0, self.b, l1, l2, positive, 1, _SPARSE_SUPPORT_SWEEPS,
-            )  # fmt: skip
-            if carried:
-                self.rho -= carried * self._roots if len(self._roots) else carried
-        else:
-            A = copies.single if self._use_single else copies.exact()
-            rho = self.rho.astype(np.float32) if self._use_single else self.rho
-            visits = linear_descent.dense_sweeps(
-                A, copies.norms, rho, self.b, l1, l2, positive, 1, self._support_sweeps()
-            )
-            self.rho = rho.astype(np.float64) if self._use_single else rho
-        self.updates += visits
+    def _sweeps(self, slopes, terms, count):
+        """Visit every column of W `count` times and its support more often; renew the residual."""
+        l1, l2, positive = terms
+        copies, b = self.copies, self.b
+        change = np.zeros(self.n_rows, np.float32)
+        trail = Trail(b, change)
+        rho = self.rho.copy() if copies.is_sparse else self.rho
+        for _ in range(count):
+            if copies.is_sparse:
+                visits, carried = linear_descent.csc_sweeps(
+                    copies.data, copies.indices, copies.indptr, copies.norms, copies.means, copies.total_weight,
+                    rho, 0.0, b, l1, l2, positive, 1, _SPARSE_SUPPORT_SWEEPS,
+                )  # fmt: skip
+                if carried:
+                    rho -= carried * self._roots if len(self._roots) else carried
+                change = (rho - self.rho).astype(np.float32)
+            else:
+                visits = linear_descent.dense_sweeps(
+                    copies.single, copies.norms, slopes, change, b, l1, l2, positive, self._support_sweeps()
+                )
+            self.updates += visits
+            if trail.add(b, change):
+                b, change = self._extrapolate(trail, b, change, terms)
+                rho = self.rho + change if copies.is_sparse else self.rho
+                trail = Trail(b, change)
+        self.b = b
+        self._rebuild()
+
+    def _extrapolate(self, trail, b, change, terms):
+        """Anderson step from the last iterates, kept only if the objective falls."""
+        mixed = trail.mixed()
+        if mixed is None:
+            return b, change
+        other, changed = mixed
+        below = np.flatnonzero(other < 0) if terms[2] else ()
+        if len(below):
+            changed = changed.astype(np.float64)
+            self.copies.add(below, other[below], changed)
+            other[below] = 0.0
+        if self._objective(other, changed, terms) < self._objective(b, change, terms):
+            return other, changed.astype(np.float32)
+        return b, change
+
+    def _objective(self, b, change, terms):
+        """Less ``|rho|^2 / 2`` at the anchor."""
+        l1, l2, _ = terms
+        moved = change.astype(np.float64)
+        return moved @ (self.rho + 0.5 * moved) + l1 @ np.abs(b) + 0.5 * (l2 @ (b * b))
 
     def _support_sweeps(self):
         """More when W is mostly zeros."""
         least, most = _SUPPORT_SWEEPS
         return int(min(max(len(self.b) / (2.0 * np.count_nonzero(self.b) + 1), least), most))
-
-    def _extrapolate(self, history, l1, l2, positive):
-        """Anderson step from the last iterates, kept only if the objective falls."""
-        b = mixed(history, positive)
-        self._rebuild()
-        if b is not None:
-            rho = self._residual(b)
-            if self._objective(b, rho, l1, l2) < self._objective(self.b, self.rho, l1, l2):
-                self.b, self.rho = b, rho
-
-    def _objective(self, b, rho, l1, l2):
-        return 0.5 * (rho @ rho + l2 @ (b * b)) + l1 @ np.abs(b)
 
     # By products of columns -----------------------------------------------------------------------------
 
@@ -276,7 +278,10 @@ class Squared:
         l1, l2, positive = terms
         gram, lowest = self.gram, np.inf
         for _ in range(_MOST_MEETINGS):
-            gram.join(gram.missing(self._near(slopes, l1, l2)))
+            new = gram.missing(self._near(slopes, l1, l2))
+            if len(gram.members) + len(new) > MOST_COLUMNS:
+                return False
+            gram.join(new)
             members = gram.members
             own = (l1[members], l2[members], positive)
             exact = self.copies.dot(self.rho, members)
@@ -298,12 +303,12 @@ class Squared:
         support = np.count_nonzero(self.b)
         if self.copies.is_sparse:
             return 6e-9 * len(self.copies.data)
-        per_value = 0.2e-9 if self._use_single else 0.45e-9
-        return self.n_rows * (len(self.b) + (1 + self._support_sweeps()) * support) * per_value
+        return self.n_rows * (len(self.b) + (1 + self._support_sweeps()) * support) * 0.2e-9
 
-    def _products_cost(self, slopes, l1, l2):
+    def _products_cost(self, slopes, terms):
         """Seconds until the problem is solved by products; infinite if they would not fit."""
-        near = self._near(slopes, l1, l2)
-        if len(self.gram.members) + len(self.gram.missing(near)) > MOST_COLUMNS:
+        near = self._near(slopes, *terms[:2])
+        missing, members = self.gram.missing(near), self.gram.members
+        if len(members) + len(missing) > MOST_COLUMNS:
             return np.inf
-        return self.copies.products_cost(self.gram.missing(near), self.gram.members) + self.gram.cost(near)
+        return self.copies.products_cost(missing, members) + self.gram.cost(near)

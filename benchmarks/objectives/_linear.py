@@ -59,7 +59,7 @@ class LinearObjective(ABC):
         """What the records say of the data."""
         is_dense = isinstance(self.X, np.ndarray)
         return {
-            "name": Path(self.dataset).name + (" (quick)" if self.quick else ""),
+            "name": Path(self.dataset).name.partition(".")[0] + (" (quick)" if self.quick else ""),
             "fingerprint": self._fingerprint(),
             "train_rows": self.X.shape[0],
             "train_columns": self.X.shape[1],

@@ -36,4 +36,4 @@ class Solver:
             max_iter=100_000,
             random_state=self.settings.seed,
         ).fit(self.X, self.y)
-        return {"coef": model.coef_.ravel(), "intercept": model.intercept_.item()}
+        return {"coef": model.coef_.ravel(), "intercept": np.ravel(model.intercept_)[0]}

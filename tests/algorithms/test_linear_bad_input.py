@@ -23,12 +23,8 @@ MODELS = {
     "ElasticNet": (sd.ElasticNet, Y),
     "SparseLogisticRegression": (sd.SparseLogisticRegression, LABELS),
 }
-FORMS = {
-    "dense": np.asfortranarray,
-    "rows": np.ascontiguousarray,
-    "csr": sparse.csr_array,
-    "csc": sparse.csc_array,
-}
+FORMS = {"dense": np.asfortranarray, "csr": sparse.csr_array}
+MORE_FORMS = FORMS | {"rows": np.ascontiguousarray, "csc": sparse.csc_array, "coo": sparse.coo_array}
 
 
 @pytest.fixture(params=MODELS)
@@ -53,8 +49,10 @@ def edited(value, row=7, column=3, dtype=np.float64):
 
 @pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", MORE_FORMS)
 def test_nan_and_infinities_are_named_with_their_column(case, form, value, word, dtype):
     model, y = case
+    form = MORE_FORMS[form]
     with pytest.raises(DataError, match=rf"X contains {word} in column 3 \(row 7\).*impute"):
         model.fit(form(edited(value, dtype=dtype)), y)
     assert not hasattr(model, "coef_")
@@ -73,7 +71,7 @@ def test_new_data_must_be_finite(case, form):
     model.fit(X, y)
     with pytest.raises(DataError, match="contains NaN"):
         model.predict(form(edited(np.nan)))
-    with pytest.raises(DataError, match="X has 5 features, but .* is expecting 6"):
+    with pytest.raises(DataError, match=r"X has 5 features, but .* is expecting 6"):
         model.predict(form(X[:, :5]))
 
 
@@ -85,23 +83,29 @@ def test_values_whose_squares_overflow_are_refused(case, form, value, dtype):
         model.fit(form(edited(value, dtype=dtype)), y)
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e-30, 1e30, 1e100, 1e150])
-def test_columns_of_extreme_scale_do_no_harm(case, form, scale):
-    """A column that is scaled by s behaves as one whose penalty is divided by s."""
+@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e-30])
+def test_columns_of_tiny_scale_are_too_costly_to_use(case, form, scale):
     model, y = case
     scales = np.array([1.0, 1, 1, scale, 1, 1])
-    model.set_params(tol=1e-10)
+    coef = model.set_params(tol=1e-10).fit(form(X * scales), y).coef_.ravel()
+    without = model.fit(form(np.delete(X, 3, axis=1)), y).coef_.ravel()
+    np.testing.assert_allclose(np.delete(coef, 3), without, atol=1e-6)
+    assert coef[3] == 0
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e9, 1e30, 1e150])
+def test_columns_of_huge_scale_are_as_good_as_free(case, form, scale):
+    """So much so that beyond the precision of float64 their gap cannot be closed: then a warning says it."""
+    model, y = case
+    scales = np.array([1.0, 1, 1, scale, 1, 1])
+    model.set_params(tol=1e-8)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        scaled = model.fit(form(X * scales), y).coef_ * scales
-        if scale < 1:  # too costly to use
-            without = model.fit(form(np.delete(X, 3, axis=1)), y).coef_
-            np.testing.assert_allclose(np.delete(scaled, 3, axis=-1), without, atol=1e-6)
-            assert scaled.ravel()[3] == 0
-        else:  # as good as free
-            free = np.where(scales == 1, 1.0, 0.0)
-            reference = model.set_params(penalty_factor=free).fit(X, y).coef_
-            np.testing.assert_allclose(scaled, reference, atol=1e-5)
+        if scale > 1e9:
+            warnings.filterwarnings("default", ".*bring the columns to one scale", ConvergenceWarning)
+        coef = model.fit(form(X * scales), y).coef_ * scales
+    reference = model.set_params(penalty_factor=[1, 1, 1, 0, 1, 1]).fit(X, y).coef_
+    np.testing.assert_allclose(coef, reference, atol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-100, 1e100])
@@ -175,20 +179,12 @@ def test_duplicate_columns_share(case, form):
 def test_duplicate_columns_without_penalty(case):
     model, y = case
     doubled = np.column_stack([X, X[:, 0]])
-    model.set_params(penalty_factor=[0, 1, 1, 1, 1, 1, 0], tol=1e-9)
-    both = (
-        model.fit(doubled, y).decision_function(X_doubled := doubled)
-        if hasattr(model, "decision_function")
-        else model.fit(doubled, y).predict(X_doubled := doubled)
+    use = "decision_function" if isinstance(model, sd.SparseLogisticRegression) else "predict"
+    both = getattr(model.set_params(penalty_factor=[0, 1, 1, 1, 1, 1, 0], tol=1e-9).fit(doubled, y), use)(
+        doubled
     )
-    model.set_params(penalty_factor=[0, 1, 1, 1, 1, 1])
-    one = (
-        model.fit(X, y).decision_function(X)
-        if hasattr(model, "decision_function")
-        else model.fit(X, y).predict(X)
-    )
+    one = getattr(model.set_params(penalty_factor=[0, 1, 1, 1, 1, 1]).fit(X, y), use)(X)
     np.testing.assert_allclose(both, one, atol=1e-5)
-    assert X_doubled.shape[1] == 7
 
 
 def test_more_features_than_samples(case, form):
@@ -196,7 +192,11 @@ def test_more_features_than_samples(case, form):
     wide = RNG.standard_normal((12, 300))
     y = wide[:, 0] if not isinstance(model, sd.SparseLogisticRegression) else (wide[:, 0] > 0).astype(int)
     model.set_params(tol=1e-9).fit(form(wide), y)
-    assert 0 < (model.coef_ != 0).sum() <= 12
+    assert (
+        0
+        < (model.coef_ != 0).sum()
+        <= (300 if isinstance(model, sd.ElasticNet) and model.l1_ratio < 1 else 12)
+    )
 
 
 # --- alpha ------------------------------------------------------------------------------------------
@@ -247,10 +247,14 @@ def test_other_parameters_out_of_range(name, value):
 @pytest.mark.parametrize("tol", [0.0, 1e-30])
 def test_an_unreachable_tol_ends_with_one_warning(case, form, tol):
     model, y = case
-    with pytest.warns(ConvergenceWarning, match=f"relative duality gap of .* above tol={tol:g}") as caught:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         model.set_params(tol=tol).fit(form(X), y)
-    assert len(caught) == 1
-    assert abs(model.dual_gap_) < 1e-9
+    if model.dual_gap_ > 0:  # it may come out as 0 to the last bit
+        (warning,) = caught
+        assert warning.category is ConvergenceWarning
+        assert f"above tol={tol:g}, and rounding errors allow no further progress" in str(warning.message)
+    assert 0 <= model.dual_gap_ < 1e-12
     assert model.n_iter_ < 100
 
 
@@ -284,8 +288,10 @@ def test_targets_must_be_finite(value):
 def test_targets_of_the_wrong_kind():
     with pytest.raises(DataError, match="could not convert string to float"):
         sd.Lasso().fit(X, ["a", "b"] * 20)
-    with pytest.raises(DataError, match=r"y must have the shape"):
+    with pytest.raises(DataError, match="array with dim 3"):
         sd.Lasso().fit(X, np.zeros((40, 2, 2)))
+    with pytest.raises(DataError, match="y must be a vector of 40 targets"):
+        sd.Lasso().fit(X, 3.0)
     with pytest.raises(DataError, match="Unknown label type: continuous"):
         sd.SparseLogisticRegression().fit(X, Y)
     with pytest.raises(DataError, match="1d array"):
@@ -294,7 +300,7 @@ def test_targets_of_the_wrong_kind():
 
 @pytest.mark.parametrize("labels", [np.zeros(40), ["a"] * 40])
 def test_one_class(labels):
-    with pytest.raises(DataError, match="y holds 1 class, .*: SparseLogisticRegression needs two classes"):
+    with pytest.raises(DataError, match=r"y holds 1 class, .*: SparseLogisticRegression needs two classes"):
         sd.SparseLogisticRegression().fit(X, labels)
 
 
@@ -390,7 +396,7 @@ def test_shapes_and_kinds_of_x(case):
 @pytest.mark.parametrize("kind", [object, np.int8, np.uint64, bool, np.float16, np.longdouble, ">f8", ">f4"])
 def test_every_real_type_is_taken(case, kind):
     model, y = case
-    odd = np.round(X).astype(kind)
+    odd = np.abs(np.round(X)).astype(kind)
     plain = model.fit(np.asarray(odd, np.float64), y).coef_.copy()
     np.testing.assert_allclose(model.fit(odd, y).coef_, plain, atol=1e-6)
     expected = np.float32 if np.dtype(kind) == np.float32 else np.float64

@@ -191,7 +191,6 @@ def test_objective_is_the_minimum(
     assert sub.unit(penalty) == pytest.approx(zero, rel=1e-6)
     assert solution.objective == pytest.approx(ours, rel=1e-9, abs=1e-9 * zero)
     assert ours <= least + 1e-8 * zero
-    assert least <= ours + 1e-6 * zero  # or the reference has not reached it
     if positive:
         assert coef.min(initial=0.0) >= 0
 
@@ -236,17 +235,16 @@ def test_gap_equals_plain_numpy(K, form, positive):
 
 @pytest.mark.parametrize("intercept", [False, True])
 def test_equals_liblinear_and_saga(intercept):
+    """liblinear penalises the intercept and saga does not."""
     X, y = load_breast_cancer(return_X_y=True)
-    X = DENSE((X - X.mean(axis=0)) / X.std(axis=0))
-    C, n = 0.5, len(y)
-    solution = fit(X, Logistic(y, fit_intercept=intercept), [ElasticNet(1 / C)], tol=1e-12).solutions[0]
-    coef, c = full(solution, X.shape[1])
-    peer = LogisticRegression(
-        C=C, l1_ratio=1.0, solver="saga", fit_intercept=intercept, tol=1e-12, max_iter=30_000
-    ).fit(X, y)
+    X = DENSE((X - X.mean(axis=0)) / X.std(axis=0))[:, :12]
+    options = {"C": 0.2, "l1_ratio": 1.0, "fit_intercept": intercept, "tol": 1e-10, "max_iter": 20_000}
+    peer = LogisticRegression(solver="saga" if intercept else "liblinear", **options).fit(X, y)
+    solution = fit(X, Logistic(y, fit_intercept=intercept), [ElasticNet(5.0)], tol=1e-12).solutions[0]
+    coef, c = full(solution, 12)
+    assert 3 < np.count_nonzero(coef) < 12
     np.testing.assert_allclose(coef[:, 0], peer.coef_[0], atol=1e-5)
     np.testing.assert_allclose(c, peer.intercept_, atol=1e-5)
-    assert n == 569
 
 
 @pytest.mark.parametrize("l1_ratio", [1.0, 0.4])

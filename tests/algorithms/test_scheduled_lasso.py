@@ -241,7 +241,7 @@ def test_it_can_begin_from_coefficients():
 # chance. So these runs are the same on every machine.
 
 
-def correlated(n=100, p=400, n_factors=4, correlation=0.9, seed=0):
+def correlated(n=100, p=400, n_factors=10, correlation=0.9, seed=0):
     rng = np.random.default_rng(seed)
     factors = rng.standard_normal((n, n_factors))
     X = np.sqrt(correlation) * factors[:, rng.integers(0, n_factors, p)]
@@ -260,7 +260,7 @@ def _with_target(X, rng):
     return X, y + rng.standard_normal(len(y)) * y.std() / 3
 
 
-def outcome(X, y, policy, size, max_updates=60_000):
+def outcome(X, y, policy, size):
     """Reason of the end and updates to a relative gap of 1e-4."""
     n, p = X.shape
     rho = 0.3 if policy == "priority and dependency" else None
@@ -272,7 +272,8 @@ def outcome(X, y, policy, size, max_updates=60_000):
             p, size=size, conflicts=Correlated(X, 0.3), random_state=0
         ),
     }[policy]()
-    result = run(program, schedule, stop=program.stop, max_rounds=max_updates // size)
+    result = run(program, schedule, stop=program.stop, max_rounds=10_000)
+    assert not program._shortens  # the schedule alone does it
     return result.reason, int(result.history.as_dict()["updates"].sum())
 
 
@@ -282,32 +283,35 @@ def test_uncoordinated_updates_of_correlated_features_diverge_and_scheduled_ones
         assert outcome(X, y, "random", size)[0] == "diverged"
         assert outcome(X, y, "priority", size)[0] == "diverged"
         assert outcome(X, y, "priority and dependency", size)[0] == "gap"
-    # Alone in flight an update can do no harm.
-    assert outcome(X, y, "random", 1)[0] == "gap"
+    # A few in flight do no harm, and then drawing at random is as good.
+    reason, updates = outcome(X, y, "random", 8)
+    scheduled_reason, scheduled = outcome(X, y, "priority and dependency", 8)
+    assert reason == scheduled_reason == "gap"
+    assert updates < 1.5 * scheduled
 
 
 def test_on_independent_features_plain_random_does_as_well():
     X, y = independent()
-    for size in (8, 32):
+    for size in (8, 32, 128):
         reason, updates = outcome(X, y, "random", size)
         scheduled_reason, scheduled = outcome(X, y, "priority and dependency", size)
         assert reason == scheduled_reason == "gap"
-        assert updates < 3 * scheduled
+        assert updates < 2 * scheduled
 
 
 def test_if_dependent_columns_slip_through_shorter_steps_save_the_descent():
     X, y = correlated()
-    size, l1 = 64, 100 * alpha_of(X, y, 0.1)
+    size, l1 = 16, 100 * alpha_of(X, y, 0.1)
     # The schedule keeps no bound; the program is told one that holds for all pairs.
     program = ScheduledElasticNet(X, y, l1, size=size, rho=1.0, tol=1e-3)
     schedule = StaticSchedule(400, size=size, order="permutation", random_state=0)
-    result = run(program, schedule, stop=program.stop, max_rounds=4000)
+    result = run(program, schedule, stop=program.stop, max_rounds=1500)
     objective = result.history.as_dict()["objective"]
     objective = objective[~np.isnan(objective)]
-    rises = np.flatnonzero(np.diff(objective) > 0)
-    assert len(rises) == 1
-    assert objective[-1] < objective[0]
+    rises = np.diff(np.concatenate([[program.scale], objective])) > 0
+    assert rises.sum() == 1  # the one that was noticed
     assert program._shortens
+    assert objective[-1] < 0.8 * program.scale
 
 
 # What is refused ----------------------------------------------------------------------------------------
@@ -336,3 +340,12 @@ def test_a_checkpoint_of_another_program():
     for wrong in ({}, {"coef": np.zeros(3)}, program.arrays() | {"coef": np.zeros(25, np.float32)}):
         with pytest.raises(ModelFileError, match="'coef'"):
             program.restore(wrong)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_a_column_that_overflows_is_named():
+    X, y = problem()
+    X[:, 7] *= 1e200
+    program, schedule = scheduled_elastic_net(X, y, 1.0, size=25, random_state=0)
+    with pytest.raises(DataError, match="column 7 of X is so large"):
+        run(program, schedule, max_rounds=100)

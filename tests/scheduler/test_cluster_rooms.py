@@ -150,6 +150,7 @@ def test_whoever_waits_in_a_room_is_woken(how):
     class Failing(Tracing):
         def update(self, state, task):
             if how == "update" and task.blocks == 1:
+                time.sleep(0.2)  # until the other thread waits
                 raise ZeroDivisionError("in the update")
             return 0.0
 

@@ -1,0 +1,95 @@
+"""Dask arrays as input of the linear models: what can be checked at once, and lazy predictions."""
+
+import sys
+
+import numpy as np
+
+from ...errors import DataError
+from .._validation import check_columns
+
+
+def is_dask(X):
+    """Tell whether X is a collection of Dask's; imports nothing."""
+    return "dask.base" in sys.modules and sys.modules["dask.base"].is_dask_collection(X)
+
+
+def check_matrix(estimator, X):
+    """Check a matrix of features: `check_columns`, or `check_blocks` for a collection of Dask's."""
+    return check_blocks(X, type(estimator).__name__) if is_dask(X) else check_columns(estimator, X)
+
+
+def check_blocks(X, name):
+    """Check what can be known of a Dask array before it is computed.
+
+    Parameters
+    ----------
+    X : Dask array or DataFrame
+        Of numpy or scipy.sparse blocks.
+    name : str
+        The estimator, for messages.
+
+    Returns
+    -------
+    Dask array
+        Of float32 or float64, with known chunks. Values are checked where the blocks lie, when they are
+        loaded.
+
+    Raises
+    ------
+    DataError
+        For another number of dimensions, unknown chunks, no rows or columns, and types that are not real
+        numbers.
+    """
+    if hasattr(X, "to_dask_array"):
+        X = X.to_dask_array(lengths=True)
+    if not hasattr(X, "blocks") or not hasattr(X, "chunks"):
+        raise DataError(
+            f"X is a {type(X).__name__}; of Dask's collections {name} takes arrays and DataFrames: make an "
+            "array, for instance with dask.array.from_delayed"
+        )
+    if X.ndim != 2:
+        raise DataError(f"X must have two dimensions, rows and columns, but it has {X.ndim}")
+    if any(np.isnan(size) for sizes in X.chunks for size in sizes):
+        raise DataError("X has chunks of unknown size: call X.compute_chunk_sizes() before the fit")
+    if 0 in X.shape:
+        raise DataError(f"X has the shape {X.shape}: {name} needs at least one row and one column")
+    if X.dtype.kind not in "buif":
+        raise DataError(f"X has the type {X.dtype}; {name} takes real numbers: convert it with X.astype")
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+
+
+def check_vector(value, n_samples):
+    """Compute a Dask vector that stands beside X; anything else is passed on."""
+    if not is_dask(value):
+        return value
+    value = value.compute()
+    if len(value) != n_samples:
+        raise DataError(f"X has {n_samples} rows, but a vector beside it has {len(value)} entries")
+    return value
+
+
+def lazily(method, X, n_outputs, dtype):
+    """Apply a method of a fitted model to the rows of a Dask array, block by block, when it is computed.
+
+    Parameters
+    ----------
+    method : callable
+        Of the estimator: takes a block of rows.
+    X : Dask array or DataFrame of shape (n_samples, n_features)
+    n_outputs : int or None
+        Columns of what `method` returns; None for a vector.
+    dtype : dtype
+
+    Returns
+    -------
+    Dask array of shape (n_samples,) or (n_samples, n_outputs)
+    """
+    X = check_blocks(X, type(method.__self__).__name__)
+    if X.shape[1] != method.__self__.n_features_in_:
+        raise DataError(
+            f"X has {X.shape[1]} columns, but the model was fitted to {method.__self__.n_features_in_}"
+        )
+    X = X.rechunk({1: -1})
+    if n_outputs is None:
+        return X.map_blocks(method, drop_axis=1, dtype=dtype, meta=np.empty(0, dtype))
+    return X.map_blocks(method, chunks=(X.chunks[0], (n_outputs,)), dtype=dtype, meta=np.empty((0, 0), dtype))

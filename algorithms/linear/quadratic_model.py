@@ -1,0 +1,155 @@
+"""A smooth loss on a working set, to second order, and its penalty: where a proximal Newton direction comes from.
+
+With slopes g and the exact Hessian H at the present coefficients b0::
+
+    min_b  -g.(b - b0) + (A (b - b0)) . H A (b - b0) / 2 + sum_j l1_j |b_j| + l2_j b_j^2 / 2
+
+H couples the outputs of a row; descent goes through them in turn.
+"""
+
+import numpy as np
+
+from ...kernels.linear_columns import csc_add, csc_dot, dense_add, dense_dot
+from ...kernels.weighted_descent import csc_descent, dense_descent
+
+_NEAR = 0.8  # columns at zero take part in a direction from this part of their threshold on
+_SWEEPS = 3  # over the columns that take part, before conjugate gradients take over
+_SUPPORT_SWEEPS = 10  # after each of them
+_DIRECTION = 0.01  # a direction is good when changes (squared) are this part of the first ones
+_DESCENTS = 8  # of `_SWEEPS`, with conjugate gradients between them, for a direction
+_CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.1
+
+
+class QuadraticModel:
+    """See the module.
+
+    Parameters
+    ----------
+    loss : SmoothLoss
+    shares : float64 ndarray of shape (n_outputs, n_rows)
+        Of b0.
+    copies : DenseCopies or SparseCopies
+        A.
+    slopes, start : float64 ndarrays of shape (n_outputs, m)
+        g and b0.
+    l1, l2 : float64 ndarrays of shape (m,)
+    positive : bool ndarray of shape (m,)
+
+    Attributes
+    ----------
+    b : float64 ndarray of shape (n_outputs, m)
+    visits : int
+        Coordinates visited.
+    """
+
+    def __init__(self, loss, shares, copies, slopes, start, l1, l2, positive):
+        self.loss, self.copies, self.slopes, self.b = loss, copies, slopes, start
+        self.l1, self.l2, self.positive = l1, l2, positive
+        self.visits = 0
+        dtype = np.float64 if self.copies.is_sparse else np.float32
+        self.shares = shares.astype(dtype, copy=False)
+        self.V = np.zeros(self.shares.shape, dtype)  # A (b - b0)
+        self.h = np.full(self.b.shape, -1.0)
+        sizes = np.where(self.positive, self.slopes, np.abs(self.slopes))
+        self.near = [np.flatnonzero(near) for near in (self.b != 0) | (sizes >= _NEAR * self.l1)]
+
+    def minimise(self):
+        """Descend until changes are small beside the first ones."""
+        bar = 0.0
+        for _ in range(_DESCENTS):
+            changes = np.array([self._descend(k, bar) for k in range(len(self.b))])
+            bar = bar or _DIRECTION * changes.max()
+            if (changes[:, 0 if len(self.b) > 1 else 1] <= bar).all():
+                break
+            self._conjugate()
+
+    def _descend(self, k, bar):
+        """Sweep over the coefficients of an output; return the first and last sweep's largest changes."""
+        D = self.loss.curvature(self.shares, k).astype(self.V.dtype, copy=False)
+        q = self.loss.hessian(self.shares, self.V, k).astype(self.V.dtype, copy=False)
+        before = self.b[k].copy()
+        vectors = (self.near[k], self.slopes[k], self.h[k], self.b[k], q, D, self.l1, self.l2, self.positive)
+        limits = (_SWEEPS, _SUPPORT_SWEEPS, _DIRECTION, bar)
+        if self.copies.is_sparse:
+            A = (self.copies.data, self.copies.indices, self.copies.indptr)
+            first, last, visits = csc_descent(*A, *vectors, *limits)
+        else:
+            first, last, visits = dense_descent(self.copies.single, *vectors, *limits)
+        self.visits += visits
+        changed = np.flatnonzero(self.b[k] != before)
+        self._forward(changed, self.b[k, changed] - before[changed], self.V[k])
+        return first, last
+
+    def _conjugate(self):
+        """Minimise over the coefficients that are not zero, signs held, by conjugate gradients."""
+        supports = [np.flatnonzero(b) for b in self.b]
+        ends = np.cumsum([len(support) for support in supports])
+        rows = np.repeat(np.arange(len(supports)), [len(support) for support in supports])
+        columns = np.concatenate(supports)
+        b, l2 = self.b[rows, columns], self.l2[columns]
+        diagonal = np.maximum(self.h[rows, columns], 0.0) + l2
+        diagonal[diagonal == 0] = 1.0
+
+        def forward(z):
+            out = np.zeros_like(self.V)
+            for k, part in enumerate(np.split(z, ends[:-1])):
+                self._forward(supports[k], part, out[k])
+            return out
+
+        def backward(V):
+            parts = [
+                self._backward(support, self.loss.hessian(self.shares, V, k))
+                for k, support in enumerate(supports)
+            ]
+            return np.concatenate(parts)
+
+        rest = self.slopes[rows, columns] - backward(self.V) - self.l1[columns] * np.sign(b) - l2 * b
+        right = rest.copy()
+        change, moved = np.zeros_like(b), np.zeros_like(self.V)
+        step = rest / diagonal
+        size = first = rest @ step
+        for _ in range(_CONJUGATE_STEPS):
+            if size <= _CONJUGATE_TOL**2 * first:
+                break
+            ahead = forward(step)
+            product = backward(ahead) + l2 * step
+            curvature = step @ product
+            if curvature <= 0:
+                break
+            length = size / curvature
+            change += length * step
+            moved += moved.dtype.type(length) * ahead
+            rest -= length * product
+            scaled = rest / diagonal
+            size, old = rest @ scaled, size
+            step = scaled + (size / old) * step
+            self.visits += len(b)
+        held = (self.l1[columns] > 0) | self.positive[columns]
+        flips = held & ((b + change) * b < 0)
+        if flips.any():
+            change[flips] = -b[flips]
+            moved = forward(change)
+            curvature = change @ (backward(moved) + l2 * change)
+            length = min(1.0, (right @ change) / curvature) if curvature > 0 else 0.0
+            if length <= 0:
+                return
+            change *= length
+            moved *= moved.dtype.type(length)
+        self.b[rows, columns] = b + change
+        self.V += moved
+
+    def _forward(self, chosen, coef, out):
+        """Add ``A[:, chosen] @ coef`` to a vector of the model."""
+        if self.copies.is_sparse:
+            csc_add(self.copies.data, self.copies.indices, self.copies.indptr, chosen, coef, out)
+        else:
+            dense_add(self.copies.single, chosen, coef.astype(np.float32), out)
+
+    def _backward(self, chosen, v):
+        """Products of the columns `chosen` with a vector of the model."""
+        out = np.empty((1, len(chosen)))
+        if self.copies.is_sparse:
+            csc_dot(self.copies.data, self.copies.indices, self.copies.indptr, chosen, v[None], out)
+        else:
+            dense_dot(self.copies.single, chosen, v.astype(np.float32, copy=False)[None], out)
+        return out[0]

@@ -1,0 +1,305 @@
+"""What scheduling buys: a Lasso by parallel coordinate descent under four schedules.
+
+Objective against updates and against seconds, for U = 1, 8, 32 and 128 updates in flight, on independent
+and on strongly correlated columns, on this process and on two worker processes. All U coefficients of a round
+are stepped from one residual, so that what is measured against updates is the same on every machine and
+wherever it runs. There are no peers here: the schedules are compared with one another.
+"""
+
+import contextlib
+import datetime
+import json
+import sys
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..algorithms.linear.scheduled import Correlated, ScheduledElasticNet
+from ..errors import DataError
+from ..scheduler import DynamicSchedule, StaticSchedule, run
+from .run import append_record, describe_machine
+
+POLICIES = ("cyclic", "random", "priority", "priority + dependency")
+SIZES = (1, 8, 32, 128)
+TARGETS = (1e-2, 1e-3, 1e-4)
+RHO = 0.3
+N_SHARDS = 2  # everywhere, so that sums are taken in one order
+PLACES = ("local", "two processes")
+# Rows, columns; columns of one group share a factor.
+WHOLE, QUICK = {"n": 500, "p": 5000, "n_groups": 20}, {"n": 200, "p": 1000, "n_groups": 10}
+
+
+@dataclass(frozen=True)
+class Lasso:
+    """A problem with its minimum.
+
+    Attributes
+    ----------
+    name : str
+    X, y : ndarrays
+        Columns of mean 0 and variance 1; the target has mean 0.
+    strength : float
+        lambda, a tenth of the least that makes all coefficients zero.
+    optimum, scale : float
+        Least objective, by scikit-learn at a tight tolerance, and the objective at zero.
+    limit : float
+        ``p / lambda_max(X^T X)`` for columns of norm 1: about how many updates may be in flight at random.
+    """
+
+    name: str
+    X: np.ndarray
+    y: np.ndarray
+    strength: float
+    optimum: float
+    scale: float
+    limit: float
+
+
+def make_lasso(name, *, n, p, n_groups, seed):
+    """Draw a problem: ``"independent"``, or ``"correlated"``: 0.9 within groups of scattered columns."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    if name == "correlated":
+        factors = rng.standard_normal((n, n_groups))
+        X = np.sqrt(0.9) * factors[:, rng.permutation(p) % n_groups] + np.sqrt(0.1) * X
+    X = np.asfortranarray((X - X.mean(axis=0)) / X.std(axis=0))
+    signal = X[:, rng.choice(p, 40, replace=False)] @ rng.standard_normal(40)
+    y = signal + rng.standard_normal(n) * signal.std() / 3
+    y -= y.mean()
+    strength = np.abs(X.T @ y).max() / 10
+    from sklearn import linear_model
+
+    best = linear_model.Lasso(strength / n, fit_intercept=False, tol=1e-10, max_iter=10**6).fit(X, y).coef_
+    optimum = 0.5 * np.sum((y - X @ best) ** 2) + strength * np.abs(best).sum()
+    limit = p * n / np.linalg.eigvalsh(X @ X.T)[-1]
+    return Lasso(name, X, y, strength, float(optimum), float(0.5 * y @ y), float(limit))
+
+
+class Watched(ScheduledElasticNet):
+    """The program with the objective alone measured: that costs little, so that seconds are of updates."""
+
+    def measure(self, state):
+        """A shard's part of the squares."""
+        return state["weights"] @ state["residual"] ** 2
+
+    def objective(self, parts):
+        """Objective alone."""
+        self.primal = 0.5 * sum(parts) + self.l1 @ np.abs(self.coef)
+        return self.primal
+
+
+def make_schedule(policy, problem, size, seed):
+    """Make a schedule by its name in `POLICIES`."""
+    p = problem.X.shape[1]
+    if policy in ("cyclic", "random"):
+        order = "cyclic" if policy == "cyclic" else "permutation"
+        return StaticSchedule(p, size=size, n_shards=N_SHARDS, order=order, random_state=seed)
+    if policy == "priority":
+        # As many draws as places, as in STRADS: more would fill a set with the same few heavy coefficients.
+        return DynamicSchedule(p, size=size, n_shards=N_SHARDS, oversample=1, random_state=seed)
+    depends = Correlated(problem.X, RHO, centred=False)
+    return DynamicSchedule(p, size=size, n_shards=N_SHARDS, conflicts=depends, random_state=seed)
+
+
+def measure(problem, policy, size, *, engine="local", max_updates, max_seconds, seed=0):
+    """Run one schedule on one problem.
+
+    Returns
+    -------
+    dict
+        ``reason`` of the end; ``rounds``, ``updates``, ``bytes_sent``; ``curve``: lists ``updates``,
+        ``seconds`` and ``excess``, the objective over its minimum relative to the objective at zero;
+        ``reached``: for each target updates and seconds, or None. Seconds are CPU seconds of this process
+        for ``engine="local"`` and wall seconds otherwise.
+    """
+    program = Watched(
+        problem.X, problem.y, problem.strength, size=size, fit_intercept=False, n_shards=N_SHARDS
+    )
+    program.measure_every = max(1, program.n_blocks // (5 * size))
+    clock = time.process_time if engine == "local" else time.perf_counter
+    curve = {"updates": [0], "seconds": [0.0], "excess": [1 - problem.optimum / problem.scale]}
+    done = 0
+
+    def watch(info):
+        nonlocal done
+        done += info.updates
+        if not np.isnan(info.objective):
+            curve["updates"].append(done)
+            curve["seconds"].append(clock() - began)
+            curve["excess"].append((info.objective - problem.optimum) / problem.scale)
+        return done >= max_updates
+
+    def stop(history):
+        return "reached" if curve["excess"][-1] <= min(TARGETS) else program.stop(history)
+
+    schedule = make_schedule(policy, problem, size, seed)
+    began = clock()
+    result = run(
+        program,
+        schedule,
+        max_rounds=max_updates,
+        max_seconds=max_seconds,
+        engine=engine,
+        callback=watch,
+        stop=stop,
+    )
+    return {
+        "reason": {"callback": "updates"}.get(result.reason, result.reason),
+        "rounds": result.n_rounds,
+        "updates": done,
+        "bytes_sent": int(result.history.as_dict()["bytes_sent"].sum()),
+        "curve": curve,
+        "reached": {f"{target:g}": _first(curve, target) for target in TARGETS},
+    }
+
+
+def _first(curve, target):
+    """Updates and seconds at the first point at or below a target."""
+    below = np.flatnonzero(np.array(curve["excess"]) <= target)
+    if not len(below):
+        return None
+    return {name: curve[name][below[0]] for name in ("updates", "seconds")}
+
+
+@contextlib.contextmanager
+def engines(places):
+    """Yield (place, engine) pairs; the cluster has two processes of one thread each."""
+    if "two processes" not in places:
+        yield [(place, "local") for place in places]
+        return
+    from distributed import LocalCluster
+
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    with LocalCluster(**options) as cluster:
+        yield [(p, "local" if p == "local" else cluster.scheduler_address) for p in places]
+
+
+def bench(*, names, places, sizes, quick, max_seconds, seed, on_record, tell):
+    """Run everything: one record for each place, problem, size and schedule."""
+    common = {
+        "run": uuid.uuid4().hex[:12],
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "family": "strads",
+        "machine": describe_machine(),
+        "seed": seed,
+    }
+    shape = QUICK if quick else WHOLE
+    max_updates = 20 * shape["p"] if quick else 40 * shape["p"]
+    with engines(places) as where:
+        for name in names:
+            tell(f"{name}: drawing columns and finding the minimum")
+            problem = make_lasso(name, **shape, seed=seed)
+            facts = {"optimum": problem.optimum, "scale": problem.scale, "limit": problem.limit, **shape}
+            for place, engine in where:
+                for policy in POLICIES:  # compiles, here and on workers
+                    measure(problem, policy, 8, engine=engine, max_updates=40, max_seconds=60)
+                for size in sizes:
+                    for policy in POLICIES:
+                        options = {"max_updates": max_updates, "max_seconds": max_seconds, "seed": seed}
+                        figures = measure(problem, policy, size, engine=engine, **options)
+                        record = {**common, "problem": name, "place": place, "policy": policy, "size": size}
+                        on_record(record | {"data": facts, "settings": options} | figures)
+                        tell(f"{name}, {place}, {size} in flight, {policy}: {_one_line(figures)}")
+
+
+def _one_line(figures):
+    excess = figures["curve"]["excess"][-1]
+    return f"{figures['reason']} after {figures['updates']:,} updates, excess {excess:.1e}"
+
+
+# Tables ------------------------------------------------------------------------------------------------
+
+
+def cell(record, target, figure):
+    """Say when a run reached a target: updates or seconds, ``"diverges"``, or what it reached."""
+    reached = record["reached"][f"{target:g}"]
+    if reached is None:
+        if record["reason"] == "diverged":
+            return "diverges"
+        return f"({record['curve']['excess'][-1]:.0e})"
+    return f"{reached['updates']:,}" if figure == "updates" else f"{reached['seconds']:.3g}"
+
+
+def rows(records, place, figure, target=1e-4):
+    """Return header and rows: one row a problem and size, one column a schedule."""
+    runs = {(r["problem"], r["size"], r["policy"]): r for r in records if r["place"] == place}
+    keys = list(dict.fromkeys((problem, size) for problem, size, _ in runs))
+    body = []
+    for problem, size in keys:
+        cells = (runs.get((problem, size, policy)) for policy in POLICIES)
+        figures = ["" if run is None else cell(run, target, figure) for run in cells]
+        body.append([f"{problem}, {size} in flight", *figures])
+    return ["", *POLICIES], body
+
+
+def table(records):
+    """Return the tables as text."""
+    lines = []
+    for place in dict.fromkeys(record["place"] for record in records):
+        for figure in ("updates", "seconds"):
+            header, body = rows(records, place, figure)
+            lines.append(f"{figure.capitalize()} to an excess of 1e-4, {place}")
+            widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
+            for first, *cells in (header, *body):
+                aligned = (text.rjust(width) for text, width in zip(cells, widths[1:], strict=True))
+                lines.append("  ".join([first.ljust(widths[0]), *aligned]))
+    lines.append("In brackets: the excess at the end of a run that came to its limit of updates or seconds.")
+    return "\n".join(lines)
+
+
+def main(args):
+    """Run ``stradask bench strads``; return the exit status."""
+    if args.against:
+        raise DataError("--against: strads compares schedules with one another and has no peers")
+    known = ("independent", "correlated")
+    names = known if args.dataset is None else tuple(args.dataset)
+    for name in names:
+        if name not in known:
+            raise DataError(f"--dataset: strads has {' and '.join(known)}, not {name!r}")
+    parameters = {"cluster": True, "sizes": SIZES} | dict(args.param)
+    if parameters.keys() != {"cluster", "sizes"}:
+        raise DataError("--param: strads has the parameters cluster and sizes")
+    max_seconds = args.max_seconds or (3.0 if args.quick else 20.0)
+    args.out.mkdir(parents=True, exist_ok=True)
+    records = []
+
+    def keep(record):
+        append_record(args.out / "records.jsonl", record)
+        records.append(record)
+
+    interrupted = False
+    try:
+        bench(
+            names=names,
+            places=PLACES if parameters["cluster"] else PLACES[:1],
+            sizes=tuple(np.atleast_1d(parameters["sizes"]).tolist()),
+            quick=args.quick,
+            max_seconds=max_seconds,
+            seed=args.seed,
+            on_record=keep,
+            tell=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+    except KeyboardInterrupt:
+        interrupted = True
+        print(f"interrupted; {len(records)} finished runs are in {args.out}", file=sys.stderr)
+    if args.json:
+        print(json.dumps(records))
+    elif records:
+        print(table(records))
+        _write_report(records, Path(args.out) / "report.html")
+    return 130 if interrupted else 0
+
+
+def _write_report(records, path):
+    """Write the page; without matplotlib there are the tables and the records."""
+    try:
+        from .strads_report import strads_report
+
+        strads_report(records).write(path)
+    except ModuleNotFoundError as error:
+        print(f"no report: {error.name} is not installed (pip install 'stradask[plot]')", file=sys.stderr)
+    else:
+        print(f"records: {path.parent / 'records.jsonl'}\nreport:  {path}")
