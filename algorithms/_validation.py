@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from contextlib import contextmanager
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -277,8 +276,8 @@ def check_columns(estimator, X):
     X contains NaN in column 0 (row 1): Las
     """
     name = estimator if isinstance(estimator, str) else type(estimator).__name__
-    columns: Any = _real(X, name, sparse_format="csc", order="F")
-    if sparse.issparse(columns):
+    columns = _real(X, name, sparse_format="csc", order="F")
+    if not isinstance(columns, np.ndarray):
         columns = sparse.csc_array(columns)
         if not columns.has_canonical_format:
             columns = columns.copy()
@@ -337,7 +336,8 @@ def _real(X, name, *, sparse_format, order, finite=False):
 
 def _check_magnitudes(X, names, estimator_name):
     """Check that the sum of all squares of a Fortran or CSC matrix is a number of its own type."""
-    values = X.data if sparse.issparse(X) else X.ravel(order="K")
+    dense = isinstance(X, np.ndarray)
+    values = X.ravel(order="K") if dense else X.data
     with np.errstate(over="ignore", invalid="ignore"):
         total = np.dot(values, values)
     if np.isfinite(total):
@@ -347,10 +347,10 @@ def _check_magnitudes(X, names, estimator_name):
     if not len(wrong):
         return
     at = wrong[0]
-    if sparse.issparse(X):
-        row, column = X.indices[at], np.searchsorted(X.indptr, at, side="right") - 1
-    else:
+    if dense:
         column, row = divmod(at, X.shape[0])
+    else:
+        row, column = X.indices[at], np.searchsorted(X.indptr, at, side="right") - 1
     where = f"column {column}" if names is None else f"column {column} ({names[column]!r})"
     value = values[at]
     if np.isfinite(value):

@@ -102,7 +102,7 @@ class WorkerProcess:
         Raises
         ------
         OverTime
-            It did not come in time.
+            It did not come in time, or the worker has used up the CPU seconds that it allowed itself.
         StradaskError
             The worker ended without one; the message is the exception of its stderr.
         """
@@ -116,7 +116,7 @@ class WorkerProcess:
             if read:
                 self._unread += read
             elif ended:
-                raise StradaskError(self._last_words())
+                raise self._last_words()
             elif time.monotonic() > deadline:
                 raise OverTime(f"stopped after {limit:.0f} s")
             elif ready:
@@ -132,14 +132,17 @@ class WorkerProcess:
 
     def _last_words(self):
         status = self._process.wait()
+        if status == -signal.SIGXCPU:
+            return OverTime("stopped by its limit of CPU seconds")
         if status < 0:
-            return f"killed by {signal.Signals(-status).name}"
+            return StradaskError(f"killed by {signal.Signals(-status).name}")
         self._errors.seek(0)
         lines = self._errors.read().strip().splitlines()
         if status == 0 or not lines:
-            return f"ended with status {status}"
+            return StradaskError(f"ended with status {status}")
         # An exception's own line; what it says may go on over more of them.
-        return next((line for line in reversed(lines) if EXCEPTION.match(line)), lines[-1])
+        said = next((line for line in reversed(lines) if EXCEPTION.match(line)), lines[-1])
+        return StradaskError(said)
 
 
 def _where_stradask_is():

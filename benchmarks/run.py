@@ -49,7 +49,8 @@ class Plan:
     parameters : mapping
         Parameters of the family, the same for all systems; those left out have the family's defaults.
     max_seconds : float or None
-        Training seconds of each run, or the most seconds of one solve; None stands for the family's default.
+        Training seconds of each run, or the most CPU seconds of one solve and thread; None stands for the
+        family's default.
     repeats : int or None
         Runs of each system; run r has the seed ``seed + r``. None is 3, and 1 when quick.
     n_jobs : int
@@ -311,7 +312,7 @@ def add_arguments(parser):
         "--max-seconds",
         type=float,
         metavar="S",
-        help="training seconds of a run (lda: 8), or the most seconds of a solve (lasso: 10)",
+        help="training seconds of a run (lda: 8), or the most CPU seconds of a solve (lasso: 10)",
     )
     parser.add_argument("--repeats", type=int, metavar="R", help="runs of each system (3; quick: 1)")
     parser.add_argument(

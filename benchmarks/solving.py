@@ -15,6 +15,7 @@ from .process import OverTime, WorkerProcess
 
 MAX_CALLS, BUDGET = 3, 0.5  # a call is timed again until so many, or so many seconds, are spent
 START_SECONDS = 300.0  # importing, compiling, reading the data
+WALL = 10  # times the CPU seconds of a call, after which it must hang
 NEAR = 0.5  # a gap above this share of its target wastes nothing that halving could save
 QUARTERS = 4  # steps in a decade of tolerances
 
@@ -57,7 +58,7 @@ def time_to_gaps(plan, objective, solver, repeat, python, data, folder):
             if problem.call not in solver.calls:
                 outcome |= {"status": "not offered", "error": f"no {problem.call}"}
                 continue
-            limit = plan.seconds * problem.patience
+            limit = plan.seconds * problem.patience * plan.n_jobs
             try:
                 over_time = _solve(asked, objective, problem, limit, outcome["solves"])
             except (StradaskError, ValueError, KeyError) as error:  # the latter two: arrays of the wrong kind
@@ -159,15 +160,15 @@ class Asked:
         return self.told
 
     def ask(self, problem, tolerance, limit):
-        """Return the figures and the arrays of one call; OverTime where it took more than `limit` seconds."""
+        """Return the figures and the arrays of one call; OverTime beyond `limit` CPU seconds."""
         self.start()
         assert self._running is not None
         arguments = problem.arguments | {"tolerance": tolerance}
         try:
-            self._running.ask(
-                {"call": problem.call, "arguments": arguments, "max_calls": MAX_CALLS, "budget": BUDGET}
-            )
-            figures = self._running.answer(limit + BUDGET)  # within which the last timing starts
+            # Within the budget the last timing starts.
+            request = {"max_calls": MAX_CALLS, "budget": BUDGET, "limit": limit + BUDGET}
+            self._running.ask({"call": problem.call, "arguments": arguments} | request)
+            figures = self._running.answer(WALL * (limit + BUDGET))
         except StradaskError:
             self._end()
             raise

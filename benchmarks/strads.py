@@ -14,6 +14,7 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -120,7 +121,11 @@ def measure(problem, policy, size, *, engine="local", max_updates, max_seconds, 
     )
     program.measure_every = max(1, program.n_blocks // (5 * size))
     clock = time.process_time if engine == "local" else time.perf_counter
-    curve = {"updates": [0], "seconds": [0.0], "excess": [1 - problem.optimum / problem.scale]}
+    curve: dict[str, list] = {
+        "updates": [0],
+        "seconds": [0.0],
+        "excess": [1 - problem.optimum / problem.scale],
+    }
     done = 0
 
     def watch(info):
@@ -133,7 +138,9 @@ def measure(problem, policy, size, *, engine="local", max_updates, max_seconds, 
         return done >= max_updates
 
     def stop(history):
-        return "reached" if curve["excess"][-1] <= min(TARGETS) else program.stop(history)
+        if curve["excess"][-1] <= min(TARGETS):
+            return "reached"
+        return program.stop(history) or ("time" if clock() - began >= max_seconds else False)
 
     schedule = make_schedule(policy, problem, size, seed)
     began = clock()
@@ -141,7 +148,6 @@ def measure(problem, policy, size, *, engine="local", max_updates, max_seconds, 
         program,
         schedule,
         max_rounds=max_updates,
-        max_seconds=max_seconds,
         engine=engine,
         callback=watch,
         stop=stop,
@@ -151,9 +157,19 @@ def measure(problem, policy, size, *, engine="local", max_updates, max_seconds, 
         "rounds": result.n_rounds,
         "updates": done,
         "bytes_sent": int(result.history.as_dict()["bytes_sent"].sum()),
-        "curve": curve,
+        "curve": _thinned(curve),
         "reached": {f"{target:g}": _first(curve, target) for target in TARGETS},
     }
+
+
+def _thinned(curve, n_points=100):
+    """Keep the ends and points in equal ratios of updates between them, to six digits."""
+    updates = np.array(curve["updates"], dtype=float)
+    wanted = np.geomspace(1, max(updates[-1], 1), n_points)
+    kept = np.unique(np.concatenate([[0, len(updates) - 1], np.searchsorted(updates, wanted)]))
+    kept = kept[kept < len(updates)]
+    thinned = {name: [float(f"{values[i]:.6g}") for i in kept] for name, values in curve.items()}
+    return thinned | {"updates": [curve["updates"][i] for i in kept]}
 
 
 def _first(curve, target):
@@ -219,7 +235,7 @@ def cell(record, target, figure):
     if reached is None:
         if record["reason"] == "diverged":
             return "diverges"
-        return f"({record['curve']['excess'][-1]:.0e})"
+        return f"({record['curve']['excess'][-1]:.0e} at {record['updates']:,})"
     return f"{reached['updates']:,}" if figure == "updates" else f"{reached['seconds']:.3g}"
 
 
@@ -246,7 +262,7 @@ def table(records):
             for first, *cells in (header, *body):
                 aligned = (text.rjust(width) for text, width in zip(cells, widths[1:], strict=True))
                 lines.append("  ".join([first.ljust(widths[0]), *aligned]))
-    lines.append("In brackets: the excess at the end of a run that came to its limit of updates or seconds.")
+    lines.append("In brackets: excess and updates at the end of a run that came to a limit of either.")
     return "\n".join(lines)
 
 
@@ -259,7 +275,7 @@ def main(args):
     for name in names:
         if name not in known:
             raise DataError(f"--dataset: strads has {' and '.join(known)}, not {name!r}")
-    parameters = {"cluster": True, "sizes": SIZES} | dict(args.param)
+    parameters: dict[str, Any] = {"cluster": True, "sizes": SIZES} | dict(args.param)
     if parameters.keys() != {"cluster", "sizes"}:
         raise DataError("--param: strads has the parameters cluster and sizes")
     max_seconds = args.max_seconds or (3.0 if args.quick else 20.0)

@@ -41,10 +41,10 @@ def strads_report(records):
     page.text(
         "Excess is the objective over its minimum (scikit-learn's Lasso at a tolerance of 1e-10), relative "
         "to the objective at zero. A run ends at an excess of 1e-4, when it diverges, or at its limit of "
-        "updates or seconds; then the table has the excess at the end in brackets. Seconds are CPU seconds "
-        "of the process where it is local, and wall seconds with two worker processes; drawing, thinning "
-        "and messages are part of them, compiling is not. Rows lie in two shards in either case, so that "
-        "the curves against updates are the same bit for bit."
+        "updates or seconds; then the table has excess and updates at the end in brackets. Seconds are CPU "
+        "seconds of the process where it is local, and wall seconds with two worker processes; drawing, "
+        "thinning and messages are part of them, compiling is not. Rows lie in two shards in either case, so "
+        "that the curves against updates are the same bit for bit."
     )
     for key in ("data", "settings", "machine"):
         page.table(first[key].items(), [key, ""], key.capitalize())

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import re
@@ -225,11 +226,19 @@ def solve(job, folder, answer):
         answer(figures)
 
 
+def allow_cpu_seconds(seconds):
+    """Let the system end this process (by SIGXCPU) when its threads have run for so many seconds more."""
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(cpu_seconds() + seconds), most))
+
+
 def timed(call, request):
     """Call with the request's arguments, again while that is cheap; return the least times and the result.
 
-    The memory is what the first call took beyond that of before, its result included.
+    The memory is what the first call took beyond that of before, its result included. Beyond the CPU seconds
+    of the request the system ends the process.
     """
+    allow_cpu_seconds(request["limit"])
     reset_peak_memory()
     memory, beyond = memory_now(), None
     spent: list[tuple[float, float]] = []

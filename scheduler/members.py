@@ -26,6 +26,7 @@ from .threads import effective_n_jobs
 
 NAME = "stradask-sessions"
 CONNECT = 5.0  # seconds; Dask's own default waits 30 for an address where nobody is any more
+_SMALL = 10_000  # bytes
 _LINGER = 8.0  # seconds that a closing worker waits for its shards to be handed on
 _HANDLERS = ("ping", "open", "call", "put", "hand_on", "drop")
 
@@ -111,7 +112,7 @@ class SessionPlugin(WorkerPlugin):
     async def put(self, session, epoch, block, stamp, value):
         """Take in a block."""
         seat = self._seat(session, epoch)
-        return _not_here(epoch) if seat is None else _answer(seat.room.put, block, stamp, Parcel(value))
+        return _not_here(epoch) if seat is None else _answer(seat.room.put, block, stamp, value)
 
     async def hand_on(self, session, epoch, shard, to):
         """Send a shard's whole state to another member and forget it."""
@@ -147,9 +148,8 @@ class SessionPlugin(WorkerPlugin):
         """Make the function with which a room sends blocks, from any of its threads."""
 
         def send(to, block, stamp, value):
-            hop = self._hop(
-                to, session=session, epoch=epoch, block=int(block), stamp=stamp, value=wired(value)
-            )
+            message = {"session": session, "epoch": epoch, "block": int(block), "stamp": stamp}
+            hop = self._hop(to, value=to_serialize(value), **message)
             try:
                 return asyncio.run_coroutine_threadsafe(hop, loop)
             except RuntimeError as error:  # the loop is closed: this process ends
@@ -237,13 +237,15 @@ def bring(session, epoch, address, shard, data):
 
 
 def wired(value):
-    """Pack an object for Dask's comms; its arrays go as frames."""
-    return [to_serialize(frame) for frame in Parcel.of(value).frames]
+    """Pack an object for Dask's comms, which take large frames as they lie and small ones best in a row."""
+    frames = Parcel.of(value).frames
+    return [to_serialize(frame) if frame.nbytes > _SMALL else frame.tobytes() for frame in frames]
 
 
 def _answer(function, *args):
     try:
-        return {"ok": wired(function(*args))}
+        value = function(*args)
+        return {"ok": [] if value is None else wired(value)}
     except BaseException as error:  # also SystemExit, which would end the worker
         return _failure(error)
 

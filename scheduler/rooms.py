@@ -76,7 +76,7 @@ class Parcel:
 
     Attributes
     ----------
-    frames : list of ndarray of uint8
+    frames : list of bytes or ndarray of uint8
         The pickle first.
     """
 
@@ -90,9 +90,15 @@ class Parcel:
         return cls([np.frombuffer(frame, np.uint8) for frame in (head, *(b.raw() for b in buffers))])
 
     def open(self):
-        """Unpack; buffers that begin at odd addresses are moved, because kernels want aligned arrays."""
+        """Unpack; what cannot be written, or begins at an odd address, is moved: kernels want neither."""
         head, *buffers = self.frames
-        return pickle.loads(head, buffers=[b if b.ctypes.data % 16 == 0 else b.copy() for b in buffers])
+        return pickle.loads(head, buffers=[_usable(frame) for frame in buffers])
+
+
+def _usable(frame):
+    if isinstance(frame, bytes):
+        return bytearray(frame)
+    return frame if frame.ctypes.data % 16 == 0 else frame.copy()
 
 
 class Assignment(NamedTuple):
@@ -137,9 +143,11 @@ class Room:
     def __init__(self, program, n_threads, send):
         self.program, self.n_threads, self._send = program, n_threads, send
         self.states: dict[int, Any] = {}
-        self.blocks: dict[int, Any] = {}  # arrays, or parcels that have not been opened
+        self.blocks: dict[int, np.ndarray] = {}
         self.stamps: dict[int, int] = {}
-        self.changed = threading.Condition()
+        lock = threading.RLock()
+        self.changed = threading.Condition(lock)  # shards, blocks
+        self._delivered = threading.Condition(lock)  # hops
         self.failure: BaseException | None = None
         self.brought: dict[int, Any] = {}  # what Dask put here for `load`
         self._hops: set = set()
@@ -161,6 +169,7 @@ class Room:
         with self.changed:
             self.failure = self.failure or error
             self.changed.notify_all()
+            self._delivered.notify_all()
 
     def check(self):
         """Raise what `fail` was told."""
@@ -194,6 +203,10 @@ class Room:
     def make_block(self, block, saved=None):
         """Make a travelling block, or take its saved value."""
         value = self.program.block(block)
+        if type(value) is not np.ndarray or value.dtype.hasobject:
+            raise TypeError(
+                f"a block that travels is an array of numbers, got {value!r:.100} for block {block}"
+            )
         if saved is not None:
             check_same_form(f"block-{block}", saved, value)
             value = saved.copy()
@@ -220,7 +233,7 @@ class Room:
     def _arrived(self, hop):
         with self.changed:
             self._hops.discard(hop)
-            self.changed.notify_all()
+            self._delivered.notify_all()
         if not hop.cancelled() and hop.exception() is not None:
             self.fail(hop.exception())
 
@@ -232,9 +245,9 @@ class Room:
             if self._answer[0] != serial:
                 self.check()
                 answer = function(*args)
-                with self.changed:
+                with self._delivered:
                     while self._hops and self.failure is None:
-                        self.changed.wait()
+                        self._delivered.wait()
                     self.check()
                 self._answer = serial, answer
             return self._answer[1]
@@ -243,7 +256,7 @@ class Room:
         """Do tasks; return their partial results by position, the bytes sent on, and the seconds waited."""
         moved = 0
         for block, stamp, to in moves:
-            value = _opened(self._taken(block, stamp))
+            value = self._taken(block, stamp)
             moved += value.nbytes
             self.pass_on(block, stamp + 1, value, to)
         self._sync(messages)
@@ -274,7 +287,7 @@ class Room:
             for s, state in self.states.items()
             for name in self.program.saved
         }
-        arrays.update((f"block-{b}", _opened(value).copy()) for b, value in self.blocks.items())
+        arrays.update((f"block-{b}", value.copy()) for b, value in self.blocks.items())
         return arrays
 
     def _sync(self, messages):
@@ -350,7 +363,9 @@ class _Itinerary:
         return a, None if a.stamp < 0 else self.room.blocks.pop(a.blocks)
 
     def _do(self, a, value):
-        room, value = self.room, _opened(value)
+        room = self.room
+        if value is not None:  # what came through a network may begin anywhere, and kernels want it aligned
+            value = np.require(value, requirements=["ALIGNED", "WRITEABLE"])
         partial = room.program.update(
             room.states[a.shard], Task(self.round, a.step, a.shard, a.blocks, value)
         )
@@ -362,7 +377,3 @@ class _Itinerary:
             self.sent += value.nbytes if a.to else 0
             self.busy.discard(a.shard)
             room.changed.notify_all()
-
-
-def _opened(value):
-    return value.open() if isinstance(value, Parcel) else value

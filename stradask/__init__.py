@@ -12,7 +12,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from . import datasets, scheduler
     from .algorithms._persistence import load
-    from .algorithms.linear.cross_validation import ElasticNetCV, LassoCV
+    from .algorithms.linear.cross_validation import ElasticNetCV, LassoCV, SparseLogisticRegressionCV
     from .algorithms.linear.lasso import ElasticNet, Lasso
     from .algorithms.linear.path import enet_path, lasso_path
     from .algorithms.linear.sparse_logistic import SparseLogisticRegression
@@ -26,6 +26,7 @@ _PLACES = {
     "LassoCV": ".algorithms.linear.cross_validation",
     "LatentDirichletAllocation": ".algorithms.topics.lda",
     "SparseLogisticRegression": ".algorithms.linear.sparse_logistic",
+    "SparseLogisticRegressionCV": ".algorithms.linear.cross_validation",
     "enet_path": ".algorithms.linear.path",
     "lasso_path": ".algorithms.linear.path",
     "load": ".algorithms._persistence",
@@ -39,6 +40,7 @@ __all__ = [
     "LassoCV",
     "LatentDirichletAllocation",
     "SparseLogisticRegression",
+    "SparseLogisticRegressionCV",
     "__version__",
     "datasets",
     "enet_path",

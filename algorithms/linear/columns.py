@@ -61,7 +61,10 @@ def columns_from(parts, n_rows):
     if len(parts[0]) == 1:
         return DenseColumns(np.concatenate([part[0].T for part in parts]).T)
     lengths = np.concatenate([np.diff(part[2]) for part in parts])
+    # Of the same type as where they come from: code compiled for another may round sums in another order.
     indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    kind = parts[0][2].dtype
+    indptr = indptr.astype(kind) if indptr[-1] <= np.iinfo(kind).max else indptr
     data, indices = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
     return SparseColumns(data, indices, indptr, n_rows)
 
@@ -193,7 +196,7 @@ class SparseColumns:
         lengths = self.lengths(columns)
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         entries = np.repeat(self.indptr[columns] - indptr[:-1], lengths) + np.arange(indptr[-1])
-        return self.data[entries], self.indices[entries], indptr
+        return self.data[entries], self.indices[entries], indptr.astype(self.indptr.dtype)
 
 
 def row_index_type(n_rows):

@@ -6,8 +6,8 @@ columns that are new have their diagonal alone. When that takes too many steps, 
 """
 
 import numpy as np
-from scipy.linalg.blas import dsymv
-from scipy.linalg.lapack import spotrf, spotrs
+from scipy.linalg.blas import dsymv, strsv
+from scipy.linalg.lapack import spotrf
 
 from ...kernels import linear_descent
 
@@ -64,7 +64,8 @@ class KeptFactor:
         def preconditioned(v):
             padded = np.zeros(len(self._columns), np.float32)
             padded[there] = v[here] / scale
-            solved = spotrs(self._factor, padded, lower=1, overwrite_b=1)[0]
+            half = strsv(self._factor, padded, lower=1, overwrite_x=1)
+            solved = strsv(self._factor, half, lower=1, trans=1, overwrite_x=1)
             out = np.empty(len(S))
             out[here] = solved[there]
             out[here] *= scale

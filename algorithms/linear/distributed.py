@@ -9,7 +9,8 @@ rows change weight at every step, so that no Gram matrix of the working set can 
 array chunked by rows is then rechunked once.
 
 Neither kind of shard holds anything that the coordinator could not send again: a lost worker costs the round
-that was running.
+that was running, and a fit by columns has the same bits for any number of workers and chunks. A local
+fit's differ in the last places, its sums being grouped otherwise.
 """
 
 import itertools

@@ -413,14 +413,14 @@ def column_scales(X, weights, *, centre):
     >>> column_scales(np.array([[1.0, 5.0, 1.0], [3.0, 5.0, -1.0]]), None, centre=True)
     array([1., 1., 1.])
     """
-    if sparse.issparse(X):
-        weights = None if weights is None else weights.astype(X.dtype)
-        means, variances = mean_variance_axis(X, axis=0, weights=weights)
-        squares = variances if centre else variances + means.astype(np.float64) ** 2
-    else:
+    if isinstance(X, np.ndarray):
         step = max(1, _BLOCK // X.shape[0])
         parts = [X[:, first : first + step] for first in range(0, X.shape[1], step)]
         squares = np.concatenate([_mean_squares(part, weights, centre) for part in parts])
+    else:
+        weights = None if weights is None else weights.astype(X.dtype)
+        means, variances = mean_variance_axis(X, axis=0, weights=weights)
+        squares = variances if centre else variances + means.astype(np.float64) ** 2
     scales = np.sqrt(squares.astype(np.float64))
     scales[scales == 0] = 1
     return scales

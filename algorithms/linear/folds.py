@@ -47,7 +47,7 @@ def folds_of(cv, n_samples, y, groups=None, weights=None, classifier=False):
         As in scikit-learn.
     n_samples : int
     y : ndarray of shape (n_samples,)
-        Numbers, or labels.
+        Targets, or numbers of classes.
     groups : array-like of shape (n_samples,), optional
         Given to the splitter.
     weights : ndarray of shape (n_samples,), optional
@@ -89,6 +89,11 @@ def folds_of(cv, n_samples, y, groups=None, weights=None, classifier=False):
                     f"fold {number} of cv={cv!r} has no weight in its {part} rows; shuffle the rows or use "
                     "fewer folds"
                 )
+        if classifier and (np.bincount(y, fold.weights) == 0).any():
+            raise DataError(
+                f"fold {number} of cv={cv!r} has no training row (with weight) of a class of y; use a cv that "
+                "stratifies, fewer folds, or shuffle the rows"
+            )
         folds.append(fold)
     return folds
 

@@ -188,7 +188,7 @@ def _check_class_weight(class_weight, classes):
     for label, weight in class_weight.items():
         if label not in known:
             raise DataError(f"class_weight names the class {label!r}, which y does not have; it has {known}")
-        if not (isinstance(weight, Real) and 0 < weight < np.inf):
+        if not (isinstance(weight, Real) and 0 < float(weight) < np.inf):
             raise DataError(
                 f"class_weight of the class {label!r} must be positive and finite, got {weight!r}"
             )

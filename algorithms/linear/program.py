@@ -83,7 +83,6 @@ class SparseLinearProgram(Program):
     def __init__(self, working_set, X=None, *, n_shards=1, shards=None):
         self.working_set, self.columns = working_set, X
         self.shards = shards if X is None else [(first, (first, last)) for first, last in cut(X, n_shards)]
-        self.first = working_set.request
         self.factors, self.positive = working_set.factors, working_set.positive
         self.sends_columns = X is None
 
@@ -98,12 +97,12 @@ class SparseLinearProgram(Program):
     # Where a shard lies ---------------------------------------------------------------------------
 
     def load(self, data):
-        """State of a shard: its columns (by reference where they lie here), and the last request."""
+        """State of a shard: its columns, by reference where they lie here."""
         first, source = data
         columns = columns_of(self.read(source)) if self.sends_columns else self.columns.range(*source)
         factors = None if self.factors is None else self.factors[first : first + columns.shape[1]]
         scores = Scores(columns, factors, self.positive)
-        return {"first": first, "columns": columns, "scores": scores, "request": self.first}
+        return {"first": first, "columns": columns, "scores": scores}
 
     def sync(self, state, message):
         """Take the coordinator's next request."""
@@ -141,6 +140,10 @@ class SparseLinearProgram(Program):
             return Candidates(bound, ids[order], scores[order], columns, order)
         return Candidates(bound, ids[order], scores[order], self.columns, ids[order])
 
+    def publish(self):
+        """Tell the present request."""
+        return self.working_set.request
+
     def arrays(self):
         """See `Program.arrays`."""
         return self.working_set.arrays()
@@ -148,7 +151,6 @@ class SparseLinearProgram(Program):
     def restore(self, arrays):
         """See `Program.restore`; the fit goes on from those coefficients, to the same tolerance."""
         self.working_set.restore(arrays)
-        self.first = self.working_set.request
 
 
 def score(scores, request, first):
@@ -190,6 +192,8 @@ def solve(program):
     program : SparseLinearProgram
     """
     states = [program.load(shard) for shard in program.shards]
+    for state in states:
+        program.sync(state, program.publish())
     done = program.working_set.done
     while not done:
         outcome = program.aggregate([], [program.update(state, None) for state in states])

@@ -36,6 +36,7 @@ from .free_columns import newton_step
 from .penalties import ElasticNet
 from .quadratic_model import QuadraticModel
 
+_EASY = 1  # directions in one `solve` that count as next to no work
 _DIRECTIONS = 100  # for one call of `solve`
 _ARMIJO = 1e-3
 _HALVINGS = 40
@@ -175,7 +176,7 @@ class ProximalNewton:
             before, gap = self.gap(penalty, 0.0)
             if gap <= eps:
                 return True
-            self.easy = step == 0
+            self.easy = step < _EASY
             self._step()
             after = self._value + self._charge(self._b)
             stuck = 0 if after < before - _ROUNDING * abs(before) else stuck + 1

@@ -315,8 +315,8 @@ class ScheduledElasticNet(Program):
         wrong = np.flatnonzero(~(np.isfinite(squares) & np.isfinite(slopes)))
         if len(wrong):
             raise DataError(
-                f"column {blocks[wrong[0]]} of X is so large that sums of squares overflow: scale it, or take "
-                "schedule='auto'"
+                f"column {blocks[wrong[0]]} of X is so large that sums of squares overflow: scale it, or "
+                "take schedule='auto'"
             )
 
     def _minimum(self, blocks, old, slopes, curvature):
@@ -376,8 +376,8 @@ class ScheduledElasticNet(Program):
         for name, shape in forms.items():
             if name not in arrays or arrays[name].shape != shape or arrays[name].dtype != np.float64:
                 raise ModelFileError(
-                    f"the checkpoint must hold {name!r}, float64 of shape {shape}; remove the folder to start "
-                    "anew"
+                    f"the checkpoint must hold {name!r}, float64 of shape {shape}; remove the folder to "
+                    "start anew"
                 )
         self.coef, self.means = arrays["coef"], arrays["means"]
         self.primal, self.gap, self._ceiling, shortens = arrays["figures"].tolist()
@@ -409,14 +409,20 @@ class Correlated:
     def __init__(self, X, rho, weights=None, *, centred=True):
         _check_rho(rho)
         self.X, self.rho, self.centred = X, float(rho), centred
+        self.is_sparse = sparse.issparse(X)
         self.roots = None if weights is None else np.sqrt(weights)
 
     def __call__(self, left, right):
         """Return a boolean array of shape (len(left), len(right)); constant columns depend on none."""
+        # What overflows here depends on nothing; `ScheduledElasticNet.aggregate` names the column.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._compare(left, right)
+
+    def _compare(self, left, right):
         rows, means, norms = self._columns(left)
         others, their_means, their_norms = (rows, means, norms) if left is right else self._columns(right)
         products = rows @ others.T
-        if sparse.issparse(products):
+        if self.is_sparse:
             products = products.toarray()
         products = np.abs(products - np.outer(means, their_means))
         bounds = np.outer(norms, their_norms)
@@ -425,7 +431,7 @@ class Correlated:
     def _columns(self, columns):
         """Columns, as rows, times the roots of the weights; their scaled means; their norms about these."""
         rows = self.X.T[columns]
-        if sparse.issparse(rows):
+        if self.is_sparse:
             if self.roots is not None:
                 rows = rows @ sparse.diags_array(self.roots)
             squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
@@ -457,8 +463,9 @@ def _per_column(name, value, p):
 
 def _cut(X, n_shards):
     """Ranges of rows of about equal work; there may be fewer than `n_shards`, as none is empty."""
-    work = np.bincount(X.indices, minlength=X.shape[0]) + 1.0 if sparse.issparse(X) else np.ones(X.shape[0])
-    work = np.cumsum(work)
+    is_sparse = sparse.issparse(X)
+    entries = np.bincount(X.indices, minlength=X.shape[0]) if is_sparse else np.zeros(X.shape[0])
+    work = np.cumsum(1.0 + entries)
     bounds = np.searchsorted(work, work[-1] * np.arange(1, n_shards) / n_shards)
     bounds = np.unique(np.concatenate([[0], bounds, [X.shape[0]]]))
     return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
@@ -466,7 +473,8 @@ def _cut(X, n_shards):
 
 def _by_columns(X):
     """Bring rows that were cut from X to where `columns_of` takes them; a copy unless they lie so already."""
-    return X.tocsc() if sparse.issparse(X) else np.asfortranarray(X)
+    is_sparse = sparse.issparse(X)
+    return X.tocsc() if is_sparse else np.asfortranarray(X)
 
 
 def _add(columns, ids, values, out):

@@ -1,8 +1,8 @@
 r"""Scores of columns without reading most of them: bounds that are carried from round to round.
 
-A column's slope cannot change by more than the vector does: with m_j the mean of column j,
+Write the new vector as v' = c v + d, with the c that makes d least. With m_j the mean of column j,
 
-.. math:: |x_j \cdot v'| \le |x_j \cdot v| + \|x_j - m_j\| \, \|v' - v\| + |m_j| \, |\sum_i v'_i - v_i|
+.. math:: |x_j \cdot v'| \le |c| \, |x_j \cdot v| + \|x_j - m_j\| \, \|d\| + |m_j| \, |\sum_i d_i|
 
 so a column whose bound stays below the threshold need not be multiplied. Nothing is given up: every column
 above the threshold is found. On a path of many penalties v moves little and few columns are read; a fit
@@ -12,6 +12,7 @@ that is done in a few rounds never asks for norms.
 import numpy as np
 
 _PATIENCE = 6  # whole passes before norms, which cost about two, are worth their price
+_NEAR = 0.99  # columns whose bound is above this part of the threshold are read too
 _SLACK = 1 + 1e-9  # on norms and differences, for their rounding
 
 
@@ -53,7 +54,7 @@ class Scores:
         Returns
         -------
         bound : float
-            No score is above it: the largest score, or the threshold if none is above that.
+            No score is above it: the largest score, or a little less than the threshold if that is more.
         found : int64 ndarray
             Columns with scores above the threshold, by falling score, ties by rising number.
         scores : float64 ndarray
@@ -64,13 +65,14 @@ class Scores:
         if self._bounds is not None:
             self._widen(vectors)
             # Written so that a bound that is no number is read.
-            outside &= ~(self._bounds <= threshold)
+            outside &= ~(self._bounds <= _NEAR * threshold)
         read = np.flatnonzero(outside)
         scores = self._read(read, vectors)
         self._remember(read, scores, vectors)
         best = largest(scores, threshold, request["count"])
-        # The same bound whether or not columns were passed over: a shard that was lost begins anew.
-        bound = max(float(scores.max(initial=0.0)), threshold)
+        # The same whether or not columns were passed over: a shard that was lost begins anew. It lies below
+        # the threshold, lest it limits the dual point where no column does.
+        bound = max(float(scores.max(initial=0.0)), _NEAR * threshold)
         return bound, read[best], scores[best]
 
     def _read(self, read, vectors):
@@ -79,7 +81,7 @@ class Scores:
         return scores if self.factors is None else scores / self.factors[read]
 
     def _widen(self, vectors):
-        """Let every bound follow the vectors: v' = c v + d, of which c v changes all slopes alike."""
+        """Let every bound follow the vectors; c is not below 0, for scores that are slopes with a sign."""
         old = self._vectors
         square = np.vdot(old, old)
         c = max(np.vdot(old, vectors) / square, 0.0) if square > 0 else 0.0

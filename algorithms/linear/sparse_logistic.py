@@ -4,7 +4,7 @@ import copy
 import functools
 import warnings
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -288,7 +288,8 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
         """Features and coefficients to begin with; None if there are none."""
         if not before:
             return None
-        coef = before["coef_"].toarray() if sparse.issparse(before["coef_"]) else before["coef_"]
+        coef = before["coef_"]
+        coef = coef if isinstance(coef, np.ndarray) else coef.toarray()
         coef = np.maximum(coef, 0) if self.positive else coef
         features = np.flatnonzero(coef.any(axis=0))
         values = coef[:, features].T.astype(np.float64)
@@ -301,7 +302,7 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
         """Take the model from the solution."""
         dtype = design.X.dtype
         self.classes_ = classes
-        self.coef_ = np.atleast_2d(fit.dense(design.n_features, dtype))
+        self.coef_: Any = np.atleast_2d(fit.dense(design.n_features, dtype))
         self.intercept_ = np.atleast_1d(fit.intercept).astype(dtype)
         self.dual_gap_ = fit.gap
         self.n_iter_ = fit.n_iter
@@ -336,7 +337,9 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
 
     def _lazily(self, method, X, offset, n_outputs, dtype=None):
         if offset is not None:
-            raise DataError("offset is not taken with a Dask array: add it to the decision function, or compute X")
+            raise DataError(
+                "offset is not taken with a Dask array: add it to the decision function, or compute X"
+            )
         return lazily(method, X, n_outputs, self.coef_.dtype if dtype is None else dtype)
 
     def predict(self, X, *, offset=None):
@@ -440,7 +443,8 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
         self
         """
         check_is_fitted(self)
-        self.coef_ = self.coef_.toarray() if sparse.issparse(self.coef_) else self.coef_
+        if not isinstance(self.coef_, np.ndarray):
+            self.coef_ = self.coef_.toarray()
         return self
 
     @property

@@ -250,11 +250,10 @@ def test_the_rule_of_one_standard_error():
 
 @pytest.mark.parametrize("cls", ["LassoCV", "ElasticNetCV"])
 def test_estimator_contract(cls):
-    model = getattr(sd, cls)(alphas=6, eps=0.05, cv=3, tol=1e-7)
+    model = getattr(sd, cls)(alphas=3, eps=0.1, cv=2, tol=1e-10)
     outcomes = check_estimator(model, on_fail=None, on_skip=None)
-    failed = {outcome["check_name"] for outcome in outcomes if outcome["status"] == "failed"}
     assert len(outcomes) > 40
-    assert failed == set(getattr(model, "_expected_failed_checks", {}))
+    assert [outcome["check_name"] for outcome in outcomes if outcome["status"] == "failed"] == []
 
 
 def test_save_load_clone_pickle(tmp_path):

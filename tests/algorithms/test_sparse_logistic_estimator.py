@@ -426,9 +426,10 @@ def _failed(model):
     return {o["check_name"] for o in outcomes if o["status"] == "failed"}
 
 
-def test_the_checks_of_scikit_learn_that_fail_are_declared():
+def test_only_declared_checks_of_scikit_learn_fail():
+    """They compare two fits to 1e-7: where a fit of tol 1e-4 ends decides which of them fail."""
     model = sd.SparseLogisticRegression()
-    assert _failed(model) == set(model._expected_failed_checks)
+    assert _failed(model) <= set(model._expected_failed_checks)
 
 
 def test_every_check_of_scikit_learn_passes_at_a_tight_tolerance():

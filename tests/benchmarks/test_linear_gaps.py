@@ -106,6 +106,17 @@ def test_the_minimum_of_a_second_method_has_a_small_logistic_gap(intercept):
     assert logistic_gap(X, y, 1.05 * coef, 0.03, b0 if intercept else None)[0] > 1e-5
 
 
+def test_a_wrong_intercept_costs_what_it_adds_to_the_logistic_objective():
+    X, y = labels(3)
+    coef, b0, least = least_logistic(X, y, 0.03, True)
+    right, _ = logistic_gap(X, y, coef, 0.03, b0)
+    wrong, objective = logistic_gap(X, y, coef, 0.03, b0 + 0.5)
+    share = (y > 0).mean()
+    at_zero = -share * np.log(share) - (1 - share) * np.log(1 - share)
+    assert objective > least + 1e-3
+    assert wrong - right == pytest.approx((objective - least) / at_zero, rel=1e-6)
+
+
 def test_liblinear_at_a_tight_tolerance_has_a_small_gap():
     X, y = labels(4)
     model = LogisticRegression(

@@ -245,10 +245,10 @@ def test_arrays_arrive_aligned_and_can_be_written(session):
         travels, n_blocks = True, 4
 
         def __init__(self):  # a text before the array, so that it does not begin at an even address
-            self.shards = [(b"x" * k, np.ones(9)) for k in range(4)]
+            self.shards = [(b"x" * k, np.ones(9 if k % 2 else 9000)) for k in range(4)]
 
         def block(self, block):
-            return np.zeros(9)
+            return np.zeros(9 if block < 2 else 9000)
 
         def update(self, state, task):
             for array in (state[1], task.value):
