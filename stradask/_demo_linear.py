@@ -2,7 +2,8 @@
 
 The truth is known, since the data are drawn. A path of penalties is cross-validated; then the problem at the
 chosen penalty is solved from nothing at rising precision by stradask and by scikit-learn, on one thread
-each, and one function (plain numpy and scipy) judges both by the duality gap.
+each, and one function (plain numpy and scipy) judges both by the duality gap. Seconds of that comparison are
+the processor's.
 """
 
 import time
@@ -14,7 +15,7 @@ from .demo import Part
 
 ROWS, COLUMNS, QUICK_COLUMNS, INFORMATIVE = 2000, 200_000, 20_000, 20
 ALPHAS, EPS, FOLDS = 60, 0.05, 5
-TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
+TOLERANCES = (1e-2, 1e-4, 1e-6, 1e-8)
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ def run(settings, say):
     X, y, truth = draw(settings)
     support = np.flatnonzero(truth)
     say(
-        f"data      {X.shape[0]:,} rows, {X.shape[1]:,} columns, {X.nnz:,} entries other than zero; "
-        f"{len(support)} columns make the target, noise has a third of its variance"
+        f"data      {X.shape[0]:,} rows, {X.shape[1]:,} columns, {X.nnz:,} entries other than zero\n"
+        f"target    made of {len(support)} of the columns; a third of its variance is noise"
     )
     started = time.perf_counter()
     few = X[:, : X.shape[1] // 100]
@@ -108,7 +109,7 @@ def found(model, alpha, support):
     columns = model.coef_path_[:, [at]].indices
     return {
         "alpha": float(alpha),
-        "mean_squared_error": float(-model.scores_mean_[at]),
+        "squared_error": float(-model.scores_mean_[at]),
         "columns": len(columns),
         "true_columns": len(np.intersect1d(columns, support)),
     }
@@ -122,7 +123,7 @@ def choice_table(choices, n_true):
     ]
     lines += [
         f"{name:<20} {choice['alpha']:8.4f}  {choice['columns']:7,}  {choice['true_columns']:9}  "
-        f"{choice['mean_squared_error']:22.4f}"
+        f"{choice['squared_error']:22.4f}"
         for name, choice in zip(("best mean", "one standard error"), choices, strict=True)
     ]
     return "\n".join(lines)
@@ -147,9 +148,9 @@ def curve(make, X, y):
     seconds, gaps = [], []
     for tol in TOLERANCES:
         model = make(tol)
-        started = time.perf_counter()
+        started = time.process_time()
         model.fit(X, y)
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.process_time() - started)
         gaps.append(float(lasso_gap(X, y, model.coef_, model.alpha, model.intercept_)[0]))
     return Curve(seconds, gaps)
 
@@ -157,10 +158,10 @@ def curve(make, X, y):
 def comparison(ours, sklearn):
     """Return the table of both curves."""
     lines = [
-        "\nHow fast is the best of them solved from nothing? Seconds to a relative duality gap, one thread each.\n",
+        "\nHow fast is the best of them solved from nothing? CPU seconds to a relative duality gap.\n",
         "    gap  stradask  scikit-learn",
     ]
-    for gap in (1e-2, 1e-4, 1e-6, 1e-8):
+    for gap in TOLERANCES:
         cells = [curve.seconds_to(gap) for curve in (ours, sklearn)]
         one, other = ("-" if seconds is None else f"{seconds:.3f}" for seconds in cells)
         lines.append(f"{gap:7.0e}  {one:>8}  {other:>12}")

@@ -69,9 +69,9 @@ def _choice(estimator):
     names = [name for name in ("alpha_", "alpha_min_", "alpha_1se_", "l1_ratio_") if hasattr(estimator, name)]
     chosen = {name.rstrip("_"): float(getattr(estimator, name)) for name in names}
     text = (
-        f"alpha {chosen['alpha']:.4g}, l1_ratio {chosen['l1_ratio']:g}, of {estimator.alphas_.size} tried in "
-        f"{estimator.scores_.shape[-1]} folds: best mean score at {chosen['alpha_min']:.4g}, one standard error "
-        f"from it at {chosen['alpha_1se']:.4g}"
+        f"alpha {chosen['alpha']:.4g}, l1_ratio {chosen['l1_ratio']:g}; {estimator.alphas_.size} tried in "
+        f"{estimator.scores_.shape[-1]} folds: best mean score at {chosen['alpha_min']:.4g}, one standard "
+        f"error from it at {chosen['alpha_1se']:.4g}"
     )
     return chosen, text
 

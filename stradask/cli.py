@@ -48,7 +48,8 @@ labels are not used), both plain or compressed (gz, xz, bz2), or a sparse matrix
 or the word docstrings: the documentation of the installed packages (./docstrings is a file).
 DATA of the other models is an svmlight file, plain or compressed: a target and a row of numbers a line.
 
-Ctrl-C stops after the running sweep or round; the model so far is printed and saved, and the exit status is 130.
+Ctrl-C stops after the running sweep or round; the model so far is printed and saved, and the exit status
+is 130. (A search by cross-validation just stops.)
 """,
     "transform": """
   stradask transform model.npz docword.new.txt.gz --out shares.npz

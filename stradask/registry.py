@@ -74,10 +74,19 @@ MODELS = {
             report="stradask._topics:report",
             demo="stradask._demo_topics:run",
         ),
-        _linear("lasso", "Lasso", "targets", "linear regression with few coefficients"),
+        _linear("lasso", "Lasso", "targets", "linear regression with few coefficients", demo=True),
         _linear("elastic-net", "ElasticNet", "targets", "the same, correlated columns sharing coefficients"),
+        _linear(
+            "sparse-logistic", "SparseLogisticRegression", "classes", "two or more classes by few columns"
+        ),
         _linear("lasso-cv", "LassoCV", "targets", "lasso, its penalty chosen by cross-validation"),
         _linear("elastic-net-cv", "ElasticNetCV", "targets", "elastic net, chosen by cross-validation"),
+        _linear(
+            "sparse-logistic-cv",
+            "SparseLogisticRegressionCV",
+            "classes",
+            "sparse logistic, by cross-validation",
+        ),
     )
 }
 

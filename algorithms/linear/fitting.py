@@ -201,13 +201,14 @@ def solve(
     rounds = max((max_iter or _DEFAULT_ROUNDS) - 1, 1)
     program, schedule = _program(design, subproblem, penalties, tol, rounds, start, n_jobs)
     working_set, n_samples = program.working_set, design.X.shape[0]
+    by_rows = design.layout is not None and design.layout.by_rows  # a round scores, the next one works
     with _blas().limit(limits=1, user_api="blas"):
         done = run(
             program,
             schedule,
             engine=design.engine,
             n_jobs=n_jobs,
-            max_rounds=2 * (rounds + 2) * len(penalties),
+            max_rounds=(2 if by_rows else 1) * (rounds + 2) * len(penalties),
             callback=callback,
             snapshot=read and (lambda history: read(_so_far(working_set, n_samples), history)),
             verbose=verbose,

@@ -8,6 +8,7 @@ H couples the outputs of a row; descent goes through them in turn.
 """
 
 import numpy as np
+from scipy.linalg.lapack import dposv
 
 from ...kernels.linear_columns import csc_add, csc_dot, dense_add, dense_dot
 from ...kernels.weighted_descent import csc_descent, dense_descent
@@ -18,6 +19,8 @@ _SUPPORT_SWEEPS = 10  # after each of them
 _DIRECTION = 0.01  # a direction is good when changes (squared) are this part of the first ones
 _DESCENTS = 8  # of `_SWEEPS`, with conjugate gradients between them, for a direction
 _CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.1
+_MOST_DIRECT = 1500  # coefficients up to which the matrix of second derivatives is laid out and factored
+_BLOCK = 4096  # rows at a time, for that
 
 
 class QuadraticModel:
@@ -61,7 +64,7 @@ class QuadraticModel:
             bar = bar or _DIRECTION * changes.max()
             if (changes[:, 0 if len(self.b) > 1 else 1] <= bar).all():
                 break
-            self._conjugate()
+            self._newton()
 
     def _descend(self, k, bar):
         """Sweep over the coefficients of an output; return the first and last sweep's largest changes."""
@@ -77,75 +80,37 @@ class QuadraticModel:
             first, last, visits = dense_descent(self.copies.single, *vectors, *limits)
         self.visits += visits
         changed = np.flatnonzero(self.b[k] != before)
-        self._forward(changed, self.b[k, changed] - before[changed], self.V[k])
+        self.forward(changed, self.b[k, changed] - before[changed], self.V[k])
         return first, last
 
-    def _conjugate(self):
-        """Minimise over the coefficients that are not zero, signs held, by conjugate gradients."""
-        supports = [np.flatnonzero(b) for b in self.b]
-        ends = np.cumsum([len(support) for support in supports])
-        rows = np.repeat(np.arange(len(supports)), [len(support) for support in supports])
-        columns = np.concatenate(supports)
-        b, l2 = self.b[rows, columns], self.l2[columns]
-        diagonal = np.maximum(self.h[rows, columns], 0.0) + l2
-        diagonal[diagonal == 0] = 1.0
-
-        def forward(z):
-            out = np.zeros_like(self.V)
-            for k, part in enumerate(np.split(z, ends[:-1])):
-                self._forward(supports[k], part, out[k])
-            return out
-
-        def backward(V):
-            parts = [
-                self._backward(support, self.loss.hessian(self.shares, V, k))
-                for k, support in enumerate(supports)
-            ]
-            return np.concatenate(parts)
-
-        rest = self.slopes[rows, columns] - backward(self.V) - self.l1[columns] * np.sign(b) - l2 * b
-        right = rest.copy()
-        change, moved = np.zeros_like(b), np.zeros_like(self.V)
-        step = rest / diagonal
-        size = first = rest @ step
-        for _ in range(_CONJUGATE_STEPS):
-            if size <= _CONJUGATE_TOL**2 * first:
-                break
-            ahead = forward(step)
-            product = backward(ahead) + l2 * step
-            curvature = step @ product
-            if curvature <= 0:
-                break
-            length = size / curvature
-            change += length * step
-            moved += moved.dtype.type(length) * ahead
-            rest -= length * product
-            scaled = rest / diagonal
-            size, old = rest @ scaled, size
-            step = scaled + (size / old) * step
-            self.visits += len(b)
-        held = (self.l1[columns] > 0) | self.positive[columns]
+    def _newton(self):
+        """Minimise over the coefficients that are not zero, signs held."""
+        face = _Face(self)
+        change = face.solve()
+        b = self.b[face.rows, face.columns]
+        held = (self.l1[face.columns] > 0) | self.positive[face.columns]
         flips = held & ((b + change) * b < 0)
+        change[flips] = -b[flips]
+        moved = face.forward(change)
         if flips.any():
-            change[flips] = -b[flips]
-            moved = forward(change)
-            curvature = change @ (backward(moved) + l2 * change)
-            length = min(1.0, (right @ change) / curvature) if curvature > 0 else 0.0
+            curvature = change @ (face.backward(moved) + face.l2 * change)
+            length = min(1.0, (face.right @ change) / curvature) if curvature > 0 else 0.0
             if length <= 0:
                 return
             change *= length
             moved *= moved.dtype.type(length)
-        self.b[rows, columns] = b + change
+        self.b[face.rows, face.columns] = b + change
         self.V += moved
+        self.visits += len(b)
 
-    def _forward(self, chosen, coef, out):
+    def forward(self, chosen, coef, out):
         """Add ``A[:, chosen] @ coef`` to a vector of the model."""
         if self.copies.is_sparse:
             csc_add(self.copies.data, self.copies.indices, self.copies.indptr, chosen, coef, out)
         else:
             dense_add(self.copies.single, chosen, coef.astype(np.float32), out)
 
-    def _backward(self, chosen, v):
+    def backward(self, chosen, v):
         """Products of the columns `chosen` with a vector of the model."""
         out = np.empty((1, len(chosen)))
         if self.copies.is_sparse:
@@ -153,3 +118,95 @@ class QuadraticModel:
         else:
             dense_dot(self.copies.single, chosen, v.astype(np.float32, copy=False)[None], out)
         return out[0]
+
+
+class _Face:
+    """The coefficients of a model that are not zero, whose signs are held.
+
+    Attributes
+    ----------
+    rows, columns : int64 ndarrays of shape (m,)
+        Their outputs and columns.
+    l2, right : float64 ndarrays of shape (m,)
+        `right` is minus the slope of the model, with its penalty.
+    """
+
+    def __init__(self, model):
+        self.model = model
+        self.supports = [np.flatnonzero(b) for b in model.b]
+        sizes = [len(support) for support in self.supports]
+        self.ends = np.cumsum(sizes)[:-1]
+        self.rows, self.columns = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(self.supports)
+        b, self.l2 = model.b[self.rows, self.columns], model.l2[self.columns]
+        slopes = model.slopes[self.rows, self.columns] - self.backward(model.V)
+        self.right = slopes - model.l1[self.columns] * np.sign(b) - self.l2 * b
+
+    def solve(self):
+        """Newton step on the face, by a factorisation or, for many coefficients, by conjugate gradients."""
+        if len(self.right) <= _MOST_DIRECT and not self.model.copies.is_sparse:
+            H = self._matrix()
+            H[np.diag_indices_from(H)] += self.l2
+            step, failed = dposv(H, self.right, lower=1, overwrite_a=1)[1:]
+            if not failed:
+                return step
+        return self._conjugate()
+
+    def forward(self, z):
+        """``A z``, one row an output."""
+        out = np.zeros_like(self.model.V)
+        for k, part in enumerate(np.split(z, self.ends)):
+            self.model.forward(self.supports[k], part, out[k])
+        return out
+
+    def backward(self, V):
+        """``A^T H V``."""
+        model = self.model
+        products = [model.loss.hessian(model.shares, V, k) for k in range(len(V))]
+        return np.concatenate([model.backward(*pair) for pair in zip(self.supports, products, strict=True)])
+
+    def _matrix(self):
+        """``A^T H A``, the lower triangle."""
+        model, A = self.model, self.model.copies.single
+        m, n_outputs = len(self.right), len(self.supports)
+        H = np.zeros((m, m), order="F")
+        starts = [0, *self.ends]
+        for first in range(0, model.copies.n_rows, _BLOCK):
+            part = slice(first, first + _BLOCK)
+            columns = [A[part].T[support] for support in self.supports]
+            shares = model.shares[:, part]
+            for k in range(n_outputs):
+                for other in range(k + 1):
+                    weights = model.loss.coupling(shares, part, k, other)
+                    block = _weighted_products(columns[k], columns[other], weights)
+                    i, j = starts[k], starts[other]
+                    H[i : i + len(block), j : j + block.shape[1]] += block
+        return H
+
+    def _conjugate(self):
+        diagonal = np.maximum(self.model.h[self.rows, self.columns], 0.0) + self.l2
+        diagonal[diagonal == 0] = 1.0
+        rest, change = self.right.copy(), np.zeros_like(self.right)
+        step = rest / diagonal
+        size = first = rest @ step
+        for _ in range(_CONJUGATE_STEPS):
+            if size <= _CONJUGATE_TOL**2 * first:
+                break
+            product = self.backward(self.forward(step)) + self.l2 * step
+            curvature = step @ product
+            if curvature <= 0:
+                break
+            length = size / curvature
+            change += length * step
+            rest -= length * product
+            scaled = rest / diagonal
+            size, old = rest @ scaled, size
+            step = scaled + (size / old) * step
+        return change
+
+
+def _weighted_products(left, right, weights):
+    """``left diag(weights) right^T``."""
+    if left is right:  # weights are not negative here: half the work
+        scaled = left * np.sqrt(weights)
+        return scaled @ scaled.T
+    return (left * weights) @ right.T

@@ -185,7 +185,7 @@ class Squared:
     def _descend(self, terms, eps):
         """Coordinate descent on the columns, unless or until their products are the cheaper way."""
         need, wait, before, lowest, stuck = 6 * np.log10(max(self._last_gap / eps, 1.0)), 2, None, np.inf, 0
-        slopes, sweeps = self._slopes_for(eps), 0
+        slopes, sweeps, accurate = self._slopes_for(eps), 0, np.inf
         while sweeps < _MOST_SWEEPS and stuck < _STUCK:
             if need * self._sweep_cost() > self._products_cost(slopes, terms):
                 self.easy = False
@@ -193,8 +193,9 @@ class Squared:
             self._sweeps(slopes, terms, wait)
             self._settle(*terms[:2])
             sweeps += wait
-            slopes = self._slopes_for(lowest)
+            slopes = self._slopes_for(accurate)
             gap = self._gap(slopes, *terms)[1]
+            accurate = gap if gap < 0.5 * accurate else 0.0
             self.easy = sweeps <= 2
             if gap <= eps:
                 return True

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet as TheirElasticNet
 from sklearn.linear_model import Lasso as TheirLasso
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.linear_model import enet_path as their_enet_path
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
@@ -242,6 +242,16 @@ def test_columns_without_penalty_are_regressed_out():
     np.testing.assert_allclose(model.coef_[3:], theirs.coef_, atol=1e-6)
 
 
+@pytest.mark.parametrize("form", ["fortran", "csc"])
+@pytest.mark.parametrize("positive", [True, False])
+def test_the_squared_penalty_alone_is_ridge_regression(form, positive):
+    X, y = problem(40, 60, density=0.5)
+    model = sd.ElasticNet(0.1, l1_ratio=0, positive=positive, tol=1e-10).fit(FORMS[form](X), y)
+    theirs = Ridge(0.1 * 40, positive=positive, tol=1e-14).fit(X, y)
+    np.testing.assert_allclose(model.coef_, theirs.coef_, atol=1e-5)
+    assert model.intercept_ == pytest.approx(theirs.intercept_, abs=1e-5)
+
+
 def test_no_penalty_anywhere_is_least_squares():
     X, y = problem(80, 10)
     theirs = LinearRegression().fit(X, y)
@@ -267,12 +277,14 @@ def test_standardize_is_a_fit_to_scaled_columns(form, weighted, l1_ratio):
     np.testing.assert_allclose(model.predict(X), theirs.predict(scaler.transform(X)), atol=1e-5)
 
 
-def test_standardize_without_intercept_takes_the_root_mean_square():
-    X, y = problem(80, 40)
+@pytest.mark.parametrize("form", ["fortran", "csc"])
+def test_standardize_without_intercept_takes_the_root_mean_square(form):
+    X, y = problem(80, 40, density=0.5)
+    X[:, :20] += 1
     X[:, 7] = 0
     scale = np.sqrt((X**2).mean(axis=0))
     scale[7] = 1
-    model = sd.Lasso(0.2, standardize=True, fit_intercept=False, tol=TIGHT).fit(X, y)
+    model = sd.Lasso(0.2, standardize=True, fit_intercept=False, tol=TIGHT).fit(FORMS[form](X), y)
     theirs = TheirLasso(0.2, fit_intercept=False, tol=TIGHT, max_iter=100_000).fit(X / scale, y)
     np.testing.assert_allclose(model.coef_ * scale, theirs.coef_, atol=1e-6)
 
@@ -422,6 +434,19 @@ def test_callback_sees_rounds_and_may_stop():
     assert model.n_iter_ == 2
     assert len(model.history_["objective"]) == 2
     assert model.coef_.any()
+
+
+def test_a_callback_that_stops_leaves_the_targets_that_were_not_reached():
+    X, y = problem(100, 400)
+    model = sd.Lasso(0.01, tol=1e-12).fit(
+        X, np.column_stack([y, y + 7]), callback=lambda info: info.round == 2
+    )
+    assert model.coef_[0].any()
+    assert not model.coef_[1].any()
+    assert model.n_iter_ == [2, 0]
+    np.testing.assert_array_equal(np.isnan(model.dual_gap_), [False, True])
+    assert model.intercept_[1] == pytest.approx(y.mean() + 7)
+    assert model.history_["target"].tolist() == [0, 0]
 
 
 def test_history_falls_to_the_objective():
@@ -616,7 +641,7 @@ def test_paths_are_scikit_learns(form, positive, l1_ratio):
     theirs = their_enet_path(X, y, alphas=alphas, tol=1e-12, max_iter=100_000, **options)
     np.testing.assert_allclose(coefs, theirs[1], atol=1e-5)
     assert alphas[0] * l1_ratio == pytest.approx((X.T @ y if positive else np.abs(X.T @ y)).max() / 60)
-    assert alphas[-1] == pytest.approx(alphas[0] / 100)
+    np.testing.assert_allclose(alphas[1:] / alphas[:-1], 100 ** (-1 / 11))
     assert (gaps >= 0).all()
     assert len(n_iters) == 12
     for k in (0, 6, 11):

@@ -178,7 +178,7 @@ def test_blas_gets_its_threads_back():
         assert threads() == before
 
 
-# The path on all rows, the scores and the choice --------------------------------------------------------------
+# The path on all rows, the scores and the choice --------------------------------------------------
 
 
 def test_the_model_is_the_point_of_the_path():

@@ -138,7 +138,7 @@ def test_a_callable_sees_the_rows_and_the_model(regression):
     found = score_path(path_scorer(second_column), X, y, ROWS, *path_of(models))
     expected = [second_column(model, X[ROWS], y[ROWS]) for model in models]
     np.testing.assert_allclose(found, expected)
-    with pytest.raises(DataError, match="second_column.*takes no sample_weight"):
+    with pytest.raises(DataError, match=r"second_column.*takes no sample_weight"):
         score_path(path_scorer(second_column), X, y, ROWS, *path_of(models), weights=WEIGHTS)
     made = path_scorer(make_scorer(mean_absolute_error))
     weighted = score_path(made, X, y, ROWS, *path_of(models), weights=WEIGHTS)

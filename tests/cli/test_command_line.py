@@ -21,7 +21,18 @@ from stradask.benchmarks import run as bench_run
 from stradask.cli import build_parser, explain, main
 from stradask.registry import MODELS, model_of, resolve
 
-COMMANDS = ["demo", "fit", "transform", "topics", "data list", "data get", "data info", "info", "bench"]
+COMMANDS = [
+    "demo",
+    "fit",
+    "transform",
+    "predict",
+    "topics",
+    "data list",
+    "data get",
+    "data info",
+    "info",
+    "bench",
+]
 PARAMS = ["--param", "n_components=3", "max_iter=30"]
 
 
@@ -371,7 +382,7 @@ MISTAKES = {
     "data info nofile": "nofile: cannot be opened",
     "demo --out {folder}/docword": "was not written by this command",
     "demo --n-components 0": "1 or more",
-    "bench nothing": "there are: lda",
+    "bench nothing": "there are: lasso, lda",
     "bench lda --repeats 0": "above 0",
 }
 

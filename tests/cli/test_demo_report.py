@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from stradask import _demo_pictures, _demo_topics, datasets, demo
+import stradask as sd
+from stradask import _demo_linear, _demo_pictures, _demo_topics, datasets, demo
 from stradask.cli import main
 
 
@@ -66,7 +67,7 @@ def test_report_is_whole_html(page):
 
 def test_report_holds_its_pictures(page):
     pictures = page.all("img")
-    assert len(pictures) == 4
+    assert len(pictures) == 6
     for picture in pictures:
         kind, _, data = picture["src"].partition(",")
         assert kind == "data:image/svg+xml;base64"
@@ -117,6 +118,37 @@ def test_comparison_is_fair_and_topics_help(result):
     assert ours["held_out_perplexity"][-1] < found["word_frequencies_perplexity"]
     documents = found["data"]["documents"] + found["data"]["test_documents"]
     assert documents == result.corpus.X.shape[0]
+
+
+def test_sparse_path_tells_what_the_estimators_find(result):
+    found = result.document["lasso"]
+    X, y, truth = _demo_linear.draw(demo.Settings(quick=True))
+    assert found["data"] == {"rows": 2000, "columns": X.shape[1], "nonzeros": X.nnz, "informative": 20}
+    best, sparing = found["best_mean"], found["one_standard_error"]
+    for choice in (best, sparing):
+        columns = np.flatnonzero(sd.Lasso(choice["alpha"], tol=1e-6).fit(X, y).coef_)
+        assert choice["columns"] == pytest.approx(len(columns), rel=0.05)
+        assert choice["true_columns"] == np.count_nonzero(truth[columns])
+        assert f"{choice['squared_error']:22.4f}" in result.text
+    assert best["alpha"] <= sparing["alpha"]
+    assert best["squared_error"] <= sparing["squared_error"]
+
+
+def test_gaps_of_both_systems_fall(result):
+    for name in ("stradask", "sklearn"):
+        curve = result.document["lasso"][name]
+        assert len(curve["seconds"]) == len(curve["relative_gap"]) == len(_demo_linear.TOLERANCES)
+        assert (np.diff(curve["relative_gap"]) <= 0).all()
+    for gap, tolerance in zip(
+        result.document["lasso"]["stradask"]["relative_gap"], _demo_linear.TOLERANCES, strict=True
+    ):
+        assert -1e-12 <= gap <= tolerance
+
+
+def test_seconds_to_a_gap():
+    curve = _demo_linear.Curve(seconds=[1.0, 3.0, 2.0], gap=[1e-2, 1e-4, 1e-5])
+    assert [curve.seconds_to(gap) for gap in (1e-1, 1e-3, 1e-6)] == [1.0, 2.0, None]
+    assert "-" in _demo_linear.comparison(curve, curve).splitlines()[-1]
 
 
 def test_word_frequencies_are_a_perplexity(result, monkeypatch):
@@ -208,7 +240,11 @@ def test_report_of_an_earlier_demo_is_replaced_and_nothing_else(tmp_path, monkey
 def test_json_is_alone_on_stdout(tmp_path, capsys):
     assert main(["demo", "--json", "--out", str(tmp_path / "r.html")]) == 0
     out, err = capsys.readouterr()
-    assert json.loads(out) == {"report": str(tmp_path / "r.html"), "lda": {"figure": 1}}
+    assert json.loads(out) == {
+        "report": str(tmp_path / "r.html"),
+        "lda": {"figure": 1},
+        "lasso": {"figure": 1},
+    }
     assert "a part" in err
 
 

@@ -253,13 +253,14 @@ def test_another_seed_gives_other_sets():
     assert len(set(sets.values())) == 5
 
 
-def test_candidates_come_in_proportion_to_change_plus_eta_times_the_mean():
+@pytest.mark.parametrize("oversample", [1, 6])
+def test_candidates_come_in_proportion_to_change_plus_eta_times_the_mean(oversample):
     change = np.array([0, 0, 1.0, 2.0, 0, 7.0, 0, 0, 0, 0])
     eta = 0.5
-    schedule = DynamicSchedule(10, size=1, eta=eta, oversample=1, random_state=0)
+    schedule = DynamicSchedule(10, size=1, eta=eta, oversample=oversample, random_state=0)
     state = schedule.start()
     schedule.observe(state, 0, np.arange(10), change)
-    drawn = np.concatenate([blocks_of(schedule.plan(r, state)) for r in range(20_000)])
+    drawn = np.concatenate([blocks_of(schedule.plan(r, state)) for r in range(8_000)])
     expected = change + eta * change.mean()
     expected *= len(drawn) / expected.sum()
     squares = (np.bincount(drawn, minlength=10) - expected) ** 2 / expected

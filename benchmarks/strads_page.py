@@ -1,0 +1,51 @@
+"""Write the measured part of docs/write-your-own-program.md from records, so that no figure is typed by hand.
+
+    python -m stradask.benchmarks.strads_page
+
+The tables and the picture come from `benchmarks/results/strads/records.jsonl`.
+"""
+
+from . import strads
+from .readme import ROOT, between
+
+PAGE, PICTURE = ROOT / "docs" / "write-your-own-program.md", ROOT / "docs" / "strads.png"
+
+
+def measured(records):
+    """Return picture, tables and setting as Markdown."""
+    first = records[0]
+    limits = {record["problem"]: record["data"]["limit"] for record in records}
+    parts = [f"![Excess against updates for four schedules]({PICTURE.name})", ""]
+    for place in dict.fromkeys(record["place"] for record in records):
+        for figure in ("updates", "seconds"):
+            header, body = strads.rows(records, place, figure)
+            kind = "CPU seconds" if figure == "seconds" and place == "local" else figure
+            parts += [f"**{kind.capitalize()} to an excess of 1e-4, {place}**", ""]
+            parts += ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *body)]
+            parts.append("")
+    said = " and ".join(f"{limit:.0f} ({name})" for name, limit in limits.items())
+    parts += [
+        f"{first['data']['n']:,} rows, {first['data']['p']:,} columns, a tenth of the largest penalty; "
+        f"p / lambda_max is {said}; {first['machine']['processor']}. In brackets: excess and updates "
+        "where a run came to its limit of either. Excess: the objective over its minimum, relative to the "
+        "objective at zero.",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def main():
+    """Rewrite the page and its picture."""
+    from .run import read_records
+    from .strads_report import panels
+
+    records = read_records(ROOT / "benchmarks" / "results" / "strads" / "records.jsonl")
+    place = records[0]["place"]
+    local = [record for record in records if record["place"] == place]
+    panels(local, "updates", place)[0].savefig(PICTURE, dpi=90)
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(between(text, "strads", measured(records)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""Sparse linear models on the command line: what it prints, saves and predicts, and of mistakes."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import dump_svmlight_file
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+
+import stradask as sd
+from stradask import datasets
+from stradask.cli import main
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a regression, two classifications and a corpus."""
+    path = tmp_path_factory.mktemp("linear")
+    X, y, _ = datasets.make_sparse_regression(120, 40, n_informative=4, density=0.3, random_state=0)
+    dump_svmlight_file(X, y, str(path / "regression"), zero_based=False)
+    (path / "regression.gz").write_bytes(gzip.compress((path / "regression").read_bytes()))
+    dump_svmlight_file(X, np.where(y > 0, 1, -1), str(path / "binary"), zero_based=False)
+    dump_svmlight_file(X, np.digitize(y, [-0.5, 0.5]), str(path / "classes"), zero_based=False)
+    dump_svmlight_file(X[:7, :30], y[:7], str(path / "narrow"), zero_based=False)
+    (path / "names").write_text("".join(f"gene{j}\n" for j in range(40)))
+    sparse.save_npz(path / "matrix.npz", X)
+    return path
+
+
+def fit(model, data, *options):
+    return main(["fit", model, str(data), "--quiet", *map(str, options)])
+
+
+def test_fit_prints_what_the_estimator_has(folder, capsys):
+    assert fit("lasso", folder / "regression", "--json", "--param", "alpha=0.05") == 0
+    found = json.loads(capsys.readouterr().out)
+    X, y = datasets.read_svmlight(folder / "regression")
+    lasso = sd.Lasso(0.05).fit(X, y)
+    assert found["data"] == {
+        "source": str(folder / "regression"),
+        "rows": 120,
+        "columns": 40,
+        "nonzeros": X.nnz,
+    }
+    assert found["dual_gap"] == lasso.dual_gap_
+    assert found["nonzeros"] == np.count_nonzero(lasso.coef_)
+    assert found["coefficients"] == 40
+    assert found["training"] == {"r2": lasso.score(X, y)}
+    order = np.argsort(-abs(lasso.coef_), kind="stable")[: min(10, found["nonzeros"])]
+    assert [entry["column"] for entry in found["largest"]] == order.tolist()
+    assert [entry["coefficient"] for entry in found["largest"]] == lasso.coef_[order].tolist()
+
+
+def test_fit_prints_text_with_names(folder, capsys):
+    options = ["--test-size", "0.25", "--vocab", folder / "names", "--param", "alpha=0.05"]
+    assert fit("lasso", folder / "regression.gz", *options) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    for part in (
+        "90 rows, 40 columns",
+        "gap  ",
+        "non-zeros",
+        "of 40 coefficients",
+        "training",
+        "30 rows",
+        "gene",
+    ):
+        assert part in out
+
+
+@pytest.mark.parametrize(("model", "cls"), [("lasso", "Lasso"), ("elastic-net", "ElasticNet")])
+def test_held_out_rows_are_judged(folder, model, cls, capsys):
+    assert fit(model, folder / "regression", "--json", "--test-size", "0.25", "--param", "alpha=0.02") == 0
+    X, y = datasets.read_svmlight(folder / "regression")
+    train, test = (np.sort(rows) for rows in train_test_split(np.arange(120), test_size=0.25, random_state=0))
+    alone = getattr(sd, cls)(0.02).fit(X[train], y[train])
+    assert json.loads(capsys.readouterr().out)["test"] == {"r2": alone.score(X[test], y[test])}
+
+
+@pytest.mark.parametrize(("data", "n_classes"), [("binary", 2), ("classes", 3)])
+def test_classes(folder, data, n_classes, capsys):
+    options = ["--json", "--test-size", "0.25", "--param", "alpha=0.01"]
+    assert fit("sparse-logistic", folder / data, *options) == 0
+    found = json.loads(capsys.readouterr().out)
+    X, y = datasets.read_svmlight(folder / data)
+    train, test = (
+        np.sort(rows) for rows in train_test_split(np.arange(120), test_size=0.25, random_state=0, stratify=y)
+    )
+    alone = sd.SparseLogisticRegression(0.01).fit(X[train], y[train])
+    assert found["test"]["accuracy"] == alone.score(X[test], y[test])
+    assert found["test"]["log_loss"] == pytest.approx(log_loss(y[test], alone.predict_proba(X[test])))
+    assert len(found["data"]["classes"]) == n_classes
+    assert {entry.get("class") for entry in found["largest"]} == ({None} if n_classes == 2 else {0, 1, 2})
+
+
+@pytest.mark.parametrize(
+    ("model", "cls", "data"),
+    [
+        ("lasso-cv", "LassoCV", "regression"),
+        ("elastic-net-cv", "ElasticNetCV", "regression"),
+        ("sparse-logistic-cv", "SparseLogisticRegressionCV", "binary"),
+    ],
+)
+def test_search_says_what_it_chose(folder, model, cls, data, capsys):
+    assert fit(model, folder / data, "--json", "--param", "alphas=8", "rule=1se", "cv=3") == 0
+    found = json.loads(capsys.readouterr().out)
+    expected = getattr(sd, cls)(alphas=8, rule="1se", cv=3).fit(*datasets.read_svmlight(folder / data))
+    assert found["alpha"] == found["alpha_1se"] == expected.alpha_
+    assert found["alpha_min"] == expected.alpha_min_
+    assert fit(model, folder / data, "--param", "alphas=8", "cv=3") == 0
+    assert "8 tried in 3 folds" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("ending", [".npz", ".npy", ".csv"])
+def test_predictions_are_written(folder, tmp_path, ending, capsys):
+    model, out = tmp_path / "model.npz", tmp_path / f"predicted{ending}"
+    assert fit("lasso", folder / "regression", "--param", "alpha=0.05", "--save", model) == 0
+    capsys.readouterr()
+    assert main(["predict", str(model), str(folder / "regression"), "--out", str(out)]) == 0
+    printed, err = capsys.readouterr()
+    assert "120 predictions in" in printed
+    X, y = datasets.read_svmlight(folder / "regression")
+    lasso = sd.load(model)
+    assert f"R2 {lasso.score(X, y):.4f}" in err
+    if ending == ".csv":
+        found = np.loadtxt(out, delimiter=",", skiprows=1)[:, 1]
+    else:
+        found = np.load(out) if ending == ".npy" else np.load(out)["prediction"]
+    np.testing.assert_allclose(found, lasso.predict(X), rtol=1e-5)
+
+
+def test_predictions_of_classes_have_probabilities(folder, tmp_path, capsys):
+    model = tmp_path / "model.npz"
+    assert fit("sparse-logistic", folder / "binary", "--save", model) == 0
+    capsys.readouterr()
+    assert main(["predict", str(model), str(folder / "binary")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "row,prediction,probability_of_-1,probability_of_1"
+    X, _ = datasets.read_svmlight(folder / "binary")
+    logistic = sd.load(model)
+    rows = [line.split(",") for line in lines[1:]]
+    assert [int(row[1]) for row in rows] == logistic.predict(X).tolist()
+    np.testing.assert_allclose(np.array(rows, float)[:, 2:], logistic.predict_proba(X), rtol=1e-4)
+    assert main(["predict", str(model), str(folder / "binary"), "--json", "--quiet"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["prediction"] == logistic.predict(X).tolist()
+    np.testing.assert_array_equal(found["probability"], logistic.predict_proba(X))
+
+
+def test_new_rows_may_lack_the_last_columns(folder, tmp_path, capsys):
+    model = tmp_path / "model.npz"
+    assert fit("lasso", folder / "regression", "--param", "alpha=0.05", "--save", model) == 0
+    capsys.readouterr()
+    assert main(["predict", str(model), str(folder / "narrow"), "--json", "--quiet"]) == 0
+    X, _ = datasets.read_svmlight(folder / "narrow", n_features=40)
+    assert json.loads(capsys.readouterr().out)["prediction"] == sd.load(model).predict(X).tolist()
+
+
+MISTAKES = {
+    "fit lasso {folder}/regression --param alhpa=1": "lasso has no parameter 'alhpa'; it has alpha",
+    "fit lasso {folder}/regression --param alpha=-1": "'alpha' parameter of Lasso must be",
+    "fit lasso-cv {folder}/regression --param rule=best": "'rule' parameter of LassoCV must be",
+    "fit lasso-cv {folder}/regression --param cv=1000": "cv=1000 cannot divide 120 rows",
+    "fit lasso {folder}/matrix.npz": "matrix.npz holds npz; rows with a target each are needed",
+    "fit lasso docstrings": "docstrings holds the name docstrings; rows with a target each",
+    "fit sparse-logistic {folder}/regression": "Unknown label type",
+    "fit sparse-logistic {folder}/regression --test-size 0.2": "--test-size 0.2 cannot divide",
+    "predict {folder}/regression {folder}/regression": "regression",
+    "predict {topics} {folder}/regression": "holds a LatentDirichletAllocation, which has no predict",
+    "transform {lasso} {folder}/regression": "holds a Lasso, which has no transform",
+    "topics {lasso}": "holds a Lasso, which has no topics",
+    "predict {lasso} {folder}/matrix.npz": "rows with a target each are needed",
+    "predict {lasso} {folder}/regression --out x.txt": "must end in .npz, .npy, .csv",
+    "predict {narrow} {folder}/regression": "beyond n_features=30",
+}
+
+
+@pytest.fixture(scope="module")
+def saved(folder):
+    """Paths of models, by name."""
+    X, y = datasets.read_svmlight(folder / "regression")
+    counts, *_ = datasets.make_lda_corpus(20, 12, 2, random_state=0)
+    models = {
+        "lasso": sd.Lasso(0.05).fit(X, y),
+        "narrow": sd.Lasso(0.05).fit(X[:, :30], y),
+        "topics": sd.LatentDirichletAllocation(2, max_iter=2, random_state=0).fit(counts),
+    }
+    for name, model in models.items():
+        model.save(folder / f"{name}.model")
+    return {name: folder / f"{name}.model" for name in models}
+
+
+@pytest.mark.parametrize("command", MISTAKES)
+def test_a_mistake_is_one_line_and_status_2(command, folder, saved, capsys):
+    words = command.format(folder=folder, **saved).split()
+    assert main(words + ["--quiet"] * (words[0] in ("fit", "transform", "predict"))) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert MISTAKES[command] in err
+
+
+def test_help_of_predict_has_examples(capsys):
+    assert main(["predict", "--help"]) == 0
+    assert "stradask predict model.npz" in capsys.readouterr().out.partition("examples:")[2]
