@@ -14,7 +14,7 @@ PAGE, PICTURE = ROOT / "docs" / "write-your-own-program.md", ROOT / "docs" / "st
 def measured(records):
     """Return picture, tables and setting as Markdown."""
     first = records[0]
-    limits = {record["problem"]: record["data"]["limit"] for record in records}
+    facts = {record["problem"]: record["data"] for record in records}
     parts = [f"![Excess against updates for four schedules]({PICTURE.name})", ""]
     for place in dict.fromkeys(record["place"] for record in records):
         for figure in ("updates", "seconds"):
@@ -23,12 +23,13 @@ def measured(records):
             parts += [f"**{kind.capitalize()} to an excess of 1e-4, {place}**", ""]
             parts += ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *body)]
             parts.append("")
-    said = " and ".join(f"{limit:.0f} ({name})" for name, limit in limits.items())
+    limits = " and ".join(f"{data['limit']:.0f} ({name})" for name, data in facts.items())
+    seconds = " and ".join(f"{data['working_set_seconds']:.2g}" for data in facts.values())
     parts += [
         f"{first['data']['n']:,} rows, {first['data']['p']:,} columns, a tenth of the largest penalty; "
-        f"p / lambda_max is {said}; {first['machine']['processor']}. In brackets: excess and updates "
+        f"p / lambda_max is {limits}; {first['machine']['processor']}. In brackets: excess and updates "
         "where a run came to its limit of either. Excess: the objective over its minimum, relative to the "
-        "objective at zero.",
+        f"objective at zero. `sd.Lasso` by its working set takes {seconds} CPU seconds to a gap of 1e-4.",
         "",
     ]
     return "\n".join(parts)

@@ -52,9 +52,13 @@ def strads_report(records):
 
 
 def _limits(records):
-    limits = {record["problem"]: record["data"]["limit"] for record in records}
-    said = " and ".join(f"{limit:.0f} for {name} columns" for name, limit in limits.items())
-    return f"p / lambda_max(X^T X), about what may be in flight at random, is {said}."
+    facts = {record["problem"]: record["data"] for record in records}
+    limits = " and ".join(f"{data['limit']:.0f} for {name} columns" for name, data in facts.items())
+    seconds = " and ".join(f"{data['working_set_seconds']:.2g}" for data in facts.values())
+    return (
+        f"p / lambda_max(X^T X), about what may be in flight at random, is {limits}. For comparison: "
+        f"stradask.Lasso, by its working set, takes {seconds} CPU seconds to a duality gap of 1e-4."
+    )
 
 
 def panels(records, figure, place):

@@ -85,8 +85,8 @@ def csc_sweeps(
     """Sweep over sparse columns whose centring is implicit.
 
     The residual is ``rho - carried * roots``, where roots are the square roots of the weights: a visit
-    touches only the rows of its column. The residual is orthogonal to roots, so its product with a column needs
-    no mean. Sweeps over the support, at most `most`, end when they change little.
+    touches only the rows of its column. The residual is orthogonal to roots, so its product with a column
+    needs no mean. Sweeps over the support, at most `most`, end when they change little.
 
     Returns
     -------

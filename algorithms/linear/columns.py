@@ -5,6 +5,7 @@ copies X: a range of columns shares its memory, and 8 bytes a column are made fo
 """
 
 import itertools
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -34,12 +35,13 @@ def columns_of(X):
     DataError
         For another format, order or type.
     """
+    matrix: Any = X
     if X.dtype not in (np.float32, np.float64):
         raise DataError(f"X has type {X.dtype}; convert it to float32 or float64")
     if sparse.issparse(X):
-        if X.format != "csc":
-            raise DataError(f"X is a sparse matrix in {X.format} format; convert it with X.tocsc()")
-        return SparseColumns(X.data, X.indices, X.indptr, X.shape[0])
+        if matrix.format != "csc":
+            raise DataError(f"X is a sparse matrix in {matrix.format} format; convert it with X.tocsc()")
+        return SparseColumns(matrix.data, matrix.indices, matrix.indptr, matrix.shape[0])
     if not X.flags.f_contiguous:
         raise DataError("X is not in Fortran order; convert it with numpy.asfortranarray(X)")
     return DenseColumns(X)

@@ -1,8 +1,9 @@
 """Newton systems that change little from one to the next, by conjugate gradients with a kept factor.
 
-A system is ``(diag(d) + G_SS) z = right``; from step to step S loses and gains a few columns and d changes by a
-factor. The Cholesky factor of one system, in float32, preconditions the next: columns that left are given zeros,
-columns that are new have their diagonal alone. When that takes too many steps, a new factor is made.
+A system is ``(diag(d) + G_SS) z = right``; from step to step S loses and gains a few columns and d changes
+by a factor. The Cholesky factor of one system, in float32, preconditions the next: columns that left are
+given zeros, columns that are new have their diagonal alone. When that takes too many steps, a new factor
+is made.
 """
 
 import numpy as np

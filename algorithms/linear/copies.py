@@ -5,8 +5,8 @@ plain least squares in A, with no weights and no intercept. The power of two bri
 into [1/2, 1), which is exact, lets float32 hold it and keeps squares from overflowing. A sparse copy is not
 centred; its products are corrected with the means.
 
-Memory, in bytes: dense 4 n a column, and 8 n more for columns whose products are laid out (see `gram`); sparse 12
-(above 2^31 rows 16) an entry; 40 a column in both.
+Memory, in bytes: dense 4 n a column, and 8 n more for columns whose products are laid out (see `gram`);
+sparse 12 (above 2^31 rows 16) an entry; 40 a column in both.
 """
 
 import numpy as np

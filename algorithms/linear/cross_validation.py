@@ -10,9 +10,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ...errors import DataError
-from .._validation import _as_data_errors, check_columns
+from .._validation import _as_data_errors
+from .dask_input import check_matrix, check_vector
 from .evaluation import choose, mean_and_error, path_scorer, scoring_names
-from .folds import Here, PathProblem, folds_of, score_folds
+from .folds import PathProblem, folds_of, score_folds
 from .inputs import (
     check_alphas,
     check_labels,
@@ -23,6 +24,7 @@ from .inputs import (
     check_weights,
 )
 from .lasso import ElasticNet
+from .places import place_of
 from .sparse_logistic import SparseLogisticRegression
 
 
@@ -66,12 +68,13 @@ class PathCV:
         classes = problem.classes
         path_scorer(self.scoring, classes)  # refuses before the work
         folds = folds_of(self.cv, len(problem.y), problem.y, groups, problem.weights, classes is not None)
-        with Here(X, self.n_jobs) as where:
+        with place_of(X, self.engine, self.n_jobs) as where:
             n_alphas, ratios = self._n_alphas(), self._l1_ratios()
             if n_alphas is None:
                 grids = [(ratio, check_alphas(self.alphas)) for ratio in ratios]
             else:
-                grids = [(ratio, problem.grid(X, ratio, self.eps, n_alphas)) for ratio in ratios]
+                tasks = [(ratio, self.eps, n_alphas) for ratio in ratios]
+                grids = list(zip(ratios, where.map(problem.grid, tasks, lambda: None), strict=True))
             (scores, *others), unsolved = score_folds(
                 where,
                 problem,
@@ -211,6 +214,10 @@ class ElasticNetCV(PathCV, ElasticNet):
         As in scikit-learn; None is 5 folds of neighbouring rows (`KFold`).
     verbose : int, default=0
         1 shows a progress bar over the fits of the folds.
+    engine : str, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
+        On Dask a fold (and a value of `l1_ratio`) is a task, and each worker that has one must have room
+        for `X`, which may be a Dask array; the results are those of ``"local"``.
     n_jobs : int or None, default=None
         Threads: one takes a fold (and a value of `l1_ratio`) at a time.
     scoring : str or callable, default="mse"
@@ -288,7 +295,7 @@ class ElasticNetCV(PathCV, ElasticNet):
         **{
             name: allowed
             for name, allowed in ElasticNet._parameter_constraints.items()
-            if name not in ("alpha", "warm_start", "schedule", "engine")
+            if name not in ("alpha", "warm_start", "schedule")
         },
         "l1_ratio": [Interval(Real, 0, 1, closed="both"), "array-like"],
         **_CV_CONSTRAINTS,
@@ -312,6 +319,7 @@ class ElasticNetCV(PathCV, ElasticNet):
         positive=False,
         random_state=None,
         selection="cyclic",
+        engine="local",
         scoring="mse",
         rule="min",
         penalty_factor=None,
@@ -332,6 +340,7 @@ class ElasticNetCV(PathCV, ElasticNet):
         self.positive = positive
         self.random_state = random_state
         self.selection = selection
+        self.engine = engine
         self.scoring = scoring
         self.rule = rule
         self.penalty_factor = penalty_factor
@@ -356,10 +365,10 @@ class ElasticNetCV(PathCV, ElasticNet):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            names = X
-            X = check_columns(self, X)
-            check_names(self, names, y)
+            names, X = X, check_matrix(self, X)
             n_samples, n_features = X.shape
+            y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
+            check_names(self, names, y)
             with _as_data_errors():
                 targets = column_or_1d(check_targets(y, n_samples, type(self).__name__), warn=True)
             problem = PathProblem(
@@ -404,7 +413,7 @@ class LassoCV(ElasticNetCV):
         times that; or the alphas themselves.
     fit_intercept, precompute, max_iter, tol, copy_X, cv, verbose, n_jobs, positive, random_state, selection
         See `ElasticNetCV`.
-    scoring, rule, penalty_factor, standardize
+    engine, scoring, rule, penalty_factor, standardize
         See `ElasticNetCV`.
 
     Attributes
@@ -454,6 +463,7 @@ class LassoCV(ElasticNetCV):
         positive=False,
         random_state=None,
         selection="cyclic",
+        engine="local",
         scoring="mse",
         rule="min",
         penalty_factor=None,
@@ -473,6 +483,7 @@ class LassoCV(ElasticNetCV):
         self.positive = positive
         self.random_state = random_state
         self.selection = selection
+        self.engine = engine
         self.scoring = scoring
         self.rule = rule
         self.penalty_factor = penalty_factor
@@ -516,6 +527,10 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
     rule : {"min", "1se"}, default="min"
         Which penalty the model has: that of the best mean score, or the largest whose mean score is within
         one standard error of the best (fewer columns for nearly the same score).
+    engine : str, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
+        On Dask a fold (and a value of `l1_ratio`) is a task, and each worker that has one must have room
+        for `X`, which may be a Dask array; the results are those of ``"local"``.
     n_jobs : int or None, default=None
         Threads: one takes a fold (and a value of `l1_ratio`) at a time.
     verbose : int, default=0
@@ -562,17 +577,17 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
     Examples
     --------
     >>> import stradask as sd
-    >>> X, y, _ = sd.datasets.make_sparse_classification(200, 500, n_informative=5, density=0.2, random_state=0)
-    >>> model = sd.SparseLogisticRegressionCV(alphas=15, eps=0.05, cv=3, scoring="roc_auc").fit(X, y)
-    >>> bool(model.scores_mean_.max() > 0.8), model.coef_.shape
-    (True, (1, 500))
+    >>> X, y, _ = sd.datasets.make_sparse_classification(200, 500, n_informative=5, density=0.2,
+    random_state=0) >>> model = sd.SparseLogisticRegressionCV(alphas=15, eps=0.05, cv=3,
+    scoring="roc_auc").fit(X, y) >>> bool(model.scores_mean_.max() > 0.8), model.coef_.shape (True, (1,
+    500))
     """
 
     _parameter_constraints: ClassVar[dict] = {
         **{
             name: allowed
             for name, allowed in SparseLogisticRegression._parameter_constraints.items()
-            if name not in ("alpha", "warm_start", "engine")
+            if name not in ("alpha", "warm_start")
         },
         "l1_ratio": [Interval(Real, 0, 1, closed="both"), "array-like"],
         **_CV_CONSTRAINTS,
@@ -595,6 +610,7 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
         cv=None,
         scoring="deviance",
         rule="min",
+        engine="local",
         n_jobs=None,
         verbose=0,
     ):
@@ -612,6 +628,7 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
         self.cv = cv
         self.scoring = scoring
         self.rule = rule
+        self.engine = engine
         self.n_jobs = n_jobs
         self.verbose = verbose
 
@@ -637,10 +654,10 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            names = X
-            X = check_columns(self, X)
-            check_names(self, names, y)
+            names, X = X, check_matrix(self, X)
             n_samples, n_features = X.shape
+            y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
+            check_names(self, names, y)
             classes, numbers = check_labels(y, n_samples, type(self).__name__)
             problem = PathProblem(
                 numbers,

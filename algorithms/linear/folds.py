@@ -5,17 +5,14 @@ folds share it. Centring, scaling of columns and the meaning of alpha follow the
 is the one of the training rows alone.
 """
 
-import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.model_selection import check_cv
-from threadpoolctl import threadpool_limits
 
 from ...errors import DataError
 from ...scheduler.progress import Progress
-from ...scheduler.threads import run_tasks
 from .evaluation import path_scorer, score_path
 from .fitting import SHORT, Design, solve
 from .inputs import check_class_weights, check_weights
@@ -91,8 +88,8 @@ def folds_of(cv, n_samples, y, groups=None, weights=None, classifier=False):
                 )
         if classifier and (np.bincount(y, fold.weights) == 0).any():
             raise DataError(
-                f"fold {number} of cv={cv!r} has no training row (with weight) of a class of y; use a cv that "
-                "stratifies, fewer folds, or shuffle the rows"
+                f"fold {number} of cv={cv!r} has no training row (with weight) of a class of y; use a cv "
+                "that stratifies, fewer folds, or shuffle the rows"
             )
         folds.append(fold)
     return folds
@@ -281,54 +278,12 @@ def path_of(fits, n_features, n_outputs=1):
     )
 
 
-# Where the tasks run -------------------------------------------------------------------------------------
-
-
-class Here:
-    """Runs tasks on threads of this process.
-
-    Parameters
-    ----------
-    X : ndarray or CSC array
-        Given to every task as its first argument.
-    n_jobs : int or None
-        Threads; results do not depend on it.
-    """
-
-    def __init__(self, X, n_jobs):
-        self.X, self.n_jobs = X, n_jobs
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc_info):
-        pass
-
-    def one(self, function, *args):
-        """Run one task, which may use all the threads as its last argument."""
-        return function(self.X, *args, self.n_jobs)
-
-    def map(self, function, tasks, tell):
-        """Run a task for each tuple of arguments; ``tell()`` after each; the results in their order."""
-        told = threading.Lock()
-
-        def task(*args):
-            result = function(self.X, *args)
-            with told:
-                tell()
-            return result
-
-        # Limited once around all threads: each path limits BLAS too, and puts back what it found.
-        with threadpool_limits(1, user_api="blas"):
-            return run_tasks([(task, args) for args in tasks], self.n_jobs)
-
-
 def score_folds(where, problem, grids, folds, scorings, *, label, verbose):
     """Fit every path on every fold and score it, one task for each pair.
 
     Parameters
     ----------
-    where : Here or There
+    where : stradask.algorithms.linear.places.Here or There
     problem : PathProblem
     grids : list of (float, ndarray)
         Shares of the l1 penalty with their alphas.

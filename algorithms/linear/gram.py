@@ -1,8 +1,8 @@
 """The problem on some columns of a working set, solved through their products alone.
 
-Once ``G = A^T A`` of the columns that matter is known, a visit of coordinate descent costs their number and not the
-number of rows, a Newton step a Cholesky factor, and a test of the gap next to nothing. Columns join as they are
-needed and stay: later rounds, and later penalties of a path, find their products there.
+Once ``G = A^T A`` of the columns that matter is known, a visit of coordinate descent costs their number
+and not the number of rows, a Newton step a Cholesky factor, and a test of the gap next to nothing. Columns
+join as they are needed and stay: later rounds, and later penalties of a path, find their products there.
 
 Memory, in bytes: 8 for each pair of columns, and for dense columns 8 n each.
 """
@@ -35,12 +35,14 @@ class GramProblem:
     ----------
     members : int64 ndarray of shape (k,)
         Positions in W of the columns that joined, in that order.
+    room : float64 ndarray of shape (at least k, at least k)
+        Their products, and room for more.
     """
 
     def __init__(self, copies):
         self.copies = copies
         self.members = np.empty(0, np.int64)
-        self._room = np.empty((0, 0))
+        self.room = np.empty((0, 0))
         self._place = np.empty(0, np.int64)
         self._step = 0.0
         self._factor = KeptFactor()
@@ -56,13 +58,13 @@ class GramProblem:
         """Compute the products of new columns with all."""
         k, members = len(self.members), np.concatenate([self.members, new])
         size = len(members)
-        if size > len(self._room):
+        if size > len(self.room):
             room = np.empty((size + size // 2, size + size // 2))
-            room[:k, :k] = self._room[:k, :k]
-            self._room = room
+            room[:k, :k] = self.room[:k, :k]
+            self.room = room
         fresh = self.copies.products(new, members)
-        self._room[k:size, :size] = fresh
-        self._room[:k, k:size] = fresh[:, :k].T
+        self.room[k:size, :size] = fresh
+        self.room[:k, k:size] = fresh[:, :k].T
         self._place[new] = np.arange(k, size)
         self.members = members
 
@@ -78,8 +80,8 @@ class GramProblem:
         k = len(self.members)
         support = np.flatnonzero(x)
         if 3 * len(support) < k:
-            return x[support] @ self._room[support, :k]
-        return self._room[:k, :k] @ x
+            return x[support] @ self.room[support, :k]
+        return self.room[:k, :k] @ x
 
     def solve(self, S, right, diagonal):
         """Solve ``(diag(diagonal) + G_SS) z = right``; None if it is singular.
@@ -89,16 +91,16 @@ class GramProblem:
         """
         if len(S) < _LEAST_ITERATED:
             H = np.empty((len(S), len(S)), order="F")
-            linear_descent.gather_lower(self._room, S, H)
+            linear_descent.gather_lower(self.room, S, H)
             H.flat[:: len(S) + 1] += diagonal
             _, z, info = dposv(H, right, lower=1, overwrite_a=1)
             return z if info == 0 else None
-        return self._factor.solve(self._room, S, right, diagonal)
+        return self._factor.solve(self.room, S, right, diagonal)
 
     # The problem on the members -----------------------------------------------------------------------
 
     def minimise(self, b, slopes, y_y, penalty, eps):
-        """Reduce the gap of the problem on the members to `eps`: descent, or Newton's method if that is cheaper.
+        """Reduce the gap of the problem on the members to `eps`, by descent or, if cheaper, Newton's method.
 
         Parameters
         ----------
@@ -126,7 +128,7 @@ class GramProblem:
         for _ in range(_MOST_SWEEPS):
             if gap <= eps:
                 break
-            visits += linear_gram.descend(self._room, slopes, b, l1, l2, positive, 1, _SUPPORT_SWEEPS)
+            visits += linear_gram.descend(self.room, slopes, b, l1, l2, positive, 1, _SUPPORT_SWEEPS)
             since += 1
             if trail.add(b, slopes):
                 b, slopes = self._extrapolate(trail, b, slopes, c, penalty)

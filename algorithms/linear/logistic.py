@@ -55,10 +55,6 @@ class LogisticLoss:
         """See `SmoothLoss`."""
         return self.curvature(shares, k) * V[0]
 
-    def coupling(self, shares, rows, k, other):
-        """See `SmoothLoss`."""
-        return self.weights[rows].astype(shares.dtype, copy=False) * shares[0] * (1 - shares[0])
-
     def tilt(self, shares, V):
         """See `SmoothLoss`."""
         return shares * (1 - (1 - shares) * self.signs * V)

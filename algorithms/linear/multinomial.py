@@ -56,11 +56,6 @@ class MultinomialLoss:
         """See `SmoothLoss`."""
         return self.weights * shares[k] * (V[k] - np.einsum("ki,ki->i", shares, V))
 
-    def coupling(self, shares, rows, k, other):
-        """See `SmoothLoss`."""
-        weights = self.weights[rows].astype(shares.dtype, copy=False)
-        return weights * shares[k] * ((k == other) - shares[other])
-
     def tilt(self, shares, V):
         """See `SmoothLoss`."""
         return shares * (1 + V - np.einsum("ki,ki->i", shares, V))

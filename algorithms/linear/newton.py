@@ -1,14 +1,15 @@
 """Proximal-point method with semismooth Newton steps in the dual, in the space of the columns.
 
-Least squares with an absolute and a square penalty needs of its columns A only G = A^T A and c = A^T y. With a
-step s > 0 and ``sigma_j = s / |a_j|^2``, each proximal step from a point b::
+Least squares with an absolute and a square penalty needs of its columns A only G = A^T A and c = A^T y. With
+a step s > 0 and ``sigma_j = s / |a_j|^2``, each proximal step from a point b::
 
     b+ = argmin_z |y - A z|^2 / 2 + sum_j l1_j |z_j| + l2_j z_j^2 / 2 + (z_j - b_j)^2 / (2 sigma_j)
 
-is found by its dual: solve ``u + y - A p(u) = 0``, where ``p_j(u) = soft(b_j - sigma_j a_j.u, sigma_j l1_j) / (1 +
-sigma_j l2_j)``. Every u met on the way is ``A q - y`` for some q, so that q takes its place: ``A^T u = G q - c``, and
-the gradient of the dual is ``A (q - p)``. With S the support of p, a Newton step solves ``(diag((1 + sigma_j l2_j) /
-sigma_j) + G_SS) z = (G (q - p))_S`` and moves q by ``p - q + z``.
+is found by its dual: solve ``u + y - A p(u) = 0``, where
+``p_j(u) = soft(b_j - sigma_j a_j.u, sigma_j l1_j) / (1 + sigma_j l2_j)``. Every u met on the way is
+``A q - y`` for some q, so that q takes its place: ``A^T u = G q - c``, and the gradient of the dual is
+``A (q - p)``. With S the support of p, a Newton step solves
+``(diag((1 + sigma_j l2_j) / sigma_j) + G_SS) z = (G (q - p))_S`` and moves q by ``p - q + z``.
 
 References
 ----------
@@ -31,8 +32,8 @@ def proximal_newton(operator, b, slopes, y_y, penalty, gap_at, eps, *, step=0.0,
     Parameters
     ----------
     operator : object
-        ``times(x)`` is G x; ``solve(S, right, diagonal)`` solves ``(diag(diagonal) + G_SS) z = right``, or returns
-        None if it cannot; ``norms`` is the diagonal of G, all positive.
+        ``times(x)`` is G x; ``solve(S, right, diagonal)`` solves ``(diag(diagonal) + G_SS) z = right``, or
+        returns None if it cannot; ``norms`` is the diagonal of G, all positive.
     b : float64 ndarray of shape (m,)
         Where to begin.
     slopes : float64 ndarray of shape (m,)

@@ -19,19 +19,24 @@ class Penalty:
     Attributes
     ----------
     strength : float
-        At zero a coefficient stays where it is while ``|x_j . v| <= strength * l1_factors[j]``: the half-width
-        of the subdifferential there. In units of the unscaled loss (a sum over samples, not a mean).
+        At zero a coefficient stays where it is while ``|x_j . v| <= strength * l1_factors[j]``: the
+        half-width of the subdifferential there. In units of the unscaled loss (a sum over samples, not a
+        mean).
     l1_factors : float64 ndarray of shape (n_features,) or None
         Finite, not negative; 0 never penalises, None means 1 for all.
     positive : bool
         Coefficients are held at or above zero.
+    prox : numba function or None
+        None: absolute values and squares, which have kernels of their own. See `Separable`.
     convex : bool
-        True: a fit stops on the duality gap. False: on the violation of the optimality conditions.
+        True: a fit stops on the duality gap. False: on the violation of the optimality conditions,
+        relative to the strength.
     """
 
     strength: float
     l1_factors: np.ndarray | None = None
     positive: bool = False
+    prox: Any = None
     convex: bool = True
 
     def with_strength(self, strength):
@@ -125,11 +130,11 @@ class Separable(Penalty):
     prox : numba function of signature ``float64(float64, float64, float64, float64)``
         ``prox(z, step, strength, shape)``: the b that minimises ``(b - z)^2 / (2 step) + pen(b; strength,
         shape)``, compiled with that explicit signature. The strength has the feature's factor in it.
-    convex : bool, default=False
+    convex : bool
+        False, for convex penalties too: their dual is not known here.
     """
 
     convex = False
-    prox: Any
 
     def __init__(self, strength, shape, *, l1_factors=None, positive=False):
         _check_strength("strength", strength)

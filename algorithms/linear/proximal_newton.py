@@ -79,10 +79,6 @@ class SmoothLoss(Protocol):
         """Return output k of the Hessian's product with V: array of shape (n_rows,)."""
         ...
 
-    def coupling(self, shares, rows, k, other) -> np.ndarray:
-        """Return the second derivatives in outputs k and `other`, for the shares of the slice `rows`."""
-        ...
-
     def tilt(self, shares, V) -> np.ndarray:
         """Return the shares whose residual is ``residual(shares) - hessian(V)``, for ``|V| <= 1/2``."""
         ...

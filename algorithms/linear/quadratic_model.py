@@ -8,7 +8,6 @@ H couples the outputs of a row; descent goes through them in turn.
 """
 
 import numpy as np
-from scipy.linalg.lapack import dposv
 
 from ...kernels.linear_columns import csc_add, csc_dot, dense_add, dense_dot
 from ...kernels.weighted_descent import csc_descent, dense_descent
@@ -16,11 +15,9 @@ from ...kernels.weighted_descent import csc_descent, dense_descent
 _NEAR = 0.8  # columns at zero take part in a direction from this part of their threshold on
 _SWEEPS = 3  # over the columns that take part, before conjugate gradients take over
 _SUPPORT_SWEEPS = 10  # after each of them
-_DIRECTION = 0.01  # a direction is good when changes (squared) are this part of the first ones
-_DESCENTS = 8  # of `_SWEEPS`, with conjugate gradients between them, for a direction
-_CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.1
-_MOST_DIRECT = 1500  # coefficients up to which the matrix of second derivatives is laid out and factored
-_BLOCK = 4096  # rows at a time, for that
+_DIRECTION = 0.03  # a direction is good when changes (squared) are this part of the first ones
+_DESCENTS = 3  # of `_SWEEPS`, with conjugate gradients between them, for a direction
+_CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.3
 
 
 class QuadraticModel:
@@ -141,16 +138,6 @@ class _Face:
         slopes = model.slopes[self.rows, self.columns] - self.backward(model.V)
         self.right = slopes - model.l1[self.columns] * np.sign(b) - self.l2 * b
 
-    def solve(self):
-        """Newton step on the face, by a factorisation or, for many coefficients, by conjugate gradients."""
-        if len(self.right) <= _MOST_DIRECT and not self.model.copies.is_sparse:
-            H = self._matrix()
-            H[np.diag_indices_from(H)] += self.l2
-            step, failed = dposv(H, self.right, lower=1, overwrite_a=1)[1:]
-            if not failed:
-                return step
-        return self._conjugate()
-
     def forward(self, z):
         """``A z``, one row an output."""
         out = np.zeros_like(self.model.V)
@@ -164,25 +151,8 @@ class _Face:
         products = [model.loss.hessian(model.shares, V, k) for k in range(len(V))]
         return np.concatenate([model.backward(*pair) for pair in zip(self.supports, products, strict=True)])
 
-    def _matrix(self):
-        """``A^T H A``, the lower triangle."""
-        model, A = self.model, self.model.copies.single
-        m, n_outputs = len(self.right), len(self.supports)
-        H = np.zeros((m, m), order="F")
-        starts = [0, *self.ends]
-        for first in range(0, model.copies.n_rows, _BLOCK):
-            part = slice(first, first + _BLOCK)
-            columns = [A[part].T[support] for support in self.supports]
-            shares = model.shares[:, part]
-            for k in range(n_outputs):
-                for other in range(k + 1):
-                    weights = model.loss.coupling(shares, part, k, other)
-                    block = _weighted_products(columns[k], columns[other], weights)
-                    i, j = starts[k], starts[other]
-                    H[i : i + len(block), j : j + block.shape[1]] += block
-        return H
-
-    def _conjugate(self):
+    def solve(self):
+        """Newton step on the face, by a few conjugate gradients."""
         diagonal = np.maximum(self.model.h[self.rows, self.columns], 0.0) + self.l2
         diagonal[diagonal == 0] = 1.0
         rest, change = self.right.copy(), np.zeros_like(self.right)
@@ -203,10 +173,3 @@ class _Face:
             step = scaled + (size / old) * step
         return change
 
-
-def _weighted_products(left, right, weights):
-    """``left diag(weights) right^T``."""
-    if left is right:  # weights are not negative here: half the work
-        scaled = left * np.sqrt(weights)
-        return scaled @ scaled.T
-    return (left * weights) @ right.T

@@ -13,13 +13,14 @@ import numpy as np
 
 _PATIENCE = 6  # whole passes before norms, which cost about two, are worth their price
 _NEAR = 0.99  # columns whose bound is above this part of the threshold are read too
-_SLACK = 1 + 1e-9  # on norms and differences, for their rounding
+_SLACK = 1 + 1e-9  # on differences, for their rounding
+_SINGLE = (1 + 1e-6, 1e-37)  # on norms and means, which are kept in float32: never less than they are
 
 
 class Scores:
     """The scoring passes over a range of columns.
 
-    Memory: 24 bytes a column, from the seventh pass on.
+    Memory: 16 bytes a column, from the sixth whole pass on.
 
     Parameters
     ----------
@@ -88,10 +89,11 @@ class Scores:
         rest = vectors - c * old
         step = np.sqrt(np.einsum("ij,ij->i", rest, rest)).max() * _SLACK
         drift = np.abs(rest.sum(axis=1)).max() * _SLACK
-        self._bounds *= c * _SLACK
-        self._bounds += step * self._norms
-        if drift:
-            self._bounds += drift * self._means
+        with np.errstate(invalid="ignore", over="ignore"):  # bounds that are infinite, or no number, are read
+            self._bounds *= c * _SLACK
+            self._bounds += 0.9 * np.multiply(self._norms, step, dtype=np.float64)
+            if drift:
+                self._bounds += np.multiply(self._means, drift, dtype=np.float64)
         self._vectors = vectors
 
     def _remember(self, read, scores, vectors):
@@ -100,16 +102,18 @@ class Scores:
             return
         self._passes += 1
         if self._passes == _PATIENCE:
-            self._means, self._norms = self.columns.norms()
-            np.abs(self._means, out=self._means)
-            self._norms *= _SLACK
-            if self.factors is not None:
-                held = np.where(self.factors > 0, self.factors, 1.0)  # others are in the working set
-                self._means /= held
-                self._norms /= held
+            self._means, self._norms = map(self._widened, self.columns.norms())
             self._bounds = np.full(self.columns.shape[1], np.inf)
             self._bounds[read] = scores
             self._vectors = vectors
+
+    def _widened(self, sizes):
+        """Means or norms in units of the factors, rounded up to float32."""
+        sizes = np.abs(sizes, out=sizes)
+        if self.factors is not None:
+            sizes /= np.where(self.factors > 0, self.factors, 1.0)  # others are in the working set
+        with np.errstate(over="ignore"):  # what is too large for float32 is infinite, and read
+            return (sizes * _SINGLE[0] + _SINGLE[1]).astype(np.float32)
 
 
 def largest(scores, threshold, count):

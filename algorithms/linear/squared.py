@@ -6,13 +6,13 @@ With weights w, centred y and columns (copies, see `copies`), the problem on W i
 
 Two ways lead to its solution, the cheaper one by measured rate:
 
-1. coordinate descent on the columns, in float32 around an exact anchor where they are dense, extrapolated every
-   five sweeps;
+1. coordinate descent on the columns, in float32 around an exact anchor where they are dense, extrapolated
+   every five sweeps;
 2. the products of the columns that matter, on which descent and Newton's method need no rows (`gram`).
 
-Where l1 and l2 of a feature are 0, the features' least squares are solved exactly before each test of the gap
-(`unpenalised`). If such a feature is held at or above zero, its l1 is taken for ``1e-10 |a_j| |y|``, since a dual
-point cannot be made to meet an inequality exactly.
+The features whose l1 and l2 are 0 are solved for exactly before each test of the gap (`unpenalised`). If they
+are held at or above zero, their l1 is taken for ``1e-10 |a_j| |y|``, since a dual point cannot be made to
+meet an inequality exactly. Any other penalty goes its own way (`separable`).
 
 References
 ----------
@@ -22,6 +22,7 @@ Bertrand, Massias, "Anderson acceleration of coordinate descent", AISTATS 2021.
 import numpy as np
 
 from ...kernels import linear_columns, linear_descent
+from . import separable
 from .anderson import Trail
 from .copies import copies_of
 from .gram import MOST_COLUMNS, GramProblem, column_gap
@@ -31,6 +32,7 @@ _SUPPORT_SWEEPS = (2, 8)  # least and most sweeps over the support after one ove
 _SPARSE_SUPPORT_SWEEPS = 4
 _MOST_SWEEPS, _MOST_MEETINGS = 4000, 50
 _STUCK = 6  # tests of the gap without progress after which descent gives up
+_SINGLE = 3e-5  # thresholds below this part of |a_j| |rho| ask for them always
 _EXACT = 3e-5  # gaps below this part of |y|^2 are taken from float64 slopes
 _NEAR = 0.8  # columns whose slope is this near to its threshold join the products
 _NOTHING = 1e-15  # a threshold this small beside |a_j| |y| is lost in rounding: taken for 0
@@ -110,15 +112,21 @@ class Squared:
 
     def unit(self, penalty):
         """See `Subproblem.unit`."""
-        return 0.5 * self.y_y
+        return 0.5 * self.y_y if penalty.convex else penalty.strength / self.scale
 
     def gap(self, penalty, bound):
         """See `Subproblem.gap`."""
         outside = penalty.strength / self.scale / bound if bound > 0 else np.inf
         if self.is_empty:
             none = np.empty(0)
-            return column_gap(none, none, none, none, False, self.y_y, self.y_y, outside)
-        objective, self._last_gap = self._gap(self._exact_slopes(), *self._terms(penalty), outside)
+            objective, gap = column_gap(none, none, none, none, False, self.y_y, self.y_y, outside)
+            return objective, gap if penalty.convex else max(bound - penalty.strength / self.scale, 0.0)
+        if not penalty.convex:
+            objective = 0.5 * (self.rho @ self.rho) + penalty.value(self.coef, self.features) / self.scale**2
+            excess = max(bound - penalty.strength / self.scale, 0.0)
+            return float(objective), max(excess, separable.violation(self, penalty))
+        l1, l2, positive = self._terms(penalty)
+        objective, self._last_gap = self._gap(self.exact_slopes(), l1, l2, positive, outside)
         return objective, self._last_gap
 
     def solve(self, penalty, eps):
@@ -128,7 +136,15 @@ class Squared:
             return True
         terms = self._terms(penalty)
         self._settle(*terms[:2])
-        return self._descend(terms, eps)
+        if penalty.prox is None:
+            return self._descend(terms, eps)
+        self.easy = False
+        return separable.descend(self, penalty, eps)
+
+    def replace(self, chosen, b):
+        """Set coefficients of the copies and renew what depends on them."""
+        self.b[chosen] = b
+        self._rebuild()
 
     # The problem on W -------------------------------------------------------------------------------
 
@@ -150,15 +166,16 @@ class Squared:
             outside = 0.0  # solved for a larger strength: no multiple of rho but 0 is a dual point
         return column_gap(self.b, slopes, l1, l2, positive, self.y @ self.rho, self.rho @ self.rho, outside)
 
-    def _exact_slopes(self):
+    def exact_slopes(self):
+        """``A^T rho`` in float64."""
         if self._slopes is None:
-            self._slopes = self.copies.dot(self.rho)
+            self._slopes = np.where(self.copies.norms > 0, self.copies.dot(self.rho), 0.0)
         return self._slopes
 
     def _slopes_for(self, gap):
         """``A^T rho``; of float32 copies, to about 1e-7 of ``|a_j| |rho|``, where that is enough."""
         if self.copies.is_sparse or self._slopes is not None or gap < _EXACT * self.y_y:
-            return self._exact_slopes()
+            return self.exact_slopes()
         out, single = np.empty((1, len(self.b))), self.rho.astype(np.float32)[None]
         linear_columns.dense_dot(self.copies.single, np.arange(len(self.b)), single, out)
         return out[0]
@@ -185,7 +202,8 @@ class Squared:
     def _descend(self, terms, eps):
         """Coordinate descent on the columns, unless or until their products are the cheaper way."""
         need, wait, before, lowest, stuck = 6 * np.log10(max(self._last_gap / eps, 1.0)), 2, None, np.inf, 0
-        slopes, sweeps, accurate = self._slopes_for(eps), 0, np.inf
+        accurate = np.inf if self._single_serves(terms[0]) else 0.0
+        slopes, sweeps = self._slopes_for(min(eps, accurate)), 0
         while sweeps < _MOST_SWEEPS and stuck < _STUCK:
             if need * self._sweep_cost() > self._products_cost(slopes, terms):
                 self.easy = False
@@ -206,6 +224,11 @@ class Squared:
             before, lowest = gap, min(lowest, gap)
         return False
 
+    def _single_serves(self, l1):
+        """Whether the error of float32 slopes is small beside every threshold."""
+        least = _SINGLE * np.sqrt(self.copies.norms * (self.rho @ self.rho))
+        return bool((l1 >= least)[l1 > 0].all())
+
     def _sweeps(self, slopes, terms, count):
         """Visit every column of W `count` times and its support more often; renew the residual."""
         l1, l2, positive = terms
@@ -216,8 +239,8 @@ class Squared:
         for _ in range(count):
             if copies.is_sparse:
                 visits, carried = linear_descent.csc_sweeps(
-                    copies.data, copies.indices, copies.indptr, copies.norms, copies.means, copies.total_weight,
-                    rho, 0.0, b, l1, l2, positive, 1, _SPARSE_SUPPORT_SWEEPS,
+                    copies.data, copies.indices, copies.indptr, copies.norms, copies.means,
+                    copies.total_weight, rho, 0.0, b, l1, l2, positive, 1, _SPARSE_SUPPORT_SWEEPS,
                 )  # fmt: skip
                 if carried:
                     rho -= carried * self._roots if len(self._roots) else carried
@@ -286,11 +309,11 @@ class Squared:
             members = gram.members
             own = (l1[members], l2[members], positive)
             exact = self.copies.dot(self.rho, members)
-            self.b[members], visits = gram.minimise(self.b[members], exact, self.y_y, own, 0.5 * eps)
+            b, visits = gram.minimise(self.b[members], exact, self.y_y, own, 0.5 * eps)
             self.updates += visits
-            self._rebuild()
+            self.replace(members, b)
             self._settle(l1, l2)
-            slopes = self._exact_slopes()
+            slopes = self.exact_slopes()
             gap = self._gap(slopes, *terms)[1]
             if gap <= eps:
                 return True

@@ -102,6 +102,8 @@ def running_cluster(n_workers=2, threads_per_worker=1, client=False, **options):
 
 @pytest.fixture(scope="session")
 def start_cluster():
+    import distributed.config  # noqa: F401   brings its defaults, before a test sets some of them
+
     return running_cluster
 
 

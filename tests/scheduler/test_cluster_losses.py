@@ -127,7 +127,7 @@ def test_a_shard_that_cannot_be_handed_on_is_loaded_again(start_cluster, fit, re
             client.wait_for_workers(2, timeout=60)
             client.retire_workers([address])
 
-        got, done = fit(cluster.scheduler_address, 8, callback=lambda info: info.round == 2 and replace())
+        got, done = fit(cluster.scheduler_address, 8, callback=Disturbance(replace), seconds=SLOW_ROUND)
     assert got == reference(8)
     assert done.n_recoveries == 1  # the newcomer held nothing
 
@@ -146,7 +146,12 @@ def test_newcomers_take_part_when_the_session_is_opened_again(start_cluster, mak
 
 def test_an_idle_scheduler_does_not_stop_under_a_fit(start_cluster, fit, reference):
     with (
-        dask.config.set({"distributed.scheduler.idle-timeout": "1s"}),
+        dask.config.set(
+            {
+                "distributed.scheduler.idle-timeout": "1s",
+                "distributed.comm.timeouts.connect": "2s",  # or closing the cluster takes 30 s
+            }
+        ),
         start_cluster(processes=False) as cluster,
     ):
         got, done = fit(cluster.scheduler_address, 12, seconds=SLOW_ROUND)
@@ -198,7 +203,8 @@ def test_a_killed_client_leaves_the_workers_free(processes, tmp_path):
         assert client.submit(sum, [1, 2]).result(30) == 3
 
 
-def test_a_scheduler_that_is_gone_ends_the_fit(start_cluster, make_rotation):
+def test_a_scheduler_that_is_gone_ends_the_fit(start_cluster, make_rotation, monkeypatch):
+    monkeypatch.setattr("stradask.scheduler.members._LINGER", 0.5)  # for shards to be handed on to nobody
     with dask.config.set({"stradask.timeout": "1s"}):
         with start_cluster(1, processes=False) as cluster:
             session = open_session(cluster.scheduler_address)
@@ -246,35 +252,37 @@ def test_a_restart_of_all_workers_is_survived(start_cluster, fit, reference):
 
 
 @pytest.mark.slow
-def test_encrypted_connections(start_cluster, fit, reference, tmp_path):
-    import datetime
-
+@pytest.mark.parametrize("how", ["client", "address"])
+def test_encrypted_connections(start_cluster, fit, reference, how):
+    pytest.importorskip("cryptography")
     from distributed.security import Security
 
-    x509 = pytest.importorskip("cryptography.x509")
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "stradask-test")])
-    now = datetime.datetime.now(datetime.UTC)
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now - datetime.timedelta(1))
-    builder = builder.not_valid_after(now + datetime.timedelta(1))
-    certificate = builder.add_extension(x509.BasicConstraints(True, None), True).sign(key, hashes.SHA256())
-    pem = serialization.Encoding.PEM
-    (tmp_path / "cert.pem").write_bytes(certificate.public_bytes(pem))
-    (tmp_path / "key.pem").write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    files = {
-        f"distributed.comm.tls.{role}.{part}": str(tmp_path / f"{part}.pem")
-        for role in ("scheduler", "worker", "client")
-        for part in ("cert", "key")
-    }
-    files |= {"distributed.comm.tls.ca-file": str(tmp_path / "cert.pem")}
-    with dask.config.set(files), start_cluster(protocol="tls", security=Security()) as cluster:
+    security = Security.temporary()
+    roles = ("scheduler", "worker", "client")
+    options = {f"distributed.comm.tls.{role}.key": getattr(security, f"tls_{role}_key") for role in roles}
+    options |= {f"distributed.comm.tls.{role}.cert": getattr(security, f"tls_{role}_cert") for role in roles}
+    options |= {"distributed.comm.tls.ca-file": security.tls_ca_file}
+    with start_cluster(protocol="tls", security=security, client=True) as (cluster, _client):
         assert cluster.scheduler_address.startswith("tls://")
-        got, done = fit(cluster.scheduler_address)
+        with dask.config.set(options if how == "address" else {}):
+            got, done = fit("dask" if how == "client" else cluster.scheduler_address)
     assert got == reference()
     assert done.n_recoveries == 0
+
+
+@pytest.mark.slow
+def test_data_that_die_with_a_worker_are_computed_again(start_cluster, fit, make_rotation):
+    """Shards that are results of Dask tasks: the task of the lost ones runs again elsewhere."""
+    import numpy as np
+
+    from stradask.scheduler import RotationSchedule, run
+
+    local, program = make_rotation(seconds=SLOW_ROUND), make_rotation(seconds=SLOW_ROUND)
+    schedule = RotationSchedule(4, 8)
+    run(local, schedule, max_rounds=6)
+    with start_cluster(client=True) as (_cluster, client):
+        program.shards = [client.submit(np.linspace, 0, 1 + s, 30) for s in range(4)]
+        kill = Disturbance(lambda: os.kill(pids(client)[0], signal.SIGKILL))
+        done = run(program, schedule, max_rounds=6, engine="dask", callback=kill)
+    assert program.sum == local.sum
+    assert done.n_recoveries >= 1
