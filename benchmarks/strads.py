@@ -242,24 +242,28 @@ def _one_line(figures):
 # Tables ------------------------------------------------------------------------------------------------
 
 
-def cell(record, target, figure):
-    """Say when a run reached a target: updates or seconds, ``"diverges"``, or what it reached."""
-    reached = record["reached"][f"{target:g}"]
+FIGURES = ("updates", "rounds", "seconds")
+
+
+def cell(record, figure):
+    """Say when a run reached the least target, in one of `FIGURES`; ``"diverges"``, or what it reached."""
+    reached = record["reached"][f"{min(TARGETS):g}"]
     if reached is None:
         if record["reason"] == "diverged":
             return "diverges"
         return f"({record['curve']['excess'][-1]:.0e} at {record['updates']:,})"
-    return f"{reached['updates']:,}" if figure == "updates" else f"{reached['seconds']:.3g}"
+    # A run ends there, so that all its rounds count.
+    return f"{reached['seconds']:.3g}" if figure == "seconds" else f"{record[figure]:,}"
 
 
-def rows(records, place, figure, target=1e-4):
+def rows(records, place, figure):
     """Return header and rows: one row a problem and size, one column a schedule."""
     runs = {(r["problem"], r["size"], r["policy"]): r for r in records if r["place"] == place}
     keys = list(dict.fromkeys((problem, size) for problem, size, _ in runs))
     body = []
     for problem, size in keys:
         cells = (runs.get((problem, size, policy)) for policy in POLICIES)
-        figures = ["" if run is None else cell(run, target, figure) for run in cells]
+        figures = ["" if run is None else cell(run, figure) for run in cells]
         body.append([f"{problem}, {size} in flight", *figures])
     return ["", *POLICIES], body
 
@@ -268,7 +272,7 @@ def table(records):
     """Return the tables as text."""
     lines = []
     for place in dict.fromkeys(record["place"] for record in records):
-        for figure in ("updates", "seconds"):
+        for figure in FIGURES:
             header, body = rows(records, place, figure)
             lines.append(f"{figure.capitalize()} to an excess of 1e-4, {place}")
             widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]

@@ -34,7 +34,7 @@ def strads_report(records):
     for place in places:
         page.figure(*panels([r for r in records if r["place"] == place], "seconds", place))
     for place in places:
-        for figure in ("updates", "seconds"):
+        for figure in strads.FIGURES:
             header, body = strads.rows(records, place, figure)
             page.table(body, header, f"{figure.capitalize()} to an excess of 1e-4, {place}")
     page.heading("How it was measured")
@@ -97,5 +97,4 @@ def _line(axes, record, figure):
     shown = np.minimum(excess, 10.0)
     axes.plot(x, np.maximum(shown, 1e-9), color=COLOURS[number], label=record["policy"], linewidth=1.8)
     if record["reason"] == "diverged":
-        above = np.flatnonzero(excess > 1)[:1]
-        axes.plot(x[above], shown[above], "x", color=COLOURS[number], markersize=9, label="_", clip_on=False)
+        axes.plot(x[-1:], shown[-1:], "x", color=COLOURS[number], markersize=9, label="_", clip_on=False)

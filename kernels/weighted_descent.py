@@ -148,3 +148,96 @@ def csc_descent(
         if last <= bar:
             break
     return first, last, visits
+
+
+@nb.njit(**_SUMS)
+def csc_weighted_gram(data, indices, indptr, columns, D, most):
+    """``A^T D A`` of some columns of a CSC matrix, row by row.
+
+    Takes 12 bytes an entry of these columns, and 16 a row, for the time of the call.
+
+    Parameters
+    ----------
+    data, indices, indptr
+        As in scipy.
+    columns : int64 array (m,)
+    D : float64 array (n,)
+    most : float
+        Multiplications an entry that it may cost.
+
+    Returns
+    -------
+    float64 array (m, m)
+        Or (0, 0) if it would cost more.
+    """
+    m, n = len(columns), len(D)
+    starts = np.zeros(n + 1, np.int64)
+    for c in range(m):
+        for e in range(indptr[columns[c]], indptr[columns[c] + 1]):
+            starts[indices[e] + 1] += 1
+    work = 0.0
+    for row in range(n):
+        work += 0.5 * starts[row + 1] * starts[row + 1]
+        starts[row + 1] += starts[row]
+    entries = starts[n]
+    if work > most * entries:
+        return np.zeros((0, 0))
+    places, values, at = np.empty(entries, np.int32), np.empty(entries), starts[:-1].copy()
+    for c in range(m):
+        for e in range(indptr[columns[c]], indptr[columns[c] + 1]):
+            row = indices[e]
+            places[at[row]] = c
+            values[at[row]] = data[e]
+            at[row] += 1
+    G = np.zeros((m, m))
+    for row in range(n):
+        for a in range(starts[row], starts[row + 1]):
+            value, line = D[row] * values[a], G[places[a]]
+            for b in range(starts[row], a + 1):
+                line[places[b]] += value * values[b]
+    for i in range(m):
+        for j in range(i):
+            G[j, i] = G[i, j]
+    return G
+
+
+@nb.njit(**_SUMS)
+def gram_descent(G, slopes, b, l1, l2, positive, sweeps, bar):
+    """The same problem when ``G = A^T D A`` is known: sweeps until the largest ``change^2 h_j`` is at most `bar`.
+
+    Parameters
+    ----------
+    G : float64 array (m, m)
+    slopes, b, l1, l2 : float64 arrays (m,)
+        `slopes` are minus those of the quadratic part at b; `slopes` and `b` are changed in place.
+    positive : bool array (m,)
+    sweeps : int
+        At most.
+    bar : float
+
+    Returns
+    -------
+    first : float
+        Largest ``change^2 h_j`` of the first sweep.
+    visits : int
+    """
+    m = len(b)
+    first = 0.0
+    for sweep in range(sweeps):
+        largest = 0.0
+        for j in range(m):
+            h = G[j, j]
+            if h == 0.0:
+                continue
+            new = _best(slopes[j] + h * b[j], h, l1[j], l2[j], positive[j])
+            change = new - b[j]
+            if change != 0.0:
+                b[j] = new
+                for i in range(m):
+                    slopes[i] -= change * G[j, i]
+                largest = max(largest, change * change * h)
+        if sweep == 0:
+            first = largest
+        if largest <= max(bar, 1e-6 * first):
+            return first, (sweep + 1) * m
+    return first, sweeps * m

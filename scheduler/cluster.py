@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import logging
 import time
 import uuid
 import warnings
@@ -19,9 +20,10 @@ from .members import CONNECT, SessionPlugin, opened, presence, wired
 from .placement import ShardData, place
 from .rooms import Assignment, payload_bytes
 from .session import LocalSession
+from .threads import effective_n_jobs
 
 _ATTEMPTS = 5  # to open a session while workers come and go
-_PATIENCE = 2.0  # seconds for a worker that runs and does not answer, while others do
+_log = logging.getLogger("stradask")
 
 
 def cluster_session(engine, n_jobs=None):
@@ -84,6 +86,7 @@ class ClusterSession:
 
     def __init__(self, scheduler, n_jobs=None):
         self._scheduler, self._n_jobs = scheduler, n_jobs
+        effective_n_jobs(n_jobs)  # refuses what the workers would
         self._timeout = parse_timedelta(dask.config.get("stradask.timeout", "30s"))
         self.bytes_sent, self.waiting = 0, 0.0
         self._id, self._epoch, self._serial = uuid.uuid4().hex, -1, 0
@@ -146,7 +149,7 @@ class ClusterSession:
         if not isinstance(address, str):
             address, security = self._scheduler.scheduler.address, self._scheduler.security
         try:
-            client = distributed.Client(
+            client: Any = distributed.Client(
                 address, security=security, set_as_default=False, name="stradask", timeout=self._timeout
             )
         except (OSError, ValueError, TypeError) as error:
@@ -198,15 +201,14 @@ class ClusterSession:
         while True:
             threads = {m: n for m, n in await self._running() if m not in self._leaving | self._dead}
             answers = await asyncio.gather(*map(self._answers, threads))
-            members = {m: threads[m] for m, answer in zip(threads, answers, strict=True) if answer}
+            members = {m: threads[m] for m, answer in zip(threads, answers, strict=True) if answer == "ready"}
             waited = time.monotonic() - began
-            # One that does not answer may be getting the plugin at this moment, for this session or another.
-            if members and (all(answers) or waited > _PATIENCE):
+            if members and ("coming" not in answers or waited > self._timeout):
                 return members
             if not members and waited > self._timeout:
                 raise StradaskError(
                     f"no worker of {self._address} has answered for {self._timeout:g} s (dask.config "
-                    "stradask.timeout): is the scheduler there, and do workers run?"
+                    "stradask.timeout): is the scheduler there, do workers run, can this machine reach them?"
                 )
             if not threads and wanted is None and self._client.status == "running":
                 wanted = self._client.submit(_nothing, pure=False)  # makes an adaptive cluster bring workers
@@ -220,11 +222,13 @@ class ClusterSession:
             return []
 
     async def _answers(self, member):
+        """Tell whether a worker is ready, about to get the plugin (for this session or another), or silent."""
         try:
-            await asyncio.wait_for(self._ask(member, "ping"), min(self._timeout, CONNECT))
-        except (TimeoutError, WorkerLost):
-            return False
-        return True
+            ping = self._pool(member).stradask_ping()
+            answer = await asyncio.wait_for(ping, min(self._timeout, CONNECT))
+        except OSError:
+            return "silent"
+        return "coming" if answer is None else "ready"
 
     async def _assemble(self, program):
         """Begin an epoch: empty rooms on all workers that run and answer."""
@@ -239,10 +243,7 @@ class ClusterSession:
         await self._all(asked, self._members)
         for member in self._members.keys() - self._presences:
             arguments = presence, self._id, keys[member], member
-            where = {
-                "workers": [member],
-                "allow_other_workers": True,
-            }  # or it waits for ever if this one is lost
+            where = {"workers": [member], "allow_other_workers": True}  # or it waits for a lost one for ever
             task = self._client.submit(*arguments, key=keys[member], pure=False, **where)
             self._presences[member] = keys[member], task
 
@@ -256,11 +257,9 @@ class ClusterSession:
             try:
                 if stay:
                     await self._move(gone, stay)
-                else:
-                    self._whole = (
-                        False  # the next call opens the session anew, on what workers there are then
-                    )
-            except Exception:  # a member lost, or a state that does not pickle: opening anew mends both
+                self._whole = bool(stay)  # else the next call begins anew, on the workers that there are then
+            except Exception:  # a member lost, or a state that does not pickle: beginning anew mends both
+                _log.info("shards could not be handed on and are loaded again", exc_info=True)
                 self._whole = False
             self._members = stay
             await self._drop(gone)
@@ -271,10 +270,8 @@ class ClusterSession:
         homes = place(len(self._shard_at), stay)
         for shard, member in enumerate(self._shard_at):
             if member in gone:
-                asked = self._ask(
-                    member, "hand_on", once=True, epoch=self._epoch, shard=shard, to=homes[shard]
-                )
-                await self._all([asked], [member, homes[shard]])
+                message = {"epoch": self._epoch, "shard": shard, "to": homes[shard]}
+                await self._all([self._ask(member, "hand_on", once=True, **message)], [member, homes[shard]])
                 self._shard_at[shard] = homes[shard]
         homes = place(len(self._block_at), stay)
         moves: dict[str, list] = {m: [] for m in gone}
@@ -334,9 +331,8 @@ class ClusterSession:
 
         async def load(shard, member):
             async with places[member]:
-                saved = (
-                    {name: snapshot[f"shard-{shard}/{name}"] for name in program.saved} if snapshot else {}
-                )
+                names = program.saved if snapshot else ()
+                saved = {name: snapshot[f"shard-{shard}/{name}"] for name in names}
                 brought = await data.bring(shard, self._id, self._epoch, member)
                 entry = None if brought else data[shard]
                 await self._call(member, "load", (shard, brought, entry, saved))
@@ -406,6 +402,8 @@ class ClusterSession:
 
     async def _calls(self, method, args, messages):
         """Call a method on several members, each with its arguments and all with the messages."""
+        if not args:
+            return []
         self._serial += 1
         self.bytes_sent += payload_bytes(messages) * len(args)
         shared, loop, arrivals = wired(messages), asyncio.get_running_loop(), []
@@ -432,11 +430,13 @@ class ClusterSession:
             message["session"] = self._id
         while True:
             try:
-                return opened(await getattr(self._pool(member), f"stradask_{handler}")(**message), member)
+                answer = await getattr(self._pool(member), f"stradask_{handler}")(**message)
             except OSError as error:
                 if once or member in self._dead:
                     raise WorkerLost(f"{member} cannot be reached: {error}") from error
                 once = True
+            else:
+                return opened(answer, member)  # which may raise the program's own OSError
 
     async def _all(self, calls, members):
         """Await calls to members. The first that fails, or a member that falls silent, ends the wait: the

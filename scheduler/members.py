@@ -163,10 +163,12 @@ class SessionPlugin(WorkerPlugin):
     async def _hop(self, to, **message):
         for again in (True, False):  # a broken connection is not yet a dead worker; a stamp tells a repeat
             try:
-                return opened(await self.pool(to).stradask_put(**message), to)
+                answer = await self.pool(to).stradask_put(**message)
             except (OSError, RuntimeError) as error:  # RuntimeError: our pool is closed
                 if isinstance(error, RuntimeError) or not again:
                     raise WorkerLost(f"{to} cannot be reached: {error}") from error
+            else:
+                return opened(answer, to)
 
 
 class Seat:

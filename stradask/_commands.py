@@ -8,6 +8,7 @@ import json
 import sys
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 from . import _cli_data as data
 from .errors import DataError, InterruptedFitWarning
@@ -232,7 +233,8 @@ def _write_npy(file, table):
 def _write_npz(file, table):
     import numpy as np
 
-    np.savez(file, **{f"{table.kind}s": np.array(table.names)}, **table.arrays)
+    arrays: dict[str, Any] = {f"{table.kind}s": np.array(table.names), **table.arrays}
+    np.savez(file, **arrays)
 
 
 _WRITERS = {".npz": _write_npz, ".npy": _write_npy, ".csv": _write_csv_bytes}

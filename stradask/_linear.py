@@ -22,7 +22,8 @@ def report(estimator, data, test):
     import numpy as np
 
     coef = np.atleast_2d(estimator.coef_)
-    document, lines = {}, []
+    document: dict = {}
+    lines = []
     if hasattr(estimator, "alpha_"):
         chosen, text = _choice(estimator)
         document |= chosen

@@ -2,7 +2,7 @@
 
 import warnings
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -37,8 +37,32 @@ class PathCV:
         for kind in ("dense", "sparse")
     }
 
+    # What the estimators' constructors set, and what more than one of their bases declares.
+    l1_ratio: Any
+    eps: float
+    n_alphas: Any
+    alphas: Any
+    cv: Any
+    scoring: Any
+    rule: str
+    tol: float
+    engine: str
+    n_jobs: Any
+    verbose: int
+    dual_gap_: Any
+    n_iter_: Any
+
     def _l1_ratios(self):
-        return np.atleast_1d(np.asarray(self.l1_ratio, dtype=float)).tolist()
+        try:
+            ratios = np.atleast_1d(np.array(self.l1_ratio, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            raise DataError(f"l1_ratio must be a number or a vector of numbers: {error}") from error
+        if ratios.ndim != 1 or not len(ratios):
+            raise DataError(f"l1_ratio must be a number or a vector, got the shape {ratios.shape}")
+        wrong = ratios[~((ratios >= 0) & (ratios <= 1))]
+        if len(wrong):
+            raise DataError(f"l1_ratio must lie between 0 and 1, got {wrong[0]:g}")
+        return ratios.tolist()
 
     def _n_alphas(self):
         """How many alphas a grid has that is made; None where the alphas are given."""
@@ -346,7 +370,7 @@ class ElasticNetCV(PathCV, ElasticNet):
         self.penalty_factor = penalty_factor
         self.standardize = standardize
 
-    def fit(self, X, y, sample_weight=None, *, groups=None):
+    def fit(self, X, y, sample_weight=None, *, groups=None):  # type: ignore[override]
         """Search the path on the folds, and fit the model to all rows.
 
         Parameters
@@ -632,7 +656,7 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X, y, sample_weight=None, *, offset=None, groups=None):
+    def fit(self, X, y, sample_weight=None, *, offset=None, groups=None):  # type: ignore[override]
         """Search the path on the folds, and fit the model to all rows.
 
         Parameters

@@ -48,7 +48,7 @@ def decision_path(X, rows, coefs, intercepts):
         decision[:] = intercepts
         return decision
     beta = sparse.csr_array(coefs)[used].toarray()
-    if sparse.issparse(X):
+    if not isinstance(X, np.ndarray):
         decision[:] = X[:, used][rows] @ beta
     else:
         step = max(1, _BLOCK // len(used))

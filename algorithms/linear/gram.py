@@ -191,7 +191,8 @@ def column_gap(b, slopes, l1, l2, positive, y_r, r_r, outside):
     ridge = (l1 == 0) & (l2 > 0)
     if ridge.any():
         dual_squares = squares.copy()
-        dual_squares[ridge] = slopes[ridge] ** 2 / l2[ridge]
+        pulls = np.maximum(slopes, 0.0) if positive else slopes
+        dual_squares[ridge] = pulls[ridge] ** 2 / l2[ridge]
     inside = slopes - l2 * b
     inside = np.maximum(inside, 0.0) if positive else np.abs(inside)
     inside[l1 == 0] = 0.0

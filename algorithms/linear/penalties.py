@@ -151,7 +151,7 @@ class Separable(Penalty):
 
 def _check_strength(name, value):
     if not np.isfinite(value) or value < 0:
-        raise DataError(f"{name} must be finite and not negative, got {value!r}")
+        raise DataError(f"{name} must be finite and not negative, got {float(value)}")
 
 
 def _checked_factors(name, factors):
@@ -160,6 +160,6 @@ def _checked_factors(name, factors):
     factors = np.ascontiguousarray(factors, dtype=np.float64)
     bad = np.flatnonzero(~(np.isfinite(factors) & (factors >= 0)))
     if factors.ndim != 1 or len(bad):
-        at = f", got {factors[bad[0]]!r} for feature {bad[0]}" if len(bad) and factors.ndim == 1 else ""
+        at = f", got {float(factors[bad[0]])} for feature {bad[0]}" if len(bad) and factors.ndim == 1 else ""
         raise DataError(f"{name} must hold one finite number for each feature, not negative{at}")
     return factors

@@ -10,13 +10,16 @@ H couples the outputs of a row; descent goes through them in turn.
 import numpy as np
 
 from ...kernels.linear_columns import csc_add, csc_dot, dense_add, dense_dot
-from ...kernels.weighted_descent import csc_descent, dense_descent
+from ...kernels.weighted_descent import csc_descent, csc_weighted_gram, dense_descent, gram_descent
 
 _NEAR = 0.8  # columns at zero take part in a direction from this part of their threshold on
 _SWEEPS = 3  # over the columns that take part, before conjugate gradients take over
 _SUPPORT_SWEEPS = 10  # after each of them
 _DIRECTION = 0.03  # a direction is good when changes (squared) are this part of the first ones
 _DESCENTS = 3  # of `_SWEEPS`, with conjugate gradients between them, for a direction
+_MOST_SPARSE, _MOST_DENSE = 1000, 100  # columns for which their weighted products may be laid out,
+_GRAM_WORK = 30  # for at most so many multiplications an entry of sparse columns
+_GRAM_SWEEPS = 200
 _CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.3
 
 
@@ -64,21 +67,42 @@ class QuadraticModel:
             self._newton()
 
     def _descend(self, k, bar):
-        """Sweep over the coefficients of an output; return the first and last sweep's largest changes."""
+        """Bring down the coefficients of an output; return the first and last sweep's largest changes."""
         D = self.loss.curvature(self.shares, k).astype(self.V.dtype, copy=False)
         q = self.loss.hessian(self.shares, self.V, k).astype(self.V.dtype, copy=False)
-        before = self.b[k].copy()
-        vectors = (self.near[k], self.slopes[k], self.h[k], self.b[k], q, D, self.l1, self.l2, self.positive)
-        limits = (_SWEEPS, _SUPPORT_SWEEPS, _DIRECTION, bar)
-        if self.copies.is_sparse:
-            A = (self.copies.data, self.copies.indices, self.copies.indptr)
-            first, last, visits = csc_descent(*A, *vectors, *limits)
+        near, before = self.near[k], self.b[k].copy()
+        G = self._gram(near, D)
+        if len(G):
+            slopes = self.slopes[k, near] - self.backward(near, q)
+            b, penalty = self.b[k, near], (self.l1[near], self.l2[near], self.positive[near])
+            first, visits = gram_descent(G, slopes, b, *penalty, _GRAM_SWEEPS, 0.0)
+            self.b[k, near], self.h[k, near], last = b, G.diagonal(), 0.0
         else:
-            first, last, visits = dense_descent(self.copies.single, *vectors, *limits)
+            vectors = (near, self.slopes[k], self.h[k], self.b[k], q, D, self.l1, self.l2, self.positive)
+            limits = (_SWEEPS, _SUPPORT_SWEEPS, _DIRECTION, bar)
+            sweeps = csc_descent if self.copies.is_sparse else dense_descent
+            first, last, visits = sweeps(*self._arrays(), *vectors, *limits)
         self.visits += visits
         changed = np.flatnonzero(self.b[k] != before)
         self.forward(changed, self.b[k, changed] - before[changed], self.V[k])
         return first, last
+
+    def _gram(self, near, D):
+        """``A^T D A`` of the columns `near` where it is cheaper than sweeps over their entries; else no rows."""
+        if self.copies.is_sparse:
+            if len(near) > _MOST_SPARSE:
+                return ()
+            return csc_weighted_gram(*self._arrays(), near, D, _GRAM_WORK)
+        if len(near) > _MOST_DENSE:
+            return ()
+        rows = np.ascontiguousarray(self.copies.single.T[near])
+        rows *= np.sqrt(D)
+        return (rows @ rows.T).astype(np.float64)
+
+    def _arrays(self):
+        if self.copies.is_sparse:
+            return self.copies.data, self.copies.indices, self.copies.indptr
+        return (self.copies.single,)
 
     def _newton(self):
         """Minimise over the coefficients that are not zero, signs held."""
@@ -103,7 +127,7 @@ class QuadraticModel:
     def forward(self, chosen, coef, out):
         """Add ``A[:, chosen] @ coef`` to a vector of the model."""
         if self.copies.is_sparse:
-            csc_add(self.copies.data, self.copies.indices, self.copies.indptr, chosen, coef, out)
+            csc_add(*self._arrays(), chosen, coef, out)
         else:
             dense_add(self.copies.single, chosen, coef.astype(np.float32), out)
 
@@ -111,7 +135,7 @@ class QuadraticModel:
         """Products of the columns `chosen` with a vector of the model."""
         out = np.empty((1, len(chosen)))
         if self.copies.is_sparse:
-            csc_dot(self.copies.data, self.copies.indices, self.copies.indptr, chosen, v[None], out)
+            csc_dot(*self._arrays(), chosen, v[None], out)
         else:
             dense_dot(self.copies.single, chosen, v.astype(np.float32, copy=False)[None], out)
         return out[0]

@@ -72,7 +72,8 @@ def scheduled_elastic_net(
     """Make the program and the dynamic schedule of a Lasso or an elastic net.
 
     Run them with ``run(program, schedule, stop=program.stop, max_rounds=...)``; then `program` has `coef`,
-    `intercept` and the duality gap `gap`.
+    `intercept` and the duality gap `gap`. The schedule reads columns of X to compare them, so X must lie in
+    this process, also where shards of its rows are on workers.
 
     Parameters
     ----------

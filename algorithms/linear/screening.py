@@ -9,6 +9,8 @@ above the threshold is found. On a path of many penalties v moves little and few
 that is done in a few rounds never asks for norms.
 """
 
+from typing import Any
+
 import numpy as np
 
 _PATIENCE = 6  # whole passes before norms, which cost about two, are worth their price
@@ -33,8 +35,9 @@ class Scores:
 
     def __init__(self, columns, factors, positive):
         self.columns, self.factors, self.positive = columns, factors, positive
-        self._passes, self._vectors = 0, None
-        self._bounds, self._norms, self._means = None, None, None
+        self._passes = 0
+        self._vectors: Any = None  # those of the last pass
+        self._bounds: Any = None
 
     def most(self, vectors, working):
         """Return the largest score outside a working set, every column being read."""
@@ -91,7 +94,7 @@ class Scores:
         drift = np.abs(rest.sum(axis=1)).max() * _SLACK
         with np.errstate(invalid="ignore", over="ignore"):  # bounds that are infinite, or no number, are read
             self._bounds *= c * _SLACK
-            self._bounds += 0.9 * np.multiply(self._norms, step, dtype=np.float64)
+            self._bounds += np.multiply(self._norms, step, dtype=np.float64)
             if drift:
                 self._bounds += np.multiply(self._means, drift, dtype=np.float64)
         self._vectors = vectors

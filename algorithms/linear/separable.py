@@ -38,7 +38,7 @@ def descend(problem, penalty, eps):
         members = gram.members
         b, exact = problem.b[members], slopes[members]
         units = problem.copies.scales[members] * problem.scale
-        steps = problem.copies.scales[members] ** 2 / problem.copies.norms[members]
+        steps = _steps(problem, members)
         for sweep in range(_MOST_SWEEPS):
             problem.updates += linear_prox.descend_prox(
                 gram.room, exact, b, units, steps, strengths[members], penalty.shape, penalty.prox
@@ -57,16 +57,21 @@ def descend(problem, penalty, eps):
 
 def _violations(problem, penalty, slopes, b, chosen):
     """Violations of the columns `chosen` of W, whose slopes and coefficients are given."""
-    scales, norms = problem.copies.scales[chosen], problem.copies.norms[chosen]
-    steps = np.where(norms > 0, scales**2 / np.where(norms > 0, norms, 1.0), 0.0)
+    scales = problem.copies.scales[chosen]
     out = np.empty(len(chosen))
     linear_prox.violations(
         slopes * (problem.scale / scales),
         b * (scales * problem.scale),
-        steps,
+        _steps(problem, chosen),
         penalty.thresholds(problem.features[chosen]),
         penalty.shape,
         penalty.prox,
         out,
     )
     return out / problem.scale
+
+
+def _steps(problem, chosen):
+    """``1 / |x_j|^2`` of the columns as they were given; 0 for constant ones."""
+    scales, norms = problem.copies.scales[chosen], problem.copies.norms[chosen]
+    return np.where(norms > 0, scales**2 / np.where(norms > 0, norms, 1.0), 0.0)

@@ -30,6 +30,7 @@ from .unpenalised import Unpenalised
 
 _SUPPORT_SWEEPS = (2, 8)  # least and most sweeps over the support after one over W (dense)
 _SPARSE_SUPPORT_SWEEPS = 4
+_MOST_RIDGE = 1e300
 _MOST_SWEEPS, _MOST_MEETINGS = 4000, 50
 _STUCK = 6  # tests of the gap without progress after which descent gives up
 _SINGLE = 3e-5  # thresholds below this part of |a_j| |rho| ask for them always
@@ -122,7 +123,8 @@ class Squared:
             objective, gap = column_gap(none, none, none, none, False, self.y_y, self.y_y, outside)
             return objective, gap if penalty.convex else max(bound - penalty.strength / self.scale, 0.0)
         if not penalty.convex:
-            objective = 0.5 * (self.rho @ self.rho) + penalty.value(self.coef, self.features) / self.scale**2
+            objective = penalty.value(self.coef, self.features) / self.scale / self.scale
+            objective += 0.5 * (self.rho @ self.rho)
             excess = max(bound - penalty.strength / self.scale, 0.0)
             return float(objective), max(excess, separable.violation(self, penalty))
         l1, l2, positive = self._terms(penalty)
@@ -152,7 +154,8 @@ class Squared:
         """l1 and l2 of each column of W, for the scaled copies and y, and whether b >= 0."""
         scales = self.copies.scales
         l1 = penalty.thresholds(self.features) * (scales / self.scale)
-        l2 = penalty.ridges(self.features) * scales**2
+        with np.errstate(over="ignore"):
+            l2 = np.minimum(penalty.ridges(self.features) * scales * scales, _MOST_RIDGE)
         size = np.sqrt(self.copies.norms * self.y_y)
         if penalty.positive:
             l1 = np.where(l2 > 0, l1, np.maximum(l1, _POSITIVE * size))
@@ -292,7 +295,8 @@ class Squared:
         near[self.copies.norms == 0] = 0.0
         near[self.b != 0] = np.inf
         chosen = np.flatnonzero(near >= _NEAR)
-        room = min(2 * np.count_nonzero(self.b) + 100, MOST_COLUMNS)
+        support = int(np.count_nonzero(self.b))
+        room = max(min(2 * support + 100, MOST_COLUMNS), support)
         if len(chosen) > room:
             chosen = np.sort(chosen[np.argsort(-near[chosen], kind="stable")[:room]])
         return chosen

@@ -33,6 +33,7 @@ _LEAST_STAGE = 1e-6  # of the first largest slope: from there on the strength fa
 _STAGE = 0.05  # on the way to the target, W is solved to this part of the objective
 _INNER = 0.1  # at the target, W is solved to this part of the outer gap,
 _LEAST_INNER = 0.3  # but not below this part of what is asked for, to which it goes at once
+_ROUNDING = 1e-17  # nothing below this part of the objective is asked of a subproblem
 _FEW = 0.02  # if only so many columns join, relative to the support
 
 
@@ -292,7 +293,7 @@ class WorkingSet:
             if not self.done and not len(self.request["wanted"]):
                 self._work(candidates, gap)
         report = Report(
-            objective=objective * self.sub.scale**2,
+            objective=objective * self.sub.scale * self.sub.scale,
             gap=gap,
             strength=self._strength * self.sub.scale,
             working=len(self.sub.features),
@@ -368,7 +369,7 @@ class WorkingSet:
             reference = self.sub.gap(penalty, np.inf)[0] if penalty.convex else self._strength
             self._eps = _STAGE * reference
         else:
-            asked = _LEAST_INNER * self.tol * self.sub.unit(penalty)
+            asked = max(_LEAST_INNER * self.tol, _ROUNDING) * self.sub.unit(penalty)
             few = np.count_nonzero(new) <= _FEW * np.count_nonzero(self.sub.coef)
             self._eps = asked if few else max(asked, _INNER * gap * self.sub.unit(penalty))
         reached = self.sub.solve(penalty, self._eps)
@@ -418,7 +419,7 @@ class WorkingSet:
         features, coef = self.sub.features, self.sub.coef
         kept = np.flatnonzero(coef if coef.ndim == 1 else coef.any(axis=1))
         kept = kept[np.argsort(features[kept])]
-        scale = self.sub.scale**2
+        scale = self.sub.scale
         updates = self.sub.updates
         self.solutions.append(
             Solution(
@@ -426,9 +427,9 @@ class WorkingSet:
                 features=features[kept],
                 coef=coef[kept],
                 intercept=self.sub.intercept,
-                objective=objective * scale,
+                objective=objective * scale * scale,
                 gap=gap,
-                gap_absolute=absolute * scale,
+                gap_absolute=absolute * scale * scale,
                 rounds=self._rounds,
                 updates=updates - self._seen_updates,
                 reason=reason,

@@ -348,6 +348,12 @@ def test_bad_parameters_are_named(parameters):
         sd.LassoCV(**parameters).fit(X, Y)
 
 
+@pytest.mark.parametrize("l1_ratio", [[0.5, 1.5], [-0.1], [], ["much"], [[0.5]], [np.nan]], ids=str)
+def test_bad_shares_of_the_l1_penalty_are_named(l1_ratio):
+    with pytest.raises(DataError, match="l1_ratio must"):
+        sd.ElasticNetCV(l1_ratio=l1_ratio, alphas=3).fit(X, Y)
+
+
 def test_ridge_has_no_largest_alpha():
     with pytest.raises(DataError, match="l1_ratio=0"):
         sd.ElasticNetCV(l1_ratio=[0.5, 0.0]).fit(X, Y)
@@ -427,11 +433,11 @@ def test_plot_without_matplotlib_says_so(monkeypatch):
 
 
 def test_folds_share_the_matrix(monkeypatch):
-    seen = []
-    monkeypatch.setattr(folds, "run_tasks", lambda tasks, n_jobs: seen.append(len(tasks)) or _run(tasks))
-    sd.LassoCV(alphas=3, cv=ShuffleSplit(7, random_state=0)).fit(X, Y)
-    assert seen == [7]
-
-
-def _run(tasks):
-    return [function(*args) for function, args in tasks]
+    seen, inner = [], folds.PathProblem.path
+    monkeypatch.setattr(
+        folds.PathProblem, "path", lambda self, X, *args: seen.append(X) or inner(self, X, *args)
+    )
+    fortran = np.asfortranarray(X)
+    sd.LassoCV(alphas=3, cv=ShuffleSplit(7, random_state=0)).fit(fortran, Y)
+    assert len(seen) == 8  # seven folds, and all rows
+    assert all(np.shares_memory(matrix, fortran) and matrix.shape == X.shape for matrix in seen)

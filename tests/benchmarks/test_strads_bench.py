@@ -43,7 +43,7 @@ def test_the_quick_look_shows_what_scheduling_buys(folder):
 def test_tables_and_page_hold_every_run(folder):
     records = read_records(folder / "records.jsonl")
     text = strads.table(records)
-    assert text.count("diverges") == 6  # three schedules, updates and seconds
+    assert text.count("diverges") == 9  # three schedules; updates, rounds and seconds
     page = (folder / "report.html").read_text()
     assert page.count("<img ") == 2
     assert "priority + dependency diverges" not in page

@@ -118,6 +118,57 @@ def test_leaving_workers_hand_their_shards_on(start_cluster, fit, reference, how
     assert done.n_recoveries == 0
 
 
+def test_a_shard_is_handed_on_whole(start_cluster):
+    """Also what neither `load` nor a message brings back, in a program without blocks."""
+    from stradask.scheduler import Program
+
+    class Counting(Program):
+        shards = (1, 2, 3)
+
+        def load(self, data):
+            return {"calls": 0, "data": data}
+
+        def sync(self, state, message):
+            state["told"] = message
+
+        def update(self, state, task):
+            state["calls"] += 1
+            return state["calls"], state["data"], state["told"]
+
+    with start_cluster(3, processes=False, client=True) as (cluster, client):
+        session = open_session(cluster.scheduler_address)
+        session.open(Counting())
+        for r in range(3):
+            if r:
+                client.retire_workers([session._shard_at[0]])
+                wait_until(lambda left=3 - r: len(session._members) == left)
+            want = [(r + 1, data, "once") for data in (1, 2, 3)]
+            assert session.run(r, 0, [[(s, 0) for s in range(3)]], [] if r else ["once"]) == want
+        session.close()
+
+
+def test_a_state_that_does_not_pickle_is_loaded_again(start_cluster, make_rotation, fit):
+    from stradask.scheduler import RotationSchedule, run
+
+    class Locked(type(make_rotation())):
+        def load(self, data):
+            import threading
+
+            return super().load(data) | {"lock": threading.Lock()}
+
+    results = []
+    with start_cluster(2, processes=False, client=True) as (cluster, client):
+        address = sorted(client.scheduler_info()["workers"])[0]
+        leave = Disturbance(lambda: client.retire_workers([address]))
+        for engine, callback in (("local", None), (cluster.scheduler_address, leave)):
+            program = Locked()
+            program.seconds = SLOW_ROUND if callback else 0.0
+            done = run(program, RotationSchedule(4, 8), max_rounds=6, engine=engine, callback=callback)
+            results.append(program.sum)
+    assert results[0] == results[1]
+    assert done.n_recoveries == 1
+
+
 def test_a_shard_that_cannot_be_handed_on_is_loaded_again(start_cluster, fit, reference):
     with start_cluster(1, client=True, processes=False) as (cluster, client):
         address = next(iter(client.scheduler_info()["workers"]))

@@ -98,8 +98,14 @@ def test_the_engine_gives_the_same_run_on_every_session(engine, fit):
     assert done.n_recoveries == 0
 
 
+@pytest.mark.parametrize(("n_workers", "n_threads"), [(1, 2), (3, 1), (3, 2), (4, 1)])
+def test_workers_and_their_threads_change_no_bit(start_cluster, fit, n_workers, n_threads):
+    with start_cluster(n_workers, n_threads, processes=False) as cluster:
+        assert fit(cluster.scheduler_address)[0] == fit("local")[0]
+
+
 @pytest.mark.parametrize("n_jobs", [1, 3])
-def test_threads_of_a_worker_change_no_bit(one_process, fit, n_jobs):
+def test_threads_that_are_asked_for_change_no_bit(one_process, fit, n_jobs):
     assert fit(one_process.scheduler_address, n_jobs=n_jobs)[0] == fit("local")[0]
 
 
@@ -165,6 +171,7 @@ def test_several_shards_of_a_worker_are_updated_at_the_same_time(one_process):
 
     session = open_session(one_process.scheduler_address)
     session.open(Meeting())
+    assert session.run(0, 0, [], []) == []
     try:
         assert session.run(0, 0, [[(s, 0) for s in range(4)]] * 3, []) == [True] * 12
     finally:
@@ -340,9 +347,9 @@ def test_an_error_is_not_tried_again(processes, tmp_path, fit):
             import tempfile
 
             tempfile.mkstemp(dir=state)
-            raise ValueError("this always fails")
+            raise ConnectionError("this always fails")  # which is not one of ours
 
-    with pytest.raises(ValueError, match="this always fails"):
+    with pytest.raises(ConnectionError, match="this always fails"):
         run(Once(), StaticSchedule(1), max_rounds=3, engine=processes.scheduler_address)
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -368,7 +375,7 @@ def test_without_a_client_dask_is_an_error(make_rotation):
         open_session("dask")
 
 
-@pytest.mark.parametrize("engine", ["tcp://127.0.0.1:9", "sctp://127.0.0.1:9"])
+@pytest.mark.parametrize("engine", ["tcp://127.0.0.1:9", "sctp://127.0.0.1:9", "tls://127.0.0.1:9"])
 def test_an_address_without_a_scheduler_is_an_error(engine, make_rotation):
     import dask
 
@@ -377,6 +384,24 @@ def test_an_address_without_a_scheduler_is_an_error(engine, make_rotation):
     with pytest.raises(DataError, match=f"engine='{engine}'.*scheduler"):
         session.open(make_rotation())
     session.close()
+
+
+@pytest.mark.parametrize("engine", ["tcp://127.0.0.1:9", "local"])
+def test_threads_that_there_cannot_be_are_an_error(engine):
+    with pytest.raises(DataError, match="n_jobs must be"):
+        open_session(engine, 0)
+
+
+def test_workers_without_stradask_are_an_error(one_process, make_rotation, monkeypatch):
+    import distributed
+
+    async def register(self, plugin):
+        raise ModuleNotFoundError("No module named 'stradask'")
+
+    monkeypatch.setattr(distributed.Client, "register_plugin", register)
+    session = open_session(one_process.scheduler_address)
+    with pytest.raises(StradaskError, match=r"workers cannot import stradask.*install it there"):
+        session.open(make_rotation())
 
 
 @pytest.mark.cluster
@@ -449,6 +474,16 @@ def test_a_fit_leaves_nothing_behind_and_the_client_open(processes, fit):
         assert tasks == []
 
 
+def test_a_fit_leaves_no_threads_behind(one_process, fit):
+    fit(one_process.scheduler_address)
+    for _ in range(200):
+        left = [t.name for t in threading.enumerate() if t.name.startswith("stradask-room")]
+        if not left:
+            return
+        time.sleep(0.05)
+    raise AssertionError(left)
+
+
 @pytest.mark.cluster
 def test_the_scheduler_sees_that_workers_are_busy(distant, make_rotation):
     from distributed import Client
@@ -468,6 +503,8 @@ def test_the_scheduler_sees_that_workers_are_busy(distant, make_rotation):
         assert all(keys[0].startswith("stradask-presence") for keys in shown)
         # It takes no slot: other tasks run on these workers of one thread.
         assert client.gather(client.map(abs, range(-4, 0), pure=False)) == [4, 3, 2, 1]
+        time.sleep(0.2)  # until they are forgotten, which must not end the session
+        assert len(distant.measure([])) == 4
 
 
 @pytest.mark.cluster
@@ -563,9 +600,7 @@ def make_summing():
                 return data
 
             def update(self, state, task):
-                import distributed
-
-                return state[0].sum() * state[1]["factor"], distributed.worker.get_worker.__module__
+                return state[0].sum() * state[1]["factor"]
 
         return Summing()
 
@@ -573,7 +608,9 @@ def make_summing():
 
 
 @pytest.mark.cluster
-def test_shards_of_dask_are_used_where_they_lie(client, make_summing):
+@pytest.mark.parametrize("by_address", [False, True])
+@pytest.mark.parametrize("persisted", [False, True])
+def test_shards_of_dask_are_used_where_they_lie(client, make_summing, by_address, persisted):
     import dask.array as da
 
     first, second = sorted(client.scheduler_info(n_workers=-1)["workers"])
@@ -582,12 +619,13 @@ def test_shards_of_dask_are_used_where_they_lie(client, make_summing):
         client.submit(np.full, 1000, 3.0, workers=[first]),
     ]
     blocks = da.ones(30, chunks=10)
+    if persisted:
+        blocks = blocks.persist()
     lazy = [(blocks.blocks[i], {"factor": i}) for i in range(3)]
-    session = open_session("dask")
+    session = open_session(client.scheduler.address if by_address else "dask")
     session.open(make_summing([(future, {"factor": 1}) for future in far] + lazy))
     assert session._shard_at[:2] == [second, first]
-    got = [number for number, _ in session.run(0, 0, [[(s, 0) for s in range(5)]], [])]
-    assert got == [2000, 3000, 0, 10, 20]
+    assert session.run(0, 0, [[(s, 0) for s in range(5)]], []) == [2000, 3000, 0, 10, 20]
     session.close()
     assert client.submit(np.sum, far[0]).result(20) == 2000  # still the caller's
 
