@@ -245,25 +245,26 @@ def _one_line(figures):
 FIGURES = ("updates", "rounds", "seconds")
 
 
-def cell(record, figure):
-    """Say when a run reached the least target, in one of `FIGURES`; ``"diverges"``, or what it reached."""
-    reached = record["reached"][f"{min(TARGETS):g}"]
+def cell(record, figure, target):
+    """Say when a run reached a target, in one of `FIGURES`; ``"diverges"``, or what it reached."""
+    reached = record["reached"][f"{target:g}"]
     if reached is None:
         if record["reason"] == "diverged":
             return "diverges"
         return f"({record['curve']['excess'][-1]:.0e} at {record['updates']:,})"
-    # A run ends there, so that all its rounds count.
-    return f"{reached['seconds']:.3g}" if figure == "seconds" else f"{record[figure]:,}"
+    if figure == "rounds":  # at the least target a run ends, so that all its rounds count
+        return f"{record['rounds']:,}"
+    return f"{reached['updates']:,}" if figure == "updates" else f"{reached['seconds']:.3g}"
 
 
-def rows(records, place, figure):
+def rows(records, place, figure, target=min(TARGETS)):
     """Return header and rows: one row a problem and size, one column a schedule."""
     runs = {(r["problem"], r["size"], r["policy"]): r for r in records if r["place"] == place}
     keys = list(dict.fromkeys((problem, size) for problem, size, _ in runs))
     body = []
     for problem, size in keys:
         cells = (runs.get((problem, size, policy)) for policy in POLICIES)
-        figures = ["" if run is None else cell(run, figure) for run in cells]
+        figures = ["" if run is None else cell(run, figure, target) for run in cells]
         body.append([f"{problem}, {size} in flight", *figures])
     return ["", *POLICIES], body
 

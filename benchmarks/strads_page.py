@@ -11,19 +11,26 @@ from .readme import ROOT, between
 PAGE, PICTURE = ROOT / "docs" / "write-your-own-program.md", ROOT / "docs" / "strads.png"
 
 
+def _tables(records, place):
+    """Return the tables of a place; updates and rounds are the same everywhere."""
+    figures = [("updates", 1e-2), *((figure, 1e-4) for figure in strads.FIGURES)]
+    parts = []
+    for figure, target in figures if place == "local" else figures[-1:]:
+        header, body = strads.rows(records, place, figure, target)
+        kind = "CPU seconds" if figure == "seconds" and place == "local" else figure.capitalize()
+        parts += [f"**{kind} to an excess of {target:.0e}, {place}**", ""]
+        parts += ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *body)]
+        parts.append("")
+    return parts
+
+
 def measured(records):
     """Return picture, tables and setting as Markdown."""
     first = records[0]
     facts = {record["problem"]: record["data"] for record in records}
     parts = [f"![Excess against updates for four schedules]({PICTURE.name})", ""]
     for place in dict.fromkeys(record["place"] for record in records):
-        # Updates and rounds are the same everywhere.
-        for figure in strads.FIGURES if place == "local" else ["seconds"]:
-            header, body = strads.rows(records, place, figure)
-            kind = "CPU seconds" if figure == "seconds" and place == "local" else figure.capitalize()
-            parts += [f"**{kind} to an excess of 1e-4, {place}**", ""]
-            parts += ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *body)]
-            parts.append("")
+        parts += _tables(records, place)
     limits = " and ".join(f"{data['limit']:.0f} ({name})" for name, data in facts.items())
     seconds = " and ".join(f"{data['working_set_seconds']:.2g}" for data in facts.values())
     parts += [

@@ -18,14 +18,13 @@ import numpy as np
 from scipy import linalg, sparse
 
 from ...errors import DataError
-from ...kernels import linear_gram as kernels
 from ...scheduler.program import Outcome, Program
-from .duality import limit, squared_gap
+from .gram import GramProblem, column_gap
 from .program import Candidates
 from .screening import largest
 
-_SWEEPS = 10  # of descent between two tests of the gap
-_MOST_TESTS = 500
+_MOST_ATTEMPTS = 20
+_CONSTANT = 1e-13  # a column whose variance is this small beside its mean square is constant
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class GramBlock:
 class GramSquared:
     """The squared loss on a working set of which only the Gram matrix is known: a `Subproblem`.
 
-    Memory: ``8 w (w + 6)`` bytes for w columns.
+    Memory: at most ``8 w (2 w + 8)`` bytes for w columns.
 
     Parameters
     ----------
@@ -64,22 +63,21 @@ class GramSquared:
         y less its mean, divided by `scale`.
     """
 
-    n_outputs = 1
-
     def __init__(self, y, weights=None, *, fit_intercept=True):
         self.n_rows, self.fit_intercept = len(y), fit_intercept
         self.weights = np.ones(len(y)) if weights is None else weights
         self.total = self.weights.sum()
         self.mean = float(self.weights @ y / self.total) if fit_intercept else 0.0
         centred = y - self.mean
-        largest = np.abs(centred).max(initial=0.0)
-        self.scale = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
+        most = np.abs(centred).max(initial=0.0)
+        self.scale = float(2.0 ** np.floor(np.log2(most))) if most > 0 else 1.0
         self.residual = centred / self.scale
         self.y_y = float(self.weights @ self.residual**2)
         self.features, self.coefs = np.empty(0, np.int64), np.empty(0)
-        self.gram, self.target = np.empty((0, 0)), np.empty(0)
-        self.slopes, self.means = np.empty(0), np.empty(0)
+        self.target, self.slopes, self.means = np.empty(0), np.empty(0), np.empty(0)
         self.free = np.empty(0, bool)  # features that nothing holds
+        self.products = _Products()
+        self.problem = GramProblem(self.products)
         self.updates, self.easy = 0, True
 
     @property
@@ -95,12 +93,16 @@ class GramSquared:
     def grow(self, ids, columns, positions, penalty):
         """See `Subproblem.grow`; `columns` is a `GramBlock`."""
         old, own = columns.old[positions], columns.own[np.ix_(positions, positions)]
-        self.gram = np.ascontiguousarray(np.block([[self.gram, old.T], [old, own]]))
+        means, first = columns.means[positions], len(self.features)
         self.features = np.append(self.features, ids)
         self.target = np.append(self.target, columns.target[positions])
-        self.means = np.append(self.means, columns.means[positions])
+        self.means = np.append(self.means, means)
         self.coefs = np.append(self.coefs, np.zeros(len(ids)))
         self.free = (penalty.thresholds(self.features) == 0) & (penalty.ridges(self.features) == 0)
+        norms = np.diag(own)
+        varies = np.flatnonzero(norms > _CONSTANT * (norms + self.total * means**2))
+        self.products.arrive(norms, old[np.ix_(varies, self.problem.members)], own[np.ix_(varies, varies)])
+        self.problem.join(self.problem.missing(first + varies))
         self._settle()
 
     def start(self, coef):
@@ -108,75 +110,41 @@ class GramSquared:
         self.coefs = coef / self.scale
         self._settle()
 
-    def _renew(self):
-        self.slopes = self.target - self.gram @ self.coefs
-
     def solve(self, penalty, eps):
         """See `Subproblem.solve`."""
         l1, l2 = penalty.thresholds(self.features) / self.scale, penalty.ridges(self.features)
-        best, before = np.inf, self.updates
-        for test in range(_MOST_TESTS):
-            inner = 4 if test else 1
-            args = (
-                self.gram,
-                self.slopes,
-                self.coefs,
-                l1,
-                l2,
-                penalty.positive,
-                _SWEEPS if test else 2,
-                inner,
+        members, before, lowest, wish = self.problem.members, self.updates, np.inf, eps
+        for _ in range(_MOST_ATTEMPTS):
+            own = (l1[members], l2[members], penalty.positive)
+            b, visits = self.problem.minimise(
+                self.coefs[members], self.slopes[members], self.y_y, own, 0.5 * wish
             )
-            self.updates += kernels.descend(*args)
+            self.coefs[members] = b
+            self.updates += visits
             self._settle()
-            gap = self._gap(penalty, l1, l2, 0.0)[1]
-            if gap > eps and test:
-                gap = self._leap(penalty, l1, l2, gap)
-            if gap <= eps:
+            gap = self.gap(penalty, 0.0)[1]
+            if gap <= eps or gap > 0.9 * lowest:
                 break
-            if test > 20 and gap > 0.9 * best and gap < 1e-12 * self.y_y:
-                break  # rounding
-            best = min(best, gap)
+            lowest, wish = gap, min(wish, 0.1 * gap)
         self.easy = self.updates - before <= 4 * len(self.features)
         return gap <= eps
 
     def _settle(self):
         """Renew the slopes; those of free features are made to vanish, as the dual point needs it."""
         self._renew()
-        free = np.flatnonzero(self.free)
+        free = np.flatnonzero(self.free[self.problem.members])
         if len(free):
-            change, *_ = linalg.lstsq(self.gram[np.ix_(free, free)], self.slopes[free])
-            self.coefs[free] += change
+            change, *_ = linalg.lstsq(
+                self.problem.room[np.ix_(free, free)], self.slopes[self.problem.members[free]]
+            )
+            self.coefs[self.problem.members[free]] += change
             self._renew()
 
-    def _leap(self, penalty, l1, l2, gap):
-        """Solve for the support with its signs exactly; keep what keeps the signs and lowers the gap."""
-        support = np.flatnonzero(self.coefs)
-        if not len(support):
-            return gap
-        before = self.coefs.copy()
-        system = self.gram[np.ix_(support, support)]
-        system.flat[:: len(support) + 1] += l2[support]
-        wanted = self.target[support] - l1[support] * np.sign(before[support])
-        try:
-            found = linalg.cho_solve(linalg.cho_factor(system, lower=True), wanted)
-        except linalg.LinAlgError:  # columns that depend on one another: descent goes on
-            return gap
-        change = found - before[support]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            reach = np.where(found * before[support] < 0, -before[support] / change, 1.0)
-        held = l1[support] > 0
-        step = min(1.0, float(reach[held].min(initial=1.0)))
-        self.coefs[support] += step * change
-        if step < 1.0:  # on to where the first coefficient vanishes
-            self.coefs[support[held][np.argmin(reach[held])]] = 0.0
-        self._renew()
-        leapt = self._gap(penalty, l1, l2, 0.0)[1]
-        if leapt < gap or step < 1.0:
-            return leapt
-        self.coefs = before
-        self._renew()
-        return gap
+    def _renew(self):
+        """Slopes of columns that do not vary stay 0."""
+        members = self.problem.members
+        self.slopes = np.zeros(len(self.features))
+        self.slopes[members] = self.target[members] - self.problem.times(self.coefs[members])
 
     def vectors(self):
         """See `Subproblem.vectors`: the shards make theirs from the coefficients."""
@@ -185,26 +153,35 @@ class GramSquared:
     def gap(self, penalty, bound):
         """See `Subproblem.gap`."""
         l1, l2 = penalty.thresholds(self.features) / self.scale, penalty.ridges(self.features)
-        return self._gap(penalty, l1, l2, bound)
-
-    def _gap(self, penalty, l1, l2, bound):
-        slopes, coefs = self.slopes - l2 * self.coefs, self.coefs
-        held = l1 > 0
-        y_r = self.y_y - self.target @ coefs
-        r_r = max(y_r - coefs @ self.slopes, 0.0)
-        squares = l2 * coefs**2
-        free = ~held & (l2 > 0)
-        dual_squares = squares[held].sum() + (self.slopes[free] ** 2 / l2[free]).sum()
-        inside = np.maximum(slopes[held], 0) if penalty.positive else slopes[held]
-        allowed = limit(l1[held], inside)
-        if bound > 0:
-            allowed = min(allowed, penalty.strength / self.scale / bound)
-        terms = (float(l1 @ np.abs(coefs)), float(squares.sum()), float(dual_squares))
-        return squared_gap(float(y_r), float(r_r), terms, allowed)
+        y_r = self.y_y - self.target @ self.coefs
+        outside = penalty.strength / self.scale / bound if bound > 0 else np.inf
+        r_r = y_r - self.coefs @ self.slopes
+        return column_gap(self.coefs, self.slopes, l1, l2, penalty.positive, y_r, r_r, outside)
 
     def unit(self, penalty):
         """See `Subproblem.unit`."""
         return self.y_y / 2
+
+
+class _Products:
+    """What a `GramProblem` asks of the columns of a working set, which here came as products."""
+
+    def __init__(self):
+        self.norms = np.empty(0)
+        self._arrived = np.empty((0, 0))
+
+    def __len__(self):
+        return len(self.norms)
+
+    def arrive(self, norms, old, own):
+        """Hold the products of new columns, those that vary, until they join."""
+        self.norms = np.append(self.norms, norms)
+        self._arrived = np.hstack([old, own])
+
+    def products(self, new, members):
+        """Give what arrived last."""
+        arrived, self._arrived = self._arrived, np.empty((0, 0))
+        return arrived
 
 
 class RowProgram(Program):
