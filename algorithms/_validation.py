@@ -10,6 +10,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from ..errors import DataError
+from ..scheduler.threads import single_threaded_blas
 
 _INT32_MAX = np.iinfo(np.int32).max
 _PRIOR_RANGE = (1e-30, 1e10)
@@ -338,7 +339,7 @@ def _check_magnitudes(X, names, estimator_name):
     """Check that the sum of all squares of a Fortran or CSC matrix is a number of its own type."""
     dense = isinstance(X, np.ndarray)
     values = X.ravel(order="K") if dense else X.data
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():
         total = np.dot(values, values)
     if np.isfinite(total):
         return

@@ -222,7 +222,7 @@ class ClusterSession:
             return []
 
     async def _answers(self, member):
-        """Tell whether a worker is ready, about to get the plugin (for this session or another), or silent."""
+        """Tell whether a worker is ready, about to get the plugin (for any session), or silent."""
         try:
             ping = self._pool(member).stradask_ping()
             answer = await asyncio.wait_for(ping, min(self._timeout, CONNECT))

@@ -1,15 +1,18 @@
 """One pool of threads for the whole process, for kernels that release the GIL."""
 
+import functools
 import os
 import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from numbers import Integral
 
 from ..errors import DataError
 
 _lock = threading.Lock()
 _pool = None
+_blas_users, _blas_limit = 0, None
 
 
 def effective_n_jobs(n_jobs):
@@ -129,3 +132,40 @@ def _forget_pool():
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
+
+
+@contextmanager
+def single_threaded_blas():
+    """Let the linear algebra libraries of this process use one thread while any such block runs.
+
+    Their own threads would fight with those of `run_tasks`, and change the last bits of a product with
+    their number. Blocks may overlap in several threads: the last one out lifts the limit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.scheduler.threads import single_threaded_blas
+    >>> with single_threaded_blas():
+    ...     float(np.ones(3) @ np.ones(3))
+    3.0
+    """
+    global _blas_users, _blas_limit
+    with _lock:
+        if not _blas_users:
+            _blas_limit = _blas_libraries().limit(limits=1, user_api="blas")
+        _blas_users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _blas_users -= 1
+            if not _blas_users:
+                _blas_limit.restore_original_limits()
+
+
+@functools.cache
+def _blas_libraries():
+    """The libraries of this process; to look for them costs a millisecond."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

@@ -601,10 +601,11 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
     Examples
     --------
     >>> import stradask as sd
-    >>> X, y, _ = sd.datasets.make_sparse_classification(200, 500, n_informative=5, density=0.2,
-    random_state=0) >>> model = sd.SparseLogisticRegressionCV(alphas=15, eps=0.05, cv=3,
-    scoring="roc_auc").fit(X, y) >>> bool(model.scores_mean_.max() > 0.8), model.coef_.shape (True, (1,
-    500))
+    >>> make = sd.datasets.make_sparse_classification
+    >>> X, y, _ = make(200, 500, n_informative=5, density=0.2, random_state=0)
+    >>> model = sd.SparseLogisticRegressionCV(alphas=15, eps=0.05, cv=3, scoring="roc_auc").fit(X, y)
+    >>> bool(model.scores_mean_.max() > 0.8), model.coef_.shape
+    (True, (1, 500))
     """
 
     _parameter_constraints: ClassVar[dict] = {

@@ -3,7 +3,6 @@
 Row weights have mean 1 here, so that the unscaled problem of the solver is n_samples times the estimators'.
 """
 
-import functools
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from ...errors import DataError
-from ...scheduler.threads import effective_n_jobs
+from ...scheduler.threads import effective_n_jobs, single_threaded_blas
 from .dask_input import is_dask
 from .penalties import ElasticNet
 
@@ -202,7 +201,7 @@ def solve(
     program, schedule = _program(design, subproblem, penalties, tol, rounds, start, n_jobs)
     working_set, n_samples = program.working_set, design.X.shape[0]
     by_rows = design.layout is not None and design.layout.by_rows  # a round scores, the next one works
-    with _blas().limit(limits=1, user_api="blas"):
+    with single_threaded_blas():
         done = run(
             program,
             schedule,
@@ -338,14 +337,6 @@ def _so_far(working_set, n_samples):
     sub, gap = working_set.sub, working_set.reports[-1].gap
     absolute = gap * sub.unit(working_set.penalties[0]) * sub.scale**2 / n_samples
     return Fit(sub.features, sub.coef, sub.intercept, absolute, gap, len(working_set.reports), "")
-
-
-@functools.cache
-def _blas():
-    """The linear algebra libraries of this process; to look for them costs a millisecond."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 def largest_strength(design, subproblem, penalty):

@@ -12,14 +12,14 @@ import numpy as np
 from ...kernels.linear_columns import csc_add, csc_dot, dense_add, dense_dot
 from ...kernels.weighted_descent import csc_descent, csc_weighted_gram, dense_descent, gram_descent
 
-_NEAR = 0.8  # columns at zero take part in a direction from this part of their threshold on
+_NEAR = 0.9  # columns at zero take part in a direction from this part of their threshold on
 _SWEEPS = 3  # over the columns that take part, before conjugate gradients take over
 _SUPPORT_SWEEPS = 10  # after each of them
 _DIRECTION = 0.03  # a direction is good when changes (squared) are this part of the first ones
 _DESCENTS = 3  # of `_SWEEPS`, with conjugate gradients between them, for a direction
-_MOST_SPARSE, _MOST_DENSE = 1000, 100  # columns for which their weighted products may be laid out,
-_GRAM_WORK = 30  # for at most so many multiplications an entry of sparse columns
-_GRAM_SWEEPS = 200
+_MOST_SPARSE, _MOST_DENSE = 200, 100  # columns for which their weighted products may be laid out,
+_GRAM_WORK = 15  # for at most so many multiplications an entry of sparse columns
+_GRAM_SWEEPS = 1000
 _CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.3
 
 

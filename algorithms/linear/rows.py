@@ -22,6 +22,7 @@ from ...scheduler.program import Outcome, Program
 from .gram import GramProblem, column_gap
 from .program import Candidates
 from .screening import largest
+from .squared import POSITIVE_TRACE
 
 _MOST_ATTEMPTS = 20
 _CONSTANT = 1e-13  # a column whose variance is this small beside its mean square is constant
@@ -98,11 +99,12 @@ class GramSquared:
         self.target = np.append(self.target, columns.target[positions])
         self.means = np.append(self.means, means)
         self.coefs = np.append(self.coefs, np.zeros(len(ids)))
-        self.free = (penalty.thresholds(self.features) == 0) & (penalty.ridges(self.features) == 0)
         norms = np.diag(own)
         varies = np.flatnonzero(norms > _CONSTANT * (norms + self.total * means**2))
         self.products.arrive(norms, old[np.ix_(varies, self.problem.members)], own[np.ix_(varies, varies)])
         self.problem.join(self.problem.missing(first + varies))
+        l1, l2, _ = self._terms(penalty)
+        self.free = (l1 == 0) & (l2 == 0)
         self._settle()
 
     def start(self, coef):
@@ -112,10 +114,10 @@ class GramSquared:
 
     def solve(self, penalty, eps):
         """See `Subproblem.solve`."""
-        l1, l2 = penalty.thresholds(self.features) / self.scale, penalty.ridges(self.features)
+        l1, l2, positive = self._terms(penalty)
         members, before, lowest, wish = self.problem.members, self.updates, np.inf, eps
         for _ in range(_MOST_ATTEMPTS):
-            own = (l1[members], l2[members], penalty.positive)
+            own = (l1[members], l2[members], positive)
             b, visits = self.problem.minimise(
                 self.coefs[members], self.slopes[members], self.y_y, own, 0.5 * wish
             )
@@ -128,6 +130,18 @@ class GramSquared:
             lowest, wish = gap, min(wish, 0.1 * gap)
         self.easy = self.updates - before <= 4 * len(self.features)
         return gap <= eps
+
+    def _terms(self, penalty):
+        """l1 and l2 of each column of the working set, and whether coefficients are held at 0 or above.
+
+        A column that nothing else holds is then given a trace of l1: no multiple of the residual meets an
+        inequality exactly.
+        """
+        l1, l2 = penalty.thresholds(self.features) / self.scale, penalty.ridges(self.features)
+        if penalty.positive:
+            trace = POSITIVE_TRACE * np.sqrt(self.products.norms * self.y_y)
+            l1 = np.where(l2 > 0, l1, np.maximum(l1, trace))
+        return l1, l2, penalty.positive
 
     def _settle(self):
         """Renew the slopes; those of free features are made to vanish, as the dual point needs it."""
@@ -152,11 +166,11 @@ class GramSquared:
 
     def gap(self, penalty, bound):
         """See `Subproblem.gap`."""
-        l1, l2 = penalty.thresholds(self.features) / self.scale, penalty.ridges(self.features)
+        l1, l2, positive = self._terms(penalty)
         y_r = self.y_y - self.target @ self.coefs
         outside = penalty.strength / self.scale / bound if bound > 0 else np.inf
         r_r = y_r - self.coefs @ self.slopes
-        return column_gap(self.coefs, self.slopes, l1, l2, penalty.positive, y_r, r_r, outside)
+        return column_gap(self.coefs, self.slopes, l1, l2, positive, y_r, r_r, outside)
 
     def unit(self, penalty):
         """See `Subproblem.unit`."""

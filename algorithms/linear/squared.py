@@ -37,7 +37,7 @@ _SINGLE = 3e-5  # thresholds below this part of |a_j| |rho| ask for them always
 _EXACT = 3e-5  # gaps below this part of |y|^2 are taken from float64 slopes
 _NEAR = 0.8  # columns whose slope is this near to its threshold join the products
 _NOTHING = 1e-15  # a threshold this small beside |a_j| |y| is lost in rounding: taken for 0
-_SETTLED, _POSITIVE = 1e-9, 1e-10
+_SETTLED, POSITIVE_TRACE = 1e-9, 1e-10
 
 
 class Squared:
@@ -158,7 +158,7 @@ class Squared:
             l2 = np.minimum(penalty.ridges(self.features) * scales * scales, _MOST_RIDGE)
         size = np.sqrt(self.copies.norms * self.y_y)
         if penalty.positive:
-            l1 = np.where(l2 > 0, l1, np.maximum(l1, _POSITIVE * size))
+            l1 = np.where(l2 > 0, l1, np.maximum(l1, POSITIVE_TRACE * size))
         else:
             l1[(l1 <= _NOTHING * size) & (l2 == 0)] = 0.0
         return l1, l2, penalty.positive

@@ -101,6 +101,25 @@ def test_factors_of_zero_are_never_penalised():
     np.testing.assert_allclose([solution.intercept, *solution.coef], expected, rtol=1e-9)
 
 
+def test_a_free_feature_may_be_held_above_zero():
+    X, y, _ = _problem()
+    factors = np.ones(30)
+    factors[[0, 1]] = 0  # the slope of the second is negative
+    solution = _fit(X, y, [ElasticNet(1e9, l1_factors=factors, positive=True)], tol=1e-8)[0].solutions[0]
+    assert solution.reason == "gap"
+    assert solution.features.tolist() == [0]
+    slope, intercept = np.polyfit(X[:, 0], y, 1)
+    np.testing.assert_allclose([solution.coef[0], solution.intercept], [slope, intercept], rtol=1e-6)
+
+
+def test_constant_columns_get_no_coefficient():
+    X, y, _ = _problem()
+    X[:, 3] = 1e6
+    working_set, _ = _fit(X, y, [ElasticNet(1e-3)], tol=1e-8)
+    assert working_set.solutions[0].reason == "gap"
+    assert 3 not in working_set.solutions[0].features
+
+
 def test_it_starts_from_given_coefficients_and_takes_fewer_visits():
     X, y, _ = _problem(correlated=True)
     cold, _ = _fit(X, y, [ElasticNet(1.0)])

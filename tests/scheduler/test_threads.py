@@ -10,7 +10,7 @@ import pytest
 
 from stradask.errors import DataError
 from stradask.scheduler import threads
-from stradask.scheduler.threads import effective_n_jobs, run_tasks
+from stradask.scheduler.threads import effective_n_jobs, run_tasks, single_threaded_blas
 
 
 @pytest.mark.parametrize("n_jobs", [None, 1, 2, 3, 200])
@@ -147,7 +147,7 @@ def test_many_callers_at_once():
 
 FORK = """
 import os, signal, sys, threading
-from stradask.scheduler.threads import run_tasks
+from stradask.scheduler.threads import run_tasks, single_threaded_blas
 
 barrier = threading.Barrier(2)
 run_tasks([lambda: barrier.wait(60)] * 2, 2)     # the pool has a thread now
@@ -193,3 +193,24 @@ print(effective_n_jobs(-1))
 def test_other_n_jobs_are_errors(n_jobs):
     with pytest.raises(DataError, match="n_jobs must be None or an integer other than 0"):
         effective_n_jobs(n_jobs)
+
+
+def test_blas_has_one_thread_while_any_block_runs():
+    import numpy as np
+    from threadpoolctl import threadpool_info
+
+    def most():
+        return max(
+            (pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"), default=1
+        )
+
+    before = most()
+    np.ones((2, 2)) @ np.ones((2, 2))
+    first, second = single_threaded_blas(), single_threaded_blas()
+    first.__enter__()
+    second.__enter__()
+    assert most() == 1
+    first.__exit__(None, None, None)
+    assert most() == 1
+    second.__exit__(None, None, None)
+    assert most() == before
