@@ -70,58 +70,69 @@ def time_to_gaps(plan, objective, solver, repeat, python, data, folder):
 
 def _solve(asked, objective, problem, limit, solves):
     """Append the solves of one problem; return whether a call had to be stopped."""
+    over_time = []
 
     def gap_at(tolerance):
-        figures, arrays = asked.ask(problem, tolerance, limit)
+        try:
+            figures, arrays = asked.ask(problem, tolerance, limit)
+        except OverTime:
+            over_time.append(tolerance)
+            return None
         judged = objective.evaluate(problem, arrays)
         solves.append({"tolerance": tolerance} | figures | judged)
         return judged["gap"]
 
-    try:
-        if problem.measure == "gap":
-            search(gap_at, problem.targets, asked.start()["tolerances"])
-        else:
-            for tolerance in problem.targets:
-                gap_at(tolerance)
-    except OverTime:
-        return True
-    return False
+    if problem.measure == "gap":
+        search(gap_at, problem.targets, asked.start()["tolerances"])
+    else:
+        for tolerance in problem.targets:
+            gap_at(tolerance)
+    return bool(over_time)
 
 
 def search(gap_at, targets, tolerances):
     """Ask for tolerances by decades until all targets are met, and more finely where one was just met.
 
+    Where a call takes too long the decade before it is halved in the same way, towards the tightest tolerance
+    that there is time for.
+
     Parameters
     ----------
     gap_at : callable
-        Solves with a tolerance and returns the gap.
+        Solves with a tolerance and returns the gap, or None where it took too long.
     targets : sequence of float
         Falling.
     tolerances : pair of float
         The loosest and the tightest tolerance, powers of ten.
     """
     first, last = (round(-QUARTERS * math.log10(tolerance)) for tolerance in tolerances)
-    gaps: dict[int, float] = {}
+    gaps: dict[int, float | None] = {}
 
     def ask(step):
         if step not in gaps:
             gaps[step] = gap_at(10.0 ** (-step / QUARTERS))
-        return gaps[step]
+        return math.inf if gaps[step] is None else gaps[step]
 
+    def in_time(step):
+        ask(step)
+        return gaps[step] is not None
+
+    before = first
     for step in range(first, last + 1, QUARTERS):
-        gap = ask(step)
+        tight = step
+        while not in_time(tight) and tight - before > 1:
+            tight = (before + tight) // 2
         for target in targets:
-            if gap <= target and step > first:
-                _refine(ask, step, target)
-        if gap <= targets[-1]:
+            _refine(ask, before, tight, target)
+        if ask(tight) <= targets[-1] or tight < step or not in_time(tight):
             return
+        before = tight
 
 
-def _refine(ask, meets, target):
-    """Halve the steps from one that meets a target to the decade before it, if that one misses it."""
-    misses = meets - QUARTERS
+def _refine(ask, misses, meets, target):
+    """Halve the steps between one that misses a target and one that meets it; nothing if they do not."""
     # A gap just below the target leaves nothing to save.
-    while ask(misses) > target and meets - misses > 1 and ask(meets) < NEAR * target:
+    while ask(meets) < NEAR * target < target < ask(misses) and meets - misses > 1:
         middle = (meets + misses) // 2
         if ask(middle) <= target:
             meets = middle

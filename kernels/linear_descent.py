@@ -29,8 +29,8 @@ def _best(slope, norm, l1, l2, positive):
 
 
 @nb.njit(**_SUMS)
-def dense_sweeps(A, norms, slopes, change, coef, l1, l2, positive, support_sweeps):
-    """Sweep once over dense columns, then `support_sweeps` times over those with a coefficient.
+def dense_sweeps(A, columns, norms, slopes, change, coef, l1, l2, positive, support_sweeps):
+    """Sweep once over some dense columns, then `support_sweeps` times over those with a coefficient.
 
     What is moved is kept as a change from an anchor, so that float32 limits the step and not the solution:
     ``rho = rho_at_the_anchor + change``, and ``slopes`` are exact products with the first of them.
@@ -38,6 +38,8 @@ def dense_sweeps(A, norms, slopes, change, coef, l1, l2, positive, support_sweep
     Parameters
     ----------
     A : float32 array (n, m), Fortran-ordered
+    columns : int64 array
+        Which are visited; the others keep their coefficient.
     norms : float64 array (m,)
         Squared norms; columns of norm 0 keep their coefficient.
     slopes : float64 array (m,)
@@ -51,13 +53,13 @@ def dense_sweeps(A, norms, slopes, change, coef, l1, l2, positive, support_sweep
     int
         Coordinates visited.
     """
-    n, m = A.shape
+    n, m = len(change), len(columns)
     active = np.empty(m, np.int64)
     visits = n_active = 0
     for inner in range(support_sweeps + 1):
         count = m if inner == 0 else n_active
         for c in range(count):
-            j = c if inner == 0 else active[c]
+            j = columns[c] if inner == 0 else active[c]
             norm = norms[j]
             if norm == 0.0:
                 continue
@@ -80,9 +82,9 @@ def dense_sweeps(A, norms, slopes, change, coef, l1, l2, positive, support_sweep
 
 @nb.njit(**_SUMS)
 def csc_sweeps(
-    data, indices, indptr, norms, means, total_weight, rho, carried, coef, l1, l2, positive, sweeps, most
+    data, indices, indptr, columns, norms, means, total_weight, rho, carried, coef, l1, l2, positive, most
 ):
-    """Sweep over sparse columns whose centring is implicit.
+    """Sweep once over some sparse columns whose centring is implicit, then over those with a coefficient.
 
     The residual is ``rho - carried * roots``, where roots are the square roots of the weights: a visit
     touches only the rows of its column. The residual is orthogonal to roots, so its product with a column
@@ -93,40 +95,39 @@ def csc_sweeps(
     visits : int
     carried : float
     """
-    m = len(norms)
+    m = len(columns)
     active = np.empty(m, np.int64)
-    visits = 0
-    for _ in range(sweeps):
-        n_active, largest = 0, 0.0
-        for inner in range(most + 1):
-            count = m if inner == 0 else n_active
-            largest_inner = 0.0
-            for c in range(count):
-                j = c if inner == 0 else active[c]
-                norm = norms[j]
-                if norm == 0.0:
-                    continue
-                first, last, old = indptr[j], indptr[j + 1], coef[j]
-                total = 0.0
+    visits = n_active = 0
+    largest = 0.0
+    for inner in range(most + 1):
+        count = m if inner == 0 else n_active
+        largest_inner = 0.0
+        for c in range(count):
+            j = columns[c] if inner == 0 else active[c]
+            norm = norms[j]
+            if norm == 0.0:
+                continue
+            first, last, old = indptr[j], indptr[j + 1], coef[j]
+            total = 0.0
+            for e in range(first, last):
+                total += data[e] * rho[indices[e]]
+            total -= carried * total_weight * means[j]
+            new = _best(total + norm * old, norm, l1[j], l2[j], positive)
+            if inner == 0 and new != 0.0:
+                active[n_active] = j
+                n_active += 1
+            change = new - old
+            if change != 0.0:
+                coef[j] = new
                 for e in range(first, last):
-                    total += data[e] * rho[indices[e]]
-                total -= carried * total_weight * means[j]
-                new = _best(total + norm * old, norm, l1[j], l2[j], positive)
-                if inner == 0 and new != 0.0:
-                    active[n_active] = j
-                    n_active += 1
-                change = new - old
-                if change != 0.0:
-                    coef[j] = new
-                    for e in range(first, last):
-                        rho[indices[e]] -= change * data[e]
-                    carried -= change * means[j]
-                    largest_inner = max(largest_inner, change * change * norm)
-            visits += count
-            if inner == 0:
-                largest = largest_inner
-            elif largest_inner <= 0.09 * largest:
-                break
+                    rho[indices[e]] -= change * data[e]
+                carried -= change * means[j]
+                largest_inner = max(largest_inner, change * change * norm)
+        visits += count
+        if inner == 0:
+            largest = largest_inner
+        elif largest_inner <= 0.09 * largest:
+            break
     return visits, carried
 
 

@@ -185,7 +185,7 @@ class ClusterSession:
         if news.get("action") != "remove-worker":
             return
         member = news["worker"]
-        if news["expected"]:
+        if news.get("expected"):
             self._leaving.add(member)
             if member in self._members:
                 task = asyncio.ensure_future(self._hand_on())

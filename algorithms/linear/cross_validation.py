@@ -158,7 +158,7 @@ class PathCV:
         r"""Draw the coefficient paths and, below them, the cross-validation curve.
 
         Both are drawn over :math:`-\log_{10}` alpha, so that models grow to the right; the numbers above
-        count the coefficients other than zero. The solid line marks ``alpha_min_``, the dashed one
+        count the columns in the model. The solid line marks ``alpha_min_``, the dashed one
         ``alpha_1se_``. Of several values of `l1_ratio` the chosen one is drawn. Of a multinomial model a
         path is the Euclidean norm of a feature's coefficients over the classes.
 

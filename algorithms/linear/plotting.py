@@ -167,10 +167,10 @@ def _label(scoring):
 
 
 def _count(ax, x, counts):
-    """Number the coefficients other than zero above the axes."""
+    """Number the columns in the models above the axes."""
     above = ax.secondary_xaxis("top")
     at = np.unique(np.linspace(0, len(x) - 1, min(len(x), 8)).astype(int))
     above.set_xticks(x[at], [f"{counts[i]:,}" for i in at], fontsize=8)
     above.tick_params(length=0, pad=0)
     above.spines["top"].set_visible(False)
-    above.set_xlabel("coefficients other than zero", fontsize=9)
+    above.set_xlabel("columns in the model", fontsize=9)

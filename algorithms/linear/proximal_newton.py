@@ -104,11 +104,12 @@ class ProximalNewton:
 
     Attributes
     ----------
-    n_rows, scale, features, coef, intercept, updates, easy
+    n_rows, scale, features, coef, intercept, updates, easy, strides
         See `Subproblem`.
     """
 
     scale = 1.0
+    strides = (0.1, 0.4)  # work on W is cheap beside a pass over X
 
     def __init__(self, loss, *, offset=None, fit_intercept=True):
         self.loss, self.offset = loss, offset

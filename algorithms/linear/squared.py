@@ -24,17 +24,22 @@ import numpy as np
 from ...kernels import linear_columns, linear_descent
 from . import separable
 from .anderson import Trail
+from .column_operator import ColumnOperator
 from .copies import copies_of
-from .gram import MOST_COLUMNS, GramProblem, column_gap
+from .gram import MOST_COLUMNS, GramProblem, column_gap, gram_gap
+from .newton import proximal_newton
 from .unpenalised import Unpenalised
 
 _SUPPORT_SWEEPS = (2, 8)  # least and most sweeps over the support after one over W (dense)
 _SPARSE_SUPPORT_SWEEPS = 4
 _MOST_RIDGE = 1e300
 _MOST_SWEEPS, _MOST_MEETINGS = 4000, 50
-_STUCK = 6  # tests of the gap without progress after which descent gives up
+_KEPT, _MOST_STEPS = 0.04, 60  # part of the last proximal step to begin with; Newton systems at a time
+_NEWTON_PASSES = 6000  # over the support, that such a solution is likely to take
+_STUCK, _PROGRESS = 4, 1e-15  # tests after which descent gives up if the objective does not fall so far
 _SINGLE = 3e-5  # thresholds below this part of |a_j| |rho| ask for them always
 _EXACT = 3e-5  # gaps below this part of |y|^2 are taken from float64 slopes
+_FAR = 0.6  # columns whose slope is below this part of its threshold are not visited until the next test
 _NEAR = 0.8  # columns whose slope is this near to its threshold join the products
 _NOTHING = 1e-15  # a threshold this small beside |a_j| |y| is lost in rounding: taken for 0
 _SETTLED, POSITIVE_TRACE = 1e-9, 1e-10
@@ -57,6 +62,8 @@ class Squared:
         Power of two by which y was divided, so that its largest value lies in [1/2, 1).
     """
 
+    strides = None
+
     def __init__(self, y, sample_weight=None, fit_intercept=False):
         y = np.asarray(y, dtype=np.float64)
         self.n_rows, self.fit_intercept = len(y), fit_intercept
@@ -71,7 +78,7 @@ class Squared:
         self.features = np.empty(0, np.int64)
         self.b, self.rho = np.empty(0), self.y.copy()
         self.updates, self.easy = 0, True
-        self.is_empty, self._last_gap = True, 0.5 * self.y_y
+        self.is_empty, self._last_gap, self._step = True, 0.5 * self.y_y, 0.0
         self._slopes = None  # A^T rho, where it is known exactly
 
     # What a working set asks ----------------------------------------------------------------------
@@ -204,27 +211,33 @@ class Squared:
 
     def _descend(self, terms, eps):
         """Coordinate descent on the columns, unless or until their products are the cheaper way."""
-        need, wait, before, lowest, stuck = 6 * np.log10(max(self._last_gap / eps, 1.0)), 2, None, np.inf, 0
+        need, wait, before, least, stuck = 6 * np.log10(max(self._last_gap / eps, 1.0)), 2, None, np.inf, 0
         accurate = np.inf if self._single_serves(terms[0]) else 0.0
         slopes, sweeps = self._slopes_for(min(eps, accurate)), 0
         while sweeps < _MOST_SWEEPS and stuck < _STUCK:
-            if need * self._sweep_cost() > self._products_cost(slopes, terms):
+            visited = len(self._candidates(slopes, *terms[:2]))
+            if need * self._sweep_cost(visited) > self._products_cost(slopes, terms):
                 self.easy = False
                 return self._by_products(slopes, terms, eps)
+            if before is not None and need * self._sweep_cost(visited) > self._passes_cost():
+                self.easy = False
+                if self._by_passes(slopes, terms, eps):
+                    return True
             self._sweeps(slopes, terms, wait)
             self._settle(*terms[:2])
             sweeps += wait
             slopes = self._slopes_for(accurate)
-            gap = self._gap(slopes, *terms)[1]
+            objective, gap = self._gap(slopes, *terms)
             accurate = gap if gap < 0.5 * accurate else 0.0
             self.easy = sweeps <= 2
             if gap <= eps:
                 return True
-            stuck = stuck + 1 if gap > 0.9 * lowest else 0
+            stuck = 0 if objective < least - _PROGRESS * self.y_y else stuck + 1
+            least = min(least, objective)
             if before is not None:
                 need = np.log(gap / eps) / np.log(max(before / gap, 1.0 + 1e-9)) * wait
                 wait = int(min(max(2, 0.5 * need), 10))
-            before, lowest = gap, min(lowest, gap)
+            before = gap
         return False
 
     def _single_serves(self, l1):
@@ -239,18 +252,20 @@ class Squared:
         change = np.zeros(self.n_rows, np.float32)
         trail = Trail(b, change)
         rho = self.rho.copy() if copies.is_sparse else self.rho
+        columns = self._candidates(slopes, l1, l2)
         for _ in range(count):
             if copies.is_sparse:
                 visits, carried = linear_descent.csc_sweeps(
-                    copies.data, copies.indices, copies.indptr, copies.norms, copies.means,
-                    copies.total_weight, rho, 0.0, b, l1, l2, positive, 1, _SPARSE_SUPPORT_SWEEPS,
+                    copies.data, copies.indices, copies.indptr, columns, copies.norms, copies.means,
+                    copies.total_weight, rho, 0.0, b, l1, l2, positive, _SPARSE_SUPPORT_SWEEPS,
                 )  # fmt: skip
                 if carried:
                     rho -= carried * self._roots if len(self._roots) else carried
                 change = (rho - self.rho).astype(np.float32)
             else:
+                most = self._support_sweeps(len(columns))
                 visits = linear_descent.dense_sweeps(
-                    copies.single, copies.norms, slopes, change, b, l1, l2, positive, self._support_sweeps()
+                    copies.single, columns, copies.norms, slopes, change, b, l1, l2, positive, most
                 )
             self.updates += visits
             if trail.add(b, change):
@@ -281,10 +296,14 @@ class Squared:
         moved = change.astype(np.float64)
         return moved @ (self.rho + 0.5 * moved) + l1 @ np.abs(b) + 0.5 * (l2 @ (b * b))
 
-    def _support_sweeps(self):
-        """More when W is mostly zeros."""
+    def _candidates(self, slopes, l1, l2):
+        """Columns that have a coefficient or may get one before the next test of the gap."""
+        return np.flatnonzero((self.b != 0) | (np.abs(slopes - l2 * self.b) >= _FAR * l1))
+
+    def _support_sweeps(self, n_visited):
+        """More when most of the columns that are visited are zeros."""
         least, most = _SUPPORT_SWEEPS
-        return int(min(max(len(self.b) / (2.0 * np.count_nonzero(self.b) + 1), least), most))
+        return int(min(max(n_visited / (2.0 * np.count_nonzero(self.b) + 1), least), most))
 
     # By products of columns -----------------------------------------------------------------------------
 
@@ -326,12 +345,50 @@ class Squared:
             lowest = min(lowest, gap)
         return False
 
-    def _sweep_cost(self):
+    def _by_passes(self, slopes, terms, eps):
+        """Newton's method on columns that are too many for products, checking the others in between."""
+        l1, l2, positive = terms
+        for _ in range(_MOST_MEETINGS):
+            start = self._exact_gap(terms)
+            chosen = self._candidates(self.exact_slopes(), l1, l2)
+            chosen = chosen[self.copies.norms[chosen] > 0]
+            own, at = (l1[chosen], l2[chosen], positive), self.exact_slopes()[chosen]
+            operator, b = ColumnOperator(self.copies, chosen), self.b[chosen]
+            c = at + operator.times(b)
+
+            def gap_at(b, slopes, c=c, own=own):
+                return gram_gap(b, slopes, c, self.y_y, own)
+
+            b, _, _, self._step, steps = proximal_newton(
+                operator, b, at, self.y_y, own, gap_at, 0.5 * eps, step=_KEPT * self._step, most_steps=_MOST_STEPS
+            )
+            self.updates += steps * len(chosen)
+            before = self.b.copy()
+            self.replace(chosen, b)
+            self._settle(l1, l2)
+            gap = self._exact_gap(terms)
+            if gap <= eps:
+                return True
+            if gap > 0.5 * start:
+                if gap > start:
+                    self.replace(np.arange(len(before)), before)
+                return False
+        return False
+
+    def _exact_gap(self, terms):
+        return self._gap(self.exact_slopes(), *terms)[1]
+
+    def _passes_cost(self):
+        """Seconds until the problem is solved by passes over the columns of the support."""
+        support = np.flatnonzero(self.b)
+        return _NEWTON_PASSES * self.copies.pass_cost(support)
+
+    def _sweep_cost(self, visited):
         """Seconds of a sweep, as measured on one core; only ratios matter."""
         support = np.count_nonzero(self.b)
         if self.copies.is_sparse:
             return 6e-9 * len(self.copies.data)
-        return self.n_rows * (len(self.b) + (1 + self._support_sweeps()) * support) * 0.2e-9
+        return self.n_rows * (visited + (1 + self._support_sweeps(visited)) * support) * 0.3e-9
 
     def _products_cost(self, slopes, terms):
         """Seconds until the problem is solved by products; infinite if they would not fit."""

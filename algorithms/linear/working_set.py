@@ -32,9 +32,9 @@ _STRIDE = 0.5  # by which the strength falls in a round
 _LEAST_STAGE = 1e-6  # of the first largest slope: from there on the strength falls to its target at once
 _STAGE = 0.05  # on the way to the target, W is solved to this part of the objective
 _INNER = 0.1  # at the target, W is solved to this part of the outer gap,
-_LEAST_INNER = 0.3  # but not below this part of what is asked for, to which it goes at once
+_FEW, _INNER_FEW = 0.02, 0.02  # or to that part if few columns join, relative to the support,
+_LEAST_INNER = 0.3  # but not below this part of what is asked for, to which it goes when none joins
 _ROUNDING = 1e-17  # nothing below this part of the objective is asked of a subproblem
-_FEW = 0.02  # if only so many columns join, relative to the support
 
 
 class Subproblem(Protocol):
@@ -61,6 +61,8 @@ class Subproblem(Protocol):
         Coordinates visited so far.
     easy : bool
         The last `solve` took next to no work: the strength may fall faster.
+    strides : tuple of float or None
+        By which the strength falls after an easy round and after another; None leaves it to the working set.
     """
 
     n_rows: int
@@ -68,6 +70,7 @@ class Subproblem(Protocol):
     features: np.ndarray
     updates: int
     easy: bool
+    strides: tuple[float, float] | None
 
     @property
     def coef(self) -> np.ndarray:
@@ -255,8 +258,9 @@ class WorkingSet:
         self.tol, self.max_rounds = float(tol), int(max_rounds)
         self.factors, self.positive = penalties[0].l1_factors, penalties[0].positive
         tall = self.n_rows >= n_features
-        self._easy_stride = 0.1 if tall else 0.25 if is_sparse else _STRIDE
-        self._growth = 2 if tall or is_sparse else 1
+        quick = 0.1 if tall else 0.25 if is_sparse else _STRIDE
+        self._easy_stride, self._hard_stride = subproblem.strides or (quick, _STRIDE)
+        self._growth = 2 if tall or is_sparse or subproblem.strides else 0.5
         self.solutions: list[Solution] = []
         self.reports: list[Report] = []
         self.done: bool | str = False
@@ -371,12 +375,13 @@ class WorkingSet:
         else:
             asked = max(_LEAST_INNER * self.tol, _ROUNDING) * self.sub.unit(penalty)
             few = np.count_nonzero(new) <= _FEW * np.count_nonzero(self.sub.coef)
-            self._eps = asked if few else max(asked, _INNER * gap * self.sub.unit(penalty))
-        reached = self.sub.solve(penalty, self._eps)
+            part = 0.0 if not new.any() else _INNER_FEW if few else _INNER
+            self._eps = max(asked, part * gap * self.sub.unit(penalty))
+        self.sub.solve(penalty, self._eps)
         if self._strength == target:
-            halved = gap < 0.5 * self._best
+            better = gap < 0.9 * self._best
             self._best = min(self._best, gap)
-            self._stuck = 0 if new.any() or (halved and reached) else self._stuck + 1
+            self._stuck = 0 if new.any() or better else self._stuck + 1
         self._strength = self._toward_target(self._strength * self._stride())
         self._ask(self._threshold())
 
@@ -388,7 +393,7 @@ class WorkingSet:
         return max(target, strength) if strength > self._least_stage else target
 
     def _stride(self):
-        return self._easy_stride if self.sub.easy else _STRIDE
+        return self._easy_stride if self.sub.easy else self._hard_stride
 
     def _threshold(self):
         """Candidates serve the present strength, and the next penalty's if the present one is at its end."""

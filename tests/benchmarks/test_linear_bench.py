@@ -111,6 +111,23 @@ def test_a_gap_that_is_there_at_once_takes_one_solve():
     assert searched(lambda tolerance: 0.0) == [pytest.approx(0.1)]
 
 
+@pytest.mark.parametrize("most", [0.02, 0.04, 0.07])
+def test_a_tolerance_that_takes_too_long_is_loosened_until_there_is_time(most):
+    # Quarters of a decade: 1e-1, 5.6e-2, 3.2e-2, 1.8e-2, 1e-2; all below `most` take too long.
+    finished = []
+
+    def gap_of(tolerance):
+        if tolerance < most:
+            return None
+        finished.append(tolerance)
+        return tolerance
+
+    asked = searched(gap_of, targets=(0.08,))
+    assert min(finished) / 10**0.5 < most
+    assert len(asked) <= 4
+    assert searched(lambda tolerance: None) == [pytest.approx(0.1)]
+
+
 def test_a_gap_that_does_not_fall_with_the_tolerance_ends_too():
     gaps = iter([1e-3, 1e-5, 1e-2, *[1e-9] * 20])
     assert len(searched(lambda tolerance: next(gaps))) < 8

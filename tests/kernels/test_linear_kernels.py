@@ -129,7 +129,7 @@ def test_a_sweep_moves_each_coordinate_to_its_minimum(positive):
     norms = (DENSE**2).sum(axis=0)
     A, slopes = DENSE.astype(np.float32), DENSE.T @ rho
     b, change = start.copy(), np.zeros(37, np.float32)
-    assert linear_descent.dense_sweeps(A, norms, slopes, change, b, l1, l2, positive, 0) == 11
+    assert linear_descent.dense_sweeps(A, np.arange(11), norms, slopes, change, b, l1, l2, positive, 0) == 11
     np.testing.assert_allclose(b, expected, atol=2e-3)
     np.testing.assert_allclose(rho + change, rho - DENSE @ (b - start), atol=1e-4)
     G, b, kept = DENSE.T @ DENSE, start.copy(), slopes.copy()
@@ -146,16 +146,16 @@ def test_a_sparse_sweep_is_the_sweep_of_its_centred_columns(positive):
     weighted = SPARSE.multiply(roots[:, None]).tocsc()
     rho = V[0] - roots * (roots @ V[0]) / WEIGHTS.sum()
     norms, l1, l2 = (A**2).sum(axis=0), np.full(11, 0.5), np.full(11, 0.1)
-    b, sparse_rho = np.zeros(11), rho.copy()
+    b, sparse_rho, every = np.zeros(11), rho.copy(), np.arange(11)
     _, carried = linear_descent.csc_sweeps(
-        *parts(weighted), norms, means, WEIGHTS.sum(), sparse_rho, 0.0, b, l1, l2, positive, 3, 2
+        *parts(weighted), every, norms, means, WEIGHTS.sum(), sparse_rho, 0.0, b, l1, l2, positive, 2
     )
     np.testing.assert_allclose(sparse_rho - carried * roots, rho - A @ b, atol=1e-10)
     G, expected = A.T @ A, np.zeros(11)
     linear_gram.descend(G, A.T @ rho, expected, l1, l2, positive, 300, 2)
-    for _ in range(100):
+    for _ in range(300):
         _, carried = linear_descent.csc_sweeps(
-            *parts(weighted), norms, means, WEIGHTS.sum(), sparse_rho, carried, b, l1, l2, positive, 3, 2
+            *parts(weighted), every, norms, means, WEIGHTS.sum(), sparse_rho, carried, b, l1, l2, positive, 2
         )
     np.testing.assert_allclose(b, expected, atol=1e-8)
     assert abs(b).max() > 0.01
