@@ -1,8 +1,9 @@
 """Logistic and multinomial loss of a linear predictor, row by row, without overflow.
 
-Two classes, with signs y of 1 and -1 and predictor f: the loss of a row is ``log(1 + exp(-y f))``, and its *share*
-``u = 1 / (1 + exp(y f))`` is the probability of the other class. K classes: the shares are the probabilities
-``P = softmax(F)``. Entropies are the dual objective; arrays of several outputs have the shape (K, n_rows).
+Two classes, with signs y of 1 and -1 and predictor f: the loss of a row is ``log(1 + exp(-y f))``, and its
+*share* ``u = 1 / (1 + exp(y f))`` is the probability of the other class. K classes: the shares are the
+probabilities ``P = softmax(F)``. Entropies are the dual objective; arrays of several outputs have the shape
+(K, n_rows).
 """
 
 import math
@@ -49,7 +50,7 @@ def binary_entropy(weights, shares, s):
 
 @nb.njit(**_SUMS)
 def multinomial_shares(labels, weights, F, P):
-    """Fill ``P = softmax(F)`` over classes; return the weighted loss ``sum_i w_i (log sum_k exp F_ki - F_li)``.
+    """Fill ``P = softmax(F)`` over classes; return the loss ``sum_i w_i (log sum_k exp F_ki - F_li)``.
 
     Parameters
     ----------

@@ -3,8 +3,8 @@
     min_b  -g.(b - b0) + (b - b0)^T A^T D A (b - b0) / 2 + sum_j l1_j |b_j| + l2_j b_j^2 / 2
 
 with D a diagonal of weights (the loss's curvature in each row). A visit moves one coefficient to its best
-value and keeps ``q = D A (b - b0)``, or what else the caller begins with. The diagonal ``h_j = a_j^T D a_j`` is
-computed when a coefficient first moves: most columns are looked at and left at zero.
+value and keeps ``q = D A (b - b0)``, or what else the caller begins with. The diagonal ``h_j = a_j^T D a_j``
+is computed when a coefficient first moves: most columns are looked at and left at zero.
 """
 
 from typing import Any
@@ -16,9 +16,8 @@ from .linear_columns import FAST
 from .linear_descent import _best
 
 _SUMS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": FAST}
-_SMALL = (
-    0.05  # sweeps over the support end when no change exceeds this part of the last full sweep's (in squares)
-)
+FLAT = 1e-13  # rounding of slopes: a coefficient of less curvature stays where it is
+_SMALL = 0.05  # part of the last full sweep's largest change (squared) at which sweeps over the support end
 
 
 @nb.njit(**_SUMS)
@@ -39,8 +38,8 @@ def dense_descent(A, columns, g, h, b, q, D, l1, l2, positive, sweeps, support_s
     sweeps, support_sweeps : int
         Most full sweeps; most sweeps over the support after each.
     tol, bar : float
-        End when the largest ``change^2 h_j`` of a full sweep is at most `bar`, or, if that is 0, at most `tol` times
-        what it was in the first sweep.
+        End when the largest ``change^2 h_j`` of a full sweep is at most `bar`, or, if that is 0, at most
+        `tol` times what it was in the first sweep.
 
     Returns
     -------
@@ -70,7 +69,7 @@ def dense_descent(A, columns, g, h, b, q, D, l1, l2, positive, sweeps, support_s
                     for row in range(n):
                         square += a[row] * a[row] * D[row]
                     h[j] = square
-                if h[j] == 0.0:
+                if h[j] <= FLAT:
                     continue
                 new = _best(slope + h[j] * old, h[j], l1[j], l2[j], positive[j])
                 if inner == 0 and new != 0.0:
@@ -123,7 +122,7 @@ def csc_descent(
                     for e in range(begin, end):
                         square += data[e] * data[e] * D[indices[e]]
                     h[j] = square
-                if h[j] == 0.0:
+                if h[j] <= FLAT:
                     continue
                 new = _best(slope + h[j] * old, h[j], l1[j], l2[j], positive[j])
                 if inner == 0 and new != 0.0:
@@ -202,8 +201,8 @@ def csc_weighted_gram(data, indices, indptr, columns, D, most):
 
 
 @nb.njit(**_SUMS)
-def gram_descent(G, slopes, b, l1, l2, positive, sweeps, bar):
-    """The same problem when ``G = A^T D A`` is known: sweeps until the largest ``change^2 h_j`` is at most `bar`.
+def gram_descent(G, slopes, b, l1, l2, positive, sweeps, tol):
+    """The same problem when ``G = A^T D A`` is known.
 
     Parameters
     ----------
@@ -213,7 +212,8 @@ def gram_descent(G, slopes, b, l1, l2, positive, sweeps, bar):
     positive : bool array (m,)
     sweeps : int
         At most.
-    bar : float
+    tol : float
+        End when the largest ``change^2 h_j`` of a sweep is at most `tol` times that of the first one.
 
     Returns
     -------
@@ -227,7 +227,7 @@ def gram_descent(G, slopes, b, l1, l2, positive, sweeps, bar):
         largest = 0.0
         for j in range(m):
             h = G[j, j]
-            if h == 0.0:
+            if h <= FLAT:
                 continue
             new = _best(slopes[j] + h * b[j], h, l1[j], l2[j], positive[j])
             change = new - b[j]
@@ -238,6 +238,6 @@ def gram_descent(G, slopes, b, l1, l2, positive, sweeps, bar):
                 largest = max(largest, change * change * h)
         if sweep == 0:
             first = largest
-        if largest <= max(bar, 1e-6 * first):
+        if largest <= tol * first:
             return first, (sweep + 1) * m
     return first, sweeps * m

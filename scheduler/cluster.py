@@ -247,6 +247,25 @@ class ClusterSession:
             task = self._client.submit(*arguments, key=keys[member], pure=False, **where)
             self._presences[member] = keys[member], task
 
+    async def _be_seen(self):
+        """Wait until the scheduler shows all members busy. What we told it before that holds too: from here
+        on we hear of every worker that leaves, and those that have left already are found here.
+        """
+        end = time.monotonic() + self._timeout
+        while time.monotonic() < end:
+            shown = await self._client.scheduler.processing(workers=None)
+            running = dict(await self._running())
+            if left := [m for m in self._members if m not in running]:
+                raise WorkerLost(f"{left[0]} left while the shards were loaded")
+            if all(key in shown.get(member, ()) for member, (key, _) in self._presences.items()):
+                return
+            for _, task in self._presences.values():
+                if task.status == "error":
+                    error = await task.exception()
+                    raise StradaskError(f"the scheduler cannot run stradask ({error}): install it there, too")
+            await asyncio.sleep(0.005)
+        raise WorkerLost("the scheduler does not show the session's tasks")
+
     async def _hand_on(self):
         """Give shards and blocks of retired members to others, between two calls: nothing is done again."""
         async with self._lock:
@@ -343,7 +362,7 @@ class ClusterSession:
 
         loads = [load(shard, member) for shard, member in enumerate(self._shard_at)]
         blocks = [make_block(block, member) for block, member in enumerate(self._block_at)]
-        await self._all(loads + blocks, self._members)
+        await self._all([self._be_seen(), *loads, *blocks], self._members)
 
     # Rounds -------------------------------------------------------------------------------------------
 

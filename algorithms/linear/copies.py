@@ -157,10 +157,6 @@ class DenseCopies(_Copies):
         """Seconds that `products` is likely to take, as measured on one core; only ratios matter."""
         return 2.0 * self.n_rows * len(new) * (len(members) + len(new)) / 4e10
 
-    def pass_cost(self, chosen):
-        """Seconds of ``A[:, chosen]^T A[:, chosen] x``, as measured on one core; only ratios matter."""
-        return 0.6e-9 * self.n_rows * len(chosen)
-
     def gram(self, chosen):
         """``A[:, chosen]^T A[:, chosen]`` in float64."""
         A, _ = self._copied(np.empty((self.n_rows, 0), order="F"), 0, chosen)
@@ -249,10 +245,6 @@ class SparseCopies(_Copies):
         fresh = lengths[new].sum()
         known = lengths[members].sum() + fresh
         return 4e-9 * known + 2e-9 * fresh * known / self.n_rows
-
-    def pass_cost(self, chosen):
-        """See `DenseCopies.pass_cost`."""
-        return 2.5e-9 * (np.diff(self.indptr)[chosen].sum() + self.n_rows)
 
     def gram(self, chosen):
         """See `DenseCopies.gram`."""

@@ -6,17 +6,19 @@ Squared loss, with unit weights and no intercept (weights and centring are in A 
     D(s) = s y.r - s^2 R / 2,      r = y - A b,   g = A^T r - l2 b,   R = |r|^2 + sum_j l2_j b_j^2
 
 for any s >= 0 with ``s |g_j| <= l1_j`` for every j: the residual, scaled, is the dual point, the squares of
-the penalty being rows of A. The best s is y.r / R, cut to what is allowed. A feature with l1_j = 0 and l2_j > 0
-has no constraint in the dual: its term is ``-(s A_j.r)^2 / (2 l2_j)``, and R takes ``(A_j.r)^2 / l2_j`` in
-place of ``l2_j b_j^2``. A feature with neither must have g_j = 0: see `unpenalised`.
+the penalty being rows of A. The best s is y.r / R, cut to what is allowed. A feature with l1_j = 0 and
+l2_j > 0 has no constraint in the dual: its term is ``-(s A_j.r)^2 / (2 l2_j)``, and R takes
+``(A_j.r)^2 / l2_j`` in place of ``l2_j b_j^2``. A feature with neither must have g_j = 0: see `unpenalised`.
 
-Other smooth losses (logistic, multinomial), with V minus the gradient of the loss in the predictor F = O + A b + c::
+Other smooth losses (logistic, multinomial), with the predictor F = O + A b + c and V minus the gradient of the
+loss in it::
 
     P(b) = loss(F) + sum_j l1_j |b_j| + l2_j b_j^2 / 2
     D(s) = min_F (loss(F) + s V . F) - s V . O - sum_j max(s |g_j| - l1_j, 0)^2 / (2 l2_j),      g = A^T V
 
-for 0 <= s <= 1, where features with l2_j = 0 ask for ``s |g_j| <= l1_j``: the last sum is the conjugate of the penalty.
-Two values of s are tried, the largest that is allowed and the largest with ``s |g_j - l2_j b_j| <= l1_j`` everywhere.
+for 0 <= s <= 1, where features with l2_j = 0 ask for ``s |g_j| <= l1_j``: the last sum is the conjugate of
+the penalty. Two values of s are tried, the largest that is allowed and the largest with
+``s |g_j - l2_j b_j| <= l1_j`` everywhere.
 """
 
 import numpy as np

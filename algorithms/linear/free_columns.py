@@ -1,7 +1,9 @@
-"""Newton steps of a smooth loss along columns that nothing holds at zero: the intercept, features without penalty.
+"""Newton steps of a smooth loss along columns that nothing holds: the intercept, features without penalty.
 
 Many of them (alpha=0) take conjugate gradients in place of a matrix of their products.
 """
+
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -53,7 +55,7 @@ def _by_eigenvalues(loss, shares, Z, allowed, slopes):
     return half @ (half.T @ (slopes / roots)) / roots
 
 
-def _by_conjugate_gradients(loss, shares, Z, allowed, slopes):
+def _by_conjugate_gradients(loss, shares, Z: Any, allowed, slopes):
     squares = Z.multiply(Z) if sparse.issparse(Z) else np.square(Z)
     curvature = [squares.T @ loss.curvature(shares, k) for k in range(len(shares))]
     roots = _roots(np.array(curvature)[allowed])
@@ -69,7 +71,7 @@ def _by_conjugate_gradients(loss, shares, Z, allowed, slopes):
     return cg(operator, slopes / roots, rtol=_CG_TOL, atol=0.0, maxiter=2 * len(slopes))[0] / roots
 
 
-def _weighted_products(Z, weights):
+def _weighted_products(Z: Any, weights):
     """``Z^T diag(weights) Z``."""
     if sparse.issparse(Z):
         return (Z.T @ Z.multiply(weights[:, None])).toarray()

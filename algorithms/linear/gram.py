@@ -20,6 +20,9 @@ MOST_COLUMNS = 5000
 _LEAST_ITERATED = 600  # smaller Newton systems are factored each time
 _KEPT = 0.04  # part of the last proximal step with which the next problem begins
 _SUPPORT_SWEEPS = 4
+_POLISH = 0.2  # a solution for given signs costs this part of Newton's method
+_MOST_POLISHED = 10  # coefficients that it may bring to zero
+_RIDGE = 1e-14  # relative to the columns' squares, against singular products
 _MOST_SWEEPS = 2000
 
 
@@ -90,12 +93,15 @@ class GramProblem:
         it serves.
         """
         if len(S) < _LEAST_ITERATED:
-            H = np.empty((len(S), len(S)), order="F")
-            linear_descent.gather_lower(self.room, S, H)
-            H.flat[:: len(S) + 1] += diagonal
-            _, z, info = dposv(H, right, lower=1, overwrite_a=1)
-            return z if info == 0 else None
+            return self._factored(S, right, diagonal)
         return self._factor.solve(self.room, S, right, diagonal)
+
+    def _factored(self, S, right, diagonal):
+        H = np.empty((len(S), len(S)), order="F")
+        linear_descent.gather_lower(self.room, S, H)
+        H.flat[:: len(S) + 1] += diagonal
+        _, z, info = dposv(H, right, lower=1, overwrite_a=1)
+        return z if info == 0 else None
 
     # The problem on the members -----------------------------------------------------------------------
 
@@ -125,6 +131,7 @@ class GramProblem:
             return gram_gap(b, slopes, c, y_y, penalty)
 
         trail, gap, wait, since, tired, visits = Trail(b, slopes), gap_at(b, slopes), 2, 0, False, 0
+        signs = np.sign(b)
         for _ in range(_MOST_SWEEPS):
             if gap <= eps:
                 break
@@ -137,17 +144,44 @@ class GramProblem:
                 continue
             before, gap = gap, gap_at(b, slopes)
             need = np.log(max(gap / eps, 1.0)) / np.log(max(before / max(gap, 1e-300), 1.0 + 1e-9)) * since
-            if not tired and need * self._sweep_cost(b) > self._newton_cost(b):
-                step = self._step * _KEPT
-                b, slopes, gap, self._step, steps = proximal_newton(
-                    self, b, slopes, y_y, penalty, gap_at, eps, step=step
-                )
-                visits += steps * len(b)
-                tired = True
+            if gap > eps and need * self._sweep_cost(b) > (_POLISH if tired else 1.0) * self._newton_cost(b):
+                if np.array_equal(np.sign(b), signs):
+                    visits += len(b)
+                    b, slopes, gap = self._polish(b, slopes, c, gap, penalty, gap_at)
+                if gap > eps and not tired:
+                    step, tired = self._step * _KEPT, True
+                    b, slopes, gap, self._step, steps = proximal_newton(
+                        self, b, slopes, y_y, penalty, gap_at, eps, step=step
+                    )
+                    visits += steps * len(b)
                 b, slopes = b.copy(), slopes.copy()
                 trail = Trail(b, slopes)
+            signs = np.sign(b)
             wait, since = int(min(max(2, 0.5 * need), 10)), 0
         return b, visits
+
+    def _polish(self, b, slopes, c, gap, penalty, gap_at):
+        """Solve for the present signs; coefficients that would change theirs become zero. Kept if it helps."""
+        l1, l2, _ = penalty
+        signs, x, rest = np.sign(b), b.copy(), slopes
+        for _ in range(_MOST_POLISHED):
+            S = np.flatnonzero(x)
+            if not len(S):
+                break
+            right = rest[S] - l1[S] * signs[S] - l2[S] * x[S]
+            z = self._factored(S, right, l2[S] + _RIDGE * self.norms[S])
+            if z is None:
+                break
+            crosses = ((x[S] + z) * signs[S] <= 0) & (l1[S] > 0)
+            stops = np.where(crosses, -x[S] / np.where(z != 0, z, 1.0), np.inf)
+            t = min(float(stops.min()), 1.0)
+            x[S] += t * z
+            x[S[stops <= t]] = 0.0
+            rest = c - self.times(x)
+            if not crosses.any():
+                break
+        polished = gap_at(x, rest)
+        return (x, rest, polished) if polished < gap else (b, slopes, gap)
 
     def _extrapolate(self, trail, b, slopes, c, penalty):
         l1, l2, positive = penalty

@@ -1,8 +1,8 @@
 """Two classes: the logistic loss, and its problem on a working set.
 
 With signs y of 1 and -1 and weights w, ``loss(F) = sum_i w_i log(1 + exp(-y_i F_i))``. The share
-``u_i = 1 / (1 + exp(y_i F_i))`` is the probability of the other class, minus the gradient is ``w y u``, the Hessian is
-the diagonal ``w u (1 - u)``, and the dual objective sums the entropies of the probabilities s u.
+``u_i = 1 / (1 + exp(y_i F_i))`` is the probability of the other class, minus the gradient is ``w y u``, the
+Hessian is the diagonal ``w u (1 - u)``, and the dual objective sums the entropies of the probabilities s u.
 """
 
 import numpy as np

@@ -22,7 +22,7 @@ import numpy as np
 _FIRST_STEP, _FACTOR = 10.0, 5.0  # s at first, and its growth
 _OUTER, _INNER, _HALVINGS = 40, 40, 20
 _WORSE = 3  # proximal steps without a smaller gap after which it ends
-_ROUNDING = 1e-27  # a dual gradient whose square is this small beside |y|^2 is rounding
+_ROUNDING = 1e-18  # a descent this small beside |y|^2 is lost in rounding: the inner problem is solved
 _LOOSE = 5.0  # inner steps stop at this multiple of |b+ - b| / s, in the norm of the columns
 
 
@@ -66,7 +66,6 @@ def proximal_newton(operator, b, slopes, y_y, penalty, gap_at, eps, *, step=0.0,
     c = slopes + operator.times(b)
     best = (b, slopes, gap_at(b, slopes))
     s, steps, worse = max(_FIRST_STEP, step), 0, 0
-    floor = _ROUNDING * float(y_y)
     for _ in range(_OUTER):
         sigma = s / norms
         growth = 1.0 + sigma * l2
@@ -78,7 +77,7 @@ def proximal_newton(operator, b, slopes, y_y, penalty, gap_at, eps, *, step=0.0,
             slopes_p = c - operator.times(p)
             e, G_e = q - p, u + slopes_p
             size, moved = e @ G_e, p - x
-            if (inner and size <= _LOOSE**2 * (moved @ (norms * moved)) / s**2) or size <= floor:
+            if not size > 0 or (inner and size <= _LOOSE**2 * (moved @ (norms * moved)) / s**2):
                 break
             if steps >= most_steps or inner == _INNER:
                 return (*best, s, most_steps)
@@ -90,6 +89,8 @@ def proximal_newton(operator, b, slopes, y_y, penalty, gap_at, eps, *, step=0.0,
             d = -e
             d[S] += z
             G_d = operator.times(d)
+            if -(e @ G_d) <= _ROUNDING * y_y:
+                break
             descent, q_q, d_q, d_d = e @ G_d, q @ (u + c), d @ (u + c), d @ G_d
             now = 0.5 * q_q + weight @ (growth * p) ** 2
             t = 1.0

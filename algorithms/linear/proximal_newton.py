@@ -9,21 +9,22 @@ quadratic model of the loss, with the exact Hessian, plus the penalty: coordinat
 where that takes more than a few sweeps, conjugate gradients on the support do the rest. Columns that are far
 from their threshold are left out of the model until their slope calls for them.
 
-**Dual point and gap.** ``V = -loss'(F)``, scaled by some s in [0, 1], is a dual point if it is orthogonal to the
-*free* columns (the intercept, and features without any penalty). One Newton step ``d = Z a`` along these columns Z has
-``Z^T (V - H d) = 0``, with H the Hessian; and ``V - H d`` has the form of V with other probabilities: a dual point for
-``|d| <= 1/2``, to rounding, however far the intercept is from its best value. Larger steps are taken, not
-projected. The gap is that of `duality.smooth_gap`.
+**Dual point and gap.** ``V = -loss'(F)``, scaled by some s in [0, 1], is a dual point if it is orthogonal to
+the *free* columns (the intercept, and features without any penalty). One Newton step ``d = Z a`` along these
+columns Z has ``Z^T (V - H d) = 0``, with H the Hessian; and ``V - H d`` has the form of V with other
+probabilities: for small d (``|d| <= 1/2`` always) a dual point, to rounding, though the intercept is not yet
+at its best value. Larger steps are taken, not projected. The gap is that of `duality.smooth_gap`.
 
 Memory: 24 bytes a row and output, beside the working copies (`copies`).
 
 References
 ----------
-Lee, Sun, Saunders, "Proximal Newton-type methods for minimizing composite functions", SIAM J. Optim. 24(3), 2014.
+Lee, Sun, Saunders, "Proximal Newton-type methods for minimizing composite functions", SIAM Journal on
+Optimization 24(3), 2014.
 Yuan, Ho, Lin, "An improved GLMNET for L1-regularized logistic regression", JMLR 13, 2012.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -53,7 +54,8 @@ _LARGEST = 1e300  # for thresholds of columns of extreme scale
 class SmoothLoss(Protocol):
     """What a loss offers to `ProximalNewton`. F, V and shares have the shape (n_outputs, n_rows).
 
-    The *shares* are what value, derivatives and dual objective are made of: probabilities, for the logistic losses.
+    The *shares* are what value, derivatives and dual objective are made of: probabilities, for the logistic
+    losses. Weights of rows are expected to be about 1.
 
     Attributes
     ----------
@@ -117,7 +119,7 @@ class ProximalNewton:
         self.features = np.empty(0, np.int64)
         self.updates, self.easy = 0, True
         self._first = int(fit_intercept)  # a first column is constant: its coefficient is the intercept
-        self._copies = None
+        self._copies: Any = None
         self._b = np.zeros((loss.n_outputs, self._first))
         self._l1 = self._l2 = np.zeros(self._first)
         self._positive = np.zeros(self._first, bool)
@@ -223,7 +225,8 @@ class ProximalNewton:
             return
         if not isinstance(penalty, ElasticNet):
             raise DataError(
-                f"the logistic losses take the penalty ElasticNet, got {type(penalty).__name__}; see Squared for others"
+                f"the logistic losses take the penalty ElasticNet, got {type(penalty).__name__}: use it with "
+                "the squared loss"
             )
         self._penalty = penalty
         if self._copies is None:

@@ -1,4 +1,4 @@
-"""A smooth loss on a working set, to second order, and its penalty: where a proximal Newton direction comes from.
+"""A smooth loss on a working set, to second order, and its penalty: it gives a proximal Newton direction.
 
 With slopes g and the exact Hessian H at the present coefficients b0::
 
@@ -10,7 +10,7 @@ H couples the outputs of a row; descent goes through them in turn.
 import numpy as np
 
 from ...kernels.linear_columns import csc_add, csc_dot, dense_add, dense_dot
-from ...kernels.weighted_descent import csc_descent, csc_weighted_gram, dense_descent, gram_descent
+from ...kernels.weighted_descent import FLAT, csc_descent, csc_weighted_gram, dense_descent, gram_descent
 
 _NEAR = 0.9  # columns at zero take part in a direction from this part of their threshold on
 _SWEEPS = 3  # over the columns that take part, before conjugate gradients take over
@@ -19,7 +19,8 @@ _DIRECTION = 0.03  # a direction is good when changes (squared) are this part of
 _DESCENTS = 3  # of `_SWEEPS`, with conjugate gradients between them, for a direction
 _MOST_SPARSE, _MOST_DENSE = 200, 100  # columns for which their weighted products may be laid out,
 _GRAM_WORK = 15  # for at most so many multiplications an entry of sparse columns
-_GRAM_SWEEPS = 1000
+_GRAM_SWEEPS, _GRAM_TOL = 1000, 1e-6
+_LEAST_CURVATURE = 1e-9  # directions of less curvature, beside that of their coordinates, are not followed
 _CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.3
 
 
@@ -75,7 +76,7 @@ class QuadraticModel:
         if len(G):
             slopes = self.slopes[k, near] - self.backward(near, q)
             b, penalty = self.b[k, near], (self.l1[near], self.l2[near], self.positive[near])
-            first, visits = gram_descent(G, slopes, b, *penalty, _GRAM_SWEEPS, 0.0)
+            first, visits = gram_descent(G, slopes, b, *penalty, _GRAM_SWEEPS, _GRAM_TOL)
             self.b[k, near], self.h[k, near], last = b, G.diagonal(), 0.0
         else:
             vectors = (near, self.slopes[k], self.h[k], self.b[k], q, D, self.l1, self.l2, self.positive)
@@ -88,7 +89,7 @@ class QuadraticModel:
         return first, last
 
     def _gram(self, near, D):
-        """``A^T D A`` of the columns `near` where it is cheaper than sweeps over their entries; else no rows."""
+        """``A^T D A`` of the columns `near`, where that is cheaper than sweeps over them; else nothing."""
         if self.copies.is_sparse:
             if len(near) > _MOST_SPARSE:
                 return ()
@@ -142,7 +143,7 @@ class QuadraticModel:
 
 
 class _Face:
-    """The coefficients of a model that are not zero, whose signs are held.
+    """The coefficients of a model that are not zero and have curvature; their signs are held.
 
     Attributes
     ----------
@@ -154,7 +155,7 @@ class _Face:
 
     def __init__(self, model):
         self.model = model
-        self.supports = [np.flatnonzero(b) for b in model.b]
+        self.supports = [np.flatnonzero((b != 0) & (h > FLAT)) for b, h in zip(model.b, model.h, strict=True)]
         sizes = [len(support) for support in self.supports]
         self.ends = np.cumsum(sizes)[:-1]
         self.rows, self.columns = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(self.supports)
@@ -177,8 +178,7 @@ class _Face:
 
     def solve(self):
         """Newton step on the face, by a few conjugate gradients."""
-        diagonal = np.maximum(self.model.h[self.rows, self.columns], 0.0) + self.l2
-        diagonal[diagonal == 0] = 1.0
+        diagonal = self.model.h[self.rows, self.columns] + self.l2
         rest, change = self.right.copy(), np.zeros_like(self.right)
         step = rest / diagonal
         size = first = rest @ step
@@ -187,7 +187,7 @@ class _Face:
                 break
             product = self.backward(self.forward(step)) + self.l2 * step
             curvature = step @ product
-            if curvature <= 0:
+            if curvature <= _LEAST_CURVATURE * (step @ (diagonal * step)):
                 break
             length = size / curvature
             change += length * step
@@ -196,4 +196,3 @@ class _Face:
             size, old = rest @ scaled, size
             step = scaled + (size / old) * step
         return change
-

@@ -24,18 +24,14 @@ import numpy as np
 from ...kernels import linear_columns, linear_descent
 from . import separable
 from .anderson import Trail
-from .column_operator import ColumnOperator
 from .copies import copies_of
-from .gram import MOST_COLUMNS, GramProblem, column_gap, gram_gap
-from .newton import proximal_newton
+from .gram import MOST_COLUMNS, GramProblem, column_gap
 from .unpenalised import Unpenalised
 
 _SUPPORT_SWEEPS = (2, 8)  # least and most sweeps over the support after one over W (dense)
 _SPARSE_SUPPORT_SWEEPS = 4
 _MOST_RIDGE = 1e300
 _MOST_SWEEPS, _MOST_MEETINGS = 4000, 50
-_KEPT, _MOST_STEPS = 0.04, 60  # part of the last proximal step to begin with; Newton systems at a time
-_NEWTON_PASSES = 6000  # over the support, that such a solution is likely to take
 _STUCK, _PROGRESS = 4, 1e-15  # tests after which descent gives up if the objective does not fall so far
 _SINGLE = 3e-5  # thresholds below this part of |a_j| |rho| ask for them always
 _EXACT = 3e-5  # gaps below this part of |y|^2 are taken from float64 slopes
@@ -78,7 +74,7 @@ class Squared:
         self.features = np.empty(0, np.int64)
         self.b, self.rho = np.empty(0), self.y.copy()
         self.updates, self.easy = 0, True
-        self.is_empty, self._last_gap, self._step = True, 0.5 * self.y_y, 0.0
+        self.is_empty, self._last_gap = True, 0.5 * self.y_y
         self._slopes = None  # A^T rho, where it is known exactly
 
     # What a working set asks ----------------------------------------------------------------------
@@ -219,10 +215,6 @@ class Squared:
             if need * self._sweep_cost(visited) > self._products_cost(slopes, terms):
                 self.easy = False
                 return self._by_products(slopes, terms, eps)
-            if before is not None and need * self._sweep_cost(visited) > self._passes_cost():
-                self.easy = False
-                if self._by_passes(slopes, terms, eps):
-                    return True
             self._sweeps(slopes, terms, wait)
             self._settle(*terms[:2])
             sweeps += wait
@@ -344,44 +336,6 @@ class Squared:
                 return False
             lowest = min(lowest, gap)
         return False
-
-    def _by_passes(self, slopes, terms, eps):
-        """Newton's method on columns that are too many for products, checking the others in between."""
-        l1, l2, positive = terms
-        for _ in range(_MOST_MEETINGS):
-            start = self._exact_gap(terms)
-            chosen = self._candidates(self.exact_slopes(), l1, l2)
-            chosen = chosen[self.copies.norms[chosen] > 0]
-            own, at = (l1[chosen], l2[chosen], positive), self.exact_slopes()[chosen]
-            operator, b = ColumnOperator(self.copies, chosen), self.b[chosen]
-            c = at + operator.times(b)
-
-            def gap_at(b, slopes, c=c, own=own):
-                return gram_gap(b, slopes, c, self.y_y, own)
-
-            b, _, _, self._step, steps = proximal_newton(
-                operator, b, at, self.y_y, own, gap_at, 0.5 * eps, step=_KEPT * self._step, most_steps=_MOST_STEPS
-            )
-            self.updates += steps * len(chosen)
-            before = self.b.copy()
-            self.replace(chosen, b)
-            self._settle(l1, l2)
-            gap = self._exact_gap(terms)
-            if gap <= eps:
-                return True
-            if gap > 0.5 * start:
-                if gap > start:
-                    self.replace(np.arange(len(before)), before)
-                return False
-        return False
-
-    def _exact_gap(self, terms):
-        return self._gap(self.exact_slopes(), *terms)[1]
-
-    def _passes_cost(self):
-        """Seconds until the problem is solved by passes over the columns of the support."""
-        support = np.flatnonzero(self.b)
-        return _NEWTON_PASSES * self.copies.pass_cost(support)
 
     def _sweep_cost(self, visited):
         """Seconds of a sweep, as measured on one core; only ratios matter."""

@@ -259,7 +259,8 @@ class WorkingSet:
         self.factors, self.positive = penalties[0].l1_factors, penalties[0].positive
         tall = self.n_rows >= n_features
         quick = 0.1 if tall else 0.25 if is_sparse else _STRIDE
-        self._easy_stride, self._hard_stride = subproblem.strides or (quick, _STRIDE)
+        strides: tuple[float, float] = subproblem.strides or (quick, _STRIDE)
+        self._easy_stride, self._hard_stride = strides
         self._growth = 2 if tall or is_sparse or subproblem.strides else 0.5
         self.solutions: list[Solution] = []
         self.reports: list[Report] = []
