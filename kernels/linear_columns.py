@@ -73,7 +73,7 @@ def csc_largest(data, indptr, columns, out):
         out[i] = largest
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_OPTIONS)  # sums beside stores: reassociated, their order would hang on where arrays lie
 def dense_take(X, columns, scales, roots, centre, out, offset, means, norms):
     """Copy columns into ``out[:, offset:]``: each times its scale, less its mean, times sqrt(weight).
 
@@ -122,7 +122,7 @@ def dense_take(X, columns, scales, roots, centre, out, offset, means, norms):
         norms[i] = norm
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_OPTIONS)  # sums beside stores: reassociated, their order would hang on where arrays lie
 def csc_take(data, indices, indptr, columns, scales, roots, out_data, out_indices, out_indptr, sums, norms):
     """Copy columns behind one another, each times its scale and sqrt(weight).
 

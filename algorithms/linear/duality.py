@@ -10,8 +10,8 @@ the penalty being rows of A. The best s is y.r / R, cut to what is allowed. A fe
 l2_j > 0 has no constraint in the dual: its term is ``-(s A_j.r)^2 / (2 l2_j)``, and R takes
 ``(A_j.r)^2 / l2_j`` in place of ``l2_j b_j^2``. A feature with neither must have g_j = 0: see `unpenalised`.
 
-Other smooth losses (logistic, multinomial), with the predictor F = O + A b + c and V minus the gradient of the
-loss in it::
+Other smooth losses (logistic, multinomial), with the predictor F = O + A b + c and V minus the gradient of
+the loss in it::
 
     P(b) = loss(F) + sum_j l1_j |b_j| + l2_j b_j^2 / 2
     D(s) = min_F (loss(F) + s V . F) - s V . O - sum_j max(s |g_j| - l1_j, 0)^2 / (2 l2_j),      g = A^T V

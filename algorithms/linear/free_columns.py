@@ -3,10 +3,7 @@
 Many of them (alpha=0) take conjugate gradients in place of a matrix of their products.
 """
 
-from typing import Any
-
 import numpy as np
-from scipy import sparse
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, cg
 
@@ -55,8 +52,8 @@ def _by_eigenvalues(loss, shares, Z, allowed, slopes):
     return half @ (half.T @ (slopes / roots)) / roots
 
 
-def _by_conjugate_gradients(loss, shares, Z: Any, allowed, slopes):
-    squares = Z.multiply(Z) if sparse.issparse(Z) else np.square(Z)
+def _by_conjugate_gradients(loss, shares, Z, allowed, slopes):
+    squares = Z**2
     curvature = [squares.T @ loss.curvature(shares, k) for k in range(len(shares))]
     roots = _roots(np.array(curvature)[allowed])
 
@@ -71,11 +68,11 @@ def _by_conjugate_gradients(loss, shares, Z: Any, allowed, slopes):
     return cg(operator, slopes / roots, rtol=_CG_TOL, atol=0.0, maxiter=2 * len(slopes))[0] / roots
 
 
-def _weighted_products(Z: Any, weights):
+def _weighted_products(Z, weights):
     """``Z^T diag(weights) Z``."""
-    if sparse.issparse(Z):
-        return (Z.T @ Z.multiply(weights[:, None])).toarray()
-    return Z.T @ (Z * weights[:, None])
+    if isinstance(Z, np.ndarray):
+        return Z.T @ (Z * weights[:, None])
+    return (Z.T @ Z.multiply(weights[:, None])).toarray()
 
 
 def _roots(diagonal):

@@ -3,8 +3,8 @@
 With indicators Y of the classes, weights w and ``P = softmax(F)``, ``loss(F) = -sum_i w_i log P_i(label)``.
 The shares are P, minus the gradient is ``w (Y - P)``, the Hessian's product with V is
 ``w P (V - sum_k P_k V_k)``, and the dual objective sums the entropies of ``(1 - s) Y + s P``. Every class
-has its coefficients (the symmetric form): the penalty decides among those that give the same P. Where it does not,
-intercepts and unpenalised coefficients sum to zero over the classes.
+has its coefficients (the symmetric form): the penalty decides among those that give the same P. Where it does
+not, intercepts and unpenalised coefficients sum to zero over the classes.
 """
 
 import numpy as np

@@ -43,6 +43,8 @@ _ARMIJO = 1e-3
 _HALVINGS = 40
 _ROUNDING = 1e-13  # of an objective, or of a sum of probabilities a row
 _EPSILON = 1e-16
+_ORTHOGONAL = 1e-12  # products of the dual point with free columns, a row, that count as rounding
+_FARTHEST = 50.0  # largest change of a predictor in a step
 _STUCK = 3  # directions without effect that end a `solve`
 _PROJECT = 0.5  # largest Newton step on the free columns that is projected away rather than taken
 _EXACT = 1e-9  # the same for the model without columns
@@ -125,7 +127,12 @@ class ProximalNewton:
         self._positive = np.zeros(self._first, bool)
         self._penalty = None
         self._free, self._free_block = self._free_mask(), None
-        self._set_predictor(self._offset_or_zero())
+        F = self._offset_or_zero()
+        if fit_intercept and offset is not None:  # from where probabilities are not all 0 and 1
+            middle = np.median(offset, axis=1, keepdims=True)
+            self._b -= middle / _CONSTANT
+            F -= middle
+        self._set_predictor(F)
         self._settle(_EXACT)
         self._null = self._value
 
@@ -300,12 +307,21 @@ class ProximalNewton:
         self._dual_shares, self._dual_most = self._shares, 1.0
         if delta is not None:
             tilted = self.loss.tilt(self._shares, delta)
-            shares = np.clip(tilted, 0.0, 1.0)
-            if np.abs(shares - tilted).sum() <= _ROUNDING * self.n_rows:
-                self._dual_shares = shares
-            else:  # not yet near a minimum along the free columns: only zero is a dual point
-                self._move, self._dual_most = None, 0.0
+            self._dual_shares = np.clip(tilted, 0.0, 1.0)
+            lost = np.abs(self._dual_shares - tilted).sum()
         self._dual_vectors = self.loss.residual(self._dual_shares)
+        if delta is not None:
+            lost += np.abs(self._free_slopes()).max()
+            if (
+                lost > _ORTHOGONAL * self.n_rows
+            ):  # far from a minimum along the free columns: zero is a dual point
+                self._move, self._dual_most = None, 0.0
+                self._dual_shares, self._dual_vectors = self._shares, self.loss.residual(self._shares)
+
+    def _free_slopes(self):
+        """Products of the free columns with the dual point: 0 but for rounding."""
+        columns = np.flatnonzero(self._free.any(axis=0))
+        return (self._free_matrix(columns).T @ self._dual_vectors.T).T[self._free[:, columns]]
 
     def _free_matrix(self, columns):
         """The free columns: dense (n_rows, k), or CSC."""
@@ -333,7 +349,7 @@ class ProximalNewton:
         """Take a Newton step on the free columns, shortened until the loss falls; False if it does not."""
         slope = float((self.loss.residual(self._shares) * delta).sum())
         before, room = self._value, self._room(move)
-        t = room
+        t = min(room, _FARTHEST / np.abs(delta).max())
         for _ in range(_HALVINGS if slope > _EPSILON * before else 0):
             F = self._F + t * delta
             value, shares = self.loss.shares(F)
@@ -364,7 +380,7 @@ class ProximalNewton:
         residual = self.loss.residual(self._shares)
         charge = self._charge(self._b)
         slope = self._charge(model.b) - charge - float((residual * move).sum())
-        before, t = self._value + charge, 1.0
+        before, t = self._value + charge, min(1.0, _FARTHEST / max(np.abs(move).max(), 1.0))
         for _ in range(_HALVINGS):
             b, F = self._b + t * change, self._F + t * move
             value, shares = self.loss.shares(F)

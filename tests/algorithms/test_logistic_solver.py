@@ -442,6 +442,22 @@ def test_weights_count_rows():
     assert weighted.objective == pytest.approx(repeated.objective, rel=1e-9)
 
 
+@pytest.mark.parametrize("K", [1, 3])
+@pytest.mark.parametrize("shift", [50.0, -1e4])
+def test_intercept_takes_up_a_constant_offset(K, shift):
+    X, labels = make(60, 40, K, 2)
+    plain = fit(DENSE(X), subproblem(labels, K), [ElasticNet(1.0)], tol=1e-10).solutions[0]
+    offset = np.zeros((60, K))
+    offset[:, 0] = shift
+    sub = subproblem(labels, K, offset=offset[:, 0] if K == 1 else offset)
+    shifted = fit(DENSE(X), sub, [ElasticNet(1.0)], tol=1e-10).solutions[0]
+    assert shifted.reason == "gap"
+    np.testing.assert_allclose(full(shifted, 40)[0], full(plain, 40)[0], atol=1e-4)
+    change = np.atleast_1d(shifted.intercept) - np.atleast_1d(plain.intercept)
+    expected = offset[0].mean() - offset[0] if K > 1 else -offset[0]
+    np.testing.assert_allclose(change, expected, atol=1e-4)
+
+
 def test_two_classes_as_multinomial():
     """The classes' coefficients are b / 2 and -b / 2: together the same penalty as that of b."""
     X, labels = make(70, 40, 1, 6)
