@@ -82,7 +82,7 @@ class LocalSession:
         """Load every shard and make every travelling block."""
         self.program = program
         self.states = run_tasks([(program.load, (data,)) for data in program.shards], self.n_jobs)
-        self.blocks = [program.block(b) for b in range(program.n_blocks)] if program.travels else None
+        self.blocks: Any = [program.block(b) for b in range(program.n_blocks)] if program.travels else None
         for name, array in (snapshot or {}).items():
             self._lay_over(name, array)
 

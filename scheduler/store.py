@@ -380,8 +380,8 @@ class Checkpoint:
             )
         if isinstance(version, int) and version < self._VERSION:
             raise ModelFileError(
-                f"{path} has the older format version {version}, of stradask "
-                f"{manifest.get('stradask')}: finish the fit with that version, or remove the folder to start anew"
+                f"{path} has the older format version {version}, of stradask {manifest.get('stradask')}: "
+                "finish the fit with that version, or remove the folder to start anew"
             )
         rounds = manifest.get("rounds")
         if not (

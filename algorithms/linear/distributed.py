@@ -94,7 +94,7 @@ def lay_out(X, engine, *, allow_rows):
     if by_rows:
         n_shards = min(n_shards, n_rows)
         edges = [n_rows * s // n_shards for s in range(n_shards + 1)]
-        rows = X.tocsr() if sparse.issparse(X) else X
+        rows = X if isinstance(X, np.ndarray) else X.tocsr()
         pieces = [rows[a:b] for a, b in itertools.pairwise(edges)]
     else:
         ranges = cut(columns_of(X), n_shards)
@@ -260,12 +260,12 @@ class Scales(Program):
             return weights @ X
         if not self.by_rows:
             means = means[self.edges[task.shard] : self.edges[task.shard + 1]]
-        if sparse.issparse(X):
-            rows, columns, far = X.indices, np.repeat(np.arange(X.shape[1]), np.diff(X.indptr)), X.data
-            inside = np.bincount(columns, weights[rows], X.shape[1])
-            near = np.bincount(columns, weights[rows] * (far - means[columns]) ** 2, X.shape[1])
-            return near + means**2 * (weights.sum() - inside)
-        return np.array([weights @ (X[:, j] - means[j]) ** 2 for j in range(X.shape[1])])
+        if isinstance(X, np.ndarray):
+            return np.array([weights @ (X[:, j] - means[j]) ** 2 for j in range(X.shape[1])])
+        rows, columns, far = X.indices, np.repeat(np.arange(X.shape[1]), np.diff(X.indptr)), X.data
+        inside = np.bincount(columns, weights[rows], X.shape[1])
+        near = np.bincount(columns, weights[rows] * (far - means[columns]) ** 2, X.shape[1])
+        return near + means**2 * (weights.sum() - inside)
 
     def aggregate(self, tasks, partials):
         """Put the shards' sums together."""

@@ -15,7 +15,7 @@ up. No n-vector travels but y and the weights, once.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import linalg
 
 from ...errors import DataError
 from ...scheduler.program import Outcome, Program
@@ -261,7 +261,7 @@ class RowProgram(Program):
                 f"a shard of X has the shape {X.shape}, but {len(y)} rows of {self.n_features} columns were "
                 "announced: let the chunks of X say what they hold"
             )
-        X = X.tocsc() if sparse.issparse(X) else np.asfortranarray(X)
+        X = np.asfortranarray(X) if isinstance(X, np.ndarray) else X.tocsc()
         return {"X": X, "y": y, "weights": weights}
 
     def sync(self, state, message):
@@ -275,7 +275,9 @@ class RowProgram(Program):
             fit = X[:, request["features"]] @ request["coef"] + request["shift"]
             return (np.asarray(X.T @ (weights * (state["y"] - fit))).ravel(),)
         new = X[:, request["new"]]
-        weighed = new.multiply(weights[:, None]).tocsc() if sparse.issparse(new) else new * weights[:, None]
+        weighed = (
+            new * weights[:, None] if isinstance(new, np.ndarray) else new.multiply(weights[:, None]).tocsc()
+        )
         old, own = weighed.T @ X[:, request["old"]], weighed.T @ new
         return _dense(old), _dense(own), weighed.T @ state["y"], weighed.T @ np.ones(len(weights))
 
@@ -340,4 +342,4 @@ class RowProgram(Program):
 
 
 def _dense(product):
-    return product.toarray() if sparse.issparse(product) else product
+    return product if isinstance(product, np.ndarray) else product.toarray()

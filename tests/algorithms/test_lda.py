@@ -99,7 +99,6 @@ def test_counts_agree_with_the_assignments_after_grouped_sweeps(corpus, n_compon
         before = gibbs.GibbsState(corpus, *sizes, 5).word_topic_counts()
     state = gibbs.GibbsState(corpus, *sizes, 1, background=before, n_groups=4)
 
-
     def check(info):
         counts = state.word_topic_counts()
         np.testing.assert_array_equal(counts.sum(axis=1), corpus.sum(axis=0))

@@ -11,8 +11,8 @@ import warnings
 import pytest
 
 from stradask.errors import InterruptedFitWarning
-from stradask.scheduler.loop import iterate, small_change
 from stradask.scheduler.history import History
+from stradask.scheduler.loop import iterate, small_change
 
 
 def test_rounds_are_counted_from_start_and_recorded():
