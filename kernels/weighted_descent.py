@@ -16,8 +16,16 @@ from .linear_columns import FAST
 from .linear_descent import _best
 
 _SUMS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": FAST}
-FLAT = 1e-13  # rounding of slopes: a coefficient of less curvature stays where it is
+FLAT = 1e-13  # curvature, beside which the rounding of slopes is no longer small
 _SMALL = 0.05  # part of the last full sweep's largest change (squared) at which sweeps over the support end
+
+
+@nb.njit(nogil=True, cache=True, error_model="numpy", inline="always")
+def _target(slope, h, old, l1, l2, positive):
+    """Where a coefficient goes; without curvature to zero, if its threshold holds it there, or nowhere."""
+    if h + l2 > FLAT:
+        return _best(slope + h * old, h, l1, l2, positive)
+    return 0.0 if abs(slope) < l1 or (positive and slope < l1) else old
 
 
 @nb.njit(**_SUMS)
@@ -69,9 +77,7 @@ def dense_descent(A, columns, g, h, b, q, D, l1, l2, positive, sweeps, support_s
                     for row in range(n):
                         square += a[row] * a[row] * D[row]
                     h[j] = square
-                if h[j] <= FLAT:
-                    continue
-                new = _best(slope + h[j] * old, h[j], l1[j], l2[j], positive[j])
+                new = _target(slope, h[j], old, l1[j], l2[j], positive[j])
                 if inner == 0 and new != 0.0:
                     active[n_active] = j
                     n_active += 1
@@ -122,9 +128,7 @@ def csc_descent(
                     for e in range(begin, end):
                         square += data[e] * data[e] * D[indices[e]]
                     h[j] = square
-                if h[j] <= FLAT:
-                    continue
-                new = _best(slope + h[j] * old, h[j], l1[j], l2[j], positive[j])
+                new = _target(slope, h[j], old, l1[j], l2[j], positive[j])
                 if inner == 0 and new != 0.0:
                     active[n_active] = j
                     n_active += 1
@@ -227,9 +231,7 @@ def gram_descent(G, slopes, b, l1, l2, positive, sweeps, tol):
         largest = 0.0
         for j in range(m):
             h = G[j, j]
-            if h <= FLAT:
-                continue
-            new = _best(slopes[j] + h * b[j], h, l1[j], l2[j], positive[j])
+            new = _target(slopes[j], h, b[j], l1[j], l2[j], positive[j])
             change = new - b[j]
             if change != 0.0:
                 b[j] = new

@@ -106,6 +106,11 @@ class ClusterSession:
         data = ShardData(program.shards, self._scheduler, self._client)
         self._client.sync(self._open, program, data, snapshot or {})
 
+    def n_threads(self):
+        """Count the threads of the workers that there are now; at least 1."""
+        self._connect()
+        return max(sum(self._client.nthreads().values()), 1)
+
     def run(self, round, first, steps, messages):
         """Carry out the steps; partial results in their order."""
         return self._sync(self._run, round, first, steps, messages)

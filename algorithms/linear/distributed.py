@@ -23,6 +23,7 @@ from scipy import sparse
 
 from ...errors import DataError
 from ...scheduler.program import Outcome, Program
+from ...scheduler.session import open_session
 from ...scheduler.static import StaticSchedule
 from .columns import columns_of, cut
 from .dask_input import is_dask
@@ -149,13 +150,11 @@ def place(X, engine):
 
 
 def _n_threads(engine):
-    """Threads of the cluster, from a session that is not opened."""
-    import distributed
-
-    if engine == "dask":
-        return max(sum(distributed.default_client().nthreads().values()), 1)
-    with distributed.Client(engine, set_as_default=False) as client:
-        return max(sum(client.nthreads().values()), 1)
+    session = open_session(engine)
+    try:
+        return session.n_threads()
+    finally:
+        session.close()
 
 
 class ColumnBlocks(Mean, SparseLinearProgram):

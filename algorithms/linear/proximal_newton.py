@@ -292,6 +292,7 @@ class ProximalNewton:
             self._free = self._free_mask()
             columns = np.flatnonzero(self._free.any(axis=0))
             if not len(columns):
+                self._move = delta = None
                 break
             Z = self._free_matrix(columns)
             self._move = np.zeros_like(self._b)

@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.linear.distributed import lay_out
+from stradask.algorithms.linear.distributed import ColumnBlocks, lay_out
 from stradask.errors import DataError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -74,18 +74,25 @@ def test_a_wide_fit_takes_the_rounds_of_a_local_one(client, wide, kind, options)
     assert (local.history_["bytes_sent"] == 0).all()
 
 
-def test_bytes_are_those_of_the_formula(client, wide):
+def test_bytes_are_those_of_the_formula(client, wide, monkeypatch):
+    """Down to each worker v and the working set; up a number, a score and a column for each candidate."""
     X, y = wide
-    fits = sd.Lasso(alpha=0.1, tol=1e-9, engine="dask").fit(X, y)
-    sent = fits.history_["bytes_sent"]
-    members, rounds = 2, len(sent)
-    assert rounds <= 12
-    working = 0  # columns of the working set: 8 bytes down for each, and a column of 8 n once up
-    assert sent[-1] >= members * 8 * N
-    # v to each member in each round, and never the matrix: all candidates of all rounds are a part of it
-    assert (sent >= members * 8 * N).all()
-    assert sent.sum() <= rounds * members * 8 * (N + P + 4) + members * rounds * 100 * (8 * N + 16)
-    assert working == 0
+    expected = []
+
+    aggregate = ColumnBlocks.aggregate
+
+    def watched(self, tasks, partials):
+        request, candidates = self.working_set.request, sum(len(partial[1]) for partial in partials)
+        assert request["v"].nbytes == 8 * N
+        assert candidates <= len(partials) * request["count"]
+        down = 8 * N + 8 * len(request["working"])
+        expected.append(2 * down + candidates * (16 + 8 * N))
+        return aggregate(self, tasks, partials)
+
+    monkeypatch.setattr(ColumnBlocks, "aggregate", watched)
+    sent = sd.Lasso(alpha=0.1, tol=1e-9, engine="dask").fit(X, y).history_["bytes_sent"]
+    assert len(sent) <= 12
+    assert sent.tolist() == expected
 
 
 @pytest.mark.parametrize("chunks", [(N, 150), (40, P), (40, 150)])
