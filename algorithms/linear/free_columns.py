@@ -7,6 +7,8 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, cg
 
+from ...kernels.weighted_descent import FLAT
+
 _MOST_DENSE = 2000  # coefficients up to which the matrix of second derivatives is laid out
 _SINGULAR = 1e-13  # part of the largest eigenvalue below which one counts as zero
 _CG_TOL = 1e-13
@@ -45,6 +47,8 @@ def _by_eigenvalues(loss, shares, Z, allowed, slopes):
             H[row, :, output] = _weighted_products(Z, loss.hessian(shares, unit, row))
     pairs = np.flatnonzero(allowed)
     H = H.reshape(n_outputs * k, n_outputs * k)[np.ix_(pairs, pairs)]
+    flat = np.flatnonzero(H.diagonal() <= FLAT)
+    H[flat, flat] += np.abs(slopes[flat])  # what has no curvature moves by 1 at most
     roots = _roots(H.diagonal())
     values, vectors = eigh(H / np.outer(roots, roots))
     kept = values > _SINGULAR * len(values) * max(values[-1], 0.0)
@@ -55,14 +59,16 @@ def _by_eigenvalues(loss, shares, Z, allowed, slopes):
 def _by_conjugate_gradients(loss, shares, Z, allowed, slopes):
     squares = Z**2
     curvature = [squares.T @ loss.curvature(shares, k) for k in range(len(shares))]
-    roots = _roots(np.array(curvature)[allowed])
+    curvature = np.array(curvature)[allowed]
+    extra = np.where(curvature <= FLAT, np.abs(slopes), 0.0)
+    roots = _roots(curvature + extra)
 
     def product(z):
         coef = np.zeros(allowed.shape)
         coef[allowed] = np.ravel(z) / roots
         V = np.ascontiguousarray((Z @ coef.T).T)
         HV = np.array([loss.hessian(shares, V, k) for k in range(len(shares))])
-        return (Z.T @ HV.T).T[allowed] / roots
+        return ((Z.T @ HV.T).T[allowed] + extra * coef[allowed]) / roots
 
     operator = LinearOperator((len(slopes), len(slopes)), matvec=product, dtype=np.float64)
     return cg(operator, slopes / roots, rtol=_CG_TOL, atol=0.0, maxiter=2 * len(slopes))[0] / roots

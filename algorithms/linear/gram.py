@@ -26,8 +26,8 @@ _RIDGE = 1e-14  # relative to the columns' squares, against singular products
 _MOST_SWEEPS = 2000
 
 
-class GramProblem:
-    """Products of the columns that joined, and the solver on them.
+class Products:
+    """Products of the columns that joined.
 
     Parameters
     ----------
@@ -38,17 +38,16 @@ class GramProblem:
     ----------
     members : int64 ndarray of shape (k,)
         Positions in W of the columns that joined, in that order.
-    room : float64 ndarray of shape (at least k, at least k)
-        Their products, and room for more.
+    step : float
+        Of the last proximal step of Newton's method.
     """
 
     def __init__(self, copies):
         self.copies = copies
         self.members = np.empty(0, np.int64)
-        self.room = np.empty((0, 0))
+        self.step = 0.0
+        self._room = np.empty((0, 0))
         self._place = np.empty(0, np.int64)
-        self._step = 0.0
-        self._factor = KeptFactor()
 
     def missing(self, chosen):
         """Those of the positions `chosen` that have not joined."""
@@ -61,30 +60,45 @@ class GramProblem:
         """Compute the products of new columns with all."""
         k, members = len(self.members), np.concatenate([self.members, new])
         size = len(members)
-        if size > len(self.room):
+        if size > len(self._room):
             room = np.empty((size + size // 2, size + size // 2))
-            room[:k, :k] = self.room[:k, :k]
-            self.room = room
+            room[:k, :k] = self._room[:k, :k]
+            self._room = room
         fresh = self.copies.products(new, members)
-        self.room[k:size, :size] = fresh
-        self.room[:k, k:size] = fresh[:, :k].T
+        self._room[k:size, :size] = fresh
+        self._room[:k, k:size] = fresh[:, :k].T
         self._place[new] = np.arange(k, size)
         self.members = members
 
-    # An operator for Newton's method ------------------------------------------------------------------
+    def among(self, chosen):
+        """Products of some members with one another: C-ordered ndarray of shape (len(chosen),
+        len(chosen)).""" places = self._place[chosen]
+        return self._room[np.ix_(places, places)]
 
-    @property
-    def norms(self):
-        """Squared norms of the members."""
-        return self.copies.norms[self.members]
+
+class GramProblem:
+    """The problem on some columns, given through their products.
+
+    Parameters
+    ----------
+    G : float64 ndarray of shape (k, k), C-ordered
+    step : float
+        Of the last proximal step, if there was one.
+    """
+
+    def __init__(self, G, step=0.0):
+        self.G, self.step = G, step
+        self.norms = np.diagonal(G).copy()
+        self._factor = KeptFactor()
+
+    # An operator for Newton's method ------------------------------------------------------------------
 
     def times(self, x):
         """``G x``."""
-        k = len(self.members)
         support = np.flatnonzero(x)
-        if 3 * len(support) < k:
-            return x[support] @ self.room[support, :k]
-        return self.room[:k, :k] @ x
+        if 3 * len(support) < len(x):
+            return x[support] @ self.G[support]
+        return self.G @ x
 
     def solve(self, S, right, diagonal):
         """Solve ``(diag(diagonal) + G_SS) z = right``; None if it is singular.
@@ -94,16 +108,16 @@ class GramProblem:
         """
         if len(S) < _LEAST_ITERATED:
             return self._factored(S, right, diagonal)
-        return self._factor.solve(self.room, S, right, diagonal)
+        return self._factor.solve(self.G, S, right, diagonal)
 
     def _factored(self, S, right, diagonal):
         H = np.empty((len(S), len(S)), order="F")
-        linear_descent.gather_lower(self.room, S, H)
+        linear_descent.gather_lower(self.G, S, H)
         H.flat[:: len(S) + 1] += diagonal
         _, z, info = dposv(H, right, lower=1, overwrite_a=1)
         return z if info == 0 else None
 
-    # The problem on the members -----------------------------------------------------------------------
+    # The solution -----------------------------------------------------------------------
 
     def minimise(self, b, slopes, y_y, penalty, eps):
         """Reduce the gap of the problem on the members to `eps`, by descent or, if cheaper, Newton's method.
@@ -111,7 +125,7 @@ class GramProblem:
         Parameters
         ----------
         b, slopes : float64 ndarrays of shape (k,)
-            Coefficients and exact ``A^T rho`` of the members; they are not changed.
+            Coefficients and exact ``A^T rho``; they are not changed.
         y_y : float
             ``|y|^2``.
         penalty : (float64 ndarray, float64 ndarray, bool)
@@ -135,7 +149,7 @@ class GramProblem:
         for _ in range(_MOST_SWEEPS):
             if gap <= eps:
                 break
-            visits += linear_gram.descend(self.room, slopes, b, l1, l2, positive, 1, _SUPPORT_SWEEPS)
+            visits += linear_gram.descend(self.G, slopes, b, l1, l2, positive, 1, _SUPPORT_SWEEPS)
             since += 1
             if trail.add(b, slopes):
                 b, slopes = self._extrapolate(trail, b, slopes, c, penalty)
@@ -149,8 +163,8 @@ class GramProblem:
                     visits += len(b)
                     b, slopes, gap = self._polish(b, slopes, c, gap, penalty, gap_at)
                 if gap > eps and not tired:
-                    step, tired = self._step * _KEPT, True
-                    b, slopes, gap, self._step, steps = proximal_newton(
+                    step, tired = self.step * _KEPT, True
+                    b, slopes, gap, self.step, steps = proximal_newton(
                         self, b, slopes, y_y, penalty, gap_at, eps, step=step
                     )
                     visits += steps * len(b)
@@ -161,8 +175,8 @@ class GramProblem:
         return b, visits
 
     def _polish(self, b, slopes, c, gap, penalty, gap_at):
-        """Solve for the present signs; coefficients that would change theirs become zero. Kept if it helps."""
-        l1, l2, _ = penalty
+        """Solve for the present signs; coefficients that would change theirs become zero. Kept if it
+        helps.""" l1, l2, _ = penalty
         signs, x, rest = np.sign(b), b.copy(), slopes
         for _ in range(_MOST_POLISHED):
             S = np.flatnonzero(x)
@@ -196,20 +210,26 @@ class GramProblem:
             return other, slopes_other
         return b, slopes
 
-    def cost(self, chosen):
-        """Seconds that a solution with a support like `chosen` is likely to take."""
-        b = np.zeros(max(len(self.members), len(chosen)))
-        b[: len(chosen)] = 1.0
-        return min(60 * self._sweep_cost(b), self._newton_cost(b)) + 1e-3
-
     def _sweep_cost(self, b):
-        """Seconds, as measured on one core; only ratios matter."""
-        k, support = len(b), np.count_nonzero(b)
-        return 5e-9 * k + (1 + _SUPPORT_SWEEPS) * support * (10e-9 + 0.15e-9 * k)
+        return sweep_cost(len(b), np.count_nonzero(b))
 
     def _newton_cost(self, b):
-        k, support = len(b), np.count_nonzero(b)
-        return 8 * (support**3 / 6e10 + support**2 * 1e-9 + 3 * k**2 * 0.15e-9 + 1e-4)
+        return newton_cost(len(b), np.count_nonzero(b))
+
+
+def likely_cost(k, support):
+    """Seconds that `minimise` is likely to take, as measured on one core; only ratios matter."""
+    return min(60 * sweep_cost(k, support), newton_cost(k, support)) + 1e-3
+
+
+def sweep_cost(k, support):
+    """Seconds of a sweep over k columns and of those over the support that follow."""
+    return 5e-9 * k + (1 + _SUPPORT_SWEEPS) * support * (10e-9 + 0.15e-9 * k)
+
+
+def newton_cost(k, support):
+    """Seconds of Newton's method."""
+    return 8 * (support**3 / 6e10 + support**2 * 1e-9 + 3 * k**2 * 0.15e-9 + 1e-4)
 
 
 def gram_gap(b, slopes, c, y_y, penalty):

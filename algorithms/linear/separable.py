@@ -28,29 +28,27 @@ def violation(problem, penalty):
 
 def descend(problem, penalty, eps):
     """Bring the largest violation among the columns of W to `eps`; return whether it was reached."""
-    gram, strengths = problem.gram, penalty.thresholds(problem.features)
+    products, strengths = problem.products, penalty.thresholds(problem.features)
     for _ in range(_MOST_MEETINGS):
         slopes = problem.exact_slopes()
         raw = np.abs(slopes) * problem.scale / problem.copies.scales
         near = (problem.b != 0) | (raw > _NEAR * strengths)
-        new = gram.missing(np.flatnonzero(near & (problem.copies.norms > 0)))
-        gram.join(new)
-        members = gram.members
-        b, exact = problem.b[members], slopes[members]
-        units = problem.copies.scales[members] * problem.scale
-        steps = _steps(problem, members)
+        chosen = np.flatnonzero(near & (problem.copies.norms > 0))
+        products.join(products.missing(chosen))
+        b, exact, G = problem.b[chosen], slopes[chosen], products.among(chosen)
+        units, steps = problem.copies.scales[chosen] * problem.scale, _steps(problem, chosen)
         for sweep in range(_MOST_SWEEPS):
             problem.updates += linear_prox.descend_prox(
-                gram.room, exact, b, units, steps, strengths[members], penalty.shape, penalty.prox
+                G, exact, b, units, steps, strengths[chosen], penalty.shape, penalty.prox
             )
             if sweep % 4 == 0:
-                worst = _violations(problem, penalty, exact, b, members).max(initial=0.0)
+                worst = _violations(problem, penalty, exact, b, chosen).max(initial=0.0)
                 if worst <= 0.5 * eps:
                     break
-        problem.replace(members, b)
+        problem.replace(chosen, b)
         if violation(problem, penalty) <= eps:
             return True
-        if not len(new) and sweep == _MOST_SWEEPS - 1:
+        if sweep == _MOST_SWEEPS - 1:
             return False
     return False
 

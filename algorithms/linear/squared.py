@@ -25,7 +25,7 @@ from ...kernels import linear_columns, linear_descent
 from . import separable
 from .anderson import Trail
 from .copies import copies_of
-from .gram import MOST_COLUMNS, GramProblem, column_gap
+from .gram import MOST_COLUMNS, GramProblem, Products, column_gap, likely_cost
 from .unpenalised import Unpenalised
 
 _SUPPORT_SWEEPS = (2, 8)  # least and most sweeps over the support after one over W (dense)
@@ -96,7 +96,7 @@ class Squared:
         """See `Subproblem.grow`."""
         if self.is_empty:
             self.copies = copies_of(columns.is_sparse, self.n_rows, self._roots, self.fit_intercept)
-            self.gram, self.unpenalised = GramProblem(self.copies), Unpenalised(self.copies)
+            self.products, self.unpenalised = Products(self.copies), Unpenalised(self.copies)
             self.is_empty = False
         order = np.argsort(ids)
         self.copies.admit(columns, positions[order])
@@ -307,7 +307,7 @@ class Squared:
         near[self.b != 0] = np.inf
         chosen = np.flatnonzero(near >= _NEAR)
         support = int(np.count_nonzero(self.b))
-        room = max(min(2 * support + 100, MOST_COLUMNS), support)
+        room = max(min(support + support // 2 + 100, MOST_COLUMNS), support)
         if len(chosen) > room:
             chosen = np.sort(chosen[np.argsort(-near[chosen], kind="stable")[:room]])
         return chosen
@@ -315,24 +315,26 @@ class Squared:
     def _by_products(self, slopes, terms, eps):
         """Solve on the columns that matter, check the others, let violators join, until the gap is `eps`."""
         l1, l2, positive = terms
-        gram, lowest = self.gram, np.inf
+        products, lowest = self.products, np.inf
         for _ in range(_MOST_MEETINGS):
-            new = gram.missing(self._near(slopes, l1, l2))
-            if len(gram.members) + len(new) > MOST_COLUMNS:
+            chosen = self._near(slopes, l1, l2)
+            new = products.missing(chosen)
+            if len(products.members) + len(new) > MOST_COLUMNS:
                 return False
-            gram.join(new)
-            members = gram.members
-            own = (l1[members], l2[members], positive)
-            exact = self.copies.dot(self.rho, members)
-            b, visits = gram.minimise(self.b[members], exact, self.y_y, own, 0.5 * eps)
+            products.join(new)
+            problem = GramProblem(products.among(chosen), products.step)
+            own = (l1[chosen], l2[chosen], positive)
+            exact = self.copies.dot(self.rho, chosen)
+            b, visits = problem.minimise(self.b[chosen], exact, self.y_y, own, 0.5 * eps)
+            products.step = problem.step
             self.updates += visits
-            self.replace(members, b)
+            self.replace(chosen, b)
             self._settle(l1, l2)
             slopes = self.exact_slopes()
             gap = self._gap(slopes, *terms)[1]
             if gap <= eps:
                 return True
-            if gap > 0.9 * lowest and not len(gram.missing(self._near(slopes, l1, l2))):
+            if gap > 0.9 * lowest and not len(np.setdiff1d(self._near(slopes, l1, l2), chosen)):
                 return False
             lowest = min(lowest, gap)
         return False
@@ -346,8 +348,9 @@ class Squared:
 
     def _products_cost(self, slopes, terms):
         """Seconds until the problem is solved by products; infinite if they would not fit."""
-        near = self._near(slopes, *terms[:2])
-        missing, members = self.gram.missing(near), self.gram.members
+        near, members = self._near(slopes, *terms[:2]), self.products.members
+        missing = self.products.missing(near)
         if len(members) + len(missing) > MOST_COLUMNS:
             return np.inf
-        return self.copies.products_cost(missing, members) + self.gram.cost(near)
+        support = int(np.count_nonzero(self.b))
+        return self.copies.products_cost(missing, members) + likely_cost(len(near), support)
