@@ -71,8 +71,8 @@ class Products:
         self.members = members
 
     def among(self, chosen):
-        """Products of some members with one another: C-ordered ndarray of shape (len(chosen),
-        len(chosen)).""" places = self._place[chosen]
+        """Products of some members with one another: C-ordered ndarray."""
+        places = self._place[chosen]
         return self._room[np.ix_(places, places)]
 
 
@@ -175,8 +175,8 @@ class GramProblem:
         return b, visits
 
     def _polish(self, b, slopes, c, gap, penalty, gap_at):
-        """Solve for the present signs; coefficients that would change theirs become zero. Kept if it
-        helps.""" l1, l2, _ = penalty
+        """Solve for the present signs (a coefficient that would change its own becomes 0); kept if it helps."""
+        l1, l2, _ = penalty
         signs, x, rest = np.sign(b), b.copy(), slopes
         for _ in range(_MOST_POLISHED):
             S = np.flatnonzero(x)

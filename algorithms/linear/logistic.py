@@ -63,9 +63,9 @@ class LogisticLoss:
         """See `SmoothLoss`."""
         return binary_entropy(self.weights, shares[0], s)
 
-    def centred(self, intercept):
-        """See `SmoothLoss`: there is one intercept."""
-        return intercept
+    def centred(self, coef):
+        """See `SmoothLoss`: there are no others."""
+        return coef
 
 
 class Logistic(ProximalNewton):

@@ -65,9 +65,9 @@ class MultinomialLoss:
         """See `SmoothLoss`."""
         return multinomial_entropy(self.labels, self.weights, shares, s)
 
-    def centred(self, intercept):
+    def centred(self, coef):
         """See `SmoothLoss`: those that sum to zero."""
-        return intercept - intercept.mean()
+        return coef - coef.mean(axis=0)
 
 
 class Multinomial(ProximalNewton):

@@ -91,8 +91,8 @@ class SmoothLoss(Protocol):
         """Return ``min_F loss(F) + s residual(shares) . F``."""
         ...
 
-    def centred(self, intercept) -> np.ndarray:
-        """Choose among intercepts, of shape (n_outputs,), that give the same loss."""
+    def centred(self, coef) -> np.ndarray:
+        """Choose among coefficients, of shape (n_outputs, ...), that give the same loss."""
         ...
 
 
@@ -144,7 +144,10 @@ class ProximalNewton:
         if self._copies is None:
             coef = np.zeros((self.loss.n_outputs, 0))
         else:
-            coef = (self._b * self._copies.scales)[:, self._first :]
+            coef = self._b * self._copies.scales
+            free = (self._l1 == 0) & (self._l2 == 0) & ~self._positive
+            coef[:, free] = self.loss.centred(coef[:, free])
+            coef = coef[:, self._first :]
         return coef[0] if self.loss.n_outputs == 1 else coef.T
 
     @property

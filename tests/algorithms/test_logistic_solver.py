@@ -9,6 +9,7 @@ from scipy.special import logsumexp, softmax
 from sklearn.datasets import load_iris, make_classification
 from sklearn.linear_model import LogisticRegression
 
+from stradask.algorithms.linear import free_columns
 from stradask.algorithms.linear.columns import columns_of
 from stradask.algorithms.linear.logistic import Logistic, LogisticLoss
 from stradask.algorithms.linear.multinomial import Multinomial, MultinomialLoss
@@ -396,6 +397,22 @@ def test_unpenalised_features_have_no_slope():
 
 
 @pytest.mark.parametrize("K", [1, 3])
+@pytest.mark.parametrize("form", [DENSE, CSC])
+def test_many_unpenalised_features_go_without_a_matrix(K, form, monkeypatch):
+    X, labels = make(150, 12, K, 4)
+    factors = np.ones(12)
+    factors[2:7] = 0
+    penalty = ElasticNet(3.0, l1_factors=factors)
+    plain = fit(form(X), subproblem(labels, K), [penalty], tol=1e-10).solutions[0]
+    monkeypatch.setattr(free_columns, "_MOST_DENSE", 2)
+    other = fit(form(X), subproblem(labels, K), [penalty], tol=1e-10).solutions[0]
+    assert other.reason == "gap"
+    np.testing.assert_allclose(full(other, 12)[0], full(plain, 12)[0], atol=1e-4)
+    if K > 1:
+        np.testing.assert_allclose(full(plain, 12)[0][2:7].sum(axis=1), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("K", [1, 3])
 def test_separable_rows_with_a_tiny_penalty(K):
     rng = np.random.default_rng(0)
     X = DENSE(rng.standard_normal((40, 100)))
@@ -480,6 +497,19 @@ def test_ridge_alone():
     solution = fit(DENSE(X), Logistic(labels), [ElasticNet(0.0, 2.0)], tol=1e-12).solutions[0]
     peer = LogisticRegression(C=0.5, tol=1e-12, max_iter=10_000).fit(X, labels)
     np.testing.assert_allclose(full(solution, 30)[0][:, 0], peer.coef_[0], atol=1e-5)
+
+
+def test_unpenalised_feature_that_separates():
+    """There is no minimum, but an infimum: the fit ends near it, and every figure stays finite."""
+    X, labels = make(50, 10, 1, 3)
+    X[:, 0] = np.where(labels > 0, 1.0, -1.0) * (1 + np.random.default_rng(0).random(50))
+    factors = np.ones(10)
+    factors[0] = 0
+    solution = fit(DENSE(X), Logistic(labels), [ElasticNet(1.0, l1_factors=factors)], tol=1e-8).solutions[0]
+    assert solution.reason == "gap"
+    assert solution.features.tolist() == [0]
+    assert 0 <= solution.objective < 1e-6
+    assert np.isfinite(solution.coef).all()
 
 
 def test_other_penalties_are_refused():
