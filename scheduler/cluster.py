@@ -19,7 +19,7 @@ from ..errors import DataError, StradaskError, WorkerLost
 from .members import CONNECT, SessionPlugin, opened, presence, wired
 from .placement import ShardData, place
 from .rooms import Assignment, payload_bytes
-from .session import LocalSession
+from .session import LocalSession, own_threads
 from .threads import effective_n_jobs
 
 _ATTEMPTS = 5  # to open a session while workers come and go
@@ -28,17 +28,14 @@ _log = logging.getLogger("stradask")
 
 def cluster_session(engine, n_jobs=None):
     """Make the session of an `engine` other than "local"; see `stradask.scheduler.session.open_session`."""
-    try:
-        worker = distributed.get_worker()
-    except ValueError:
-        worker = None
-    if worker is not None and engine in ("dask", worker.scheduler.address):
+    threads = own_threads()
+    if threads is not None:
         warnings.warn(
             f"engine={engine!r} inside a Dask task: the fit runs on the threads of its own worker; "
             "engine='local' does so without this warning",
             stacklevel=3,
         )
-        return LocalSession(worker.state.nthreads if n_jobs is None else n_jobs)
+        return LocalSession(threads if n_jobs is None else n_jobs)
     if engine != "dask":
         return ClusterSession(engine, n_jobs)
     try:
@@ -184,6 +181,8 @@ class ClusterSession:
     def _hear(self, event):
         """Take in the scheduler's news of a worker: lost (fail its calls now), or retired (relieve it)."""
         _, news = event
+        if not isinstance(news, dict):  # a user's own
+            return
         if news.get("action") == "add-worker":  # perhaps under an address that another had
             self._leaving.discard(news["worker"])
             self._dead.discard(news["worker"])
@@ -239,18 +238,19 @@ class ClusterSession:
         """Begin an epoch: empty rooms on all workers that run and answer."""
         self._epoch += 1
         self._members = await self._find_members()
-        for member in self._presences.keys() - self._members:
-            del self._presences[member]  # releases the task: the room there, if it ever answers, is dropped
+        # Of every epoch anew: a worker that came back under its old address may have finished the old task.
+        # Dropped at the end, the old ones are released: rooms of members that are not among us go with them.
+        before, self._presences = self._presences, {}
         keys = {m: f"stradask-presence-{self._id}-{m}-{self._epoch}" for m in self._members}
-        keys |= {member: key for member, (key, _) in self._presences.items()}
         message = {"version": __version__, "program": program, "n_jobs": self._n_jobs}
         asked = [self._ask(m, "open", epoch=self._epoch, presence=keys[m], **message) for m in self._members]
         await self._all(asked, self._members)
-        for member in self._members.keys() - self._presences:
+        for member in self._members:
             arguments = presence, self._id, keys[member], member
             where = {"workers": [member], "allow_other_workers": True}  # or it waits for a lost one for ever
             task = self._client.submit(*arguments, key=keys[member], pure=False, **where)
             self._presences[member] = keys[member], task
+        before.clear()
 
     async def _be_seen(self):
         """Wait until the scheduler shows all members busy. What we told it before that holds too: from here

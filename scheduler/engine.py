@@ -1,13 +1,14 @@
 """The engine: carries out the rounds of a schedule over a session, keeps history, survives losses."""
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+import warnings
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..errors import WorkerLost
+from ..errors import DataError, WorkerLost
 from .history import History
 from .loop import iterate, small_change
 from .program import Program, Task
@@ -117,19 +118,22 @@ def run(
     """
     store = None if checkpoint is None else Checkpoint(checkpoint)
     machine = Engine(program, schedule, open_session(engine, n_jobs))
+    fingerprint = (fingerprint or {}) | _identity(program, schedule)
+    enough = _any_of(small_change(tol), stop, _time_over(max_seconds))
     try:
-        start = machine.open(store, fingerprint or {})
+        start = machine.open(store, fingerprint)
         history = machine.history
-        enough = _any_of(small_change(tol), _time_over(max_seconds), stop)
-        due = 0 if small_change(tol)(history) else max(max_rounds - start, 0)
+        ended = machine.done or (len(history) and _any_of(small_change(tol), stop)(history))
+        if ended:  # a run that had come to its end before
+            return Run(history, start, ended if isinstance(ended, str) else "converged")
 
         def on_round(info):
             if store is not None and info.round % checkpoint_every == 0:
-                machine.save(store, info.round, fingerprint or {})
+                machine.save(store, info.round, fingerprint)
 
         n_done, reason = iterate(
             machine.step,
-            due,
+            max(max_rounds - start, 0),
             history=history,
             label=label or type(program).__name__,
             unit=program.unit,
@@ -140,8 +144,12 @@ def run(
             snapshot=None if snapshot is None else lambda: snapshot(history),
             start=start,
         )
-        if store is not None and n_done and (start + n_done) % checkpoint_every:
-            machine.save(store, start + n_done, fingerprint or {})
+        saved = not n_done or (start + n_done) % checkpoint_every == 0
+        if store is not None and not saved and not machine.save(store, start + n_done, fingerprint):
+            warnings.warn(
+                f"a worker was lost while the last state was fetched: {store.path} has the one before it",
+                stacklevel=2,
+            )
     finally:
         machine.close()
     return Run(history, start + n_done, reason, machine.n_recoveries)
@@ -166,8 +174,18 @@ class Engine:
         self._planner = ThreadPoolExecutor(1, "stradask-plan") if schedule.lookahead else None
         # Whether a lost worker costs more than the step that was running: if shards hold what neither
         # `load` nor `publish` gives back, or the coordinator has gone on before the round is over.
-        held = bool(program.saved) or program.travels or program.barrier == "step" or self._measured
+        held = bool(program.saved) or program.travels or program.barrier == "step"
         self._rewinds = session.remote and held
+        self._done: bool | str = False
+        if schedule.lookahead not in (0, 1):
+            raise DataError(
+                f"lookahead must be 0 or 1, got {schedule.lookahead!r}: one round is planned ahead"
+            )
+        if self._rewinds and _keeps_without_restoring(type(program)):
+            raise DataError(
+                f"{type(program).__name__} changes its coordinator in aggregate, but has no arrays and "
+                "restore: without them its rounds cannot be done again when a worker is lost"
+            )
 
     def open(self, store=None, fingerprint=None):
         """Load all shards, from the newest state of a checkpoint if there is one; return the rounds done."""
@@ -180,6 +198,7 @@ class Engine:
             shards = {name: a for name, a in arrays.items() if name not in own}
             self.history = History.from_dict(header["history"])
             self._restore(own, _unpacked(header["plan"]))
+            self._done = header["done"]
         if self._rewinds:
             self._kept = _Kept(round_, _copied(self._coordinator()), self._plan, shards)
         self._open_session(shards)
@@ -214,7 +233,7 @@ class Engine:
         ) from lost
 
     def _round(self, r):
-        plan = self.schedule.plan(r, self._state) if self._plan is None else self._plan
+        plan = self._plan = self.schedule.plan(r, self._state) if self._plan is None else self._plan
         ahead = self._planner and self._planner.submit(self.schedule.plan, r + 1, self._state)
         figures: dict[str, Any] = {"updates": 0, "staleness": float(self.schedule.lookahead)}
         events: list[tuple] = []
@@ -226,15 +245,30 @@ class Engine:
                 outcome = self.program.aggregate(tasks, partials)
                 if outcome is not None:
                     self._take(outcome, tasks, figures, events)
-        finally:
+        finally:  # the state may change only when nobody plans from it; a round done again has its old plan
             if ahead:
-                self._plan = ahead.result()
+                wait([ahead])
+        self._plan = ahead.result() if ahead else None
         for blocks, priorities in events:
             self.schedule.observe(self._state, r, blocks, priorities)
         if self._measured and (r + 1) % self.program.measure_every == 0:
-            figures["objective"] = self.program.objective(self.session.measure(self._pending))
-            self._pending = []
+            figures["objective"] = self.program.objective(self._measure())
         return figures
+
+    def _measure(self):
+        """Ask the shards for their parts; where they hold nothing of their own, again after a loss."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                parts = self.session.measure(self._pending)
+            except WorkerLost:
+                if self._rewinds or attempt + 1 == _ATTEMPTS:
+                    raise
+                self.n_recoveries += 1
+                self._open_session(None)
+            else:
+                self._pending = []
+                return parts
+        raise AssertionError("unreachable")
 
     def _segments(self, plan):
         """Cut a plan where the program wants its partial results combined."""
@@ -248,9 +282,14 @@ class Engine:
         if not np.isnan(outcome.objective):
             figures["objective"] = outcome.objective
         figures["updates"] += outcome.updates
-        figures["done"] = outcome.done or figures.get("done", False)
+        figures["done"] = self._done = outcome.done or figures.get("done", False)
         if outcome.priorities is not None:
             events.append((_blocks_of(tasks), np.asarray(outcome.priorities, np.float64)))
+
+    @property
+    def done(self):
+        """Whether, or why, the program said that it is done."""
+        return self._done
 
     @property
     def _measured(self):
@@ -303,13 +342,15 @@ class Engine:
         return coordinator | shards
 
     def save(self, store, round_, fingerprint):
-        """Write a state into a checkpoint; a worker that is lost meanwhile costs the state, not the run."""
+        """Write a state; False if a worker was lost meanwhile, which the next round mends."""
         try:
             arrays = self._snapshot(round_)
         except WorkerLost:
-            return  # the next round meets the loss and mends it
+            return False
         columns = {name: values.tolist() for name, values in self.history.as_dict().items()}
-        store.save(round_, arrays, {"history": columns, "plan": _packed(self._plan)}, fingerprint)
+        header = {"history": columns, "plan": _packed(self._plan), "done": self._done}
+        store.save(round_, arrays, header, fingerprint)
+        return True
 
 
 class _Kept:
@@ -322,6 +363,20 @@ class _Kept:
 
 def _copied(arrays):
     return {name: array.copy() for name, array in arrays.items()}
+
+
+def _keeps_without_restoring(kind):
+    return kind.aggregate is not Program.aggregate and kind.restore is Program.restore
+
+
+def _identity(program, schedule):
+    """What a checkpoint belongs to, whatever else the caller says."""
+    return {
+        "program": type(program).__name__,
+        "schedule": type(schedule).__name__,
+        "n_shards": len(program.shards),
+        "n_blocks": int(program.n_blocks),
+    }
 
 
 def _blocks_of(tasks):

@@ -122,7 +122,7 @@ class SessionPlugin(WorkerPlugin):
         packed = await seat.answer(Room.state, shard)
         if "ok" not in packed:
             return packed
-        message = {"method": "adopt", "args": wired((shard,)), "shared": packed["ok"]}
+        message = {"method": "adopt", "args": wired((shard,)), "shared": packed["ok"] or wired(None)}
         answer = await self.pool(to).stradask_call(session=session, epoch=epoch, **message)
         if answer is None or "ok" not in answer:
             return answer

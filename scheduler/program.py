@@ -33,7 +33,8 @@ class Task:
         """Return the random stream of this round, shard and (first) block, the same wherever it runs.
 
         The three indices fill the upper words of the counter of a Philox generator, which counts
-        draws in the lowest: streams stay 2**64 draws apart.
+        draws in the lowest: streams stay 2**64 draws apart. A shard that meets a block twice in a round draws
+        the same numbers twice.
         """
         first = int(np.atleast_1d(self.blocks)[0])
         counter = [0, self.round, first, self.shard]
@@ -94,7 +95,7 @@ class Program:
     barrier : {"round", "step"}, default="round"
         When `aggregate` is called: after each round, or after each step of it.
     saved : tuple of str, default=()
-        Entries of a shard's state (a dict) that updates change and that cannot be had from `load` and
+        Arrays of a shard's state (a dict) that updates change and that cannot be had from `load` and
         `publish`. A program without any (and without travelling blocks) loses nothing with a worker: the
         round is done again. Otherwise the rounds since the last snapshot are.
     measure_every : int, default=1
@@ -254,12 +255,13 @@ class Program:
         Returns
         -------
         object
-            A message for `sync`, made from the coordinator's present state; None for nothing.
+            A message for `sync`, made from the coordinator's present state; None for nothing. What `saved`
+            names is already in its place when it comes, and it must not change that.
         """
         return None
 
     def arrays(self):
-        """What the coordinator's side must keep in a checkpoint: a dict of arrays."""
+        """What the coordinator's side must keep, for checkpoints and lost workers: a dict of arrays."""
         return {}
 
     def restore(self, arrays):

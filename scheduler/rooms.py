@@ -16,7 +16,7 @@ from scipy import sparse
 
 from ..errors import StradaskError
 from .program import Task
-from .session import check_same_form
+from .session import check_same_form, check_saved
 from .threads import run_tasks
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -184,6 +184,7 @@ class Room:
         if brought and shard not in self.brought:
             raise StaleEpoch(f"Dask did not bring the data of shard {shard}")
         state = self.program.load(self.brought[shard] if brought else data)
+        check_saved(self.program, state)
         for name, array in saved.items():
             check_same_form(f"shard-{shard}/{name}", array, state[name])
             state[name] = array.copy()  # in one process it is the caller's

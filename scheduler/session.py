@@ -1,6 +1,9 @@
 """Where the shards of a program lie and its calls run: the interface, and the threads of this process."""
 
+import sys
 from typing import Any, Protocol
+
+import numpy as np
 
 from ..errors import DataError, ModelFileError
 from .program import Task
@@ -25,6 +28,10 @@ class Session(Protocol):
     remote: bool
     bytes_sent: int
     waiting: float
+
+    def n_threads(self) -> int:
+        """Count the threads that work at once, on all workers that there are now."""
+        ...
 
     def open(self, program, snapshot=None):
         """Load every shard (and make every travelling block), then lay a `snapshot` over them.
@@ -82,7 +89,14 @@ class LocalSession:
         """Load every shard and make every travelling block."""
         self.program = program
         self.states = run_tasks([(program.load, (data,)) for data in program.shards], self.n_jobs)
+        for state in self.states:
+            check_saved(program, state)
         self.blocks: Any = [program.block(b) for b in range(program.n_blocks)] if program.travels else None
+        wanted = {f"shard-{s}/{name}" for s in range(len(self.states)) for name in program.saved}
+        wanted |= {f"block-{b}" for b in range(len(self.blocks or ()))}
+        if snapshot and wanted != snapshot.keys():
+            odd = min(wanted ^ snapshot.keys())
+            raise ModelFileError(f"the checkpoint is of other shards or blocks: {odd}; remove the folder")
         for name, array in (snapshot or {}).items():
             self._lay_over(name, array)
 
@@ -126,6 +140,10 @@ class LocalSession:
         arrays.update((f"block-{b}", block.copy()) for b, block in enumerate(self.blocks or ()))
         return arrays
 
+    def n_threads(self):
+        """Count the threads that work at once."""
+        return self.n_jobs
+
     def close(self):
         """Let go of the shards."""
         self.states = self.blocks = None
@@ -135,6 +153,16 @@ class LocalSession:
             run_tasks([(self.program.sync, (state, message)) for state in self.states], self.n_jobs)
 
 
+def check_saved(program, state):
+    """Check that a state has the arrays that `Program.saved` names."""
+    for name in program.saved:
+        if not isinstance(state, dict) or not isinstance(state.get(name), np.ndarray):
+            raise DataError(
+                f"saved names {name!r}, but the state that {type(program).__name__}.load makes has no such "
+                "array"
+            )
+
+
 def check_same_form(name, array, there):
     """Hold an array of a snapshot, which may come from a file, against the one that it replaces."""
     if array.shape != there.shape or array.dtype != there.dtype:
@@ -142,6 +170,18 @@ def check_same_form(name, array, there):
             f"the checkpoint's array {name} is {array.dtype}{array.shape}, but the program has "
             f"{there.dtype}{there.shape}; remove the folder to start anew"
         )
+
+
+def own_threads():
+    """Threads of the Dask worker in whose task this runs, where every session is local; None elsewhere."""
+    if "distributed" not in sys.modules:
+        return None
+    import distributed
+
+    try:
+        return distributed.get_worker().state.nthreads
+    except ValueError:
+        return None
 
 
 def open_session(engine, n_jobs=None):

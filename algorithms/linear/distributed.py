@@ -201,19 +201,6 @@ def _by_columns(block):
     return check_columns("X", block)
 
 
-def inside_task():
-    """Tell whether this runs in a task of a Dask worker, where a fit stays on the worker's own threads."""
-    if "distributed" not in sys.modules:
-        return False
-    import distributed
-
-    try:
-        distributed.get_worker()
-    except ValueError:
-        return False
-    return True
-
-
 class Scales(Program):
     """Standard deviations (or root mean squares) of columns, in two rounds: means, then squares.
 

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from ...errors import DataError
+from ...scheduler.session import own_threads
 from ...scheduler.threads import effective_n_jobs, single_threaded_blas
 from .dask_input import is_dask
 from .penalties import ElasticNet
@@ -64,7 +65,7 @@ class Design:
             from . import distributed
 
             engine = distributed.place(X, engine)
-            if is_dask(X) or (engine != "local" and not distributed.inside_task()):
+            if is_dask(X) or (engine != "local" and own_threads() is None):
                 layout = distributed.lay_out(X, engine, allow_rows=allow_rows)
         l1 = l2 = factors
         if standardize:
@@ -314,7 +315,8 @@ def _program(design, subproblem, penalties, tol, rounds, start, n_jobs):
     )
     if design.layout is not None:
         return design.layout.program(working_set)
-    program = MeanProgram(working_set, X, n_shards=effective_n_jobs(n_jobs))
+    threads = own_threads() if n_jobs is None and design.engine != "local" else None
+    program = MeanProgram(working_set, X, n_shards=threads or effective_n_jobs(n_jobs))
     return program, StaticSchedule(1, n_shards=len(program.shards))
 
 
@@ -362,7 +364,7 @@ def largest_strength(design, subproblem, penalty):
     strong = penalty.with_strength(_MOST_STRENGTH)
     if design.layout is not None:
         program, schedule = _program(design, subproblem, [strong], 1e-12, 2, None, None)
-        run(program, schedule, engine=design.engine, max_rounds=8)
+        _whole(run(program, schedule, engine=design.engine, max_rounds=8))
         return program.bound * subproblem.scale
     X = columns_of(design.X)
     free = strong.unpenalised(design.n_features)
@@ -380,8 +382,14 @@ def _scales(X, weights, centre, layout, engine):
     from .distributed import Scales
 
     program = Scales(layout, weights, centre)
-    run(program, layout.schedule, engine=engine, max_rounds=2)
+    _whole(run(program, layout.schedule, engine=engine, max_rounds=2))
     return program.scales
+
+
+def _whole(done):
+    """Let Ctrl-C end more than a step that prepares a fit."""
+    if done.reason == "interrupted":
+        raise KeyboardInterrupt
 
 
 def column_scales(X, weights, *, centre):

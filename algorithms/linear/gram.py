@@ -175,7 +175,7 @@ class GramProblem:
         return b, visits
 
     def _polish(self, b, slopes, c, gap, penalty, gap_at):
-        """Solve for the present signs (a coefficient that would change its own becomes 0); kept if it helps."""
+        """Solve for the present signs (a coefficient that would change its own becomes 0), if that helps."""
         l1, l2, _ = penalty
         signs, x, rest = np.sign(b), b.copy(), slopes
         for _ in range(_MOST_POLISHED):

@@ -8,7 +8,8 @@ import threading
 import warnings
 
 from ...errors import DataError
-from ...scheduler.threads import run_tasks
+from ...scheduler.session import own_threads
+from ...scheduler.threads import run_tasks, single_threaded_blas
 from .dask_input import is_dask
 
 
@@ -32,9 +33,9 @@ def place_of(X, engine, n_jobs):
     """
     if engine == "local" and not is_dask(X):
         return Here(X, n_jobs)
-    from .distributed import inside_task, place
+    from .distributed import place
 
-    if inside_task():
+    if own_threads() is not None:
         if engine != "local":
             warnings.warn(
                 f"engine={engine!r} inside a Dask task: the search runs on this worker alone; engine='local' "
@@ -71,8 +72,6 @@ class Here:
 
     def map(self, function, tasks, tell):
         """Run a task for each tuple of arguments; ``tell()`` after each; the results in their order."""
-        from threadpoolctl import threadpool_limits
-
         told = threading.Lock()
 
         def task(*args):
@@ -81,8 +80,7 @@ class Here:
                 tell()
             return result
 
-        # Limited once around all threads: each path limits BLAS too, and puts back what it found.
-        with threadpool_limits(1, user_api="blas"):
+        with single_threaded_blas():
             return run_tasks([(task, args) for args in tasks], self.n_jobs)
 
 

@@ -14,9 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...scheduler.engine import run
 from ...scheduler.program import Outcome, Program
+from ...scheduler.static import StaticSchedule
 from .columns import columns_from, columns_of, cut
 from .screening import Scores
+
+_MOST_ROUNDS = 10**9  # the working set itself knows when to stop
 
 
 @dataclass(frozen=True)
@@ -185,18 +189,10 @@ def _inside(ids, first, last):
 
 
 def solve(program):
-    """Run a program to its end in the calling thread, without history: the rounds and nothing else.
+    """Run a program to its end in the calling thread.
 
     Parameters
     ----------
     program : SparseLinearProgram
     """
-    states = [program.load(shard) for shard in program.shards]
-    for state in states:
-        program.sync(state, program.publish())
-    done = program.working_set.done
-    while not done:
-        outcome = program.aggregate([], [program.update(state, None) for state in states])
-        for state in states:
-            program.sync(state, outcome.message)
-        done = outcome.done
+    run(program, StaticSchedule(1, n_shards=len(program.shards)), max_rounds=_MOST_ROUNDS)

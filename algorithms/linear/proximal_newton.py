@@ -154,6 +154,8 @@ class ProximalNewton:
     def intercept(self):
         """See `Subproblem`; of several outputs, those that sum to zero."""
         intercept = _CONSTANT * self._b[:, 0] if self._first else np.zeros(self.loss.n_outputs)
+        if self._copies is not None:
+            intercept = intercept - self._b @ self._copies.means
         return float(intercept[0]) if self.loss.n_outputs == 1 else self.loss.centred(intercept)
 
     def grow(self, ids, columns, positions, penalty):
@@ -164,6 +166,8 @@ class ProximalNewton:
                 constant = np.full((self.n_rows, 1), _CONSTANT, order="F")
                 constant = columns_of(sparse.csc_array(constant) if columns.is_sparse else constant)
                 self._copies.admit(constant, np.zeros(1, np.int64))
+                # Far from zero, columns hardly differ from the intercept's; sparse ones stay as they are.
+                self._copies.centre = not columns.is_sparse
         self._copies.admit(columns, positions)
         self.features = np.concatenate([self.features, ids])
         self._b = np.concatenate([self._b, np.zeros((len(self._b), len(ids)))], axis=1)

@@ -50,7 +50,7 @@ class GramBlock:
 class GramSquared:
     """The squared loss on a working set of which only the Gram matrix is known: a `Subproblem`.
 
-    Memory: at most ``8 w (2 w + 8)`` bytes for w columns.
+    Memory: ``8 w (w + 8)`` bytes for w columns, twice that while columns join.
 
     Parameters
     ----------
@@ -79,8 +79,8 @@ class GramSquared:
         self.features, self.coefs = np.empty(0, np.int64), np.empty(0)
         self.target, self.slopes, self.means = np.empty(0), np.empty(0), np.empty(0)
         self.free = np.empty(0, bool)  # features that nothing holds
-        self.products = _Products()
-        self.problem = GramProblem(self.products)
+        self.norms, self.members = np.empty(0), np.empty(0, np.int64)  # members: columns that vary
+        self.problem = GramProblem(np.empty((0, 0)))
         self.updates, self.easy = 0, True
 
     @property
@@ -103,8 +103,10 @@ class GramSquared:
         self.coefs = np.append(self.coefs, np.zeros(len(ids)))
         norms = np.diag(own)
         varies = np.flatnonzero(norms > _CONSTANT * (norms + self.total * means**2))
-        self.products.arrive(norms, old[np.ix_(varies, self.problem.members)], own[np.ix_(varies, varies)])
-        self.problem.join(self.problem.missing(first + varies))
+        old, own = old[np.ix_(varies, self.members)], own[np.ix_(varies, varies)]
+        gram = np.ascontiguousarray(np.block([[self.problem.G, old.T], [old, own]]))
+        self.problem = GramProblem(gram, self.problem.step)
+        self.norms, self.members = np.append(self.norms, norms), np.append(self.members, first + varies)
         l1, l2, _ = self._terms(penalty)
         self.free = (l1 == 0) & (l2 == 0)
         self._settle()
@@ -117,7 +119,7 @@ class GramSquared:
     def solve(self, penalty, eps):
         """See `Subproblem.solve`."""
         l1, l2, positive = self._terms(penalty)
-        members, before, lowest, wish = self.problem.members, self.updates, np.inf, eps
+        members, before, lowest, wish = self.members, self.updates, np.inf, eps
         for _ in range(_MOST_ATTEMPTS):
             own = (l1[members], l2[members], positive)
             b, visits = self.problem.minimise(
@@ -141,24 +143,22 @@ class GramSquared:
         """
         l1, l2 = penalty.thresholds(self.features) / self.scale, penalty.ridges(self.features)
         if penalty.positive:
-            trace = POSITIVE_TRACE * np.sqrt(self.products.norms * self.y_y)
+            trace = POSITIVE_TRACE * np.sqrt(self.norms * self.y_y)
             l1 = np.where(l2 > 0, l1, np.maximum(l1, trace))
         return l1, l2, penalty.positive
 
     def _settle(self):
         """Renew the slopes; those of free features are made to vanish, as the dual point needs it."""
         self._renew()
-        free = np.flatnonzero(self.free[self.problem.members])
+        free = np.flatnonzero(self.free[self.members])
         if len(free):
-            change, *_ = linalg.lstsq(
-                self.problem.room[np.ix_(free, free)], self.slopes[self.problem.members[free]]
-            )
-            self.coefs[self.problem.members[free]] += change
+            change, *_ = linalg.lstsq(self.problem.G[np.ix_(free, free)], self.slopes[self.members[free]])
+            self.coefs[self.members[free]] += change
             self._renew()
 
     def _renew(self):
         """Slopes of columns that do not vary stay 0."""
-        members = self.problem.members
+        members = self.members
         self.slopes = np.zeros(len(self.features))
         self.slopes[members] = self.target[members] - self.problem.times(self.coefs[members])
 
@@ -177,27 +177,6 @@ class GramSquared:
     def unit(self, penalty):
         """See `Subproblem.unit`."""
         return self.y_y / 2
-
-
-class _Products:
-    """What a `GramProblem` asks of the columns of a working set, which here came as products."""
-
-    def __init__(self):
-        self.norms = np.empty(0)
-        self._arrived = np.empty((0, 0))
-
-    def __len__(self):
-        return len(self.norms)
-
-    def arrive(self, norms, old, own):
-        """Hold the products of new columns, those that vary, until they join."""
-        self.norms = np.append(self.norms, norms)
-        self._arrived = np.hstack([old, own])
-
-    def products(self, new, members):
-        """Give what arrived last."""
-        arrived, self._arrived = self._arrived, np.empty((0, 0))
-        return arrived
 
 
 class RowProgram(Program):

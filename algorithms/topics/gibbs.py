@@ -171,6 +171,9 @@ class GibbsState(Program):
 
     # Sampling -----------------------------------------------------------------------------------
 
+    def __getstate__(self):
+        raise TypeError("the state of a Gibbs sampler lies in one process: it runs with engine='local' alone")
+
     def load(self, group):
         """Make what the shard of a document group has of its own."""
         return {"group": group, "totals": None}

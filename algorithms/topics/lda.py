@@ -320,7 +320,9 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         at_hand = GibbsState(
             X, self.n_components, state.alpha, state.beta, seed, exact=self.exact, background=previous
         )
-        run(at_hand, at_hand.schedule, max_rounds=_WARM_SWEEPS, n_jobs=self.n_jobs)
+        done = run(at_hand, at_hand.schedule, max_rounds=_WARM_SWEEPS, n_jobs=self.n_jobs, label="LDA")
+        if done.reason == "interrupted":
+            raise KeyboardInterrupt  # before there is anything new: the last model stays
         state.restore(at_hand.arrays() | {"seed": state.seed})
 
     def _run(self, state, X, callback, checkpoint=None, before=None):

@@ -214,9 +214,22 @@ def test_without_a_snapshot_rounds_are_done_again_from_the_first(problem):
     assert program.calls == 40 + 20  # the twenty rounds before the one that was lost
 
 
-def test_a_program_whose_shards_hold_nothing_repeats_the_round_alone():
+class TwoSets(Schedule):
+    """Every other block a round; planned ahead, the plan hangs on nothing but must be that of its round."""
+
+    lookahead = 1
+
+    def plan(self, round, state):
+        return [[(shard, np.arange(round % 2, 4, 2)) for shard in range(2)]]
+
+
+@pytest.mark.parametrize("measured", [False, True])
+@pytest.mark.parametrize("schedule", [RotationSchedule(2, 2), TwoSets()])
+def test_a_program_whose_shards_hold_nothing_repeats_the_round_alone(measured, schedule):
     class Scores(Program):
         """Gradient descent on |y - Xb|^2 / 2, its coefficients sent out whole."""
+
+        measure_every = int(measured)
 
         def __init__(self, X, y):
             self.shards, self.coef, self.calls = [(X[:9], y[:9]), (X[9:], y[9:])], np.zeros(X.shape[1]), 0
@@ -232,7 +245,15 @@ def test_a_program_whose_shards_hold_nothing_repeats_the_round_alone():
 
         def update(self, state, task):
             X, y = state["data"]
-            return X.T @ (y - X @ state["coef"])
+            slopes = X.T @ (y - X @ state["coef"])
+            return slopes * np.isin(np.arange(4), task.blocks) if np.ndim(task.blocks) else slopes
+
+        def measure(self, state):
+            X, y = state["data"]
+            return np.sum((y - X @ state["coef"]) ** 2)
+
+        def objective(self, parts):
+            return sum(parts)
 
         def aggregate(self, tasks, partials):
             self.calls += 1
@@ -240,14 +261,15 @@ def test_a_program_whose_shards_hold_nothing_repeats_the_round_alone():
             return Outcome(self.publish())
 
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((20, 3)), rng.standard_normal(20)
-    both = RotationSchedule(2, 2)
+    X, y = rng.standard_normal((20, 4)), rng.standard_normal(20)
     expected, program = Scores(X, y), Scores(X, y)
-    run(expected, both, max_rounds=12)
-    done = run(program, both, max_rounds=12, engine=Flaky([3, 4, 9]))
+    calm = run(expected, schedule, max_rounds=12)
+    done = run(program, schedule, max_rounds=12, engine=Flaky([3, 4, 10]))
     assert done.n_recoveries == 3
     assert (program.coef == expected.coef).all()
     assert program.calls == 12
+    objectives = [each.history.as_dict()["objective"] for each in (calm, done)]
+    np.testing.assert_array_equal(*objectives)
 
 
 def test_a_round_that_always_loses_workers_ends_with_the_loss(problem):
@@ -315,8 +337,10 @@ def test_a_checkpoint_that_does_not_fit_the_program_is_refused(problem, tmp_path
     _solve(problem, max_rounds=2, checkpoint=tmp_path)
     with pytest.raises(ModelFileError, match="shard-0/residual"):
         _solve((X[:20], y[:20]), max_rounds=4, checkpoint=tmp_path)
-    with pytest.raises(ModelFileError, match="coef does not fit"):
+    with pytest.raises(CheckpointMismatch, match="n_blocks: 6 there, 4 here"):
         run(LeastSquares(X[:, :4], y, 3), EveryBlock(4, 3), max_rounds=4, checkpoint=tmp_path)
+    with pytest.raises(CheckpointMismatch, match="n_shards: 3 there, 2 here"):
+        _solve(problem, n_shards=2, max_rounds=4, checkpoint=tmp_path)
 
 
 def test_a_loss_while_a_checkpoint_is_taken_costs_that_state_alone(problem, tmp_path):
@@ -372,3 +396,50 @@ def test_an_error_in_an_update_is_the_users_own(problem):
 def test_an_unknown_engine_is_named(engine):
     with pytest.raises(DataError, match=r"engine.*'dask'"):
         open_session(engine)
+
+
+def test_a_run_that_came_to_its_end_is_not_carried_on(problem, tmp_path):
+    class Stops(LeastSquares):
+        def aggregate(self, tasks, partials):
+            super().aggregate(tasks, partials)
+            return Outcome(done="gap" if self.calls == 5 else False)
+
+    def again(path, **options):
+        program = Stops(*problem, 2) if path == "done" else LeastSquares(*problem, 2)
+        done = run(program, EveryBlock(6, 2), max_rounds=9, checkpoint=tmp_path / path, **options)
+        return done.n_rounds, done.reason, program.calls
+
+    assert again("done") == (5, "gap", 5)
+    assert again("done") == (5, "gap", 0)
+
+    def stop(history):
+        return "enough" if len(history) >= 3 else False
+
+    assert again("stop", stop=stop) == (3, "enough", 3)
+    assert again("stop", stop=stop) == (3, "enough", 0)
+    assert again("stop") == (9, "finished", 6)
+    n_rounds, reason, _ = again("tol", tol=0.5)
+    assert (n_rounds < 9, reason) == (True, "converged")
+    assert again("tol", tol=0.5) == (n_rounds, "converged", 0)
+
+
+def test_the_last_state_that_could_not_be_fetched_is_told(problem, tmp_path):
+    with pytest.warns(UserWarning, match="a worker was lost while the last state was fetched"):
+        _solve(problem, engine=Flaky([7]), max_rounds=3, checkpoint=tmp_path)
+
+
+def test_programs_that_cannot_be_done_again_are_refused_where_workers_die(problem):
+    class Forgets(LeastSquares):
+        restore = Program.restore
+
+    run(Forgets(*problem, 2), EveryBlock(6, 2), max_rounds=2)
+    with pytest.raises(DataError, match=r"Forgets changes its coordinator.*"):
+        run(Forgets(*problem, 2), EveryBlock(6, 2), max_rounds=2, engine=Flaky([]))
+
+    class Misnames(LeastSquares):
+        saved = ("residue",)
+
+    with pytest.raises(DataError, match="saved names 'residue'"):
+        run(Misnames(*problem, 2), EveryBlock(6, 2), max_rounds=2)
+    with pytest.raises(DataError, match="lookahead must be 0 or 1, got 2"):
+        _solve(problem, lookahead=2)
