@@ -5,7 +5,23 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from .linear_columns import FAST
+
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+_SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
+_SAFE = (1e-200, 1e200)  # sums of squares that have neither overflowed nor lost digits
+
+
+@nb.njit(**_SUMS)
+def _plain_moments(x):
+    """Mean, and sum of squares about it, without regard to overflow."""
+    total, squares = 0.0, 0.0
+    for row in range(len(x)):
+        total += np.float64(x[row])
+    mean = total / len(x)
+    for row in range(len(x)):
+        squares += (np.float64(x[row]) - mean) ** 2
+    return mean, squares
 
 
 @nb.njit(**_OPTIONS)
@@ -14,6 +30,10 @@ def dense_norms(X, means, norms):
     n = X.shape[0]
     for j in range(X.shape[1]):
         x = X[:, j]
+        mean, squares = _plain_moments(x)
+        if _SAFE[0] < squares < _SAFE[1]:
+            means[j], norms[j] = mean, np.sqrt(squares)
+            continue
         largest = 0.0
         for row in range(n):
             largest = max(largest, abs(np.float64(x[row])))

@@ -17,8 +17,8 @@ from .duality import limit, squared_gap
 from .newton import proximal_newton
 
 MOST_COLUMNS = 5000
-_LEAST_ITERATED = 600  # smaller Newton systems are factored each time
-_KEPT = 0.04  # part of the last proximal step with which the next problem begins
+_LEAST_ITERATED = 1500  # smaller Newton systems are factored each time
+_KEPT = 0.2  # part of the last proximal step with which the next problem begins
 _SUPPORT_SWEEPS = 4
 _POLISH = 0.2  # a solution for given signs costs this part of Newton's method
 _MOST_POLISHED = 10  # coefficients that it may bring to zero

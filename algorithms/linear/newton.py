@@ -21,7 +21,7 @@ import numpy as np
 
 _FIRST_STEP, _FACTOR = 10.0, 5.0  # s at first, and its growth
 _OUTER, _INNER, _HALVINGS = 40, 40, 20
-_WORSE = 3  # proximal steps without a smaller gap after which it ends
+_WORSE = 7  # proximal steps without a smaller gap after which it ends
 _ROUNDING = 1e-18  # a descent this small beside |y|^2 is lost in rounding: the inner problem is solved
 _LOOSE = 5.0  # inner steps stop at this multiple of |b+ - b| / s, in the norm of the columns
 

@@ -144,6 +144,12 @@ def test_sets_of_blocks_and_a_barrier_after_each_step(engine):
         def objective(self, parts):
             return float(sum(parts))
 
+        def arrays(self):
+            return {"coef": self.coef}
+
+        def restore(self, arrays):
+            self.coef = arrays["coef"]
+
     programs = [Descent(), Descent()]
     schedule = StaticSchedule(12, size=5, n_shards=4)
     runs = [
