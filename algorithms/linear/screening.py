@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+_BLOCK = 1 << 16  # columns scored at a time
 _PATIENCE = 6  # whole passes before norms, which cost about two, are worth their price
 _NEAR = 0.99  # columns whose bound is above this part of the threshold are read too
 _SLACK = 1 + 1e-9  # on differences, for their rounding
@@ -22,7 +23,7 @@ _SINGLE = (1 + 1e-6, 1e-37)  # on norms and means, which are kept in float32: ne
 class Scores:
     """The scoring passes over a range of columns.
 
-    Memory: 16 bytes a column, from the sixth whole pass on.
+    Memory: 16 bytes a column, from the sixth whole pass on; less than 4 MB while they are scored.
 
     Parameters
     ----------
@@ -64,20 +65,36 @@ class Scores:
         scores : float64 ndarray
         """
         vectors, threshold = request["v"], request["threshold"]
-        outside = np.ones(self.columns.shape[1], bool)
-        outside[working] = False
-        if self._bounds is not None:
+        bounded = self._bounds is not None
+        if bounded:
             self._widen(vectors)
-            # Written so that a bound that is no number is read.
-            outside &= ~(self._bounds <= _NEAR * threshold)
-        read = np.flatnonzero(outside)
-        scores = self._read(read, vectors)
-        self._remember(read, scores, vectors)
-        best = largest(scores, threshold, request["count"])
+        else:
+            self._passes += 1
+            if self._passes == _PATIENCE:
+                self._begin(vectors)
         # The same whether or not columns were passed over: a shard that was lost begins anew. It lies below
         # the threshold, lest it limits the dual point where no column does.
-        bound = max(float(scores.max(initial=0.0)), _NEAR * threshold)
-        return bound, read[best], scores[best]
+        bound, found = _NEAR * threshold, []
+        for first in range(0, self.columns.shape[1], _BLOCK):
+            read = self._to_read(first, working, threshold if bounded else None)
+            scores = self._read(read, vectors)
+            if self._bounds is not None:
+                self._bounds[read] = scores
+            bound = max(bound, float(scores.max(initial=0.0)))
+            above = scores > threshold
+            found.append((read[above], scores[above]))
+        columns, scores = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        best = largest(scores, threshold, request["count"])
+        return bound, columns[best], scores[best]
+
+    def _to_read(self, first, working, threshold):
+        """Columns of a block outside the working set; those whose bounds are low are left out."""
+        last = min(first + _BLOCK, self.columns.shape[1])
+        outside = np.ones(last - first, bool)
+        outside[working[np.searchsorted(working, first) : np.searchsorted(working, last)] - first] = False
+        if threshold is not None:  # written so that a bound that is no number is read
+            outside &= ~(self._bounds[first:last] <= _NEAR * threshold)
+        return np.flatnonzero(outside) + first
 
     def _read(self, read, vectors):
         slopes = self.columns.dot(read, vectors)
@@ -99,16 +116,11 @@ class Scores:
                 self._bounds += np.multiply(self._means, drift, dtype=np.float64)
         self._vectors = vectors
 
-    def _remember(self, read, scores, vectors):
-        if self._bounds is not None:
-            self._bounds[read] = scores
-            return
-        self._passes += 1
-        if self._passes == _PATIENCE:
-            self._means, self._norms = map(self._widened, self.columns.norms())
-            self._bounds = np.full(self.columns.shape[1], np.inf)
-            self._bounds[read] = scores
-            self._vectors = vectors
+    def _begin(self, vectors):
+        """Begin to carry bounds."""
+        self._means, self._norms = map(self._widened, self.columns.norms())
+        self._bounds = np.full(self.columns.shape[1], np.inf)
+        self._vectors = vectors
 
     def _widened(self, sizes):
         """Means or norms in units of the factors, rounded up to float32."""
