@@ -13,15 +13,15 @@ _SAFE = (1e-200, 1e200)  # sums of squares that have neither overflowed nor lost
 
 
 @nb.njit(**_SUMS)
-def _plain_moments(x):
-    """Mean, and sum of squares about it, without regard to overflow."""
+def _plain_moments(x, n):
+    """Mean of the values `x` and of zeros, `n` in all, and sum of squares about it; overflow is not met."""
     total, squares = 0.0, 0.0
-    for row in range(len(x)):
-        total += np.float64(x[row])
-    mean = total / len(x)
-    for row in range(len(x)):
-        squares += (np.float64(x[row]) - mean) ** 2
-    return mean, squares
+    for e in range(len(x)):
+        total += np.float64(x[e])
+    mean = total / n
+    for e in range(len(x)):
+        squares += (np.float64(x[e]) - mean) ** 2
+    return mean, squares + (n - len(x)) * mean**2
 
 
 @nb.njit(**_OPTIONS)
@@ -30,7 +30,7 @@ def dense_norms(X, means, norms):
     n = X.shape[0]
     for j in range(X.shape[1]):
         x = X[:, j]
-        mean, squares = _plain_moments(x)
+        mean, squares = _plain_moments(x, n)
         if _SAFE[0] < squares < _SAFE[1]:
             means[j], norms[j] = mean, np.sqrt(squares)
             continue
@@ -56,6 +56,10 @@ def csc_norms(data, indptr, n, means, norms):
     """Fill in the mean of each column, and the norm of the column less its mean; `n` rows."""
     for j in range(len(indptr) - 1):
         first, last = indptr[j], indptr[j + 1]
+        mean, squares = _plain_moments(data[first:last], n)
+        if _SAFE[0] < squares < _SAFE[1]:
+            means[j], norms[j] = mean, np.sqrt(squares)
+            continue
         largest = 0.0
         for e in range(first, last):
             largest = max(largest, abs(np.float64(data[e])))

@@ -141,17 +141,24 @@ class ClusterSession:
                 raise WorkerLost("shards were lost; the session must be opened again")
             return await function(*args)
 
+    @contextlib.contextmanager
+    def client(self):
+        """Lend the caller's client, or else one that is closed at the end; for tasks that need no session."""
+        if not isinstance(self._scheduler, str):
+            yield self._scheduler
+            return
+        with contextlib.closing(self._new_client()) as client:
+            yield client
+
     # Coming and going of workers ------------------------------------------------------------------------
 
-    def _connect(self):
-        """Make a client of our own: closing it ends the session, and it hears what becomes of the workers."""
-        if self._client is not None:
-            return
+    def _new_client(self):
         address, security = self._scheduler, None
         if not isinstance(address, str):
             address, security = self._scheduler.scheduler.address, self._scheduler.security
         try:
-            client: Any = distributed.Client(
+            distributed.comm.resolve_address(address)  # a client of a wrong one takes a minute to close
+            return distributed.Client(
                 address, security=security, set_as_default=False, name="stradask", timeout=self._timeout
             )
         except (OSError, ValueError, TypeError) as error:
@@ -159,6 +166,12 @@ class ClusterSession:
                 f"engine={address!r}: no Dask scheduler answers there ({error}); is the address right, and "
                 "for tls:// are the certificates in dask.config under distributed.comm.tls?"
             ) from error
+
+    def _connect(self):
+        """Make a client of our own: closing it ends the session, and it hears what becomes of the workers."""
+        if self._client is not None:
+            return
+        client: Any = self._new_client()
         try:
             client.sync(self._begin, client)
         except BaseException:

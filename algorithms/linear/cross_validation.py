@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from ...errors import DataError
 from .._validation import _as_data_errors
 from .dask_input import check_matrix, check_vector
-from .evaluation import choose, mean_and_error, path_scorer, scoring_names
+from .evaluation import choose, mean_and_error, path_scorer
 from .folds import PathProblem, folds_of, score_folds
 from .inputs import (
     check_alphas,
@@ -91,7 +91,7 @@ class PathCV:
         """
         classes = problem.classes
         path_scorer(self.scoring, classes)  # refuses before the work
-        folds = folds_of(self.cv, len(problem.y), problem.y, groups, problem.weights, classes is not None)
+        folds = folds_of(self.cv, len(problem.y), problem.y, groups, problem.weights, classes)
         with place_of(X, self.engine, self.n_jobs) as where:
             n_alphas, ratios = self._n_alphas(), self._l1_ratios()
             if n_alphas is None:
@@ -129,12 +129,15 @@ class PathCV:
         return table[0] if len(table) == 1 else table
 
     def _check_scores(self, scores, classes):
-        lost = np.argwhere(np.isnan(scores))
+        lost = np.argwhere(~np.isfinite(scores))
         if len(lost):
             remedy = "use fewer folds, or another scoring"
             if classes is not None:
                 remedy = f"its test rows may lack a class: {remedy}, or a cv that stratifies"
-            raise DataError(f"scoring={self.scoring!r} is not a number in fold {lost[0][2]}; {remedy}")
+            raise DataError(
+                f"scoring={self.scoring!r} is {scores[tuple(lost[0])]}, not a finite number, in fold "
+                f"{lost[0][2]}; {remedy}"
+            )
 
     def _warn_unsolved(self, gaps, n_fits):
         if gaps:
@@ -203,7 +206,7 @@ _CV_CONSTRAINTS: dict = {
     "n_alphas": [Interval(Integral, 1, None, closed="left"), None],
     "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
     "cv": ["cv_object"],
-    "scoring": [StrOptions(scoring_names()), callable],
+    "scoring": [str, callable],
     "rule": [StrOptions({"min", "1se"})],
 }
 

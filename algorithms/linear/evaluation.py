@@ -4,6 +4,7 @@ A path is one sparse matrix: column k (or, with several outputs, columns k K to 
 coefficients at the k-th penalty. Scores are as in scikit-learn: the greater the better.
 """
 
+import difflib
 import inspect
 
 import numpy as np
@@ -15,11 +16,6 @@ from sklearn.metrics import get_scorer, get_scorer_names
 from ...errors import DataError
 
 _BLOCK = 1 << 22  # float64 values of a block of predictions: 32 MiB
-
-
-def scoring_names():
-    """Return the names that `scoring` may have: scikit-learn's, "mse" and "deviance"."""
-    return {*get_scorer_names(), "mse", "deviance"}
 
 
 # Predictions ---------------------------------------------------------------------------------------
@@ -104,7 +100,7 @@ def path_scorer(scoring, classes=None):
     Parameters
     ----------
     scoring : str or callable
-        One of `scoring_names`, or ``scoring(estimator, X, y)`` as scikit-learn has it.
+        The name of a scorer of scikit-learn, "mse" or "deviance", or ``scoring(estimator, X, y)``.
         "mse" is minus the mean squared error; "deviance" is minus the mean deviance: of squared loss the
         same, of logistic loss twice the log loss.
     classes : ndarray, optional
@@ -115,6 +111,11 @@ def path_scorer(scoring, classes=None):
     callable
         ``scorer(X, y, rows, decision, weights)`` with `decision` of shape (n_rows, n_models, n_outputs)
         gives an ndarray of shape (n_models,).
+
+    Raises
+    ------
+    DataError
+        For a name that is none of these.
     """
     quick = _quick_scores(classes)
     if isinstance(scoring, str) and scoring in quick:
@@ -122,8 +123,11 @@ def path_scorer(scoring, classes=None):
         return lambda X, y, rows, decision, weights: score(y, decision, weights)
     if isinstance(scoring, str) and scoring not in get_scorer_names():
         kind = "regression" if classes is None else "classification"
+        near = difflib.get_close_matches(scoring, [*quick, *get_scorer_names()])
+        guess = f" (did you mean {' or '.join(map(repr, dict.fromkeys(near)))}?)" if near else ""
         raise DataError(
-            f"scoring={scoring!r} is not a score of {kind}; there are: {', '.join(sorted(quick))}"
+            f"scoring={scoring!r} is not a score of {kind}{guess}; there are {', '.join(sorted(quick))} and "
+            "the others of sklearn.metrics.get_scorer_names()"
         )
     return _OneByOne(scoring, classes)
 
@@ -146,10 +150,15 @@ def _minus_mean_squared_error(y, decision, weights):
 
 
 def _r2(y, decision, weights):
-    spread = np.average((y - np.average(y, weights=weights)) ** 2, weights=weights)
+    """Share of the variance that is explained; of targets that are all the same 1 if met exactly, else 0."""
+    if len(y) < 2:
+        return np.full(decision.shape[1], np.nan)
     error = -_minus_mean_squared_error(y, decision, weights)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return 1 - error / spread
+    spread = np.average((y - np.average(y, weights=weights)) ** 2, weights=weights)
+    counted = y if weights is None else y[weights > 0]
+    if spread == 0 or (counted == counted[0]).all():  # of equal values the mean may differ by rounding
+        return (error == 0).astype(np.float64)
+    return 1 - error / spread
 
 
 def _log_loss(y, decision, weights):

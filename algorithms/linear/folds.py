@@ -6,6 +6,7 @@ is the one of the training rows alone.
 """
 
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ class Fold:
     test: np.ndarray
 
 
-def folds_of(cv, n_samples, y, groups=None, weights=None, classifier=False):
+def folds_of(cv, n_samples, y, groups=None, weights=None, classes=None):
     """Divide the rows.
 
     Parameters
@@ -48,8 +49,8 @@ def folds_of(cv, n_samples, y, groups=None, weights=None, classifier=False):
     groups : array-like of shape (n_samples,), optional
         Given to the splitter.
     weights : ndarray of shape (n_samples,), optional
-    classifier : bool
-        Stratify by `y` where `cv` leaves it open.
+    classes : ndarray, optional
+        Labels of a classifier: stratify by `y` where `cv` leaves it open.
 
     Returns
     -------
@@ -58,7 +59,8 @@ def folds_of(cv, n_samples, y, groups=None, weights=None, classifier=False):
     Raises
     ------
     DataError
-        If the splitter refuses, a row does not exist, or a part of a fold is empty or has no weight.
+        If the splitter refuses, a row does not exist, a part of a fold is empty or has no weight, or a class
+        is not among the training rows.
 
     Examples
     --------
@@ -67,32 +69,52 @@ def folds_of(cv, n_samples, y, groups=None, weights=None, classifier=False):
     >>> [fold.weights.tolist() for fold in folds_of(2, 4, np.arange(4.0))]
     [[0.0, 0.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]]
     """
+    name = f"cv={cv!r}"
     try:
-        parts = list(check_cv(cv, y, classifier=classifier).split(np.zeros((n_samples, 1)), y, groups))
+        splitter = check_cv(cv, y, classifier=classes is not None)
+        name = _name(cv, splitter)
+        parts = list(splitter.split(np.zeros((n_samples, 1)), y, groups))
     except (ValueError, TypeError) as error:
-        raise DataError(f"cv={cv!r} cannot divide {n_samples} rows: {error}") from error
+        raise DataError(f"{name} cannot divide {n_samples} rows: {error}") from error
     if not parts:
-        raise DataError(f"cv={cv!r} gives no fold; give at least one pair of training and test rows")
+        raise DataError(f"{name} gives no fold; give at least one pair of training and test rows")
     weights = np.ones(n_samples) if weights is None else weights
     folds = []
     for number, (train, test) in enumerate(parts):
         train, test = (
-            _rows(part, n_samples, number, name) for part, name in ((train, "train"), (test, "test"))
+            _rows(part, n_samples, number, which) for part, which in ((train, "train"), (test, "test"))
         )
         fold = Fold(np.bincount(train, minlength=n_samples) * weights, test)
         for part, mass in (("training", fold.weights), ("test", weights[test])):
             if not mass.sum() > 0:
                 raise DataError(
-                    f"fold {number} of cv={cv!r} has no weight in its {part} rows; shuffle the rows or use "
+                    f"fold {number} of {name} has no weight in its {part} rows; shuffle the rows or use "
                     "fewer folds"
                 )
-        if classifier and (np.bincount(y, fold.weights) == 0).any():
-            raise DataError(
-                f"fold {number} of cv={cv!r} has no training row (with weight) of a class of y; use a cv "
-                "that stratifies, fewer folds, or shuffle the rows"
-            )
+        if classes is not None:
+            _check_classes(fold, f"fold {number} of {name}", y, weights, classes)
         folds.append(fold)
     return folds
+
+
+def _name(cv, splitter):
+    """Name a division in a message; a list of rows is not shown."""
+    simple = cv is None or isinstance(cv, Integral) or hasattr(cv, "split")
+    return f"cv={splitter!r}" if simple else "the given cv"
+
+
+def _check_classes(fold, name, y, weights, classes):
+    """Refuse a fold whose training rows lack a class."""
+    lacking = np.flatnonzero(np.bincount(y, fold.weights, len(classes)) == 0)
+    if not len(lacking):
+        return
+    count = np.count_nonzero((y == lacking[0]) & (weights > 0))
+    rows = "1 row" if count == 1 else f"{count} rows"
+    remedy = "use fewer folds" if count < 2 else "shuffle the rows, or use a cv that stratifies"
+    raise DataError(
+        f"class {classes[lacking].tolist()[0]!r} has {rows} (with weight), none of them among the training "
+        f"rows of {name}: a fold without it cannot be learnt from; merge or drop it, or {remedy}"
+    )
 
 
 def _rows(part, n_samples, number, name):

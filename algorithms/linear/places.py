@@ -4,13 +4,18 @@ Tasks know nothing of one another, so on Dask they are plain tasks and need no s
 which goes to the cluster once, and from worker to worker when a task there needs it.
 """
 
+import contextlib
 import threading
 import warnings
+from concurrent.futures import CancelledError
+from typing import Any
 
-from ...errors import DataError
-from ...scheduler.session import own_threads
+from ...errors import WorkerLost
+from ...scheduler.session import open_session, own_threads
 from ...scheduler.threads import run_tasks, single_threaded_blas
 from .dask_input import is_dask
+
+_SENDINGS = 3  # of X, after the first
 
 
 def place_of(X, engine, n_jobs):
@@ -85,62 +90,78 @@ class Here:
 
 
 class There:
-    """Runs tasks on the workers of a Dask cluster; see `place_of`."""
+    """Runs tasks on the workers of a Dask cluster; see `place_of`.
+
+    X lies in one worker at first. If it is lost with it, X is sent again, at most three times, and tasks
+    that had not ended begin anew.
+    """
 
     def __init__(self, X, engine, n_jobs):
         self.X, self.engine, self.n_jobs = X, engine, n_jobs
         self._futures: list = []
+        self._losses = 0
 
     def __enter__(self):
-        import distributed
-
-        if self.engine == "dask":
-            try:
-                self._client, self._owned = distributed.default_client(), False
-            except ValueError as error:
-                raise DataError(
-                    "engine='dask' is the current Dask client, and there is none: make one with "
-                    "dask.distributed.Client(...) before the fit, or give the scheduler's address as engine"
-                ) from error
-        elif "://" in self.engine:
-            self._client, self._owned = distributed.Client(self.engine, set_as_default=False), True
-        else:
-            raise DataError(f"engine must be 'local', 'dask' or a scheduler's address, got {self.engine!r}")
-        self.X = self._sent(self.X)
+        session = open_session(self.engine)  # lends a client and is not opened: tasks need none
+        with contextlib.ExitStack() as stack:
+            self._client = stack.enter_context(session.client())
+            stack.callback(self._forget)
+            self._send()
+            self._leave = stack.pop_all()
         return self
 
     def __exit__(self, *exc_info):
-        self._client.cancel(self._futures)
-        self._futures.clear()
-        self.X = None
-        if self._owned:
-            self._client.close()
-
-    def _sent(self, X):
-        if not is_dask(X):
-            return self._client.scatter(X, hash=False)
-        import dask
-
-        return self._client.compute(dask.delayed(_assembled)(X))
+        self._leave.close()
 
     def one(self, function, *args):
         """Run one task, which may use `n_jobs` threads of its worker, given as its last argument."""
-        return self._start(function, (*args, self.n_jobs)).result()
+        (result,) = self.map(function, [(*args, self.n_jobs)], lambda: None)
+        return result
 
     def map(self, function, tasks, tell):
         """Run a task for each tuple of arguments; ``tell()`` after each; the results in their order."""
+        results: dict[int, Any] = {}
+        while len(results) < len(tasks):
+            try:
+                self._run(function, tasks, results, tell)
+            except CancelledError as error:
+                self._losses += 1
+                if self._losses > _SENDINGS:
+                    raise WorkerLost(
+                        f"X was lost {self._losses} times with workers that held it ({error}); do they have "
+                        "room for it, and are tasks on them cancelled by others?"
+                    ) from error
+                self._forget()
+                self._send()
+        return [results[task] for task in range(len(tasks))]
+
+    def _run(self, function, tasks, results, tell):
+        """Run the tasks that have no result; the first failure is raised at once."""
         import distributed
 
-        futures = [self._start(function, args) for args in tasks]
-        for future in distributed.as_completed(futures):
-            future.result()  # the first failure is raised at once
+        started = {}
+        for number, args in enumerate(tasks):
+            if number not in results:
+                future = self._client.submit(function, self._sent, *args, pure=False)
+                started[future] = number
+                self._futures.append(future)
+        for future in distributed.as_completed(started):
+            results[started[future]] = future.result()
             tell()
-        return self._client.gather(futures)
 
-    def _start(self, function, args):
-        future = self._client.submit(function, self.X, *args, pure=False)
-        self._futures.append(future)
-        return future
+    def _send(self):
+        if not is_dask(self.X):
+            self._sent = self._client.scatter(self.X, hash=False)
+            return
+        import dask
+
+        self._sent = self._client.compute(dask.delayed(_assembled)(self.X))
+
+    def _forget(self):
+        """Let go of all tasks and of X on the cluster."""
+        self._client.cancel(self._futures)
+        self._futures.clear()
+        self._sent = None
 
 
 def _assembled(X):

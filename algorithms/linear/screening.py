@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 _BLOCK = 1 << 16  # columns scored at a time
-_PATIENCE = 6  # whole passes before norms, which cost about two, are worth their price
+_PATIENCE = 3  # whole passes before norms, which cost about one, are worth their price
 _NEAR = 0.99  # columns whose bound is above this part of the threshold are read too
 _SLACK = 1 + 1e-9  # on differences, for their rounding
 _SINGLE = (1 + 1e-6, 1e-37)  # on norms and means, which are kept in float32: never less than they are
@@ -23,7 +23,7 @@ _SINGLE = (1 + 1e-6, 1e-37)  # on norms and means, which are kept in float32: ne
 class Scores:
     """The scoring passes over a range of columns.
 
-    Memory: 16 bytes a column, from the sixth whole pass on; less than 4 MB while they are scored.
+    Memory: 16 bytes a column, from the third whole pass on; less than 4 MB while they are scored.
 
     Parameters
     ----------
