@@ -102,7 +102,7 @@ def _seconds(runs, target):
 
 def _ratio(by_solver, target):
     spread, best = ratio_to_best(by_solver, target)
-    if best is None:
+    if best is None or math.isnan(spread.median):  # there is no peer; or nobody meets the target
         return "-"
     if spread.median == 0:
         return "no peer"
@@ -117,7 +117,7 @@ def _shown(spread, missing):
 
 
 def cost_rows(records):
-    """Return header and rows of what else the solvers cost, a row a data set and figure.
+    """Return header and rows of what else the solvers cost, a row a data set and figure (of all problems).
 
     The memory is the largest that a call took beyond the design and what was loaded before, its result
     included; beside it what 64 bytes a row and 32 a column make, which leaves the working set out.

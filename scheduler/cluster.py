@@ -153,11 +153,13 @@ class ClusterSession:
     # Coming and going of workers ------------------------------------------------------------------------
 
     def _new_client(self):
-        address, security = self._scheduler, None
+        address, security = self._scheduler, distributed.Security()
         if not isinstance(address, str):
             address, security = self._scheduler.scheduler.address, self._scheduler.security
-        try:
-            distributed.comm.resolve_address(address)  # a client of a wrong one takes a minute to close
+        try:  # what can be seen beforehand: a client that fails for it takes a minute to close
+            distributed.comm.resolve_address(address)
+            if address.startswith("tls://") and not security.get_connection_args("client").get("ssl_context"):
+                raise ValueError("there are no certificates")
             return distributed.Client(
                 address, security=security, set_as_default=False, name="stradask", timeout=self._timeout
             )

@@ -49,6 +49,8 @@ def _by_eigenvalues(loss, shares, Z, allowed, slopes):
     H = H.reshape(n_outputs * k, n_outputs * k)[np.ix_(pairs, pairs)]
     flat = np.flatnonzero(H.diagonal() <= FLAT)
     H[flat, flat] += np.abs(slopes[flat])  # what has no curvature moves by 1 at most
+    if len(slopes) == 1:  # the intercept of two classes
+        return slopes / (H[0] if H[0, 0] > 0 else 1.0)
     roots = _roots(H.diagonal())
     values, vectors = eigh(H / np.outer(roots, roots))
     kept = values > _SINGULAR * len(values) * max(values[-1], 0.0)

@@ -119,15 +119,15 @@ class GramProblem:
 
     # The solution -----------------------------------------------------------------------
 
-    def minimise(self, b, slopes, y_y, penalty, eps):
+    def minimise(self, b, slopes, rho_rho, penalty, eps):
         """Reduce the gap of the problem on the members to `eps`, by descent or, if cheaper, Newton's method.
 
         Parameters
         ----------
         b, slopes : float64 ndarrays of shape (k,)
             Coefficients and exact ``A^T rho``; they are not changed.
-        y_y : float
-            ``|y|^2``.
+        rho_rho : float
+            ``|rho|^2``.
         penalty : (float64 ndarray, float64 ndarray, bool)
             l1, l2 and positive.
         eps : float
@@ -140,6 +140,7 @@ class GramProblem:
         l1, l2, positive = penalty
         b, slopes = b.copy(), slopes.copy()
         c = slopes + self.times(b)
+        y_y = rho_rho + b @ (c + slopes)
 
         def gap_at(b, slopes):
             return gram_gap(b, slopes, c, y_y, penalty)

@@ -10,12 +10,13 @@ import warnings
 from concurrent.futures import CancelledError
 from typing import Any
 
-from ...errors import WorkerLost
+from ...errors import StradaskError, WorkerLost
 from ...scheduler.session import open_session, own_threads
 from ...scheduler.threads import run_tasks, single_threaded_blas
 from .dask_input import is_dask
 
 _SENDINGS = 3  # of X, after the first
+_PATIENCE = 60  # seconds that a search waits for a worker to send X to
 
 
 def place_of(X, engine, n_jobs):
@@ -145,13 +146,19 @@ class There:
                 future = self._client.submit(function, self._sent, *args, pure=False)
                 started[future] = number
                 self._futures.append(future)
-        for future in distributed.as_completed(started):
+        for future in distributed.as_completed(started, loop=self._client.loop):
             results[started[future]] = future.result()
             tell()
 
     def _send(self):
         if not is_dask(self.X):
-            self._sent = self._client.scatter(self.X, hash=False)
+            try:
+                self._client.submit(int, pure=False).result(_PATIENCE)  # workers may be about to come
+                self._sent = self._client.scatter(self.X, hash=False)
+            except TimeoutError as error:
+                raise StradaskError(
+                    f"X cannot be sent: no worker has answered for {_PATIENCE} s; do workers run?"
+                ) from error
             return
         import dask
 

@@ -26,7 +26,7 @@ from . import separable
 from .anderson import Trail
 from .copies import copies_of
 from .gram import MOST_COLUMNS, GramProblem, Products, column_gap, likely_cost
-from .unpenalised import Unpenalised
+from .unpenalised import MOST_DIRECT, Unpenalised
 
 _SUPPORT_SWEEPS = (2, 8)  # least and most sweeps over the support after one over W (dense)
 _SPARSE_SUPPORT_SWEEPS = 4
@@ -38,6 +38,7 @@ _EXACT = 3e-5  # gaps below this part of |y|^2 are taken from float64 slopes
 _FAR = 0.6  # columns whose slope is below this part of its threshold are not visited until the next test
 _NEAR = 0.8  # columns whose slope is this near to its threshold join the products
 _NOTHING = 1e-15  # a threshold this small beside |a_j| |y| is lost in rounding: taken for 0
+_SPANNED = 1e-12  # a column is spanned by the unpenalised ones if so little of its square is left
 _SETTLED, POSITIVE_TRACE = 1e-9, 1e-10
 
 
@@ -196,9 +197,12 @@ class Squared:
         self.copies.add(support, -b[support], rho)
         return rho
 
+    def _free(self, l1, l2):
+        return np.flatnonzero((l1 == 0) & (l2 == 0) & (self.copies.norms > 0))
+
     def _settle(self, l1, l2):
         """Bring the unpenalised columns to their exact best; nothing without any."""
-        free = np.flatnonzero((l1 == 0) & (l2 == 0) & (self.copies.norms > 0))
+        free = self._free(l1, l2)
         if len(free):
             self.b[free] += self.unpenalised.settle(free, self.rho)
             self._slopes = None
@@ -315,17 +319,26 @@ class Squared:
     def _by_products(self, slopes, terms, eps):
         """Solve on the columns that matter, check the others, let violators join, until the gap is `eps`."""
         l1, l2, positive = terms
-        products, lowest = self.products, np.inf
+        products, lowest, free = self.products, np.inf, self._free(l1, l2)
         for _ in range(_MOST_MEETINGS):
-            chosen = self._near(slopes, l1, l2)
-            new = products.missing(chosen)
+            chosen = np.setdiff1d(self._near(slopes, l1, l2), free, assume_unique=True)
+            every = np.concatenate([free, chosen])
+            new = products.missing(every)
             if len(products.members) + len(new) > MOST_COLUMNS:
                 return False
             products.join(new)
-            problem = GramProblem(products.among(chosen), products.step)
+            G = products.among(every)
+            if len(free):
+                G = self.unpenalised.reduced(free, G)
+                apart = np.diagonal(G) > _SPANNED * self.copies.norms[chosen]
+                self.b[chosen[~apart]] = 0.0  # the unpenalised columns do as well, for nothing
+                chosen, G = chosen[apart], np.ascontiguousarray(G[np.ix_(apart, apart)])
+                self._rebuild()
+                self._settle(l1, l2)
+            problem = GramProblem(G, products.step)
             own = (l1[chosen], l2[chosen], positive)
             exact = self.copies.dot(self.rho, chosen)
-            b, visits = problem.minimise(self.b[chosen], exact, self.y_y, own, 0.5 * eps)
+            b, visits = problem.minimise(self.b[chosen], exact, self.rho @ self.rho, own, 0.5 * eps)
             products.step = problem.step
             self.updates += visits
             self.replace(chosen, b)
@@ -334,7 +347,7 @@ class Squared:
             gap = self._gap(slopes, *terms)[1]
             if gap <= eps:
                 return True
-            if gap > 0.9 * lowest and not len(np.setdiff1d(self._near(slopes, l1, l2), chosen)):
+            if gap > 0.9 * lowest and not len(np.setdiff1d(self._near(slopes, l1, l2), every)):
                 return False
             lowest = min(lowest, gap)
         return False
@@ -350,7 +363,7 @@ class Squared:
         """Seconds until the problem is solved by products; infinite if they would not fit."""
         near, members = self._near(slopes, *terms[:2]), self.products.members
         missing = self.products.missing(near)
-        if len(members) + len(missing) > MOST_COLUMNS:
+        if len(members) + len(missing) > MOST_COLUMNS or len(self._free(*terms[:2])) > MOST_DIRECT:
             return np.inf
         support = int(np.count_nonzero(self.b))
         return self.copies.products_cost(missing, members) + likely_cost(len(near), support)

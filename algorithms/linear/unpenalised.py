@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, lsmr
 
-_MOST_DIRECT = 2000  # columns up to which their products are laid out
+MOST_DIRECT = 2000  # columns up to which their products are laid out
 _SINGULAR = 1e-13  # eigenvalues below this part of the largest, and for each column, are taken for 0
 
 
@@ -42,19 +42,41 @@ class Unpenalised:
             What their coefficients change by.
         """
         norms = np.sqrt(self.copies.norms[chosen])
-        if len(chosen) > _MOST_DIRECT:
+        if len(chosen) > MOST_DIRECT:
             return self._iterate(chosen, norms, rho)
+        half, total = self._factored(chosen, norms), np.zeros(len(chosen))
+        for _ in range(2):
+            slopes = self.copies.dot(rho, chosen) / norms
+            change = half @ (half.T @ slopes) / norms
+            self.copies.add(chosen, -change, rho)
+            total += change
+        return total
+
+    def reduced(self, chosen, G):
+        """Products of other columns, made orthogonal to the unpenalised ones.
+
+        Parameters
+        ----------
+        chosen : int64 ndarray of shape (u,)
+            Positions of the unpenalised columns, `MOST_DIRECT` at most.
+        G : float64 ndarray of shape (u + k, u + k)
+            Products of these columns and, after them, of k others.
+
+        Returns
+        -------
+        float64 ndarray of shape (k, k), C-ordered
+        """
+        norms, u = np.sqrt(self.copies.norms[chosen]), len(chosen)
+        cross = self._factored(chosen, norms).T @ (G[:u, u:] / norms[:, None])
+        return np.ascontiguousarray(G[u:, u:] - cross.T @ cross)
+
+    def _factored(self, chosen, norms):
+        """H with ``H H^T`` the pseudo-inverse of the products of the columns, divided by their norms."""
         if not np.array_equal(chosen, self._chosen):
             values, vectors = eigh(self.copies.gram(chosen) / np.outer(norms, norms))
             kept = values > _SINGULAR * len(chosen) * values[-1]
             self._chosen, self._half = chosen, vectors[:, kept] / np.sqrt(values[kept])
-        total = np.zeros(len(chosen))
-        for _ in range(2):
-            slopes = self.copies.dot(rho)[chosen] / norms
-            change = self._half @ (self._half.T @ slopes) / norms
-            self.copies.add(chosen, -change, rho)
-            total += change
-        return total
+        return self._half
 
     def _iterate(self, chosen, norms, rho):
         def forward(z):
@@ -63,7 +85,7 @@ class Unpenalised:
             return out
 
         def backward(v):
-            return self.copies.dot(np.ravel(v))[chosen] / norms
+            return self.copies.dot(np.ravel(v), chosen) / norms
 
         shape = (self.copies.n_rows, len(chosen))
         operator = LinearOperator(shape, matvec=forward, rmatvec=backward, dtype=np.float64)

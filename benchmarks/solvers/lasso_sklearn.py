@@ -22,8 +22,13 @@ class Solver:
         """One fit from scratch."""
         from sklearn.linear_model import Lasso
 
-        model = Lasso(alpha, fit_intercept=self.settings.intercept, tol=tolerance, max_iter=100_000)
-        model.fit(self.X, self.y)
+        model = Lasso(
+            alpha,
+            fit_intercept=self.settings.intercept,
+            copy_X=self.settings.intercept,  # without one nothing is centred, and a copy is only time
+            tol=tolerance,
+            max_iter=100_000,
+        ).fit(self.X, self.y)
         return {"coef": model.coef_, "intercept": model.intercept_}
 
     def cross_validate(self, alphas, n_folds, tolerance):

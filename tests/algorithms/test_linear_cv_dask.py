@@ -1,5 +1,13 @@
 """Searches on a Dask cluster: folds as tasks, the bits of a local search."""
 
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+
+import dask
 import dask.array as da
 import distributed
 import numpy as np
@@ -7,7 +15,8 @@ import pytest
 from scipy import sparse
 
 import stradask as sd
-from stradask.errors import DataError
+from stradask.algorithms.linear.places import There
+from stradask.errors import DataError, WorkerLost
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 rng = np.random.default_rng(0)
@@ -97,6 +106,96 @@ def test_inside_a_task_the_search_runs_there_and_says_so(client):
     assert "inside a Dask task" in messages[0]
 
 
-def test_engines_that_are_not_there():
-    with pytest.raises(DataError, match="engine must be 'local', 'dask' or a scheduler's address"):
-        sd.LassoCV(engine="spark", **OPTIONS).fit(X, Y)
+def deadly(folder, times):
+    """Make a score whose first calls end the worker's process."""
+
+    def score(model, X, y):
+        for number in range(times):
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(folder / str(number), os.O_CREAT | os.O_EXCL))
+                os.kill(os.getpid(), signal.SIGKILL)
+        return -np.mean((y - model.predict(X)) ** 2)
+
+    return score
+
+
+@pytest.fixture
+def mortal():
+    """One worker, which holds X alone; it is started again when it dies."""
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with distributed.LocalCluster(silence_logs=logging.CRITICAL, **options) as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.mark.parametrize("form", [np.asfortranarray, lambda X: da.from_array(X, chunks=(20, 90))])
+def test_x_is_sent_again_when_its_holder_dies(mortal, tmp_path, form, monkeypatch):
+    sent, send = [], There._send
+    monkeypatch.setattr(There, "_send", lambda self: sent.append(self) or send(self))
+    distant = sd.LassoCV(engine=mortal, scoring=deadly(tmp_path, 1), **OPTIONS).fit(form(X), Y)
+    assert len(os.listdir(tmp_path)) == 1
+    assert len(sent) == (2 if form is np.asfortranarray else 1)  # what Dask has made it makes again
+    local = sd.LassoCV(scoring=deadly(tmp_path, 1), **OPTIONS).fit(X, Y)  # the worker has died already
+    assert_same_bits(distant, local, ("alphas_", "scores_", "coef_", "intercept_"))
+
+
+def test_x_is_not_sent_for_ever(mortal, tmp_path):
+    with pytest.raises(WorkerLost, match="X was lost 4 times"):
+        sd.LassoCV(engine=mortal, scoring=deadly(tmp_path, 9), **OPTIONS).fit(X, Y)
+    assert len(os.listdir(tmp_path)) == 4
+
+
+def test_only_what_is_unfinished_runs_again():
+    """Results that have arrived before a loss are kept, and told once."""
+    where, runs, told = There(X, "dask", None), [], []
+
+    def run(function, tasks, results, tell):
+        runs.append([number for number in range(len(tasks)) if number not in results])
+        results[runs[-1][0]] = tasks[runs[-1][0]]
+        tell()
+        if len(results) < len(tasks):
+            raise distributed.CancelledError
+
+    where._run, where._forget, where._send = run, list, list
+    assert where.map(None, ["a", "b", "c"], lambda: told.append(1)) == ["a", "b", "c"]
+    assert (runs, len(told)) == ([[0, 1, 2], [1, 2], [2]], 3)
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        ("spark", "engine='spark' is unknown"),
+        ("gpu://somewhere:1", "engine='gpu://somewhere:1': no Dask scheduler answers there"),
+        ("tcp://127.0.0.1", "missing port number"),
+        ("tcp://127.0.0.1:9", "no Dask scheduler answers there"),
+    ],
+)
+def test_engines_that_are_not_there(engine, message):
+    with dask.config.set({"stradask.timeout": "1s"}), pytest.raises(DataError, match=message):
+        sd.LassoCV(engine=engine, **OPTIONS).fit(X, Y)
+
+
+@pytest.mark.parametrize("engine", ["gpu://x:1", "tls://127.0.0.1:9"])
+def test_a_wrong_engine_leaves_no_client_that_holds_up_the_end(engine):
+    code = (
+        "import numpy as np, stradask as sd\n"
+        f"try: sd.LassoCV(engine={engine!r}).fit(np.eye(9), np.arange(9.0))\n"
+        "except sd.errors.DataError: print('refused')\n"
+    )
+    options = {"capture_output": True, "text": True, "timeout": 50}
+    done = subprocess.run([sys.executable, "-c", code], **options)
+    assert (done.stdout, done.stderr) == ("refused\n", "")
+
+
+def test_a_client_of_ours_is_closed_when_x_cannot_be_sent(client, monkeypatch):
+    clients = []
+
+    def fail(self):
+        clients.append(self._client)
+        raise OSError("broken")
+
+    monkeypatch.setattr(There, "_send", fail)
+    for engine in ("dask", client.scheduler.address):
+        with pytest.raises(OSError, match="broken"):
+            sd.LassoCV(engine=engine, **OPTIONS).fit(X, Y)
+    assert clients[0] is client
+    assert [lent.status for lent in clients] == ["running", "closed"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.linear_model import Lasso, LogisticRegression
-from sklearn.metrics import get_scorer, make_scorer, mean_absolute_error
+from sklearn.metrics import get_scorer, make_scorer, mean_absolute_error, r2_score
 
 from stradask.algorithms.linear import evaluation
 from stradask.algorithms.linear.evaluation import (
@@ -70,6 +70,27 @@ def test_regression_scores_are_scikit_learns(regression, name, weights, block, m
     part = None if weights is None else weights[ROWS]
     scorer = get_scorer(name)
     np.testing.assert_allclose(found, [scorer(m, X[ROWS], y[ROWS], sample_weight=part) for m in models])
+
+
+@pytest.mark.parametrize("weights", [None, np.array([0.0, 2, 1, 3])])
+@pytest.mark.parametrize("level", [1.0, 0.1])
+def test_r2_of_equal_targets_is_one_or_zero(level, weights):
+    """As scikit-learn has it, but whatever the rounding of the mean: here that of 0.1 is not 0.1."""
+    y, decision = np.full(4, level), np.full((4, 3, 1), level)
+    decision[1, 1], decision[:, 2] = level + 1, level - 1e-9
+    found = path_scorer("r2")(None, y, None, decision, weights)
+    assert found.tolist() == [1, 0, 0]
+    if level == 1:
+        assert found.tolist() == [r2_score(y, p, sample_weight=weights) for p in decision[:, :, 0].T]
+    if weights is not None:  # a row that does not count
+        y[0] = 7
+        assert path_scorer("r2")(None, y, None, decision, weights).tolist() == [1, 0, 0]
+
+
+def test_r2_of_one_row_is_not_a_number():
+    assert (
+        np.isnan(path_scorer("r2")(None, np.ones(1), None, np.ones((1, 2, 1)), None)).tolist() == [True] * 2
+    )
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
@@ -150,9 +171,13 @@ def test_a_callable_sees_the_rows_and_the_model(regression):
 
 def test_a_score_of_the_wrong_kind_is_named():
     with pytest.raises(
-        DataError, match=r"scoring='mse' is not a score of classification; there are: accuracy"
+        DataError, match=r"scoring='mse' is not a score of classification; there are accuracy"
     ):
         path_scorer("mse", np.array([0, 1]))
+    with pytest.raises(
+        DataError, match=r"'auc' is not a score of classification \(did you mean 'roc_auc'\?\)"
+    ):
+        path_scorer("auc", np.array([0, 1]))
     scorer = path_scorer("roc_auc", np.array([0, 1, 2]))
     with pytest.raises(DataError, match="scoring='roc_auc' cannot judge this model: multi_class"):
         scorer(X, np.array([0, 1, 2]), np.arange(3), np.zeros((3, 1, 3)), None)

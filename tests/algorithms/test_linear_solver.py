@@ -17,6 +17,8 @@ from sklearn.linear_model import LinearRegression
 from stradask.algorithms.linear import gram as gram_module
 from stradask.algorithms.linear import squared as squared_module
 from stradask.algorithms.linear.columns import columns_of, cut
+from stradask.algorithms.linear.conjugate_gradients import KeptFactor
+from stradask.algorithms.linear.copies import copies_of
 from stradask.algorithms.linear.penalties import ElasticNet, Separable
 from stradask.algorithms.linear.program import SparseLinearProgram, solve
 from stradask.algorithms.linear.squared import Squared
@@ -311,7 +313,7 @@ def test_no_penalty_is_least_squares(p, density):
 def test_no_penalty_on_many_columns(monkeypatch):
     from stradask.algorithms.linear import unpenalised
 
-    monkeypatch.setattr(unpenalised, "_MOST_DIRECT", 5)
+    monkeypatch.setattr(unpenalised, "MOST_DIRECT", 5)
     X, y = problem(60, 20)
     (solution,) = fit(X, y, [ElasticNet(0.0)], intercept=True, tol=1e-10)
     theirs = LinearRegression().fit(X, y)
@@ -324,6 +326,17 @@ def test_a_ridge_alone_has_its_closed_form():
     (solution,) = fit(X, y, [ElasticNet(0.0, 3.0, l2_factors=f)], tol=1e-13)
     expected = np.linalg.solve(X.T @ X + 3 * np.diag(f), X.T @ y)
     np.testing.assert_allclose(dense(solution, 20), expected, atol=1e-6)
+
+
+def test_unpenalised_features_close_to_others():
+    """Descent that alternates between the two kinds would take for ever."""
+    X, y = problem(8, 22, seed=120)
+    f = np.random.default_rng(120).random(22) + 0.5
+    f[:5] = 0
+    penalty = ElasticNet(0.01 * strength_max(X, y), l1_factors=f)
+    (solution,) = fit(X, y, [penalty], tol=1e-10)
+    assert solution.reason == "gap"
+    assert reference_gap(X, y, dense(solution, 22), penalty) < 1e-9
 
 
 def test_unpenalised_features_may_depend_on_one_another():
@@ -561,3 +574,96 @@ def test_what_is_refused(make, words):
 def test_no_penalties_are_refused():
     with pytest.raises(DataError, match="penalties is empty"):
         WorkingSet(Squared(np.ones(3)), [], n_features=2, is_sparse=False)
+
+
+# --- parts --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("density", [None, 0.3])
+def test_a_strength_lost_in_rounding_is_least_squares(density):
+    X, y = problem(60, 20, density=density, shift=1.0)
+    (solution,) = fit(X, y, [ElasticNet(1e-20)], intercept=True, tol=1e-8)
+    theirs = LinearRegression().fit(X.toarray() if density else X, y)
+    assert solution.reason == "gap"
+    np.testing.assert_allclose(dense(solution, 20), theirs.coef_, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", [np.asfortranarray, sparse.csc_array])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_products_with_copies_are_those_of_the_centred_columns(form, weighted):
+    X, _ = problem(30, 8, shift=2.0)
+    w = np.random.default_rng(0).random(30) + 0.1 if weighted else np.ones(30)
+    copies = copies_of(form is sparse.csc_array, 30, np.sqrt(w) if weighted else np.empty(0), centre=True)
+    columns, chosen = columns_of(form(X)), np.array([4, 1, 6])
+    copies.admit(columns, chosen[:2])
+    copies.admit(columns, chosen[2:])
+    A = X[:, chosen] - np.average(X[:, chosen], axis=0, weights=w)
+    A = A * np.sqrt(w)[:, None] * copies.scales
+    v, at = np.random.default_rng(1).standard_normal(30), np.array([2, 0])
+    np.testing.assert_allclose(copies.dot(v), A.T @ v, atol=1e-12)
+    np.testing.assert_allclose(copies.dot(v, at), A[:, at].T @ v, atol=1e-12)
+    np.testing.assert_allclose(copies.gram(at), A[:, at].T @ A[:, at], atol=1e-12)
+    np.testing.assert_allclose(copies.products(at[:1], at[:1]), A[:, at[:1]].T @ A[:, at[:1]], atol=1e-12)
+    np.testing.assert_allclose(copies.products(at[1:], at), A[:, at[1:]].T @ A[:, at], atol=1e-12)
+    np.testing.assert_allclose(copies.norms, (A**2).sum(axis=0), rtol=1e-12)
+    out = v.copy()
+    copies.add(at, np.array([2.0, -1.0]), out)
+    np.testing.assert_allclose(out, v + A[:, at] @ [2.0, -1.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("least", [2, 1000])
+def test_newton_alone_reaches_the_solution(monkeypatch, positive, least):
+    monkeypatch.setattr(gram_module, "_LEAST_ITERATED", least)
+    A, y = problem(60, 150, correlation=2.0, positive=positive)
+    c, y_y = A.T @ y, y @ y
+    penalty = (np.full(150, 0.02 * abs(c).max()), np.full(150, 0.1), positive)
+    gram = gram_module.GramProblem(A.T @ A)
+
+    def gap_at(b, slopes):
+        return gram_module.gram_gap(b, slopes, c, y_y, penalty)
+
+    b, slopes, gap, _, steps = gram_module.proximal_newton(
+        gram, np.zeros(150), c, y_y, penalty, gap_at, 1e-9 * y_y
+    )
+    assert gap <= 1e-9 * y_y
+    assert 0 < steps < 80
+    np.testing.assert_allclose(slopes, c - A.T @ (A @ b), atol=1e-8)
+    mine = ElasticNet(0.02 * abs(c).max(), 0.1, positive=positive)
+    assert reference_gap(A, y, b, mine) < 3e-9
+
+
+def test_polishing_solves_for_the_signs_and_drops_what_would_change_its_own():
+    A, y = problem(60, 30)
+    c, y_y, l1 = A.T @ y, y @ y, np.full(30, 8.0)
+    penalty = (l1, np.zeros(30), False)
+    (solution,) = fit(A, y, [ElasticNet(8.0)], tol=1e-13)
+    exact = dense(solution, 30)
+    idle = np.flatnonzero(exact == 0)[0]
+    start = exact * 1.01
+    start[idle] = 1e-6
+    gram = gram_module.GramProblem(A.T @ A)
+
+    def gap_at(b, slopes):
+        return gram_module.gram_gap(b, slopes, c, y_y, penalty)
+
+    slopes = c - A.T @ (A @ start)
+    b, rest, gap = gram._polish(start, slopes, c, gap_at(start, slopes), penalty, gap_at)
+    assert gap <= 1e-11 * y_y < gap_at(start, slopes)
+    assert b[idle] == 0
+    np.testing.assert_allclose(b, exact, atol=1e-6)
+    np.testing.assert_allclose(rest, c - A.T @ (A @ b), atol=1e-9)
+
+
+def test_systems_near_the_last_one_use_its_factor():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((200, 120))
+    G, kept = A.T @ A, KeptFactor()
+    first = np.arange(100)
+    for S, scale in ((first, 1.0), (np.setdiff1d(np.arange(102), [5]), 5.0), (np.arange(60, 120), 1.0)):
+        right, diagonal = rng.standard_normal(len(S)), scale * (1 + rng.random(len(S)))
+        z = kept.solve(G, S, right, diagonal)
+        expected = np.linalg.solve(G[np.ix_(S, S)] + np.diag(diagonal), right)
+        np.testing.assert_allclose(z, expected, rtol=1e-6, atol=1e-9)
+        assert len(kept._columns) == (60 if len(S) == 60 else 100)
+    assert kept.solve(np.zeros((120, 120)), first, np.ones(100), np.zeros(100)) is None

@@ -106,6 +106,8 @@ def test_a_target_that_one_side_misses_is_said_in_words():
     ours, peer = record("stradask", QUICK, ours=True), record("peer", OURS)
     _, rows = gap_summary.rows([ours, peer])
     assert [row[-1] for row in rows] == ["3.00 (peer)", "not ours (peer)"]
+    _, rows = gap_summary.rows([record("stradask", QUICK, ours=True), record("peer", QUICK)])
+    assert [row[-1] for row in rows] == ["1.00 (peer)", "-"]
     _, rows = gap_summary.rows([ours])
     assert [row[-1] for row in rows] == ["-", "-"]
 
