@@ -39,7 +39,7 @@ class KeptFactor:
         float64 ndarray of shape (m,) or None
             None if the matrix is singular to working precision.
         """
-        H = np.empty((len(S), len(S)), order="F")
+        H = np.zeros((len(S), len(S)), order="F")  # the upper part is cast, too
         linear_descent.gather_lower(G, S, H)
         H.flat[:: len(S) + 1] += diagonal
         if self._factor is not None and 10 * len(np.setxor1d(S, self._columns)) < len(S):

@@ -164,7 +164,7 @@ BAD = {
     "a fold without a class": (
         {"cv": KFold(2)},
         {"y": np.sort(LABELS[2])},
-        "fold 0 of cv=KFold.* has no training row .* of a class",
+        "class 'ant' has 51 rows .*, none of them among the training rows of fold 0 of cv=KFold",
     ),
     "one class": ({}, {"y": np.full(N, "ant")}, "needs two classes or more"),
     "mse": ({"scoring": "mse"}, {}, "scoring='mse' is not a score of classification"),
@@ -175,7 +175,7 @@ BAD = {
     "area of a fold of one class": (
         {"scoring": "roc_auc", "cv": [(np.arange(N), np.flatnonzero(LABELS[2] == "ant"))]},
         {},
-        "is not a number in fold 0; its test rows may lack a class",
+        "scoring='roc_auc' is nan, not a finite number, in fold 0; its test rows may lack a class",
     ),
 }
 
