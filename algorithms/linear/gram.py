@@ -20,6 +20,7 @@ MOST_COLUMNS = 5000
 _LEAST_ITERATED = 1500  # smaller Newton systems are factored each time
 _KEPT = 0.2  # part of the last proximal step with which the next problem begins
 _SUPPORT_SWEEPS = 4
+_AGAIN = 0.2  # where Newton's method was the faster way before, descent must promise to be this much faster
 _POLISH = 0.2  # a solution for given signs costs this part of Newton's method
 _MOST_POLISHED = 10  # coefficients that it may bring to zero
 _RIDGE = 1e-14  # relative to the columns' squares, against singular products
@@ -159,7 +160,8 @@ class GramProblem:
                 continue
             before, gap = gap, gap_at(b, slopes)
             need = np.log(max(gap / eps, 1.0)) / np.log(max(before / max(gap, 1e-300), 1.0 + 1e-9)) * since
-            if gap > eps and need * self._sweep_cost(b) > (_POLISH if tired else 1.0) * self._newton_cost(b):
+            part = _POLISH if tired else _AGAIN if self.step else 1.0
+            if gap > eps and need * self._sweep_cost(b) > part * self._newton_cost(b):
                 if np.array_equal(np.sign(b), signs):
                     visits += len(b)
                     b, slopes, gap = self._polish(b, slopes, c, gap, penalty, gap_at)

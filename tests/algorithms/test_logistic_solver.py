@@ -9,7 +9,7 @@ from scipy.special import logsumexp, softmax
 from sklearn.datasets import load_iris, make_classification
 from sklearn.linear_model import LogisticRegression
 
-from stradask.algorithms.linear import free_columns
+from stradask.algorithms.linear import free_columns, proximal_newton
 from stradask.algorithms.linear.columns import columns_of
 from stradask.algorithms.linear.logistic import Logistic, LogisticLoss
 from stradask.algorithms.linear.multinomial import Multinomial, MultinomialLoss
@@ -457,6 +457,21 @@ def test_weights_count_rows():
     repeated = fit(DENSE(X[rows]), Logistic(labels[rows]), [ElasticNet(1.0)], tol=1e-11).solutions[0]
     np.testing.assert_allclose(full(weighted, 30)[0], full(repeated, 30)[0], atol=1e-5)
     assert weighted.objective == pytest.approx(repeated.objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("K", [1, 3])
+def test_gap_holds_though_the_intercept_is_far_off(K, monkeypatch):
+    """The residual is then no dual point, nor is its projection: the gap must not take it for one."""
+    monkeypatch.setattr(proximal_newton, "_FREE_STEPS", 1)
+    monkeypatch.setattr(proximal_newton, "_FARTHEST", 1e-3)
+    _, labels = make(60, 4, K, 2)
+    offset = 8.0 * np.random.default_rng(0).standard_normal((60, K)) ** 2
+    sub = subproblem(labels, K, offset=offset[:, 0] if K == 1 else offset)
+    penalty = ElasticNet(1.0)
+    objective, gap = sub.gap(penalty, 0.0)
+    least = Reference(np.zeros((60, 1)), labels, penalty, offset=offset).zero()
+    assert objective > least + 0.5
+    assert objective - gap <= least
 
 
 @pytest.mark.parametrize("K", [1, 3])

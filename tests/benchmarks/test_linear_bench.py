@@ -161,15 +161,15 @@ def test_a_solver_is_stepped_and_judged_from_outside(svmlight, folder, tmp_path)
 def test_a_call_beyond_the_time_is_ended_and_what_was_solved_is_kept(
     svmlight, folder, tmp_path, monkeypatch, pastime
 ):
-    # The warm-up, with tolerances of 1e-3 and 1e-8, gets through.
-    write_solver(folder, "slow", f"while 1e-7 < tolerance < 9e-4: {pastime}")
+    # The warm-up, with tolerances of 1e-3 and 1e-8, gets through, and so does what is a little looser.
+    write_solver(folder, "slow", f"while 1e-7 < tolerance < 1.1e-4: {pastime}")
     monkeypatch.setattr(solving, "WALL", 3)
     records = run.run(plan(svmlight, tmp_path, parameters={"divisor": (10, 50)}, max_seconds=1.0))
-    assert [record["status"] for record in records] == ["ok", "ok"]
+    assert [(record["status"], record.get("error")) for record in records] == [("ok", None)] * 2
     for record in records:  # the second problem has a process of its own after the first was ended
         assert record["over_time"]
         assert record["solves"]
-        assert min(solve["tolerance"] for solve in record["solves"]) > 9e-4
+        assert min(solve["tolerance"] for solve in record["solves"]) == pytest.approx(10**-3.5)
 
 
 @pytest.mark.parametrize(

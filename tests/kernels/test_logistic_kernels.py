@@ -150,3 +150,17 @@ def test_columns_of_zeros_stay():
     dense_descent(A, np.arange(2), np.ones(2), h, b, np.zeros(6), np.ones(6), *rest, 5, 2, 1e-6, 0.0)
     gram_descent(np.zeros((2, 2)), np.ones(2), b, *rest, 5, 1e-6)
     np.testing.assert_array_equal(b, [0.0, 1.5])
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_without_curvature_a_threshold_alone_decides(dense):
+    """Of four columns that only saturated rows have, the second is held at zero; the third has l1 = 0."""
+    A = np.ones((5, 4), order="F")
+    g, b, l1 = np.array([2.0, 0.3, 0.3, -0.3]), np.full(4, 1.5), np.array([1.0, 1.0, 0.0, 1.0])
+    rest = (l1, np.zeros(4), np.array([False, False, False, True]))
+    if dense:
+        h, q, D = np.full(4, -1.0), np.zeros(5), np.full(5, 1e-16)
+        dense_descent(A, np.arange(4), g, h, b, q, D, *rest, 1, 0, 1e-6, 0.0)
+    else:
+        gram_descent(5e-16 * np.ones((4, 4)), g.copy(), b, *rest, 1, 1e-6)
+    np.testing.assert_array_equal(b, [1.5, 0.0, 1.5, 0.0])
