@@ -163,7 +163,7 @@ MISTAKES = {
     "fit lasso {folder}/regression --param alhpa=1": "lasso has no parameter 'alhpa'; it has alpha",
     "fit lasso {folder}/regression --param alpha=-1": "'alpha' parameter of Lasso must be",
     "fit lasso-cv {folder}/regression --param rule=best": "'rule' parameter of LassoCV must be",
-    "fit lasso-cv {folder}/regression --param cv=1000": "n_splits=1000, random_state=None, shuffle=False) cannot divide 120 rows",
+    "fit lasso-cv {folder}/regression --param cv=1000": "shuffle=False) cannot divide 120 rows",
     "fit lasso {folder}/matrix.npz": "matrix.npz holds npz; rows with a target each are needed",
     "fit lasso docstrings": "docstrings holds the name docstrings; rows with a target each",
     "fit sparse-logistic {folder}/regression": "Unknown label type",
