@@ -62,7 +62,7 @@ def payload_bytes(value):
         return sum(map(payload_bytes, value))
     if kind is dict:
         return sum(map(payload_bytes, value)) + sum(map(payload_bytes, value.values()))
-    if sparse.issparse(value) and value.format in _SPARSE:  # type: ignore[attr-defined]
+    if sparse.issparse(value) and getattr(value, "format", "") in _SPARSE:
         return sum(part.nbytes for part in vars(value).values() if isinstance(part, np.ndarray))
     raise TypeError(
         f"{kind.__module__}.{kind.__qualname__} does not travel: messages and partial results are arrays, "
