@@ -4,6 +4,8 @@ from typing import Any
 
 import numba as nb
 
+from .indexing import at, span
+
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 
 
@@ -24,8 +26,8 @@ def csc_moments(data, indices, indptr, weights, sums, squares):
     """The same for CSC."""
     for j in range(len(indptr) - 1):
         first = second = 0.0
-        for e in range(indptr[j], indptr[j + 1]):
-            part = weights[indices[e]] * data[e]
+        for e in span(indptr, j):
+            part = weights[at(indices[e])] * data[e]
             first += part
             second += part * data[e]
         sums[j], squares[j] = first, second

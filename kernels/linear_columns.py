@@ -10,6 +10,8 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from .indexing import at, span
+
 FAST = {"nsz", "arcp", "contract", "afn", "reassoc"}
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 _SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
@@ -43,12 +45,12 @@ def dense_dot(X, columns, V, out):
 def csc_dot(data, indices, indptr, columns, V, out):
     """Fill ``out[k, i] = X[:, columns[i]] . V[k]``."""
     for i in range(len(columns)):
-        first, last = indptr[columns[i]], indptr[columns[i] + 1]
+        entries = span(indptr, columns[i])
         for k in range(len(V)):
             v = V[k]
             total = 0.0
-            for e in range(first, last):
-                total += data[e] * v[indices[e]]
+            for e in entries:
+                total += data[e] * v[at(indices[e])]
             out[k, i] = total
 
 
@@ -68,7 +70,7 @@ def csc_largest(data, indptr, columns, out):
     """Largest absolute value of each column."""
     for i in range(len(columns)):
         largest = 0.0
-        for e in range(indptr[columns[i]], indptr[columns[i] + 1]):
+        for e in span(indptr, columns[i]):
             largest = max(largest, abs(np.float64(data[e])))
         out[i] = largest
 
@@ -137,22 +139,22 @@ def csc_take(data, indices, indptr, columns, scales, roots, out_data, out_indice
         Filled with the weighted sum of each scaled column, and the squared norm of the copy (not centred).
     """
     weighted = len(roots) > 0
-    at = out_indptr[0]
+    to = out_indptr[0]
     for i in range(len(columns)):
         total, norm = 0.0, 0.0
-        for e in range(indptr[columns[i]], indptr[columns[i] + 1]):
+        for e in span(indptr, columns[i]):
             value = data[e] * scales[i]
             if weighted:
-                root = roots[indices[e]]
+                root = roots[at(indices[e])]
                 value *= root
                 total += value * root
             else:
                 total += value
             norm += value * value
-            out_data[at] = value
-            out_indices[at] = indices[e]
-            at += 1
-        out_indptr[i + 1] = at
+            out_data[to] = value
+            out_indices[to] = indices[e]
+            to += 1
+        out_indptr[i + 1] = to
         sums[i] = total
         norms[i] = norm
 
@@ -180,8 +182,8 @@ def csc_add(data, indices, indptr, columns, coef, out):
     """Add ``X[:, columns] @ coef`` to `out`."""
     for i in range(len(columns)):
         value = coef[i]
-        for e in range(indptr[columns[i]], indptr[columns[i] + 1]):
-            out[indices[e]] += value * data[e]
+        for e in span(indptr, columns[i]):
+            out[at(indices[e])] += value * data[e]
 
 
 @nb.njit(**_OPTIONS)
@@ -193,26 +195,27 @@ def csc_products(data, indices, indptr, new, members, n_rows, out):
     """
     start = np.zeros(n_rows + 1, np.int64)
     for j in members:
-        for e in range(indptr[j], indptr[j + 1]):
+        for e in span(indptr, j):
             start[indices[e] + 1] += 1
     for row in range(n_rows):
         start[row + 1] += start[row]
     column, value = np.empty(start[n_rows], np.int32), np.empty(start[n_rows])
-    at = start[:-1].copy()
+    ends = start[:-1].copy()
     for i in range(len(members)):
-        for e in range(indptr[members[i]], indptr[members[i] + 1]):
-            row = indices[e]
-            column[at[row]] = i
-            value[at[row]] = data[e]
-            at[row] += 1
+        for e in span(indptr, members[i]):
+            row = at(indices[e])
+            to = at(ends[row])
+            column[to] = i
+            value[to] = data[e]
+            ends[row] += 1
     for i in range(len(new)):
         line, own = out[i], len(members) - len(new) + i
-        for e in range(indptr[new[i]], indptr[new[i] + 1]):
-            row, factor = indices[e], data[e]
-            for k in range(start[row], start[row + 1]):
+        for e in span(indptr, new[i]):
+            factor = data[e]
+            for k in span(start, indices[e]):
                 if column[k] > own:
                     break
-                line[column[k]] += factor * value[k]
+                line[at(column[k])] += factor * value[k]
     for i in range(len(new)):
         for k in range(i):
             out[k, len(members) - len(new) + i] = out[i, len(members) - len(new) + k]

@@ -11,6 +11,7 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from .indexing import at, span
 from .linear_columns import FAST
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
@@ -107,10 +108,10 @@ def csc_sweeps(
             norm = norms[j]
             if norm == 0.0:
                 continue
-            first, last, old = indptr[j], indptr[j + 1], coef[j]
+            entries, old = span(indptr, j), coef[j]
             total = 0.0
-            for e in range(first, last):
-                total += data[e] * rho[indices[e]]
+            for e in entries:
+                total += data[e] * rho[at(indices[e])]
             total -= carried * total_weight * means[j]
             new = _best(total + norm * old, norm, l1[j], l2[j], positive)
             if inner == 0 and new != 0.0:
@@ -119,8 +120,8 @@ def csc_sweeps(
             change = new - old
             if change != 0.0:
                 coef[j] = new
-                for e in range(first, last):
-                    rho[indices[e]] -= change * data[e]
+                for e in entries:
+                    rho[at(indices[e])] -= change * data[e]
                 carried -= change * means[j]
                 largest_inner = max(largest_inner, change * change * norm)
         visits += count
@@ -138,4 +139,4 @@ def gather_lower(G, positions, out):
     for j in range(m):
         row = G[positions[j]]
         for i in range(j, m):
-            out[i, j] = row[positions[i]]
+            out[i, j] = row[at(positions[i])]

@@ -12,6 +12,7 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from .indexing import at, span
 from .linear_columns import FAST
 from .linear_descent import _best
 
@@ -116,17 +117,17 @@ def csc_descent(
             largest = 0.0
             for c in range(count):
                 j = columns[c] if inner == 0 else active[c]
-                begin, end, old = indptr[j], indptr[j + 1], b[j]
+                entries, old = span(indptr, j), b[j]
                 total = 0.0
-                for e in range(begin, end):
-                    total += data[e] * q[indices[e]]
+                for e in entries:
+                    total += data[e] * q[at(indices[e])]
                 slope = g[j] - total
                 if old == 0.0 and (slope <= l1[j] if positive[j] else abs(slope) <= l1[j]):
                     continue
                 if h[j] < 0.0:
                     square = 0.0
-                    for e in range(begin, end):
-                        square += data[e] * data[e] * D[indices[e]]
+                    for e in entries:
+                        square += data[e] * data[e] * D[at(indices[e])]
                     h[j] = square
                 new = _target(slope, h[j], old, l1[j], l2[j], positive[j])
                 if inner == 0 and new != 0.0:
@@ -135,8 +136,8 @@ def csc_descent(
                 if new != old:
                     b[j] = new
                     change = new - old
-                    for e in range(begin, end):
-                        q[indices[e]] += change * (D[indices[e]] * data[e])
+                    for e in entries:
+                        q[at(indices[e])] += change * (D[at(indices[e])] * data[e])
                     largest = max(largest, change * change * h[j])
             visits += count
             if inner == 0:
@@ -176,7 +177,7 @@ def csc_weighted_gram(data, indices, indptr, columns, D, most):
     m, n = len(columns), len(D)
     starts = np.zeros(n + 1, np.int64)
     for c in range(m):
-        for e in range(indptr[columns[c]], indptr[columns[c] + 1]):
+        for e in span(indptr, columns[c]):
             starts[indices[e] + 1] += 1
     work = 0.0
     for row in range(n):
@@ -185,19 +186,20 @@ def csc_weighted_gram(data, indices, indptr, columns, D, most):
     entries = starts[n]
     if work > most * entries:
         return np.zeros((0, 0))
-    places, values, at = np.empty(entries, np.int32), np.empty(entries), starts[:-1].copy()
+    places, values, ends = np.empty(entries, np.int32), np.empty(entries), starts[:-1].copy()
     for c in range(m):
-        for e in range(indptr[columns[c]], indptr[columns[c] + 1]):
-            row = indices[e]
-            places[at[row]] = c
-            values[at[row]] = data[e]
-            at[row] += 1
+        for e in span(indptr, columns[c]):
+            row = at(indices[e])
+            to = at(ends[row])
+            places[to] = c
+            values[to] = data[e]
+            ends[row] += 1
     G = np.zeros((m, m))
     for row in range(n):
         for a in range(starts[row], starts[row + 1]):
             value, line = D[row] * values[a], G[places[a]]
-            for b in range(starts[row], a + 1):
-                line[places[b]] += value * values[b]
+            for b in range(at(starts[row]), at(a + 1)):
+                line[at(places[b])] += value * values[b]
     for i in range(m):
         for j in range(i):
             G[j, i] = G[i, j]

@@ -244,7 +244,7 @@ class SparseCopies(_Copies):
         lengths = np.diff(self.indptr)
         fresh = lengths[new].sum()
         known = lengths[members].sum() + fresh
-        return 4e-9 * known + 2e-9 * fresh * known / self.n_rows
+        return 6e-9 * known + 3e-9 * fresh * known / self.n_rows
 
     def gram(self, chosen):
         """See `DenseCopies.gram`."""

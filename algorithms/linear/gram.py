@@ -220,9 +220,9 @@ class GramProblem:
         return newton_cost(len(b), np.count_nonzero(b))
 
 
-def likely_cost(k, support):
-    """Seconds that `minimise` is likely to take, as measured on one core; only ratios matter."""
-    return min(60 * sweep_cost(k, support), newton_cost(k, support)) + 1e-3
+def likely_cost(k, support, sweeps):
+    """Seconds that `minimise` is likely to take where descent needs so many sweeps; only ratios matter."""
+    return min(sweeps * sweep_cost(k, support), newton_cost(k, support)) + 4e-9 * k * k + 1e-3
 
 
 def sweep_cost(k, support):

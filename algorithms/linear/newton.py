@@ -20,6 +20,7 @@ SIAM Journal on Optimization 28(1), 2018.
 import numpy as np
 
 _FIRST_STEP, _FACTOR = 10.0, 5.0  # s at first, and its growth
+_MOST_STEP = 1e10  # beyond it only rounding changes
 _OUTER, _INNER, _HALVINGS = 40, 40, 20
 _WORSE = 7  # proximal steps without a smaller gap after which it ends
 _ROUNDING = 1e-18  # a descent this small beside |y|^2 is lost in rounding: the inner problem is solved
@@ -108,7 +109,7 @@ def proximal_newton(operator, b, slopes, y_y, penalty, gap_at, eps, *, step=0.0,
             best = (x, slopes_p, gap)
         if best[2] <= eps or worse > _WORSE:
             break
-        s *= _FACTOR
+        s = min(s * _FACTOR, _MOST_STEP)
     return (*best, s, steps)
 
 

@@ -28,13 +28,15 @@ from .copies import copies_of
 from .gram import MOST_COLUMNS, GramProblem, Products, column_gap, likely_cost
 from .unpenalised import MOST_DIRECT, Unpenalised
 
-_SUPPORT_SWEEPS = (2, 8)  # least and most sweeps over the support after one over W (dense)
+_SUPPORT_SWEEPS = (1, 8)  # least and most sweeps over the support after one over W (dense)
 _SPARSE_SUPPORT_SWEEPS = 4
 _MOST_RIDGE = 1e300
 _MOST_SWEEPS, _MOST_MEETINGS = 4000, 50
 _STUCK, _PROGRESS = 4, 1e-15  # tests after which descent gives up if the objective does not fall so far
 _SINGLE = 3e-5  # thresholds below this part of |a_j| |rho| ask for them always
 _EXACT = 3e-5  # gaps below this part of |y|^2 are taken from float64 slopes
+_CLOSE = 3.0  # a descent that is stuck so near to what is asked ends there: the next round may do with it
+_PATIENCE = 0.15  # descent goes on until it has taken this part of what products would: rates are uncertain
 _FAR = 0.6  # columns whose slope is below this part of its threshold are not visited until the next test
 _NEAR = 0.8  # columns whose slope is this near to its threshold join the products
 _NOTHING = 1e-15  # a threshold this small beside |a_j| |y| is lost in rounding: taken for 0
@@ -201,26 +203,34 @@ class Squared:
         return np.flatnonzero((l1 == 0) & (l2 == 0) & (self.copies.norms > 0))
 
     def _settle(self, l1, l2):
-        """Bring the unpenalised columns to their exact best; nothing without any."""
+        """Bring the unpenalised columns to their exact best; return whether there are any."""
         free = self._free(l1, l2)
         if len(free):
             self.b[free] += self.unpenalised.settle(free, self.rho)
             self._slopes = None
+        return len(free) > 0
 
     # Descent on columns -------------------------------------------------------------------------------
 
     def _descend(self, terms, eps):
         """Coordinate descent on the columns, unless or until their products are the cheaper way."""
-        need, wait, before, least, stuck = 6 * np.log10(max(self._last_gap / eps, 1.0)), 2, None, np.inf, 0
+        need, wait, least, stuck = 6 * np.log10(max(self._last_gap / eps, 1.0)), 2, np.inf, 0
+        lowest, spent = [], 0.0
         accurate = np.inf if self._single_serves(terms[0]) else 0.0
-        slopes, sweeps = self._slopes_for(min(eps, accurate)), 0
-        while sweeps < _MOST_SWEEPS and stuck < _STUCK:
-            visited = len(self._candidates(slopes, *terms[:2]))
-            if need * self._sweep_cost(visited) > self._products_cost(slopes, terms):
+        slopes, sweeps, trail = self._slopes_for(min(eps, accurate)), 0, Trail(self.b, self.rho)
+        while sweeps < _MOST_SWEEPS:
+            cost = self._sweep_cost(len(self._candidates(slopes, *terms[:2])))
+            other = self._products_cost(slopes, terms, need)
+            tired = not lowest or spent >= _PATIENCE * other
+            if stuck == _STUCK and (lowest[-1][1] <= _CLOSE * eps or not np.isfinite(other)):
+                return False
+            if stuck == _STUCK or (tired and need * cost > other):
                 self.easy = False
                 return self._by_products(slopes, terms, eps)
-            self._sweeps(slopes, terms, wait)
-            self._settle(*terms[:2])
+            trail = self._sweeps(slopes, terms, wait, trail)
+            spent += wait * cost
+            if self._settle(*terms[:2]):
+                trail = Trail(self.b, self.rho)
             sweeps += wait
             slopes = self._slopes_for(accurate)
             objective, gap = self._gap(slopes, *terms)
@@ -228,12 +238,13 @@ class Squared:
             self.easy = sweeps <= 2
             if gap <= eps:
                 return True
-            stuck = 0 if objective < least - _PROGRESS * self.y_y else stuck + 1
+            nearer = not lowest or gap < 0.9 * lowest[-1][1]  # the objective is at its end before it
+            stuck = 0 if nearer or objective < least - _PROGRESS * self.y_y else stuck + 1
             least = min(least, objective)
-            if before is not None:
-                need = np.log(gap / eps) / np.log(max(before / gap, 1.0 + 1e-9)) * wait
+            lowest.append((sweeps, min(gap, lowest[-1][1]) if lowest else gap))
+            if len(lowest) > 1:
+                need = _sweeps_to(eps, lowest)
                 wait = int(min(max(2, 0.5 * need), 10))
-            before = gap
         return False
 
     def _single_serves(self, l1):
@@ -241,12 +252,14 @@ class Squared:
         least = _SINGLE * np.sqrt(self.copies.norms * (self.rho @ self.rho))
         return bool((l1 >= least)[l1 > 0].all())
 
-    def _sweeps(self, slopes, terms, count):
-        """Visit every column of W `count` times and its support more often; renew the residual."""
+    def _sweeps(self, slopes, terms, count, trail):
+        """Visit every column of W `count` times and its support more often; renew the residual.
+
+        Takes and returns the trail of iterates and residuals that the next extrapolation combines.
+        """
         l1, l2, positive = terms
         copies, b = self.copies, self.b
         change = np.zeros(self.n_rows, np.float32)
-        trail = Trail(b, change)
         rho = self.rho.copy() if copies.is_sparse else self.rho
         columns = self._candidates(slopes, l1, l2)
         for _ in range(count):
@@ -257,19 +270,22 @@ class Squared:
                 )  # fmt: skip
                 if carried:
                     rho -= carried * self._roots if len(self._roots) else carried
-                change = (rho - self.rho).astype(np.float32)
             else:
                 most = self._support_sweeps(len(columns))
                 visits = linear_descent.dense_sweeps(
                     copies.single, columns, copies.norms, slopes, change, b, l1, l2, positive, most
                 )
             self.updates += visits
-            if trail.add(b, change):
-                b, change = self._extrapolate(trail, b, change, terms)
-                rho = self.rho + change if copies.is_sparse else self.rho
-                trail = Trail(b, change)
+            if trail.add(b, rho if copies.is_sparse else self.rho + change):
+                b, moved = self._extrapolate(trail, b, rho - self.rho if copies.is_sparse else change, terms)
+                trail = Trail(b, self.rho + moved)
+                if copies.is_sparse:
+                    rho = self.rho + moved
+                else:
+                    change = moved.astype(np.float32)
         self.b = b
         self._rebuild()
+        return trail
 
     def _extrapolate(self, trail, b, change, terms):
         """Anderson step from the last iterates, kept only if the objective falls."""
@@ -277,13 +293,13 @@ class Squared:
         if mixed is None:
             return b, change
         other, changed = mixed
+        changed -= self.rho
         below = np.flatnonzero(other < 0) if terms[2] else ()
         if len(below):
-            changed = changed.astype(np.float64)
             self.copies.add(below, other[below], changed)
             other[below] = 0.0
         if self._objective(other, changed, terms) < self._objective(b, change, terms):
-            return other, changed.astype(np.float32)
+            return other, changed
         return b, change
 
     def _objective(self, b, change, terms):
@@ -356,14 +372,26 @@ class Squared:
         """Seconds of a sweep, as measured on one core; only ratios matter."""
         support = np.count_nonzero(self.b)
         if self.copies.is_sparse:
-            return 6e-9 * len(self.copies.data)
+            return 5e-9 * len(self.copies.data)
         return self.n_rows * (visited + (1 + self._support_sweeps(visited)) * support) * 0.3e-9
 
-    def _products_cost(self, slopes, terms):
+    def _products_cost(self, slopes, terms, sweeps):
         """Seconds until the problem is solved by products; infinite if they would not fit."""
         near, members = self._near(slopes, *terms[:2]), self.products.members
         missing = self.products.missing(near)
         if len(members) + len(missing) > MOST_COLUMNS or len(self._free(*terms[:2])) > MOST_DIRECT:
             return np.inf
         support = int(np.count_nonzero(self.b))
-        return self.copies.products_cost(missing, members) + likely_cost(len(near), support)
+        return self.copies.products_cost(missing, members) + likely_cost(len(near), support, sweeps)
+
+
+def _sweeps_to(eps, lowest):
+    """Sweeps until the gap is `eps`, at the rate of the later half of those made.
+
+    A gap rises now and then while the objective falls, hence the lowest gap so far: pairs of sweeps made and
+    that gap.
+    """
+    now, gap = lowest[-1]
+    earlier = [pair for pair in lowest[:-1] if 2 * pair[0] <= now] or lowest[:1]
+    before, most = earlier[-1]
+    return np.log(gap / eps) / np.log(max(most / gap, 1.0 + 1e-9)) * (now - before)

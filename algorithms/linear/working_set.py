@@ -29,6 +29,7 @@ from ...errors import DataError, ModelFileError
 
 _LEAST_GROWTH = 100  # columns that join W in a round, if so many violate
 _STRIDE = 0.5  # by which the strength falls in a round
+_MOST = 0.5  # of the features: a larger W takes them all, so that the target is reached in one round more
 _LEAST_STAGE = 1e-6  # of the first largest slope: from there on the strength falls to its target at once
 _STAGE = 0.05  # on the way to the target, W is solved to this part of the objective
 _INNER = 0.1  # at the target, W is solved to this part of the outer gap,
@@ -257,7 +258,7 @@ class WorkingSet:
         self.n_features, self.n_rows = n_features, subproblem.n_rows
         self.tol, self.max_rounds = float(tol), int(max_rounds)
         self.factors, self.positive = penalties[0].l1_factors, penalties[0].positive
-        tall = self.n_rows >= n_features
+        self._tall = tall = self.n_rows >= n_features
         quick = 0.1 if tall else 0.25 if is_sparse else _STRIDE
         strides: tuple[float, float] = subproblem.strides or (quick, _STRIDE)
         self._easy_stride, self._hard_stride = strides
@@ -366,7 +367,7 @@ class WorkingSet:
     def _work(self, candidates, gap):
         """Admit the largest violators and solve on W."""
         penalty = self.penalties[self._at].with_strength(self._strength * self.sub.scale)
-        new = candidates.scores > self._strength
+        new = np.ones(len(candidates.scores), bool) if self._whole else candidates.scores > self._strength
         if new.any():
             self.sub.grow(candidates.ids[new], candidates.columns, candidates.positions[new], penalty)
         target = self._target(self._at)
@@ -376,7 +377,7 @@ class WorkingSet:
         else:
             asked = max(_LEAST_INNER * self.tol, _ROUNDING) * self.sub.unit(penalty)
             few = np.count_nonzero(new) <= _FEW * np.count_nonzero(self.sub.coef)
-            part = 0.0 if not new.any() else _INNER_FEW if few else _INNER
+            part = 0.0 if self._whole or not new.any() else _INNER_FEW if few else _INNER
             self._eps = max(asked, part * gap * self.sub.unit(penalty))
         self.sub.solve(penalty, self._eps)
         if self._strength == target:
@@ -413,6 +414,10 @@ class WorkingSet:
         support = int(np.count_nonzero(self.sub.coef))
         wanted = self._missing()
         room = max(_LEAST_GROWTH, support, int(self._growth * len(self.sub.features)))
+        most = _MOST * self.n_features if self._tall else np.inf
+        self._whole = len(self.sub.features) > most and not len(wanted)
+        if self._whole:
+            threshold, room = 0.0, self.n_features
         self.request = {
             "v": self.sub.vectors(),
             "working": np.sort(self.sub.features),
