@@ -16,9 +16,10 @@ from distributed.core import ConnectionPool
 
 from .._version import __version__
 from ..errors import DataError, StradaskError, WorkerLost
+from .itineraries import itineraries
 from .members import CONNECT, SessionPlugin, opened, presence, wired
 from .placement import ShardData, place
-from .rooms import Assignment, payload_bytes
+from .rooms import payload_bytes
 from .session import LocalSession, own_threads
 from .threads import effective_n_jobs
 
@@ -399,29 +400,7 @@ class ClusterSession:
         return [partials[position] for position in range(len(partials))]
 
     def _itineraries(self, first, steps):
-        """Turn steps into what each member does, and where each block goes from there."""
-        tasks = [(number, *pair) for number, step in enumerate(steps, first) for pair in step]
-        plans: dict[str, list] = {}
-        moves: dict[str, list] = {}
-        block_at, stamps = list(self._block_at), list(self._stamps)
-        if not block_at:
-            for position, task in enumerate(tasks):
-                plans.setdefault(self._shard_at[task[1]], []).append(Assignment(position, *task))
-            return plans, moves, block_at, stamps
-        users: dict[int, list] = {}
-        for _, shard, block in reversed(tasks):
-            users.setdefault(block, []).append(self._shard_at[shard])  # the first user is last
-        for block, queue in sorted(users.items()):
-            if block_at[block] != queue[-1]:
-                moves.setdefault(block_at[block], []).append((block, stamps[block], queue[-1]))
-                stamps[block] += 1
-        for position, (step, shard, block) in enumerate(tasks):
-            here = users[block].pop()
-            to = users[block][-1] if users[block] and users[block][-1] != here else ""
-            plans.setdefault(here, []).append(Assignment(position, step, shard, block, stamps[block], to))
-            stamps[block] += 1
-            block_at[block] = to or here
-        return plans, moves, block_at, stamps
+        return itineraries(first, steps, self._shard_at, self._block_at, self._stamps)
 
     async def _measure(self, messages):
         parts = {}

@@ -1,6 +1,7 @@
 """What the command line reads and writes: DATA in its forms, vocabularies, and checks of output files."""
 
 import contextlib
+import itertools
 import os
 import tempfile
 import zipfile
@@ -8,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ._cli_table import file_of, is_table, read_table
 from .errors import DataError
 
 DOCSTRINGS = "docstrings"
@@ -74,7 +76,7 @@ class Labelled:
 
     Attributes
     ----------
-    X : sparse matrix of shape (n_rows, n_columns)
+    X : sparse matrix or ndarray of shape (n_rows, n_columns)
     y : ndarray of shape (n_rows,)
         Numbers to predict, or labels.
     source : str
@@ -93,17 +95,24 @@ class Labelled:
 
     names = None  # rows have numbers only
 
+    @property
+    def nonzeros(self):
+        """How many entries are not zero (of a sparse matrix, stored)."""
+        import numpy as np
+
+        return int(np.count_nonzero(self.X) if isinstance(self.X, np.ndarray) else self.X.nnz)
+
     def describe(self):
         """Sizes, fit for JSON."""
         rows, columns = self.X.shape
-        sizes = {"source": self.source, "rows": rows, "columns": columns, "nonzeros": int(self.X.nnz)}
+        sizes = {"source": self.source, "rows": rows, "columns": columns, "nonzeros": self.nonzeros}
         return sizes if self.classes is None else sizes | {"classes": self.classes.tolist()}
 
     def told(self):
         """Sizes, in words."""
         rows, columns = self.X.shape
         classes = "" if self.classes is None else f", {len(self.classes)} classes"
-        return f"{rows:,} rows, {columns:,} columns, {self.X.nnz:,} entries other than zero{classes}"
+        return f"{rows:,} rows, {columns:,} columns, {self.nonzeros:,} entries other than zero{classes}"
 
     def rows(self, rows):
         """Return the rows of the given numbers."""
@@ -180,28 +189,38 @@ def _with_source(pair, source):
     return X, source, vocabulary
 
 
-def read_targets(source, vocab=None, *, n_features=None, verbose=0):
-    """Read rows of numbers with the numbers to predict, from an svmlight file.
+def read_targets(source, vocab=None, *, n_features=None, verbose=0, labels=False):
+    """Read rows of numbers with the numbers to predict, from an svmlight file or a table.
 
     Parameters
     ----------
     source : str
-        An svmlight file, plain or compressed.
+        An svmlight file, plain or compressed; or ``FILE:COLUMN``, see `stradask._cli_table`.
     vocab : path-like, optional
         File with the name of each column, one a line.
     n_features : int, optional
         Columns of the model that will read the rows.
     verbose : int
+    labels : bool, default=False
+        Targets may be text.
 
     Returns
     -------
     Labelled
     """
+    if is_table(source):
+        X, y, names = read_table(source, labels=labels, verbose=verbose)
+        if vocab is not None and names is not None:
+            raise DataError(
+                f"--vocab: {file_of(source)} has a header with the names of columns; leave it out"
+            )
+        names = names if vocab is None else read_vocabulary(vocab, X.shape[1], source)
+        return Labelled(X, y, source, None, names)
     kind = "the name docstrings" if source == DOCSTRINGS else kind_of(source)
     if kind != "svmlight":
         raise DataError(
             f"{source} holds {kind}; rows with a target each are needed: an svmlight file "
-            "(sklearn.datasets.dump_svmlight_file writes one)"
+            "(sklearn.datasets.dump_svmlight_file writes one), or a table, FILE.csv:COLUMN"
         )
     from .datasets import read_svmlight
 
@@ -210,10 +229,12 @@ def read_targets(source, vocab=None, *, n_features=None, verbose=0):
 
 
 def read_classes(source, vocab=None, *, n_features=None, verbose=0):
-    """Read rows of numbers with labels, from an svmlight file; see `read_targets`."""
+    """Read rows of numbers with labels; see `read_targets`."""
     import numpy as np
 
-    data = read_targets(source, vocab, n_features=n_features, verbose=verbose)
+    data = read_targets(source, vocab, n_features=n_features, verbose=verbose, labels=True)
+    if data.y.dtype.kind == "U":
+        return replace(data, classes=np.unique(data.y))
     whole = data.y.astype(np.int64)
     labels = whole if (whole == data.y).all() else data.y
     return replace(data, y=labels, classes=np.unique(labels))
@@ -280,6 +301,19 @@ def aligned(counts, model, say):
         f"with {counts.X.sum() - moved.sum():,.0f} of {counts.X.sum():,.0f} tokens, are unknown to the model"
     )
     return replace(counts, X=moved, vocabulary=list(ours))
+
+
+def check_columns(read, model):
+    """Refuse rows whose columns have other names than those that a model was fitted with."""
+    ours = getattr(model, "vocabulary_", None)
+    if ours is None or read.vocabulary is None or list(ours) == list(read.vocabulary):
+        return
+    pairs = itertools.zip_longest(ours, read.vocabulary)
+    at, (own, other) = next((k, pair) for k, pair in enumerate(pairs) if pair[0] != pair[1])
+    raise DataError(
+        f"{read.source}: column {at} of the model is {own and str(own)!r}, that of the file {other!r}; give "
+        "the file the model's columns, in their order"
+    )
 
 
 def describe(source, *, verbose=0):

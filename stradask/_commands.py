@@ -41,7 +41,7 @@ def fit(args):
     model = find_model(args.model)
     estimator = _estimator(model, args)
     if args.save is not None:
-        data.check_output("--save", args.save, inputs=[args.data], is_ours=data.is_model_file)
+        data.check_output("--save", args.save, inputs=[data.file_of(args.data)], is_ours=data.is_model_file)
     read, test = _read(model, args), None
     if args.test_size is not None:
         read, test = read.held_out(args.test_size, args.random_state)
@@ -141,6 +141,7 @@ def predict(args):
     from ._linear import judged
 
     estimator, read = _load_and_read(args, "predict")
+    data.check_columns(read, estimator)
     arrays, header = {"prediction": estimator.predict(read.X)}, ["prediction"]
     if hasattr(estimator, "predict_proba"):
         arrays["probability"] = estimator.predict_proba(read.X)
@@ -155,7 +156,7 @@ def _load_and_read(args, ability):
     if args.out is not None:
         if args.out.suffix not in _WRITERS:
             raise DataError(f"--out: {args.out} must end in {', '.join(_WRITERS)}")
-        data.check_output("--out", args.out, inputs=[args.file, args.data])
+        data.check_output("--out", args.out, inputs=[args.file, data.file_of(args.data)])
     estimator = _load(args.file, ability)
     if "n_jobs" in estimator.get_params():
         estimator.set_params(n_jobs=args.n_jobs)

@@ -15,7 +15,7 @@ fit's differ in the last places, its sums being grouped otherwise.
 
 import itertools
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from scipy import sparse
 
 from ...errors import DataError
 from ...scheduler.program import Outcome, Program
-from ...scheduler.session import open_session
+from ...scheduler.session import open_session, own_threads
 from ...scheduler.static import StaticSchedule
 from .columns import columns_of, cut
 from .dask_input import is_dask
@@ -41,7 +41,7 @@ class Layout:
     by_rows : bool
         Whether the pieces are ranges of rows, or else of columns.
     pieces : list
-        Of ndarray, sparse matrix or Dask array with one block.
+        Of ndarray, sparse matrix, Dask array with one block, or (`kept`) delayed one of the first two.
     edges : list of int
         Where each piece begins, and where the last one ends.
     shape : tuple of int
@@ -65,6 +65,28 @@ class Layout:
         else:
             made = ColumnBlocks(working_set, list(zip(self.edges[:-1], self.pieces, strict=True)))
         return made, self.schedule
+
+    def kept(self, engine):
+        """Return a layout whose pieces are computed once, for several runs over them.
+
+        On Dask they stay on the workers, laid by columns as shards need them: a shard shares their memory.
+        Without a client, for an engine that is an address, nothing can hold them, and each run computes them.
+        """
+        if not is_dask(self.pieces[0]) or "://" in engine:
+            return self
+        import dask
+
+        if engine == "local" or own_threads() is not None:
+            blocks = dask.compute(*self.pieces, scheduler="threads")  # at once: they may have much in common
+            laid = [_laid(*pair, self.by_rows) for pair in zip(blocks, self.edges[:-1], strict=True)]
+            return replace(self, pieces=laid)
+        import distributed
+
+        client = distributed.default_client()
+        blocks = client.compute(self.pieces)
+        laid = client.map(_laid, blocks, self.edges[:-1], by_rows=self.by_rows, pure=False)
+        # A future itself is useless while its data, lost with a worker, are made again; a task of it waits.
+        return replace(self, pieces=[dask.delayed(_same)(future) for future in laid])
 
     @property
     def schedule(self):
@@ -169,16 +191,10 @@ class ColumnBlocks(Mean, SparseLinearProgram):
         self.bound = max(partial[0] for partial in partials)
         return super().aggregate(tasks, partials)
 
-    def read(self, source):
-        """Check a block and lay it by columns."""
-        return _by_columns(source)
-
     def load(self, data):
-        """See `SparseLinearProgram.load`."""
-        try:
-            return super().load(data)
-        except DataError as error:
-            raise DataError(f"in the columns of X from {data[0]} on: {error}") from error
+        """Check a block, lay it by columns, and see `SparseLinearProgram.load`."""
+        first, block = data
+        return super().load((first, _laid(block, first)))
 
 
 class RowBlocks(Mean, RowProgram):
@@ -187,6 +203,18 @@ class RowBlocks(Mean, RowProgram):
     def read(self, source):
         """Check a block and lay it by columns."""
         return _by_columns(source)
+
+
+def _laid(block, first, by_rows=False):
+    """Check a block and lay it by columns; say where it begins if it cannot be used."""
+    try:
+        return _by_columns(block)
+    except DataError as error:
+        raise DataError(f"in the {'rows' if by_rows else 'columns'} of X from {first} on: {error}") from error
+
+
+def _same(block):
+    return block
 
 
 def _by_columns(block):
@@ -242,12 +270,12 @@ class Scales(Program):
     def update(self, state, task):
         """Weighted sums of a shard's columns, or of the squares of their distances from the means."""
         X, weights, means = state["X"], state["weights"], state["means"]
-        if means is None:
-            return weights @ X
+        if means is None:  # not by BLAS, whose bits hang on where and beside what a column lies
+            return columns_of(X).dot(np.arange(X.shape[1]), weights[None])[0]
         if not self.by_rows:
             means = means[self.edges[task.shard] : self.edges[task.shard + 1]]
         if isinstance(X, np.ndarray):
-            return np.array([weights @ (X[:, j] - means[j]) ** 2 for j in range(X.shape[1])])
+            return np.array([(weights * (X[:, j] - means[j]) ** 2).sum() for j in range(X.shape[1])])
         rows, columns, far = X.indices, np.repeat(np.arange(X.shape[1]), np.diff(X.indptr)), X.data
         inside = np.bincount(columns, weights[rows], X.shape[1])
         near = np.bincount(columns, weights[rows] * (far - means[columns]) ** 2, X.shape[1])

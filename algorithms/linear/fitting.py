@@ -54,11 +54,22 @@ class Design:
 
     @classmethod
     def make(
-        cls, X, weights, factors, *, standardize, fit_intercept, positive, engine="local", allow_rows=False
+        cls,
+        X,
+        weights,
+        factors,
+        *,
+        standardize,
+        fit_intercept,
+        positive,
+        engine="local",
+        allow_rows=False,
+        n_runs=1,
     ):
         """Bring penalty factors and `standardize` together; say where the fit runs.
 
-        `allow_rows`: whether the loss can be fitted by rows (see `distributed`).
+        `allow_rows`: whether the loss can be fitted by rows (see `distributed`); `n_runs`: how often X is
+        loaded for fits.
         """
         layout = None
         if engine != "local" or not (isinstance(X, np.ndarray) or sparse.issparse(X)):
@@ -67,6 +78,8 @@ class Design:
             engine = distributed.place(X, engine)
             if is_dask(X) or (engine != "local" and own_threads() is None):
                 layout = distributed.lay_out(X, engine, allow_rows=allow_rows)
+                if standardize or n_runs > 1:
+                    layout = layout.kept(engine)
         l1 = l2 = factors
         if standardize:
             scales = _scales(X, weights, fit_intercept, layout, engine)

@@ -36,7 +36,8 @@ def check_targets(y, n_samples, name):
     Raises
     ------
     DataError
-        For another length, NaN, infinities, and magnitudes above 1e150, whose squares overflow.
+        For another length, text and complex numbers, NaN, infinities, and magnitudes above 1e150, whose
+        squares overflow; names the first row that has them.
 
     Examples
     --------
@@ -45,23 +46,53 @@ def check_targets(y, n_samples, name):
     array([1., 2.])
     """
     with _as_data_errors():
+        _check_real(y, name)
         y = check_array(
             y,
             dtype=np.float64,
             order="F",
             ensure_2d=False,
             ensure_min_samples=0,
+            ensure_all_finite=False,
             estimator=name,
             input_name="y",
         )
     if not y.ndim:
         raise DataError(f"y must be a vector of {n_samples} targets, got the number {y}")
     _check_length("y", y, n_samples)
-    wrong = np.argwhere(np.abs(y) > _MOST)
+    wrong = np.argwhere(~(np.abs(y) <= _MOST))
     if len(wrong):
         at = tuple(wrong[0].tolist())
+        _check_present(y[at], at[0], name)
         raise DataError(f"y holds {y[at]:g} in row {at[0]}, above {_MOST:g}: its square overflows; scale y")
     return y
+
+
+def _check_real(y, name):
+    """Refuse text and complex numbers among targets."""
+    given = np.asarray(y)
+    if given.dtype.kind == "c":
+        raise DataError(
+            f"Complex data not supported: y is {given.dtype}; {name} takes real targets, such as y.real"
+        )
+    if given.dtype.kind not in "OUS":
+        return
+    for at, value in np.ndenumerate(np.asarray(y, dtype=object)):
+        if isinstance(value, (str, bytes)):
+            raise DataError(
+                f"y holds the text {str(value)!r} in row {at[0] if at else 0}; {name} takes numbers: convert "
+                "it, for instance with y.astype(float), or fit classes with SparseLogisticRegression"
+            )
+
+
+def _check_present(value, row, name):
+    """Refuse a target or label that is missing or infinite."""
+    if isinstance(value, (float, np.floating)):
+        what = "NaN" if value != value else "infinity" if np.isinf(value) else ""
+    else:
+        what = str(value) if value is None or type(value).__name__ == "NAType" else ""  # that of pandas
+    if what:
+        raise DataError(f"y contains {what} in row {row}: {name} needs a value for every row; drop the row")
 
 
 def check_labels(y, n_samples, name):
@@ -85,7 +116,7 @@ def check_labels(y, n_samples, name):
     Raises
     ------
     DataError
-        For another length, a single class, and targets that are no classes.
+        For another length, labels that are missing, a single class, and targets that are no classes.
 
     Examples
     --------
@@ -97,6 +128,9 @@ def check_labels(y, n_samples, name):
     with _as_data_errors():
         y = column_or_1d(y, warn=True)
         _check_length("y", y, n_samples)
+        if y.dtype.kind in "fO":
+            for row, label in enumerate(y):
+                _check_present(label, row, name)
         check_array(y, dtype=None, ensure_2d=False, ensure_min_samples=0, estimator=name, input_name="y")
         check_classification_targets(y)
     classes, numbers = np.unique(y, return_inverse=True)
@@ -190,7 +224,8 @@ def _check_class_weight(class_weight, classes):
             raise DataError(f"class_weight names the class {label!r}, which y does not have; it has {known}")
         if not (isinstance(weight, Real) and 0 < float(weight) < np.inf):
             raise DataError(
-                f"class_weight of the class {label!r} must be positive and finite, got {weight!r}"
+                f"class_weight of the class {label!r} must be positive and finite, got {weight!r}; to fit "
+                "without a class, leave out its rows"
             )
 
 
@@ -221,7 +256,9 @@ def check_penalty_factor(penalty_factor, n_features):
     """
     if penalty_factor is None:
         return None
-    factors = _vector("penalty_factor", penalty_factor, n_features, "column")
+    factors = _vector(
+        "penalty_factor", penalty_factor, n_features, "column", "leave out of X what must not be used"
+    )
     return None if (factors == 1).all() else factors
 
 
@@ -326,8 +363,8 @@ def check_offset(offset, n_samples, n_outputs):
     return offset.ravel() if n_outputs == 1 else offset
 
 
-def _vector(name, values, size, what):
-    """Return a copy of `size` finite numbers that are not negative."""
+def _vector(name, values, size, what, remedy=""):
+    """Return a copy of `size` finite numbers that are not negative; `remedy` ends the message for others."""
     vector = _numbers(name, values)
     if vector.shape != (size,):
         raise DataError(f"{name} has the shape {vector.shape}; pass a vector of {size}, one entry a {what}")
@@ -335,6 +372,7 @@ def _vector(name, values, size, what):
     if len(wrong):
         raise DataError(
             f"{name} must be 0 or above and finite, got {vector[wrong[0]]:g} for {what} {wrong[0]}"
+            + (remedy and f"; {remedy}")
         )
     return vector
 

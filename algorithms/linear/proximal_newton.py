@@ -161,13 +161,14 @@ class ProximalNewton:
     def grow(self, ids, columns, positions, penalty):
         """See `Subproblem`."""
         if self._copies is None:
-            self._copies = copies_of(columns.is_sparse, self.n_rows, np.empty(0), centre=False)
+            self._copies = copies_of(
+                columns.is_sparse, self.n_rows, np.empty(0), centre=False, corrected=False
+            )
             if self._first:
                 constant = np.full((self.n_rows, 1), _CONSTANT, order="F")
                 constant = columns_of(sparse.csc_array(constant) if columns.is_sparse else constant)
                 self._copies.admit(constant, np.zeros(1, np.int64))
-                # Far from zero, columns hardly differ from the intercept's; sparse ones stay as they are.
-                self._copies.centre = not columns.is_sparse
+                self._copies.centre = True  # far from zero, columns hardly differ from the intercept's
         self._copies.admit(columns, positions)
         self.features = np.concatenate([self.features, ids])
         self._b = np.concatenate([self._b, np.zeros((len(self._b), len(ids)))], axis=1)

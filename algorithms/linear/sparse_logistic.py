@@ -82,7 +82,8 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
     n_jobs : int or None, default=None
         Threads of the passes over `X`. None is 1, -1 all cores.
     verbose : int, default=0
-        1 shows a progress bar.
+        1 shows a progress bar: the rounds done, of `max_iter` at most (most fits end long before), and the
+        objective.
 
     Attributes
     ----------

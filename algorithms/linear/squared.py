@@ -215,7 +215,8 @@ class Squared:
     def _descend(self, terms, eps):
         """Coordinate descent on the columns, unless or until their products are the cheaper way."""
         need, wait, least, stuck = 6 * np.log10(max(self._last_gap / eps, 1.0)), 2, np.inf, 0
-        lowest, spent = [], 0.0
+        lowest: list[tuple[int, float]] = []
+        spent = 0.0
         accurate = np.inf if self._single_serves(terms[0]) else 0.0
         slopes, sweeps, trail = self._slopes_for(min(eps, accurate)), 0, Trail(self.b, self.rho)
         while sweeps < _MOST_SWEEPS:
@@ -265,7 +266,7 @@ class Squared:
         for _ in range(count):
             if copies.is_sparse:
                 visits, carried = linear_descent.csc_sweeps(
-                    copies.data, copies.indices, copies.indptr, columns, copies.norms, copies.means,
+                    copies.data, copies.indices, copies.indptr, columns, copies.norms, copies.shifts,
                     copies.total_weight, rho, 0.0, b, l1, l2, positive, _SPARSE_SUPPORT_SWEEPS,
                 )  # fmt: skip
                 if carried:

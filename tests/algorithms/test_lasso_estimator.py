@@ -243,6 +243,17 @@ def test_columns_without_penalty_are_regressed_out():
 
 
 @pytest.mark.parametrize("form", ["fortran", "csc"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_columns_far_from_zero_have_the_coefficients_of_centred_ones(form, weighted):
+    X, y = problem(60, 8)
+    w = np.random.default_rng(1).random(60) if weighted else None
+    near = sd.Lasso(0.02, tol=1e-10).fit(X, y, w)
+    far = sd.Lasso(0.02, tol=1e-8).fit(FORMS[form](X + 1e7), y, w)
+    assert np.abs(near.coef_).max() > 0.1
+    np.testing.assert_allclose(far.coef_, near.coef_, atol=1e-3)
+
+
+@pytest.mark.parametrize("form", ["fortran", "csc"])
 @pytest.mark.parametrize("positive", [True, False])
 def test_the_squared_penalty_alone_is_ridge_regression(form, positive):
     X, y = problem(40, 60, density=0.5)

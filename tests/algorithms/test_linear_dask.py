@@ -120,6 +120,48 @@ def test_blocks_of_columns_stay_where_they_lie(client, wide):
     same(model, otherwise)
 
 
+def counted(X, chunks, folder):
+    """A lazy array that leaves a file for every block that is computed."""
+
+    def note(block):
+        import tempfile
+
+        tempfile.mkstemp(dir=folder)
+        return block
+
+    return da.from_array(X, chunks=chunks).map_blocks(note, dtype=X.dtype, meta=np.empty((0, 0)))
+
+
+@pytest.mark.parametrize("engine", ["dask", "local"])
+@pytest.mark.parametrize(("chunks", "n_blocks"), [((N, 150), 3), ((40, P), 3), ((40, 150), 9)])
+@pytest.mark.parametrize("use", ["fit", "alpha_max"])
+def test_a_lazy_array_is_computed_once(client, wide, tmp_path, engine, chunks, n_blocks, use, monkeypatch):
+    if engine == "local":  # a Dask array goes to a client that there is
+
+        def no_client():
+            raise ValueError("none")
+
+        monkeypatch.setattr(distributed, "default_client", no_client)
+    X, y = wide
+    Y = np.column_stack([y, y**2])
+    model = sd.Lasso(alpha=0.1, standardize=True, engine=engine, tol=1e-9)
+    found = getattr(model, use)(counted(X, chunks, tmp_path), Y)
+    assert len(list(tmp_path.iterdir())) == n_blocks
+    theirs = getattr(sd.Lasso(alpha=0.1, standardize=True, tol=1e-9), use)(X, Y)
+    if use == "fit":
+        np.testing.assert_allclose(found.coef_, theirs.coef_, atol=1e-5)
+    else:
+        np.testing.assert_allclose(found, theirs, rtol=1e-9)
+
+
+def test_a_lazy_array_of_a_logistic_model_is_computed_once(client, wide, tmp_path):
+    X, y = wide
+    model = sd.SparseLogisticRegression(alpha=0.03, standardize=True, tol=1e-8)
+    distant = model.fit(counted(X, (40, P), tmp_path), y > 4).coef_
+    assert len(list(tmp_path.iterdir())) == 3
+    np.testing.assert_allclose(distant, model.fit(X, y > 4).coef_, atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["dense", "sparse", "local"])
 @pytest.mark.parametrize(
     "options", [{}, {"l1_ratio": 0.3, "standardize": True}, {"positive": True, "fit_intercept": False}]
@@ -171,12 +213,16 @@ def test_predictions_of_dask_arrays_are_lazy(client, wide):
         lasso.predict(lazy[:, 1:])
 
 
+@pytest.mark.parametrize("kind", ["local", "lazy"])
 @pytest.mark.parametrize("by", ["columns", "rows"])
-def test_a_killed_worker_changes_no_bit(wide, tall, by):
+def test_a_killed_worker_changes_no_bit(wide, tall, by, kind):
     X, y = wide if by == "columns" else tall
+    if kind == "lazy":  # and kept on the workers, for the scales and the fit
+        X = da.from_array(X, chunks=(N, P // 3) if by == "columns" else (P // 3, 25)).map_blocks(np.sin)
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
-        model = sd.Lasso(alpha=0.02, tol=1e-10, engine="dask")
+        model = sd.Lasso(alpha=0.02 if kind == "local" else 0.01, tol=1e-10, engine="dask")
+        model.set_params(standardize=kind == "lazy")
         calm = sd.Lasso(**model.get_params()).fit(X, y)
         assert len(calm.history_["round"]) > 4
         victims = [worker.process.pid for worker in cluster.workers.values()]
@@ -215,6 +261,8 @@ def test_what_cannot_be_used_is_named(client, wide):
         with pytest.raises(Exception, match="NaN in column") as caught:
             sd.Lasso(engine="dask").fit(da.from_array(bad, chunks=chunks), y)
         assert isinstance(caught.value, DataError)
+        with pytest.raises(DataError, match=r"in the (rows of X from 0|columns of X from 300) on: .*column"):
+            sd.Lasso(engine="dask", standardize=True).fit(da.from_array(bad, chunks=chunks), y)
     unknown = da.from_array(X, chunks=(40, P))[da.from_array(y, chunks=40) > 4]
     with pytest.raises(DataError, match="compute_chunk_sizes"):
         sd.Lasso(engine="dask").fit(unknown, y)

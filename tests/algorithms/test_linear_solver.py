@@ -592,6 +592,7 @@ def test_a_strength_lost_in_rounding_is_least_squares(density):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_products_with_copies_are_those_of_the_centred_columns(form, weighted):
     X, _ = problem(30, 8, shift=2.0)
+    X[[3, 20], 1], X[::2, 6] = 0.0, 0.0  # columns complete, nearly so, and half empty
     w = np.random.default_rng(0).random(30) + 0.1 if weighted else np.ones(30)
     copies = copies_of(form is sparse.csc_array, 30, np.sqrt(w) if weighted else np.empty(0), centre=True)
     columns, chosen = columns_of(form(X)), np.array([4, 1, 6])
@@ -606,9 +607,23 @@ def test_products_with_copies_are_those_of_the_centred_columns(form, weighted):
     np.testing.assert_allclose(copies.products(at[:1], at[:1]), A[:, at[:1]].T @ A[:, at[:1]], atol=1e-12)
     np.testing.assert_allclose(copies.products(at[1:], at), A[:, at[1:]].T @ A[:, at], atol=1e-12)
     np.testing.assert_allclose(copies.norms, (A**2).sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(copies.means, np.average(X[:, chosen] * copies.scales, axis=0, weights=w))
+    if copies.is_sparse:
+        assert np.diff(copies.indptr).tolist() == [30, 30, 15]
+        assert copies.shifts[:2].tolist() == [0, 0]
+        assert copies.shifts[2] == copies.means[2]
     out = v.copy()
     copies.add(at, np.array([2.0, -1.0]), out)
     np.testing.assert_allclose(out, v + A[:, at] @ [2.0, -1.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("form", [np.asfortranarray, sparse.csc_array])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_copy_of_a_constant_column_is_zero(form, weighted):
+    roots = np.sqrt(np.random.default_rng(0).random(30)) if weighted else np.empty(0)
+    copies = copies_of(form is sparse.csc_array, 30, roots, centre=True)
+    copies.admit(columns_of(form(np.full((30, 2), [0.1, 1e6 / 3]))), np.arange(2))
+    assert copies.norms.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("positive", [False, True])

@@ -438,12 +438,25 @@ def test_every_check_of_scikit_learn_passes_at_a_tight_tolerance():
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("shift", [-1e3, 1e6])
-def test_columns_far_from_zero_have_the_coefficients_of_centred_ones(n_classes, shift):
+@pytest.mark.parametrize("form", ["fortran", "csc"])
+def test_columns_far_from_zero_have_the_coefficients_of_centred_ones(n_classes, shift, form):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 10))
     z = 2 * X[:, 0] - X[:, 1] + rng.logistic(size=300)
     y = np.digitize(z, [0.0] if n_classes == 2 else [-1.0, 1.0])
     near = sd.SparseLogisticRegression(0.01, tol=1e-9).fit(X, y)
-    far = sd.SparseLogisticRegression(0.01, tol=1e-9).fit(X + shift, y)
+    far = sd.SparseLogisticRegression(0.01, tol=1e-9).fit(FORMS[form](X + shift), y)
     np.testing.assert_allclose(far.coef_, near.coef_, atol=1e-6)
     np.testing.assert_allclose(far.predict_proba(X + shift), near.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_sparse_columns_far_from_zero_that_lack_a_few_rows_have_the_dense_models_coefficients(n_classes):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 10))
+    z = 2 * X[:, 0] - X[:, 1] + rng.logistic(size=300)
+    y = np.digitize(z, [0.0] if n_classes == 2 else [-1.0, 1.0])
+    X = (X + 1e3) * (rng.random(X.shape) < 0.99)
+    dense = sd.SparseLogisticRegression(0.01, tol=1e-9).fit(X, y)
+    model = sd.SparseLogisticRegression(0.01, tol=1e-9).fit(sparse.csc_array(X), y)
+    np.testing.assert_allclose(model.predict_proba(X), dense.predict_proba(X), atol=1e-6)

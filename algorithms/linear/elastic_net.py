@@ -1,0 +1,403 @@
+"""The elastic net: least squares with sparse coefficients."""
+
+import copy
+import functools
+import warnings
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ...errors import DataError
+from .._base import Estimator
+from .._validation import check_rows
+from .dask_input import check_matrix, check_vector, is_dask, lazily
+from .fitting import SHORT, Design, check_shapes, solve, solve_scheduled, warn_short
+from .inputs import check_names, check_penalty_factor, check_start, check_targets, check_weights
+from .path import enet_path
+
+
+class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
+    r"""Linear regression with l1 and squared l2 penalties, by a working set of columns.
+
+    Minimises, over coefficients b and an intercept c,
+
+    .. math:: \frac{1}{2 \sum_i w_i} \sum_i w_i (y_i - x_i b - c)^2
+              + \alpha \sum_j f_j \left(\rho |b_j| + \frac{1 - \rho}{2} b_j^2\right)
+
+    where rho is `l1_ratio`, w are `sample_weight` (1 by default) and f is `penalty_factor` (1 by default):
+    scikit-learn's objective. Each round reads `X` once to find the columns that break the optimality
+    conditions most, adds them to a working set, and solves the problem on that set by coordinate descent
+    and a proximal Newton method; the penalty falls to `alpha` meanwhile. The fit ends when the duality gap of
+    the whole problem is small enough, so that `dual_gap_` bounds how far the objective is from its minimum.
+
+    `X` is never changed, never made dense and copied at most once, namely where it does not lie by
+    columns (Fortran order or CSC) already; centring and `standardize` are implicit.
+
+    Seeds and threads: the result is *bitwise* the same for any `n_jobs`.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Weight of the penalty. 0 leaves least squares, with a warning; `alpha_max` tells from where on all
+        penalised coefficients are zero.
+    l1_ratio : float, default=0.5
+        rho, the share of the l1 penalty: 1 is the Lasso, 0 is ridge regression (whose solution is not sparse,
+        so that a working set gains nothing).
+    fit_intercept : bool, default=True
+        False takes c = 0.
+    precompute : bool, "auto" or array-like, default=False
+        Accepted for scikit-learn's sake and without effect: Gram entries are made for the columns that turn
+        out to matter.
+    max_iter : int or None, default=1000
+        Most rounds, at least 2. A round is a pass over `X` and then work on a few columns: much more than one
+        of scikit-learn's sweeps, and tens of rounds are usual. None is 1000.
+    copy_X : bool, default=True
+        Accepted and without effect: `X` is never changed.
+    tol : float, default=1e-4
+        The fit ends when the duality gap is at most `tol` times the objective of the model without
+        columns (the intercept alone). scikit-learn's bound is ``2 * tol`` in these units, tested only after
+        the coefficients have almost ceased to move.
+    warm_start : bool, default=False
+        Begin from the coefficients of the last fit.
+    positive : bool, default=False
+        Only coefficients of 0 and above.
+    random_state : int, RandomState or None, default=None
+        Seed of ``schedule="dynamic"``; the working set has no use for it.
+    selection : {"cyclic", "random"}, default="cyclic"
+        Accepted for scikit-learn's sake and without effect.
+    penalty_factor : array-like of shape (n_features,), default=None
+        f, 0 and above: with 0 a column is never penalised, with 2 twice as much. Unlike glmnet's they
+        are not rescaled.
+    standardize : bool, default=False
+        Penalise ``s_j b_j`` instead of b_j, with s_j the (weighted) standard deviation of column j, or its
+        root mean square if there is no intercept: the same as fitting to columns divided by s_j, but without
+        a copy and with coefficients for the columns as they are.
+    schedule : {"auto", "working-set", "dynamic"}, default="auto"
+        "auto" is the working set. "dynamic" is the schedule of the STRADS paper, coordinates drawn by how
+        much
+        they changed and thinned by correlation: one to learn from, slower on one machine.
+    engine : str, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
+    n_jobs : int or None, default=None
+        Threads of the passes over `X`. None is 1, -1 all cores.
+    verbose : int, default=0
+        1 shows a progress bar: the rounds done, of `max_iter` at most (most fits end long before), and the
+        objective.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
+        b, in the type of `X`.
+    sparse_coef_ : CSR array of shape (1, n_features) or (n_targets, n_features)
+        The same; made at each access.
+    intercept_ : float or ndarray of shape (n_targets,)
+        c; 0.0 without intercept.
+    dual_gap_ : float or ndarray of shape (n_targets,)
+        Duality gap in the scale of the objective above, which is scikit-learn's.
+    n_iter_ : int or list of int
+        Rounds, one number a target.
+    history_ : dict of arrays
+        One entry a round: round, seconds, objective, updates, bytes_sent, waiting, staleness;
+        with several targets their rounds one after the other, and target.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when `X` had feature names that are all strings.
+
+    Raises
+    ------
+    DataError
+        For NaN, infinities, other lengths, negative weights and the like; says which and what to do.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If `max_iter` rounds, or the precision of the arithmetic, did not suffice for `tol`; names the gap
+        reached.
+
+    See Also
+    --------
+    Lasso : The same with ``l1_ratio=1``.
+    enet_path : Coefficients for many values of `alpha`.
+    sklearn.linear_model.ElasticNet : The same problem by coordinate descent over all columns.
+
+    References
+    ----------
+    Zou, Hastie, "Regularization and variable selection via the elastic net", JRSS B 2005. Working sets and
+    duality gaps: Massias, Gramfort, Salmon, "Celer: a fast solver for the Lasso with dual extrapolation",
+    ICML 2018. Newton steps: Li, Sun, Toh, "A highly efficient semismooth Newton augmented Lagrangian method
+    for solving Lasso problems", SIAM J. Optim. 2018.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> from sklearn.datasets import make_regression
+    >>> X, y = make_regression(100, 2000, n_informative=5, random_state=0)
+    >>> model = sd.ElasticNet(alpha=5.0, l1_ratio=0.9).fit(X, y)
+    >>> int((model.coef_ != 0).sum()) < 300
+    True
+    >>> bool(model.dual_gap_ <= 1e-4 * y.var() / 2)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "alpha": [Interval(Real, 0, np.inf, closed="left")],
+        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+        "fit_intercept": ["boolean"],
+        "precompute": ["boolean", StrOptions({"auto"}), "array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "copy_X": ["boolean"],
+        "tol": [Interval(Real, 0, np.inf, closed="left")],
+        "warm_start": ["boolean"],
+        "positive": ["boolean"],
+        "random_state": ["random_state"],
+        "selection": [StrOptions({"cyclic", "random"})],
+        "penalty_factor": ["array-like", None],
+        "standardize": ["boolean"],
+        "schedule": [StrOptions({"auto", "working-set", "dynamic"})],
+        "engine": [str],
+        "n_jobs": [None, Integral],
+        "verbose": ["verbose"],
+    }
+
+    path = staticmethod(enet_path)
+
+    def __init__(
+        self,
+        alpha=1.0,
+        *,
+        l1_ratio=0.5,
+        fit_intercept=True,
+        precompute=False,
+        max_iter=1000,
+        copy_X=True,
+        tol=1e-4,
+        warm_start=False,
+        positive=False,
+        random_state=None,
+        selection="cyclic",
+        penalty_factor=None,
+        standardize=False,
+        schedule="auto",
+        engine="local",
+        n_jobs=None,
+        verbose=0,
+    ):
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.fit_intercept = fit_intercept
+        self.precompute = precompute
+        self.max_iter = max_iter
+        self.copy_X = copy_X
+        self.tol = tol
+        self.warm_start = warm_start
+        self.positive = positive
+        self.random_state = random_state
+        self.selection = selection
+        self.penalty_factor = penalty_factor
+        self.standardize = standardize
+        self.schedule = schedule
+        self.engine = engine
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # Fitting ------------------------------------------------------------------------------------
+
+    def fit(self, X, y, sample_weight=None, *, callback=None):
+        """Fit coefficients and intercept.
+
+        Ctrl-C stops after the running round and keeps the model so far, with a warning.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+            float32 and float64 are kept. Best in Fortran order or CSC: then nothing is copied.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Each target is a problem of its own.
+        sample_weight : float or array-like of shape (n_samples,), optional
+            Not negative. Only ratios count.
+        callback : callable, optional
+            ``callback(info)`` after every round; `info` has round, total, objective, seconds, updates,
+            history, and ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the
+            fit; targets that were not reached keep zero coefficients, and a gap of NaN.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        if self.alpha == 0:
+            warnings.warn(
+                "alpha=0 penalises nothing: for least squares take sklearn.linear_model.LinearRegression",
+                stacklevel=2,
+            )
+        with self._unchanged_on_error():
+            before = vars(self).get("coef_") if self.warm_start else None
+            design, y = self._problem(X, y, sample_weight)
+            self._check_goes_on(before, y, design.n_features)
+            return self._fit_targets(design, y, before, callback)
+
+    def _problem(self, X, y, sample_weight):
+        """Check the input and set what is known of the columns."""
+        columns = check_matrix(self, X)
+        n_samples, n_features = columns.shape
+        y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
+        check_names(self, X, y)
+        y = check_targets(y, n_samples, type(self).__name__)
+        design = Design.make(
+            columns,
+            check_weights(sample_weight, n_samples),
+            check_penalty_factor(self.penalty_factor, n_features),
+            standardize=self.standardize,
+            fit_intercept=self.fit_intercept,
+            positive=self.positive,
+            engine=self.engine,
+            allow_rows=True,
+            n_runs=1 if y.ndim == 1 else y.shape[1],
+        )
+        return design, y
+
+    def _check_goes_on(self, before, y, n_features):
+        if before is None:
+            return
+        there = np.atleast_2d(before).shape
+        here = (1 if y.ndim == 1 else y.shape[1], n_features)
+        if there != here:
+            raise DataError(
+                f"warm_start=True goes on from a model of {there[1]} columns and {there[0]} targets, but X "
+                f"has {here[1]} and y {here[0]}: fit a new estimator, or set warm_start=False"
+            )
+
+    def _start(self, before, target):
+        return check_start("coef_", np.atleast_2d(before)[target], before.shape[-1], self.positive)
+
+    def _fit_targets(self, design, y, before, callback):
+        """Solve for one target after the other."""
+        targets = y.reshape(len(y), -1).T
+        fits: list = []
+        histories: list = []
+        for k, target in enumerate(targets):
+            (fit, *_), done = self._solve(
+                design,
+                target,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                start=None if before is None else self._start(before, k),
+                n_jobs=self.n_jobs,
+                verbose=self.verbose,
+                callback=callback,
+                read=functools.partial(self._snapshot, design, y, fits, histories),
+                label=type(self).__name__ + (f", target {k}" if len(targets) > 1 else ""),
+            )
+            fits.append(fit)
+            histories.append(done.history)
+            if done.reason in ("callback", "interrupted"):
+                break
+        self._warn(fits, design.X.dtype)
+        return self._read(design, y, fits, histories)
+
+    def _solve(self, design, target, **options):
+        penalty = design.penalty(self.alpha, self.l1_ratio)
+        if self.schedule == "dynamic":
+            return solve_scheduled(design, target, penalty, random_state=self.random_state, **options)
+        return solve(design, design.squared(target), [penalty], **options)
+
+    def _snapshot(self, design, y, fits, histories, fit, history):
+        return copy.copy(self)._read(design, y, [*fits, fit], [*histories, history])
+
+    def _read(self, design, y, fits, histories):
+        """Take the model from the solutions."""
+        targets = y.reshape(len(y), -1)
+        reached = len(fits)
+        fits = [*fits, *(design.nothing(target) for target in targets.T[reached:])]
+        dtype, p = design.X.dtype, design.X.shape[1]
+        coef = np.array([fit.dense(p, dtype) for fit in fits])
+        intercept = np.array([fit.intercept for fit in fits], dtype)
+        gaps, rounds = np.array([fit.gap for fit in fits]), [fit.n_iter for fit in fits]
+        single = len(fits) == 1
+        self.coef_ = coef[0] if single else coef
+        self.dual_gap_ = gaps[0] if single else gaps
+        self.n_iter_ = rounds[0] if single else rounds
+        self.intercept_ = 0.0 if not self.fit_intercept else intercept[0] if y.ndim == 1 else intercept
+        self.history_ = _joined(histories, several=y.ndim == 2)
+        return self
+
+    def _warn(self, fits, dtype):
+        """Tell, once, which target fell short the most."""
+        short = [k for k, fit in enumerate(fits) if fit.reason in SHORT]
+        if short:
+            worst = max(short, key=lambda k: fits[k].relative_gap)
+            what = type(self).__name__
+            if len(fits) > 1:
+                what += f" (target {worst}" + (f", the worst of {len(short)})" if len(short) > 1 else ")")
+            warn_short(fits[worst], tol=self.tol, max_iter=self.max_iter, what=what, dtype=dtype)
+
+    # Using --------------------------------------------------------------------------------------
+
+    def predict(self, X):
+        """Compute ``X @ coef_ + intercept_``.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_targets)
+        """
+        check_is_fitted(self)
+        if is_dask(X):
+            n_outputs = None if self.coef_.ndim == 1 else len(self.coef_)
+            return lazily(self.predict, X, n_outputs, self.coef_.dtype)
+        return check_rows(self, X) @ self.coef_.T + self.intercept_
+
+    def alpha_max(self, X, y, sample_weight=None):
+        """Find the smallest `alpha` at which all penalised coefficients are zero, given the other parameters.
+
+        Useful values of `alpha` are parts of it: a half, a tenth, a hundredth.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        float or ndarray of shape (n_targets,)
+            Infinite for ``l1_ratio=0``.
+
+        Examples
+        --------
+        >>> import stradask as sd
+        >>> sd.Lasso(fit_intercept=False).alpha_max([[1.0, 0.0], [0.0, 1.0]], [2.0, 4.0])
+        2.0
+        """
+        self._validate_params()
+        design, y = copy.copy(self)._problem(X, y, sample_weight)
+        found = [design.alpha_max(design.squared(target), self.l1_ratio) for target in np.atleast_2d(y.T)]
+        return np.array(found) if y.ndim == 2 else found[0]
+
+    @property
+    def sparse_coef_(self):
+        """The coefficients as a CSR array."""
+        if "coef_" not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} has no 'sparse_coef_': it is not fitted yet")
+        return sparse.csr_array(np.atleast_2d(self.coef_))
+
+    def _check_state(self):
+        super()._check_state()
+        check_shapes(self)
+
+
+def _joined(histories, several):
+    """Put the rounds of several targets one after the other."""
+    columns = [history.as_dict() for history in histories]
+    joined = {name: np.concatenate([one[name] for one in columns]) for name in columns[0]}
+    joined["round"] = np.arange(1, len(joined["round"]) + 1)
+    if several:
+        joined["target"] = np.repeat(np.arange(len(columns)), [len(history) for history in histories])
+    return joined
