@@ -47,3 +47,14 @@ def fill_uniform(out, first, seed, purpose, round_, index):
         out[b + quarter] = np.float32(r1 >> _BITS) * _UNIT
         out[b + 2 * quarter] = np.float32(r2 >> _BITS) * _UNIT
         out[b + 3 * quarter] = np.float32(r3 >> _BITS) * _UNIT
+
+
+@nb.njit(cache=True, inline="always")
+def hash32(x):
+    """Scramble a uint32: a few operations where a draw needs no more (Wellons' lowbias32, 2018)."""
+    x = np.uint32(x)
+    x = np.uint32(x ^ (x >> np.uint32(16)))
+    x = np.uint32(x * np.uint32(0x7FEB352D))
+    x = np.uint32(x ^ (x >> np.uint32(15)))
+    x = np.uint32(x * np.uint32(0x846CA68B))
+    return np.uint32(x ^ (x >> np.uint32(16)))

@@ -48,6 +48,23 @@ def documents_sparse(first, last, entries, line_start, n_lines, shift, alpha):
 
 
 @nb.njit(**_OPTIONS)
+def segments(start, topics, alpha):
+    """The same sum over documents that are runs of tokens, ``topics[start[d]:start[d + 1]]``."""
+    base = np.array([math.lgamma(a) for a in alpha])
+    counts = np.zeros(len(alpha), np.int64)
+    total = 0.0
+    for d in range(len(start) - 1):
+        for i in range(start[d], start[d + 1]):
+            counts[topics[i]] += 1
+        for i in range(start[d], start[d + 1]):
+            k = topics[i]
+            if counts[k]:
+                total += math.lgamma(counts[k] + alpha[k]) - base[k]
+                counts[k] = 0
+    return total
+
+
+@nb.njit(**_OPTIONS)
 def words(first, last, word_start, topics, background, row_of_word, n_topics, beta):
     """Sum over words ``first:last`` and topics of lnG(C_wk + beta_w) - lnG(B_wk + beta_w).
 

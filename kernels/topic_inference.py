@@ -1,7 +1,7 @@
 """Topics of documents under fixed topic-word probabilities: Gibbs fold-in and EM.
 
-`phi` lies word by word (words x padded topics, float32, zero beyond the last topic), only for the
-words that the documents hold.
+A word's probabilities lie together (words x padded topics, float32, zero beyond the last topic). The fold-in
+makes those of one document at a time, which stay in the cache while its tokens are drawn.
 """
 
 import math
@@ -10,12 +10,17 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from .indexing import at, span
 from .lda_gibbs import DRAWS
 from .random import fill_uniform
 from .vector import LANES, draw_dense
 
+CHAINS = 2  # chains drawn in turn, so that their steps overlap; divides DRAWS
+SETTLING_STEPS = 5  # more of them bring the noise of second order back in
+
 _SAMPLE: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
-# Sums over topics may be cut into vector lanes: the same on every run of one kind of machine.
+# Sums over topics may be cut into vector lanes: the same on every run of one kind of machine, as long as no
+# loop both sums and stores: such a one gets a second form, of another order, in case its arrays overlap.
 _SUM: dict[str, Any] = {**_SAMPLE, "fastmath": {"contract", "reassoc", "nsz", "arcp"}}
 
 
@@ -35,60 +40,168 @@ def content_keys(indptr, indices, data):
 
 
 @nb.njit(**_SAMPLE)
-def fold_in(first, last, indptr, rows, data, phi, alpha, n_topics, keys, seed, purpose, burn_in, kept, theta):
-    """Mean topic shares of documents ``first:last`` by Gibbs sampling with `phi` fixed.
+def longest_document(first, last, indptr, data):
+    """Most tokens, and most distinct words, that one of the documents ``first:last`` holds."""
+    tokens, words = 0, 0
+    for d in range(first, last):
+        length = 0
+        for j in span(indptr, d):
+            length += data[j]
+        tokens = max(tokens, length)
+        words = max(words, np.int64(indptr[d + 1] - indptr[d]))
+    return tokens, words
 
-    Draws ``z ~ (C_dk + alpha_k) phi_wk`` with the token's own count out, `burn_in` sweeps and then
-    `kept` sweeps whose ``(C_dk + alpha_k) / (L_d + sum(alpha))`` are averaged into ``theta[d]``.
+
+@nb.njit(**_SAMPLE)
+def word_row(word, counts_indptr, counts_topics, counts, beta, inverse, row):
+    """Write ``(C_wk + beta_w) / (C_k + sum(beta))`` of one word, divided by its maximum, which is returned.
+
+    `inverse` holds the reciprocals of the divisors. Only proportions matter to a draw, and no prior is so
+    small that these could vanish in float32.
+    """
+    b = beta[word]
+    top = 0.0
+    for k in range(len(inverse)):
+        top = max(top, b * inverse[k])
+    for j in span(counts_indptr, word):
+        top = max(top, (counts[j] + b) * inverse[at(counts_topics[j])])
+    base = b / top
+    for k in range(len(inverse)):
+        row[k] = base * inverse[k]
+    for j in span(counts_indptr, word):
+        k = at(counts_topics[j])
+        row[k] = (counts[j] + b) / top * inverse[k]
+    return top
+
+
+@nb.njit(**_SAMPLE)
+def fold_in(
+    first, last, indptr, columns, data, counts_indptr, counts_topics, counts, beta, inverse, alpha, keys,
+    seed, purpose, burn_in, kept, theta,
+):  # fmt: skip
+    """Posterior mean of the topic shares of documents ``first:last`` by Gibbs sampling, topics fixed.
+
+    `CHAINS` chains draw ``z ~ (C_dk + alpha_k) phi_wk`` with the token's own count out, `burn_in` sweeps and
+    then `kept` sweeps each, whose conditional probabilities are averaged and cleared of noise (`_settle`).
+    ``theta[d] = (E[C_dk] + alpha_k) / (L_d + sum(alpha))``.
+
     A document's random stream is named by its content (`keys`), so its answer depends neither on the
     documents beside it nor on its place among them.
     """
-    width = phi.shape[1]
+    n_topics, width = len(inverse), len(alpha)
     n_vectors = width // LANES
-    longest = 0
+    longest, most_words = longest_document(first, last, indptr, data)
+    phi = np.zeros((most_words, width), np.float32)
+    chosen = np.empty((most_words, width))  # sums of the conditional probabilities of a word's tokens
+    member = np.empty((most_words, width))  # sums of their assignments
+    times = np.empty(most_words, np.int64)
+    place = np.empty(longest, np.int64)
+    topics = np.empty((longest, CHAINS), np.int64)
+    held = np.empty((CHAINS, width), np.int32)
+    flat = held.ravel()
+    scratch, uniforms = np.empty((CHAINS, width + LANES), np.float32), np.empty(DRAWS, np.float32)
     for d in range(first, last):
-        length = 0
-        for j in range(indptr[d], indptr[d + 1]):
-            length += data[j]
-        longest = max(longest, length)
-    words, topics = np.empty(longest, np.int64), np.empty(longest, np.int32)
-    counts, summed = np.zeros(width, np.int32), np.zeros(n_topics)
-    scratch, uniforms = np.empty(width + LANES, np.float32), np.empty(DRAWS, np.float32)
-    alpha_sum = 0.0
-    for k in range(n_topics):
-        alpha_sum += alpha[k]
-    for d in range(first, last):
-        length = 0
-        for j in range(indptr[d], indptr[d + 1]):
+        n_words, length = 0, 0
+        for j in span(indptr, d):
+            word_row(at(columns[j]), counts_indptr, counts_topics, counts, beta, inverse, phi[n_words])
+            times[n_words] = data[j]
             for _ in range(data[j]):
-                words[length] = rows[j]
+                place[length] = n_words
                 length += 1
-        counts[:] = 0
-        summed[:] = 0
+            n_words += 1
+        held[:] = 0
+        chosen[:n_words] = 0
+        member[:n_words] = 0
         high, low = keys[d] >> np.uint64(32), keys[d] & np.uint64(0xFFFFFFFF)
         used, drawn = DRAWS, 0
-        for sweep in range(burn_in + kept + 1):
+        for sweep in range(burn_in + kept + 1 if length else 0):
             own = 0 if sweep == 0 else 1
             for i in range(length):
+                r = at(place[i])
+                row = phi[r]
                 if used == DRAWS:
                     fill_uniform(uniforms, drawn, seed, purpose, high, low)
                     drawn += DRAWS // 4
                     used = 0
-                row = phi[words[i]]
-                old = np.int64(topics[i]) if own else np.int64(0)
-                new = draw_dense(
-                    counts, 0, n_vectors, old - (1 - own), row, alpha, row[old], uniforms[used], scratch
-                )
-                used += 1
-                new = min(new, n_topics - 1)
-                counts[old] -= own
-                counts[new] += 1
-                topics[i] = new
-            if sweep > burn_in:
-                for k in range(n_topics):
-                    summed[k] += counts[k]
+                for c in range(CHAINS):
+                    old = topics[i, c] if own else 0
+                    new = draw_dense(
+                        flat, c * width, n_vectors, old - (1 - own), row, alpha, row[old],
+                        uniforms[used + c], scratch[c],
+                    )  # fmt: skip
+                    new = min(new, n_topics - 1)
+                    if sweep > burn_in:
+                        total = np.float32(0)
+                        for lane in range(LANES):
+                            total += scratch[c, at(width - LANES + lane)]
+                        _add_conditional(held[c], alpha, row, old, np.float32(1) / total, chosen[r])
+                        member[r, at(old)] += 0.5
+                        member[r, at(new)] += 0.5
+                    held[c, at(old)] -= own
+                    held[c, at(new)] += 1
+                    topics[i, c] = new
+                used += CHAINS
+        _settle(n_words, times, kept * CHAINS, n_topics, phi, alpha, chosen, member, theta[d])
+
+
+@nb.njit(**_SUM)
+def _add_conditional(held, alpha, row, old, scale, out):
+    """Add ``scale * (C_k + alpha_k) * phi_k`` to `out`, with one count of `old` taken out."""
+    for k in range(len(alpha)):
+        out[k] += (np.float32(held[k]) + alpha[k]) * row[k] * scale
+    out[at(old)] -= row[at(old)] * scale
+
+
+@nb.njit(**_SUM)
+def _settle(n_words, times, n_kept, n_topics, phi, alpha, chosen, member, theta):
+    """Turn averages over a chain into topic shares, with the chain's own noise taken out to first order.
+
+    Each token of word w has ``gamma_w = E[g_w(C)]``, g_w(C) being its conditional probabilities given the
+    counts of the others. Their average R_w over the chain inherits the noise of the counts that the chain
+    happened to visit, whose average is M. As ``E[C] = sum_v n_v gamma_v``, it can be told and removed::
+
+        gamma_w  <-  R_w + g_w(sum_v n_v gamma_v - gamma_w) - g_w(M - M_w),     from gamma_w = R_w
+
+    As the chain grows, R and M meet and a step changes nothing: the limit is the posterior mean for any
+    number of steps. `chosen` and `member` come as the sums of which R and M are made, and are used up.
+    """
+    mean, total, weight = np.zeros(n_topics), np.zeros(n_topics), np.empty(n_topics)
+    alpha_sum, length = 0.0, 0.0
+    for r in range(n_words):
+        scale = 1 / (times[r] * np.float64(n_kept))
         for k in range(n_topics):
-            theta[d, k] = (summed[k] / kept + alpha[k]) / (length + alpha_sum)
+            chosen[r, k] *= scale
+            member[r, k] *= scale
+            total[k] += times[r] * chosen[r, k]
+            mean[k] += times[r] * member[r, k]
+    for r in range(n_words):  # from here on `member` holds R_w - g_w(M - M_w)
+        sum_ = _conditional(mean, member[r], alpha, phi[r], weight)
+        for k in range(n_topics):
+            member[r, k] = chosen[r, k] - weight[k] / sum_
+    for _ in range(SETTLING_STEPS):
+        mean[:] = total
+        total[:] = 0
+        for r in range(n_words):
+            sum_ = _conditional(mean, chosen[r], alpha, phi[r], weight)
+            for k in range(n_topics):
+                chosen[r, k] = max(weight[k] / sum_ + member[r, k], 0.0)
+                total[k] += times[r] * chosen[r, k]
+    for k in range(n_topics):
+        alpha_sum += alpha[k]
+        length += total[k]
+    for k in range(n_topics):
+        theta[k] = (total[k] + alpha[k]) / (length + alpha_sum)
+
+
+@nb.njit(**_SUM)
+def _conditional(mean, own, alpha, row, weight):
+    """Write the weights of one token's topics given mean counts less its `own`; returns their sum."""
+    sum_ = 0.0
+    for k in range(len(weight)):
+        weight[k] = (max(mean[k] - own[k], 0.0) + alpha[k]) * row[k]
+    for k in range(len(weight)):
+        sum_ += weight[k]
+    return sum_
 
 
 @nb.njit(**_SUM)
@@ -115,6 +228,7 @@ def expectation_maximisation(first, last, indptr, rows, data, phi, alpha, n_topi
             total = np.float32(0)
             for k in range(n_topics):
                 share[k] = share[k] * mass[k] + alpha[k]
+            for k in range(n_topics):
                 total += share[k]
             scale = np.float32(1) / total
             for k in range(n_topics):

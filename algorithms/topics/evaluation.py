@@ -9,10 +9,9 @@ from ...scheduler.threads import effective_n_jobs, run_tasks
 _CHUNK = 512  # documents a task
 
 
-def document_chunks(n_documents):
+def document_chunks(n_documents, size=_CHUNK):
     """Cut documents into ranges for threads; the cut does not depend on how many there are."""
-    starts = range(0, n_documents, _CHUNK)
-    return [(start, min(start + _CHUNK, n_documents)) for start in starts]
+    return [(start, min(start + size, n_documents)) for start in range(0, n_documents, size)]
 
 
 def words_at_hand(X, *others):

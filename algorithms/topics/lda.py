@@ -1,7 +1,8 @@
-"""Latent Dirichlet allocation by collapsed Gibbs sampling."""
+"""Latent Dirichlet allocation by sampling: Gibbs, and Metropolis-Hastings in WarpLDA's order."""
 
 import copy
 import os
+from functools import partial
 from numbers import Integral, Real
 from typing import ClassVar
 
@@ -67,8 +68,16 @@ class LatentDirichletAllocation(TopicModel):
         beta; None is 0.01.
     max_iter : int, default=200
         Sweeps over all tokens.
-    sampler : {"auto", "gibbs"}, default="auto"
-        "gibbs" is collapsed Gibbs sampling, which "auto" takes too; `sampler_` says what ran.
+    sampler : {"auto", "gibbs", "warp"}, default="auto"
+        - "gibbs": collapsed Gibbs sampling. Its time a token grows with K up to 256 topics, above with
+          K_d, the topics of a document.
+        - "warp": Metropolis-Hastings in WarpLDA's order, at a time a token that does not grow with either;
+          a sweep does less. Counts are delayed by a pass: the chain comes near the posterior, not to it.
+        - "auto": from 64 topics and 100,000 tokens on, sweeps of two or four "warp" passes while documents
+          hold many topics, and Gibbs sampling when K_d has fallen to 30 (up to K = 256: not before) or three
+          quarters of the sweeps are done. Otherwise Gibbs sampling.
+
+        `sampler_` says what ran. `partial_fit` draws later batches by Gibbs sampling.
     exact : bool, default=False
         Keep topic totals live, on one thread (see above).
     optimize_priors : bool, default=False
@@ -115,8 +124,9 @@ class LatentDirichletAllocation(TopicModel):
         Sweeps done, those before a checkpoint included.
     n_batch_iter_ : int
         Calls of `partial_fit` so far; 1 after `fit`.
-    sampler_ : str
-        What ran.
+    sampler_ : list of dict
+        What ran: for each sampler its ``name``, its first ``sweep`` (from 1), and ``topics_per_document``,
+        the K_d at which it took over (None for the first).
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only when `X` had feature names that are all strings.
@@ -157,7 +167,7 @@ class LatentDirichletAllocation(TopicModel):
         "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
         "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "sampler": [StrOptions({"auto", "gibbs"})],
+        "sampler": [StrOptions({"auto", "gibbs", "warp"})],
         "exact": ["boolean"],
         "optimize_priors": ["boolean"],
         "tol": [None, Interval(Real, 0, None, closed="left")],
@@ -227,6 +237,8 @@ class LatentDirichletAllocation(TopicModel):
         self
         """
         self._validate_params()
+        if self.exact and self.sampler == "warp":
+            raise DataError("exact=True asks for exact Gibbs sweeps: set sampler='gibbs' or leave it 'auto'")
         if self.warm_start and self.checkpoint is not None:
             raise DataError(
                 "warm_start=True goes on from the last model and checkpoint from a folder; set only one"
@@ -288,22 +300,28 @@ class LatentDirichletAllocation(TopicModel):
 
     def _new_state(self, X, priors, background=None):
         """The state of a sampler; each batch of `partial_fit` has random streams of its own."""
-        from .gibbs import GibbsState
-
         seed = int(check_random_state(self.random_state).randint(0, 2**63, dtype=np.int64))
         if background is not None:
             seed = _derived(seed, self.n_batch_iter_)
-        alpha, beta = priors
-        return GibbsState(
-            X,
-            self.n_components,
-            alpha,
-            beta,
-            seed,
-            exact=self.exact,
-            background=background,
-            fits_priors=self.optimize_priors and background is None,
-        )
+        model = (X, self.n_components, *priors, seed)
+        if background is not None:
+            from .gibbs import GibbsState
+
+            return GibbsState(*model, exact=self.exact, background=background)
+        return self._sampler(X)(*model, fits_priors=self.optimize_priors)
+
+    def _sampler(self, X):
+        """What makes a state of the sampler that the parameters, or the sizes, ask for."""
+        if self.sampler == "warp":
+            from .warp import WarpState
+
+            return WarpState
+        from . import auto, gibbs, state
+
+        large = self.n_components >= auto.LEAST_TOPICS and state.number_of_groups(X.sum(), X.shape[1]) > 1
+        if self.sampler == "gibbs" or self.exact or not large:
+            return partial(gibbs.GibbsState, exact=self.exact)
+        return partial(auto.AutoState, max_sweeps=self.max_iter)
 
     def _warm_up(self, state, X, previous):
         """Give the state topics that were drawn with the last fit's counts at hand."""
@@ -316,7 +334,7 @@ class LatentDirichletAllocation(TopicModel):
         done = run(at_hand, at_hand.schedule, max_rounds=_WARM_SWEEPS, n_jobs=self.n_jobs, label="LDA")
         if done.reason == "interrupted":
             raise KeyboardInterrupt  # before there is anything new: the last model stays
-        state.restore(at_hand.arrays() | {"seed": state.seed})
+        state.begin_from(at_hand.topics)
 
     def _run(self, state, X, callback, checkpoint=None, before=None):
         """Sweep until done, then read the model off the state."""
@@ -343,7 +361,7 @@ class LatentDirichletAllocation(TopicModel):
 
     def _read(self, state, history, before, n_jobs=1):
         """Take the model from the state."""
-        self.sampler_ = "gibbs"
+        self.sampler_ = [dict(part) for part in state.ran]
         self.n_iter_ = len(history)
         self.n_batch_iter_: int = 1 if before is None else self.n_batch_iter_ + 1
         self.doc_topic_prior_, self.topic_word_prior_ = state.alpha, state.beta

@@ -1,24 +1,18 @@
 """What a fitted topic model can do: infer, score, and be read."""
 
-from numbers import Integral
-
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ...datasets.split import split_tokens
 from ...errors import DataError
-from ...scheduler.threads import effective_n_jobs, run_tasks
-from .._base import Estimator
-from .._validation import check_counts, check_vocabulary
-from . import reading
-from .evaluation import complete, document_chunks, padded_columns, padded_vector, words_at_hand
-
-_FOLD_IN = 2  # purpose of a random stream; 1 is a sweep
-_BURN_IN, _KEPT = 15, 25  # sweeps of transform
+from .._validation import check_counts
+from .evaluation import complete
+from .inference import SWEEPS, FixedTopics, log_probabilities, topic_shares
+from .reading import ReadableTopics
 
 
-class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopics):
     """Base of the topic models; a fit sets these attributes, from which everything here follows.
 
     Attributes
@@ -31,17 +25,24 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     # Using --------------------------------------------------------------------------------------
 
-    def transform(self, X):
-        """Infer topic shares of documents.
+    def transform(self, X, *, n_sweeps=SWEEPS):
+        """Infer topic shares of documents: the posterior mean of theta with the topics fixed.
 
-        Gibbs sampling with the topics fixed, 15 sweeps and then 25 that are averaged. The random stream
-        follows from `random_state` and the document's own words, so a document gets the same answer
-        whatever stands beside it; with ``random_state=None`` too.
+        Two Gibbs chains, of which the first 15 % warm up; the conditional probabilities of the others are
+        averaged and cleared of most of their noise. The random stream follows from `random_state` and the
+        document's own words, so a document gets the same answer whatever stands beside it, for any `n_jobs`;
+        with ``random_state=None`` too.
 
         Parameters
         ----------
         X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
-            Counts. A document without words gets the prior's mean.
+            Counts. A document without words gets the prior's mean. Words that had no count in `fit` are left
+            out, with one warning that counts them: all topics know them equally little.
+        n_sweeps : int, default=200
+            Passes over each document, both chains together, at least 10. The error falls with its root. Mean
+            total variation of 200 sweeps from 1,000 others: 0.020 (95th percentile 0.036) for news of 140
+            words and 100 topics, 0.014 (0.029) for news of 200 words and 50 topics, 0.045 (0.074) for
+            generated documents of 100 words and 100 topics, whose shares the words tell least of.
 
         Returns
         -------
@@ -50,32 +51,82 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """
         check_is_fitted(self, "word_topic_counts_")
         self._validate_params()
-        from ...kernels import topic_inference as kernels
-
         X = check_counts(self, X, reset=False)
-        words, (rows,) = words_at_hand(X)
-        phi = padded_columns(self._word_probabilities(words))
-        alpha = padded_vector(self.doc_topic_prior_, phi.shape[1])
-        keys = kernels.content_keys(X.indptr, X.indices, X.data)
-        seed = np.uint64(self.random_state if isinstance(self.random_state, Integral) else 0)
-        theta = np.empty((X.shape[0], len(self.doc_topic_prior_)))
-        fixed = (
-            X.indptr,
-            rows,
-            X.data,
-            phi,
-            alpha,
-            theta.shape[1],
-            keys,
-            seed,
-            _FOLD_IN,
-            _BURN_IN,
-            _KEPT,
-            theta,
+        return topic_shares(
+            FixedTopics.of(self), X, n_sweeps=n_sweeps, random_state=self.random_state, n_jobs=self.n_jobs
         )
-        tasks = [(kernels.fold_in, (*chunk, *fixed)) for chunk in document_chunks(X.shape[0])]
-        run_tasks(tasks, effective_n_jobs(self.n_jobs))
-        return theta
+
+    def log_probability(self, X, *, method="left-to-right", n_particles=20, n_moves=None, temperatures=100):
+        """Estimate log p(w) of whole documents, their topic shares integrated out.
+
+        The sum over all assignments of topics to the document's tokens::
+
+            p(w)  =  sum_z  [prod_n phi[z_n, w_n]]  Gamma(A) / Gamma(A + L)
+                            prod_k Gamma(C_k + alpha_k) / Gamma(alpha_k)
+
+        with A = sum(alpha), phi = `topic_word_`, of the tokens in a given order (for the bag of words add the
+        log of the number of orders). Both methods give an estimate of p(w) whose mean is p(w), so that its
+        logarithm is low by about half of its relative variance; more particles bring it up. `score` is a much
+        faster measure, of the second half of a document given the first.
+
+        - ``"left-to-right"`` adds token after token; before each, the topics of earlier tokens are drawn anew
+          and particles that have become unlikely give way to likely ones. The cost grows with L squared
+          unless `n_moves` bounds it.
+        - ``"annealed"`` goes from the prior to the posterior in steps, a Gibbs sweep at each: about
+          ``n_particles * temperatures`` draws a token.
+
+        Parameters
+        ----------
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
+            Counts. Words that had no count in `fit` have the probability that `topic_word_prior` gives them.
+        method : {"left-to-right", "annealed"}, default="left-to-right"
+        n_particles : int, default=20
+        n_moves : int, optional
+            Left-to-right: how many earlier tokens are drawn anew before each token, in turn. All by default;
+            the mean of the weights is p(w) for any number, 0 too.
+        temperatures : int or array of rising numbers that ends with 1, default=100
+            Annealed: the powers of phi, or how many equal steps there are to 1.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Natural logarithms; 0 for a document without words. The same for any `n_jobs`, order and company.
+
+        Raises
+        ------
+        DataError
+            If `X` does not hold counts, or a parameter is out of its range.
+
+        References
+        ----------
+        Wallach, Murray, Salakhutdinov, Mimno, "Evaluation methods for topic models", ICML 2009. Their
+        left-to-right takes the plain mean of all particles at each token, and the product of such means is
+        p(w) on average for a single particle only; here particles carry weights (Del Moral, Doucet, Jasra,
+        "Sequential Monte Carlo samplers", JRSS B 2006). Buntine, "Estimating likelihoods for topic models",
+        ACML 2009. Neal, "Annealed importance sampling", Statistics and Computing 2001.
+
+        Examples
+        --------
+        >>> import numpy as np, stradask as sd
+        >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
+        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X)
+        >>> pure, mixed = lda.log_probability([[2, 2, 0, 0], [2, 0, 2, 0]])
+        >>> bool(pure > mixed)
+        True
+        """
+        check_is_fitted(self, "word_topic_counts_")
+        self._validate_params()
+        X = check_counts(self, X, reset=False)
+        return log_probabilities(
+            FixedTopics.of(self),
+            X,
+            method=method,
+            n_particles=n_particles,
+            n_moves=n_moves,
+            temperatures=temperatures,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+        )
 
     def score(self, X, y=None):
         """Compute the held-out log-likelihood per token of documents, by document completion.
@@ -106,76 +157,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def perplexity(self, X):
         """Compute ``exp(-score(X))``: lower is better, the number of words for a model that knows nothing."""
         return float(np.exp(-self.score(X)))
-
-    def topics(self, vocabulary=None, n_words=10):
-        """List the most probable words of each topic.
-
-        Parameters
-        ----------
-        vocabulary : sequence of str of length n_features, optional
-            By default `vocabulary_`, if it was set (`stradask fit --vocab` does), else the feature names seen
-            in `fit`, else the indices.
-        n_words : int, default=10
-            A smaller vocabulary is listed whole.
-
-        Returns
-        -------
-        Topics
-            A list of lists of words that prints as a table; its `shares` and `probabilities` are arrays.
-
-        Examples
-        --------
-        >>> import numpy as np, stradask as sd
-        >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
-        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X)
-        >>> sorted(sorted(words) for words in lda.topics(["cat", "dog", "sun", "sea"], n_words=2))
-        [['cat', 'dog'], ['sea', 'sun']]
-        """
-        check_is_fitted(self, "word_topic_counts_")
-        if vocabulary is None:
-            names = getattr(self, "feature_names_in_", [str(w) for w in range(self.n_features_in_)])
-            vocabulary = getattr(self, "vocabulary_", names)
-        vocabulary = check_vocabulary(vocabulary, self.n_features_in_)
-        top, weights = reading.top_words(self.word_topic_counts_, self.topic_word_prior_, n_words)
-        tokens = np.asarray(self.word_topic_counts_.sum(axis=0)).ravel()
-        words = [[vocabulary[w] for w in row] for row in top.tolist()]
-        probabilities = weights / (tokens + self.topic_word_prior_.sum())[:, None]
-        return reading.Topics(words, tokens / tokens.sum(), probabilities)
-
-    def coherence(self, X, measure="npmi", n_words=10):
-        """Compute each topic's coherence against counts.
-
-        ``"umass"`` is the mean of log((D(i, j) + 1) / D(j)) over pairs of the topic's `n_words` most probable
-        words, j the more probable; ``"npmi"`` the mean of log(p(i, j) / p(i) p(j)) / -log p(i, j), between
-        -1 and 1. D counts the documents of `X` that hold the words, p = D / n_samples.
-
-        Parameters
-        ----------
-        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
-            Reference counts.
-        measure : {"npmi", "umass"}, default="npmi"
-        n_words : int, default=10
-            At least 2.
-
-        Returns
-        -------
-        ndarray of shape (n_components,)
-            Higher is better; the mean over topics is what papers quote.
-
-        References
-        ----------
-        Mimno et al., "Optimizing semantic coherence in topic models", EMNLP 2011 (UMass); Bouma,
-        "Normalized (pointwise) mutual information in collocation extraction", GSCL 2009; Lau, Newman,
-        Baldwin, EACL 2014 (NPMI).
-        """
-        check_is_fitted(self, "word_topic_counts_")
-        if measure not in ("npmi", "umass"):
-            raise DataError(f"measure={measure!r} is unknown: take 'npmi' or 'umass'")
-        top, _ = reading.top_words(self.word_topic_counts_, self.topic_word_prior_, n_words)
-        if top.shape[1] < 2:
-            raise DataError(f"n_words={n_words}: coherence is about pairs, take at least 2 words")
-        X = check_counts(self, X, reset=False, need_tokens=True)
-        return reading.coherence(top, X, measure)
 
     # Reading ------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """LatentDirichletAllocation as a user meets it."""
 
-import itertools
 import os
 import signal
 
@@ -184,23 +183,6 @@ def test_known_topics_are_found_and_more_tokens_find_them_better():
 # Transform --------------------------------------------------------------------------------------
 
 
-def test_transform_is_close_to_the_enumerated_posterior_mean(corpus):
-    lda = _lda(3, doc_topic_prior=[0.3, 0.5, 0.9]).fit(corpus)
-    phi, alpha = lda.topic_word_, lda.doc_topic_prior_
-    words = np.array([0, 3, 3, 17, 40])
-    X = np.bincount(words, minlength=corpus.shape[1])[None]
-    mean, mass = np.zeros(3), 0.0
-    for z in itertools.product(range(3), repeat=len(words)):
-        counts = np.bincount(z, minlength=3)
-        p = np.exp(gammaln(counts + alpha).sum()) * phi[list(z), words].prod()
-        mean, mass = mean + p * (counts + alpha) / (len(words) + alpha.sum()), mass + p
-    # The random stream follows from the document's content: other seeds give independent answers.
-    answers = [lda.set_params(random_state=seed).transform(X)[0] for seed in range(400)]
-    error = np.std(answers, axis=0) / np.sqrt(len(answers))
-    assert (np.abs(np.mean(answers, axis=0) - mean / mass) < 4 * error).all()
-    assert error.max() < 0.01
-
-
 def test_transform_does_not_depend_on_the_company_of_a_document(corpus):
     lda = _lda().fit(corpus)
     theta = lda.transform(corpus)
@@ -219,7 +201,8 @@ def test_words_unseen_in_training_do_no_harm(corpus):
     lda = _lda().fit(X)
     new = np.zeros((1, X.shape[1]), int)
     new[0, -1] = 4
-    assert np.isfinite(lda.transform(new)).all()
+    with pytest.warns(UserWarning, match="4 tokens of X, of 1 word"):
+        assert np.isfinite(lda.transform(new)).all()
     assert np.isfinite(lda.perplexity(np.vstack([new, new])))
 
 

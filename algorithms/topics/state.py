@@ -1,0 +1,204 @@
+"""What the samplers of a topic model share: a corpus laid out word by word, and what is read off its topics.
+
+Documents are dealt into G groups of equal weight. G depends on the corpus alone, and every random stream
+on the seed, the sweep and the group (or the word, or the document): the result is the same for any number
+of threads.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import gammaln
+
+from ...errors import ModelFileError
+from ...kernels import lda_gibbs as kernels
+from ...kernels import topic_counts
+from ...scheduler.program import Program
+from ...scheduler.rotation import balance
+from ...scheduler.threads import run_tasks
+from . import priors
+
+_CHOICES, _ASSIGN = 3, 4  # purposes of random streams; 1 is a Gibbs sweep, 2 a fold-in
+_FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
+_FIRST_TOPICS = 3  # a document starts from this many: held-out perplexity falls faster than from all K
+_LEAST_TOKENS, _MOST_GROUPS = 100_000, 16
+_TOKENS_PER_RUN = 20  # of one word in one group, on average: its row is fetched and weighed for each
+
+
+def number_of_groups(n_tokens, n_words):
+    """G for a corpus of so many tokens of so many words."""
+    if n_tokens < _LEAST_TOKENS:
+        return 1
+    return int(np.clip(n_tokens // (_TOKENS_PER_RUN * n_words), 2, _MOST_GROUPS))
+
+
+class CorpusState(Program):
+    """Topics of the tokens of one corpus.
+
+    A shard is a group of documents, a round a sweep; after each step the topic totals are renewed. All of it
+    lies in this process: a shard's state is its number and the totals that it was last told.
+
+    Parameters
+    ----------
+    X : CSR matrix of counts
+        As `check_counts` gives it.
+    n_topics : int
+    alpha : float64 array of shape (n_topics,)
+    beta : float64 array of shape (n_words,)
+    seed : int
+        Key of the random streams, 64 bits.
+    n_groups : int, optional
+        G, if it is not to follow from the corpus.
+    fits_priors : bool, default=False
+        Fit alpha and a symmetric beta to the counts now and then.
+
+    Attributes
+    ----------
+    topics : unsigned array of shape (n_tokens,)
+        Word by word, and inside a word by document: 2 bytes a token, 4 above 65,535 topics.
+    word_start : int64 array of shape (n_words + 1,)
+    order : int64 array
+        Documents by group, and by length inside a group; ``lengths`` are theirs.
+    group_docs : int64 array of shape (G + 1,)
+    totals : int64 array of shape (n_topics,)
+    """
+
+    name = ""  # of the sampler
+    topics: Any
+    word_start: Any
+    totals: Any
+    barrier = "step"
+    measure_every = 10  # sweeps between two values of the log-likelihood: about 2 % of the time
+    unit = "token"
+
+    def __init__(self, X, n_topics, alpha, beta, seed, *, n_groups=None, fits_priors=False):
+        self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
+        lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
+        self.n_tokens = int(lengths.sum())
+        n_groups = n_groups or number_of_groups(self.n_tokens, len(np.unique(X.indices)))
+        self.shards, self.n_blocks = range(n_groups), n_groups
+        group = balance(lengths, n_groups)
+        self.order = np.lexsort((lengths, group))
+        self.lengths = lengths[self.order]
+        self.group_docs = np.searchsorted(group[self.order], np.arange(n_groups + 1))
+        self.kind = np.uint16 if n_topics <= np.iinfo(np.uint16).max else np.uint32
+        self.background_totals = np.zeros(n_topics, np.int64)
+
+    @property
+    def ran(self):
+        """What `LatentDirichletAllocation.sampler_` says."""
+        return [{"name": self.name, "sweep": 1, "topics_per_document": None}]
+
+    # At the coordinator and where a shard lies ------------------------------------------------------
+
+    def __getstate__(self):
+        raise TypeError("the state of a topic sampler lies in one process: it runs with engine='local' alone")
+
+    def load(self, group):
+        """Make what the shard of a document group has of its own."""
+        return {"group": group, "totals": None}
+
+    def publish(self):
+        """Tell the topic totals."""
+        return self.totals
+
+    def sync(self, state, totals):
+        """Take over the topic totals."""
+        state["totals"] = totals
+
+    def set_priors(self, alpha, beta):
+        """Take new priors: float64 vectors over topics and over words."""
+        self.alpha, self.beta = alpha, beta
+
+    def after_sweep(self, swept):
+        """Fit priors now and then; `swept` sweeps are done."""
+        if self.fits_priors and swept % self.measure_every == 0 and swept >= _FIRST_PRIOR_FIT:
+            alpha = priors.fit_doc_topic_prior(self.doc_topic_counts(), self.alpha)
+            beta = priors.fit_topic_word_prior(self.word_topic_counts(), self.beta[0])
+            self.set_priors(alpha, np.full(len(self.beta), beta))
+
+    def first_topics(self, token_doc):
+        """Each token takes at random one of the few topics that its document starts from."""
+        topics = np.zeros(self.n_tokens, self.kind)
+        choices = np.empty((len(self.lengths), 4), np.float32)
+        kernels.fill_uniform(choices.reshape(-1), 0, self.seed, _CHOICES, 0, 0)
+        few = choices[:, :_FIRST_TOPICS]
+        kernels.assign_first(token_doc, topics, self.n_topics, few, self.seed, _ASSIGN)
+        return topics
+
+    # Reading ------------------------------------------------------------------------------------
+
+    def measure(self, state):
+        """Compute what a group's documents and an equal part of the words give to `objective`."""
+        g, n_groups = state["group"], len(self.shards)
+        cuts = self.word_cuts(n_groups)
+        return self._document_part(*self.group_docs[g : g + 2]), self._word_part(cuts[g], cuts[g + 1])
+
+    def word_cuts(self, n_parts):
+        """Cut the words into ranges of nearly equal numbers of tokens."""
+        inner = np.searchsorted(self.word_start, np.linspace(0, self.n_tokens, n_parts + 1)[1:-1])
+        return [0, *inner.tolist(), len(self.word_start) - 1]
+
+    def objective(self, parts):
+        """Compute log p(w, z) of `X` and its assignments, per token.
+
+        With a background, it is log p(w, z | background).
+        """
+        total_alpha, total_beta = self.alpha.sum(), self.beta.sum()
+        documents, words = zip(*parts, strict=True)
+        total = sum(documents + words)
+        total += (gammaln(total_alpha) - gammaln(self.lengths + total_alpha)).sum()
+        total += (gammaln(self.background_totals + total_beta) - gammaln(self.totals + total_beta)).sum()
+        return float(total / self.n_tokens)
+
+    def joint_log_likelihood(self, n_jobs=1):
+        """Compute `objective` now."""
+        groups = [(self.measure, ({"group": g},)) for g in self.shards]
+        return self.objective(run_tasks(groups, n_jobs))
+
+    def _document_part(self, first, last):
+        """Sum over documents ``first:last`` of lnG(C_dk + alpha_k) - lnG(alpha_k)."""
+        raise NotImplementedError
+
+    def _word_part(self, first, last):
+        """Sum over words ``first:last`` of lnG(C_wk + beta_w) - lnG(beta_w)."""
+        none = (np.zeros((0, self.n_topics), np.int32), np.full(len(self.word_start) - 1, -1, np.int32))
+        return topic_counts.words(first, last, self.word_start, self.topics, *none, self.n_topics, self.beta)
+
+    def doc_topic_counts(self):
+        """Topic counts of each document, CSR, documents as in `X`."""
+        raise NotImplementedError
+
+    def word_topic_counts(self):
+        """Topic counts of each word in `X`, CSR."""
+        indptr, indices, data = topic_counts.word_topic_csr(self.word_start, self.topics, self.n_topics)
+        return sparse.csr_array((data, indices, indptr), shape=(len(self.word_start) - 1, self.n_topics))
+
+    # Keeping ------------------------------------------------------------------------------------
+
+    def arrays(self):
+        """What a checkpoint must hold: everything else follows from `X` and the parameters."""
+        return {"seed": self.seed, "topics": self.topics, "alpha": self.alpha, "beta": self.beta}
+
+    def restore(self, arrays):
+        """Go on from the arrays of a checkpoint of the same corpus and parameters.
+
+        They come from a file, and the kernels trust them: every index is checked first.
+        """
+        topics, alpha, beta = arrays["topics"], arrays["alpha"], arrays["beta"]
+        seed = arrays["seed"]
+        fits = seed.shape == () and seed.dtype == np.uint64
+        fits = fits and self.takes_topics(topics)
+        fits = fits and alpha.shape == self.alpha.shape and beta.shape == self.beta.shape
+        if not fits:
+            raise ModelFileError(
+                "the checkpoint's arrays do not fit its data; remove the folder to start anew"
+            )
+        self.seed = np.uint64(seed)
+        self.set_priors(alpha, beta)
+
+    def takes_topics(self, topics):
+        """Whether these can be the topics of the corpus's tokens."""
+        fits = topics.shape == (self.n_tokens,) and topics.dtype == self.kind
+        return bool(fits and topics.max(initial=0) < self.n_topics)
