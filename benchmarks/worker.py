@@ -54,6 +54,13 @@ class Stopwatch:
         self.peak_mb = 0.0
         self.over = False
         self.snapshots = []
+        self.cpu_before = cpu_seconds()
+        self._started = time.perf_counter()
+
+    def restart(self):
+        """Forget the time and work so far: for a solver that cannot go on, and begins anew with more steps."""
+        self.seconds, self.work = 0.0, 0
+        self.cpu_before = cpu_seconds()
         self._started = time.perf_counter()
 
     def tick(self, work, snapshot):
@@ -191,14 +198,13 @@ def train(job, folder, answer):
         solver.run(Stopwatch([np.inf], folder=None, max_ticks=2))
 
     solver, figures = prepared(job, read_arrays, warm_up)
-    cpu_before = cpu_seconds()
     watch = Stopwatch(job["checkpoints"], folder)
     solver.run(watch)
     if not watch.over:
         raise RuntimeError("the solver stopped before the watch told it to")
     training = {
         "training_seconds": watch.seconds,
-        "cpu_seconds": cpu_seconds() - cpu_before,
+        "cpu_seconds": cpu_seconds() - watch.cpu_before,
         "work": watch.work,
         "steps": watch.ticks,
         "peak_mb": watch.peak_mb,

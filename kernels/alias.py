@@ -15,7 +15,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"
 
 @nb.njit(**_OPTIONS)
 def alias_tables(weights, aliases, limits):
-    """Fill the tables of a distribution: place k stands for k below its limit (of 32 bits), else for its alias.
+    """Fill the tables of a distribution: place k is k for 32 bits below its limit, else its alias.
 
     Parameters
     ----------

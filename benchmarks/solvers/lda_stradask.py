@@ -1,4 +1,4 @@
-"""stradask: collapsed Gibbs sampling by rotation of word groups."""
+"""stradask: its default sampler, WarpLDA's order first and Gibbs sampling when K_d has fallen."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ class Solver:
     """
 
     name = "stradask"
-    method = "collapsed Gibbs (numba)"
+    method = "WarpLDA order, then collapsed Gibbs (numba)"
     requires = ()
     libraries = ("numba", "scipy")
 
@@ -23,7 +23,6 @@ class Solver:
 
         shape = (len(data.indptr) - 1, int(data.n_words))
         self.counts = csr_matrix((data.counts.astype(np.int32), data.indices, data.indptr), shape=shape)
-        self.n_tokens = int(data.counts.sum())
 
     def run(self, watch):
         """One `fit` that the watch ends, a sweep a step."""
@@ -39,7 +38,7 @@ class Solver:
         )
         self.model = model.fit(
             self.counts,
-            callback=lambda info: not watch.tick(self.n_tokens, lambda: _snapshot(info.snapshot())),
+            callback=lambda info: not watch.tick(info.updates, lambda: _snapshot(info.snapshot())),
         )
 
 

@@ -181,6 +181,15 @@ def test_a_step_past_several_checkpoints_takes_one_snapshot(clock):
     assert watch.over
 
 
+def test_a_solver_that_begins_anew_is_timed_from_there(clock):
+    watch = worker.Stopwatch([2.0, 6.0], folder=None)
+    for seconds in (3, 5, 7):
+        watch.restart()
+        clock.now += seconds
+        watch.tick(10 * seconds, dict)
+    assert [(s["seconds"], s["work"]) for s in watch.snapshots] == [(3.0, 30), (7.0, 70)]
+
+
 @pytest.mark.parametrize(
     ("body", "limit", "said"),
     [
@@ -369,5 +378,5 @@ def test_a_broken_line_of_records_is_named(tmp_path):
 def test_the_package_lists_its_solvers_ours_first():
     known = solvers.find_solvers("lda")
     assert next(iter(known)) == "stradask"
-    assert {"gensim", "sklearn", "tomotopy"} <= set(known)
+    assert {"gensim", "sklearn", "tomotopy", "topica"} <= set(known)
     assert [solver.name for solver in known.values() if solver.is_ours] == ["stradask"]
