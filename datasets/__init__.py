@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .at_hand import load_docstrings
     from .bag_of_words import read_uci_bow, save_uci_bow
+    from .bag_of_words_chunks import iter_uci_bow
     from .describe import describe_file
     from .fetchers import (
         CatalogueEntry,
@@ -37,6 +38,7 @@ _PLACES = {
     "fetch_libsvm": ".fetchers",
     "fetch_movielens": ".fetchers",
     "fetch_uci_bow": ".fetchers",
+    "iter_uci_bow": ".bag_of_words_chunks",
     "load_docstrings": ".at_hand",
     "make_lda_corpus": ".generators",
     "make_ratings": ".generators",
@@ -61,6 +63,7 @@ __all__ = [
     "fetch_libsvm",
     "fetch_movielens",
     "fetch_uci_bow",
+    "iter_uci_bow",
     "load_docstrings",
     "make_lda_corpus",
     "make_ratings",

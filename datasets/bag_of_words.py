@@ -87,11 +87,11 @@ def read_uci_bow(path, vocabulary=None, *, n_features=None, dtype=np.int32, verb
            [0, 5, 0]], dtype=int32)
     >>> folder.cleanup()
     """
-    dtype = _checked_dtype(dtype)
+    dtype = checked_dtype(dtype)
     with Reader(path, verbose=verbose) as reader:
         blocks = reader.blocks()
-        (n_documents, n_words, n_entries), body = _read_header(reader, blocks)
-        n_columns = _checked_columns(n_features, n_words, path)
+        (n_documents, n_words, n_entries), body = read_header(reader, blocks)
+        n_columns = checked_columns(n_features, n_words, path)
         words = None if vocabulary is None else read_vocabulary(vocabulary, n_words, path)
         entries = _Entries(reader, n_documents, n_words, n_entries, dtype)
         if body[1]:
@@ -164,21 +164,23 @@ def save_uci_bow(X, path, vocabulary=None, *, vocabulary_path=None):
 # ---- reading ----
 
 
-def _checked_dtype(dtype):
+def checked_dtype(dtype):
+    """Return a type that can hold counts, or raise an error."""
     checked = np.dtype(dtype)
     if checked.kind not in "iu" and checked not in (np.float32, np.float64):
         raise DataError(f"dtype={dtype!r} cannot hold counts; give an integer or floating type")
     return checked
 
 
-def _largest_count(dtype):
+def largest_count(dtype):
     """Return the largest count up to which every whole number has an exact value of this type."""
     if dtype.kind == "f":
         return 2 ** (np.finfo(dtype).nmant + 1)
     return min(int(np.iinfo(dtype).max), 2**63 - 2)  # in bulk, larger ones are parsed as 2**63 - 1
 
 
-def _checked_columns(n_features, n_words, path):
+def checked_columns(n_features, n_words, path):
+    """Return the number of columns of the result."""
     if n_features is None:
         return n_words
     if not isinstance(n_features, Integral) or n_features < n_words:
@@ -189,7 +191,7 @@ def _checked_columns(n_features, n_words, path):
     return int(n_features)
 
 
-def _read_header(reader, blocks):
+def read_header(reader, blocks):
     """Return the three numbers, and the rest of the block that holds them with its line number."""
     head = b""
     while head.count(b"\n") < 3:
@@ -216,43 +218,32 @@ def _shown(text):
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-class _Entries:
-    """The entries read so far: three arrays that blocks of lines fill, checked as they come."""
+class Lines:
+    """Blocks of lines of entries, parsed and checked."""
 
     def __init__(self, reader, n_documents, n_words, n_entries, dtype):
         self._reader = reader
-        self._limits = (n_documents, n_words, _largest_count(dtype))
+        self._limits = (n_documents, n_words, largest_count(dtype))
         self._n = n_entries
         self._filled = 0
-        index = np.int64 if max(n_documents, n_words, n_entries) > np.iinfo(np.int32).max else np.int32
-        try:
-            # Memory is taken up only as it is filled, so a false header costs nothing.
-            self.documents = np.empty(n_entries, index)
-            self.words = np.empty(n_entries, index)
-            self.counts = np.empty(n_entries, dtype)
-        except (MemoryError, ValueError):
-            raise reader.error(3, f"{n_entries} entries do not fit in the memory of this machine") from None
 
-    def add(self, line, block):
+    def parse(self, line, block):
+        """Return the entries of a block that begins at some line: int64 array (n, 3)."""
         triples = _parse_block(block, self._limits)
         if triples is None:
             triples = _parse_block(_tidied(block), self._limits)
         if triples is None:
             triples = self._parse_lines(line, block)
-        start, stop = self._filled, self._filled + len(triples)
-        if stop > self._n:
-            excess = _line_of_row(line, block, self._n - start)
+        if self._filled + len(triples) > self._n:
+            excess = line_of_row(line, block, self._n - self._filled)
             raise self._reader.error(
                 excess, f"an entry more than the {self._n} that line 3 states; correct line 3 or the entries"
             )
-        self.documents[start:stop] = triples[:, 0]
-        self.words[start:stop] = triples[:, 1]
-        self.counts[start:stop] = triples[:, 2]
-        self.documents[start:stop] -= 1
-        self.words[start:stop] -= 1
-        self._filled = stop
+        self._filled += len(triples)
+        return triples
 
     def check_complete(self):
+        """Raise an error unless all entries have come."""
         if self._filled < self._n:
             raise self._reader.error(
                 self._reader.line,
@@ -302,6 +293,31 @@ class _Entries:
         return value
 
 
+class _Entries(Lines):
+    """The entries read so far: three arrays that blocks of lines fill."""
+
+    def __init__(self, reader, n_documents, n_words, n_entries, dtype):
+        super().__init__(reader, n_documents, n_words, n_entries, dtype)
+        index = np.int64 if max(n_documents, n_words, n_entries) > np.iinfo(np.int32).max else np.int32
+        try:
+            # Memory is taken up only as it is filled, so a false header costs nothing.
+            self.documents = np.empty(n_entries, index)
+            self.words = np.empty(n_entries, index)
+            self.counts = np.empty(n_entries, dtype)
+        except (MemoryError, ValueError):
+            raise reader.error(3, f"{n_entries} entries do not fit in the memory of this machine") from None
+
+    def add(self, line, block):
+        start = self._filled
+        triples = self.parse(line, block)
+        here = slice(start, self._filled)
+        self.documents[here] = triples[:, 0]
+        self.words[here] = triples[:, 1]
+        self.counts[here] = triples[:, 2]
+        self.documents[here] -= 1
+        self.words[here] -= 1
+
+
 def _parse_block(block, limits):
     """Return the entries of well-formed lines as an array (n, 3), or None where there is any doubt."""
     rows = block.count(b"\n")
@@ -323,7 +339,7 @@ def _tidied(block):
     return re.sub(rb" ?\n[ \n]*", b"\n", block).lstrip()
 
 
-def _line_of_row(line, block, row):
+def line_of_row(line, block, row):
     """Return the number of the line that holds an entry, by its place among the entries of a block."""
     filled = [i for i, text in enumerate(block.split(b"\n")) if text.strip()]
     return line + filled[row]
@@ -342,7 +358,7 @@ def _to_csr(entries, shape, path):
         ) from None
     X = sparse.csr_matrix((counts, words, starts), shape=shape)
     X.sort_indices()
-    return X if X.has_canonical_format else _add_up(X, path)
+    return X if X.has_canonical_format else add_up(X, path)
 
 
 def _row_starts(documents, n_documents):
@@ -352,11 +368,11 @@ def _row_starts(documents, n_documents):
     )
 
 
-def _add_up(X, path):
+def add_up(X, path):
     """Return X with its duplicates added up, in 64 bits so that no sum wraps around unseen."""
     total = X.astype(np.int64)
     total.sum_duplicates()
-    limit = _largest_count(X.dtype)
+    limit = largest_count(X.dtype)
     if total.data.max() > limit:
         row = int(np.searchsorted(total.indptr, total.data.argmax(), side="right"))
         raise DataError(
