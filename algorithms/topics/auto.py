@@ -1,9 +1,9 @@
 """WarpLDA's order first, Gibbs sampling in the end: the sampler that follows K_d, the topics of a document.
 
 While documents hold many topics, passes of WarpLDA's order bring the model forward at a part of the cost of
-Gibbs sweeps, whose time grows with the topics of a document. Once documents have settled on few topics, or
-when three quarters of the sweeps are done, Gibbs sampling takes over: its counts are live, so the
-assignments that the model is read from are draws of the posterior.
+Gibbs sweeps, whose time grows with the topics of a document. Once documents have settled, on few topics or on
+no fewer, or when three quarters of the sweeps are done, Gibbs sampling takes over: its counts are live, so
+the assignments that the model is read from are draws of the posterior.
 """
 
 import numpy as np
@@ -18,6 +18,7 @@ from .warp import WarpState
 LEAST_TOPICS = 64  # for fewer a Gibbs sweep is as cheap
 _PASSES = (2, 4)  # pairs of passes a sweep, for dense rows and for lists: they do what a Gibbs sweep does
 _FEW_TOPICS = 30.0  # K_d at which a Gibbs sweep over lists is cheaper than those passes
+_SETTLED, _SPAN = 0.02, 10  # K_d has settled when it falls by no more than this part in so many sweeps
 _LEAST_WARP = 5  # sweeps: documents begin with few topics
 _SHARE = 0.75  # of all sweeps after which Gibbs sampling takes over anyway
 
@@ -53,6 +54,7 @@ class AutoState(Program):
         self.measure_every = self.current.measure_every
         self.schedule = SwitchSchedule(self.current.schedule, RotationSchedule(self.n_blocks))
         self.ran = [{"name": "warp", "sweep": 1, "topics_per_document": None}]
+        self._trace = []  # K_d of each sweep of warp
 
     # What the current state does ----------------------------------------------------------------------
 
@@ -80,22 +82,21 @@ class AutoState(Program):
     def aggregate(self, tasks, partials):
         """Take over what the current sampler did; after a sweep, go over to Gibbs sampling if it is time."""
         outcome = self.current.aggregate(tasks, partials)
-        swept = tasks[0].round + 1
-        if not outcome.updates or len(self.ran) > 1 or not self._is_time(swept):
+        if not outcome.updates or len(self.ran) > 1:
             return outcome
-        self.ran.append(
-            {
-                "name": "gibbs",
-                "sweep": swept + 1,
-                "topics_per_document": float(self.current.topics_per_document),
-            }
-        )
+        self._trace.append(float(self.current.topics_per_document))
+        if not self._is_time():
+            return outcome
+        after = {"name": "gibbs", "sweep": tasks[0].round + 2, "topics_per_document": self._trace[-1]}
+        self.ran.append(after)
         self.current = self._gibbs(self.current)
         return Outcome(self.current.totals, updates=outcome.updates, priorities=np.ones(1))
 
-    def _is_time(self, swept):
-        settled = swept >= _LEAST_WARP and self.current.topics_per_document <= self._few_topics
-        return settled or swept >= self._last_warp
+    def _is_time(self):
+        swept, now = len(self._trace), self._trace[-1]
+        few = swept >= _LEAST_WARP and now <= self._few_topics
+        falls = swept <= _SPAN or not 0 <= self._trace[-1 - _SPAN] - now <= _SETTLED * now
+        return few or not falls or swept >= self._last_warp
 
     def _gibbs(self, before):
         """A Gibbs state with the topics and priors of the one before."""
@@ -117,16 +118,15 @@ class AutoState(Program):
     def arrays(self):
         """See `CorpusState`."""
         sweeps = np.array([part["sweep"] for part in self.ran], np.int64)
-        found = np.array([part["topics_per_document"] for part in self.ran], float)
-        return {"ran_sweep": sweeps, "ran_topics": found} | self.current.arrays()
+        return {"ran_sweep": sweeps, "ran_trace": np.array(self._trace)} | self.current.arrays()
 
     def restore(self, arrays):
         """See `CorpusState`."""
         own = {name: array for name, array in arrays.items() if not name.startswith("ran_")}
-        sweeps, found = arrays["ran_sweep"].tolist(), arrays["ran_topics"].tolist()
-        names = ("warp", "gibbs")[: len(sweeps)]
-        if len(names) > 1 and len(self.ran) == 1:
+        sweeps, self._trace = arrays["ran_sweep"].tolist(), arrays["ran_trace"].tolist()
+        if len(sweeps) > 1 and len(self.ran) == 1:
             self.current = self._gibbs(self.current)
-        parts = zip(names, sweeps, [None, *found[1:]], strict=True)
+        found = [None, *self._trace[-1:]]
+        parts = zip(("warp", "gibbs"), sweeps, found, strict=False)
         self.ran = [{"name": n, "sweep": s, "topics_per_document": f} for n, s, f in parts]
         self.current.restore(own)
