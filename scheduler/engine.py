@@ -281,6 +281,8 @@ class Engine:
             self._pending.append(outcome.message)
         if not np.isnan(outcome.objective):
             figures["objective"] = outcome.objective
+        if not np.isnan(outcome.gap):
+            figures["gap"] = outcome.gap
         figures["updates"] += outcome.updates
         figures["done"] = self._done = outcome.done or figures.get("done", False)
         if outcome.priorities is not None:

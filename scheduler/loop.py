@@ -40,6 +40,8 @@ class Round:
     snapshot : callable
         ``snapshot()`` gives the model as it is now, for instance a fitted estimator that can predict; it
         costs what reading the model off the state costs. None where the fit offers none.
+    gap : float
+        How far the fit is from its end, see `Outcome`; NaN if it is not known.
     """
 
     round: int
@@ -49,6 +51,7 @@ class Round:
     updates: int
     history: History
     snapshot: Callable | None = None
+    gap: float = math.nan
 
 
 def iterate(
@@ -78,7 +81,8 @@ def iterate(
     step : callable
         ``step(r)`` does round number r, counted from 0, and returns a dict of figures for the history
         (``objective``, ``updates``, ...; ``seconds`` instead of the measured wall time) or None. A true
-        ``done`` among them ends the loop; if it is a str, that is the reason.
+        ``done`` among them ends the loop; if it is a str, that is the reason. A ``gap`` is shown and told
+        to callbacks.
     n_rounds : int
         Rounds to do now; the step is called with r = start, ..., start + n_rounds - 1.
     history : History
@@ -124,12 +128,12 @@ def iterate(
             began = time.perf_counter()
             figures = dict(step(r) or {})
             figures.setdefault("seconds", time.perf_counter() - began)
-            done = figures.pop("done", False)
+            done, gap = figures.pop("done", False), figures.pop("gap", math.nan)
             n_done += 1
             history.record(round=r + 1, **figures)
             objective, updates = figures.get("objective", math.nan), figures.get("updates", 0)
-            progress.advance(updates=updates, objective=objective)
-            info = Round(r + 1, total, objective, figures["seconds"], updates, history, snapshot)
+            progress.advance(updates=updates, objective=objective, gap=gap)
+            info = Round(r + 1, total, objective, figures["seconds"], updates, history, snapshot, gap)
             if on_round is not None:
                 on_round(info)
             enough = _why_stop(info, callback, stop) or _as_reason(done)

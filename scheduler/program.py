@@ -58,6 +58,9 @@ class Outcome:
         One number for each block of the round, for the schedule: how much it changed.
     done : bool or str, default=False
         True, or a reason, ends the run after this round.
+    gap : float, default=nan
+        How far a program that ends by a tolerance is from the end, in the units of the tolerance, if it is
+        known. The progress bar shows it, and then no time left: the most rounds say nothing of that.
     """
 
     message: Any = None
@@ -65,6 +68,7 @@ class Outcome:
     updates: int = 0
     priorities: np.ndarray | None = None
     done: bool | str = False
+    gap: float = np.nan
 
 
 class Program:

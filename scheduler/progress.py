@@ -7,6 +7,7 @@ from typing import Any
 
 _LINE_EVERY = 30.0  # seconds between two lines where stderr is not a terminal
 _SMOOTHING = 0.3  # weight of the newest round in the displayed rate
+_BAR = "{desc}: {n_fmt}/{total_fmt} |{bar}| {elapsed}"
 
 
 class Progress:
@@ -71,7 +72,8 @@ class Progress:
             Updates made since the last call; the rate is these per second.
         **figures
             What to show after the bar, by name, for instance ``objective=-7.5``; NaN is not
-            shown and leaves the value before.
+            shown and leaves the value before. With a ``gap`` there is no time left to be told: the loop
+            will end when that is small enough, and `total` is only where it must.
         """
         now = time.perf_counter()
         self.done += n
@@ -104,11 +106,13 @@ class Progress:
             desc=self.label,
             file=self._stream,
             **_width(self._stream),
-            bar_format="{desc}: {n_fmt}/{total_fmt} |{bar}| {elapsed}<{remaining}{postfix}",
+            bar_format=_BAR + "<{remaining}{postfix}",
         )
 
     def _show(self, n, postfix):
         if self._bar is not None:
+            if self._ends_by_gap:
+                self._bar.bar_format = _BAR + "{postfix}"
             self._bar.set_postfix_str(postfix, refresh=False)
             self._bar.update(n)
         elif self._last >= self._next_line:
@@ -126,16 +130,20 @@ class Progress:
         elapsed = self._last - self._began
         here = self.done - self._start
         parts = [f"{self.label}: {self.done}/{self.total}", tqdm.format_interval(elapsed)]
-        if here > 0 and self.done < self.total:
+        if here > 0 and self.done < self.total and not self._ends_by_gap:
             parts.append(f"{tqdm.format_interval(elapsed / here * (self.total - self.done))} left")
         print(", ".join([*parts, *filter(None, [self._postfix()])]), file=self._stream, flush=True)
         self._written = self.done
         self._next_line = self._last + _LINE_EVERY
 
+    @property
+    def _ends_by_gap(self):
+        return "gap" in self._figures
+
     def _postfix(self):
         from tqdm import tqdm
 
-        parts = [f"{name} {value:.6g}" for name, value in self._figures.items()]
+        parts = [f"{name} {value:.{2 if name == 'gap' else 6}g}" for name, value in self._figures.items()]
         if self._rate is not None:
             parts.append(f"{tqdm.format_sizeof(self._rate)} {self.unit}s/s")
         return ", ".join(parts)

@@ -56,12 +56,12 @@ class Counts:
         """Return the documents of the given numbers."""
         return replace(self, X=self.X[rows], names=None if self.names is None else self.names[rows])
 
-    def held_out(self, share, seed):
+    def held_out(self, share, seed, option):
         """Divide the documents; return those to learn from and those to judge by."""
         from ._topics import check_test
 
-        train, test = _divided(self, share, seed)
-        check_test(test)
+        train, test = _divided(self, share, seed, option)
+        check_test(test, option)
         return train, test
 
     @property
@@ -118,9 +118,9 @@ class Labelled:
         """Return the rows of the given numbers."""
         return replace(self, X=self.X[rows], y=self.y[rows])
 
-    def held_out(self, share, seed):
+    def held_out(self, share, seed, option):
         """Divide the rows, labels in equal shares; return those to learn from and those to judge by."""
-        return _divided(self, share, seed, stratify=None if self.classes is None else self.y)
+        return _divided(self, share, seed, option, stratify=None if self.classes is None else self.y)
 
     @property
     def arguments(self):
@@ -128,7 +128,7 @@ class Labelled:
         return self.X, self.y
 
 
-def _divided(data, share, seed, stratify=None):
+def _divided(data, share, seed, option, stratify=None):
     import numpy as np
     from sklearn.model_selection import train_test_split
 
@@ -137,7 +137,7 @@ def _divided(data, share, seed, stratify=None):
             np.arange(data.X.shape[0]), test_size=share, random_state=seed, stratify=stratify
         )
     except ValueError as error:
-        raise DataError(f"--test-size {share} cannot divide {data.source}: {error}") from error
+        raise DataError(f"{option} {share} cannot divide {data.source}: {error}") from error
     return data.rows(np.sort(train)), data.rows(np.sort(test))
 
 
@@ -226,6 +226,17 @@ def read_targets(source, vocab=None, *, n_features=None, verbose=0, labels=False
 
     X, y = read_svmlight(source, n_features=n_features, verbose=verbose)
     return Labelled(X, y, source, None, None if vocab is None else read_vocabulary(vocab, X.shape[1], source))
+
+
+def with_target(source, column):
+    """Join DATA and the column of ``--target``, if it was given."""
+    if column is None:
+        return source
+    if not is_table(source):
+        raise DataError(f"--target: {source} is not the name of a table, FILE.csv or FILE.tsv; leave it out")
+    if file_of(source) != source:
+        raise DataError(f"--target: {source} names a column already; leave one of the two out")
+    return f"{source}:{column}"
 
 
 def read_classes(source, vocab=None, *, n_features=None, verbose=0):

@@ -23,7 +23,7 @@ def say(args, text):
         print(text, file=sys.stderr, flush=True)
 
 
-def _bars(args):
+def bars(args):
     """Return whether readers and downloads draw bars; in a log they would be noise."""
     return int(not args.quiet and sys.stderr.isatty())
 
@@ -39,13 +39,14 @@ def show(args, document, text):
 def fit(args):
     """Fit a model to a file and say what came out."""
     model = find_model(args.model)
-    estimator = _estimator(model, args)
+    args.data = _with_target(model, args)
+    estimator = make_estimator(model, args)
     if args.save is not None:
         data.check_output("--save", args.save, inputs=[data.file_of(args.data)], is_ours=data.is_model_file)
     read, test = _read(model, args), None
     if args.test_size is not None:
-        read, test = read.held_out(args.test_size, args.random_state)
-    interrupted = _fit(estimator, read.arguments)
+        read, test = read.held_out(args.test_size, args.random_state, "--test-size")
+    interrupted = run_fit(estimator, read.arguments)
     if read.vocabulary is not None:
         _remember(estimator, read.vocabulary)
     if args.save is not None:
@@ -65,28 +66,34 @@ def fit(args):
     return INTERRUPTED if interrupted else 0
 
 
-def _estimator(model, args):
+def _with_target(model, args):
+    if args.target is not None and model.data == "counts":
+        raise DataError(f"--target: {model.name} predicts nothing; leave it out")
+    return data.with_target(args.data, args.target)
+
+
+def make_estimator(model, args, **strongest):
     """Make the estimator; every parameter is checked before any data are read."""
     cls = model.estimator_class()
     known = [name for name in inspect.signature(cls).parameters if name != "verbose"]
-    # In the order of strength: our defaults, options of their own, --param.
+    # In the order of strength: our defaults, options of their own, --param, what the caller sets.
     ours = {"n_jobs": args.n_jobs, "random_state": args.random_state, "verbose": int(not args.quiet)}
     values = {name: value for name, value in ours.items() if name == "verbose" or name in known}
     for name, value in args.param:
         if name not in known:
             raise DataError(f"--param: {model.name} has no parameter {name!r}; it has {', '.join(known)}")
         values[name] = value
-    estimator = cls(**values)
+    estimator = cls(**values | strongest)
     estimator._validate_params()
     return estimator
 
 
 def _read(model, args):
     say(args, f"reading {args.data}")
-    return data.READERS[model.data](args.data, args.vocab, verbose=_bars(args))
+    return data.READERS[model.data](args.data, args.vocab, verbose=bars(args))
 
 
-def _fit(estimator, arguments):
+def run_fit(estimator, arguments):
     """Fit; return whether Ctrl-C ended it, in which case the estimator holds the model so far."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", InterruptedFitWarning)
@@ -103,6 +110,13 @@ def _remember(estimator, vocabulary):
     from .algorithms._validation import check_vocabulary
 
     estimator.vocabulary_ = np.array(check_vocabulary(vocabulary, estimator.n_features_in_), dtype=str)
+
+
+def sweep(args):
+    """Fit a topic model for each number of topics."""
+    from ._sweep import sweep
+
+    return sweep(args)
 
 
 # Using a model -----------------------------------------------------------------------------------
@@ -160,8 +174,9 @@ def _load_and_read(args, ability):
     estimator = _load(args.file, ability)
     if "n_jobs" in estimator.get_params():
         estimator.set_params(n_jobs=args.n_jobs)
+    args.data = data.with_target(args.data, args.target)
     read = data.READERS[model_of(estimator).data]
-    return estimator, read(args.data, args.vocab, n_features=estimator.n_features_in_, verbose=_bars(args))
+    return estimator, read(args.data, args.vocab, n_features=estimator.n_features_in_, verbose=bars(args))
 
 
 # What models say of rows, and the files it goes into -------------------------------------------------
@@ -251,7 +266,7 @@ def topics(args):
         vocabulary = data.read_vocabulary(args.vocab, estimator.n_features_in_, args.file)
     elif not hasattr(estimator, "vocabulary_") and not hasattr(estimator, "feature_names_in_"):
         say(args, "note: the model knows no words, so these are numbers of columns; --vocab FILE names them")
-    found = estimator.topics(vocabulary, args.n_words)
+    found = estimator.topics(vocabulary, args.n_words, rank_by=args.rank_by)
     show(args, {"topics": as_documents(found)}, str(found))
 
 
@@ -274,13 +289,13 @@ def data_get(args):
     """Download a data set and print where its files are."""
     from .datasets import download
 
-    paths = [str(path) for path in download(args.name, verbose=_bars(args))]
+    paths = [str(path) for path in download(args.name, verbose=bars(args))]
     show(args, {"name": args.name, "paths": paths}, "\n".join(paths))
 
 
 def data_info(args):
     """Say what a file holds."""
-    found = data.describe(args.file, verbose=_bars(args))
+    found = data.describe(args.file, verbose=bars(args))
     show(args, found, "\n".join(f"{name:<10} {_readable(value)}" for name, value in found.items()))
 
 
@@ -326,3 +341,8 @@ def model_lines():
     """Return the list of models for the help."""
     width = max(map(len, MODELS))
     return "\n".join(f"  {model.name:<{width}}  {model.summary}" for model in MODELS.values())
+
+
+def swept_models():
+    """Return the names of the models that have a number of topics."""
+    return ", ".join(model.name for model in MODELS.values() if model.data == "counts")

@@ -45,21 +45,25 @@ def report(estimator, data, test):
     return document | {"topics": as_documents(topics)}, "\n".join([*lines, "", str(topics)])
 
 
-def check_test(test):
-    """Refuse held-out documents that cannot be judged, before the fit."""
+def check_test(test, option):
+    """Refuse held-out documents that cannot be judged, before the fit; they came by that option."""
     from .errors import DataError
 
     if math.floor(test.X.sum(axis=1).max()) < 2:
         raise DataError(
-            "--test-size: no held-out document has two tokens, so none can be completed; hold out more"
+            f"{option}: no held-out document has two tokens, so none can be completed; take more documents"
         )
 
 
 def as_documents(topics):
     """Return topics in a form for JSON."""
-    return [
+    documents = [
         {"topic": k, "share": float(share), "words": words, "probabilities": probabilities.tolist()}
         for k, (words, share, probabilities) in enumerate(
             zip(topics, topics.shares, topics.probabilities, strict=True)
         )
     ]
+    if topics.rank_by == "probability":
+        return documents
+    ranks = zip(documents, topics.weights.tolist(), strict=True)
+    return [document | {topics.rank_by: weights} for document, weights in ranks]

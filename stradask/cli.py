@@ -22,6 +22,7 @@ start here:
   stradask demo                               a minute with real text; writes a report with pictures
   stradask fit lda docstrings --save m.npz    topics of the docstrings on this machine
   stradask topics m.npz                       read them again
+  stradask sweep lda docstrings --n-components 10 20 50    how many topics?
   stradask fit lasso-cv data.svm --save s.npz a sparse linear model, its penalty chosen by cross-validation
   stradask predict s.npz new.svm              what it says of new rows
   stradask COMMAND --help                     options and examples of a command
@@ -38,6 +39,7 @@ _EXAMPLES = {
   stradask fit lda docword.kos.txt.gz --vocab vocab.kos.txt --param n_components=50 max_iter=500
   stradask fit lda counts.npz --test-size 0.1 --n-jobs -1 --save model.npz --json
   stradask fit lasso data.svm.gz --param alpha=0.1 --test-size 0.2 --save model.npz
+  stradask fit lasso-cv prices.csv --target price --save prices.npz
   stradask fit sparse-logistic-cv data.svm --param cv=10 rule=1se
 
 MODEL is one of
@@ -46,10 +48,30 @@ MODEL is one of
 DATA of lda is a file with word counts, recognised by what it holds: UCI bag of words (docword), svmlight (its
 labels are not used), both plain or compressed (gz, xz, bz2), or a sparse matrix of scipy.sparse.save_npz;
 or the word docstrings: the documentation of the installed packages (./docstrings is a file).
-DATA of the other models is an svmlight file, plain or compressed: a target and a row of numbers a line.
+DATA of the other models is rows of numbers with a target each: an svmlight file, or a table in text whose
+name ends in csv or tsv, both plain or compressed. Of a table say which column is the target, by its name in
+the header or by its number from 0, as prices.csv:price or with --target price; all others must hold numbers.
 
 Ctrl-C stops after the running sweep or round; the model so far is printed and saved, and the exit status
 is 130. (A search by cross-validation just stops.)
+""",
+    "sweep": f"""
+  stradask sweep lda docstrings --n-components 10 20 50 100
+  stradask sweep lda docword.kos.txt.gz --n-components 20 50 100 200 --repeats 5 --out sweep-of-kos
+  stradask sweep lda counts.npz --n-components 50 100 --test new.npz --param max_iter=500 optimize_priors=True
+
+MODEL is {commands.swept_models()}; DATA is as for fit.
+
+Every K is fitted --repeats times, from seeds that follow --random-state, and judged by the same held-out
+documents: half of the tokens of each are observed, the other half is predicted. The table has the mean
+perplexity and its standard deviation over the seeds; the coherence (mean NPMI) of the topics in the documents
+learnt from; their diversity, the part of distinct words among the 25 best of all topics; how many topics a
+document has; and the seconds of a fit. Marked are the best mean perplexity and the smallest K whose mean is
+within one standard error (se) of it.
+
+With --out, every fit is recorded when it is done, and not done again when the command is repeated with the
+same data and parameters, also with more numbers or repeats. Ctrl-C keeps what is done; the exit status is
+then 130.
 """,
     "transform": """
   stradask transform model.npz docword.new.txt.gz --out shares.npz
@@ -61,13 +83,15 @@ DATA are known, columns are matched by their words.
     "predict": """
   stradask predict model.npz new.svm.gz --out predictions.csv
   stradask predict model.npz new.svm | head
+  stradask predict prices.npz new.csv:price
 
-DATA is an svmlight file; how well its targets are predicted is told on stderr. Classifiers give the label
-and the probability of each class.
+DATA is an svmlight file or a table with its target column, as for fit; how well its targets are predicted is
+told on stderr. Classifiers give the label and the probability of each class.
 """,
     "topics": """
   stradask topics model.npz
   stradask topics model.npz --n-words 20 --vocab vocab.kos.txt
+  stradask topics model.npz --rank-by relevance
   stradask topics model.npz --json
 """,
     "data": """
@@ -194,6 +218,7 @@ def build_parser(with_bench=False):
     commands_of = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_demo(commands_of)
     _add_fit(commands_of)
+    _add_sweep(commands_of)
     _add_transform(commands_of)
     _add_predict(commands_of)
     _add_topics(commands_of)
@@ -245,18 +270,11 @@ def _add_demo(parsers):
 def _add_fit(parsers):
     parser = _command(parsers, "fit", commands.fit, "fit a model to data")
     parser.add_argument("model", metavar="MODEL", help=f"one of: {', '.join(MODELS)}")
-    parser.add_argument("data", metavar="DATA", help="a file, or the word docstrings")
+    parser.add_argument("data", metavar="DATA", help="a file, a table as FILE.csv:COLUMN, or docstrings")
+    _add_target(parser)
     _add_vocabulary(parser)
     parser.add_argument("--save", type=Path, metavar="FILE", help="where the fitted model goes")
-    parser.add_argument(
-        "--param",
-        type=_assignment,
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="NAME=VALUE",
-        help="parameters of the estimator; values are written as in Python",
-    )
+    _add_parameters(parser)
     _add_threads(parser)
     parser.add_argument("--random-state", type=_natural, default=0, metavar="S", help="seed (%(default)s)")
     parser.add_argument(
@@ -265,10 +283,41 @@ def _add_fit(parsers):
     _add_output(parser)
 
 
+def _add_sweep(parsers):
+    parser = _command(parsers, "sweep", commands.sweep, "choose the number of topics by held-out documents")
+    parser.add_argument("model", metavar="MODEL", help=f"one of: {commands.swept_models()}")
+    parser.add_argument("data", metavar="DATA", help="a file, or the word docstrings")
+    parser.add_argument(
+        "--n-components", type=_positive, nargs="+", required=True, metavar="K", help="numbers of topics"
+    )
+    _add_vocabulary(parser)
+    _add_parameters(parser)
+    judges = parser.add_mutually_exclusive_group()
+    judges.add_argument("--test", metavar="FILE", help="documents to judge by, with the words of DATA")
+    judges.add_argument(
+        "--held-out",
+        type=_share,
+        default=0.1,
+        metavar="F",
+        help="without --test: share of DATA's documents to hold out (%(default)s)",
+    )
+    parser.add_argument("--repeats", type=_positive, default=3, metavar="R", help="fits a K (%(default)s)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the records and the picture")
+    parser.add_argument(
+        "--format", choices=("png", "svg"), default="png", help="of the picture (%(default)s)"
+    )
+    _add_threads(parser)
+    parser.add_argument(
+        "--random-state", type=_natural, default=0, metavar="S", help="first seed (%(default)s)"
+    )
+    _add_output(parser)
+
+
 def _add_transform(parsers):
     parser = _command(parsers, "transform", commands.transform, "apply a saved model to data")
     parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
     parser.add_argument("data", metavar="DATA", help="a file, or the word docstrings")
+    parser.set_defaults(target=None)
     _add_vocabulary(parser)
     _add_table(parser)
     _add_threads(parser)
@@ -278,7 +327,8 @@ def _add_transform(parsers):
 def _add_predict(parsers):
     parser = _command(parsers, "predict", commands.predict, "predict with a saved model")
     parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
-    parser.add_argument("data", metavar="DATA", help="an svmlight file")
+    parser.add_argument("data", metavar="DATA", help="an svmlight file, or a table as FILE.csv:COLUMN")
+    _add_target(parser)
     parser.set_defaults(vocab=None)
     _add_table(parser)
     _add_threads(parser)
@@ -291,6 +341,12 @@ def _add_topics(parsers):
     _add_vocabulary(parser)
     parser.add_argument(
         "--n-words", type=_positive, default=10, metavar="N", help="words a topic (%(default)s)"
+    )
+    parser.add_argument(
+        "--rank-by",
+        choices=("probability", "relevance", "frex"),
+        default="probability",
+        help="which words are the best: the probable ones (default), or those that other topics lack",
     )
     _add_output(parser)
 
@@ -305,6 +361,24 @@ def _add_data(parsers):
     info = _command(actions, "info", commands.data_info, "say what a data file holds", "info of a file")
     info.add_argument("file", metavar="FILE", help="a file, or the word docstrings")
     _add_output(info)
+
+
+def _add_parameters(parser):
+    parser.add_argument(
+        "--param",
+        type=_assignment,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameters of the estimator; values are written as in Python",
+    )
+
+
+def _add_target(parser):
+    parser.add_argument(
+        "--target", metavar="COLUMN", help="column of a table that holds the targets, by name or number"
+    )
 
 
 def _add_vocabulary(parser):

@@ -131,7 +131,11 @@ class SparseLinearProgram(Program):
         """Let the working set take the best of all candidates and go on."""
         report = self.working_set.advance(self._merge(partials))
         return Outcome(
-            self.working_set.request, objective=report.objective, updates=report.updates, done=report.done
+            self.working_set.request,
+            objective=report.objective,
+            updates=report.updates,
+            done=report.done,
+            gap=report.gap,
         )
 
     def _merge(self, partials):

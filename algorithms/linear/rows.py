@@ -286,7 +286,8 @@ class RowProgram(Program):
         bound, ids, scores = self.candidates or (0.0, wanted, np.full(len(wanted), np.inf))
         self.candidates = None
         report = self.working_set.advance(Candidates(bound, ids, scores, block, np.arange(len(ids))))
-        return Outcome(self.publish(), objective=report.objective, updates=report.updates, done=report.done)
+        figures = {"objective": report.objective, "gap": report.gap, "updates": report.updates}
+        return Outcome(self.publish(), done=report.done, **figures)
 
     def _candidates(self, slopes):
         """Bound, ids and scores outside the working set."""

@@ -24,6 +24,7 @@ from stradask.registry import MODELS, model_of, resolve
 COMMANDS = [
     "demo",
     "fit",
+    "sweep",
     "transform",
     "predict",
     "topics",
@@ -98,7 +99,8 @@ def test_examples_in_the_help_parse(command, capsys):
 def test_help_imports_nothing_heavy(tmp_path):
     code = (
         "import sys; from stradask.cli import main\n"
-        "for command in ('', 'fit', 'demo', 'bench', 'data list'): main([*command.split(), '--help'])\n"
+        "for command in ('', 'fit', 'sweep', 'demo', 'bench', 'data list'):\n"
+        "    main([*command.split(), '--help'])\n"
         "heavy = {'numba', 'sklearn', 'scipy', 'matplotlib', 'pooch', 'pandas'} & set(sys.modules)\n"
         "print(heavy, file=sys.stderr)"
     )

@@ -99,6 +99,34 @@ def test_predictions_hold_columns_against_those_of_the_model(tmp_path, capsys):
     assert "column 1 of the model is 'height', that of the file 'breadth'; give the file the model's" in err
 
 
+@pytest.mark.parametrize("target", ["price", "2", "-3"])
+def test_the_target_may_be_an_option(tmp_path, capsys, target):
+    path, model = tmp_path / "prices.csv", tmp_path / "model.npz"
+    path.write_text(table())
+    found, predictions = [], []
+    for data in ([f"{path}:{target}"], [path, f"--target={target}"]):
+        assert fit("lasso", *data, "--json", "--param", "alpha=0.05", "--save", model) == 0
+        found.append(json.loads(capsys.readouterr().out))
+        assert main(["predict", str(model), *map(str, data)]) == 0
+        predictions.append(capsys.readouterr())
+    assert found[0] == found[1]
+    assert predictions[0] == predictions[1]
+    assert len(predictions[0].out.splitlines()) == 61
+
+
+def test_targets_that_cannot_be_named(tmp_path, capsys):
+    path = tmp_path / "prices.csv"
+    path.write_text(table())
+    cases = {
+        ("lasso", f"{path}:price"): "names a column already; leave one of the two out",
+        ("lasso", tmp_path / "data.svm"): "data.svm is not the name of a table, FILE.csv or FILE.tsv",
+        ("lda", path): "--target: lda predicts nothing; leave it out",
+    }
+    for (model, data), message in cases.items():
+        assert message in fails(capsys, model, data, "--target", "price")
+    assert "no column 'cost' for the target" in fails(capsys, "lasso", path, "--target", "cost")
+
+
 @pytest.mark.parametrize(
     ("text", "target", "message"),
     [

@@ -6,9 +6,13 @@ import os
 import struct
 import threading
 
+import numpy as np
 import pytest
 
+import stradask as sd
+from stradask.scheduler import Outcome, Program, StaticSchedule
 from stradask.scheduler import progress as progress_module
+from stradask.scheduler.engine import run as run_program
 from stradask.scheduler.progress import Progress
 
 
@@ -88,6 +92,74 @@ def test_an_unmeasured_objective_leaves_the_one_before(clock, stderr):
         clock.now += 31
         bar.advance(objective=math.nan)
     assert log.getvalue().splitlines()[-1].endswith("objective -3.25")
+
+
+def until_the_gap(clock, gaps):
+    with Progress(1000, label="Lasso", unit="coordinate", verbose=1) as bar:
+        for gap in gaps:
+            clock.now += 31
+            bar.advance(objective=0.5, gap=gap)
+
+
+def test_a_log_shows_the_gap_and_then_no_time_left(clock, stderr):
+    log = stderr(io.StringIO())
+    until_the_gap(clock, [math.nan, 0.0312345, math.nan, 1.23e-7])
+    assert log.getvalue().splitlines() == [
+        "Lasso: 1/1000, 00:31, 8:36:09 left, objective 0.5",
+        "Lasso: 2/1000, 01:02, objective 0.5, gap 0.031",
+        "Lasso: 3/1000, 01:33, objective 0.5, gap 0.031",
+        "Lasso: 4/1000, 02:04, objective 0.5, gap 1.2e-07",
+    ]
+
+
+def test_a_terminal_shows_the_gap_and_then_no_time_left(clock, stderr):
+    terminal = stderr(Terminal())
+    until_the_gap(clock, [0.25, 1.23e-7])
+    first, *_, last = terminal.getvalue().split("\r")[1:]
+    assert "<?" in first  # before the first round
+    assert last.startswith("Lasso: 2/1000 |")
+    assert last.endswith("objective 0.5, gap 1.2e-07\n")
+    assert "<" not in last
+
+
+class Halves(Program):
+    """Its gap is a half after the first round, and known after every second round only."""
+
+    measure_every = 0
+
+    def update(self, state, task):
+        return task.round
+
+    def aggregate(self, tasks, partials):
+        done = partials[0] + 1
+        return Outcome(objective=2.0, gap=0.5**done if done % 2 else math.nan, done=done == 5)
+
+
+def test_the_gap_of_a_program_reaches_the_bar_and_callbacks(stderr):
+    log, gaps = stderr(io.StringIO()), []
+    done = run_program(
+        Halves(),
+        StaticSchedule(1, n_shards=1),
+        max_rounds=9,
+        verbose=1,
+        callback=lambda info: gaps.append(info.gap),
+    )
+    assert (done.n_rounds, done.reason) == (5, "converged")
+    np.testing.assert_array_equal(gaps, [0.5, math.nan, 0.125, math.nan, 0.5**5])
+    first, *_, last = log.getvalue().splitlines()
+    assert first.startswith("Halves: 1/9, 00:00, objective 2, gap 0.5")
+    assert last.startswith("Halves: 5/9, 00:00, objective 2, gap 0.031")
+
+
+def test_a_lasso_shows_the_gap_that_tol_is_compared_with(stderr):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((50, 200)), rng.standard_normal(50)
+    log, gaps = stderr(io.StringIO()), []
+    model = sd.Lasso(0.05, tol=1e-6, verbose=1).fit(X, y, callback=lambda info: gaps.append(info.gap))
+    assert gaps[-1] <= 1e-6 < min(gap for gap in gaps[:-1] if gap == gap)
+    # The objective without columns is what the gap is relative to.
+    assert gaps[-1] == pytest.approx(model.dual_gap_ / (((y - y.mean()) ** 2).mean() / 2), rel=1e-6)
+    assert f"gap {gaps[-1]:.2g}," in log.getvalue().splitlines()[-1] + ","
 
 
 def test_a_terminal_gets_a_bar_with_objective_and_rate(clock, stderr):
