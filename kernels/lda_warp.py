@@ -53,6 +53,22 @@ def positions(indptr, indices, data, order, doc_start, starts, position):
                 to += 1
 
 
+@nb.njit(**_PASS)
+def documents(doc_start, position, token_doc):
+    """Fill the document of each token, word by word."""
+    for d in range(len(doc_start) - 1):
+        for i in span(doc_start, d):
+            token_doc[at(position[i])] = d
+
+
+@nb.njit(**_PASS)
+def begin(topics, pairs, totals):
+    """Give each token its topic, which is its first proposal too; add the topics to `totals`."""
+    for i in range(len(topics)):
+        pairs[i, 0] = pairs[i, 1] = topics[i]
+        totals[at(topics[i])] += 1
+
+
 @nb.njit(**_INLINE)
 def _accept(current, proposed, n, weight, own, key):
     """Move each token to its proposal with probability ``weight[proposed] / own[current]``, at most 1."""
@@ -82,14 +98,16 @@ def _propose(current, proposed, n, smooth, n_topics, aliases, limits, key):
 
 
 @nb.njit(**_INLINE)
-def _weigh(current, n, prior, inverse, counts, weight, own):
+def _weigh(current, proposed, n, prior, inverse, inverse_less, counts, weight, own):
     """Weights of the topics at hand: with all tokens, and with one token of the topic itself left out.
 
-    `weight` is at its prior for every other topic, and `counts` is zero, before and after; `prior` is a
-    vector over topics, or one element. Returns how many topics there are.
+    `counts` is zero before and after; `prior` is a vector over topics, or one element. Returns how many
+    topics the tokens have.
     """
     for i in range(n):
         counts[at(current[i])] += 1
+        k = at(proposed[i])
+        weight[k] = (prior[k] if len(prior) > 1 else prior[0]) * inverse[k]
     distinct = 0
     for i in range(n):
         k = at(current[i])
@@ -98,17 +116,9 @@ def _weigh(current, n, prior, inverse, counts, weight, own):
             a = prior[k] if len(prior) > 1 else prior[0]
             distinct += 1
             weight[k] = (c + a) * inverse[k]
-            own[k] = (c - _ONE + a) * inverse[k] * (_ONE + inverse[k])  # 1 / (C - 1) to the third order
+            own[k] = (c - _ONE + a) * inverse_less[k]
             counts[k] = 0
     return distinct
-
-
-@nb.njit(**_INLINE)
-def _forget(before, n, prior, inverse, weight):
-    """Bring the weights of these topics back to the prior's."""
-    for i in range(n):
-        k = at(before[i])
-        weight[k] = (prior[k] if len(prior) > 1 else prior[0]) * inverse[k]
 
 
 @nb.njit(**_INLINE)
@@ -122,10 +132,11 @@ def _keys(name, seed, purpose, round_):
 
 
 @nb.njit(**_INLINE)
-def _invert(totals, beta_sum):
+def _invert(totals, less, beta_sum):
+    """``1 / (C_k - less + sum(beta))``; anything where C_k is smaller, since no token has such a topic."""
     inverse = np.empty(len(totals), np.float32)
     for k in range(len(totals)):
-        inverse[k] = _ONE / np.float32(totals[k] + beta_sum)
+        inverse[k] = _ONE / np.float32(max(totals[k] - less, 0) + beta_sum)
     return inverse
 
 
@@ -156,33 +167,26 @@ def word_pass(first, last, word_start, pairs, totals, beta, beta_sum, counted, s
         Name of the random streams, of which each word has its own.
     """
     n_topics = len(totals)
-    inverse = _invert(totals, beta_sum)
-    weight, own = np.empty(n_topics, np.float32), np.zeros(n_topics, np.float32)
+    inverse, inverse_less = _invert(totals, 0, beta_sum), _invert(totals, 1, beta_sum)
+    weight, own = np.empty(n_topics, np.float32), np.empty(n_topics, np.float32)
     counts, prior = np.zeros(n_topics, np.int32), np.zeros(1, np.float32)
     longest = _longest(first, last, word_start)
     current, proposed = np.empty(longest, pairs.dtype), np.empty(longest, pairs.dtype)
-    before = np.empty(longest, pairs.dtype)
     aliases, limits = np.empty(0, np.int64), np.empty(0, np.uint32)  # one beta for all topics
-    filled = -1.0
     for w in range(first, last):
         start = word_start[w]
         n = word_start[w + 1] - start
         if n == 0:
             continue
-        if filled != beta[w]:
-            filled = beta[w]
-            prior[0] = np.float32(filled)
-            for k in range(n_topics):
-                weight[k] = prior[0] * inverse[k]
+        prior[0] = np.float32(beta[w])
         mine = pairs[start : start + n]
         for i in range(n):
-            before[i] = current[i] = mine[i, 0]
+            current[i] = mine[i, 0]
             proposed[i] = mine[i, 1]
         accepting, proposing = _keys(w, seed, purpose, round_)
-        _weigh(before, n, prior, inverse, counts, weight, own)
+        _weigh(current, proposed, n, prior, inverse, inverse_less, counts, weight, own)
         _accept(current, proposed, n, weight, own, accepting)
-        _forget(before, n, prior, inverse, weight)
-        smooth = n_topics * filled / (n_topics * filled + n - 1)
+        smooth = n_topics * beta[w] / (n_topics * beta[w] + n - 1)
         _propose(current, proposed, n, smooth, n_topics, aliases, limits, proposing)
         for i in range(n):
             counted[at(current[i])] += 1
@@ -216,12 +220,11 @@ def document_pass(
         Distinct topics of the documents before the pass, summed.
     """
     n_topics = len(totals)
-    inverse = _invert(totals, beta_sum)
-    weight, own = alpha * inverse, np.zeros(n_topics, np.float32)
+    inverse, inverse_less = _invert(totals, 0, beta_sum), _invert(totals, 1, beta_sum)
+    weight, own = np.empty(n_topics, np.float32), np.empty(n_topics, np.float32)
     counts = np.zeros(n_topics, np.int32)
     longest = _longest(first, last, doc_start)
     current, proposed = np.empty(longest, pairs.dtype), np.empty(longest, pairs.dtype)
-    before = np.empty(longest, pairs.dtype)
     flat, n_documents, distinct = pairs.reshape(-1), len(doc_start) - 1, 0
     for d in range(first, last):
         start = doc_start[d]
@@ -234,12 +237,11 @@ def document_pass(
         place = position[start : start + n]
         for i in range(n):
             p = at(place[i])
-            before[i] = current[i] = pairs[p, 0]
+            current[i] = pairs[p, 0]
             proposed[i] = pairs[p, 1]
         accepting, proposing = _keys(names[d], seed, purpose, round_)
-        distinct += _weigh(before, n, alpha, inverse, counts, weight, own)
+        distinct += _weigh(current, proposed, n, alpha, inverse, inverse_less, counts, weight, own)
         _accept(current, proposed, n, weight, own, accepting)
-        _forget(before, n, alpha, inverse, weight)
         smooth = alpha_sum / (alpha_sum + n - 1)
         _propose(current, proposed, n, smooth, n_topics, aliases, limits, proposing)
         for i in range(n):

@@ -97,11 +97,14 @@ def dense_take(X, columns, scales, roots, centre, out, offset, means, norms):
         total_weight = 0.0
         for row in range(n):
             total_weight += roots[row] * roots[row]
+    first = 0  # row that counts
+    while weighted and first < n - 1 and roots[first] == 0.0:
+        first += 1
     for i in range(len(columns)):
         x, scale, mean = X[:, columns[i]], scales[i], 0.0
         y = out[:, offset + i]
         if centre:
-            shift = x[0] * scale  # a column far from zero keeps its digits
+            shift = x[first] * scale  # a column far from zero keeps its digits
             if weighted:
                 for row in range(n):
                     mean += roots[row] * roots[row] * (x[row] * scale - shift)

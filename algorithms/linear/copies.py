@@ -241,7 +241,7 @@ class SparseCopies(_Copies):
         """Store the values of a column, one a row, less their mean; return it and the squared norm."""
         roots = self.roots[self._indices[entries]] if len(self.roots) else np.ones(self.n_rows)
         values = values.astype(np.float64)
-        shift = values[0]  # a column far from zero keeps its digits
+        shift = values[np.argmax(roots > 0)]  # a column far from zero keeps its digits
         mean = shift + roots * roots @ (values - shift) / self.total_weight
         self._data[entries] = centred = (values - mean) * roots
         return mean, centred @ centred

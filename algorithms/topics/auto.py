@@ -18,7 +18,7 @@ from .warp import WarpState
 LEAST_TOPICS = 64  # for fewer a Gibbs sweep is as cheap
 _PASSES = (2, 4)  # pairs of passes a sweep, for dense rows and for lists: they do what a Gibbs sweep does
 _FEW_TOPICS = 30.0  # K_d at which a Gibbs sweep over lists is cheaper than those passes
-_SETTLED, _SPAN = 0.02, 10  # K_d has settled when it falls by no more than this part in so many sweeps
+_SETTLED, _SPAN = 0.02, 10  # K_d has settled when it changes by no more than this part in so many sweeps
 _LEAST_WARP = 5  # sweeps: documents begin with few topics
 _SHARE = 0.75  # of all sweeps after which Gibbs sampling takes over anyway
 
@@ -49,7 +49,9 @@ class AutoState(Program):
         dense = n_topics <= DENSE_TOPICS
         self._few_topics = 0.0 if dense else _FEW_TOPICS
         self._last_warp = max(int(_SHARE * max_sweeps), 1)
-        self.current = WarpState(*self._make, passes=_PASSES[not dense], **options)
+        # Priors are fitted by Gibbs sampling alone: early counts of warp would make alpha too large.
+        early = {name: value for name, value in options.items() if name != "fits_priors"}
+        self.current = WarpState(*self._make, passes=_PASSES[not dense], **early)
         self.shards, self.n_blocks = self.current.shards, len(self.current.shards)
         self.measure_every = self.current.measure_every
         self.schedule = SwitchSchedule(self.current.schedule, RotationSchedule(self.n_blocks))
@@ -95,8 +97,8 @@ class AutoState(Program):
     def _is_time(self):
         swept, now = len(self._trace), self._trace[-1]
         few = swept >= _LEAST_WARP and now <= self._few_topics
-        falls = swept <= _SPAN or not 0 <= self._trace[-1 - _SPAN] - now <= _SETTLED * now
-        return few or not falls or swept >= self._last_warp
+        settled = swept > _SPAN and abs(self._trace[-1 - _SPAN] - now) <= _SETTLED * now
+        return few or settled or swept >= self._last_warp
 
     def _gibbs(self, before):
         """A Gibbs state with the topics and priors of the one before."""

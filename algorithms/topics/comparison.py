@@ -111,6 +111,8 @@ def group_codes(groups, n_documents):
         _check_labels(codes < 0, codes.shape, n_documents)
         used, codes = np.unique(codes, return_inverse=True)
         return names[used], codes
+    if np.ma.is_masked(groups):
+        raise DataError("groups has masked labels: leave their documents out, or name a group for them")
     try:
         labels = np.asarray(groups)
     except ValueError as error:  # nested to different depths

@@ -9,9 +9,9 @@ from ...scheduler.threads import effective_n_jobs, run_tasks
 _CHUNK = 512  # documents a task
 
 
-def document_chunks(n_documents, size=_CHUNK):
+def document_chunks(n_documents):
     """Cut documents into ranges for threads; the cut does not depend on how many there are."""
-    return [(start, min(start + size, n_documents)) for start in range(0, n_documents, size)]
+    return [(start, min(start + _CHUNK, n_documents)) for start in range(0, n_documents, _CHUNK)]
 
 
 def words_at_hand(X, *others):

@@ -19,7 +19,7 @@ from ...scheduler.rotation import balance
 from ...scheduler.threads import run_tasks
 from . import priors
 
-_CHOICES, _ASSIGN = 3, 4  # purposes of random streams; 1 is a Gibbs sweep, 2 a fold-in
+_CHOICES, _ASSIGN = 3, 4  # purposes of random streams; sweeps have 1 and 7 to 10, inference 2, 5, 6
 _FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
 _FIRST_TOPICS = 3  # a document starts from this many: held-out perplexity falls faster than from all K
 _LEAST_TOKENS, _MOST_GROUPS = 100_000, 16
@@ -163,8 +163,7 @@ class CorpusState(Program):
 
     def _word_part(self, first, last):
         """Sum over words ``first:last`` of lnG(C_wk + beta_w) - lnG(beta_w)."""
-        none = (np.zeros((0, self.n_topics), np.int32), np.full(len(self.word_start) - 1, -1, np.int32))
-        return topic_counts.words(first, last, self.word_start, self.topics, *none, self.n_topics, self.beta)
+        raise NotImplementedError
 
     def doc_topic_counts(self):
         """Topic counts of each document, CSR, documents as in `X`."""

@@ -626,6 +626,16 @@ def test_a_copy_of_a_constant_column_is_zero(form, weighted):
     assert copies.norms.tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("form", [np.asfortranarray, sparse.csc_array])
+def test_a_column_that_is_constant_where_it_counts_is_zero(form):
+    """A row of weight 0 holds something else."""
+    X = np.full((30, 1), 0.3)
+    X[0] = 1e6
+    copies = copies_of(form is sparse.csc_array, 30, np.append(0.0, np.ones(29)), centre=True)
+    copies.admit(columns_of(form(X)), np.arange(1))
+    assert copies.norms.tolist() == [0]
+
+
 @pytest.mark.parametrize("positive", [False, True])
 @pytest.mark.parametrize("least", [2, 1000])
 def test_newton_alone_reaches_the_solution(monkeypatch, positive, least):

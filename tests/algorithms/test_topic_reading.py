@@ -735,3 +735,10 @@ def test_nothing_is_read_before_a_fit():
     for call in calls:
         with pytest.raises(ValueError, match="not fitted"):
             call()
+
+
+def test_masked_labels_are_refused(random_model):
+    labels = np.ma.zeros(random_model.doc_topic_counts_.shape[0])
+    labels[0] = np.ma.masked
+    with pytest.raises(DataError, match="masked"):
+        random_model.topics_by_group(labels)
