@@ -2,8 +2,9 @@
 
     python -m stradask.benchmarks.readme NAME
 
-The table and the picture come from the last run in `benchmarks/results/NAME/records.jsonl`, and its family
-tells which part of the README they are for; with topic models come the topics of a fit.
+The table and the picture come from the last run of each data set in `benchmarks/results/NAME/records.jsonl`
+(topic models: from the last run), and the family tells which part of the README they are for; with topic
+models come the topics of a fit.
 """
 
 import argparse
@@ -62,9 +63,21 @@ def gap_table(records):
 
 def machine(records):
     """Return threads, processor and number of runs in a few words."""
-    n_runs = 1 + max(record["repeat"] for record in records)
+    runs: dict[str, set] = {}
+    for record in records:
+        runs.setdefault(record["data"]["name"], set()).add(record["repeat"])
+    least, most = min(map(len, runs.values())), max(map(len, runs.values()))
+    n_runs = f"{most}" if least == most else f"{least} to {most}"
     threads, processor = records[0]["settings"]["n_jobs"], records[0]["machine"]["processor"]
     return f"{threads} thread(s), {processor}, {n_runs} alternating run(s)"
+
+
+def latest(records):
+    """Return the records of each data set's last run, or those of the last run where sets cannot be mixed."""
+    if records[-1]["procedure"] != "solving":
+        return [record for record in records if record["run"] == records[-1]["run"]]
+    last = {record["data"]["name"]: record["run"] for record in records}
+    return [record for record in records if record["run"] == last[record["data"]["name"]]]
 
 
 def picture(records, path):
@@ -99,8 +112,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("name", help="a folder of benchmarks/results")
     name = parser.parse_args(arguments).name
-    records = read_records(ROOT / "benchmarks" / "results" / name / "records.jsonl")
-    records = [record for record in records if record["run"] == records[-1]["run"]]
+    records = latest(read_records(ROOT / "benchmarks" / "results" / name / "records.jsonl"))
     family = records[0]["family"]
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")

@@ -58,7 +58,7 @@ class Stopwatch:
         self._started = time.perf_counter()
 
     def restart(self):
-        """Forget the time and work so far: for a solver that cannot go on, and begins anew with more steps."""
+        """Forget time and work so far, for a solver that cannot go on and begins anew with more steps."""
         self.seconds, self.work = 0.0, 0
         self.cpu_before = cpu_seconds()
         self._started = time.perf_counter()

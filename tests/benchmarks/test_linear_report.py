@@ -195,3 +195,12 @@ def test_the_readme_has_its_part_rewritten(records, tmp_path, monkeypatch):
     assert lines[-3].endswith("1 thread(s), <abacus & co>, 2 alternating run(s).")
     assert lines[-2:] == ["<!-- /bench lasso -->", "after"]
     assert (tmp_path / "docs" / "lasso.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_readme_takes_the_last_run_of_each_data_set(records):
+    first = [record | {"run": "first"} for record in records]
+    other = [record | {"run": "other", "data": record["data"] | {"name": "other"}} for record in records]
+    again = [record | {"run": "again"} for record in records]
+    assert {record["run"] for record in readme.latest([*first, *other, *again])} == {"other", "again"}
+    topics = [record | {"procedure": "training"} for record in [*first, *other]]
+    assert {record["run"] for record in readme.latest(topics)} == {"other"}
