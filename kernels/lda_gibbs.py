@@ -5,6 +5,7 @@ first-level cache while its tokens are drawn::
 
     p(z = k | rest)  ~  (C_dk + alpha_k) (C_wk + beta_w) / (C_k + sum(beta)),   own count left out
 
+With seed words (`lda_seeds`) beta has an entry a topic for some words.
 A document's topic counts are a dense row (`sweep_dense`, few topics) or a list of packed
 ``topic << shift | count`` in lines of 16 (`sweep_sparse`, many topics); document and word counts
 are live always. The topic totals C_k belong to the caller's block: with ``exact`` they are live
@@ -17,6 +18,7 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from .lda_seeds import clear_extra, extra_rows, load_extra, smoothed, smoothed_total
 from .random import fill_uniform
 from .vector import LANES, draw_dense, draw_sparse, prefetch
 
@@ -115,9 +117,9 @@ def list_documents(token_doc, topics, entries, line_start, n_lines, shift):
 
 
 @nb.njit(**_INLINE)
-def _renew(inverse, totals, beta_sum, n_topics):
+def _renew(inverse, totals, beta_sum, seeds, n_topics):
     for k in range(n_topics):
-        inverse[k] = _ONE / (np.float32(totals[k]) + beta_sum)
+        inverse[k] = _ONE / smoothed_total(totals[k], beta_sum, seeds, k)
 
 
 @nb.njit(**_INLINE)
@@ -137,7 +139,7 @@ def _load_word(w, counts, word_start, topics, row_of_word, rows, n_topics):
 @nb.njit(**_SWEEP)
 def sweep_dense(
     words, begin, end, word_start, token_doc, topics, doc_counts, row_of_word, rows, totals,
-    alpha, beta, beta_sum, exact, seed, purpose, round_, index,
+    alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds=None,
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`, document rows dense.
 
@@ -157,6 +159,8 @@ def sweep_dense(
     exact : int
     seed, purpose, round_, index
         Name of the random stream.
+    seeds : tuple, optional
+        What seed words add to beta, see `lda_seeds`.
     """
     n_topics = len(totals)
     width = doc_counts.shape[1]
@@ -165,12 +169,13 @@ def sweep_dense(
     phi = np.zeros((STREAMS, width), np.float32)
     counts = np.zeros((STREAMS, n_topics), np.int32)
     inverse = np.zeros(width, np.float32)
+    extra = extra_rows(seeds, STREAMS, n_topics)
     scratch = np.empty((STREAMS, width + LANES), np.float32)
     uniforms = np.empty(DRAWS, np.float32)
     at, stop, word = np.zeros(STREAMS, np.int64), np.zeros(STREAMS, np.int64), np.zeros(STREAMS, np.int64)
     slot = np.arange(STREAMS)
     used, drawn, active, x = DRAWS, 0, 0, 0
-    _renew(inverse, totals, beta_sum, n_topics)
+    _renew(inverse, totals, beta_sum, seeds, n_topics)
     while True:
         s = 0
         while s < STREAMS:  # give every stream a word with tokens left, while there are words
@@ -179,6 +184,7 @@ def sweep_dense(
                 continue
             if s < active:
                 m = slot[s]
+                clear_extra(seeds, word[m], extra, m)
                 r = row_of_word[word[m]]
                 if r >= 0:
                     for k in range(n_topics):
@@ -197,8 +203,9 @@ def sweep_dense(
             m = slot[s]
             word[m], at[m], stop[m] = w, begin[w], end[w]
             _load_word(w, counts[m], word_start, topics, row_of_word, rows, n_topics)
+            load_extra(seeds, w, extra, m)
             for k in range(n_topics):
-                phi[m, k] = (np.float32(counts[m, k]) + beta[w]) * inverse[k]
+                phi[m, k] = smoothed(counts[m, k], beta[w], extra, m, k) * inverse[k]
             s += 1
         if active == 0:
             break
@@ -206,11 +213,11 @@ def sweep_dense(
             fill_uniform(uniforms, drawn, seed, purpose, round_, index)
             drawn += DRAWS // 4
             used = 0
-            _renew(inverse, totals, beta_sum, n_topics)
+            _renew(inverse, totals, beta_sum, seeds, n_topics)
             for s in range(active):
                 m = slot[s]
                 for k in range(n_topics):
-                    phi[m, k] = (np.float32(counts[m, k]) + beta[word[m]]) * inverse[k]
+                    phi[m, k] = smoothed(counts[m, k], beta[word[m]], extra, m, k) * inverse[k]
         n = (DRAWS - used) // active
         for s in range(active):
             n = min(n, stop[slot[s]] - at[slot[s]])
@@ -224,10 +231,11 @@ def sweep_dense(
                     prefetch(flat, coming + line)
                 row = np.int64(token_doc[i]) * width
                 old = np.int64(topics[i])
+                phi_old = smoothed(counts[m, old] - 1, b, extra, m, old)
                 if exact:
-                    phi_old = (np.float32(counts[m, old] - 1) + b) / (np.float32(totals[old] - 1) + beta_sum)
+                    phi_old /= smoothed_total(totals[old] - 1, beta_sum, seeds, old)
                 else:  # 1 / (C - 1) = (1 / C) (1 + 1 / C) up to the third order
-                    phi_old = (np.float32(counts[m, old] - 1) + b) * inverse[old] * (_ONE + inverse[old])
+                    phi_old = phi_old * inverse[old] * (_ONE + inverse[old])
                 new = draw_dense(
                     flat, row, n_vectors, old, phi[m], alpha, phi_old, uniforms[used], scratch[m]
                 )
@@ -241,15 +249,15 @@ def sweep_dense(
                 counts[m, old] -= 1
                 counts[m, new] += 1
                 if exact:
-                    inverse[old] = _ONE / (np.float32(totals[old]) + beta_sum)
-                    inverse[new] = _ONE / (np.float32(totals[new]) + beta_sum)
+                    inverse[old] = _ONE / smoothed_total(totals[old], beta_sum, seeds, old)
+                    inverse[new] = _ONE / smoothed_total(totals[new], beta_sum, seeds, new)
                     for other in range(active):
                         q = slot[other]
-                        phi[q, old] = (np.float32(counts[q, old]) + beta[word[q]]) * inverse[old]
-                        phi[q, new] = (np.float32(counts[q, new]) + beta[word[q]]) * inverse[new]
+                        phi[q, old] = smoothed(counts[q, old], beta[word[q]], extra, q, old) * inverse[old]
+                        phi[q, new] = smoothed(counts[q, new], beta[word[q]], extra, q, new) * inverse[new]
                 else:
-                    phi[m, old] = (np.float32(counts[m, old]) + b) * inverse[old]
-                    phi[m, new] = (np.float32(counts[m, new]) + b) * inverse[new]
+                    phi[m, old] = smoothed(counts[m, old], b, extra, m, old) * inverse[old]
+                    phi[m, new] = smoothed(counts[m, new], b, extra, m, new) * inverse[new]
         for s in range(active):
             at[slot[s]] += n
 
@@ -267,7 +275,7 @@ def _draw_smooth(none, n_vectors, phi, alpha, old, phi_old, u, scratch):
 @nb.njit(**_SWEEP)
 def sweep_sparse(
     words, begin, end, word_start, token_doc, topics, entries, line_start, n_lines, shift, row_of_word, rows,
-    totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index,
+    totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds=None,
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`, document rows as packed lists.
 
@@ -286,6 +294,7 @@ def sweep_sparse(
     none = np.zeros(n_vectors * LANES, np.uint16)
     counts = np.zeros(n_topics, np.int32)
     inverse = np.zeros(n_topics, np.float32)
+    extra = extra_rows(seeds, 1, n_topics)
     scratch = np.empty((max(most, n_vectors) + 1) * LANES, np.float32)
     uniforms = np.empty(DRAWS, np.float32)
     count_mask = np.uint32((np.int64(1) << shift) - 1)
@@ -297,7 +306,7 @@ def sweep_sparse(
             continue
         b = beta[w]
         if used + 2 > DRAWS or b != base_beta:
-            _renew(inverse, totals, beta_sum, n_topics)
+            _renew(inverse, totals, beta_sum, seeds, n_topics)
             base, base_beta = np.float64(0), b
             for k in range(n_topics):
                 phi[k] = b * inverse[k]
@@ -315,15 +324,21 @@ def sweep_sparse(
                 counts[k] += 1
                 phi[k] = (np.float32(counts[k]) + b) * inverse[k]
                 smooth += np.float64(alpha[k]) * np.float64(inverse[k])
+        if seeds is not None:
+            load_extra(seeds, w, extra, 0)
+            for j in range(seeds[0][w], seeds[0][w + 1]):
+                k = seeds[1][j]
+                phi[k] = smoothed(counts[k], b, extra, 0, k) * inverse[k]
+                smooth += np.float64(alpha[k]) * np.float64(extra[0, k] * inverse[k])
         for i in range(begin[w], end[w]):
             if used + 2 > DRAWS:
                 fill_uniform(uniforms, drawn, seed, purpose, round_, index)
                 drawn += DRAWS // 4
                 used = 0
-                _renew(inverse, totals, beta_sum, n_topics)
+                _renew(inverse, totals, beta_sum, seeds, n_topics)
                 base, smooth = np.float64(0), np.float64(0)
                 for k in range(n_topics):
-                    phi[k] = (np.float32(counts[k]) + b) * inverse[k]
+                    phi[k] = smoothed(counts[k], b, extra, 0, k) * inverse[k]
                     smooth += np.float64(alpha[k]) * np.float64(phi[k])
                     base += np.float64(alpha[k]) * np.float64(b * inverse[k])
             coming = line_start[token_doc[i + AHEAD]] * LANES
@@ -332,10 +347,11 @@ def sweep_sparse(
             d = np.int64(token_doc[i])
             start, lines = line_start[d] * LANES, np.int64(n_lines[d])
             old = np.int64(topics[i])
+            phi_old = smoothed(counts[old] - 1, b, extra, 0, old)
             if exact:
-                phi_old = (np.float32(counts[old] - 1) + b) / (np.float32(totals[old] - 1) + beta_sum)
+                phi_old /= smoothed_total(totals[old] - 1, beta_sum, seeds, old)
             else:
-                phi_old = (np.float32(counts[old] - 1) + b) * inverse[old] * (_ONE + inverse[old])
+                phi_old = phi_old * inverse[old] * (_ONE + inverse[old])
             outside = np.float32(smooth - alpha[old] * (phi[old] - phi_old))
             found = draw_sparse(
                 entries, start, lines, shift, old, phi, phi_old, outside, uniforms[used], scratch
@@ -383,13 +399,13 @@ def sweep_sparse(
                 base -= np.float64(b) * np.float64(alpha[old] * inverse[old])
                 if new != old:
                     base -= np.float64(b) * np.float64(alpha[new] * inverse[new])
-                inverse[old] = _ONE / (np.float32(totals[old]) + beta_sum)
-                inverse[new] = _ONE / (np.float32(totals[new]) + beta_sum)
+                inverse[old] = _ONE / smoothed_total(totals[old], beta_sum, seeds, old)
+                inverse[new] = _ONE / smoothed_total(totals[new], beta_sum, seeds, new)
                 base += np.float64(b) * np.float64(alpha[old] * inverse[old])
                 if new != old:
                     base += np.float64(b) * np.float64(alpha[new] * inverse[new])
-            phi[old] = (np.float32(counts[old]) + b) * inverse[old]
-            phi[new] = (np.float32(counts[new]) + b) * inverse[new]
+            phi[old] = smoothed(counts[old], b, extra, 0, old) * inverse[old]
+            phi[new] = smoothed(counts[new], b, extra, 0, new) * inverse[new]
             after = np.float64(alpha[old] * phi[old]) + (
                 np.float64(alpha[new] * phi[new]) if new != old else 0.0
             )
@@ -405,6 +421,10 @@ def sweep_sparse(
                 k = topics[i]
                 counts[k] = 0
                 phi[k] = b * inverse[k]
+        if seeds is not None:
+            for j in range(seeds[0][w], seeds[0][w + 1]):
+                phi[seeds[1][j]] = b * inverse[seeds[1][j]]
+            clear_extra(seeds, w, extra, 0)
 
 
 @nb.njit(**_SWEEP)

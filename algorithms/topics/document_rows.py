@@ -1,6 +1,7 @@
-"""Topic counts of documents while a sampler runs: dense rows for few topics, packed lists for many.
+"""Topic counts of documents while a sampler runs: dense rows for few topics, packed lists for many, or
+places for just the topics that each document is labelled with.
 
-Both hold the same counts and offer the same steps; a sampler takes one and does not ask which.
+All offer the same steps; a sampler takes one and does not ask which.
 """
 
 import numpy as np
@@ -8,13 +9,15 @@ from scipy import sparse
 
 from ...errors import DataError, ModelFileError
 from ...kernels import lda_gibbs as kernels
-from ...kernels import topic_counts
+from ...kernels import lda_labels, topic_counts
 
 DENSE_TOPICS = 256  # up to here a dense row is drawn from faster than a list
 
 
-def document_rows(lengths, n_topics):
-    """Make room for the counts of documents of these lengths."""
+def document_rows(lengths, n_topics, labels=None):
+    """Make room for the counts of documents of these lengths, and of these labels if they have any."""
+    if labels is not None:
+        return LabelledRows(labels)
     return (DenseRows if n_topics <= DENSE_TOPICS else PackedLists)(lengths, n_topics)
 
 
@@ -67,7 +70,7 @@ class PackedLists:
         self.n_topics = n_topics
         longest = int(lengths.max(initial=0))
         self.shift = max(longest.bit_length(), 1)
-        if n_topics > 2 ** (32 - self.shift):
+        if not self.hold(longest, n_topics):
             most_tokens = 2 ** (32 - (n_topics - 1).bit_length()) - 1
             raise DataError(
                 f"X has a document of {longest:,} tokens, which with n_components={n_topics} does not fit "
@@ -80,6 +83,11 @@ class PackedLists:
         self.n_lines = np.zeros(len(lines), np.int32)
         # The last lines belong to no document: prefetches may reach past the end.
         self.entries = np.zeros((self.line_start[-1] + 4) * kernels.LANES, np.uint32)
+
+    @staticmethod
+    def hold(longest, n_topics):
+        """Whether the topic and its count in a document of so many tokens fit 32 bits."""
+        return n_topics <= 2 ** (32 - max(longest.bit_length(), 1))
 
     def fill(self, token_doc, topics):
         """Count the tokens' topics anew."""
@@ -127,4 +135,59 @@ class PackedLists:
         if not fits:
             raise ModelFileError(
                 "the checkpoint's lists do not fit its topics; remove the folder to start anew"
+            )
+
+
+class LabelledRows:
+    """A count for each topic that a document is labelled with: 20 bytes a label, and no others.
+
+    Parameters
+    ----------
+    labels : CSR array of float64, shape (n_documents, n_topics)
+        m_dk, by which alpha_k is multiplied; columns ascending, no zeros stored, no row empty.
+    """
+
+    def __init__(self, labels):
+        self.shape = labels.shape
+        self.width = labels.shape[1]
+        self.lists = (labels.indptr.astype(np.int64), labels.indices.astype(np.int32))
+        self.weights = labels.data
+        self._weights32 = labels.data.astype(np.float32)
+        self.held = np.zeros(labels.nnz, np.int32)
+
+    def admit(self, token_doc, topics):
+        """Turn topics that are any of all into topics of the documents, in place."""
+        lda_labels.admit(token_doc, topics, self.shape[1], *self.lists)
+
+    def fill(self, token_doc, topics):
+        """Count the tokens' topics anew; return how many tokens have a topic that is not their document's."""
+        return lda_labels.count_labelled(token_doc, topics, *self.lists, self.held)
+
+    def sweep(self, place, words, mode):
+        """Draw the tokens of a block."""
+        lda_labels.sweep_labelled(*place, *self.lists, self._weights32, self.held, *words, *mode)
+
+    def tidy(self, first, last):
+        """Nothing gathers here."""
+
+    def log_likelihood(self, first, last, alpha):
+        """Sum over documents ``first:last`` of lnG(C_dk + alpha_dk) - lnG(alpha_dk)."""
+        return lda_labels.documents_labelled(first, last, *self.lists, self.weights, self.held, alpha)
+
+    def csr(self):
+        """Return the counts as a CSR array."""
+        indptr, indices = self.lists
+        counts = sparse.csr_array((self.held, indices, indptr), shape=self.shape, copy=True)
+        counts.eliminate_zeros()
+        return counts
+
+    def arrays(self):
+        """What a checkpoint must hold beside the topics: nothing."""
+        return {}
+
+    def restore(self, arrays, token_doc, topics):
+        """Take the counts of a checkpoint, after checking that its topics are those of the labels."""
+        if self.fill(token_doc, topics):
+            raise ModelFileError(
+                "the checkpoint's topics do not fit doc_labels; remove the folder to start anew"
             )

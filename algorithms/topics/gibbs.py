@@ -10,17 +10,19 @@ background every word in `X` keeps a row, twice: 8 K bytes a word.
 """
 
 import numpy as np
+from scipy.special import gammaln
 
 from ...errors import DataError
 from ...kernels import lda_gibbs as kernels
-from ...kernels import topic_counts
+from ...kernels import lda_seeds, topic_counts
 from ...scheduler.program import Outcome
 from ...scheduler.rotation import RotationSchedule, balance
+from . import priors
 from .document_rows import document_rows
 from .evaluation import padded_vector
-from .state import CorpusState
+from .state import _FIRST_PRIOR_FIT, CorpusState
 
-_SWEEP = 1  # purpose of a random stream
+_SWEEP, _SEEDED = 1, 10  # purposes of random streams
 
 
 class GibbsState(CorpusState):
@@ -37,17 +39,25 @@ class GibbsState(CorpusState):
         group anyway is swept in this way too.
     background : CSR matrix of shape (n_words, n_topics), optional
         Word-topic counts of tokens that are not in `X` and stay where they are.
+    seeds : CSR array of float64, shape (n_words, n_topics), optional
+        Added to beta. Tokens of these words begin in their topics.
+    labels : CSR array of float64, shape (n_documents, n_topics), optional
+        Factors of alpha; where there is none, no token of the document has the topic.
     """
 
     name = "gibbs"
 
     def __init__(
-        self, X, n_topics, alpha, beta, seed, *, exact=False, background=None, n_groups=None, **options
-    ):
+        self, X, n_topics, alpha, beta, seed, *, exact=False, background=None, n_groups=None, seeds=None,
+        labels=None, **options,
+    ):  # fmt: skip
         super().__init__(X, n_topics, alpha, beta, seed, n_groups=1 if exact else n_groups, **options)
         self.exact = int(exact or (n_groups is None and len(self.shards) == 1))
         self.schedule = RotationSchedule(self.n_blocks)
-        self.documents = document_rows(self.lengths, n_topics)
+        self.seeds, self.labels = seeds, labels
+        own = None if labels is None else labels[self.order]
+        self.documents = document_rows(self.lengths, n_topics, own)
+        self._seeds32 = None if seeds is None else _for_kernels(seeds)
         self._lay_out_words(X, self.n_blocks)
         self._make_rows(background)
         self.set_priors(alpha, beta)
@@ -55,6 +65,15 @@ class GibbsState(CorpusState):
         self._count()
 
     # Layout -------------------------------------------------------------------------------------
+
+    def first_topics(self, token_doc):
+        """See `CorpusState`: labels leave only theirs, seed words begin in their topics."""
+        topics = super().first_topics(token_doc)
+        if self.labels is not None:
+            self.documents.admit(token_doc, topics)
+        elif self.seeds is not None:
+            lda_seeds.assign_seeded(self.word_start, topics, self._seeds32, self.seed, _SEEDED, 0)
+        return topics
 
     def _lay_out_words(self, X, n_groups):
         """Lay tokens out word by word, and inside a word by document."""
@@ -111,6 +130,15 @@ class GibbsState(CorpusState):
         self._beta32 = beta.astype(np.float32)
         self._beta_sum = np.float32(beta.sum())
 
+    def after_sweep(self, swept):
+        """See `CorpusState`; what is known beforehand belongs to the priors that are fitted."""
+        if self.seeds is None and self.labels is None:
+            super().after_sweep(swept)
+        elif self.fits_priors and swept % self.measure_every == 0 and swept >= _FIRST_PRIOR_FIT:
+            alpha = priors.fit_doc_topic_prior(self.doc_topic_counts(), self.alpha, labels=self.labels)
+            beta = priors.fit_topic_word_prior(self.word_topic_counts(), self.beta[0], seeds=self.seeds)
+            self.set_priors(alpha, np.full(len(self.beta), beta))
+
     # Sampling -----------------------------------------------------------------------------------
 
     def update(self, state, task):
@@ -135,17 +163,40 @@ class GibbsState(CorpusState):
         part = (self.bounds[g], self.bounds[g + 1])
         place = (self.group_words[h], *part, self.word_start, self.token_doc, self.topics)
         words = (self.row_of_word, self.rows, totals, self._alpha32, self._beta32, self._beta_sum)
-        mode = (self.exact, self.seed, _SWEEP, round_, g * len(self.group_words) + h)
+        mode = (self.exact, self.seed, _SWEEP, round_, g * len(self.group_words) + h, self._seeds32)
         self.documents.sweep(place, words, mode)
 
     # Reading and keeping --------------------------------------------------------------------------
+
+    def objective(self, parts):
+        """See `CorpusState`; it takes one sum of alpha for all documents, and one of beta for all topics."""
+        joint = super().objective(parts)
+        if self.seeds is None and self.labels is None:
+            return joint
+        alpha_sums, beta_sums = self.alpha.sum(), self.beta.sum()
+        joint -= self._normalisers(alpha_sums, beta_sums)
+        if self.labels is not None:
+            alpha_sums = (self.labels @ self.alpha)[self.order]
+        if self.seeds is not None:
+            beta_sums = beta_sums + np.asarray(self.seeds.sum(axis=0)).ravel()
+        return joint + self._normalisers(alpha_sums, beta_sums)
+
+    def _normalisers(self, alpha_sums, beta_sums):
+        """What the sums of priors give to the joint log-likelihood, per token."""
+        documents = gammaln(alpha_sums) - gammaln(self.lengths + alpha_sums)
+        topics = gammaln(self.background_totals + beta_sums) - gammaln(self.totals + beta_sums)
+        return float(documents.sum() + topics.sum()) / self.n_tokens
 
     def _document_part(self, first, last):
         return self.documents.log_likelihood(first, last, self.alpha)
 
     def _word_part(self, first, last):
         place = (first, last, self.word_start, self.topics, self.background, self.background_rows)
-        return topic_counts.words(*place, self.n_topics, self.beta)
+        total = topic_counts.words(*place, self.n_topics, self.beta)
+        if self.seeds is not None:
+            seeds = (self.seeds.indptr, self.seeds.indices, self.seeds.data)
+            total += lda_seeds.seeded_words(*place, self.n_topics, self.beta, seeds)
+        return total
 
     def doc_topic_counts(self):
         """See `CorpusState`."""
@@ -166,3 +217,10 @@ class GibbsState(CorpusState):
         """Go on from topics of the tokens, as another state of the same corpus and groups laid them out."""
         self.topics[:] = topics
         self._count()
+
+
+def _for_kernels(seeds):
+    """Seed words as `kernels.lda_seeds` takes them."""
+    sums = np.asarray(seeds.sum(axis=0)).ravel()
+    narrow = (seeds.data.astype(np.float32), sums.astype(np.float32))
+    return (seeds.indptr.astype(np.int64), seeds.indices.astype(np.int32), *narrow)

@@ -1,5 +1,6 @@
 """New documents under fixed topics: their topic shares, and their probability."""
 
+import itertools
 import warnings
 import weakref
 from numbers import Integral
@@ -8,10 +9,10 @@ import numpy as np
 
 from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs, run_tasks
-from .evaluation import document_chunks, padded_vector
+from .evaluation import padded_vector
 
-_FOLD_IN, _LEFT_TO_RIGHT, _ANNEALED = 2, 5, 6  # purposes of random streams; `gibbs` has the others
-_CHUNK = 32  # documents a task
+_FOLD_IN, _LEFT_TO_RIGHT, _ANNEALED = 2, 5, 6  # purposes of random streams; `state` names the others
+_CHUNK, _LONG = 32, 2_000  # documents a task, and tokens of one that is a task of its own
 SWEEPS = 200  # of `transform`, both chains together
 _BURN_IN = 0.15  # part of them
 
@@ -24,6 +25,7 @@ class FixedTopics:
     Parameters
     ----------
     word_topic_counts : CSR array of shape (n_features, n_components)
+        With what seed words add to them.
     doc_topic_prior, topic_word_prior : ndarrays of shapes (n_components,), (n_features,)
 
     Attributes
@@ -32,7 +34,7 @@ class FixedTopics:
         Counts as CSR, beta, the reciprocals of ``C_k + sum(beta)``, and alpha in float32, padded with zeros
         to whole vectors.
     unseen : ndarray of bool, shape (n_features,)
-        Words that no document of the fit held.
+        Words that no document of the fit held, and that are no seed words.
     """
 
     def __init__(self, word_topic_counts, doc_topic_prior, topic_word_prior):
@@ -58,10 +60,11 @@ class FixedTopics:
     @classmethod
     def of(cls, model):
         """Return those of a fitted model, made once as long as it keeps its counts and priors."""
-        parts = (model.word_topic_counts_, model.doc_topic_prior_, model.topic_word_prior_)
+        seeds = getattr(model, "seed_prior_", None)
+        parts = (model.word_topic_counts_, model.doc_topic_prior_, model.topic_word_prior_, seeds)
         known = _at_hand.get(model)
         if known is None or any(a is not b for a, b in zip(known[0], parts, strict=True)):
-            known = _at_hand[model] = (parts, cls(*parts))
+            known = _at_hand[model] = (parts, cls(model._word_topic_weights, *parts[1:3]))
         return known[1]
 
 
@@ -119,8 +122,16 @@ def _run(kernel, topics, X, random_state, plan, n_jobs):
     seed = np.uint64(random_state if isinstance(random_state, Integral) else 0)
     keys = content_keys(X.indptr, X.indices, X.data)
     fixed = (X.indptr, X.indices, X.data, *topics.arrays, keys, seed, *plan)
-    tasks = [(kernel, (*chunk, *fixed)) for chunk in document_chunks(X.shape[0], _CHUNK)]
+    tasks = [(kernel, (*chunk, *fixed)) for chunk in _chunks(X)]
     run_tasks(tasks, effective_n_jobs(n_jobs))
+
+
+def _chunks(X):
+    """Ranges of documents for threads; between two of them, Ctrl-C is heard."""
+    lengths = np.diff(np.concatenate([[0], np.cumsum(X.data, dtype=np.int64)])[X.indptr])
+    long = np.flatnonzero(lengths > _LONG)
+    cuts = np.unique(np.concatenate([np.arange(0, X.shape[0], _CHUNK), long, long + 1, [X.shape[0]]]))
+    return list(itertools.pairwise(cuts.tolist()))
 
 
 def _without_unseen(topics, X):

@@ -2,7 +2,6 @@
 
 import copy
 import os
-from functools import partial
 from numbers import Integral, Real
 from typing import ClassVar
 
@@ -15,11 +14,12 @@ from ...errors import DataError
 from ...scheduler.engine import run
 from ...scheduler.store import fingerprint_csr
 from ...scheduler.threads import effective_n_jobs
-from .._validation import check_counts, check_prior
+from .._validation import check_counts, check_prior, check_vocabulary
+from .guidance import check_doc_labels, check_given_topics, check_seed_words
 from .model import TopicModel
 
 _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01
-_WARM_SWEEPS = 5  # of a warm start, with the last fit's counts at hand
+_WARM_SWEEPS = 5  # of a start from the last fit's counts, or from given topics, at hand
 
 # The checks of scikit-learn's check_estimator whose data are not counts.
 _FRACTIONAL_CHECKS = """
@@ -34,7 +34,7 @@ _FRACTIONAL_CHECKS = """
 
 
 class LatentDirichletAllocation(TopicModel):
-    r"""Topic model of word counts: latent Dirichlet allocation by collapsed Gibbs sampling.
+    r"""Topic model of word counts: latent Dirichlet allocation by sampling.
 
     Documents are mixtures of topics, topics are distributions over words::
 
@@ -56,7 +56,9 @@ class LatentDirichletAllocation(TopicModel):
 
     Memory while fitting: 6 bytes a token, at most 8 more for rows of frequent words, and for each
     document 64 bytes for every 32 topics up to K = 256, above that at most 64 bytes for every 16 of
-    ``min(length, K)`` topics. `partial_fit` and a warm start keep 8 K bytes a word that occurs besides.
+    ``min(length, K)`` topics; "warp" 8 bytes a token (14 while it lays them out), and "auto" both in turn.
+    Above 65,535 topics 2 more, "warp" 4. `partial_fit` and a warm start keep 8 K bytes a word that occurs
+    besides.
 
     Parameters
     ----------
@@ -68,14 +70,17 @@ class LatentDirichletAllocation(TopicModel):
         beta; None is 0.01.
     max_iter : int, default=200
         Sweeps over all tokens.
-    sampler : {"auto", "gibbs", "warp"}, default="auto"
+    sampler : {"auto", "gibbs", "warp", "light"}, default="auto"
         - "gibbs": collapsed Gibbs sampling. Its time a token grows with K up to 256 topics, above with
           K_d, the topics of a document.
         - "warp": Metropolis-Hastings in WarpLDA's order, at a time a token that does not grow with either;
           a sweep does less. Counts are delayed by a pass: the chain comes near the posterior, not to it.
-        - "auto": from 64 topics and 100,000 tokens on, sweeps of two or four "warp" passes while documents
-          hold many topics, and Gibbs sampling when K_d has fallen to 30 (up to K = 256: not before) or three
-          quarters of the sweeps are done. Otherwise Gibbs sampling.
+        - "light": Metropolis-Hastings with LightLDA's proposals and live counts, for K in the hundred
+          thousands; its time a token hardly grows with K or K_d.
+        - "auto": for 64 topics and 100,000 tokens or more, sweeps of two (K <= 256) or four pairs of "warp"
+          passes until K_d has settled, has fallen to 30 (K > 256), or three quarters of the sweeps are
+          done, and then Gibbs sampling. Otherwise, and with seed words or labels, Gibbs sampling; "warp"
+          alone where a document's topic and count do not fit 32 bits.
 
         `sampler_` says what ran. `partial_fit` draws later batches by Gibbs sampling.
     exact : bool, default=False
@@ -92,8 +97,8 @@ class LatentDirichletAllocation(TopicModel):
     checkpoint : str or path, default=None
         Folder in which the state is kept every 10 sweeps. A fit that finds there the state of the
         same parameters and data goes on from it, *bitwise* as if it had never stopped; `max_iter` may
-        have grown, and a state beyond it is returned as it is. One fit a folder: not for use inside a grid
-        search.
+        have grown (where "auto" had gone over to Gibbs sampling, it had by the smaller one), and a state
+        beyond it is returned as it is. One fit a folder: not for use inside a grid search.
     warm_start : bool, default=False
         Begin a second `fit` from topics drawn in five sweeps with the last fit's topics at hand.
     random_state : int, RandomState or None, default=None
@@ -104,7 +109,8 @@ class LatentDirichletAllocation(TopicModel):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        ``C_wk + beta_w``: topic-word counts and prior. Made anew at each access, as are the next two.
+        ``C_wk + beta_w``, with `seed_prior_` if there is one: topic-word counts and prior. Made anew at each
+        access, as are the next two.
     topic_word_ : ndarray of shape (n_components, n_features)
         The same with rows summing to 1: the mean of phi given the last assignments.
     doc_topic_ : ndarray of shape (n_samples, n_components)
@@ -115,6 +121,10 @@ class LatentDirichletAllocation(TopicModel):
         C_dk.
     doc_topic_prior_, topic_word_prior_ : ndarrays of shapes (n_components,), (n_features,)
         alpha and beta, as fitted or as given.
+    seed_prior_ : CSR array of shape (n_features, n_components), or None
+        What `seed_words` add to beta.
+    doc_labels_ : CSR array of shape (n_samples, n_components), or None
+        The `doc_labels` of the last fit.
     log_likelihood_ : ndarray
         Trace of the joint log-likelihood log p(w, z) per token, one value every 10 sweeps and one
         after the last.
@@ -167,7 +177,7 @@ class LatentDirichletAllocation(TopicModel):
         "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
         "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "sampler": [StrOptions({"auto", "gibbs", "warp"})],
+        "sampler": [StrOptions({"auto", "gibbs", "warp", "light"})],
         "exact": ["boolean"],
         "optimize_priors": ["boolean"],
         "tol": [None, Interval(Real, 0, None, closed="left")],
@@ -216,8 +226,16 @@ class LatentDirichletAllocation(TopicModel):
 
     # Fitting ------------------------------------------------------------------------------------
 
-    def fit(self, X, y=None, *, callback=None):
+    def fit(
+        self, X, y=None, *, seed_words=None, doc_labels=None, topics=None, vocabulary=None, callback=None
+    ):
         """Fit topics to word counts.
+
+        What is known beforehand of the words of topics (guided LDA) and of the topics of documents (labelled
+        LDA) enters the priors, and the chain keeps to the posterior that they give; it is drawn by Gibbs
+        sampling::
+
+            phi_k ~ Dirichlet(beta_w + seed_wk),  theta_d ~ Dirichlet(label_dk alpha_k)
 
         Ctrl-C stops after the running sweep and keeps the model so far, with a warning.
 
@@ -227,6 +245,22 @@ class LatentDirichletAllocation(TopicModel):
             Counts of words in documents.
         y : None
             Ignored.
+        seed_words : dict or matrix of shape (n_components, n_features), optional
+            Words that topics are to be about: a dict of topics to lists of words, or to dicts of words to
+            weights; or all the weights, dense or sparse. A word is its column, or a str if `vocabulary` is
+            given or `X` has feature names. The weight, 1 in a list, is the number of tokens as which the
+            prior counts. The word's tokens begin in these topics, at random by the weights. They stand for
+            later calls of `partial_fit` too.
+        doc_labels : matrix of shape (n_samples, n_components), optional
+            Where it is 0 the document has no token of the topic, elsewhere alpha_k is multiplied by it: with
+            0 and 1 these are labels, and with ``doc_topic_prior=1.0`` it is the prior itself. Of any type,
+            best sparse. A token's time grows with the labels of its document, not with K.
+        topics : matrix of shape (n_components, n_features) or fitted LatentDirichletAllocation, optional
+            Topics to begin from, in their order: probabilities or counts of any scale, dense or sparse, of
+            this estimator or of another package, columns as in `X`. Tokens draw their first topics in
+            five sweeps in which each of these counts as much as all of `X`; then they are left out.
+        vocabulary : sequence of str or mapping of str to int, optional
+            The words of the columns, kept as `vocabulary_`.
         callback : callable, optional
             ``callback(info)`` after every sweep; `info` has round, total, objective, seconds, updates,
             history, and ``info.snapshot()``, which is the model so far as a fitted estimator. Returning True
@@ -235,10 +269,34 @@ class LatentDirichletAllocation(TopicModel):
         Returns
         -------
         self
+
+        Raises
+        ------
+        DataError
+            For input that is not as above (the message names the place), a document without a label, and seed
+            words or labels with a sampler that does not know them.
+
+        References
+        ----------
+        Jagarlamudi, Daumé, Udupa, "Incorporating lexical priors into topic models", EACL 2012; Andrzejewski,
+        Zhu, "Latent Dirichlet allocation with topic-in-set knowledge", NAACL workshop 2009. Ramage, Hall,
+        Nallapati, Manning, "Labeled LDA", EMNLP 2009.
+
+        Examples
+        --------
+        >>> import numpy as np, stradask as sd
+        >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
+        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30)
+        >>> words = ["cat", "dog", "sun", "sea"]
+        >>> lda.fit(X, seed_words={0: ["sea"], 1: ["cat"]}, vocabulary=words).topics(n_words=2)
+        [['sea', 'sun'], ['cat', 'dog']]
+        >>> labels = np.repeat([[0, 1], [1, 0]], 20, axis=0)
+        >>> lda.fit(X, doc_labels=labels).doc_topic_counts_.toarray()[[0, -1]]
+        array([[ 0, 10],
+               [10,  0]], dtype=int32)
         """
         self._validate_params()
-        if self.exact and self.sampler == "warp":
-            raise DataError("exact=True asks for exact Gibbs sweeps: set sampler='gibbs' or leave it 'auto'")
+        self._check_sampler()
         if self.warm_start and self.checkpoint is not None:
             raise DataError(
                 "warm_start=True goes on from the last model and checkpoint from a folder; set only one"
@@ -247,14 +305,38 @@ class LatentDirichletAllocation(TopicModel):
             previous = self.__dict__.get("word_topic_counts_") if self.warm_start else None
             X = check_counts(self, X, reset=previous is None)
             self._check_goes_on(previous, "warm_start=True")
-            state = self._new_state(
-                X, self._priors(X.shape[1], previous is not None and self.optimize_priors)
-            )
+            if previous is not None and topics is not None:
+                raise DataError(
+                    "warm_start=True begins from the topics of the last fit: leave topics out, or set "
+                    "warm_start=False"
+                )
+            priors = self._priors(X.shape[1], previous is not None and self.optimize_priors)
+            words = self._words(vocabulary)
+            columns = None if words is None else {word: column for column, word in enumerate(words)}
+            seeds = check_seed_words(seed_words, self.n_components, X.shape[1], columns)
+            labels = check_doc_labels(doc_labels, X.shape[0], priors[0])
+            topics = check_given_topics(topics, self.n_components, X.shape[1])
+            state = self._new_state(X, priors, seeds=seeds, labels=labels)
             if previous is not None:
-                self._warm_up(state, X, previous)
-            return self._run(state, X, callback, checkpoint=self.checkpoint)
+                self._begin_from(state, X, background=previous, seeds=seeds, labels=labels)
+            elif topics is not None:
+                self._begin_from(state, X, seeds=topics * float(state.n_tokens), labels=labels)
+            self._run(state, X, callback, checkpoint=self.checkpoint, topics=topics)
+            if vocabulary is not None:
+                self.vocabulary_ = words
+            return self
 
-    def partial_fit(self, X, y=None, *, callback=None):
+    def _check_sampler(self):
+        if self.exact and self.sampler == "warp":
+            raise DataError("exact=True with sampler='warp', which is not: set sampler='gibbs' or 'light'")
+
+    def _words(self, vocabulary):
+        """Words of the columns, as given or as the names of `X` are; None if neither is there."""
+        if vocabulary is not None:
+            return check_vocabulary(vocabulary, self.n_features_in_)
+        return self.__dict__.get("feature_names_in_")
+
+    def partial_fit(self, X, y=None, *, doc_labels=None, callback=None):
         """Add new documents to the model.
 
         Their tokens are drawn in `max_iter` sweeps, while the counts of all documents before stay where they
@@ -264,19 +346,23 @@ class LatentDirichletAllocation(TopicModel):
 
         Parameters
         ----------
-        X, y, callback
-            As in `fit`.
+        X, y, doc_labels, callback
+            As in `fit`. Seed words of the `fit` stand.
 
         Returns
         -------
         self
         """
         self._validate_params()
+        self._check_sampler()
         with self._unchanged_on_error():
             before = self.__dict__.get("word_topic_counts_")
             X = check_counts(self, X, reset=before is None, need_tokens=True)
             self._check_goes_on(before, "partial_fit")
-            state = self._new_state(X, self._priors(X.shape[1], before is not None), background=before)
+            priors = self._priors(X.shape[1], before is not None)
+            labels = check_doc_labels(doc_labels, X.shape[0], priors[0])
+            seeds = None if before is None else self.__dict__.get("seed_prior_")
+            state = self._new_state(X, priors, background=before, seeds=seeds, labels=labels)
             return self._run(state, X, callback, before=before)
 
     def _check_goes_on(self, previous, how):
@@ -298,7 +384,7 @@ class LatentDirichletAllocation(TopicModel):
             )
         return alpha, beta
 
-    def _new_state(self, X, priors, background=None):
+    def _new_state(self, X, priors, background=None, **known):
         """The state of a sampler; each batch of `partial_fit` has random streams of its own."""
         seed = int(check_random_state(self.random_state).randint(0, 2**63, dtype=np.int64))
         if background is not None:
@@ -307,37 +393,27 @@ class LatentDirichletAllocation(TopicModel):
         if background is not None:
             from .gibbs import GibbsState
 
-            return GibbsState(*model, exact=self.exact, background=background)
-        return self._sampler(X)(*model, fits_priors=self.optimize_priors)
+            return GibbsState(*model, exact=self.exact, background=background, **known)
+        from .samplers import sampler_state
 
-    def _sampler(self, X):
-        """What makes a state of the sampler that the parameters, or the sizes, ask for."""
-        if self.sampler == "warp":
-            from .warp import WarpState
+        choice = {"sampler": self.sampler, "exact": self.exact, "max_sweeps": self.max_iter}
+        return sampler_state(*model, fits_priors=self.optimize_priors, known=known, **choice)
 
-            return WarpState
-        from . import auto, gibbs, state
-
-        large = self.n_components >= auto.LEAST_TOPICS and state.number_of_groups(X.sum(), X.shape[1]) > 1
-        if self.sampler == "gibbs" or self.exact or not large:
-            return partial(gibbs.GibbsState, exact=self.exact)
-        return partial(auto.AutoState, max_sweeps=self.max_iter)
-
-    def _warm_up(self, state, X, previous):
-        """Give the state topics that were drawn with the last fit's counts at hand."""
+    def _begin_from(self, state, X, **known):
+        """Give the state topics that were drawn with the last fit's counts, or with given topics, at hand."""
         from .gibbs import GibbsState
 
         seed = _derived(int(state.seed), 0)
-        at_hand = GibbsState(
-            X, self.n_components, state.alpha, state.beta, seed, exact=self.exact, background=previous
-        )
+        at_hand = GibbsState(X, self.n_components, state.alpha, state.beta, seed, exact=self.exact, **known)
         done = run(at_hand, at_hand.schedule, max_rounds=_WARM_SWEEPS, n_jobs=self.n_jobs, label="LDA")
         if done.reason == "interrupted":
             raise KeyboardInterrupt  # before there is anything new: the last model stays
         state.begin_from(at_hand.topics)
 
-    def _run(self, state, X, callback, checkpoint=None, before=None):
+    def _run(self, state, X, callback, checkpoint=None, before=None, topics=None):
         """Sweep until done, then read the model off the state."""
+        from .samplers import settled
+
         n_jobs = 1 if self.exact else effective_n_jobs(self.n_jobs)
 
         def snapshot(history):
@@ -348,12 +424,12 @@ class LatentDirichletAllocation(TopicModel):
             state.schedule,
             max_rounds=self.max_iter,
             n_jobs=n_jobs,
-            tol=self.tol,
+            stop=settled(state, self.tol),
             callback=callback,
             snapshot=snapshot,
             checkpoint=checkpoint,
             checkpoint_every=state.measure_every,
-            fingerprint=None if checkpoint is None else self._fingerprint(X, state),
+            fingerprint=None if checkpoint is None else self._fingerprint(X, state, topics),
             label="LDA",
             verbose=self.verbose,
         )
@@ -361,10 +437,12 @@ class LatentDirichletAllocation(TopicModel):
 
     def _read(self, state, history, before, n_jobs=1):
         """Take the model from the state."""
-        self.sampler_ = [dict(part) for part in state.ran]
         self.n_iter_ = len(history)
+        self.sampler_ = [dict(part) for part in state.ran if part["sweep"] <= max(self.n_iter_, 1)]
         self.n_batch_iter_: int = 1 if before is None else self.n_batch_iter_ + 1
         self.doc_topic_prior_, self.topic_word_prior_ = state.alpha, state.beta
+        self.seed_prior_ = getattr(state, "seeds", None)
+        self.doc_labels_ = getattr(state, "labels", None)
         self.doc_topic_counts_ = state.doc_topic_counts()
         counts = state.word_topic_counts()
         self.word_topic_counts_ = counts if before is None else sparse.csr_array(counts + before)
@@ -375,7 +453,7 @@ class LatentDirichletAllocation(TopicModel):
             del self.vocabulary_  # the words of the last fit's columns
         return self
 
-    def _fingerprint(self, X, state):
+    def _fingerprint(self, X, state, topics):
         """What a checkpoint belongs to; the sizes and the data stand in the hash."""
         parts = {
             "n_components": int(self.n_components),
@@ -385,6 +463,12 @@ class LatentDirichletAllocation(TopicModel):
             "optimize_priors": bool(self.optimize_priors),
             "X": fingerprint_csr(X),
         }
+        known = {
+            "seed_words": getattr(state, "seeds", None),
+            "doc_labels": getattr(state, "labels", None),
+            "topics": topics,
+        }
+        parts |= {name: fingerprint_csr(matrix) for name, matrix in known.items() if matrix is not None}
         if isinstance(self.random_state, Integral):
             parts["random_state"] = int(self.random_state)
         return parts

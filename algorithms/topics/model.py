@@ -1,6 +1,7 @@
 """What a fitted topic model can do: infer, score, and be read."""
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,6 +21,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
     word_topic_counts_ : CSR array of shape (n_features, n_components)
     doc_topic_counts_ : CSR array of shape (n_samples, n_components)
     doc_topic_prior_, topic_word_prior_ : ndarrays of shapes (n_components,), (n_features,)
+    seed_prior_ : CSR array of shape (n_features, n_components), or None
+        Added to `topic_word_prior_`.
+    doc_labels_ : CSR array of shape (n_samples, n_components), or None
+        Factors of `doc_topic_prior_` of the fitted documents; new ones have that prior as it is.
     history_ : dict of arrays
     """
 
@@ -32,6 +37,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         averaged and cleared of most of their noise. The random stream follows from `random_state` and the
         document's own words, so a document gets the same answer whatever stands beside it, for any `n_jobs`;
         with ``random_state=None`` too.
+
+        Memory: 20 bytes for each topic and distinct word of the longest document, a thread.
 
         Parameters
         ----------
@@ -163,7 +170,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
     @property
     def components_(self):
         """Topic-word counts plus prior."""
-        return self._fitted("word_topic_counts_").toarray().T + self.topic_word_prior_
+        self._fitted("word_topic_counts_")
+        return self._word_topic_weights.toarray().T + self.topic_word_prior_
 
     @property
     def topic_word_(self):
@@ -175,7 +183,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
     @property
     def doc_topic_(self):
         """Topic shares of the fitted documents."""
-        shares = self._fitted("doc_topic_counts_").toarray() + self.doc_topic_prior_
+        self._fitted("doc_topic_counts_")
+        weights, prior = self._doc_topic_weights
+        shares = weights.toarray() + prior
         shares /= shares.sum(axis=1, keepdims=True)
         return shares
 
@@ -197,8 +207,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
 
     def _word_probabilities(self, words):
         """phi of the given words only, words x topics."""
-        totals = np.asarray(self.word_topic_counts_.sum(axis=0)).ravel() + self.topic_word_prior_.sum()
-        return (self.word_topic_counts_[words].toarray() + self.topic_word_prior_[words, None]) / totals
+        weights = self._word_topic_weights
+        totals = np.asarray(weights.sum(axis=0)).ravel() + self.topic_word_prior_.sum()
+        return (weights[words].toarray() + self.topic_word_prior_[words, None]) / totals
 
     def _check_state(self):
         """Hold what a model file says against itself: kernels and products trust these shapes."""
@@ -215,6 +226,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
             and self.doc_topic_prior_.shape == shape[1:],
             "topic_word_prior_": (self.topic_word_prior_ > 0).all()
             and self.topic_word_prior_.shape == shape[:1],
+            "seed_prior_": _fits(getattr(self, "seed_prior_", None), shape),
+            "doc_labels_": _fits(getattr(self, "doc_labels_", None), self.doc_topic_counts_.shape),
         }
         wrong = [name for name, fits in sound.items() if not fits]
         if wrong:
@@ -226,3 +239,14 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
         return tags
+
+
+def _fits(matrix, shape):
+    """Whether an attribute can be what is known beforehand: nothing, or a sparse matrix of finite weights."""
+    if matrix is None:
+        return True
+    return (
+        isinstance(matrix, (sparse.csr_array, sparse.csr_matrix))
+        and matrix.shape == shape
+        and bool(np.isfinite(matrix.data).all() and (matrix.data > 0).all())
+    )

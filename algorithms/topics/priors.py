@@ -1,12 +1,13 @@
 """Fitting the Dirichlet priors of a topic model to its counts."""
 
 import numpy as np
+from scipy import sparse
 from scipy.special import digamma
 
 _SMALLEST = 1e-6  # a share nobody uses shrinks towards zero, where the fixed point has no gradient
 
 
-def fit_doc_topic_prior(doc_topic, alpha, n_steps=5):
+def fit_doc_topic_prior(doc_topic, alpha, n_steps=5, labels=None):
     """Raise the likelihood of document-topic counts in alpha, one weight a topic.
 
     Minka's fixed point for the Dirichlet-multinomial::
@@ -21,6 +22,9 @@ def fit_doc_topic_prior(doc_topic, alpha, n_steps=5):
         Topic counts.
     alpha : ndarray of shape (n_components,)
     n_steps : int, default=5
+    labels : CSR matrix of shape (n_documents, n_components), optional
+        m_dk, where a document's alpha is m_dk alpha_k. Each term above is then weighted by m_dk, and topics
+        that no document with words may have keep their alpha.
 
     Returns
     -------
@@ -31,6 +35,8 @@ def fit_doc_topic_prior(doc_topic, alpha, n_steps=5):
     T. Minka, "Estimating a Dirichlet distribution", 2000; Wallach, Mimno, McCallum, "Rethinking
     LDA: why priors matter", NIPS 2009.
     """
+    if labels is not None:
+        return _fit_labelled(doc_topic, alpha, n_steps, labels)
     lengths = np.asarray(doc_topic.sum(axis=1)).ravel()
     lengths = lengths[lengths > 0]
     for _ in range(n_steps):
@@ -43,17 +49,43 @@ def fit_doc_topic_prior(doc_topic, alpha, n_steps=5):
     return alpha
 
 
-def fit_topic_word_prior(word_topic, beta, n_steps=5):
+def _fit_labelled(doc_topic, alpha, n_steps, labels):
+    """The same with an alpha of its own for each document, ``m_dk alpha_k``."""
+    lengths = np.asarray(doc_topic.sum(axis=1)).ravel()
+    doc_topic = doc_topic.sorted_indices()
+    weights = sparse.csr_array(labels.multiply(doc_topic > 0)).sorted_indices().data  # entry by entry
+    topics = doc_topic.indices
+    for _ in range(n_steps):
+        own = weights * alpha[topics]
+        terms = weights * (digamma(doc_topic.data + own) - digamma(own))
+        upper = np.bincount(topics, weights=terms, minlength=len(alpha))
+        sums = labels @ alpha
+        lower = labels.T @ (digamma(lengths + sums) - digamma(sums))
+        known = lower > 0
+        alpha = np.where(known, np.maximum(alpha * upper / np.where(known, lower, 1), _SMALLEST), alpha)
+    return alpha
+
+
+def fit_topic_word_prior(word_topic, beta, n_steps=5, seeds=None):
     """Raise the likelihood of word-topic counts in one common beta.
 
     The same fixed point with beta equal for all words; `word_topic` is a CSR matrix of shape
-    (n_features, n_components), `beta` a positive float.
+    (n_features, n_components), `beta` a positive float. `seeds`, of that shape, is what seed words add to it:
+    the bounds of the fixed point hold with it too.
     """
     n_words = word_topic.shape[0]
     totals = np.asarray(word_topic.sum(axis=0)).ravel()
+    held, more, more_sums = np.zeros(0), np.zeros(0), np.zeros(len(totals))
+    if seeds is not None:
+        both = sparse.csr_array(seeds.multiply(word_topic > 0)).sorted_indices()
+        held, more = sparse.csr_array(word_topic.multiply(both > 0)).sorted_indices().data, both.data
+        more_sums = np.asarray(seeds.sum(axis=0)).ravel()
     for _ in range(n_steps):
         upper = (digamma(word_topic.data + beta) - digamma(beta)).sum()
-        lower = n_words * (digamma(totals + n_words * beta) - digamma(n_words * beta)).sum()
+        upper += (digamma(held + beta + more) - digamma(beta + more)).sum()
+        upper -= (digamma(held + beta) - digamma(beta)).sum()
+        sums = n_words * beta + more_sums
+        lower = n_words * (digamma(totals + sums) - digamma(sums)).sum()
         if lower <= 0:
             break
         beta = max(beta * upper / lower, _SMALLEST)

@@ -3,6 +3,7 @@
 from numbers import Integral
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError
@@ -79,7 +80,7 @@ class ReadableTopics(Estimator):
         check_is_fitted(self, "word_topic_counts_")
         vocabulary = self._vocabulary(vocabulary)
         words, weights, probabilities = top_words(
-            self.word_topic_counts_,
+            self._word_topic_weights,
             self.topic_word_prior_,
             n_words,
             rank_by,
@@ -229,7 +230,7 @@ class ReadableTopics(Estimator):
         check_is_fitted(self, "word_topic_counts_")
         check_choice("metric", metric, METRICS)
         chosen = self._topics(topics)
-        return topic_distances(self.word_topic_counts_[:, chosen], self.topic_word_prior_, metric)
+        return topic_distances(self._word_topic_weights[:, chosen], self.topic_word_prior_, metric)
 
     def representative_documents(self, topic=None, n_documents=5, X=None, *, min_tokens=20):
         """Find the documents with the largest share of each topic.
@@ -282,7 +283,8 @@ class ReadableTopics(Estimator):
             )
         n_documents = min(n_documents, len(rows))
         if X is None:
-            found = comparison.documents_by_counts(counts[rows], self.doc_topic_prior_, chosen, n_documents)
+            weights, prior = self._doc_topic_weights
+            found = comparison.documents_by_counts(weights[rows], prior, chosen, n_documents)
         else:
             found = comparison.documents_by_shares(self.transform(X)[rows], chosen, n_documents)
         indices, shares = rows[found[0]], found[1]
@@ -437,6 +439,21 @@ class ReadableTopics(Estimator):
 
     # Parts --------------------------------------------------------------------------------------
 
+    @property
+    def _word_topic_weights(self):
+        """What is added to `topic_word_prior_`: counts, and the weights of seed words."""
+        seeds = getattr(self, "seed_prior_", None)
+        return self.word_topic_counts_ if seeds is None else sparse.csr_array(self.word_topic_counts_ + seeds)
+
+    @property
+    def _doc_topic_weights(self):
+        """Counts of the fitted documents, and the prior; with labels their sum, and zeros."""
+        labels = getattr(self, "doc_labels_", None)
+        if labels is None:
+            return self.doc_topic_counts_, self.doc_topic_prior_
+        own = labels.multiply(self.doc_topic_prior_)
+        return sparse.csr_array(self.doc_topic_counts_ + own), np.zeros(len(self.doc_topic_prior_))
+
     def _vocabulary(self, vocabulary):
         if vocabulary is None:
             names = getattr(self, "feature_names_in_", [str(w) for w in range(self.n_features_in_)])
@@ -448,7 +465,7 @@ class ReadableTopics(Estimator):
         return tokens / tokens.sum()
 
     def _top_words(self, n_words):
-        return top_words(self.word_topic_counts_, self.topic_word_prior_, n_words)[0]
+        return top_words(self._word_topic_weights, self.topic_word_prior_, n_words)[0]
 
     def _topics(self, topics):
         """Numbers of topics, checked; all of them by default."""

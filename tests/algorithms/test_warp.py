@@ -285,9 +285,45 @@ def test_priors_are_fitted_by_warp_too(corpus):
     assert lda.topic_word_prior_[0] != 0.01
 
 
-def test_exact_and_warp_exclude_each_other(corpus):
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_exact_and_warp_exclude_each_other(corpus, method):
     with pytest.raises(DataError, match="sampler='gibbs'"):
-        sd.LatentDirichletAllocation(5, sampler="warp", exact=True).fit(corpus)
+        getattr(sd.LatentDirichletAllocation(5, sampler="warp", exact=True), method)(corpus)
+
+
+def test_light_is_a_sampler_like_the_others(corpus, tmp_path):
+    lda = sd.LatentDirichletAllocation(80, sampler="light", max_iter=6, random_state=0)
+    counts = lda.fit(corpus).word_topic_counts_
+    assert lda.sampler_ == [{"name": "light", "sweep": 1, "topics_per_document": None}]
+    stopped = sd.LatentDirichletAllocation(**lda.get_params() | {"checkpoint": tmp_path, "n_jobs": 3})
+    stopped.fit(corpus, callback=lambda info: info.round == 3)
+    assert (stopped.fit(corpus).word_topic_counts_ != counts).nnz == 0
+
+
+@pytest.mark.parametrize("sampler", ["auto", "warp"])
+def test_the_turning_point_of_the_likelihood_is_no_end(corpus, sampler):
+    """Under warp it falls before it rises: the least change there is far below a tolerance of 1 %."""
+    lda = sd.LatentDirichletAllocation(100, sampler=sampler, max_iter=200, tol=1e-2, random_state=0)
+    trace = lda.fit(corpus).log_likelihood_
+    assert lda.n_iter_ < 200
+    assert lda.sampler_[-1]["name"] == ("gibbs" if sampler == "auto" else "warp")
+    assert trace[-1] > trace[0]
+    assert abs(trace[-1] - trace[-2]) <= 1e-2 * abs(trace[-2])
+
+
+def test_a_sampler_that_did_not_run_is_not_told(corpus):
+    lda = sd.LatentDirichletAllocation(100, max_iter=12, random_state=0)
+    lda.fit(corpus, callback=lambda info: info.round == 9)
+    assert [part["name"] for part in lda.sampler_] == ["warp"]
+
+
+def test_documents_too_long_for_lists_stay_with_warp():
+    X = np.ones((200, 600), int)
+    X[0, 0] = 2**20
+    lda = sd.LatentDirichletAllocation(5000, max_iter=8, random_state=0).fit(X)
+    assert [part["name"] for part in lda.sampler_] == ["warp"]
+    with pytest.raises(DataError, match="split documents"):
+        sd.LatentDirichletAllocation(5000, sampler="gibbs").fit(X)
 
 
 def test_empty_documents_and_words_that_never_occur():

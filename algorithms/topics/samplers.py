@@ -1,0 +1,74 @@
+"""Which sampler a topic model runs, and when its chain has settled."""
+
+import numpy as np
+
+from ...errors import DataError
+from . import auto
+from .document_rows import DENSE_TOPICS, PackedLists
+from .gibbs import GibbsState
+from .light import LightState
+from .state import number_of_groups
+from .warp import WarpState
+
+_LEAST_SWEEPS = 8  # of a fit that is worth two samplers
+
+
+def sampler_state(X, n_topics, alpha, beta, seed, *, sampler, exact, max_sweeps, fits_priors, known):
+    """Make the state of the sampler that the parameters, or the sizes, ask for.
+
+    Parameters
+    ----------
+    X, n_topics, alpha, beta, seed, fits_priors
+        See `CorpusState`.
+    sampler, exact
+        As in `LatentDirichletAllocation`.
+    max_sweeps : int
+    known : dict
+        What is known of words and documents, see `GibbsState`; None where nothing is.
+    """
+    model = (X, n_topics, alpha, beta, seed)
+    if any(part is not None for part in known.values()):
+        if sampler not in ("auto", "gibbs"):
+            raise DataError(
+                f"seed_words and doc_labels need Gibbs sampling, not sampler={sampler!r}: set "
+                "sampler='gibbs' or leave it 'auto'"
+            )
+        return GibbsState(*model, exact=exact, fits_priors=fits_priors, **known)
+    if sampler == "auto":
+        sampler = _chosen(X, n_topics, exact, max_sweeps)
+    if sampler == "both":
+        return auto.AutoState(*model, max_sweeps=max_sweeps, fits_priors=fits_priors)
+    if sampler == "warp":
+        return WarpState(*model, fits_priors=fits_priors)
+    kind = LightState if sampler == "light" else GibbsState
+    return kind(*model, exact=exact, fits_priors=fits_priors)
+
+
+def _chosen(X, n_topics, exact, max_sweeps):
+    """What "auto" takes: Gibbs sampling, warp and then Gibbs, or warp alone where lists cannot hold it."""
+    large = n_topics >= auto.LEAST_TOPICS and number_of_groups(X.sum(), X.shape[1]) > 1
+    if exact or not large or max_sweeps < _LEAST_SWEEPS:
+        return "gibbs"
+    longest = int(np.asarray(X.sum(axis=1)).max(initial=0))
+    return "both" if n_topics <= DENSE_TOPICS or PackedLists.hold(longest, n_topics) else "warp"
+
+
+def settled(state, tol):
+    """Make the rule that stops a fit: two likelihoods, measured one after the other, hardly differ.
+
+    Under warp the likelihood first falls and then rises, and its turning point is no end: it counts from
+    where it is above its first value. Where Gibbs sampling is to follow, nothing counts before.
+    """
+    if tol is None:
+        return None
+
+    def stop(history):
+        if isinstance(state, auto.AutoState) and len(state.ran) == 1:
+            return False
+        objective = history.as_dict()["objective"][state.ran[-1]["sweep"] - 1 :]
+        measured = objective[~np.isnan(objective)]
+        if len(measured) < 2 or (state.ran[-1]["name"] == "warp" and measured[-1] <= measured[0]):
+            return False
+        return bool(abs(measured[-1] - measured[-2]) <= tol * abs(measured[-2]))
+
+    return stop

@@ -1,0 +1,273 @@
+"""LightLDA's cycle of Metropolis-Hastings proposals for LDA: one sweep over one block of tokens.
+
+A token's topic s is exposed to proposals t from its word and from its document in turn::
+
+    p(k)    ~  (C_dk + alpha_k) (C_wk + beta_w) / (C_k + sum(beta))      the collapsed conditional
+    q_w(k)  ~  C_wk + beta_w
+    q_d(k)  ~  C_dk + alpha_k
+    accept t with probability  min(1, p(t) q(s) / (p(s) q(t)))
+
+Every count is live and leaves the token itself out, in p and in q: while the token moves, both are fixed
+functions of k, each step leaves p as it is, and so a sweep leaves the posterior as it is. With the own count
+in q it would not.
+
+Tokens lie word by word, so that a draw from C_wk is the topic of another token of the word. LightLDA, which
+goes document by document, needs an alias table of each word for that, and has it stale. C_wk itself is
+counted once a word and block, over the word's tokens alone. A document's counts are a list of packed
+``topic << shift | count`` in lines of 16 (`stradask.kernels.lda_gibbs.sweep_sparse`). No step grows with K.
+
+Reference: Yuan et al., "LightLDA: big topic models on modest computer clusters", WWW 2015. There q_w is
+divided by C_k + sum(beta), which makes no difference to the held-out perplexity after a number of sweeps, and
+q holds the token's own count.
+"""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+from llvmlite import ir
+from numba.core.types import uint32 as u32
+from numba.core.types import uint64 as u64
+from numba.extending import intrinsic
+
+from .indexing import at, span
+from .lda_gibbs import AHEAD
+from .random import hash32, philox4x32
+from .vector import (
+    _I,
+    LANES,
+    _at,
+    _bits,
+    _constant,
+    _data,
+    _i32,
+    _i64,
+    _load,
+    _population,
+    _splat,
+    _trailing_zeros,
+    prefetch,
+)
+
+_SWEEP: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
+_INLINE: dict[str, Any] = {**_SWEEP, "forceinline": True}
+_GOLDEN, _OTHER, _ONE = np.uint32(0x9E3779B9), np.uint32(0x5BD1E995), np.uint32(1)
+_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+_PER_STEP = np.uint32(3 * 0x5BD1E995 & 0xFFFFFFFF)
+_UNIT = 2.0**-32
+_LINE, _AHEAD = np.uint64(LANES), np.uint64(AHEAD)
+
+
+@intrinsic
+def _find(typingctx, entries, first, end, key, mask):
+    """Slot of the topic ``key >> shift`` if it has tokens, else `end`; ``first:end`` are whole lines."""
+    sig = u64(entries, u64, u64, u32, u32)
+
+    def codegen(context, b, sig, args):
+        entries, first, end, key, mask = args
+        base, item = _data(context, b, sig.args[0], entries)
+        key_v, mask_v = _splat(b, key, _I), _splat(b, mask, _I)
+        before, loop, done = b.block, b.append_basic_block("line"), b.append_basic_block("line_done")
+        b.cbranch(b.icmp_unsigned("<", first, end), loop, done)
+
+        b.position_at_end(loop)
+        line = b.phi(_i64)
+        line.add_incoming(first, before)
+        # Other topics differ above the count; what is left of the entry of this one is its count.
+        count = b.xor(_load(b, _at(b, base, line, item), _I), key_v)
+        hits = _bits(b, b.icmp_unsigned("<", b.sub(count, _constant(_I, 1)), mask_v))
+        found = b.icmp_unsigned("!=", hits, _i32(0))
+        here = b.select(found, b.add(line, _trailing_zeros(b, hits)), end)
+        coming = b.add(line, _i64(LANES))
+        line.add_incoming(coming, loop)
+        b.cbranch(b.or_(found, b.icmp_unsigned(">=", coming, end)), done, loop)
+
+        b.position_at_end(done)
+        slot = b.phi(_i64)
+        slot.add_incoming(end, before)
+        slot.add_incoming(here, loop)
+        return slot
+
+    return sig, codegen
+
+
+@intrinsic
+def _draw_slot(typingctx, entries, first, target, mask):
+    """Slot from `first` on in which the running sum of counts passes `target`, which is below their sum."""
+    sig = u64(entries, u64, u32, u32)
+
+    def codegen(context, b, sig, args):
+        entries, first, target, mask = args
+        base, item = _data(context, b, sig.args[0], entries)
+        mask_v = _splat(b, mask, _I)
+        before, loop, done = b.block, b.append_basic_block("line"), b.append_basic_block("line_done")
+        b.branch(loop)
+
+        b.position_at_end(loop)
+        line, left = b.phi(_i64), b.phi(_i32)
+        line.add_incoming(first, before)
+        left.add_incoming(target, before)
+        sums = b.and_(_load(b, _at(b, base, line, item), _I), mask_v)
+        for shift in (1, 2, 4, 8):
+            # Lane i takes lane i - shift; lanes before it take a zero, which is lane 16 of the pair.
+            lanes = [LANES if i < shift else i - shift for i in range(LANES)]
+            sums = b.add(sums, b.shuffle_vector(sums, _constant(_I, 0), ir.Constant(_I, lanes)))
+        total = b.extract_element(sums, _i32(LANES - 1))
+        line.add_incoming(b.add(line, _i64(LANES)), loop)
+        left.add_incoming(b.sub(left, total), loop)
+        b.cbranch(b.icmp_unsigned("<", left, total), done, loop)
+
+        b.position_at_end(done)
+        return b.add(line, _population(b, b.icmp_unsigned("<=", sums, _splat(b, left, _I))))
+
+    return sig, codegen
+
+
+@nb.njit(**_INLINE)
+def _slot_of(topic, entries, first, end, bits, mask):
+    """Slot of a topic that the document has, else `end`."""
+    return _find(entries, first, end, np.uint32(np.uint32(topic) << bits), mask)
+
+
+@nb.njit(**_INLINE)
+def _add(topic, slot, entries, first, end, bits, mask):
+    """Count a token in its topic's slot, or in an empty one if that is `end`; True if the list grows."""
+    if slot == end:
+        slot = first
+        while slot < end and entries[slot] & mask:
+            slot += np.uint64(1)
+        entries[slot] = np.uint32(np.uint32(topic) << bits)
+    entries[slot] += _ONE
+    return slot == end
+
+
+@nb.njit(**_INLINE)
+def _below(bits, n):
+    """A number below `n` from 32 random bits."""
+    return (np.uint64(bits) * np.uint64(n)) >> _HALF
+
+
+@nb.njit(**_INLINE)
+def _from_alpha(bits, n_topics, aliases, limits):
+    """Draw a topic with the weights of the tables, or of equal weights if there are none."""
+    product = np.uint64(bits) * np.uint64(n_topics)
+    topic = product >> _HALF
+    if len(limits) and np.uint32(product & _LOW) >= limits[topic]:
+        topic = np.uint64(aliases[topic])
+    return topic
+
+
+@nb.njit(**_INLINE)
+def _draws(x, key):
+    """Draw a uniform, 32 random bits and another uniform."""
+    choice, pick = hash32(x ^ key), hash32(x ^ np.uint32(key + _OTHER))
+    u = hash32(x ^ np.uint32(key + _OTHER + _OTHER))
+    return np.float64(choice) * _UNIT, pick, np.float64(u) * _UNIT
+
+
+@nb.njit(**_INLINE)
+def _key(word, seed, purpose, round_, index):
+    """Key of the draws of one word in one block."""
+    return philox4x32(
+        np.uint32(word), np.uint32(index), np.uint32(round_), np.uint32(purpose),
+        np.uint32(seed & _LOW), np.uint32(seed >> _HALF),
+    )[0]  # fmt: skip
+
+
+@nb.njit(**_SWEEP)
+def sweep(
+    words, begin, end, word_start, token_doc, topics, entries, line_start, n_lines, shift, lengths,
+    row_of_word, rows, totals, alpha, alpha_sum, aliases, limits, beta, beta_sum, n_steps, seed, purpose,
+    round_, index,
+):  # fmt: skip
+    """Move the tokens ``begin[w]:end[w]`` of each of `words`.
+
+    Parameters
+    ----------
+    words : int32 array
+        Words of this block.
+    begin, end, word_start : int64 arrays, by word
+        This block's part of a word's tokens; ``word_start`` bounds all of them.
+    token_doc, topics : arrays, by token
+        Document of a token (padded by `AHEAD` entries) and its topic, changed in place.
+    entries, line_start, n_lines, shift
+        The documents' lists, as in `stradask.kernels.lda_gibbs.sweep_sparse`.
+    lengths : int64 array, by document
+        Tokens.
+    row_of_word : int32 array; rows : int32, 2-D
+        Row of a word in `rows`, or -1 where its counts are recounted from its tokens.
+    totals : int64 array, by topic, changed in place
+    alpha : float64 array, by topic; alpha_sum : float
+    aliases, limits : int64 and uint32 arrays (n_topics,) or (0,)
+        Walker's tables of alpha (`alias_tables`); empty where it is symmetric.
+    beta : float64 array, by word; beta_sum : float
+    n_steps : int
+        Pairs of proposals a token.
+    seed, purpose, round_, index
+        Name of the random streams, of which each word has its own.
+    """
+    n_topics = len(totals)
+    bits, mask = np.uint32(shift), np.uint32((np.int64(1) << shift) - 1)
+    scratch = np.zeros(n_topics, np.int32)
+    for w in words:
+        if begin[w] == end[w]:
+            continue
+        r, b = row_of_word[w], beta[w]
+        counts = rows[r] if r >= 0 else scratch
+        if r < 0:
+            for i in span(word_start, w):
+                counts[at(topics[i])] += 1
+        word_first, word_last = at(word_start[w]), at(word_start[w + 1] - 1)
+        word_others, smooth = np.int64(word_last - word_first), n_topics * b
+        key = _key(w, seed, purpose, round_, index)
+        for i in range(at(begin[w]), at(end[w])):
+            coming = line_start[at(token_doc[i + _AHEAD])] * LANES
+            for line in range(3):
+                prefetch(entries, coming + line * LANES)
+            d, old = at(token_doc[i]), at(topics[i])
+            doc_others = lengths[d] - 1
+            first = at(line_start[d]) * _LINE
+            stop = first + at(n_lines[d]) * _LINE
+            s, slot = old, _slot_of(old, entries, first, stop, bits, mask)
+            entries[slot] -= _ONE
+            counts[old] -= 1
+            totals[old] -= 1
+            own_slot = slot
+            x, lane = np.uint32(np.uint32(i) * _GOLDEN), key
+            for _ in range(n_steps):
+                # From the word: its part of p cancels, and the document's decides.
+                u0, pick, u = _draws(x, lane)
+                lane = np.uint32(lane + _PER_STEP)
+                other = word_first + _below(pick, word_others)
+                other += np.uint64(other >= i)
+                t = at(topics[min(other, word_last)])
+                t = t if u0 * (word_others + smooth) < word_others else _below(pick, n_topics)
+                if t != s:
+                    t_slot = _slot_of(t, entries, first, stop, bits, mask)
+                    c_s = np.float64(entries[slot] & mask) if slot < stop else 0.0
+                    c_t = np.float64(entries[t_slot] & mask) if t_slot < stop else 0.0
+                    go = (c_t + alpha[t]) * (totals[s] + beta_sum)
+                    if u * (c_s + alpha[s]) * (totals[t] + beta_sum) < go:
+                        s, slot = t, t_slot
+                # From the document: the word's part decides.
+                u0, pick, u = _draws(x, lane)
+                lane = np.uint32(lane + _PER_STEP)
+                if u0 * (doc_others + alpha_sum) < doc_others:
+                    t_slot = _draw_slot(entries, first, np.uint32(_below(pick, doc_others)), mask)
+                    t = at(entries[t_slot] >> bits)
+                else:
+                    t = _from_alpha(pick, n_topics, aliases, limits)
+                    t_slot = _slot_of(t, entries, first, stop, bits, mask)
+                go = (counts[t] + b) * (totals[s] + beta_sum)
+                if u * (counts[s] + b) * (totals[t] + beta_sum) < go:
+                    s, slot = t, t_slot
+            counts[s] += 1
+            totals[s] += 1
+            if s == old:
+                entries[own_slot] += _ONE
+            else:
+                topics[i] = s
+                n_lines[d] += _add(s, slot, entries, first, stop, bits, mask)
+        if r < 0:
+            for i in span(word_start, w):
+                counts[at(topics[i])] = 0
