@@ -3,8 +3,8 @@
     python -m stradask.benchmarks.readme NAME
 
 The table and the picture come from the last run of each data set in `benchmarks/results/NAME/records.jsonl`
-(topic models: from the last run), and the family tells which part of the README they are for; with topic
-models come the topics of a fit.
+(topic models: from the last run). Their part of the README is the one that bears the folder's name, else
+their family's; with the main one of topic models come the topics of a fit.
 """
 
 import argparse
@@ -116,7 +116,9 @@ def main(arguments=None):
     family = records[0]["family"]
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
-    if family == "lda":
+    if f"<!-- bench {name} -->" in text and family == "lda":
+        text = between(text, f"bench {name}", table(records))
+    elif family == "lda":
         text = between(between(text, "bench", table(records)), "topics", topics())
         picture(records, ROOT / "docs" / "perplexity.png")
     else:
