@@ -97,7 +97,9 @@ class AutoState(Program):
     def _is_time(self):
         swept, now = len(self._trace), self._trace[-1]
         few = swept >= _LEAST_WARP and now <= self._few_topics
-        settled = swept > _SPAN and abs(self._trace[-1 - _SPAN] - now) <= _SETTLED * now
+        # All of the last sweeps, because K_d rises at first and then falls: two alone agree across its peak.
+        recent = self._trace[-1 - _SPAN :]
+        settled = swept > _SPAN and max(recent) - min(recent) <= _SETTLED * now
         return few or settled or swept >= self._last_warp
 
     def _gibbs(self, before):
