@@ -234,6 +234,16 @@ def test_auto_goes_over_to_gibbs_when_the_topics_of_documents_have_settled(corpu
     assert found["topics_per_document"] > 1
 
 
+def test_the_peak_of_the_topics_of_documents_is_no_settling(corpus):
+    """K_d rises at first and then falls: across its peak, two sweeps far apart have the same."""
+    alpha, beta = np.full(80, 0.1), np.full(corpus.shape[1], 0.01)
+    state = auto.AutoState(sparse.csr_array(corpus), 80, alpha, beta, 0, max_sweeps=100)
+    state._trace = [14, 15, 16, 17, 18, 19, 18, 17, 16, 15, 14]
+    assert not state._is_time()
+    state._trace += [14.1] * 9 + [14]
+    assert state._is_time()
+
+
 def test_auto_ends_with_gibbs_anyway(corpus):
     lda = sd.LatentDirichletAllocation(100, max_iter=12, random_state=0).fit(corpus)
     assert [part["sweep"] for part in lda.sampler_] == [1, 10]
