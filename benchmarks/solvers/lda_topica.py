@@ -44,7 +44,9 @@ class Solver:
                 num_threads=self.settings.n_jobs,
                 sampler="sparse",
             )
-            self.model.fit(self.documents, iters=sweeps, num_samples=1, keep_theta_draws=False)
+            self.model.fit(
+                self.documents, iters=sweeps, num_samples=1, sample_interval=1, keep_theta_draws=False
+            )
             if not watch.tick(self.n_tokens * sweeps, self.snapshot):
                 return
             sweeps += max(sweeps // 2, 1)
