@@ -25,29 +25,11 @@ from typing import Any
 
 import numba as nb
 import numpy as np
-from llvmlite import ir
-from numba.core.types import uint32 as u32
-from numba.core.types import uint64 as u64
-from numba.extending import intrinsic
 
 from .indexing import at, span
 from .lda_gibbs import AHEAD
 from .random import hash32, philox4x32
-from .vector import (
-    _I,
-    LANES,
-    _at,
-    _bits,
-    _constant,
-    _data,
-    _i32,
-    _i64,
-    _load,
-    _population,
-    _splat,
-    _trailing_zeros,
-    prefetch,
-)
+from .vector import LANES, draw_slot, find_topic, prefetch
 
 _SWEEP: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
 _INLINE: dict[str, Any] = {**_SWEEP, "forceinline": True}
@@ -58,75 +40,10 @@ _UNIT = 2.0**-32
 _LINE, _AHEAD = np.uint64(LANES), np.uint64(AHEAD)
 
 
-@intrinsic
-def _find(typingctx, entries, first, end, key, mask):
-    """Slot of the topic ``key >> shift`` if it has tokens, else `end`; ``first:end`` are whole lines."""
-    sig = u64(entries, u64, u64, u32, u32)
-
-    def codegen(context, b, sig, args):
-        entries, first, end, key, mask = args
-        base, item = _data(context, b, sig.args[0], entries)
-        key_v, mask_v = _splat(b, key, _I), _splat(b, mask, _I)
-        before, loop, done = b.block, b.append_basic_block("line"), b.append_basic_block("line_done")
-        b.cbranch(b.icmp_unsigned("<", first, end), loop, done)
-
-        b.position_at_end(loop)
-        line = b.phi(_i64)
-        line.add_incoming(first, before)
-        # Other topics differ above the count; what is left of the entry of this one is its count.
-        count = b.xor(_load(b, _at(b, base, line, item), _I), key_v)
-        hits = _bits(b, b.icmp_unsigned("<", b.sub(count, _constant(_I, 1)), mask_v))
-        found = b.icmp_unsigned("!=", hits, _i32(0))
-        here = b.select(found, b.add(line, _trailing_zeros(b, hits)), end)
-        coming = b.add(line, _i64(LANES))
-        line.add_incoming(coming, loop)
-        b.cbranch(b.or_(found, b.icmp_unsigned(">=", coming, end)), done, loop)
-
-        b.position_at_end(done)
-        slot = b.phi(_i64)
-        slot.add_incoming(end, before)
-        slot.add_incoming(here, loop)
-        return slot
-
-    return sig, codegen
-
-
-@intrinsic
-def _draw_slot(typingctx, entries, first, target, mask):
-    """Slot from `first` on in which the running sum of counts passes `target`, which is below their sum."""
-    sig = u64(entries, u64, u32, u32)
-
-    def codegen(context, b, sig, args):
-        entries, first, target, mask = args
-        base, item = _data(context, b, sig.args[0], entries)
-        mask_v = _splat(b, mask, _I)
-        before, loop, done = b.block, b.append_basic_block("line"), b.append_basic_block("line_done")
-        b.branch(loop)
-
-        b.position_at_end(loop)
-        line, left = b.phi(_i64), b.phi(_i32)
-        line.add_incoming(first, before)
-        left.add_incoming(target, before)
-        sums = b.and_(_load(b, _at(b, base, line, item), _I), mask_v)
-        for shift in (1, 2, 4, 8):
-            # Lane i takes lane i - shift; lanes before it take a zero, which is lane 16 of the pair.
-            lanes = [LANES if i < shift else i - shift for i in range(LANES)]
-            sums = b.add(sums, b.shuffle_vector(sums, _constant(_I, 0), ir.Constant(_I, lanes)))
-        total = b.extract_element(sums, _i32(LANES - 1))
-        line.add_incoming(b.add(line, _i64(LANES)), loop)
-        left.add_incoming(b.sub(left, total), loop)
-        b.cbranch(b.icmp_unsigned("<", left, total), done, loop)
-
-        b.position_at_end(done)
-        return b.add(line, _population(b, b.icmp_unsigned("<=", sums, _splat(b, left, _I))))
-
-    return sig, codegen
-
-
 @nb.njit(**_INLINE)
 def _slot_of(topic, entries, first, end, bits, mask):
     """Slot of a topic that the document has, else `end`."""
-    return _find(entries, first, end, np.uint32(np.uint32(topic) << bits), mask)
+    return find_topic(entries, first, end, np.uint32(np.uint32(topic) << bits), mask)
 
 
 @nb.njit(**_INLINE)
@@ -253,7 +170,7 @@ def sweep(
                 u0, pick, u = _draws(x, lane)
                 lane = np.uint32(lane + _PER_STEP)
                 if u0 * (doc_others + alpha_sum) < doc_others:
-                    t_slot = _draw_slot(entries, first, np.uint32(_below(pick, doc_others)), mask)
+                    t_slot = draw_slot(entries, first, np.uint32(_below(pick, doc_others)), mask)
                     t = at(entries[t_slot] >> bits)
                 else:
                     t = _from_alpha(pick, n_topics, aliases, limits)

@@ -241,3 +241,70 @@ def draw_sparse(typingctx, entries, start, n_lines, shift, old, phi, phi_old, sm
         return b.or_(slot, b.shl(at_old2, _i64(32)))
 
     return sig, codegen
+
+
+@intrinsic
+def find_topic(typingctx, entries, first, end, key, mask):
+    """Slot of the topic ``key >> shift`` if it has tokens, else `end`; ``first:end`` are whole lines."""
+    u32, u64 = types.uint32, types.uint64
+    sig = u64(entries, u64, u64, u32, u32)
+
+    def codegen(context, b, sig, args):
+        entries, first, end, key, mask = args
+        base, item = _data(context, b, sig.args[0], entries)
+        key_v, mask_v = _splat(b, key, _I), _splat(b, mask, _I)
+        before, loop, done = b.block, b.append_basic_block("line"), b.append_basic_block("line_done")
+        b.cbranch(b.icmp_unsigned("<", first, end), loop, done)
+
+        b.position_at_end(loop)
+        line = b.phi(_i64)
+        line.add_incoming(first, before)
+        # Other topics differ above the count; what is left of the entry of this one is its count.
+        count = b.xor(_load(b, _at(b, base, line, item), _I), key_v)
+        hits = _bits(b, b.icmp_unsigned("<", b.sub(count, _constant(_I, 1)), mask_v))
+        found = b.icmp_unsigned("!=", hits, _i32(0))
+        here = b.select(found, b.add(line, _trailing_zeros(b, hits)), end)
+        coming = b.add(line, _i64(LANES))
+        line.add_incoming(coming, loop)
+        b.cbranch(b.or_(found, b.icmp_unsigned(">=", coming, end)), done, loop)
+
+        b.position_at_end(done)
+        slot = b.phi(_i64)
+        slot.add_incoming(end, before)
+        slot.add_incoming(here, loop)
+        return slot
+
+    return sig, codegen
+
+
+@intrinsic
+def draw_slot(typingctx, entries, first, target, mask):
+    """Slot from `first` on in which the running sum of counts passes `target`, which is below their sum."""
+    u32, u64 = types.uint32, types.uint64
+    sig = u64(entries, u64, u32, u32)
+
+    def codegen(context, b, sig, args):
+        entries, first, target, mask = args
+        base, item = _data(context, b, sig.args[0], entries)
+        mask_v = _splat(b, mask, _I)
+        before, loop, done = b.block, b.append_basic_block("line"), b.append_basic_block("line_done")
+        b.branch(loop)
+
+        b.position_at_end(loop)
+        line, left = b.phi(_i64), b.phi(_i32)
+        line.add_incoming(first, before)
+        left.add_incoming(target, before)
+        sums = b.and_(_load(b, _at(b, base, line, item), _I), mask_v)
+        for shift in (1, 2, 4, 8):
+            # Lane i takes lane i - shift; lanes before it take a zero, which is lane 16 of the pair.
+            lanes = [LANES if i < shift else i - shift for i in range(LANES)]
+            sums = b.add(sums, b.shuffle_vector(sums, _constant(_I, 0), ir.Constant(_I, lanes)))
+        total = b.extract_element(sums, _i32(LANES - 1))
+        line.add_incoming(b.add(line, _i64(LANES)), loop)
+        left.add_incoming(b.sub(left, total), loop)
+        b.cbranch(b.icmp_unsigned("<", left, total), done, loop)
+
+        b.position_at_end(done)
+        return b.add(line, _population(b, b.icmp_unsigned("<=", sums, _splat(b, left, _I))))
+
+    return sig, codegen

@@ -10,17 +10,15 @@ background every word in `X` keeps a row, twice: 8 K bytes a word.
 """
 
 import numpy as np
-from scipy.special import gammaln
 
 from ...errors import DataError
 from ...kernels import lda_gibbs as kernels
 from ...kernels import lda_seeds, topic_counts
 from ...scheduler.program import Outcome
 from ...scheduler.rotation import RotationSchedule, balance
-from . import priors
 from .document_rows import document_rows
 from .evaluation import padded_vector
-from .state import _FIRST_PRIOR_FIT, CorpusState
+from .state import CorpusState
 
 _SWEEP, _SEEDED = 1, 10  # purposes of random streams
 
@@ -130,15 +128,6 @@ class GibbsState(CorpusState):
         self._beta32 = beta.astype(np.float32)
         self._beta_sum = np.float32(beta.sum())
 
-    def after_sweep(self, swept):
-        """See `CorpusState`; what is known beforehand belongs to the priors that are fitted."""
-        if self.seeds is None and self.labels is None:
-            super().after_sweep(swept)
-        elif self.fits_priors and swept % self.measure_every == 0 and swept >= _FIRST_PRIOR_FIT:
-            alpha = priors.fit_doc_topic_prior(self.doc_topic_counts(), self.alpha, labels=self.labels)
-            beta = priors.fit_topic_word_prior(self.word_topic_counts(), self.beta[0], seeds=self.seeds)
-            self.set_priors(alpha, np.full(len(self.beta), beta))
-
     # Sampling -----------------------------------------------------------------------------------
 
     def update(self, state, task):
@@ -167,25 +156,6 @@ class GibbsState(CorpusState):
         self.documents.sweep(place, words, mode)
 
     # Reading and keeping --------------------------------------------------------------------------
-
-    def objective(self, parts):
-        """See `CorpusState`; it takes one sum of alpha for all documents, and one of beta for all topics."""
-        joint = super().objective(parts)
-        if self.seeds is None and self.labels is None:
-            return joint
-        alpha_sums, beta_sums = self.alpha.sum(), self.beta.sum()
-        joint -= self._normalisers(alpha_sums, beta_sums)
-        if self.labels is not None:
-            alpha_sums = (self.labels @ self.alpha)[self.order]
-        if self.seeds is not None:
-            beta_sums = beta_sums + np.asarray(self.seeds.sum(axis=0)).ravel()
-        return joint + self._normalisers(alpha_sums, beta_sums)
-
-    def _normalisers(self, alpha_sums, beta_sums):
-        """What the sums of priors give to the joint log-likelihood, per token."""
-        documents = gammaln(alpha_sums) - gammaln(self.lengths + alpha_sums)
-        topics = gammaln(self.background_totals + beta_sums) - gammaln(self.totals + beta_sums)
-        return float(documents.sum() + topics.sum()) / self.n_tokens
 
     def _document_part(self, first, last):
         return self.documents.log_likelihood(first, last, self.alpha)

@@ -77,9 +77,9 @@ class LatentDirichletAllocation(TopicModel):
           a sweep does less. Counts are delayed by a pass: the chain comes near the posterior, not to it.
         - "light": Metropolis-Hastings with LightLDA's proposals and live counts, for K in the hundred
           thousands; its time a token hardly grows with K or K_d.
-        - "auto": for 64 topics and 100,000 tokens or more, sweeps of two (K <= 256) or four pairs of "warp"
-          passes until K_d has settled, has fallen to 30 (K > 256), or three quarters of the sweeps are
-          done, and then Gibbs sampling. Otherwise, and with seed words or labels, Gibbs sampling; "warp"
+        - "auto": for 64 topics, 100,000 tokens and 8 sweeps or more, sweeps of two (K <= 256) or four pairs
+          of "warp" passes until K_d has settled, has fallen to 30 (K > 256), or three quarters of the sweeps
+          are done, and then Gibbs sampling. Otherwise, and with seed words or labels, Gibbs sampling; "warp"
           alone where a document's topic and count do not fit 32 bits.
 
         `sampler_` says what ran. `partial_fit` draws later batches by Gibbs sampling.

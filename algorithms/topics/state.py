@@ -68,6 +68,8 @@ class CorpusState(Program):
     topics: Any
     word_start: Any
     totals: Any
+    seeds: Any = None  # what is known of words and of documents, where a sampler takes it: see `GibbsState`
+    labels: Any = None
     barrier = "step"
     measure_every = 10  # sweeps between two values of the log-likelihood: about 2 % of the time
     unit = "token"
@@ -114,8 +116,8 @@ class CorpusState(Program):
     def after_sweep(self, swept):
         """Fit priors now and then; `swept` sweeps are done."""
         if self.fits_priors and swept % self.measure_every == 0 and swept >= _FIRST_PRIOR_FIT:
-            alpha = priors.fit_doc_topic_prior(self.doc_topic_counts(), self.alpha)
-            beta = priors.fit_topic_word_prior(self.word_topic_counts(), self.beta[0])
+            alpha = priors.fit_doc_topic_prior(self.doc_topic_counts(), self.alpha, labels=self.labels)
+            beta = priors.fit_topic_word_prior(self.word_topic_counts(), self.beta[0], seeds=self.seeds)
             self.set_priors(alpha, np.full(len(self.beta), beta))
 
     def first_topics(self, token_doc):
@@ -145,12 +147,21 @@ class CorpusState(Program):
 
         With a background, it is log p(w, z | background).
         """
-        total_alpha, total_beta = self.alpha.sum(), self.beta.sum()
+        total_alpha, total_beta = self._prior_sums()
         documents, words = zip(*parts, strict=True)
         total = sum(documents + words)
         total += (gammaln(total_alpha) - gammaln(self.lengths + total_alpha)).sum()
         total += (gammaln(self.background_totals + total_beta) - gammaln(self.totals + total_beta)).sum()
         return float(total / self.n_tokens)
+
+    def _prior_sums(self):
+        """Sums of alpha and beta: of each document and topic where they differ, else of all."""
+        alpha, beta = self.alpha.sum(), self.beta.sum()
+        if self.labels is not None:
+            alpha = (self.labels @ self.alpha)[self.order]
+        if self.seeds is not None:
+            beta = beta + np.asarray(self.seeds.sum(axis=0)).ravel()
+        return alpha, beta
 
     def joint_log_likelihood(self, n_jobs=1):
         """Compute `objective` now."""

@@ -7,7 +7,7 @@ Its time a token does not grow with K or with the topics of a document. Counts a
 pass, so that the chain's stationary distribution is near the posterior but not the posterior.
 
 Memory, in bytes a token: topic and proposal 4 (8 above 65,535 topics), place of the documents' tokens 4
-(8 above 4 billion tokens); while it is laid out 6 more. Each thread takes 20 bytes a topic.
+(8 above 4 billion tokens); while it is laid out 6 more. Each thread takes 28 bytes a topic.
 """
 
 import numpy as np
