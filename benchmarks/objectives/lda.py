@@ -38,7 +38,8 @@ class Objective:
         A name that `stradask.benchmarks.data` knows, or the path of a docword file.
     seed : int
     parameters : mapping
-        ``n_components``, ``doc_topic_prior`` and ``topic_word_prior`` (both symmetric).
+        ``n_components``, ``doc_topic_prior`` and ``topic_word_prior`` (both symmetric), and
+        ``optimize_priors``: True lets the systems that can do it fit their priors, each in its own way.
     quick : bool
         Changes nothing here: the training time alone is shorter.
     """
@@ -51,13 +52,21 @@ class Objective:
     )
     procedure = "training"
     default_datasets = ("docstrings",)
-    defaults: ClassVar[dict] = {"n_components": 50, "doc_topic_prior": 0.1, "topic_word_prior": 0.01}
+    defaults: ClassVar[dict] = {
+        "n_components": 50,
+        "doc_topic_prior": 0.1,
+        "topic_word_prior": 0.01,
+        "optimize_priors": False,
+    }
     quick_defaults: ClassVar[dict] = {}
     max_seconds, quick_max_seconds = 8.0, 2.0
 
     def __init__(self, dataset, *, seed, parameters, quick=False):
         for name, value in parameters.items():
-            if not (isinstance(value, Real) and float(value) > 0):
+            if name == "optimize_priors":
+                if not isinstance(value, bool):
+                    raise DataError(f"--param: optimize_priors is {value!r}; True or False is needed")
+            elif not (isinstance(value, Real) and float(value) > 0):
                 raise DataError(f"--param: {name} is {value!r}; a number above 0 is needed")
         self.dataset = dataset
         self.seed = seed
@@ -99,14 +108,16 @@ class Objective:
         Parameters
         ----------
         snapshot : mapping of arrays
-            ``topic_word`` (K x V, rows sum to 1); and, of systems that assign topics to tokens,
+            ``topic_word`` (K x V, rows sum to 1); ``doc_topic_prior`` (K) of systems that have fitted
+            it; and, of systems that assign topics to tokens,
             ``doc_topic`` and ``word_topic``: rows of (document or word, topic, count), where equal pairs
             may occur again (then their counts add up).
 
         Returns
         -------
         dict
-            Perplexity, and log p(w, z) per token or None.
+            Perplexity, and log p(w, z) per token or None (fitted priors would make joints that do not
+            compare).
 
         Raises
         ------
@@ -119,11 +130,11 @@ class Objective:
             raise DataError("the state has no topic_word")
         topic_word = self._checked_topics(snapshot["topic_word"])
         held_out = document_completion(
-            topic_word, self.observed, self.held_out, self.parameters["doc_topic_prior"], n_steps=EM_STEPS
+            topic_word, self.observed, self.held_out, self._doc_topic_prior(snapshot), n_steps=EM_STEPS
         )
         counts = self._checked_counts(snapshot)
         joint = None
-        if counts is not None:
+        if counts is not None and not self.parameters["optimize_priors"]:
             doc_topic, word_topic = counts
             alpha, beta = (self.parameters[name] for name in ("doc_topic_prior", "topic_word_prior"))
             joint = joint_log_likelihood(doc_topic, word_topic, alpha, beta) / int(self.train.sum())
@@ -140,6 +151,15 @@ class Objective:
                 "a row of topic_word is not a distribution: entries >= 0 that sum to 1 are needed"
             )
         return topic_word / totals
+
+    def _doc_topic_prior(self, snapshot):
+        """The prior that judging is to use: the system's own where it has fitted one."""
+        if not self.parameters["optimize_priors"] or "doc_topic_prior" not in snapshot:
+            return self.parameters["doc_topic_prior"]
+        prior = np.asarray(snapshot["doc_topic_prior"], dtype=np.float64)
+        if prior.shape != (self.parameters["n_components"],) or not np.all(prior > 0):
+            raise DataError(f"doc_topic_prior is not {self.parameters['n_components']} numbers above 0")
+        return prior
 
     def _checked_counts(self, snapshot):
         if "doc_topic" not in snapshot:

@@ -27,7 +27,7 @@ class Solver:
         parameters = {
             "id2word": {word: str(word) for word in range(data.n_words)},
             "num_topics": self.settings.n_components,
-            "alpha": np.full(self.settings.n_components, self.settings.doc_topic_prior),
+            "alpha": self._alpha(),
             "eta": self.settings.topic_word_prior,
             "chunksize": self.chunk_size,
             "decay": 0.7,  # with offset 10, as in scikit-learn: gensim's own 0.5 and 1 do far worse here
@@ -41,6 +41,12 @@ class Solver:
         else:
             self.model = LdaModel(**parameters)
 
+    def _alpha(self):
+        """The prior of documents; `LdaMulticore` cannot fit it."""
+        if self.settings.optimize_priors and self.settings.n_jobs == 1:
+            return "auto"
+        return np.full(self.settings.n_components, self.settings.doc_topic_prior)
+
     def run(self, watch):
         """One update over a stream of passes that ends when the watch says so."""
         try:
@@ -49,8 +55,8 @@ class Solver:
             return
 
     def snapshot(self):
-        """Topics alone: a variational method assigns no topic to a token."""
-        return {"topic_word": self.model.get_topics()}
+        """Topics and the prior alone: a variational method assigns no topic to a token."""
+        return {"topic_word": self.model.get_topics(), "doc_topic_prior": self.model.alpha}
 
 
 class _TimeIsUp(Exception):

@@ -32,6 +32,7 @@ class Solver:
             self.settings.n_components,
             doc_topic_prior=self.settings.doc_topic_prior,
             topic_word_prior=self.settings.topic_word_prior,
+            optimize_priors=self.settings.optimize_priors,
             max_iter=10**9,
             n_jobs=self.settings.n_jobs,
             random_state=self.settings.seed,
@@ -46,6 +47,7 @@ def _snapshot(model):
     """Topics and counts."""
     return {
         "topic_word": model.topic_word_.astype(np.float32),
+        "doc_topic_prior": np.broadcast_to(model.doc_topic_prior_, len(model.topic_word_)),
         "doc_topic": _triples(model.doc_topic_counts_),
         "word_topic": _triples(model.word_topic_counts_),
     }

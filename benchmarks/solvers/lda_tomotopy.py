@@ -1,10 +1,10 @@
-"""Tomotopy: collapsed Gibbs sampling in C++ with SIMD."""
+"""tomotopy: collapsed Gibbs sampling in C++ with SIMD."""
 
 import numpy as np
 
 
 class Solver:
-    """`tomotopy.LDAModel` with fixed symmetric priors."""
+    """`tomotopy.LDAModel` with fixed symmetric priors, or fitting them as it does by default."""
 
     name = "tomotopy"
     method = "collapsed Gibbs (C++)"
@@ -23,7 +23,8 @@ class Solver:
             eta=self.settings.topic_word_prior,
             seed=self.settings.seed,
         )
-        self.model.optim_interval = 0
+        if not self.settings.optimize_priors:
+            self.model.optim_interval = 0
         names = np.array([str(word) for word in range(data.n_words)])
         self.documents = np.flatnonzero(np.diff(data.indptr))
         for document in self.documents:
@@ -52,6 +53,7 @@ class Solver:
         ones = np.ones_like(rows)
         return {
             "topic_word": topic_word,
+            "doc_topic_prior": np.broadcast_to(self.model.alpha, self.settings.n_components),
             "doc_topic": np.column_stack([rows, topics, ones]),
             "word_topic": np.column_stack([token_words, topics, ones]),
         }

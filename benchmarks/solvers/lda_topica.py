@@ -4,7 +4,7 @@ import numpy as np
 
 
 class Solver:
-    """`topica.LDA` with fixed symmetric priors.
+    """`topica.LDA` with fixed symmetric priors, or fitting those of the documents.
 
     A fit cannot be stopped or gone on with, so each state is that of a fit from the start, with half as many
     sweeps again as the one before; the clock is that of this fit alone.
@@ -31,6 +31,9 @@ class Solver:
         """Fits of more and more sweeps, the last as long as asked for."""
         import topica
 
+        # by default it fits nothing before its 200th sweep, and most of these fits are shorter
+        fitting = {"optimize_interval": 10, "burn_in": 20} if self.settings.optimize_priors else {}
+        fixed = {"optimize_interval": 0, "use_symmetric_alpha": True}
         sweeps = 1
         while True:
             watch.restart()
@@ -38,8 +41,7 @@ class Solver:
                 self.settings.n_components,
                 alpha_sum=self.settings.doc_topic_prior * self.settings.n_components,
                 beta=self.settings.topic_word_prior,
-                use_symmetric_alpha=True,
-                optimize_interval=0,
+                **(fitting or fixed),
                 seed=self.settings.seed,
                 num_threads=self.settings.n_jobs,
                 sampler="sparse",
@@ -55,4 +57,4 @@ class Solver:
         """Topics; topica tells the topics of tokens only by way of a file."""
         topic_word = np.zeros((self.settings.n_components, self.n_words), np.float32)
         topic_word[:, [int(word) for word in self.model.vocabulary]] = self.model.topic_word
-        return {"topic_word": topic_word}
+        return {"topic_word": topic_word, "doc_topic_prior": np.asarray(self.model.alpha)}

@@ -67,8 +67,9 @@ def corpus(monkeypatch):
     return counts
 
 
-def make_objective(seed=0):
+def make_objective(seed=0, *, optimize_priors=False):
     parameters = {"n_components": 3, "doc_topic_prior": 0.1, "topic_word_prior": 0.01}
+    parameters["optimize_priors"] = optimize_priors
     return objective_lda.Objective("any", seed=seed, parameters=parameters)
 
 
@@ -96,13 +97,36 @@ def test_held_out_perplexity_is_that_of_plain_loops(corpus):
     assert judged["joint_log_likelihood"] is None
 
 
+def test_fitted_priors_judge_their_own_system_and_leave_no_joint_to_compare(corpus):
+    objective = make_objective(optimize_priors=True)
+    snapshot = snapshot_of(objective)
+    prior = np.array([0.5, 0.02, 0.1])
+    judged = objective.evaluate(snapshot | {"doc_topic_prior": prior})
+    expected = brute_force_perplexity(snapshot["topic_word"], objective.observed, objective.held_out, prior)
+    assert judged == {"held_out_perplexity": pytest.approx(expected, rel=1e-4), "joint_log_likelihood": None}
+    # a system that fits none is judged by the prior that it was given
+    assert objective.evaluate(snapshot) == make_objective().evaluate(snapshot) | {"joint_log_likelihood": None}
+
+
+@pytest.mark.parametrize("prior", [[0.1, 0.2], [0.1, 0.2, 0.0], [0.1, 0.2, np.nan]])
+def test_a_fitted_prior_that_is_none_is_refused(corpus, prior):
+    objective = make_objective(optimize_priors=True)
+    with pytest.raises(DataError, match="doc_topic_prior"):
+        objective.evaluate(snapshot_of(objective) | {"doc_topic_prior": np.array(prior)})
+
+
+def test_optimize_priors_must_be_true_or_false(corpus):
+    with pytest.raises(DataError, match="optimize_priors is 1; True or False"):
+        make_objective(optimize_priors=1)
+
+
 def snapshot_of(objective, seed=2):
     """Random assignments of the training tokens, one triple a token."""
     train = objective.train.tocoo()
     documents, words = np.repeat(train.row, train.data), np.repeat(train.col, train.data)
     topics = np.random.default_rng(seed).integers(0, 3, len(words))
     ones = np.ones_like(topics)
-    topic_word = np.full((3, objective.train.shape[1]), 1 / objective.train.shape[1])
+    topic_word = np.random.default_rng(seed).dirichlet(np.full(objective.train.shape[1], 0.5), 3)
     return {
         "topic_word": topic_word,
         "doc_topic": np.column_stack([documents, topics, ones]),
