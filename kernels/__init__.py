@@ -1,15 +1,68 @@
 """Compiled inner loops: arrays and scalars in, arrays out. They trust their indices.
 
-numba keeps machine code on disk, beside the source or in the user's cache folder. Where neither can be
-written, importing a cached function fails, so then the code is kept for this process only.
+numba keeps machine code on disk, beside the source or in the user's cache folder, and takes it for stale
+when the file that defines the function has changed. But code of a file has in it that of others which it
+imports, and these may change alone, by an edit or in an upgrade of the package, which leaves kept code where
+it is. So what is kept here carries a stamp of all these files.
+
+Where neither folder can be written, importing a cached function fails; then the code is kept for this process
+alone.
 """
 
 import atexit
+import functools
+import hashlib
+import re
 import shutil
 import tempfile
 import warnings
+from pathlib import Path
 
 import numba
+from numba.core import caching
+
+_FOLDER = Path(__file__).resolve().parent
+
+
+_IMPORT = re.compile(r"^from \.(\w*) import (\([^)]*\)|.*)", re.MULTILINE)
+
+
+@functools.cache
+def _text(name):
+    """Return the text of a file of this folder; none where there is no such file."""
+    path = _FOLDER / f"{name}.py"
+    return path.read_text("utf-8") if path.exists() else ""
+
+
+@functools.cache
+def _stamp(name):
+    """Hash a file of this folder together with those that it imports from it, and those that these import."""
+    found, coming = {}, {name}
+    while coming:
+        found |= {file: _text(file) for file in coming}
+        imports = [pair for file in coming for pair in _IMPORT.findall(found[file])]
+        coming = {
+            file for module, names in imports for file in ([module] if module else re.findall(r"\w+", names))
+        }
+        coming -= found.keys()
+    return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()
+
+
+class _Stamped:
+    """Before a place of numba's for machine code: of this folder's functions alone, with their stamp."""
+
+    @classmethod
+    def from_function(cls, py_func, py_file):
+        own = Path(py_file).resolve().parent == _FOLDER
+        return super().from_function(py_func, py_file) if own else None
+
+    def get_source_stamp(self):
+        return _stamp(Path(self._py_file).stem)
+
+
+# numba's first three places: the folder that the user names, the one beside the source, and the user's own.
+_PLACES = caching.CacheImpl._locator_classes[:3]
+caching.CacheImpl._locator_classes[:0] = [type(place.__name__, (_Stamped, place), {}) for place in _PLACES]
 
 
 def _probe():

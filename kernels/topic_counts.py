@@ -14,7 +14,18 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from .indexing import at, span
+from .vector import prefetch
+
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+_INLINE: dict[str, Any] = {**_OPTIONS, "forceinline": True}
+_SMALL = 64  # counts whose lnG is looked up, because most counts are small
+
+
+@nb.njit(**_INLINE)
+def _table(prior):
+    """LnG(c + prior) of small counts c."""
+    return np.array([math.lgamma(c + prior) for c in range(_SMALL)])
 
 
 @nb.njit(**_OPTIONS)
@@ -48,18 +59,32 @@ def documents_sparse(first, last, entries, line_start, n_lines, shift, alpha):
 
 
 @nb.njit(**_OPTIONS)
-def segments(start, topics, alpha):
-    """The same sum over documents that are runs of tokens, ``topics[start[d]:start[d + 1]]``."""
+def segments(first, last, start, position, pairs, alpha):
+    """The same sum over documents; their tokens' topics are ``pairs[position[start[d]:start[d + 1]], 0]``."""
     base = np.array([math.lgamma(a) for a in alpha])
+    common, table = alpha[0], _table(alpha[0])
     counts = np.zeros(len(alpha), np.int64)
+    longest = 0
+    for d in range(first, last):
+        longest = max(longest, start[d + 1] - start[d])
+    topics, flat = np.empty(longest, np.int64), pairs.reshape(-1)
     total = 0.0
-    for d in range(len(start) - 1):
-        for i in range(start[d], start[d + 1]):
-            counts[topics[i]] += 1
-        for i in range(start[d], start[d + 1]):
-            k = topics[i]
-            if counts[k]:
-                total += math.lgamma(counts[k] + alpha[k]) - base[k]
+    for d in range(first, last):
+        if d + 1 < last:
+            for i in span(start, d + 1):
+                prefetch(flat, 2 * np.int64(position[i]))
+        n = 0
+        for i in span(start, d):
+            k = at(pairs[at(position[i]), 0])
+            topics[n] = k
+            counts[k] += 1
+            n += 1
+        for i in range(n):
+            k = at(topics[i])
+            c = counts[k]
+            if c:
+                known = c < _SMALL and alpha[k] == common
+                total += (table[c] if known else math.lgamma(c + alpha[k])) - base[k]
                 counts[k] = 0
     return total
 
@@ -74,16 +99,20 @@ def words(first, last, word_start, topics, background, row_of_word, n_topics, be
     none = np.zeros(n_topics, background.dtype)
     counts = np.zeros(n_topics, np.int64)
     total = 0.0
+    if first == last:
+        return total
+    common, table = beta[first], _table(beta[first])
     for w in range(first, last):
         start, end = word_start[w], word_start[w + 1]
         row = background[row_of_word[w]] if row_of_word[w] >= 0 else none
-        base = math.lgamma(beta[w])
+        base = table[0] if beta[w] == common else math.lgamma(beta[w])
         for i in range(start, end):
             counts[topics[i]] += 1
         for i in range(start, end):
             k = topics[i]
             if counts[k]:
-                total += math.lgamma(counts[k] + row[k] + beta[w])
+                c = counts[k] + row[k]
+                total += table[c] if c < _SMALL and beta[w] == common else math.lgamma(c + beta[w])
                 total -= math.lgamma(row[k] + beta[w]) if row[k] else base
                 counts[k] = 0
     return total
@@ -106,15 +135,15 @@ def word_topic_csr(word_start, topics, n_topics):
         indptr[w + 1] = indptr[w] + distinct
     indices, data = np.empty(indptr[n_words], np.int32), np.empty(indptr[n_words], np.int32)
     for w in range(n_words):
-        at = indptr[w]
+        to = indptr[w]
         for i in range(word_start[w], word_start[w + 1]):
             k = topics[i]
             if counts[k] == 0:
-                indices[at] = k
-                at += 1
+                indices[to] = k
+                to += 1
             counts[k] += 1
-        indices[indptr[w] : at].sort()
-        for j in range(indptr[w], at):
+        indices[indptr[w] : to].sort()
+        for j in range(indptr[w], to):
             data[j] = counts[indices[j]]
             counts[indices[j]] = 0
     return indptr, indices, data
@@ -130,12 +159,12 @@ def doc_topic_csr_dense(doc_counts, n_topics):
         for k in range(n_topics):
             indptr[d + 1] += doc_counts[d, k] != 0
     indices, data = np.empty(indptr[n_docs], np.int32), np.empty(indptr[n_docs], np.int32)
-    at = 0
+    to = 0
     for d in range(n_docs):
         for k in range(n_topics):
             if doc_counts[d, k]:
-                indices[at], data[at] = k, doc_counts[d, k]
-                at += 1
+                indices[to], data[to] = k, doc_counts[d, k]
+                to += 1
     return indptr, indices, data
 
 
@@ -151,11 +180,11 @@ def doc_topic_csr_sparse(entries, line_start, n_lines, shift):
         for j in range(start, start + n_lines[d] * 16):
             indptr[d + 1] += (entries[j] & mask) != 0
     indices, data = np.empty(indptr[n_docs], np.int32), np.empty(indptr[n_docs], np.int32)
-    at = 0
+    to = 0
     for d in range(n_docs):
         start = line_start[d] * 16
         for j in range(start, start + n_lines[d] * 16):
             if entries[j] & mask:
-                indices[at], data[at] = entries[j] >> bits, entries[j] & mask
-                at += 1
+                indices[to], data[to] = entries[j] >> bits, entries[j] & mask
+                to += 1
     return indptr, indices, data

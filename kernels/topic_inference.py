@@ -22,6 +22,9 @@ _SAMPLE: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"
 # Sums over topics may be cut into vector lanes: the same on every run of one kind of machine, as long as no
 # loop both sums and stores: such a one gets a second form, of another order, in case its arrays overlap.
 _SUM: dict[str, Any] = {**_SAMPLE, "fastmath": {"contract", "reassoc", "nsz", "arcp"}}
+# What others call has to be a part of them. Else it would be compiled a second time on its own, and which of
+# the two ran, each with its own order of sums, would depend on what was read from the disk.
+_PART: dict[str, Any] = {**_SUM, "forceinline": True}
 
 
 @nb.njit(**_SAMPLE)
@@ -77,7 +80,7 @@ def word_row(word, counts_indptr, counts_topics, counts, beta, inverse, row):
 @nb.njit(**_SAMPLE)
 def fold_in(
     first, last, indptr, columns, data, counts_indptr, counts_topics, counts, beta, inverse, alpha, keys,
-    seed, purpose, burn_in, kept, theta,
+    seed, purpose, burn_in, kept, theta, stop,
 ):  # fmt: skip
     """Posterior mean of the topic shares of documents ``first:last`` by Gibbs sampling, topics fixed.
 
@@ -86,7 +89,7 @@ def fold_in(
     ``theta[d] = (E[C_dk] + alpha_k) / (L_d + sum(alpha))``.
 
     A document's random stream is named by its content (`keys`), so its answer depends neither on the
-    documents beside it nor on its place among them.
+    documents beside it nor on its place among them. It ends early when another thread sets ``stop[0]``.
     """
     n_topics, width = len(inverse), len(alpha)
     n_vectors = width // LANES
@@ -117,6 +120,8 @@ def fold_in(
         for sweep in range(burn_in + kept + 1 if length else 0):
             own = 0 if sweep == 0 else 1
             for i in range(length):
+                if stop[0]:
+                    return
                 r = at(place[i])
                 row = phi[r]
                 if used == DRAWS:
@@ -144,7 +149,7 @@ def fold_in(
         _settle(n_words, times, kept * CHAINS, n_topics, phi, alpha, chosen, member, theta[d])
 
 
-@nb.njit(**_SUM)
+@nb.njit(**_PART)
 def _add_conditional(held, alpha, row, old, scale, out):
     """Add ``scale * (C_k + alpha_k) * phi_k`` to `out`, with one count of `old` taken out."""
     for k in range(len(alpha)):
@@ -152,7 +157,7 @@ def _add_conditional(held, alpha, row, old, scale, out):
     out[at(old)] -= row[at(old)] * scale
 
 
-@nb.njit(**_SUM)
+@nb.njit(**_PART)
 def _settle(n_words, times, n_kept, n_topics, phi, alpha, chosen, member, theta):
     """Turn averages over a chain into topic shares, with the chain's own noise taken out to first order.
 
@@ -193,7 +198,7 @@ def _settle(n_words, times, n_kept, n_topics, phi, alpha, chosen, member, theta)
         theta[k] = (total[k] + alpha[k]) / (length + alpha_sum)
 
 
-@nb.njit(**_SUM)
+@nb.njit(**_PART)
 def _conditional(mean, own, alpha, row, weight):
     """Write the weights of one token's topics given mean counts less its `own`; returns their sum."""
     sum_ = 0.0

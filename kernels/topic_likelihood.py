@@ -4,7 +4,8 @@
 
 is a sum over K^L assignments. Both estimates are averages of weights whose mean is that sum exactly. Topics
 and streams of random numbers are as in `topic_inference.fold_in`: a document's answer follows from its own
-content. Particles are drawn in turn at every token, so that their steps overlap.
+content. Particles are drawn in turn at every token, so that their steps overlap. Both end early when another
+thread sets ``stop[0]``.
 
 References: Wallach, Murray, Salakhutdinov, Mimno, "Evaluation methods for topic models", ICML 2009;
 Del Moral, Doucet, Jasra, "Sequential Monte Carlo samplers", JRSS B 2006; Neal, "Annealed importance
@@ -30,7 +31,7 @@ _SUM: dict[str, Any] = {**_SAMPLE, "fastmath": {"contract", "reassoc", "nsz", "a
 @nb.njit(**_SAMPLE)
 def left_to_right(
     first, last, indptr, columns, data, counts_indptr, counts_topics, counts, beta, inverse, alpha, keys,
-    seed, purpose, n_particles, n_moves, out,
+    seed, purpose, n_particles, n_moves, out, stop,
 ):  # fmt: skip
     """Estimate ``out[d] = log p(w_d)`` of documents ``first:last`` one token after the other.
 
@@ -64,6 +65,8 @@ def left_to_right(
         used, drawn, turn = n_draws, 0, 0
         for n in range(length):
             for _ in range(min(n, n_moves)):
+                if stop[0]:
+                    return
                 turn = turn + 1 if turn + 1 < n else 0
                 row = phi[at(place[turn])]
                 for c in range(n_particles):
@@ -116,7 +119,7 @@ def left_to_right(
 @nb.njit(**_SAMPLE)
 def annealed(
     first, last, indptr, columns, data, counts_indptr, counts_topics, counts, beta, inverse, alpha, keys,
-    seed, purpose, n_particles, temperatures, out,
+    seed, purpose, n_particles, temperatures, out, stop,
 ):  # fmt: skip
     """Estimate ``out[d] = log p(w_d)`` of documents ``first:last`` on the way from prior to posterior.
 
@@ -159,6 +162,8 @@ def annealed(
             step = temperatures[s] - (temperatures[s - 1] if s else 0.0)
             own = 1 if s else 0
             for i in range(length):
+                if stop[0]:
+                    return
                 r = at(place[i])
                 row = powers[r] if s else level
                 for c in range(n_particles):

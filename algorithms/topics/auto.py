@@ -8,11 +8,13 @@ the assignments that the model is read from are draws of the posterior.
 
 import numpy as np
 
+from ...errors import ModelFileError
 from ...scheduler.program import Outcome, Program
 from ...scheduler.rotation import RotationSchedule
 from ...scheduler.switching import SwitchSchedule
 from .document_rows import DENSE_TOPICS
 from .gibbs import GibbsState
+from .state import taken
 from .warp import WarpState
 
 LEAST_TOPICS = 64  # for fewer a Gibbs sweep is as cheap
@@ -28,7 +30,7 @@ class AutoState(Program):
 
     Parameters
     ----------
-    X, n_topics, alpha, beta, seed, fits_priors, n_groups
+    X, n_topics, alpha, beta, seed, fits_priors, n_groups, folder
         See `CorpusState`.
     max_sweeps : int
         Sweeps in all.
@@ -127,10 +129,21 @@ class AutoState(Program):
     def restore(self, arrays):
         """See `CorpusState`."""
         own = {name: array for name, array in arrays.items() if not name.startswith("ran_")}
-        sweeps, self._trace = arrays["ran_sweep"].tolist(), arrays["ran_trace"].tolist()
+        sweeps, trace = taken(arrays, "ran_sweep", "ran_trace")
+        if not self._could_have_run(sweeps, trace):
+            raise ModelFileError(
+                "the checkpoint's samplers are not those of these parameters; remove the folder to start anew"
+            )
+        self._trace = trace.tolist()
         if len(sweeps) > 1 and len(self.ran) == 1:
             self.current = self._gibbs(self.current)
         found = [None, *self._trace[-1:]]
-        parts = zip(("warp", "gibbs"), sweeps, found, strict=False)
+        parts = zip(("warp", "gibbs"), sweeps.tolist(), found, strict=False)
         self.ran = [{"name": n, "sweep": s, "topics_per_document": f} for n, s, f in parts]
         self.current.restore(own)
+
+    def _could_have_run(self, sweeps, trace):
+        """Whether warp from the first sweep on, and Gibbs after the last of the trace, can be what ran."""
+        fits = sweeps.dtype == np.int64 and trace.dtype == np.float64 and sweeps.ndim == trace.ndim == 1
+        fits = fits and bool((np.isfinite(trace) & (trace >= 1) & (trace <= self._make[1])).all())
+        return fits and sweeps.tolist() in ([1], [1, len(trace) + 1] if len(trace) else [1])

@@ -10,25 +10,28 @@ from scipy import sparse
 from ...errors import DataError, ModelFileError
 from ...kernels import lda_gibbs as kernels
 from ...kernels import lda_labels, topic_counts
+from .state import taken
+from .storage import Storage
 
+_IN_MEMORY = Storage()
 DENSE_TOPICS = 256  # up to here a dense row is drawn from faster than a list
 
 
-def document_rows(lengths, n_topics, labels=None):
+def document_rows(lengths, n_topics, labels=None, storage=_IN_MEMORY):
     """Make room for the counts of documents of these lengths, and of these labels if they have any."""
     if labels is not None:
-        return LabelledRows(labels)
-    return (DenseRows if n_topics <= DENSE_TOPICS else PackedLists)(lengths, n_topics)
+        return LabelledRows(labels, storage)
+    return (DenseRows if n_topics <= DENSE_TOPICS else PackedLists)(lengths, n_topics, storage)
 
 
 class DenseRows:
     """A row of counts a document: 64 bytes for every 32 topics, twice that if one has over 65,535 tokens."""
 
-    def __init__(self, lengths, n_topics):
+    def __init__(self, lengths, n_topics, storage=_IN_MEMORY):
         self.n_topics = n_topics
         kind = np.uint16 if lengths.max(initial=0) <= np.iinfo(np.uint16).max else np.int32
         self.width = (n_topics + 31) // 32 * 32  # whole cache lines
-        self.counts = np.zeros((len(lengths), self.width), kind)
+        self.counts = storage.zeros((len(lengths), self.width), kind)
 
     def fill(self, token_doc, topics):
         """Count the tokens' topics anew."""
@@ -66,7 +69,7 @@ class PackedLists:
     follows from the longest document.
     """
 
-    def __init__(self, lengths, n_topics):
+    def __init__(self, lengths, n_topics, storage=_IN_MEMORY):
         self.n_topics = n_topics
         longest = int(lengths.max(initial=0))
         self.shift = max(longest.bit_length(), 1)
@@ -82,7 +85,7 @@ class PackedLists:
         self.line_start = np.concatenate([[0], np.cumsum(lines)])
         self.n_lines = np.zeros(len(lines), np.int32)
         # The last lines belong to no document: prefetches may reach past the end.
-        self.entries = np.zeros((self.line_start[-1] + 4) * kernels.LANES, np.uint32)
+        self.entries = storage.zeros((self.line_start[-1] + 4) * kernels.LANES, np.uint32)
 
     @staticmethod
     def hold(longest, n_topics):
@@ -122,7 +125,7 @@ class PackedLists:
 
     def restore(self, arrays, token_doc, topics):
         """Take the lists of a checkpoint, after checking that they hold just these topics."""
-        entries, n_lines = arrays["entries"], arrays["n_lines"]
+        entries, n_lines = taken(arrays, "entries", "n_lines")
         fits = entries.shape == self.entries.shape and n_lines.shape == self.n_lines.shape
         fits = fits and entries.dtype == self.entries.dtype and n_lines.dtype == self.n_lines.dtype
         fits = fits and (n_lines >= 0).all() and (n_lines <= np.diff(self.line_start)).all()
@@ -147,13 +150,13 @@ class LabelledRows:
         m_dk, by which alpha_k is multiplied; columns ascending, no zeros stored, no row empty.
     """
 
-    def __init__(self, labels):
+    def __init__(self, labels, storage=_IN_MEMORY):
         self.shape = labels.shape
         self.width = labels.shape[1]
         self.lists = (labels.indptr.astype(np.int64), labels.indices.astype(np.int32))
         self.weights = labels.data
         self._weights32 = labels.data.astype(np.float32)
-        self.held = np.zeros(labels.nnz, np.int32)
+        self.held = storage.zeros(labels.nnz, np.int32)
 
     def admit(self, token_doc, topics):
         """Turn topics that are any of all into topics of the documents, in place."""

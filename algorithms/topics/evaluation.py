@@ -7,6 +7,7 @@ from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs, run_tasks
 
 _CHUNK = 512  # documents a task
+EM_STEPS = 20
 
 
 def document_chunks(n_documents):
@@ -24,7 +25,9 @@ def words_at_hand(X, *others):
     return words, [place[matrix.indices] for matrix in (X, *others)]
 
 
-def document_completion(topic_word, observed, held_out, doc_topic_prior=0.1, *, n_steps=20, n_jobs=None):
+def document_completion(
+    topic_word, observed, held_out, doc_topic_prior=0.1, *, n_steps=EM_STEPS, n_jobs=None
+):
     """Compute the held-out log-likelihood per token by document completion.
 
     Each document's topic shares theta_d are fitted to its observed tokens by EM with the topics
@@ -88,7 +91,7 @@ def document_completion(topic_word, observed, held_out, doc_topic_prior=0.1, *, 
     )
 
 
-def complete(probabilities, observed, held_out, alpha, *, n_steps=20, n_jobs=None):
+def complete(probabilities, observed, held_out, alpha, *, n_steps=EM_STEPS, n_jobs=None):
     """Do what `document_completion` says, asking for probabilities of the words at hand only.
 
     ``probabilities(words)`` gives those of some words, shape (len(words), n_components).

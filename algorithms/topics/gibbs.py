@@ -4,9 +4,9 @@ A sweep runs G steps, and in step p document group g meets word group (g + p) mo
 share a document row or a word row. Only the topic totals are shared: within a step every group goes on
 from the totals at the step's beginning plus its own changes.
 
-Memory, in bytes a token: topic 2 (4 above 65,535 topics) and document 4; word rows at most 8 (a row of K
-int32 is kept by words of at least K / 2 tokens); and the documents' counts (`document_rows`). With a
-background every word in `X` keeps a row, twice: 8 K bytes a word.
+Memory, in bytes a token: topic 2 (4 above 65,535 topics) and document 4; word rows at most 4 (a row of K
+int32 is kept by words of at least K / 2 tokens, the most frequent first); and the documents' counts
+(`document_rows`). With a background every word in `X` keeps a row, twice: 8 K bytes a word.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ class GibbsState(CorpusState):
 
     Parameters
     ----------
-    X, n_topics, alpha, beta, seed, n_groups, fits_priors
+    X, n_topics, alpha, beta, seed, n_groups, fits_priors, folder
         See `CorpusState`.
     exact : bool
         One group, topic totals live: every sweep is an exact Gibbs sweep. A corpus so small that it is one
@@ -54,7 +54,7 @@ class GibbsState(CorpusState):
         self.schedule = RotationSchedule(self.n_blocks)
         self.seeds, self.labels = seeds, labels
         own = None if labels is None else labels[self.order]
-        self.documents = document_rows(self.lengths, n_topics, own)
+        self.documents = document_rows(self.lengths, n_topics, own, storage=self.storage)
         self._seeds32 = None if seeds is None else _for_kernels(seeds)
         self._lay_out_words(X, self.n_blocks)
         self._make_rows(background)
@@ -76,7 +76,7 @@ class GibbsState(CorpusState):
     def _lay_out_words(self, X, n_groups):
         """Lay tokens out word by word, and inside a word by document."""
         n_words = X.shape[1]
-        self.token_doc = np.zeros(self.n_tokens + kernels.AHEAD, np.uint32)
+        self.token_doc = self.storage.zeros(self.n_tokens + kernels.AHEAD, np.uint32)
         # bounds[g, w]: where the tokens of document group g begin among those of word w.
         self.bounds = np.empty((n_groups + 1, n_words), np.int64)
         kernels.lay_out(X.indptr, X.indices, X.data, self.order, self.group_docs, self.bounds, self.token_doc)
@@ -88,10 +88,13 @@ class GibbsState(CorpusState):
         self.group_words = [words[group == g] for g in range(n_groups)]
 
     def _make_rows(self, background):
-        """Rows of counts for frequent words; for every word if there is a background."""
+        """Rows of counts for frequent words, of 4 bytes a token in all; for every word with a background."""
         frequency = np.diff(self.word_start)
-        keeps = frequency > 0 if background is not None else frequency >= max(self.n_topics // 2, 1)
-        words = np.flatnonzero(keeps)
+        if background is not None:
+            words = np.flatnonzero(frequency)
+        else:
+            words = np.argsort(-frequency, kind="stable")[: -(-self.n_tokens // self.n_topics)]
+            words = np.sort(words[frequency[words] >= max(self.n_topics // 2, 1)])
         self.row_of_word = np.full(len(frequency), -1, np.int32)
         self.row_of_word[words] = np.arange(len(words))
         self.background = np.zeros((0, self.n_topics), np.int32)
@@ -140,7 +143,11 @@ class GibbsState(CorpusState):
 
     def aggregate(self, tasks, partials):
         """Add up what the groups did to the totals."""
-        self.totals = self.totals + sum(totals - self.totals for totals in partials)
+        totals, before = partials[0], self.totals
+        for others in partials[1:]:  # in place: with a million topics, memory for sums takes the longest
+            totals += others
+            totals -= before
+        self.totals = totals
         round_, step = tasks[0].round, tasks[0].step
         if step < self.n_blocks - 1:
             return Outcome(self.totals)

@@ -1,18 +1,22 @@
 """New documents under fixed topics: their topic shares, and their probability."""
 
+import copy
 import itertools
 import warnings
 import weakref
+from concurrent.futures import ThreadPoolExecutor, wait
 from numbers import Integral
 
 import numpy as np
+from scipy import sparse
 
 from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs, run_tasks
-from .evaluation import padded_vector
+from .evaluation import EM_STEPS, padded_vector
 
 _FOLD_IN, _LEFT_TO_RIGHT, _ANNEALED = 2, 5, 6  # purposes of random streams; `state` names the others
 _CHUNK, _LONG = 32, 2_000  # documents a task, and tokens of one that is a task of its own
+SPARSE_TOPICS = 2**14  # from so many on, nothing takes memory for each word and topic
 SWEEPS = 200  # of `transform`, both chains together
 _BURN_IN = 0.15  # part of them
 
@@ -57,6 +61,35 @@ class FixedTopics:
         )
         self.unseen = np.diff(counts.indptr) == 0
 
+    def of_document(self, words, own, weights):
+        """Return what a document of some words that has some topics only needs of the topics.
+
+        Parameters
+        ----------
+        words, own : int arrays
+            Columns of `X` and topics; they are counted from 0 in what is returned.
+        weights : float array
+            Factors of alpha, by topic of `own`.
+        """
+        from ...kernels.lda_gibbs import padded
+
+        indptr, indices, data, beta, inverse, alpha = self.arrays
+        shape = (len(indptr) - 1, self.n_components)
+        counts = sparse.csr_array((data, indices, indptr), shape=shape)[words][:, own]
+        counts.sort_indices()
+        part = copy.copy(self)
+        part.n_components = len(own)
+        part.arrays = (
+            counts.indptr,
+            counts.indices,
+            counts.data,
+            beta[words],
+            inverse[own],
+            padded_vector(weights * alpha[own], padded(len(own))),
+        )
+        part.unseen = np.zeros(len(words), bool)
+        return part
+
     @classmethod
     def of(cls, model):
         """Return those of a fitted model, made once as long as it keeps its counts and priors."""
@@ -83,14 +116,15 @@ def topic_shares(topics, X, *, n_sweeps, random_state, n_jobs):
     -------
     ndarray of shape (n_documents, n_components)
     """
-    from ...kernels import topic_inference as kernels
+    from ...kernels import topic_inference, topic_sparse
 
     _check_count("n_sweeps", n_sweeps, least=10)
     X = _without_unseen(topics, X)
-    each = -(-int(n_sweeps) // kernels.CHAINS)
+    each = -(-int(n_sweeps) // topic_inference.CHAINS)
     burn_in = max(1, int(_BURN_IN * each))
     theta = np.empty((X.shape[0], topics.n_components))
     plan = (_FOLD_IN, burn_in, each - burn_in, theta)
+    kernels = topic_sparse if topics.n_components >= SPARSE_TOPICS else topic_inference
     _run(kernels.fold_in, topics, X, random_state, plan, n_jobs)
     return theta
 
@@ -115,19 +149,94 @@ def log_probabilities(topics, X, *, method, n_particles, n_moves, temperatures, 
     return out
 
 
+def labelled_shares(topics, X, labels, *, n_sweeps, random_state, n_jobs):
+    """Infer `topic_shares` of documents that have the topics of their labels only.
+
+    `labels` is a CSR array as `guidance.check_doc_labels` gives it; the others are those of `topic_shares`.
+    """
+    _check_count("n_sweeps", n_sweeps, least=10)
+    X = _without_unseen(topics, X)
+    theta = np.zeros((X.shape[0], topics.n_components))
+
+    def infer(d):
+        part, own, rows = _document(topics, d, labels, X)
+        theta[d, own] = topic_shares(part, *rows, n_sweeps=n_sweeps, random_state=random_state, n_jobs=1)
+
+    run_tasks([(infer, (d,)) for d in range(X.shape[0])], effective_n_jobs(n_jobs))
+    return theta
+
+
+def labelled_completion(topics, observed, held_out, labels, *, n_jobs):
+    """Do what `completion` does for documents that have the topics of their labels only."""
+
+    def score(d):
+        part, _, rows = _document(topics, d, labels, observed, held_out)
+        return completion(part, *rows, n_jobs=1) * rows[1].sum() if rows[1].nnz else 0.0
+
+    tasks = [(score, (d,)) for d in range(observed.shape[0])]
+    return float(sum(run_tasks(tasks, effective_n_jobs(n_jobs))) / held_out.sum())
+
+
+def _document(topics, d, labels, *matrices):
+    """Topics of document d, their numbers, and its row of each matrix with only the words that it has."""
+    start, end = labels.indptr[d : d + 2]
+    own = labels.indices[start:end]
+    words = np.unique(np.concatenate([m.indices[m.indptr[d] : m.indptr[d + 1]] for m in matrices]))
+    rows = []
+    for m in matrices:
+        here = slice(m.indptr[d], m.indptr[d + 1])
+        columns = np.searchsorted(words, m.indices[here])
+        parts = (m.data[here], columns, np.array([0, len(columns)]))
+        rows.append(sparse.csr_array(parts, shape=(1, len(words))))
+    return topics.of_document(words, own, labels.data[start:end]), own, rows
+
+
+def completion(topics, observed, held_out, *, n_jobs):
+    """Do what `evaluation.document_completion` does with the topics of a model that has many.
+
+    Returns
+    -------
+    float
+        Log-likelihood per held-out token.
+    """
+    from ...kernels.topic_sparse import completion as kernel
+
+    *parts, alpha = topics.arrays
+    counts = [part for X in (observed, held_out) for part in (X.indptr, X.indices, X.data)]
+    fixed = (*counts, *parts, alpha[: topics.n_components], EM_STEPS)
+    tasks = [(kernel, (d, d + 1, *fixed)) for d in range(observed.shape[0])]
+    return float(sum(run_tasks(tasks, effective_n_jobs(n_jobs))) / held_out.sum())
+
+
 def _run(kernel, topics, X, random_state, plan, n_jobs):
-    """Run a kernel over all documents; each has a stream of random numbers that its own content names."""
+    """Run a kernel over all documents; each has a stream of random numbers that its own content names.
+
+    The calling thread only waits, because Ctrl-C is not heard inside a kernel: a long document takes minutes.
+    """
     from ...kernels.topic_inference import content_keys
 
     seed = np.uint64(random_state if isinstance(random_state, Integral) else 0)
     keys = content_keys(X.indptr, X.indices, X.data)
     fixed = (X.indptr, X.indices, X.data, *topics.arrays, keys, seed, *plan)
-    tasks = [(kernel, (*chunk, *fixed)) for chunk in _chunks(X)]
-    run_tasks(tasks, effective_n_jobs(n_jobs))
+    stop = np.zeros(1, np.uint8)
+
+    def part(first, last):
+        if not stop[0]:
+            kernel(first, last, *fixed, stop)
+
+    tasks = [(part, chunk) for chunk in _chunks(X)]
+    with ThreadPoolExecutor(1, "stradask-aside") as aside:
+        running = aside.submit(run_tasks, tasks, effective_n_jobs(n_jobs))
+        try:
+            while not running.done():
+                wait([running], timeout=0.5)  # without an end, Windows would not hear Ctrl-C here either
+        finally:
+            stop[0] = 1
+    running.result()
 
 
 def _chunks(X):
-    """Ranges of documents for threads; between two of them, Ctrl-C is heard."""
+    """Ranges of documents for threads."""
     lengths = np.diff(np.concatenate([[0], np.cumsum(X.data, dtype=np.int64)])[X.indptr])
     long = np.flatnonzero(lengths > _LONG)
     cuts = np.unique(np.concatenate([np.arange(0, X.shape[0], _CHUNK), long, long + 1, [X.shape[0]]]))

@@ -54,7 +54,7 @@ class LatentDirichletAllocation(TopicModel):
     changes of the topic totals C_k, which are also renewed only every 4096 tokens; ``exact=True`` keeps
     them live, in one group and thread, and then every sweep is an exact Gibbs sweep.
 
-    Memory while fitting: 6 bytes a token, at most 8 more for rows of frequent words, and for each
+    Memory while fitting: 6 bytes a token, at most 4 more for rows of frequent words, and for each
     document 64 bytes for every 32 topics up to K = 256, above that at most 64 bytes for every 16 of
     ``min(length, K)`` topics; "warp" 8 bytes a token (14 while it lays them out), and "auto" both in turn.
     Above 65,535 topics 2 more, "warp" 4. `partial_fit` and a warm start keep 8 K bytes a word that occurs
@@ -99,6 +99,11 @@ class LatentDirichletAllocation(TopicModel):
         same parameters and data goes on from it, *bitwise* as if it had never stopped; `max_iter` may
         have grown (where "auto" had gone over to Gibbs sampling, it had by the smaller one), and a state
         beyond it is returned as it is. One fit a folder: not for use inside a grid search.
+    memmap_folder : str or path, default=None
+        Folder for what grows with tokens and documents while fitting (topics of tokens, counts of documents):
+        it lies there in memory-mapped files, of which the system keeps in memory what there is room for, and
+        which are gone after the fit. The model is *bitwise* the same. Memory is still needed for `X`, for
+        rows of frequent words and for the fitted counts. A fast disk pays: documents are met at random.
     warm_start : bool, default=False
         Begin a second `fit` from topics drawn in five sweeps with the last fit's topics at hand.
     random_state : int, RandomState or None, default=None
@@ -147,6 +152,8 @@ class LatentDirichletAllocation(TopicModel):
         If `X` does not hold counts (fractional, negative, NaN...), or a prior has the wrong shape.
     CheckpointMismatch
         If `checkpoint` holds a fit of other parameters or data.
+    OSError
+        If there is no room in `memmap_folder` (found before the first sweep).
 
     See Also
     --------
@@ -183,6 +190,7 @@ class LatentDirichletAllocation(TopicModel):
         "tol": [None, Interval(Real, 0, None, closed="left")],
         "n_jobs": [None, Integral],
         "checkpoint": [None, str, os.PathLike],
+        "memmap_folder": [None, str, os.PathLike],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -206,6 +214,7 @@ class LatentDirichletAllocation(TopicModel):
         tol=None,
         n_jobs=None,
         checkpoint=None,
+        memmap_folder=None,
         warm_start=False,
         random_state=None,
         verbose=0,
@@ -220,6 +229,7 @@ class LatentDirichletAllocation(TopicModel):
         self.tol = tol
         self.n_jobs = n_jobs
         self.checkpoint = checkpoint
+        self.memmap_folder = memmap_folder
         self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
@@ -393,18 +403,21 @@ class LatentDirichletAllocation(TopicModel):
         if background is not None:
             from .gibbs import GibbsState
 
-            return GibbsState(*model, exact=self.exact, background=background, **known)
+            known |= {"background": background, "folder": self.memmap_folder}
+            return GibbsState(*model, exact=self.exact, **known)
         from .samplers import sampler_state
 
         choice = {"sampler": self.sampler, "exact": self.exact, "max_sweeps": self.max_iter}
-        return sampler_state(*model, fits_priors=self.optimize_priors, known=known, **choice)
+        options = {"fits_priors": self.optimize_priors, "folder": self.memmap_folder}
+        return sampler_state(*model, known=known, **(choice | options))
 
     def _begin_from(self, state, X, **known):
         """Give the state topics that were drawn with the last fit's counts, or with given topics, at hand."""
         from .gibbs import GibbsState
 
         seed = _derived(int(state.seed), 0)
-        at_hand = GibbsState(X, self.n_components, state.alpha, state.beta, seed, exact=self.exact, **known)
+        known |= {"exact": self.exact, "folder": self.memmap_folder}
+        at_hand = GibbsState(X, self.n_components, state.alpha, state.beta, seed, **known)
         done = run(at_hand, at_hand.schedule, max_rounds=_WARM_SWEEPS, n_jobs=self.n_jobs, label="LDA")
         if done.reason == "interrupted":
             raise KeyboardInterrupt  # before there is anything new: the last model stays

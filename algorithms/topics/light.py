@@ -9,8 +9,8 @@ sees the others' changes of the topic totals a step late. On corpora of ten toke
 the stationary distribution by a total variation of 0.03 to 0.08; in a real corpus the totals are thousands of
 times larger than their lag.
 
-Memory, in bytes a token: topic 2 (4 above 65,535 topics), document 4, rows of words of at least K / 2 tokens
-at most 8; and the documents' lists, 64 for every 16 of ``min(length, K)`` topics. Besides, 8 K bytes for the
+Memory, in bytes a token: topic 2 (4 above 65,535 topics), document 4, rows of frequent words at
+most 4; and the documents' lists, 64 for every 16 of ``min(length, K)`` topics. Besides, 8 K bytes for the
 totals of each group, and 4 K for each running block.
 """
 
@@ -28,7 +28,7 @@ class LightState(GibbsState):
 
     Parameters
     ----------
-    X, n_topics, alpha, beta, seed, exact, n_groups, fits_priors
+    X, n_topics, alpha, beta, seed, exact, n_groups, fits_priors, folder
         See `GibbsState`.
     n_steps : int, default=2
         Pairs of proposals that a token is given in a sweep. Held-out perplexity falls about as fast, by time,
@@ -37,14 +37,11 @@ class LightState(GibbsState):
 
     name = "light"
 
-    def __init__(
-        self, X, n_topics, alpha, beta, seed, *, exact=False, n_groups=None, fits_priors=False, n_steps=2
-    ):
+    def __init__(self, X, n_topics, alpha, beta, seed, *, n_steps=2, **options):
         self.n_steps = n_steps
-        options = {"exact": exact, "n_groups": n_groups, "fits_priors": fits_priors}
         super().__init__(X, n_topics, alpha, beta, seed, **options)
         if not isinstance(self.documents, PackedLists):
-            self.documents = PackedLists(self.lengths, n_topics)
+            self.documents = PackedLists(self.lengths, n_topics, self.storage)
             self.documents.fill(self.token_doc, self.topics)
 
     def set_priors(self, alpha, beta):

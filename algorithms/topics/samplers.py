@@ -13,12 +13,12 @@ from .warp import WarpState
 _LEAST_SWEEPS = 8  # of a fit that is worth two samplers
 
 
-def sampler_state(X, n_topics, alpha, beta, seed, *, sampler, exact, max_sweeps, fits_priors, known):
+def sampler_state(X, n_topics, alpha, beta, seed, *, sampler, exact, max_sweeps, known, **options):
     """Make the state of the sampler that the parameters, or the sizes, ask for.
 
     Parameters
     ----------
-    X, n_topics, alpha, beta, seed, fits_priors
+    X, n_topics, alpha, beta, seed, options
         See `CorpusState`.
     sampler, exact
         As in `LatentDirichletAllocation`.
@@ -33,20 +33,20 @@ def sampler_state(X, n_topics, alpha, beta, seed, *, sampler, exact, max_sweeps,
                 f"seed_words and doc_labels need Gibbs sampling, not sampler={sampler!r}: set "
                 "sampler='gibbs' or leave it 'auto'"
             )
-        return GibbsState(*model, exact=exact, fits_priors=fits_priors, **known)
+        return GibbsState(*model, exact=exact, **(options | known))
     if sampler == "auto":
         sampler = _chosen(X, n_topics, exact, max_sweeps)
     if sampler == "both":
-        return auto.AutoState(*model, max_sweeps=max_sweeps, fits_priors=fits_priors)
+        return auto.AutoState(*model, max_sweeps=max_sweeps, **options)
     if sampler == "warp":
-        return WarpState(*model, fits_priors=fits_priors)
+        return WarpState(*model, **options)
     kind = LightState if sampler == "light" else GibbsState
-    return kind(*model, exact=exact, fits_priors=fits_priors)
+    return kind(*model, exact=exact, **options)
 
 
 def _chosen(X, n_topics, exact, max_sweeps):
     """What "auto" takes: Gibbs sampling, warp and then Gibbs, or warp alone where lists cannot hold it."""
-    large = n_topics >= auto.LEAST_TOPICS and number_of_groups(X.sum(), X.shape[1]) > 1
+    large = n_topics >= auto.LEAST_TOPICS and number_of_groups(X.sum(), X.shape[1], n_topics) > 1
     if exact or not large or max_sweeps < _LEAST_SWEEPS:
         return "gibbs"
     longest = int(np.asarray(X.sum(axis=1)).max(initial=0))

@@ -18,19 +18,24 @@ from ...scheduler.program import Program
 from ...scheduler.rotation import balance
 from ...scheduler.threads import run_tasks
 from . import priors
+from .storage import Storage
 
 _CHOICES, _ASSIGN = 3, 4  # purposes of random streams; sweeps have 1 and 7 to 10, inference 2, 5, 6
 _FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
 _FIRST_TOPICS = 3  # a document starts from this many: held-out perplexity falls faster than from all K
 _LEAST_TOKENS, _MOST_GROUPS = 100_000, 16
 _TOKENS_PER_RUN = 20  # of one word in one group, on average: its row is fetched and weighed for each
+_MANY_TOPICS, _TOPICS_PER_TOKEN = 2**16, 10  # from so many on, blocks take at most so many a token of theirs
 
 
-def number_of_groups(n_tokens, n_words):
-    """G for a corpus of so many tokens of so many words."""
+def number_of_groups(n_tokens, n_words, n_topics):
+    """G for a corpus of so many tokens of so many words, and a model of so many topics."""
     if n_tokens < _LEAST_TOKENS:
         return 1
-    return int(np.clip(n_tokens // (_TOKENS_PER_RUN * n_words), 2, _MOST_GROUPS))
+    most = _MOST_GROUPS
+    if n_topics >= _MANY_TOPICS:  # each of G² blocks copies the totals of all
+        most = min(most, max(2, int(np.sqrt(_TOPICS_PER_TOKEN * n_tokens / n_topics))))
+    return int(np.clip(n_tokens // (_TOKENS_PER_RUN * n_words), 2, most))
 
 
 class CorpusState(Program):
@@ -52,6 +57,8 @@ class CorpusState(Program):
         G, if it is not to follow from the corpus.
     fits_priors : bool, default=False
         Fit alpha and a symmetric beta to the counts now and then.
+    folder : path-like, optional
+        Where arrays that grow with tokens and documents lie in files (`Storage`); in memory without one.
 
     Attributes
     ----------
@@ -74,11 +81,12 @@ class CorpusState(Program):
     measure_every = 10  # sweeps between two values of the log-likelihood: about 2 % of the time
     unit = "token"
 
-    def __init__(self, X, n_topics, alpha, beta, seed, *, n_groups=None, fits_priors=False):
+    def __init__(self, X, n_topics, alpha, beta, seed, *, n_groups=None, fits_priors=False, folder=None):
         self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
+        self.storage = Storage(folder)
         lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
         self.n_tokens = int(lengths.sum())
-        n_groups = n_groups or number_of_groups(self.n_tokens, len(np.unique(X.indices)))
+        n_groups = n_groups or number_of_groups(self.n_tokens, len(np.unique(X.indices)), n_topics)
         self.shards, self.n_blocks = range(n_groups), n_groups
         group = balance(lengths, n_groups)
         self.order = np.lexsort((lengths, group))
@@ -122,7 +130,7 @@ class CorpusState(Program):
 
     def first_topics(self, token_doc):
         """Each token takes at random one of the few topics that its document starts from."""
-        topics = np.zeros(self.n_tokens, self.kind)
+        topics = self.storage.zeros(self.n_tokens, self.kind)
         choices = np.empty((len(self.lengths), 4), np.float32)
         kernels.fill_uniform(choices.reshape(-1), 0, self.seed, _CHOICES, 0, 0)
         few = choices[:, :_FIRST_TOPICS]
@@ -196,11 +204,10 @@ class CorpusState(Program):
 
         They come from a file, and the kernels trust them: every index is checked first.
         """
-        topics, alpha, beta = arrays["topics"], arrays["alpha"], arrays["beta"]
-        seed = arrays["seed"]
+        topics, alpha, beta, seed = taken(arrays, "topics", "alpha", "beta", "seed")
         fits = seed.shape == () and seed.dtype == np.uint64
         fits = fits and self.takes_topics(topics)
-        fits = fits and alpha.shape == self.alpha.shape and beta.shape == self.beta.shape
+        fits = fits and _are_priors(alpha, self.alpha) and _are_priors(beta, self.beta)
         if not fits:
             raise ModelFileError(
                 "the checkpoint's arrays do not fit its data; remove the folder to start anew"
@@ -212,3 +219,17 @@ class CorpusState(Program):
         """Whether these can be the topics of the corpus's tokens."""
         fits = topics.shape == (self.n_tokens,) and topics.dtype == self.kind
         return bool(fits and topics.max(initial=0) < self.n_topics)
+
+
+def _are_priors(found, own):
+    """Whether an array of a checkpoint can stand in place of a prior."""
+    fits = found.shape == own.shape and found.dtype == own.dtype
+    return fits and bool((np.isfinite(found) & (found > 0)).all())
+
+
+def taken(arrays, *names):
+    """Take arrays of a checkpoint by their names."""
+    absent = [name for name in names if name not in arrays]
+    if absent:
+        raise ModelFileError(f"the checkpoint lacks the array {absent[0]!r}; remove the folder to start anew")
+    return [arrays[name] for name in names]

@@ -17,7 +17,7 @@ from ...errors import DataError, ModelFileError
 from ...kernels import alias, lda_warp, topic_counts
 from ...scheduler.program import Outcome
 from ...scheduler.switching import PassesSchedule
-from .state import CorpusState
+from .state import CorpusState, taken
 
 _WORDS, _DOCUMENTS = 0, 1  # passes
 _STREAMS = 8  # purposes of random streams: this one and the next
@@ -30,7 +30,7 @@ class WarpState(CorpusState):
 
     Parameters
     ----------
-    X, n_topics, alpha, beta, seed, n_groups, fits_priors
+    X, n_topics, alpha, beta, seed, n_groups, fits_priors, folder
         See `CorpusState`.
     passes : int, default=1
         Pairs of passes a sweep.
@@ -57,10 +57,11 @@ class WarpState(CorpusState):
             )
         self.word_start = np.concatenate([[0], np.cumsum(frequency)])
         self._cuts = self.word_cuts(len(self.shards))
-        self.position = np.empty(self.n_tokens, np.uint32 if self.n_tokens <= 2**32 else np.int64)
+        wide = np.uint32 if self.n_tokens <= 2**32 else np.int64
+        self.position = self.storage.zeros(self.n_tokens, wide)
         starts = self.word_start[:-1].copy()
         lda_warp.positions(X.indptr, X.indices, X.data, self.order, self.doc_start, starts, self.position)
-        self.pairs = np.empty((self.n_tokens, 2), self.kind)
+        self.pairs = self.storage.zeros((self.n_tokens, 2), self.kind)
         self.set_priors(alpha, beta)
         self._begin()
 
@@ -71,7 +72,7 @@ class WarpState(CorpusState):
 
     def _begin(self):
         """First topics; the first proposals are the topics themselves."""
-        token_doc = np.empty(self.n_tokens, np.uint32)
+        token_doc = self.storage.zeros(self.n_tokens, np.uint32)
         lda_warp.documents(self.doc_start, self.position, token_doc)
         self.begin_from(self.first_topics(token_doc))
 
@@ -110,7 +111,9 @@ class WarpState(CorpusState):
     def aggregate(self, tasks, partials):
         """Take over the topic totals."""
         counted, distinct = zip(*partials, strict=True)
-        self.totals = sum(counted)
+        self.totals = counted[0]
+        for others in counted[1:]:
+            self.totals += others
         if tasks[0].step < self.n_blocks * self.passes - 1:
             return Outcome(self.totals)
         self.topics_per_document = sum(distinct) / max(np.count_nonzero(self.lengths), 1)
@@ -126,9 +129,7 @@ class WarpState(CorpusState):
         return topic_counts.words(0, last - first, start, tokens, *none, self.n_topics, self.beta[first:last])
 
     def _document_part(self, first, last):
-        tokens = self.pairs[self.position[self.doc_start[first] : self.doc_start[last]], 0]
-        start = self.doc_start[first : last + 1] - self.doc_start[first]
-        return topic_counts.segments(start, tokens, self.alpha)
+        return topic_counts.segments(first, last, self.doc_start, self.position, self.pairs, self.alpha)
 
     def doc_topic_counts(self):
         """See `CorpusState`."""
@@ -144,9 +145,10 @@ class WarpState(CorpusState):
     def restore(self, arrays):
         """See `CorpusState`."""
         super().restore(arrays)
-        if not self.takes_topics(arrays["proposals"]):
+        (proposals,) = taken(arrays, "proposals")
+        if not self.takes_topics(proposals):
             raise ModelFileError(
                 "the checkpoint's proposals do not fit its data; remove the folder to start anew"
             )
         self.begin_from(arrays["topics"])
-        self.pairs[:, 1] = arrays["proposals"]
+        self.pairs[:, 1] = proposals

@@ -190,6 +190,49 @@ def test_states_enumerated_are_those_of_the_state():
         np.testing.assert_allclose(np.diff(reported), np.diff(defined), rtol=1e-9)
 
 
+@nb.njit
+def _grouped_chain(
+    n, words, cuts, bounds, word_start, token_doc, topics, doc_counts, row_of_word, rows, totals, alpha, beta,
+    beta_sum,
+):  # fmt: skip
+    """Topics after each of n sweeps of a chain, in which groups see each other's totals a step late."""
+    out, n_groups = np.empty((n, len(topics)), topics.dtype), len(cuts) - 1
+    for r in range(n):
+        for step in range(n_groups):
+            before = totals.copy()
+            for g in range(n_groups):
+                h, own = (g + step) % n_groups, before.copy()
+                sweep_dense(
+                    words[cuts[h] : cuts[h + 1]], bounds[g], bounds[g + 1], word_start, token_doc, topics,
+                    doc_counts, row_of_word, rows, own, alpha, beta, beta_sum, 0, np.uint64(1), 1, r,
+                    g * n_groups + h,
+                )  # fmt: skip
+                totals += own - before
+        out[r] = topics
+    return out
+
+
+@pytest.mark.parametrize("name", ["two topics", "three topics", "vector priors"])
+def test_groups_stay_within_their_stated_distance(name):
+    """Two groups of a corpus of ten tokens; each sees the other's changes a step late, and its own too."""
+    n_sweeps = 60_000
+    state, plain = _new_state(name, n_groups=2), _new_state(name, exact=True)
+    sampled = _grouped_chain(
+        n_sweeps, np.concatenate(state.group_words), np.cumsum([0, *map(len, state.group_words)]),
+        state.bounds, state.word_start, state.token_doc, state.topics, state.documents.counts,
+        state.row_of_word, state.rows, state.totals, state._alpha32, state._beta32, state._beta_sum,
+    )  # fmt: skip
+    places = [
+        np.lexsort((s.order[s.token_doc[: s.n_tokens]], np.repeat(range(len(s.beta)), np.diff(s.word_start))))
+        for s in (state, plain)
+    ]
+    sampled = sampled[:, places[0][np.argsort(places[1])]]  # in the order of the enumeration
+    assignments, posterior, partition = _enumeration(name)
+    found = np.bincount(partition[_codes(sampled, assignments.max() + 1)], minlength=partition.max() + 1)
+    distance = 0.5 * np.abs(found / n_sweeps - np.bincount(partition, weights=posterior)).sum()
+    assert distance < 0.15
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["two topics", "three topics", "vector priors"])
 def test_what_stale_totals_cost(name):

@@ -16,6 +16,7 @@ from scipy.special import gammaln
 import stradask as sd
 from stradask.algorithms.topics.gibbs import GibbsState
 from stradask.algorithms.topics.light import LightState
+from stradask.algorithms.topics.state import number_of_groups
 from stradask.errors import DataError, ModelFileError
 from stradask.kernels.lda_light import sweep
 from stradask.kernels.random import hash32, philox4x32
@@ -330,6 +331,21 @@ def test_a_million_topics():
     assert state.topics.dtype == np.uint32
     assert state.totals.sum() == X.sum()
     _check_counts(state)
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "n_words", "n_topics", "n_groups"),
+    [
+        (99_999, 800, 10**6, 1),
+        (150_000, 800, 65_535, 9),
+        (150_000, 800, 70_000, 4),
+        (150_000, 800, 10**6, 2),
+        (2_000_000, 800, 10**6, 4),
+        (18_000_000, 100_000, 10**6, 9),
+    ],
+)
+def test_blocks_of_huge_models_have_tokens_for_their_topics(n_tokens, n_words, n_topics, n_groups):
+    assert number_of_groups(n_tokens, n_words, n_topics) == n_groups
 
 
 def test_a_document_too_long_for_so_many_topics_is_refused():

@@ -1,7 +1,10 @@
 """Topic shares of new documents, against the enumerated posterior."""
 
 import itertools
+import os
 import pickle
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -128,6 +131,27 @@ def test_shares_depend_on_the_document_and_the_seed_alone(model, new):
     again = pickle.loads(pickle.dumps(model)).set_params(n_jobs=2)
     np.testing.assert_array_equal(theta, again.transform(new))
     assert (theta != again.set_params(random_state=1).transform(new)).all(axis=1).all()
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from scipy import sparse
+from stradask.algorithms.topics.inference import FixedTopics, topic_shares
+rng = np.random.default_rng(0)
+topics = FixedTopics(sparse.csr_array(rng.poisson(1.0, (60, 300))), np.full(300, 0.1), np.full(60, 0.1))
+X = sparse.csr_array(rng.poisson(1.0, (9, 60)).astype(np.int32))
+sys.stdout.write(topic_shares(topics, X, n_sweeps=20, random_state=0, n_jobs=1).tobytes().hex())
+"""
+
+
+@pytest.mark.slow
+def test_shares_are_the_same_bits_when_compiled_and_when_read_from_the_disk(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", SCRIPT]
+    answers = [subprocess.check_output(command, env=environment, text=True, timeout=200) for _ in range(2)]
+    assert len(answers[0]) > 100
+    assert answers[0] == answers[1]
 
 
 def test_a_document_without_words_gets_the_priors_mean():

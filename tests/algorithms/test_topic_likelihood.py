@@ -1,6 +1,10 @@
 """Estimates of the probability of whole documents, against enumeration and closed forms."""
 
+import copy
 import itertools
+import os
+import signal
+import threading
 
 import numpy as np
 import pytest
@@ -182,6 +186,31 @@ def test_an_answer_depends_on_the_document_and_the_seed_alone(model, corpus, met
     np.testing.assert_array_equal(found, threaded.log_probability(corpus, **options))
     other = threaded.set_params(random_state=1).log_probability(corpus, **options)
     assert (found != other).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("log_probability", {}),
+        ("log_probability", {"n_moves": 2**24}),
+        ("log_probability", {"method": "annealed", "temperatures": 2**20}),
+        ("transform", {"n_sweeps": 2**24}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_long_document_does_not_keep_ctrl_c_waiting(model, method, options, n_jobs):
+    """Each of these would take hours; after the interruption the same model answers as before."""
+    lda = copy.copy(model).set_params(n_jobs=n_jobs)
+    document = np.full((1, 150), 2, int)
+    before = getattr(lda, method)(document)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        getattr(lda, method)(np.vstack([document, np.full((2, 150), 10_000)]), **options)
+    timer.join()
+    np.testing.assert_array_equal(getattr(lda, method)(document), before)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("stradask-aside")]
 
 
 def test_particles_beyond_one_lot_of_random_numbers():

@@ -10,10 +10,12 @@ from scipy.special import gammaln
 
 import stradask as sd
 from stradask.algorithms.topics import auto, warp
+from stradask.algorithms.topics.samplers import sampler_state
 from stradask.errors import DataError, ModelFileError
 from stradask.kernels.alias import alias_tables
 from stradask.kernels.lda_warp import document_pass, word_pass
 from stradask.kernels.random import hash32, philox4x32
+from stradask.scheduler.engine import run
 
 SEED = np.uint64(5)
 
@@ -276,6 +278,59 @@ def test_a_checkpoint_with_proposals_out_of_range_is_refused(corpus):
         state.restore(arrays | {"proposals": arrays["proposals"] + np.uint16(20)})
     with pytest.raises(ModelFileError, match="do not fit"):
         state.restore(arrays | {"topics": arrays["topics"][:-1]})
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "warp", "light"])
+def test_a_checkpoint_with_other_priors_or_without_an_array_is_refused(corpus, sampler):
+    priors = np.full(20, 0.1), np.full(500, 0.01)
+    choice = {"sampler": sampler, "exact": False, "max_sweeps": 5, "fits_priors": False, "known": {}}
+    state = sampler_state(sparse.csr_array(corpus), 20, *priors, 0, **choice)
+    arrays = state.arrays()
+    for name in arrays:
+        with pytest.raises(ModelFileError, match=f"lacks the array '{name}'"):
+            state.restore({other: array for other, array in arrays.items() if other != name})
+    for prior in (np.full(20, np.nan), np.zeros(20), np.full(19, 0.1), np.ones(20, int)):
+        with pytest.raises(ModelFileError, match="do not fit"):
+            state.restore(arrays | {"alpha": prior})
+    state.restore(arrays)
+
+
+def _auto_state(corpus):
+    alpha, beta = np.full(80, 0.1), np.full(corpus.shape[1], 0.01)
+    return auto.AutoState(sparse.csr_array(corpus), 80, alpha, beta, 0, max_sweeps=12)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"ran_sweep": np.array([], np.int64)},
+        {"ran_sweep": np.array([2])},
+        {"ran_sweep": np.array([1, 9])},
+        {"ran_sweep": np.array([1, 10, 11])},
+        {"ran_sweep": np.array([[1, 10]])},
+        {"ran_sweep": np.array([1.0, 10.0])},
+        {"ran_trace": np.full(9, np.nan)},
+        {"ran_trace": np.full(9, 0.5)},
+        {"ran_trace": np.full(9, 81.0)},
+        {"ran_trace": np.full((9, 1), 5.0)},
+        {"ran_trace": np.array(["a"] * 9)},
+        {"ran_trace": np.array([])},
+    ],
+    ids=str,
+)
+def test_a_checkpoint_of_samplers_that_cannot_have_run_is_refused(corpus, damage):
+    state = _auto_state(corpus)
+    run(state, state.schedule, max_rounds=10, label="LDA")
+    arrays = state.arrays()
+    assert arrays["ran_sweep"].tolist() == [1, 10]
+    assert len(arrays["ran_trace"]) == 9
+    with pytest.raises(ModelFileError, match="samplers are not those"):
+        _auto_state(corpus).restore(arrays | damage)
+    with pytest.raises(ModelFileError, match="lacks the array 'ran_"):
+        _auto_state(corpus).restore({name: a for name, a in arrays.items() if name not in damage})
+    other = _auto_state(corpus)
+    other.restore(arrays)
+    assert other.ran == state.ran
 
 
 def test_warp_keeps_what_partial_fit_and_warm_starts_promise(corpus):

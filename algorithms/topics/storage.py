@@ -1,0 +1,60 @@
+"""Where the arrays of a sampler lie that grow with the corpus: in memory, or in files that stand for it."""
+
+import mmap
+import os
+import tempfile
+
+import numpy as np
+
+from ...errors import DataError
+
+_BLOCK = 2**20  # bytes of zeros written at a time
+
+
+class Storage:
+    """Makes arrays of zeros, in memory or each in a file of its own.
+
+    A file has no name (on Windows it goes with its last user): nothing is left of it when the array is gone,
+    however the process ends. The system moves parts between memory and disk as they are needed. Room on
+    the disk is taken at once: where none is found later, in the middle of a kernel, the process ends.
+
+    Parameters
+    ----------
+    folder : path-like or None
+        Where the files are made; None for memory.
+    """
+
+    def __init__(self, folder=None):
+        if folder is not None and not os.path.isdir(folder):
+            raise DataError(
+                f"memmap_folder={os.fspath(folder)!r} is no folder: make it first, or pass another"
+            )
+        self.folder = None if folder is None else os.fspath(folder)
+
+    def zeros(self, shape, dtype):
+        """Make an array."""
+        n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        if self.folder is None or not n_bytes:
+            return np.zeros(shape, dtype)
+        try:
+            with tempfile.TemporaryFile(dir=self.folder, prefix="stradask-") as file:
+                _reserve(file, n_bytes)
+                memory = mmap.mmap(file.fileno(), n_bytes)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"{error.strerror}, could not take {n_bytes:,} bytes in memmap_folder: make room, or pass "
+                "another folder",
+                self.folder,
+            ) from error
+        return np.frombuffer(memory, dtype).reshape(shape)
+
+
+def _reserve(file, n_bytes):
+    """Take room on the disk for zeros."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, n_bytes)
+        return
+    for start in range(0, n_bytes, _BLOCK):
+        file.write(bytes(min(_BLOCK, n_bytes - start)))
+    file.flush()
