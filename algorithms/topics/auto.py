@@ -3,7 +3,7 @@
 While documents hold many topics, passes of WarpLDA's order bring the model forward at a part of the cost of
 Gibbs sweeps, whose time grows with the topics of a document. Once documents have settled, on few topics or on
 no fewer, or when three quarters of the sweeps are done, Gibbs sampling takes over: its counts are live, so
-the assignments that the model is read from are draws of the posterior.
+the assignments that the model is read from are draws of the posterior. Annealed sweeps are warp's.
 """
 
 import numpy as np
@@ -12,6 +12,7 @@ from ...errors import ModelFileError
 from ...scheduler.program import Outcome, Program
 from ...scheduler.rotation import RotationSchedule
 from ...scheduler.switching import SwitchSchedule
+from .annealing import annealed_sweeps
 from .document_rows import DENSE_TOPICS
 from .gibbs import GibbsState
 from .state import taken
@@ -34,6 +35,8 @@ class AutoState(Program):
         See `CorpusState`.
     max_sweeps : int
         Sweeps in all.
+    anneals : bool, default=False
+        Whether the first sweeps are annealed (`annealing`).
 
     Attributes
     ----------
@@ -45,7 +48,7 @@ class AutoState(Program):
 
     barrier, unit = "step", "token"
 
-    def __init__(self, X, n_topics, alpha, beta, seed, *, max_sweeps, **options):
+    def __init__(self, X, n_topics, alpha, beta, seed, *, max_sweeps, anneals=False, **options):
         self._make = (X, n_topics, alpha, beta, seed)
         self._options = options
         dense = n_topics <= DENSE_TOPICS
@@ -53,7 +56,9 @@ class AutoState(Program):
         self._last_warp = max(int(_SHARE * max_sweeps), 1)
         # Priors are fitted by Gibbs sampling alone: early counts of warp would make alpha too large.
         early = {name: value for name, value in options.items() if name != "fits_priors"}
-        self.current = WarpState(*self._make, passes=_PASSES[not dense], **early)
+        passes = _PASSES[not dense]
+        early["annealed"] = annealed_sweeps(max_sweeps, passes) if anneals else 0
+        self.current = WarpState(*self._make, passes=passes, **early)
         self.shards, self.n_blocks = self.current.shards, len(self.current.shards)
         self.measure_every = self.current.measure_every
         self.schedule = SwitchSchedule(self.current.schedule, RotationSchedule(self.n_blocks))
@@ -97,12 +102,12 @@ class AutoState(Program):
         return Outcome(self.current.totals, updates=outcome.updates, priorities=np.ones(1))
 
     def _is_time(self):
-        swept, now = len(self._trace), self._trace[-1]
+        swept, now = len(self._trace) - self.current.annealed, self._trace[-1]
         few = swept >= _LEAST_WARP and now <= self._few_topics
         # All of the last sweeps, because K_d rises at first and then falls: two alone agree across its peak.
         recent = self._trace[-1 - _SPAN :]
         settled = swept > _SPAN and max(recent) - min(recent) <= _SETTLED * now
-        return few or settled or swept >= self._last_warp
+        return few or settled or len(self._trace) >= self._last_warp
 
     def _gibbs(self, before):
         """A Gibbs state with the topics and priors of the one before."""

@@ -30,7 +30,7 @@ class GibbsState(CorpusState):
 
     Parameters
     ----------
-    X, n_topics, alpha, beta, seed, n_groups, fits_priors, folder
+    X, n_topics, alpha, beta, seed, n_groups, fits_priors, annealed, folder
         See `CorpusState`.
     exact : bool
         One group, topic totals live: every sweep is an exact Gibbs sweep. A corpus so small that it is one
@@ -128,8 +128,6 @@ class GibbsState(CorpusState):
         """See `CorpusState`."""
         super().set_priors(alpha, beta)
         self._alpha32 = padded_vector(alpha, self.documents.width)
-        self._beta32 = beta.astype(np.float32)
-        self._beta_sum = np.float32(beta.sum())
 
     # Sampling -----------------------------------------------------------------------------------
 
@@ -158,7 +156,8 @@ class GibbsState(CorpusState):
         """Draw the tokens of document group g and word group h."""
         part = (self.bounds[g], self.bounds[g + 1])
         place = (self.group_words[h], *part, self.word_start, self.token_doc, self.topics)
-        words = (self.row_of_word, self.rows, totals, self._alpha32, self._beta32, self._beta_sum)
+        _, beta, beta_sum = self.beta_of(round_)
+        words = (self.row_of_word, self.rows, totals, self._alpha32, beta, np.float32(beta_sum))
         mode = (self.exact, self.seed, _SWEEP, round_, g * len(self.group_words) + h, self._seeds32)
         self.documents.sweep(place, words, mode)
 

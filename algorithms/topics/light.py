@@ -28,7 +28,7 @@ class LightState(GibbsState):
 
     Parameters
     ----------
-    X, n_topics, alpha, beta, seed, exact, n_groups, fits_priors, folder
+    X, n_topics, alpha, beta, seed, exact, n_groups, fits_priors, annealed, folder
         See `GibbsState`.
     n_steps : int, default=2
         Pairs of proposals that a token is given in a sweep. Held-out perplexity falls about as fast, by time,
@@ -47,7 +47,7 @@ class LightState(GibbsState):
     def set_priors(self, alpha, beta):
         """See `CorpusState`."""
         super().set_priors(alpha, beta)
-        self._sums = float(alpha.sum()), float(beta.sum())
+        self._alpha_sum = float(alpha.sum())
         size = 0 if np.ptp(alpha) == 0 else len(alpha)
         self._aliases, self._limits = np.empty(size, np.int64), np.empty(size, np.uint32)
         if size:
@@ -59,7 +59,9 @@ class LightState(GibbsState):
         place = (self.group_words[h], self.bounds[g], self.bounds[g + 1], self.word_start, self.token_doc)
         documents = (lists.entries, lists.line_start, lists.n_lines, lists.shift, self.lengths)
         words = (self.row_of_word, self.rows, totals)
-        alpha = (self.alpha, self._sums[0], self._aliases, self._limits)
-        beta = (self.beta, self._sums[1])
+        alpha = (self.alpha, self._alpha_sum, self._aliases, self._limits)
+        beta, _, beta_sum = self.beta_of(round_)
         stream = (self.seed, _SWEEP, round_, g)
-        lda_light.sweep(*place, self.topics, *documents, *words, *alpha, *beta, self.n_steps, *stream)
+        lda_light.sweep(
+            *place, self.topics, *documents, *words, *alpha, beta, beta_sum, self.n_steps, *stream
+        )

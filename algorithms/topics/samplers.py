@@ -4,6 +4,7 @@ import numpy as np
 
 from ...errors import DataError
 from . import auto
+from .annealing import annealed_sweeps
 from .document_rows import DENSE_TOPICS, PackedLists
 from .gibbs import GibbsState
 from .light import LightState
@@ -13,7 +14,9 @@ from .warp import WarpState
 _LEAST_SWEEPS = 8  # of a fit that is worth two samplers
 
 
-def sampler_state(X, n_topics, alpha, beta, seed, *, sampler, exact, max_sweeps, known, **options):
+def sampler_state(
+    X, n_topics, alpha, beta, seed, *, sampler, exact, max_sweeps, known, anneals=False, **options
+):
     """Make the state of the sampler that the parameters, or the sizes, ask for.
 
     Parameters
@@ -25,6 +28,8 @@ def sampler_state(X, n_topics, alpha, beta, seed, *, sampler, exact, max_sweeps,
     max_sweeps : int
     known : dict
         What is known of words and documents, see `GibbsState`; None where nothing is.
+    anneals : bool, default=False
+        Anneal the first sweeps (`annealing`), unless the sampler is exact or something is known beforehand.
     """
     model = (X, n_topics, alpha, beta, seed)
     if any(part is not None for part in known.values()):
@@ -37,9 +42,10 @@ def sampler_state(X, n_topics, alpha, beta, seed, *, sampler, exact, max_sweeps,
     if sampler == "auto":
         sampler = _chosen(X, n_topics, exact, max_sweeps)
     if sampler == "both":
-        return auto.AutoState(*model, max_sweeps=max_sweeps, **options)
+        return auto.AutoState(*model, max_sweeps=max_sweeps, anneals=anneals, **options)
     if sampler == "warp":
-        return WarpState(*model, **options)
+        return WarpState(*model, annealed=annealed_sweeps(max_sweeps, passes=1) if anneals else 0, **options)
+    options["annealed"] = annealed_sweeps(max_sweeps) if anneals and not exact else 0
     kind = LightState if sampler == "light" else GibbsState
     return kind(*model, exact=exact, **options)
 
@@ -57,7 +63,8 @@ def settled(state, tol):
     """Make the rule that stops a fit: two likelihoods, measured one after the other, hardly differ.
 
     Under warp the likelihood first falls and then rises, and its turning point is no end: it counts from
-    where it is above its first value. Where Gibbs sampling is to follow, nothing counts before.
+    where it is above its first value. Annealed sweeps do not count. Where Gibbs sampling is
+    to follow, nothing counts before.
     """
     if tol is None:
         return None
@@ -65,7 +72,8 @@ def settled(state, tol):
     def stop(history):
         if isinstance(state, auto.AutoState) and len(state.ran) == 1:
             return False
-        objective = history.as_dict()["objective"][state.ran[-1]["sweep"] - 1 :]
+        first = max(state.ran[-1]["sweep"] - 1, state.annealed)
+        objective = history.as_dict()["objective"][first:]
         measured = objective[~np.isnan(objective)]
         if len(measured) < 2 or (state.ran[-1]["name"] == "warp" and measured[-1] <= measured[0]):
             return False

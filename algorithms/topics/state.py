@@ -18,6 +18,7 @@ from ...scheduler.program import Program
 from ...scheduler.rotation import balance
 from ...scheduler.threads import run_tasks
 from . import priors
+from .annealing import annealed_prior
 from .storage import Storage
 
 _CHOICES, _ASSIGN = 3, 4  # purposes of random streams; sweeps have 1 and 7 to 10, inference 2, 5, 6
@@ -57,6 +58,8 @@ class CorpusState(Program):
         G, if it is not to follow from the corpus.
     fits_priors : bool, default=False
         Fit alpha and a symmetric beta to the counts now and then.
+    annealed : int, default=0
+        The first sweeps, drawn with a larger topic-word prior (`annealing`).
     folder : path-like, optional
         Where arrays that grow with tokens and documents lie in files (`Storage`); in memory without one.
 
@@ -81,9 +84,11 @@ class CorpusState(Program):
     measure_every = 10  # sweeps between two values of the log-likelihood: about 2 % of the time
     unit = "token"
 
-    def __init__(self, X, n_topics, alpha, beta, seed, *, n_groups=None, fits_priors=False, folder=None):
+    def __init__(
+        self, X, n_topics, alpha, beta, seed, *, n_groups=None, fits_priors=False, annealed=0, folder=None
+    ):
         self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
-        self.storage = Storage(folder)
+        self.annealed, self.storage = annealed, Storage(folder)
         lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
         self.n_tokens = int(lengths.sum())
         n_groups = n_groups or number_of_groups(self.n_tokens, len(np.unique(X.indices)), n_topics)
@@ -120,10 +125,21 @@ class CorpusState(Program):
     def set_priors(self, alpha, beta):
         """Take new priors: float64 vectors over topics and over words."""
         self.alpha, self.beta = alpha, beta
+        self._drawn_with = (-1, beta, beta, 0.0)
+
+    def beta_of(self, round_):
+        """The topic-word prior that a sweep is drawn with, in float64 and in float32, and its sum."""
+        known = self._drawn_with
+        if known[0] != round_:
+            beta = annealed_prior(self.beta, round_, self.annealed)
+            # replaced as a whole: threads of one round may get here together, with the same result
+            known = self._drawn_with = (round_, beta, beta.astype(np.float32), float(beta.sum()))
+        return known[1:]
 
     def after_sweep(self, swept):
         """Fit priors now and then; `swept` sweeps are done."""
-        if self.fits_priors and swept % self.measure_every == 0 and swept >= _FIRST_PRIOR_FIT:
+        is_time = swept % self.measure_every == 0 and swept >= max(_FIRST_PRIOR_FIT, self.annealed)
+        if self.fits_priors and is_time:
             alpha = priors.fit_doc_topic_prior(self.doc_topic_counts(), self.alpha, labels=self.labels)
             beta = priors.fit_topic_word_prior(self.word_topic_counts(), self.beta[0], seeds=self.seeds)
             self.set_priors(alpha, np.full(len(self.beta), beta))
@@ -197,7 +213,8 @@ class CorpusState(Program):
 
     def arrays(self):
         """What a checkpoint must hold: everything else follows from `X` and the parameters."""
-        return {"seed": self.seed, "topics": self.topics, "alpha": self.alpha, "beta": self.beta}
+        parts = {"seed": self.seed, "topics": self.topics, "alpha": self.alpha, "beta": self.beta}
+        return parts | {"annealed": np.int64(self.annealed)}
 
     def restore(self, arrays):
         """Go on from the arrays of a checkpoint of the same corpus and parameters.
@@ -205,14 +222,16 @@ class CorpusState(Program):
         They come from a file, and the kernels trust them: every index is checked first.
         """
         topics, alpha, beta, seed = taken(arrays, "topics", "alpha", "beta", "seed")
-        fits = seed.shape == () and seed.dtype == np.uint64
+        (annealed,) = taken(arrays, "annealed")
+        fits = seed.shape == annealed.shape == () and (seed.dtype, annealed.dtype) == (np.uint64, np.int64)
+        fits = fits and bool(annealed >= 0)
         fits = fits and self.takes_topics(topics)
         fits = fits and _are_priors(alpha, self.alpha) and _are_priors(beta, self.beta)
         if not fits:
             raise ModelFileError(
                 "the checkpoint's arrays do not fit its data; remove the folder to start anew"
             )
-        self.seed = np.uint64(seed)
+        self.seed, self.annealed = np.uint64(seed), int(annealed)
         self.set_priors(alpha, beta)
 
     def takes_topics(self, topics):

@@ -30,7 +30,7 @@ class WarpState(CorpusState):
 
     Parameters
     ----------
-    X, n_topics, alpha, beta, seed, n_groups, fits_priors, folder
+    X, n_topics, alpha, beta, seed, n_groups, fits_priors, annealed, folder
         See `CorpusState`.
     passes : int, default=1
         Pairs of passes a sweep.
@@ -95,16 +95,17 @@ class WarpState(CorpusState):
     def update(self, state, task):
         """Make one pass over a group; return the topic totals of its tokens, and its documents' topics."""
         counted, distinct = np.zeros(self.n_topics, np.int64), 0
+        beta, _, beta_sum = self.beta_of(task.round)
         pass_ = task.round * self.passes + task.step // self.n_blocks
         stream = (counted, self.seed, _STREAMS + task.blocks, pass_)
         if task.blocks == _WORDS:
             part = self._cuts[task.shard : task.shard + 2]
             place = (*part, self.word_start, self.pairs, state["totals"])
-            lda_warp.word_pass(*place, self.beta, self.beta.sum(), *stream)
+            lda_warp.word_pass(*place, beta, beta_sum, *stream)
         else:
             part = self.group_docs[task.shard : task.shard + 2]
             place = (*part, self.doc_start, self.position, self.order, self.pairs, state["totals"])
-            prior = (self._alpha32, self.alpha.sum(), self._aliases, self._limits, self.beta.sum())
+            prior = (self._alpha32, self.alpha.sum(), self._aliases, self._limits, beta_sum)
             distinct = lda_warp.document_pass(*place, *prior, *stream)
         return counted, distinct
 
