@@ -66,15 +66,20 @@ def lay_out(indptr, indices, data, order, group_docs, bounds, token_doc):
 
 
 @nb.njit(**_SWEEP)
-def assign_first(token_doc, topics, n_topics, choices, seed, purpose):
-    """Give each token one of its document's few topics, ``choices[d]`` (in units of [0, 1)), at random."""
+def assign_first(token_doc, topics, n_topics, choices, spread, seed, purpose):
+    """Give each token one of its document's few topics, ``choices[d]`` (in units of [0, 1)), at random.
+
+    Tokens of documents with ``spread[d]`` get one of all topics.
+    """
     uniforms = np.empty(DRAWS, np.float32)
     few = choices.shape[1]
     for i in range(len(topics)):
         if i % DRAWS == 0:
             fill_uniform(uniforms, i // 4, seed, purpose, 0, i >> 34)
-        j = min(np.int64(uniforms[i % DRAWS] * few), few - 1)
-        topics[i] = min(np.int64(choices[token_doc[i], j] * n_topics), n_topics - 1)
+        u, d = uniforms[i % DRAWS], token_doc[i]
+        if not spread[d]:
+            u = choices[d, min(np.int64(u * few), few - 1)]
+        topics[i] = min(np.int64(u * n_topics), n_topics - 1)
 
 
 @nb.njit(**_SWEEP)

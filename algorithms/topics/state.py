@@ -23,7 +23,8 @@ from .storage import Storage
 
 _CHOICES, _ASSIGN = 3, 4  # purposes of random streams; sweeps have 1 and 7 to 10, inference 2, 5, 6
 _FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
-_FIRST_TOPICS = 3  # a document starts from this many: held-out perplexity falls faster than from all K
+_FIRST_TOPICS = 3  # a document starts from this many: held-out perplexity falls faster than from all K...
+_LONG_DOCUMENT = 200  # ...except for documents of so many tokens, if their sweeps are annealed
 _LEAST_TOKENS, _MOST_GROUPS = 100_000, 16
 _TOKENS_PER_RUN = 20  # of one word in one group, on average: its row is fetched and weighed for each
 _MANY_TOPICS, _TOPICS_PER_TOKEN = 2**16, 10  # from so many on, blocks take at most so many a token of theirs
@@ -145,12 +146,13 @@ class CorpusState(Program):
             self.set_priors(alpha, np.full(len(self.beta), beta))
 
     def first_topics(self, token_doc):
-        """Each token takes at random one of the few topics that its document starts from."""
+        """Each token takes at random one of the topics that its document starts from."""
         topics = self.storage.zeros(self.n_tokens, self.kind)
         choices = np.empty((len(self.lengths), 4), np.float32)
         kernels.fill_uniform(choices.reshape(-1), 0, self.seed, _CHOICES, 0, 0)
         few = choices[:, :_FIRST_TOPICS]
-        kernels.assign_first(token_doc, topics, self.n_topics, few, self.seed, _ASSIGN)
+        spread = (self.lengths >= _LONG_DOCUMENT) & (self.annealed > 0)
+        kernels.assign_first(token_doc, topics, self.n_topics, few, spread, self.seed, _ASSIGN)
         return topics
 
     # Reading ------------------------------------------------------------------------------------

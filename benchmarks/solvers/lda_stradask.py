@@ -25,11 +25,20 @@ class Solver:
         self.counts = csr_matrix((data.counts.astype(np.int32), data.indices, data.indptr), shape=shape)
 
     def run(self, watch):
-        """One `fit` that the watch ends, a sweep a step."""
+        """One `fit` that the watch ends, a sweep a step.
+
+        To warm up, both samplers that "auto" may choose: on little data it would compile one alone.
+        """
+        warming_up = watch.max_ticks is not None
+        for sampler in ("warp", "gibbs") if warming_up else ("auto",):
+            self._fit(watch, sampler, once=warming_up)
+
+    def _fit(self, watch, sampler, once):
         import stradask
 
         model = stradask.LatentDirichletAllocation(
             self.settings.n_components,
+            sampler=sampler,
             doc_topic_prior=self.settings.doc_topic_prior,
             topic_word_prior=self.settings.topic_word_prior,
             optimize_priors=self.settings.optimize_priors,
@@ -39,7 +48,7 @@ class Solver:
         )
         self.model = model.fit(
             self.counts,
-            callback=lambda info: not watch.tick(info.updates, lambda: _snapshot(info.snapshot())),
+            callback=lambda info: not watch.tick(info.updates, lambda: _snapshot(info.snapshot())) or once,
         )
 
 

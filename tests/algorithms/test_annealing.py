@@ -58,6 +58,7 @@ def test_at_most_half_of_the_sweeps_are_annealed(max_sweeps, passes, expected):
 def test_annealed_sweeps_are_those_of_the_larger_prior(corpus, sampler):
     annealed, larger = make(corpus, sampler, anneals=True), make(corpus, sampler, beta=0.1)
     assert annealed.annealed == 10
+    larger.begin_from(annealed.topics)  # long documents begin in another way
     for round_ in range(6):
         sweep(annealed, round_)
         sweep(larger, round_)
@@ -135,3 +136,18 @@ def test_fitted_priors_and_convergence_wait_for_the_end_of_annealing(corpus):
     assert np.all(state.beta != 0.01)
     lda = sd.LatentDirichletAllocation(8, sampler="gibbs", tol=0.5, max_iter=80, random_state=0).fit(corpus)
     assert lda.n_iter_ > 40
+
+
+@pytest.mark.parametrize("anneals", [True, False])
+def test_long_documents_begin_with_all_topics_where_sweeps_are_annealed(corpus, anneals):
+    state = make(corpus, "gibbs", anneals=anneals)
+    documents = sparse.csr_array(corpus)
+    lengths = documents.sum(axis=1)
+    distinct = np.diff(state.doc_topic_counts().indptr)
+    long = lengths >= 200
+    assert 10 < long.sum() < len(long) / 2
+    assert distinct[~long].max() == 3
+    if anneals:  # 200 draws and more of 70 topics leave out (69 / 70)^200 of them, a twentieth
+        assert distinct[long].min() > 50
+    else:
+        assert distinct[long].max() == 3

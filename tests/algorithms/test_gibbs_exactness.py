@@ -125,10 +125,11 @@ def _replicates(name, *, dense, exact=1, rows=True, starts=None):
         np.arange(len(state.beta), dtype=np.int32) if rows else np.full(len(state.beta), -1, np.int32)
     )
     lines = np.arange(len(state.lengths) + 1, dtype=np.int64)
+    _, beta, beta_sum = state.beta_of(0)
     return _sweep_replicates(
         starts.astype(np.uint16), dense, exact, state.group_words[0], state.bounds, state.word_start,
         state.token_doc, state.documents.counts, lines, 16, row_of_word, len(state.beta), state._alpha32,
-        state._beta32, state._beta_sum, state.n_topics,
+        beta, np.float32(beta_sum), state.n_topics,
     )  # fmt: skip
 
 
@@ -217,10 +218,11 @@ def test_groups_stay_within_their_stated_distance(name):
     """Two groups of a corpus of ten tokens; each sees the other's changes a step late, and its own too."""
     n_sweeps = 60_000
     state, plain = _new_state(name, n_groups=2), _new_state(name, exact=True)
+    _, beta, beta_sum = state.beta_of(0)
     sampled = _grouped_chain(
         n_sweeps, np.concatenate(state.group_words), np.cumsum([0, *map(len, state.group_words)]),
         state.bounds, state.word_start, state.token_doc, state.topics, state.documents.counts,
-        state.row_of_word, state.rows, state.totals, state._alpha32, state._beta32, state._beta_sum,
+        state.row_of_word, state.rows, state.totals, state._alpha32, beta, np.float32(beta_sum),
     )  # fmt: skip
     places = [
         np.lexsort((s.order[s.token_doc[: s.n_tokens]], np.repeat(range(len(s.beta)), np.diff(s.word_start))))

@@ -104,7 +104,7 @@ def corpus():
 
 @pytest.fixture(scope="module")
 def model(corpus):
-    return sd.LatentDirichletAllocation(8, max_iter=40, random_state=0).fit(corpus[:300])
+    return sd.LatentDirichletAllocation(8, max_iter=40, exact=True, random_state=0).fit(corpus[:300])
 
 
 @pytest.fixture(scope="module")

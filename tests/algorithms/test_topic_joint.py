@@ -102,7 +102,7 @@ class _OtherProposals(LightState):
 
     def set_priors(self, alpha, beta):
         super().set_priors(alpha, beta)
-        self._sums = 2 * self._sums[0], self._sums[1]
+        self._alpha_sum *= 2
 
 
 class _OtherPrior(GibbsState):

@@ -165,7 +165,7 @@ def corpus():
 
 @pytest.fixture(scope="module")
 def model(corpus):
-    return sd.LatentDirichletAllocation(8, max_iter=20, random_state=0).fit(corpus)
+    return sd.LatentDirichletAllocation(8, max_iter=20, exact=True, random_state=0).fit(corpus)
 
 
 def test_both_methods_agree_on_documents_beyond_enumeration(model, corpus):
@@ -182,7 +182,7 @@ def test_an_answer_depends_on_the_document_and_the_seed_alone(model, corpus, met
     found = model.log_probability(corpus, **options)
     np.testing.assert_array_equal(found[::-1], model.log_probability(corpus[::-1], **options))
     np.testing.assert_array_equal(found[37:71], model.log_probability(corpus[37:71].toarray(), **options))
-    threaded = sd.LatentDirichletAllocation(8, max_iter=20, random_state=0, n_jobs=2).fit(corpus)
+    threaded = sd.LatentDirichletAllocation(8, max_iter=20, exact=True, random_state=0, n_jobs=2).fit(corpus)
     np.testing.assert_array_equal(found, threaded.log_probability(corpus, **options))
     other = threaded.set_params(random_state=1).log_probability(corpus, **options)
     assert (found != other).mean() > 0.9
