@@ -8,6 +8,7 @@ would take more than the limit of memory is ended by the system, and that is the
 """
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import resource
@@ -18,7 +19,7 @@ from pathlib import Path
 from ..errors import DataError
 from .data import load_counts
 from .run import describe_machine
-from .worker import MEGABYTE, cpu_seconds, memory_now, peak_memory, reset_peak_memory
+from .worker import cpu_seconds, memory_now, peak_memory, reset_peak_memory
 
 BETA = 0.01
 
@@ -62,7 +63,7 @@ def measure(X, sampler, n_components, sweeps, n_jobs, limit_gb):
     tokens = int(X.sum())
     # the last sweep's clock ends before the model is put together; its memory counts
     peak = peak_memory()
-    per_sweep = [later - earlier for earlier, later in zip(seconds[1:-1], seconds[2:], strict=True)]
+    per_sweep = [later - earlier for earlier, later in itertools.pairwise(seconds[1:])]
     return {
         "tokens_per_second": tokens / statistics.median(per_sweep),
         "cpu_ns_per_token": 1e9 * (cpu[-1] - cpu[1]) / (tokens * len(per_sweep)),

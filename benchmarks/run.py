@@ -283,13 +283,13 @@ def read_records(path):
 
 def add_arguments(parser):
     """Add the options of ``stradask bench`` to an argparse parser."""
-    parser.add_argument("family", metavar="FAMILY", help=f"one of: {', '.join(families())}, strads")
+    parser.add_argument("family", metavar="FAMILY", help=f"one of: {', '.join(families())}, ssp, strads")
     parser.add_argument(
         "--dataset",
         nargs="+",
         metavar="D",
         help="lda: docstrings, synthetic, or a docword file; lasso: a, b, c, d, path, or svmlight files; "
-        "sparse-logistic: a, c, or svmlight files",
+        "sparse-logistic: a, c, or svmlight files; logistic: dense, scaled, c, or svmlight files",
     )
     parser.add_argument(
         "--against",

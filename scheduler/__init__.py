@@ -9,28 +9,38 @@ if TYPE_CHECKING:
     from .program import Outcome, Program, Task
     from .rotation import RotationSchedule, balance
     from .static import StaticSchedule
+    from .table import ParameterTable, SimulatedClock, run_replicas
+    from .table_state import Adagrad
 
 # Where each public name lives; loaded when first used, so that the package stays light.
 _PLACES = {
+    "Adagrad": ".table_state",
     "DynamicSchedule": ".dynamic",
     "Outcome": ".program",
+    "ParameterTable": ".table",
     "Program": ".program",
     "RotationSchedule": ".rotation",
+    "SimulatedClock": ".table",
     "StaticSchedule": ".static",
     "Task": ".program",
     "balance": ".rotation",
     "run": ".engine",
+    "run_replicas": ".table",
 }
 
 __all__ = [
+    "Adagrad",
     "DynamicSchedule",
     "Outcome",
+    "ParameterTable",
     "Program",
     "RotationSchedule",
+    "SimulatedClock",
     "StaticSchedule",
     "Task",
     "balance",
     "run",
+    "run_replicas",
 ]
 
 

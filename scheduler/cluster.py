@@ -101,8 +101,8 @@ class ClusterSession:
     def open(self, program, snapshot=None):
         """Load every shard on the workers that there are, lay a `snapshot` over them."""
         self._connect()
-        data = ShardData(program.shards, self._scheduler, self._client)
-        self._client.sync(self._open, program, data, snapshot or {})
+        self._data = ShardData(program.shards, self._scheduler, self._client)
+        self._client.sync(self._open, program, self._data, snapshot or {})
 
     def n_threads(self):
         """Count the threads of the workers that there are now; at least 1."""
@@ -373,9 +373,7 @@ class ClusterSession:
             async with places[member]:
                 names = program.saved if snapshot else ()
                 saved = {name: snapshot[f"shard-{shard}/{name}"] for name in names}
-                brought = await data.bring(shard, self._id, self._epoch, member)
-                entry = None if brought else data[shard]
-                await self._call(member, "load", (shard, brought, entry, saved))
+                await self._load(shard, member, saved)
 
         async def make_block(block, member):
             async with places[member]:
@@ -384,6 +382,11 @@ class ClusterSession:
         loads = [load(shard, member) for shard, member in enumerate(self._shard_at)]
         blocks = [make_block(block, member) for block, member in enumerate(self._block_at)]
         await self._all([self._be_seen(), *loads, *blocks], self._members)
+
+    async def _load(self, shard, member, saved):
+        brought = await self._data.bring(shard, self._id, self._epoch, member)
+        entry = None if brought else self._data[shard]
+        await self._call(member, "load", (shard, brought, entry, saved))
 
     # Rounds -------------------------------------------------------------------------------------------
 
@@ -419,12 +422,13 @@ class ClusterSession:
     # Calls --------------------------------------------------------------------------------------------
 
     async def _calls(self, method, args, messages):
-        """Call a method on several members, each with its arguments and all with the messages."""
+        """Call a method on several members, each with its arguments, and all with the messages if any."""
         if not args:
             return []
         self._serial += 1
         self.bytes_sent += payload_bytes(messages) * len(args)
-        shared, loop, arrivals = wired(messages), asyncio.get_running_loop(), []
+        shared = None if messages is None else wired(messages)
+        loop, arrivals = asyncio.get_running_loop(), []
 
         async def call(member):
             answer = await self._call(member, method, args[member], shared=shared, serial=self._serial)

@@ -121,7 +121,7 @@ def iterate(
     reason = "finished"
     n_done = 0
     with (
-        _deferred_interrupt() as interrupted,
+        deferred_interrupt() as interrupted,
         Progress(total, label=label, unit=unit, verbose=verbose, start=start) as progress,
     ):
         for r in range(start, total):
@@ -195,7 +195,7 @@ def small_change(tol):
 
 
 @contextmanager
-def _deferred_interrupt():
+def deferred_interrupt():
     """Hold back the first SIGINT; give a function that tells whether there was one."""
     pressed = False
     in_main = threading.current_thread() is threading.main_thread()

@@ -28,7 +28,8 @@ NAME = "stradask-sessions"
 CONNECT = 5.0  # seconds; Dask's own default waits 30 for an address where nobody is any more
 _SMALL = 10_000  # bytes
 _LINGER = 8.0  # seconds that a closing worker waits for its shards to be handed on
-_HANDLERS = ("ping", "open", "call", "put", "hand_on", "drop")
+_HANDLERS = ("ping", "open", "call", "put", "look", "hand_on", "drop")
+_METHODS = ("load", "make_block", "adopt", "ask", "run", "measure", "snapshot")
 
 
 class SessionPlugin(WorkerPlugin):
@@ -98,21 +99,35 @@ class SessionPlugin(WorkerPlugin):
             return _not_here(epoch)
         if seat.room is None:
             n_threads = self.worker.state.nthreads if n_jobs is None else effective_n_jobs(n_jobs)
-            seat.furnish(program, n_threads, self._sender(session, epoch, seat.loop))
+            ways = self._sender(session, epoch, seat.loop), self._fetcher(session, epoch, seat.loop)
+            seat.furnish(program, n_threads, *ways)
         return {"ok": []}
 
-    async def call(self, session, epoch, method, args, shared=None, serial=None):
+    async def call(self, session, epoch, method, args, shared=None, serial=None, needs=-1, news=None):
         """Carry out a method of the room on its threads; with a serial number, once.
 
-        Its arguments are `args` and, last, `shared`: what many members are told, packed once.
+        Its arguments are `args` and, last, `shared`: what many members are told, packed once. It waits, on
+        no thread, until the room has been told something numbered `needs` (or later): the `news` of this
+        call, or of another one that may be on its way.
         """
-        seat = self._seat(session, epoch)
+        if news is not None and (seat := self._seat(session, epoch)) is not None:
+            seat.room.tell(needs, Parcel(news).open())
+            seat.wake()
+        while (seat := self._seat(session, epoch)) is not None and seat.room.told[0] < needs:
+            await seat.news.wait()
         return _not_here(epoch) if seat is None else await seat.answer(_call, method, args, shared, serial)
 
     async def put(self, session, epoch, block, stamp, value):
         """Take in a block."""
         seat = self._seat(session, epoch)
         return _not_here(epoch) if seat is None else _answer(seat.room.put, block, stamp, value)
+
+    async def look(self, session, epoch, name, first, last):
+        """Show a part of what the program keeps here under a name."""
+        seat = self._seat(session, epoch)
+        if seat is None or name not in seat.room.kept:
+            return _not_here(epoch)
+        return {"ok": wired(seat.room.kept[name][first:last])}
 
     async def hand_on(self, session, epoch, shard, to):
         """Send a shard's whole state to another member and forget it."""
@@ -149,7 +164,7 @@ class SessionPlugin(WorkerPlugin):
 
         def send(to, block, stamp, value):
             message = {"session": session, "epoch": epoch, "block": int(block), "stamp": stamp}
-            hop = self._hop(to, value=to_serialize(value), **message)
+            hop = self._reach(to, "put", value=to_serialize(value), **message)
             try:
                 return asyncio.run_coroutine_threadsafe(hop, loop)
             except RuntimeError as error:  # the loop is closed: this process ends
@@ -160,10 +175,24 @@ class SessionPlugin(WorkerPlugin):
 
         return send
 
-    async def _hop(self, to, **message):
+    def _fetcher(self, session, epoch, loop):
+        """Make the function with which a room's threads read what another member keeps."""
+
+        def fetch(to, name, first, last):
+            message = {"session": session, "epoch": epoch, "name": name, "first": first, "last": last}
+            looking = self._reach(to, "look", **message)
+            try:
+                return asyncio.run_coroutine_threadsafe(looking, loop).result()
+            except RuntimeError as error:  # the loop is closed: this process ends
+                looking.close()
+                raise WorkerLost(f"the worker is closing: {error}") from error
+
+        return fetch
+
+    async def _reach(self, to, handler, **message):
         for again in (True, False):  # a broken connection is not yet a dead worker; a stamp tells a repeat
             try:
-                answer = await self.pool(to).stradask_put(**message)
+                answer = await getattr(self.pool(to), f"stradask_{handler}")(**message)
             except (OSError, RuntimeError) as error:  # RuntimeError: our pool is closed
                 if isinstance(error, RuntimeError) or not again:
                     raise WorkerLost(f"{to} cannot be reached: {error}") from error
@@ -176,9 +205,16 @@ class Seat:
 
     def __init__(self):
         self.epoch, self.presence = -1, ""
+        self.spare: dict[str, Any] = {}
         self.room: Room | None = None
         self.threads: ThreadPoolExecutor | None = None
         self.gone, self.loop = asyncio.Event(), asyncio.get_running_loop()
+        self.news = asyncio.Event()  # set, and replaced, when a call that waits should look again
+
+    def wake(self):
+        """Let the calls look that wait for news."""
+        self.news.set()
+        self.news = asyncio.Event()
 
     def begin(self, epoch, presence):
         """Leave the last epoch's room; numerics under way end there, and nobody hears of them."""
@@ -186,10 +222,11 @@ class Seat:
             self.room.close()
             self.threads.shutdown(wait=False)
         self.epoch, self.presence, self.room, self.threads = epoch, presence, None, None
+        self.wake()
 
-    def furnish(self, program, n_threads, send):
+    def furnish(self, program, n_threads, send, fetch):
         """Make this epoch's room."""
-        self.room = Room(program, n_threads, send)
+        self.room = Room(program, n_threads, send, fetch, self.spare)
         self.threads = ThreadPoolExecutor(n_threads, "stradask-room")
 
     async def answer(self, function, *args):
@@ -203,12 +240,11 @@ class Seat:
 
 
 def _call(room, method, args, shared, serial):
-    functions = {f.__name__: f for f in (Room.load, Room.make_block, Room.adopt)}
+    if method not in _METHODS:
+        raise StradaskError(f"a room has no method {method!r} for others to call")
+    function = getattr(room, method)
     args = Parcel(args).open() + (() if shared is None else (Parcel(shared).open(),))
-    if method in functions:
-        return functions[method](room, *args)
-    function = {"run": room.run, "measure": room.measure, "snapshot": room.snapshot}[method]
-    return room.once(serial, function, *args)
+    return function(*args) if serial is None else room.once(serial, function, *args)
 
 
 async def presence(session, key, address):

@@ -138,10 +138,24 @@ class Room:
         On which tasks run; those of one shard in order, those of several at the same time.
     send : callable
         ``send(to, block, stamp, value)`` hands a block on and returns a `concurrent.futures.Future`.
+    fetch : callable, optional
+        ``fetch(member, name, first, last)`` returns a part of what another member keeps under a name.
+
+    Attributes
+    ----------
+    kept : dict
+        What the program keeps here beside shards and blocks: arrays, by name.
+    told : tuple
+        Number and value of what `tell` last brought.
+    spare : dict
+        As `kept`, and still there in the room of the next epoch.
     """
 
-    def __init__(self, program, n_threads, send):
-        self.program, self.n_threads, self._send = program, n_threads, send
+    def __init__(self, program, n_threads, send, fetch=None, spare=None):
+        self.program, self.n_threads, self._send, self.fetch = program, n_threads, send, fetch
+        self.kept: dict[Any, Any] = {}
+        self.told: tuple[int, Any] = (-1, None)
+        self.spare = {} if spare is None else spare
         self.states: dict[int, Any] = {}
         self.blocks: dict[int, np.ndarray] = {}
         self.stamps: dict[int, int] = {}
@@ -161,6 +175,7 @@ class Room:
         self.fail(StaleEpoch("the session went on without this member"))
         with self.changed:
             hops, self.states, self.blocks, self.brought = list(self._hops), {}, {}, {}
+            self.kept, self.told = {}, (self.told[0], None)
         for hop in hops:
             hop.cancel()
 
@@ -237,6 +252,19 @@ class Room:
             self._delivered.notify_all()
         if not hop.cancelled() and hop.exception() is not None:
             self.fail(hop.exception())
+
+    # Requests of programs that need no rounds ---------------------------------------------------------
+
+    def tell(self, number, value):
+        """Take in what all members are told; of numbers the greatest counts."""
+        with self.changed:
+            if number > self.told[0]:
+                self.told = number, value
+
+    def ask(self, name, *args):
+        """Call a method of the program with this room."""
+        self.check()
+        return getattr(self.program, name)(self, *args)
 
     # Calls: each ends when all that it sent has arrived -----------------------------------------------
 

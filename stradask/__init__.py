@@ -12,33 +12,63 @@ from ._version import __version__
 if TYPE_CHECKING:
     from . import datasets, scheduler
     from .algorithms._persistence import load
+    from .algorithms.bayes.linear import BayesianLinearRegression
+    from .algorithms.bayes.logistic import BayesianLogisticRegression
+    from .algorithms.bayes.poisson import BayesianPoissonRegression
+    from .algorithms.bayes.posterior import Posterior
+    from .algorithms.bayes.sample import sample
     from .algorithms.linear.cross_validation import ElasticNetCV, LassoCV, SparseLogisticRegressionCV
     from .algorithms.linear.lasso import ElasticNet, Lasso
+    from .algorithms.linear.logistic_regression import LogisticRegression
     from .algorithms.linear.path import enet_path, lasso_path
+    from .algorithms.linear.poisson import PoissonRegressor
+    from .algorithms.linear.ridge import Ridge
     from .algorithms.linear.sparse_logistic import SparseLogisticRegression
+    from .algorithms.neural.mlp import MLPClassifier, MLPRegressor
+    from .algorithms.optimize.minimize import minimize
     from .algorithms.topics.lda import LatentDirichletAllocation
 
 # Where each public name lives.
 _PLACES = {
+    "BayesianLinearRegression": ".algorithms.bayes.linear",
+    "BayesianLogisticRegression": ".algorithms.bayes.logistic",
+    "BayesianPoissonRegression": ".algorithms.bayes.poisson",
     "ElasticNet": ".algorithms.linear.lasso",
     "ElasticNetCV": ".algorithms.linear.cross_validation",
     "Lasso": ".algorithms.linear.lasso",
     "LassoCV": ".algorithms.linear.cross_validation",
     "LatentDirichletAllocation": ".algorithms.topics.lda",
+    "LogisticRegression": ".algorithms.linear.logistic_regression",
+    "MLPClassifier": ".algorithms.neural.mlp",
+    "MLPRegressor": ".algorithms.neural.mlp",
+    "PoissonRegressor": ".algorithms.linear.poisson",
+    "Posterior": ".algorithms.bayes.posterior",
+    "Ridge": ".algorithms.linear.ridge",
     "SparseLogisticRegression": ".algorithms.linear.sparse_logistic",
     "SparseLogisticRegressionCV": ".algorithms.linear.cross_validation",
     "enet_path": ".algorithms.linear.path",
     "lasso_path": ".algorithms.linear.path",
     "load": ".algorithms._persistence",
+    "minimize": ".algorithms.optimize.minimize",
+    "sample": ".algorithms.bayes.sample",
 }
 _ROOMS = ("datasets", "scheduler", "errors")
 
 __all__ = [
+    "BayesianLinearRegression",
+    "BayesianLogisticRegression",
+    "BayesianPoissonRegression",
     "ElasticNet",
     "ElasticNetCV",
     "Lasso",
     "LassoCV",
     "LatentDirichletAllocation",
+    "LogisticRegression",
+    "MLPClassifier",
+    "MLPRegressor",
+    "PoissonRegressor",
+    "Posterior",
+    "Ridge",
     "SparseLogisticRegression",
     "SparseLogisticRegressionCV",
     "__version__",
@@ -47,6 +77,8 @@ __all__ = [
     "errors",
     "lasso_path",
     "load",
+    "minimize",
+    "sample",
     "scheduler",
 ]
 

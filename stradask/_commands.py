@@ -331,6 +331,8 @@ def bench(args):
     """Run a benchmark."""
     if args.family == "strads":
         from .benchmarks.strads import main
+    elif args.family == "ssp":
+        from .benchmarks.ssp import main
     else:
         from .benchmarks.run import main
 

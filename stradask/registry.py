@@ -87,6 +87,9 @@ MODELS = {
             "classes",
             "sparse logistic, by cross-validation",
         ),
+        _linear("logistic", "LogisticRegression", "classes", "two or more classes, ridge or lasso penalty"),
+        _linear("ridge", "Ridge", "targets", "linear regression with a squared penalty"),
+        _linear("poisson", "PoissonRegressor", "targets", "counts by a linear model of their logarithm"),
     )
 }
 

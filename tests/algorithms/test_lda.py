@@ -428,7 +428,8 @@ def test_a_fit_goes_on_from_its_checkpoint_bitwise(tmp_path, corpus, n_component
 
 
 def test_a_checkpoint_lets_max_iter_grow_and_a_converged_fit_rest(tmp_path, corpus):
-    options = {"optimize_priors": True, "exact": True}  # annealed sweeps would follow from the smaller max_iter
+    # exact: else the sweeps that are annealed would follow from the smaller max_iter
+    options = {"optimize_priors": True, "exact": True}
     whole = _lda(max_iter=45, **options).fit(corpus)
     _lda(max_iter=25, checkpoint=tmp_path / "grown", **options).fit(corpus)
     grown = _lda(max_iter=45, checkpoint=tmp_path / "grown", **options).fit(corpus)

@@ -1,0 +1,1 @@
+"""Bayesian models by embarrassingly parallel Markov chain Monte Carlo."""

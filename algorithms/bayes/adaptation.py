@@ -1,0 +1,149 @@
+"""Warm-up: step sizes by dual averaging, and metrics from windows of draws, with Stan's constants.
+
+A chain of 1,000 warm-up draws has 75 to get to the posterior, windows of 25, 50, 100, 200 and 500 that each
+end with a new metric from their draws, and 50 for the last step size. Shorter ones shrink the first and last
+to 15 and 10 per cent. With n draws in a window the covariance is ``n / (n + 5) S + 5 / (n + 5) * 1e-3 I``.
+
+References: Stan Development Team, Stan Reference Manual, "HMC algorithm parameters". Hoffman, Gelman, JMLR
+2014.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from ...errors import DataError
+from ...kernels.hmc import first_size
+from ...scheduler.threads import single_threaded_blas
+from .chains import SAMPLERS, WARM_UP, Draws, advance, init, stream
+
+METRICS = ("diagonal", "dense", "laplace")
+_FIRST, _WINDOW, _LAST, _LEAST = 75, 25, 50, 20
+_LAPLACE_WARM_UP = 150
+_SHRINK, _FLOOR = 5.0, 1e-3
+
+
+def windows(n):
+    """Cut a warm-up into stretches.
+
+    Parameters
+    ----------
+    n : int
+
+    Returns
+    -------
+    list of (length, metric)
+        Whether the metric is renewed at the end of the stretch.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.bayes.adaptation import windows
+    >>> [length for length, _ in windows(1000)]
+    [75, 25, 50, 100, 200, 500, 50]
+    """
+    if n < _LEAST:
+        return [(n, False)]
+    first, last = (_FIRST, _LAST) if n >= _FIRST + _WINDOW + _LAST else (int(0.15 * n), int(0.1 * n))
+    left, size, stretches = n - first - last, _WINDOW, [(first, False)]
+    while left:
+        length = left if left < 3 * size else size
+        stretches.append((length, True))
+        left, size = left - length, 2 * size
+    return [*stretches, (last, False)]
+
+
+def start_averaging(size, target, most=np.inf):
+    """State of dual averaging that begins at a step size."""
+    return np.array([0.0, 0.0, math.log(10 * size), 0.0, target, math.log(most)])
+
+
+def warm_up(
+    model, q, sampler="nuts", *, n=1000, metric="diagonal", mode=None, target=None, limit=None, **numbers
+):
+    """Bring a chain to the posterior and tune it.
+
+    Parameters
+    ----------
+    model : Model
+    q : ndarray of shape (d,)
+        Where it begins.
+    sampler : str, default="nuts"
+    n : int, default=1000
+        Draws; with the Laplace metric at most 150 of them, as only a step size is left to find.
+    metric : {"diagonal", "dense", "laplace"}, default="diagonal"
+    mode : Mode, optional
+        For the Laplace metric and the split sampler.
+    target : float, optional
+        Acceptance; the sampler's by default. Slice and Gibbs sampling accept always, and have none.
+    limit : float, optional
+        See `init`.
+    **numbers
+        seed, shard, chain.
+
+    Returns
+    -------
+    state : State
+        Ready for its draw number 0.
+    draws : Draws
+        Those of the warm-up.
+
+    Raises
+    ------
+    DataError
+        For a metric or sampler that needs a mode without one.
+    """
+    if metric not in METRICS:
+        raise DataError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
+    if sampler == "split_hmc" or metric == "laplace":
+        if mode is None:
+            raise DataError(f"sampler={sampler!r} with metric={metric!r} needs a mode: see find_mode")
+        state = init(model, q, sampler, mu=mode.q, A=mode.A, limit=limit, draw=WARM_UP)
+        stretches = [(min(n, _LAPLACE_WARM_UP), False)]
+    else:
+        state = init(model, q, sampler, limit=limit, draw=WARM_UP)
+        stretches = [(n, False)] if sampler == "gibbs" else windows(n)  # which keeps its coordinates
+    own = SAMPLERS[sampler].target
+    target = own if own is None or target is None else target
+    parts, renewed = [], True
+    averaging = None
+    for length, renew in stretches:
+        if renewed:
+            state, averaging = _begin(model, state, target, **numbers)
+        state, draws = advance(model, state, length, averaging=averaging, **numbers)
+        parts.append(draws)
+        if renew:
+            state = _with_metric(model, state, draws.draws, metric)
+        if averaging is not None and averaging[3]:
+            state = replace(state, tuning=np.array([math.exp(averaging[0]), state.tuning[1]]))
+        renewed = renew
+    return replace(state, draw=0), Draws.join(parts)
+
+
+def _begin(model, state, target, *, seed, shard=0, chain=0):
+    """Look for a step size of the right order, and begin to average from there."""
+    if target is None:
+        return state, None
+    kind, size = SAMPLERS[state.sampler], state.tuning[0]
+    if kind.size is None:
+        name = stream(seed, shard, chain, WARM_UP - 1 - (state.draw - WARM_UP))
+        size = first_size(
+            model.density, state.z, state.gz, state.logp, state.mu, state.A, name, model.data, model.meta
+        )
+    elif state.sampler == "random_walk":
+        size = 2.38 / math.sqrt(len(state.z))
+    tuning = np.array([size, state.tuning[1]])
+    return replace(state, tuning=tuning), start_averaging(size, target, kind.most)
+
+
+def _with_metric(model, state, draws, metric):
+    """Change to the coordinates that a window of draws suggests."""
+    n, d = draws.shape
+    keep = n / (n + _SHRINK)
+    if metric == "dense":
+        with single_threaded_blas():
+            covariance = np.atleast_2d(np.cov(draws.T)) * keep + _FLOOR * (1 - keep) * np.eye(d)
+            A = np.linalg.cholesky(covariance)
+    else:
+        A = np.sqrt(draws.var(axis=0, ddof=1) * keep + _FLOOR * (1 - keep))[None]
+    return init(model, draws[-1], state.sampler, A=A, limit=state.tuning[1], draw=state.draw)

@@ -1,0 +1,294 @@
+"""Chains of one machine: the state of a chain, a pure step of any length, and what comes out.
+
+A chain is known by its numbers (seed, shard, chain); its draws by theirs. `advance` is a pure function of a
+model, a state and those numbers, so that a run goes on where it stopped, a part of it can be done anew on
+another machine, and 2 x 100 draws are 200 draws bit for bit.
+"""
+
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from ...errors import DataError
+from ...kernels import bayes_chain
+from ...kernels.bayes_streams import normals, uniforms
+from ...kernels.nuts import scratch_rows
+from . import gibbs
+
+STATISTICS = ("acceptance", "n_gradients", "depth", "divergent", "energy")
+_LEAST_ROWS = 5
+# Numbers of draws that are no draws of a chain.
+WARM_UP, STARTING, PROPOSING = 2**31, 2**32 - 1, 2**32 - 2
+_STARTS = 100
+_MOST_LIMIT = {True: 30, False: 10**9}  # a tree of depth 30 has 10^9 leaves
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """What is known of a sampler beforehand.
+
+    Parameters
+    ----------
+    number : int
+        In the compiled loop.
+    target : float or None
+        Acceptance that the step size is adapted to; None keeps the step size.
+    limit : float
+        What bounds a draw: the depth of a tree, the number of leapfrog steps or widths.
+    most : float
+        Largest step size.
+    size : float or None
+        To begin with; None searches for it.
+    """
+
+    number: int
+    target: float | None
+    limit: float
+    most: float = np.inf
+    size: float | None = None
+
+
+# Targets: Stan's for NUTS; Roberts and Rosenthal (1998) for MALA; Gelman, Roberts, Gilks (1996) for the walk;
+# the angle of split HMC is lowered only where less is accepted.
+SAMPLERS = MappingProxyType(
+    {
+        "nuts": Sampler(bayes_chain.NUTS, 0.8, 10),
+        "split_hmc": Sampler(bayes_chain.SPLIT_HMC, 0.65, 1, most=1.9, size=1.9),
+        "hmc": Sampler(bayes_chain.HMC, 0.8, 20),
+        "mala": Sampler(bayes_chain.HMC, 0.574, 1),
+        "random_walk": Sampler(bayes_chain.RANDOM_WALK, 0.234, 1, size=1.0),
+        "slice": Sampler(bayes_chain.SLICE, None, 20, size=2.0),
+        "gibbs": Sampler(-1, None, 1, size=1.0),  # a loop of its own
+    }
+)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where a chain is, and how it moves.
+
+    Parameters
+    ----------
+    sampler : str
+    z, gz : ndarray of shape (d,)
+        Position in the coordinates of the metric, and the gradient there.
+    logp : float
+        Log density there.
+    mu : ndarray of shape (d,)
+    A : ndarray of shape (1, d) or (d, d)
+        ``q = mu + A z``: scales, or a lower triangle.
+    tuning : ndarray of shape (2,)
+        Step size and limit.
+    draw : int
+        Number of the next draw.
+    """
+
+    sampler: str
+    z: np.ndarray
+    gz: np.ndarray
+    logp: float
+    mu: np.ndarray
+    A: np.ndarray
+    tuning: np.ndarray
+    draw: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """What a chain, or an independent sampler, gives.
+
+    Parameters
+    ----------
+    draws : ndarray of shape (n, d)
+        Parameters q.
+    gradients : ndarray of shape (n, d), or None
+        Of the log density at the draws; None for importance sampling.
+    log_densities : ndarray of shape (n,)
+    statistics : dict of str to ndarray of shape (n,)
+        acceptance, n_gradients, depth (of the tree), divergent, energy, step_size; empty for importance
+        sampling.
+    log_weights : ndarray of shape (n,), optional
+        Of importance sampling; None where all weigh the same.
+    """
+
+    draws: np.ndarray
+    gradients: np.ndarray | None
+    log_densities: np.ndarray
+    statistics: dict
+    log_weights: np.ndarray | None = None
+
+    @staticmethod
+    def join(parts):
+        """Put consecutive parts of one chain together."""
+        draws, gradients, log_densities = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("draws", "gradients", "log_densities")
+        )
+        figures = {name: np.concatenate([p.statistics[name] for p in parts]) for name in parts[0].statistics}
+        return Draws(draws, gradients, log_densities, figures)
+
+
+def stream(seed, shard, chain, draw):
+    """Name the stream of random numbers of one draw."""
+    for what, value, bits in (("seed", seed, 64), ("shard", shard, 32), ("chain", chain, 32)):
+        if not 0 <= value < 2**bits:
+            raise DataError(f"{what} must be an integer from 0 to 2^{bits} - 1, got {value}")
+    return np.array([0, draw, chain, shard, seed & 0xFFFFFFFF, seed >> 32], dtype=np.uint32)
+
+
+def init(model, q, sampler="nuts", *, mu=None, A=None, size=None, limit=None, draw=0):
+    """Begin a chain at q.
+
+    Parameters
+    ----------
+    model : Model
+    q : ndarray of shape (d,)
+    sampler : {"nuts", "split_hmc", "hmc", "mala", "random_walk", "slice", "gibbs"}, default="nuts"
+    mu : ndarray of shape (d,), optional
+        Origin of the coordinates; zeros by default.
+    A : ndarray of shape (1, d) or (d, d), optional
+        Scales or a lower triangle; ones by default.
+    size : float, optional
+        Step size; by default the sampler's, or 1.
+    limit : float, optional
+        Depth of the tree, number of leapfrog steps, or widths of a slice.
+    draw : int, default=0
+        Number of the first draw.
+
+    Returns
+    -------
+    State
+
+    Raises
+    ------
+    DataError
+        If the log density or its gradient at q is not finite, or for scales that are not above zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.bayes.chains import advance, init
+    >>> from stradask.algorithms.bayes.models import regression
+    >>> model = regression("bernoulli", np.array([[1.0], [2.0]]), np.array([1.0, -1.0]))
+    >>> state, some = advance(model, init(model, np.zeros(1)), 100, seed=1)
+    >>> _, more = advance(model, state, 100, seed=1)
+    >>> _, whole = advance(model, init(model, np.zeros(1)), 200, seed=1)
+    >>> bool((np.concatenate([some.draws, more.draws]) == whole.draws).all())
+    True
+    """
+    kind, d = SAMPLERS[sampler], model.n_params
+    mu = np.zeros(d) if mu is None else np.asarray(mu, dtype=np.float64)
+    A = np.ones((1, d)) if A is None else np.ascontiguousarray(A, dtype=np.float64)
+    scales = A[0] if len(A) != d else np.diag(A)
+    if not (np.isfinite(A).all() and (scales > 0).all()):
+        raise DataError(f"A must have scales above zero, got {scales}")
+    logp, gradient = model.logp_grad(q)
+    if not (np.isfinite(logp) and np.isfinite(gradient).all()):
+        raise DataError(
+            f"the log density at {np.round(q, 6).tolist()} is {logp}, its gradient {gradient.tolist()}; both "
+            "must be finite where a chain begins: begin elsewhere, or mend the density"
+        )
+    diagonal = len(A) != d
+    z = (q - mu) / A[0] if diagonal else np.linalg.solve(A, q - mu)
+    gz = A[0] * gradient if diagonal else A.T @ gradient
+    size = (kind.size or 1.0) if size is None else size
+    limit = kind.limit if limit is None else limit
+    if not (0 < size < np.inf and 1 <= limit <= _MOST_LIMIT[sampler == "nuts"]):
+        raise DataError(
+            f"the step size must be above 0 and limit from 1 to {_MOST_LIMIT[sampler == 'nuts']}, got {size} "
+            f"and {limit}"
+        )
+    tuning = np.array([size, limit], dtype=np.float64)
+    return State(sampler, z, gz, logp, mu, A, tuning, draw)
+
+
+def advance(model, state, n, *, seed, shard=0, chain=0, averaging=None):
+    """Make n draws: the pure step of every sampler.
+
+    Parameters
+    ----------
+    model : Model
+    state : State
+    n : int
+    seed, shard, chain : int
+        Which random numbers.
+    averaging : ndarray of shape (6,), optional
+        State of dual averaging, changed in place: the step size is adapted.
+
+    Returns
+    -------
+    state : State
+    draws : Draws
+    """
+    if n < 1:
+        raise DataError(f"n must be at least 1, got {n}")
+    tuning, name = state.tuning.copy(), stream(seed, shard, chain, state.draw)
+    if state.sampler == "gibbs":
+        made = gibbs.run(model, state.z, name, n)
+    else:
+        made = _run(model, state, tuning, averaging, name, n)
+    draws, gradients, statistics, z, gz, logp = made
+    model.raise_errors()
+    figures = {name: statistics[:, i + 1] for i, name in enumerate(STATISTICS)}
+    figures["step_size"] = np.full(n, tuning[0])
+    state = replace(state, z=z, gz=gz, logp=logp, tuning=tuning, draw=state.draw + n)
+    return state, Draws(draws, gradients, statistics[:, 0], figures)
+
+
+def _run(model, state, tuning, averaging, name, n):
+    """Call the compiled loop; `tuning` and `averaging` change in place."""
+    return bayes_chain.run(
+        model.density,
+        SAMPLERS[state.sampler].number,
+        state.z,
+        state.gz,
+        state.logp,
+        state.mu,
+        state.A,
+        tuning,
+        np.zeros(6) if averaging is None else averaging,
+        averaging is not None,
+        name,
+        n,
+        scratch_rows(int(tuning[1])) if state.sampler == "nuts" else _LEAST_ROWS,
+        model.data,
+        model.meta,
+    )
+
+
+def starting_point(model, *, seed, shard=0, chain=0, mode=None):
+    """Draw where a chain begins, wider than the posterior where that is known.
+
+    Parameters
+    ----------
+    model : Model
+    seed, shard, chain : int
+    mode : Mode, optional
+        Then the point is normal about it, with twice its standard deviations; else uniform within 2 of
+        ``model.start`` in every parameter, as in Stan.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+
+    Raises
+    ------
+    DataError
+        If no point in 100 has a finite density and gradient.
+    """
+    d, name = model.n_params, stream(seed, shard, chain, STARTING)
+    if mode is None:
+        points = model.start + 4 * uniforms(name, _STARTS * d).reshape(_STARTS, d) - 2
+    else:
+        points = mode.q + 2 * normals(name, _STARTS, d) @ mode.A.T
+    logps, gradients = model.logp_grads(points[:1])
+    if not np.isfinite(gradients).all() or not np.isfinite(logps).all():
+        logps, gradients = model.logp_grads(points)
+    good = np.flatnonzero(np.isfinite(logps) & np.isfinite(gradients).all(axis=1))
+    if not len(good):
+        raise DataError(
+            f"the log density or its gradient is not finite at any of {_STARTS} starting points, for "
+            f"instance {logps[0]} at {np.round(points[0], 4).tolist()}: mend the density, or give it a start"
+        )
+    return points[good[0]]

@@ -1,0 +1,343 @@
+"""A user's own density: functions compiled by numba, or plain Python ones, with gradients or without.
+
+Only the prior is raised to a power in a subposterior, so that prior and likelihood are two functions. A
+gradient is optional: without one it is taken by central differences, at the cost of 2 d evaluations each.
+Where there is one it is compared with differences before anything is sampled, component by component.
+"""
+
+import ctypes
+import functools
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError
+from ...kernels.bayes_callback import callback
+from .chains import STARTING, stream
+from .models import Model
+
+_STEP = np.finfo(float).eps ** (1 / 3)
+_TOLERANCE = 1e-4  # of a gradient, in parts of its size
+_NOISE = 1e-13  # of the log density, in parts of its size
+_PLACES = 3
+_POINTER = ctypes.POINTER(ctypes.c_double)
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_double, _POINTER, _POINTER, ctypes.c_int64)
+
+
+def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None, check=True):
+    """Make a model of a user's own functions.
+
+    Parameters
+    ----------
+    log_likelihood : callable
+        ``log_likelihood(q, data)`` returns a float. A Python function may also return ``(value, gradient)``.
+        A function compiled by ``numba.njit`` may take a third argument, g (d,), to which it adds the
+        gradient; its `data` must be an array of floats of one or two axes. Compiled functions run without the
+        interpreter, on as many threads as there are chains; Python ones wait for each other, and are some
+        hundred times slower.
+    log_prior : callable or None
+        ``log_prior(q)`` or ``log_prior(q, g)``, in the same way; None is flat.
+    data : array, or for Python functions anything
+        Handed on.
+    start : array-like of shape (d,)
+        A point of the region where the density lies; chains begin within 2 of it.
+    power : float, default=1
+        Of the prior: 1/M in a subposterior.
+    names : sequence of str, optional
+        Of the parameters.
+    check : bool, default=True
+        Whether density and gradient are examined first, at three points.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    DataError
+        If the density is not finite at `start`, does not depend on a parameter, or if a gradient has the
+        wrong shape or differs from differences; names the parameter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.bayes.density import user_model
+    >>> def log_likelihood(q, x):
+    ...     return -0.5 * ((x - q[0]) ** 2).sum(), np.array([(x - q[0]).sum()])
+    >>> model = user_model(log_likelihood, None, np.array([1.0, 2.0]), [0.0])
+    >>> model.logp_grad([1.0])
+    (-0.5, array([1.]))
+    """
+    start = _checked_start(start)
+    names = _checked_names(names, len(start))
+    functions = [log_likelihood] if log_prior is None else [log_likelihood, log_prior]
+    for function in functions:
+        if not callable(function):
+            raise DataError(f"log_likelihood and log_prior must be functions, got {function!r:.60}")
+    if all(_is_compiled(function) for function in functions):
+        model = _compiled_model(log_likelihood, log_prior, data, start, power, names)
+    else:
+        both = _Python(log_likelihood, log_prior, data, power)
+        model = PythonModel(callback, np.zeros(1), np.zeros(1, np.int64), names, start, False, both)
+    if check:
+        check_density(model)
+    return model
+
+
+def _checked_start(start):
+    try:
+        start = np.array(start, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"start must be a vector of numbers, one a parameter: {error}") from error
+    if start.ndim != 1 or not len(start) or not np.isfinite(start).all():
+        raise DataError(f"start must be a vector of finite numbers, one a parameter, got {start}")
+    return start
+
+
+def _checked_names(names, d):
+    names = tuple(f"q[{j}]" for j in range(d)) if names is None else tuple(names)
+    if len(names) != d or len(set(names)) != d or not all(isinstance(name, str) for name in names):
+        raise DataError(f"names must be {d} different strings, as many as start has entries, got {names}")
+    return names
+
+
+def _is_compiled(function):
+    return hasattr(function, "py_func")
+
+
+# Compiled functions -----------------------------------------------------------------------------------
+
+
+def _compiled_model(log_likelihood, log_prior, data, start, power, names):
+    try:
+        x = np.ascontiguousarray(data, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"data of a compiled log_likelihood must be an array of numbers: {error}") from error
+    if x.ndim not in (1, 2):
+        raise DataError(f"data of a compiled log_likelihood must have one or two axes, got {x.ndim}")
+    n_arguments = len(inspect.signature(log_likelihood.py_func).parameters)
+    n_prior = 1 if log_prior is None else len(inspect.signature(log_prior.py_func).parameters)
+    if n_arguments not in (2, 3) or n_prior not in (1, 2):
+        raise DataError(
+            f"log_likelihood must take (q, data) or (q, data, g) and log_prior (q) or (q, g); they take "
+            f"{n_arguments} and {n_prior} arguments"
+        )
+    density = _compile(log_likelihood, log_prior, n_arguments == 3, n_prior == 2, x.ndim)
+    meta = np.array([*x.shape, 1][:2], dtype=np.int64)
+    return Model(density, np.concatenate([[power], x.ravel()]), meta, names, start)
+
+
+@functools.lru_cache(maxsize=32)  # shards have the same functions
+def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes):
+    """Put prior and likelihood together; what has no gradient is differenced."""
+    import numba as nb
+
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    step = float(_STEP)
+
+    if log_prior is None:
+        prior_slopes = True
+        log_prior = nb.njit(**options)(lambda q, g: 0.0)
+    shaped = (
+        (lambda data, meta: data[1:])
+        if n_axes == 1
+        else (lambda data, meta: data[1:].reshape(meta[0], meta[1]))
+    )
+    shaped = nb.njit(**options)(shaped)
+
+    if likelihood_slopes:
+        likelihood = log_likelihood
+    else:
+
+        @nb.njit(**options)
+        def likelihood(q, x, g):
+            point = q.copy()
+            for i in range(len(q)):
+                h = step * max(1.0, abs(q[i]))
+                point[i] = q[i] + h
+                above = log_likelihood(point, x)
+                point[i] = q[i] - h
+                g[i] += (above - log_likelihood(point, x)) / (2.0 * h)
+                point[i] = q[i]
+            return log_likelihood(point, x)
+
+    if prior_slopes:
+        prior = log_prior
+    else:
+
+        @nb.njit(**options)
+        def prior(q, g):
+            point = q.copy()
+            for i in range(len(q)):
+                h = step * max(1.0, abs(q[i]))
+                point[i] = q[i] + h
+                above = log_prior(point)
+                point[i] = q[i] - h
+                g[i] += (above - log_prior(point)) / (2.0 * h)
+                point[i] = q[i]
+            return log_prior(point)
+
+    @nb.njit(**options)
+    def density(q, g, data, meta):
+        for i in range(len(g)):
+            g[i] = 0.0
+        logp = data[0] * prior(q, g)
+        for i in range(len(g)):
+            g[i] *= data[0]
+        return logp + likelihood(q, shaped(data, meta), g)
+
+    return density
+
+
+# Python functions -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Python:
+    """Log density and gradient of Python functions."""
+
+    log_likelihood: Any
+    log_prior: Any
+    data: Any
+    power: float
+
+    def __call__(self, q):
+        value, gradient = self._part(lambda q: self.log_likelihood(q, self.data), q, "log_likelihood")
+        if self.log_prior is not None:
+            prior, slope = self._part(self.log_prior, q, "log_prior")
+            value, gradient = value + self.power * prior, gradient + self.power * slope
+        return value, gradient
+
+    def _part(self, function, q, what):
+        result = function(q)
+        if not isinstance(result, tuple):
+            return _number(result, what), differences(lambda point: _number(function(point), what), q)
+        value, gradient = result
+        gradient = np.asarray(gradient, dtype=np.float64)
+        if gradient.shape != q.shape:
+            raise DataError(f"the gradient of {what} has the shape {gradient.shape}, its argument {q.shape}")
+        return _number(value, what), gradient
+
+
+def _number(value, what):
+    value = np.asarray(value, dtype=np.float64)
+    if value.size != 1:
+        raise DataError(f"{what} must return one number, got the shape {value.shape}: sum over observations")
+    return float(value.reshape(()))
+
+
+def differences(function, q):
+    """Gradient by central differences."""
+    h = _STEP * np.maximum(1.0, np.abs(q))
+    gradient = np.empty(len(q))
+    for i in range(len(q)):
+        step = np.zeros(len(q))
+        step[i] = h[i]
+        gradient[i] = (function(q + step) - function(q - step)) / (2 * h[i])
+    return gradient
+
+
+@dataclass(frozen=True, eq=False)
+class PythonModel(Model):
+    """A model of a Python function ``q -> (log density, gradient)``.
+
+    The compiled sampler calls it through a C pointer. An error inside ends no draw, since it cannot pass
+    through compiled code: the density is NaN then, and the error is raised after the chunk.
+    """
+
+    function: Any = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        errors: list[BaseException] = []
+
+        def call(q, g, d):
+            if errors:
+                return np.nan
+            try:
+                value, gradient = self.function(np.ctypeslib.as_array(q, (d,)).copy())
+                np.ctypeslib.as_array(g, (d,))[:] = gradient
+                return value
+            except BaseException as error:
+                errors.append(error)
+                return np.nan
+
+        pointer = _CALLBACK(call)
+        meta = np.array([ctypes.cast(pointer, ctypes.c_void_p).value], dtype=np.int64)
+        self.__dict__.update(meta=meta, _errors=errors, _pointer=pointer)
+
+    def raise_errors(self):
+        """Raise what the function raised."""
+        errors = vars(self)["_errors"]
+        if errors:
+            error = errors[0]
+            errors.clear()
+            raise error
+
+    def __getstate__(self):
+        """Leave out what belongs to this process."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.__post_init__()
+
+
+# Examination ------------------------------------------------------------------------------------------
+
+
+def check_density(model):
+    """Compare gradients with differences of the log density, at three points about the start.
+
+    Parameters
+    ----------
+    model : Model
+
+    Raises
+    ------
+    DataError
+        Names the parameter, and both numbers.
+    """
+    from ...kernels.bayes_streams import uniforms
+
+    d = model.n_params
+    spread = uniforms(stream(0, 0, 0, STARTING), _PLACES * d).reshape(_PLACES, d) - 0.5
+    spread[0] = 0
+    slopes = np.zeros(d)
+    for place, q in enumerate(model.start + spread):
+        logp, gradient = model.logp_grad(q)
+        if place == 0 or np.isfinite(logp):  # beyond the start the density may end
+            _check_point(model, q, logp, gradient)
+            slopes += np.abs(gradient)
+    flat = np.flatnonzero(slopes == 0)
+    if len(flat):
+        raise DataError(
+            f"the log density does not depend on the parameter {model.names[flat[0]]!r}: leave it out, or "
+            "give it a proper prior"
+        )
+
+
+def _check_point(model, q, logp, gradient):
+    where = f"at q = {np.round(q, 4).tolist()}"
+    if not np.isfinite(logp):
+        raise DataError(f"the log density is {logp} {where}: give a start where it is finite, or mend it")
+    wrong = np.flatnonzero(~np.isfinite(gradient))
+    if len(wrong):
+        raise DataError(
+            f"the gradient of the log density for the parameter {model.names[wrong[0]]!r} is "
+            f"{gradient[wrong[0]]} {where}: mend the gradient, or leave it out to have it differenced"
+        )
+    expected = differences(lambda point: model.logp_grad(point)[0], q)
+    h = _STEP * np.maximum(1.0, np.abs(q))
+    scale = np.abs(expected).max()
+    allowed = _TOLERANCE * (np.abs(expected) + np.abs(gradient) + _TOLERANCE * scale) + _NOISE * abs(logp) / h
+    wrong = np.flatnonzero(~(np.abs(gradient - expected) <= allowed + 1e-6))
+    if len(wrong):
+        j = wrong[0]
+        raise DataError(
+            f"the gradient for the parameter {model.names[j]!r} is {gradient[j]:.6g} {where}, but "
+            f"differences of the log density give {expected[j]:.6g}: mend the gradient, or leave it out to "
+            "have it differenced"
+        )

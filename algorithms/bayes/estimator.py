@@ -1,0 +1,254 @@
+"""What the Bayesian regressions share: priors, sampling in one piece or in shards, averaged predictions."""
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ...errors import DataError
+from ...scheduler.threads import single_threaded_blas
+from .._base import Estimator
+from .._validation import check_columns, check_rows
+from ..linear.inputs import check_names, check_offset, check_weights
+from .chains import SAMPLERS
+from .collect import from_sample, from_shards
+from .combine import COMBINERS
+from .models import PRIORS, Prior, regression
+from .posterior import Posterior
+from .propriety import check_identified, check_scale_identified
+from .sampling import sample_model
+from .shards import cut_rows, number_of_shards, sample_shards
+
+_HORSESHOE_TARGET = 0.95  # acceptance: its funnels want short steps
+_CELLS = 4_000_000  # of predictors, rows times draws, at a time
+_POSITIVE = Interval(Real, 0, np.inf, closed="neither")
+SCALE = Interval(Real, 0, np.inf, closed="right")  # inf is a flat prior
+_COUNT = Interval(Integral, 1, None, closed="left")
+
+
+class BayesianRegression(Estimator):
+    """What the three have in common: priors, sampling, shards, the posterior."""
+
+    _state_attributes = ("_posterior_state",)
+    # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
+    _expected_failed_checks: ClassVar[dict] = {
+        "check_sample_weight_equivalence_on_dense_data": "equal densities, rounded otherwise: other draws"
+    }
+
+    @property
+    def _family(self):
+        """The likelihood, as `regression` names it."""
+        raise NotImplementedError
+
+    @property
+    def _noise_freedom(self):
+        return 4.0
+
+    _parameter_constraints: ClassVar[dict] = {
+        "prior": [StrOptions(set(PRIORS))],
+        "prior_scale": [SCALE, "array-like"],
+        "intercept_scale": [SCALE],
+        "prior_freedom": [_POSITIVE],
+        "fit_intercept": ["boolean"],
+        "n_samples": [_COUNT],
+        "n_chains": [_COUNT],
+        "n_warmup": [_COUNT],
+        "sampler": [StrOptions({"auto", "laplace", *SAMPLERS})],
+        "n_shards": [StrOptions({"auto"}), _COUNT],
+        "combine": [StrOptions(set(COMBINERS))],
+        "n_jobs": [None, Integral],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __sklearn_tags__(self):
+        """Tell scikit-learn that X must be dense: every density reads each row in full."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        return tags
+
+    # Fitting ------------------------------------------------------------------------------------------
+
+    def _fit(self, X, y, sample_weight, offset, callback):
+        """Check, build, sample, store."""
+        self._validate_params()
+        with self._unchanged_on_error():
+            checked = check_columns(self, _dense(X, type(self).__name__))
+            n_samples = len(checked)
+            check_names(self, X, y)
+            y = self._targets(y, n_samples)
+            weights, offset = _counts(sample_weight, n_samples), check_offset(offset, n_samples, 1)
+            rows = slice(None) if weights is None else weights > 0
+            X, y = np.ascontiguousarray(checked[rows]), y[rows]
+            options = {
+                name: None if value is None else value[rows]
+                for name, value in (("weights", weights), ("offsets", offset))
+            }
+            names = [f"x{j}" for j in range(X.shape[1])]
+            if self.fit_intercept:
+                X, names = np.column_stack([X, np.ones(len(X), X.dtype)]), [*names, "the intercept"]
+            prior = self._prior(X, y, options["weights"])
+            flat = np.isinf(prior.scale)
+            if flat.any():
+                which = [name for name, is_flat in zip(names, flat, strict=True) if is_flat]
+                check_identified(self._family, X[:, flat], y, which)
+            check_scale_identified(self._family, X, y, options["offsets"], prior.own_scale, flat.sum())
+            self._sample(X, y, prior, options, callback)
+        return self
+
+    def _prior(self, X, y, weights):
+        d = X.shape[1] - self.fit_intercept
+        scale = self._coef_scale(X[:, :d], y, weights)
+        try:
+            scale = np.broadcast_to(np.asarray(scale, dtype=np.float64), d)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"prior_scale must be a number or {d} of them: {error}") from error
+        if not (scale > 0).all():
+            raise DataError(f"prior_scale must be above zero, got {scale[~(scale > 0)][0]}")
+        if self.prior == "horseshoe" and np.isinf(scale).any():
+            raise DataError("prior_scale must be finite with prior='horseshoe'")
+        scales = np.append(scale, self.intercept_scale) if self.fit_intercept else scale
+        own = self._own_scale(y, weights)
+        return Prior(self.prior, scales, self.prior_freedom, 1.0, own, n_shrunk=d)
+
+    def _coef_scale(self, X, y, weights):
+        return self.prior_scale
+
+    def _own_scale(self, y, weights):
+        """Of the half-Cauchy prior of what the noise has of its own."""
+        return 1.0
+
+    def _sample(self, X, y, prior, options, callback):
+        """Draw from the posterior, in one piece or in shards."""
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        settings = {name: getattr(self, name) for name in ("sampler", "n_samples", "n_chains", "n_warmup")}
+        settings["target"] = (
+            _HORSESHOE_TARGET if self.prior == "horseshoe" and self.sampler == "auto" else None
+        )
+        settings |= {"seed": seed, "n_jobs": self.n_jobs, "verbose": self.verbose, "callback": callback}
+        n_shards = number_of_shards(self.n_shards, len(X), X.shape[1])
+        self.n_shards_ = n_shards
+        if n_shards == 1:
+            model = self._model(X, y, prior, options, slice(None), 1.0)
+            sample = sample_model(model, **settings)
+            self.sampler_ = sample.sampler
+            self._keep(from_sample(model, sample, self._variables(model)))
+            return
+        rows = cut_rows(len(X), n_shards, seed, y if self._family == "bernoulli" else None)
+        self._check_shards(X, y, rows)
+        models = [self._model(X, y, prior, options, part, 1 / n_shards) for part in rows]
+        samples, _ = sample_shards(models, **settings)
+        self.sampler_ = ", ".join(sorted({sample.sampler for sample in samples}))
+        n_draws, variables = self.n_samples * self.n_chains, self._variables(models[0])
+        self._keep(from_shards(models, samples, variables, method=self.combine, n_draws=n_draws, seed=seed))
+
+    def _model(self, X, y, prior, options, rows, power):
+        parts = {name: None if value is None else value[rows] for name, value in options.items()}
+        with single_threaded_blas():
+            return regression(
+                self._family, X[rows], y[rows], prior=prior, power=power, freedom=self._noise_freedom, **parts
+            )
+
+    def _check_shards(self, X, y, shards):
+        """Refuse what has no shards: weighted draws, and a heavy prior whose root is improper."""
+        if self.sampler == "laplace":
+            raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
+        if self.prior != "student_t" or (self.prior_freedom + 1) / len(shards) > 1:
+            return
+        names = [f"column {j}" for j in range(X.shape[1])]
+        try:
+            for rows in shards:
+                check_identified(self._family, X[rows], y[rows], names)
+        except DataError as error:
+            raise DataError(
+                f"prior='student_t' with {self.prior_freedom:g} degrees of freedom is improper to the power "
+                f"1/{len(shards)}, and a shard's rows do not make up for it ({error}): take n_shards below "
+                f"{self.prior_freedom + 1:g}, or prior='normal'"
+            ) from error
+
+    def _variables(self, model):
+        """Names and shapes of the columns of `Model.values`."""
+        d = model.n_coefs - self.fit_intercept
+        variables: dict[str, tuple] = {"coef": (d,)} | ({"intercept": ()} if self.fit_intercept else {})
+        if self.prior == "horseshoe":
+            variables |= {"local_scale": (d,), "global_scale": ()}
+        own = model.value_names[-1]
+        return variables | ({own: ()} if own in ("sigma", "overdispersion") else {})
+
+    def _keep(self, posterior):
+        mean = posterior.mean()
+        self.coef_: Any = self._shaped(mean["coef"])
+        self.intercept_: Any = self._shaped(mean.get("intercept", np.float64(0.0)))
+        self._posterior_state = posterior.state()
+        self._posterior = posterior
+
+    def _shaped(self, values):
+        return values
+
+    # Using --------------------------------------------------------------------------------------------
+
+    @property
+    def posterior_(self):
+        """The draws: a `Posterior`."""
+        if "_posterior_state" not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} has no 'posterior_': it is not fitted yet")
+        if "_posterior" not in vars(self):
+            self._posterior = Posterior.from_state(self._posterior_state)
+        return self._posterior
+
+    def _average(self, X, offset, function, n_outputs):
+        """Means over draws of ``function(predictors, posterior)``, (n_outputs, rows), by blocks of rows."""
+        check_is_fitted(self)
+        posterior = self.posterior_
+        X, offset = self._rows(X, offset)
+        out = np.empty((n_outputs, len(X)))
+        height = max(1, _CELLS // len(posterior))
+        with single_threaded_blas():
+            for first in range(0, len(X), height):
+                rows = slice(first, first + height)
+                f = self._predictors(X[rows], offset[rows])
+                out[:, rows] = np.stack([part @ posterior.weights for part in function(f, posterior)])
+        return out
+
+    def _rows(self, X, offset):
+        """Check new rows, and what is added to their predictors."""
+        X = check_rows(self, _dense(X, type(self).__name__))
+        offset = check_offset(offset, len(X), 1)
+        return X.astype(np.float64, copy=False), np.zeros(len(X)) if offset is None else offset
+
+    def _predictors(self, X, offset):
+        """Linear predictors of every draw, (rows, draws)."""
+        posterior = self.posterior_
+        f = X @ posterior["coef"].T + offset[:, None]
+        return f + posterior["intercept"] if "intercept" in posterior.variables else f
+
+    def _check_state(self):
+        super()._check_state()
+        if "_posterior_state" in vars(self):
+            d = self.posterior_["coef"].shape[1]
+            if self.n_features_in_ != d:
+                raise DataError(
+                    f"the posterior has {d} coefficients, the model {self.n_features_in_} columns"
+                )
+
+
+def _dense(X, name):
+    """Refuse sparse matrices, with what to do."""
+    if sparse.issparse(X):
+        raise TypeError(
+            f"Sparse data was passed for X, but {name} needs dense data: every step reads each row in full; "
+            "use X.toarray() if that fits into memory, or SparseLogisticRegression"
+        )
+    return X
+
+
+def _counts(sample_weight, n_samples):
+    """Weights as they are: a row of weight 2 is two rows."""
+    if sample_weight is None:
+        return None
+    check_weights(sample_weight, n_samples)
+    return np.array(np.broadcast_to(np.asarray(sample_weight, dtype=np.float64), n_samples))

@@ -1,0 +1,181 @@
+"""The mode of a density, its curvature there, and importance sampling about it.
+
+The mode is found by L-BFGS and polished by Newton steps; the Hessian is taken from central differences of the
+gradient. Draws from the normal distribution there (Laplace's approximation), or from Student's t, weigh
+``p(q) / approximation(q)``; Pareto's k-hat tells whether the weights can be trusted.
+
+References: Tierney, Kadane, "Accurate approximations for posterior moments and marginal densities", JASA
+1986. Vehtari, Simpson, Gelman, Yao, Gabry, "Pareto smoothed importance sampling", JMLR 2024.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import linalg, special
+
+from ...kernels.bayes_streams import normals, uniforms
+from ...scheduler.threads import single_threaded_blas
+from .chains import PROPOSING, Draws, stream
+from .psis import psis
+
+_NEWTON_STEPS = 20
+_CLOSE = 1e-3  # posterior standard deviations; nearer a density in single precision cannot tell
+_DIFFERENCE = 1e-4
+_LEAST_CURVATURE = 1e-10  # against the largest
+_FLAT = 1e-100
+_PART = 1e-2  # of a standard deviation, once that is known
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """The mode of a density.
+
+    Parameters
+    ----------
+    q : ndarray of shape (d,)
+    A : ndarray of shape (d, d)
+        Lower triangle; ``A A'`` is the inverse of the precision.
+    precision : ndarray of shape (d, d)
+        Negative Hessian of the log density.
+    logp : float
+    """
+
+    q: np.ndarray
+    A: np.ndarray
+    precision: np.ndarray
+    logp: float
+
+
+def find_mode(model, start=None, max_iter=500, scales=None):
+    """Find a mode with a definite Hessian.
+
+    Parameters
+    ----------
+    model : Model
+    start : ndarray of shape (d,), optional
+        ``model.start`` by default.
+    max_iter : int, default=500
+    scales : ndarray of shape (d, d), optional
+        The search goes on in coordinates z with ``q = start + scales z``; by default such that the Hessian at
+        the start has eigenvalues of 1 and -1.
+
+    Returns
+    -------
+    Mode or None
+        None if there is none to be found: a density without a maximum (separated data under a flat prior), or
+        one that is flat or rises without end in some direction.
+    """
+    from scipy.optimize import minimize
+
+    start = np.array(model.start if start is None else start, dtype=np.float64)
+
+    def downhill(z):
+        logp, gradient = model.logp_grad(start + scales @ z)
+        if not np.isfinite(logp) or not np.isfinite(gradient).all():
+            return np.inf, np.zeros_like(z)
+        return -logp, -gradient @ scales
+
+    options: Any = {"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": 1e-13, "gtol": 1e-8}
+    with single_threaded_blas():
+        if scales is None:
+            scales = _scales_of(hessian(model, start))
+        if not np.isfinite(downhill(np.zeros_like(start))[0]):
+            return None
+        z = minimize(downhill, np.zeros_like(start), jac=True, method="L-BFGS-B", options=options).x
+        h = _PART * np.sqrt((scales**2).sum(axis=1))  # differences of a part of the standard deviations
+        return _polish(model, start + scales @ z, h)
+
+
+def _scales_of(precision):
+    """``V |L|^-1/2`` of the eigenvalues L and vectors V, or ones where there is no Hessian."""
+    if not np.isfinite(precision).all() or not precision.any():
+        return np.eye(len(precision))
+    values, vectors = np.linalg.eigh(precision)
+    values = np.abs(values)
+    return vectors / np.sqrt(np.maximum(values, max(_LEAST_CURVATURE * values.max(), _FLAT)))
+
+
+def _polish(model, q, h):
+    """Newton steps, halved while the density falls, until they are short against the posterior."""
+    logp, gradient = model.logp_grad(q)
+    for _ in range(_NEWTON_STEPS):
+        precision = hessian(model, q, h)
+        if not np.isfinite(precision).all():
+            return None
+        try:
+            L = np.linalg.cholesky(precision)
+        except np.linalg.LinAlgError:
+            return None
+        step = linalg.cho_solve((L, True), gradient)
+        if np.abs(L.T @ step).max() < _CLOSE:
+            return Mode(q, _triangle(L), precision, logp)
+        h = _PART / np.sqrt(np.diag(precision))
+        for _ in range(30):
+            new_logp, new_gradient = model.logp_grad(q + step)
+            if new_logp >= logp - _CLOSE:  # false for NaN
+                break
+            step = step / 2
+        else:
+            return None
+        q, logp, gradient = q + step, new_logp, new_gradient
+    return None
+
+
+def _triangle(L):
+    """The lower triangle A with ``A A' = (L L')^-1``."""
+    inverse = linalg.solve_triangular(L, np.eye(len(L)), lower=True)
+    return np.linalg.cholesky(inverse.T @ inverse)
+
+
+def hessian(model, q, h=None):
+    """Negative Hessian of the log density at q, from central differences of the gradient: 2 d gradients.
+
+    Parameters
+    ----------
+    model : Model
+    q : ndarray of shape (d,)
+    h : ndarray of shape (d,), optional
+        Half the differences; a ten-thousandth of q by default, or of 1 where that is more.
+
+    Returns
+    -------
+    ndarray of shape (d, d), symmetric
+    """
+    h = _DIFFERENCE * np.maximum(1.0, np.abs(q)) if h is None else h
+    _, gradients = model.logp_grads(np.concatenate([q + np.diag(h), q - np.diag(h)]))
+    rows = -(gradients[: len(q)] - gradients[len(q) :]) / (2 * h[:, None])
+    return (rows + rows.T) / 2
+
+
+def laplace_draws(model, mode, n, *, seed, shard=0, chain=0, freedom=None):
+    """Draw about the mode, and weigh.
+
+    Parameters
+    ----------
+    model : Model
+    mode : Mode
+    n : int
+    seed, shard, chain : int
+    freedom : float, optional
+        Degrees of freedom of a Student-t proposal; normal by default.
+
+    Returns
+    -------
+    draws : Draws
+        With normalised, smoothed `log_weights`, and no gradients, which would cost twice what the draws do.
+    k_hat : float
+        Below 0.5 for weights of finite variance, above 0.7 for such that cannot be used.
+    """
+    d, name = model.n_params, stream(seed, shard, chain, PROPOSING)
+    z = normals(name, n, d)
+    log_q = -0.5 * (z**2).sum(axis=1)
+    if freedom is not None:
+        other = stream(seed, shard, chain, PROPOSING - 1)
+        shrink = special.chdtri(freedom, uniforms(other, n)) / freedom
+        log_q = -(freedom + d) / 2 * np.log1p(-2 * log_q / shrink / freedom)
+        z = z / np.sqrt(shrink)[:, None]
+    q = mode.q + z @ mode.A.T
+    logps = model.logp_batch(q)
+    log_weights, k_hat = psis(np.where(np.isfinite(logps), logps, -np.inf) - log_q)
+    return Draws(q, None, logps, {}, log_weights), k_hat

@@ -1,0 +1,163 @@
+"""Bayesian linear regression."""
+
+from numbers import Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from .estimator import SCALE
+from .regressor import BayesianRegressor
+
+_ROUNDING = 1e-12
+
+
+class BayesianLinearRegression(BayesianRegressor):
+    r"""Bayesian linear regression with normal or Student-t noise.
+
+    .. math:: y_i = x_i b + c + o_i + \sigma e_i / \sqrt{w_i}
+
+    Weights w enter as numbers of rows. With normal noise the density is computed from sufficient
+    statistics, so that sampling costs nothing by row.
+
+    Parameters
+    ----------
+    noise : {"normal", "student_t"}, default="normal"
+        Student's t bears outliers.
+    prior : {"normal", "student_t", "laplace", "horseshoe"}, default="normal"
+    prior_scale : "auto", float or array-like of shape (n_features,), default="auto"
+        "auto" is ``2.5 sd(y) / sd(x_j)``. np.inf is flat.
+    intercept_scale : float, default=np.inf
+        Flat by default, as the mean of y may be anywhere; must be finite with prior="horseshoe" only if
+        there are as few rows as columns.
+    noise_scale : "auto" or float, default="auto"
+        Of the half-Cauchy prior of sigma; "auto" is ``2.5 sd(y)``, np.inf is flat.
+    noise_freedom : float, default=4
+        Degrees of freedom of noise="student_t".
+    sampler : str, default="auto"
+        See `BayesianLogisticRegression`. With noise="normal" and prior="normal" there is "gibbs" as well,
+        which draws coefficients and noise in turn, each exactly.
+    prior_freedom, fit_intercept, n_samples, n_chains, n_warmup, n_shards, combine
+        See `BayesianLogisticRegression`.
+    n_jobs, random_state, verbose
+        See `BayesianLogisticRegression`.
+
+    Attributes
+    ----------
+    posterior_ : Posterior
+        Draws by name: ``coef``, ``intercept``, ``sigma``.
+    coef_ : ndarray of shape (n_features,)
+        Posterior means.
+    intercept_ : float
+    sampler_, n_shards_, n_features_in_, feature_names_in_
+        See `BayesianLogisticRegression`.
+
+    References
+    ----------
+    Gelman, Carlin, Stern, Dunson, Vehtari, Rubin, "Bayesian Data Analysis", 3rd edition, 2013, chapters 14
+    and 17.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = sd.BayesianLinearRegression(random_state=0).fit(X, y)
+    >>> mean, std = model.predict(X[:2], return_std=True)
+    >>> mean.round(-1), std.round(-1)
+    (array([210.,  70.]), array([50., 50.]))
+    """
+
+    def __init__(
+        self,
+        noise="normal",
+        prior="normal",
+        prior_scale="auto",
+        *,
+        intercept_scale=np.inf,
+        noise_scale="auto",
+        noise_freedom=4.0,
+        prior_freedom=4.0,
+        fit_intercept=True,
+        n_samples=1000,
+        n_chains=4,
+        n_warmup=1000,
+        sampler="auto",
+        n_shards=1,
+        combine="auto",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.noise = noise
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.intercept_scale = intercept_scale
+        self.noise_scale = noise_scale
+        self.noise_freedom = noise_freedom
+        self.prior_freedom = prior_freedom
+        self.fit_intercept = fit_intercept
+        self.n_samples = n_samples
+        self.n_chains = n_chains
+        self.n_warmup = n_warmup
+        self.sampler = sampler
+        self.n_shards = n_shards
+        self.combine = combine
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    _expected_failed_checks: ClassVar[dict] = {
+        **BayesianRegressor._expected_failed_checks,
+        **dict.fromkeys(
+            (
+                "check_regressors_no_decision_function",
+                "check_sample_weights_not_overwritten",
+                "check_sample_weights_shape",
+            ),
+            "targets without noise have no posterior, and are refused",
+        ),
+    }
+    _parameter_constraints: ClassVar[dict] = {
+        **BayesianRegressor._parameter_constraints,
+        "prior_scale": [StrOptions({"auto"}), SCALE, "array-like"],
+        "noise": [StrOptions({"normal", "student_t"})],
+        "noise_scale": [StrOptions({"auto"}), SCALE],
+        "noise_freedom": [Interval(Real, 0, np.inf, closed="neither")],
+    }
+
+    @property
+    def _family(self):
+        return self.noise
+
+    @property
+    def _noise_freedom(self):
+        return self.noise_freedom
+
+    def _coef_scale(self, X, y, weights):
+        if not isinstance(self.prior_scale, str):
+            return self.prior_scale
+        return 2.5 * _spreads(y[:, None], weights)[0] / _spreads(X, weights)
+
+    def _own_scale(self, y, weights):
+        if not isinstance(self.noise_scale, str):
+            return self.noise_scale
+        return 2.5 * _spreads(y[:, None], weights)[0]
+
+    def _mean(self, f):
+        return f
+
+    def _variance(self, mean, posterior):
+        """Of the noise; infinite for a Student t of two degrees of freedom or less."""
+        if self.noise == "student_t":
+            factor = self.noise_freedom / (self.noise_freedom - 2) if self.noise_freedom > 2 else np.inf
+        else:
+            factor = 1.0
+        return np.broadcast_to(factor * posterior["sigma"] ** 2, mean.shape)
+
+
+def _spreads(X, weights):
+    """Standard deviations of columns, 1 for constant ones."""
+    mean = np.average(X, axis=0, weights=weights)
+    sd = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weights))
+    return np.where(sd > _ROUNDING * np.abs(mean), sd, 1.0)

@@ -1,0 +1,133 @@
+"""Bayesian regression of counts."""
+
+from typing import ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import StrOptions
+
+from ...errors import DataError
+from .estimator import SCALE
+from .regressor import BayesianRegressor
+
+
+class BayesianPoissonRegression(BayesianRegressor):
+    r"""Bayesian regression of counts, Poisson or negative binomial.
+
+    The mean is :math:`\mu_i = \exp(x_i b + c + o_i)`; the variance is the mean, or with
+    ``family="negative_binomial"`` :math:`\mu_i + a \mu_i^2`, where the overdispersion a has a half-Cauchy
+    prior.
+
+    Parameters
+    ----------
+    family : {"poisson", "negative_binomial"}, default="poisson"
+        The latter takes integers; the former any number from 0 on, whose likelihood is then a
+        quasi-likelihood.
+    prior : {"normal", "student_t", "laplace", "horseshoe"}, default="normal"
+    prior_scale : float or array-like of shape (n_features,), default=2.5
+        np.inf is flat.
+    intercept_scale : float, default=10
+    overdispersion_scale : float, default=1
+        Of the half-Cauchy prior of the overdispersion; np.inf is flat.
+    prior_freedom, fit_intercept, n_samples, n_chains, n_warmup, sampler, n_shards, combine
+        See `BayesianLogisticRegression`.
+    n_jobs, random_state, verbose
+        See `BayesianLogisticRegression`.
+
+    Attributes
+    ----------
+    posterior_ : Posterior
+        Draws by name: ``coef``, ``intercept`` and, for the negative binomial, ``overdispersion``.
+    coef_ : ndarray of shape (n_features,)
+        Posterior means.
+    intercept_ : float
+    sampler_, n_shards_, n_features_in_, feature_names_in_
+        See `BayesianLogisticRegression`.
+
+    References
+    ----------
+    Gelman, Carlin, Stern, Dunson, Vehtari, Rubin, "Bayesian Data Analysis", 3rd edition, 2013, chapter 16.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stradask as sd
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((500, 2))
+    >>> y = rng.poisson(np.exp(X @ [0.5, -0.5] + 1))
+    >>> model = sd.BayesianPoissonRegression(random_state=0).fit(X, y)
+    >>> model.coef_.round(1), round(model.intercept_, 1)
+    (array([ 0.4, -0.5]), 1.0)
+    """
+
+    def __init__(
+        self,
+        family="poisson",
+        prior="normal",
+        prior_scale=2.5,
+        *,
+        intercept_scale=10.0,
+        overdispersion_scale=1.0,
+        prior_freedom=4.0,
+        fit_intercept=True,
+        n_samples=1000,
+        n_chains=4,
+        n_warmup=1000,
+        sampler="auto",
+        n_shards=1,
+        combine="auto",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.family = family
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.intercept_scale = intercept_scale
+        self.overdispersion_scale = overdispersion_scale
+        self.prior_freedom = prior_freedom
+        self.fit_intercept = fit_intercept
+        self.n_samples = n_samples
+        self.n_chains = n_chains
+        self.n_warmup = n_warmup
+        self.sampler = sampler
+        self.n_shards = n_shards
+        self.combine = combine
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    _parameter_constraints: ClassVar[dict] = {
+        **BayesianRegressor._parameter_constraints,
+        "family": [StrOptions({"poisson", "negative_binomial"})],
+        "overdispersion_scale": [SCALE],
+    }
+
+    def __sklearn_tags__(self):
+        """Tell scikit-learn that targets are counts."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    @property
+    def _family(self):
+        return self.family
+
+    def _targets(self, y, n_samples):
+        y = super()._targets(y, n_samples)
+        wrong = np.flatnonzero((y < 0) | ((y != np.floor(y)) & (self.family != "poisson")))
+        if len(wrong):
+            raise DataError(
+                f"y holds {y[wrong[0]]:g} in row {wrong[0]}: {type(self).__name__} takes counts, 0, 1, 2, ..."
+            )
+        return y
+
+    def _own_scale(self, y, weights):
+        return self.overdispersion_scale
+
+    def _mean(self, f):
+        return np.exp(f)
+
+    def _variance(self, mean, posterior):
+        if self.family == "poisson":
+            return mean
+        return mean + posterior["overdispersion"] * mean**2

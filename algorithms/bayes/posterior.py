@@ -1,0 +1,498 @@
+"""The `Posterior`: draws by name, what they say, and whether to trust them."""
+
+import math
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from ..._version import __version__
+from ...errors import DataError, ModelFileError, StradaskError
+from ...scheduler.store import read_npz, write_npz
+from .diagnostics import Diagnostics, ess, split_rhat
+from .psis import importance_ess, resample
+from .tables import Table
+
+_FORMAT, _VERSION = "stradask posterior", 1
+
+
+class Posterior:
+    """Draws of a posterior distribution.
+
+    Parameters
+    ----------
+    draws : array-like of shape (n, d)
+        In the parameters' own space. Columns follow `variables`, arrays in C order.
+    variables : dict of str to tuple of int, optional
+        Names and shapes; by default one vector ``"theta"``.
+    log_weights : array-like of shape (n,), optional
+        Of importance sampling, up to a constant; None where all draws count alike.
+    n_chains : int, optional
+        Where the draws are those of so many chains, one after another; None where they are independent or
+        weighted.
+    shard_draws : array-like of shape (M, chains, T, d), optional
+        What was combined, in the same space as `draws`.
+    diagnostics : Diagnostics, optional
+    method : str, default=""
+        How the draws were made.
+    log_likelihood : callable, optional
+        ``log_likelihood(values)`` for a dict of draws by name returns (draws, observations). Not saved.
+
+    Attributes
+    ----------
+    draws : ndarray of shape (n, d)
+    log_weights : ndarray of shape (n,) or None
+        Normalised.
+    names : list of d str
+        Of the columns: ``"scale"``, ``"coef[0]"``, ``"table[1,2]"``.
+    variables, n_chains, shard_draws, diagnostics, method
+        As given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.bayes.posterior import Posterior
+    >>> x = np.random.default_rng(0).normal([0, 1, 2], 1, (4000, 3))
+    >>> posterior = Posterior(x, {"coef": (2,), "scale": ()})
+    >>> posterior["coef"].shape, round(float(posterior.mean()["scale"]), 1)
+    ((4000, 2), 2.0)
+    >>> posterior.summary(quantiles=(0.5,)).rows
+    ['coef[0]', 'coef[1]', 'scale']
+    """
+
+    def __init__(
+        self,
+        draws,
+        variables=None,
+        *,
+        log_weights=None,
+        n_chains=None,
+        shard_draws=None,
+        diagnostics=None,
+        method="",
+        log_likelihood=None,
+    ):
+        self.draws = _finite("draws", draws, 2)
+        n, d = self.draws.shape
+        self.variables = _checked_variables({"theta": (d,)} if variables is None else variables, d)
+        self.names = [name for variable, shape in self.variables.items() for name in _labels(variable, shape)]
+        self.log_weights = None if log_weights is None else _normalised(log_weights, n)
+        if n_chains is not None and (self.log_weights is not None or n_chains < 1 or n % n_chains):
+            raise DataError(
+                f"n_chains={n_chains} does not fit {n} {'weighted ' * (log_weights is not None)}draws: "
+                "chains are equally long, and their draws have no weights"
+            )
+        self.n_chains = n_chains
+        self.shard_draws = None
+        if shard_draws is not None:
+            self.shard_draws = _finite("shard_draws", shard_draws, 4)
+            if self.shard_draws.shape[3] != d:
+                raise DataError(f"shard_draws have {self.shard_draws.shape[3]} parameters, the draws {d}")
+        self.diagnostics = Diagnostics([]) if diagnostics is None else diagnostics
+        self.method = method
+        self._log_likelihood = log_likelihood
+
+    def __len__(self):
+        return len(self.draws)
+
+    def __repr__(self):
+        kind = "weighted draws" if self.log_weights is not None else "draws"
+        made = f" by {self.method}" * bool(self.method)
+        return (
+            f"Posterior of {', '.join(self.variables)}: {len(self)} {kind}{made}. {self.diagnostics.verdict}"
+        )
+
+    def __getitem__(self, name):
+        """Draws of a variable, (n, *shape), or of one column by its name in `names`, (n,)."""
+        if name in self.variables:
+            return _by_name(self.variables, self.draws)[name]
+        if name in self.names:
+            return self.draws[:, self.names.index(name)]
+        raise DataError(f"there is no variable {name!r}; there are {', '.join(self.variables)}")
+
+    # What the draws say -----------------------------------------------------------------------------------
+
+    @property
+    def weights(self):
+        """Weights of the draws, (n,), which sum to one."""
+        if self.log_weights is None:
+            return np.full(len(self), 1 / len(self))
+        return np.exp(self.log_weights)
+
+    def mean(self):
+        """Means by variable."""
+        return self._split(self.weights @ self.draws)
+
+    def sd(self):
+        """Standard deviations by variable."""
+        return self._split(np.sqrt(self._variances()))
+
+    def quantile(self, q):
+        """Quantiles by variable, each (*shape) for a number q, (len(q), *shape) for several.
+
+        Parameters
+        ----------
+        q : float or sequence of float
+            Between 0 and 1.
+
+        Returns
+        -------
+        dict of str to ndarray
+        """
+        levels = np.asarray(q, dtype=np.float64)
+        if not ((levels >= 0) & (levels <= 1)).all():
+            raise DataError(f"quantiles must lie between 0 and 1, got {q}")
+        return self._split(self._quantiles(levels))
+
+    def summary(self, quantiles=(0.05, 0.5, 0.95)):
+        """Describe every parameter in a line.
+
+        Parameters
+        ----------
+        quantiles : sequence of float, default=(0.05, 0.5, 0.95)
+
+        Returns
+        -------
+        Table
+            mean, sd, quantiles, ess and mcse of the mean, and r_hat. Of weighted draws ess is the variance
+            over the square of mcse, ``mcse^2 = sum_i w_i^2 (x_i - mean)^2``. r_hat is that of the chains, or
+            the largest of the shards; empty where there are neither.
+        """
+        levels = np.asarray(quantiles, dtype=np.float64)
+        variances = self._variances()
+        sizes = self._sizes(variances)
+        columns = {"mean": self.weights @ self.draws, "sd": np.sqrt(variances)}
+        for level, row in zip(levels, self._quantiles(levels), strict=True):
+            columns[f"{100 * level:g}%"] = row
+        with np.errstate(divide="ignore", invalid="ignore"):
+            columns |= {"ess": np.round(sizes), "mcse": np.sqrt(variances / sizes), "r_hat": self._rhat()}
+        return Table(self.names, columns, self.diagnostics.verdict if len(self.diagnostics) else "")
+
+    def _variances(self):
+        return self.weights @ (self.draws - self.weights @ self.draws) ** 2
+
+    def _quantiles(self, levels):
+        if self.log_weights is None:
+            return np.quantile(self.draws, levels, axis=0)
+        order = np.argsort(self.draws, axis=0)
+        sums = np.cumsum(self.weights[order], axis=0)
+        values = np.take_along_axis(self.draws, order, axis=0)
+        # A draw stands in the middle of its weight; between two draws it goes in a straight line.
+        middles = (sums - self.weights[order] / 2) / sums[-1]
+        columns = [np.interp(levels, middles[:, j], values[:, j]) for j in range(values.shape[1])]
+        return np.stack(columns, axis=-1)
+
+    def _sizes(self, variances):
+        if self.n_chains is not None and len(self) // self.n_chains >= 4:
+            return ess(self._chains(), "mean")
+        if self.log_weights is None:
+            return np.full(self.draws.shape[1], float(len(self)))
+        centred = self.draws - self.weights @ self.draws
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return variances / (self.weights**2 @ centred**2)
+
+    def _chains(self):
+        return self.draws.reshape(self.n_chains, -1, self.draws.shape[1])
+
+    def _rhat(self):
+        if self.n_chains is not None and len(self) // self.n_chains >= 4:
+            return split_rhat(self._chains())
+        if self.shard_draws is not None and self.shard_draws.shape[2] >= 4:
+            return np.max([split_rhat(shard) for shard in self.shard_draws], axis=0)
+        return np.full(self.draws.shape[1], np.nan)
+
+    def _split(self, values):
+        split = _by_name(self.variables, values)
+        return {name: value[()] for name, value in split.items()}
+
+    # Draws for further use --------------------------------------------------------------------------------
+
+    def sample(self, n=None, random_state=None):
+        """Return draws that count alike, by variable.
+
+        Parameters
+        ----------
+        n : int, optional
+            How many, in random order; at most the draws there are. By default all, or of weighted draws as
+            many as they are worth.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        dict of str to ndarray of shape (n, *shape)
+        """
+        return _by_name(self.variables, self.draws[self._chosen(n, random_state)])
+
+    def _chosen(self, n, random_state):
+        most = len(self) if self.log_weights is None else max(int(importance_ess(self.log_weights)), 1)
+        n = most if n is None else n
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= len(self):
+            raise DataError(f"n must be an integer between 1 and {len(self)}, the draws there are, got {n!r}")
+        rng = np.random.Generator(np.random.Philox(check_random_state(random_state).randint(2**31)))
+        if self.log_weights is None:
+            return rng.permutation(len(self))[:n]
+        return resample(self.log_weights, n, rng)
+
+    def predictive(self, function, n=None, random_state=None):
+        """Carry draws through a function: predictions, new data, any quantity that follows from parameters.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(values, rng)`` with a dict of draws by variable, (n, *shape) each, and a
+            numpy.random.Generator for new data; returns an array (n, ...).
+        n, random_state
+            See `sample`.
+
+        Returns
+        -------
+        ndarray of shape (n, ...)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from stradask.algorithms.bayes.posterior import Posterior
+        >>> posterior = Posterior(np.random.default_rng(0).normal(5, 1, (4000, 1)), {"mean": ()})
+        >>> new = posterior.predictive(lambda v, rng: rng.normal(v["mean"], 1.0), random_state=0)
+        >>> new.shape, round(new.var())
+        ((4000,), 2)
+        """
+        values = self.sample(n, random_state)
+        rng = np.random.Generator(np.random.Philox(check_random_state(random_state).randint(2**31)))
+        made = np.asarray(function(values, rng))
+        expected = len(next(iter(values.values())))
+        if made.shape[:1] != (expected,):
+            raise DataError(f"function must return one row for each of {expected} draws, got {made.shape}")
+        return made
+
+    def log_likelihood(self, n=None, random_state=None):
+        """Return the log-likelihood of each observation under draws that count alike, (n, observations).
+
+        Parameters
+        ----------
+        n, random_state
+            See `sample`; the memory is n times the observations.
+
+        Returns
+        -------
+        ndarray of shape (n, n_observations)
+
+        Raises
+        ------
+        StradaskError
+            If the posterior was made, or read from a file, without its likelihood.
+        """
+        if self._log_likelihood is None:
+            raise StradaskError(
+                "this posterior does not know its likelihood (a file does not hold it): give log_likelihood "
+                "to Posterior, or take predictive(function)"
+            )
+        return self.predictive(lambda values, _: self._log_likelihood(values), n, random_state)
+
+    def to_arviz(self, n=None, random_state=None, log_likelihood=False):
+        """Turn the draws into a DataTree for ArviZ (its plots, leave-one-out, netCDF).
+
+        Parameters
+        ----------
+        n, random_state
+            See `sample`: ArviZ knows no weights. Chains are handed on as they are where n is None.
+        log_likelihood : bool, default=False
+            Add the group of that name, for ``arviz_stats.loo``.
+
+        Returns
+        -------
+        xarray.DataTree
+
+        Raises
+        ------
+        StradaskError
+            If arviz-base is not installed.
+        """
+        try:
+            import arviz_base
+        except ModuleNotFoundError as error:
+            raise StradaskError(
+                "to_arviz needs arviz-base, which is not installed: pip install 'stradask[bayes]'"
+            ) from error
+        if self.n_chains is not None and n is None:
+            chains, draws = self.n_chains, self.draws
+        else:
+            chains, draws = 1, self.draws[self._chosen(n, random_state)]
+        values = _by_name(self.variables, draws)
+        groups = {"posterior": _in_chains(values, chains)}
+        if log_likelihood:
+            if self._log_likelihood is None:
+                self.log_likelihood()  # says what is missing
+            groups["log_likelihood"] = _in_chains({"y": np.asarray(self._log_likelihood(values))}, chains)
+        attributes = {"inference_library": "stradask", "inference_library_version": __version__}
+        tree = arviz_base.from_dict(groups)
+        tree["posterior"].attrs.update(attributes, method=self.method, verdict=self.diagnostics.verdict)
+        return tree
+
+    # Files ------------------------------------------------------------------------------------------------
+
+    def state(self):
+        """Return all that a file holds, as a dict of arrays and plain values; `from_state` makes it whole."""
+        return {
+            "draws": self.draws,
+            "variables": {name: list(shape) for name, shape in self.variables.items()},
+            "log_weights": self.log_weights,
+            "n_chains": self.n_chains,
+            "shard_draws": self.shard_draws,
+            "diagnostics": [
+                [name, float(value), limit, int(level), words]
+                for name, value, limit, level, words in self.diagnostics.lines
+            ],
+            "method": self.method,
+        }
+
+    @classmethod
+    def from_state(cls, state):
+        """Make a posterior from what `state` returned.
+
+        Raises
+        ------
+        ModelFileError
+            If it makes no sense.
+        """
+        try:
+            state = dict(state)
+            diagnostics = Diagnostics([_line(*line) for line in state.pop("diagnostics")])
+            variables = {name: tuple(shape) for name, shape in state.pop("variables").items()}
+            return cls(variables=variables, diagnostics=diagnostics, **state)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise ModelFileError(f"holds a posterior that makes no sense: {error}") from error
+
+    def save(self, path):
+        """Write the posterior into one npz file with a JSON header, without pickle.
+
+        Parameters
+        ----------
+        path : path-like
+
+        Returns
+        -------
+        self
+        """
+        state = self.state()
+        arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
+        plain = {name: value for name, value in state.items() if name not in arrays}
+        write_npz(path, arrays, {"format": _FORMAT, "format_version": _VERSION, "state": plain})
+        return self
+
+    @classmethod
+    def load(cls, path):
+        """Read what `save` wrote.
+
+        Parameters
+        ----------
+        path : path-like
+
+        Returns
+        -------
+        Posterior
+
+        Raises
+        ------
+        ModelFileError
+            If the file is damaged, of another kind, or of a newer format.
+        """
+        arrays, header = read_npz(path)
+        if header.get("format") != _FORMAT or not isinstance(header.get("state"), dict):
+            raise ModelFileError(f"{path} is a file of stradask, but not a posterior")
+        if header.get("format_version") != _VERSION:
+            raise ModelFileError(
+                f"{path} has the format version {header.get('format_version')!r}, and stradask {__version__} "
+                f"reads {_VERSION}: upgrade stradask"
+            )
+        try:
+            return cls.from_state(header["state"] | arrays)
+        except ModelFileError as error:
+            raise ModelFileError(f"{path} {error}") from error
+
+    # Pictures ---------------------------------------------------------------------------------------------
+
+    def plot(self, kind="marginals", names=None, axes=None):
+        """Draw marginals of shards and combination, traces, or rank plots.
+
+        Parameters
+        ----------
+        kind : {"marginals", "trace", "rank"}, default="marginals"
+            Densities of each shard (thin) and of the posterior (thick); draws in their order; histograms of
+            ranks, one a chain, which are level where chains agree. The last two show the chains, or those of
+            shards.
+        names : sequence of str, optional
+            Columns, at most 12 by default the first ones.
+        axes : sequence of matplotlib Axes, optional
+            One a name.
+
+        Returns
+        -------
+        list of matplotlib Axes
+        """
+        from .posterior_plots import plot_posterior
+
+        return plot_posterior(self, kind, names, axes)
+
+
+def _finite(name, values, ndim):
+    try:
+        array = np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must be an array of numbers: {error}") from error
+    if array.ndim != ndim or not array.size:
+        raise DataError(f"{name} must have {ndim} dimensions, none of length 0, got the shape {array.shape}")
+    if not np.isfinite(array).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise DataError(f"{name} holds {array[place]} at {place}: every draw must be finite")
+    return array
+
+
+def _checked_variables(variables, d):
+    checked = {}
+    for name, shape in variables.items():
+        sides = tuple(int(side) for side in shape)
+        if not isinstance(name, str) or not name or any(side < 1 for side in sides):
+            raise DataError(f"variables must map names to shapes of positive sides, got {name!r}: {shape!r}")
+        checked[name] = sides
+    total = sum(math.prod(shape) for shape in checked.values())
+    if total != d:
+        raise DataError(f"the variables {checked} have {total} parameters in all, the draws {d}")
+    return checked
+
+
+def _labels(variable, shape):
+    if not shape:
+        return [variable]
+    return [f"{variable}[{','.join(map(str, place))}]" for place in np.ndindex(*shape)]
+
+
+def _by_name(variables, draws):
+    """Split the last axis into variables."""
+    values, first = {}, 0
+    for name, shape in variables.items():
+        size = math.prod(shape)
+        values[name] = draws[..., first : first + size].reshape((*draws.shape[:-1], *shape))
+        first += size
+    return values
+
+
+def _in_chains(values, chains):
+    return {name: v.reshape(chains, len(v) // chains, *v.shape[1:]) for name, v in values.items()}
+
+
+def _normalised(log_weights, n):
+    weights = np.asarray(log_weights, dtype=np.float64)
+    if weights.shape != (n,):
+        raise DataError(f"log_weights must have one number for each of {n} draws, got {weights.shape}")
+    if np.isnan(weights).any() or not np.isfinite(weights.max()):
+        raise DataError("log_weights must be numbers or -inf, one of them finite and none inf")
+    highest = weights.max()
+    return weights - highest - math.log(np.exp(weights - highest).sum())
+
+
+def _line(name, value, limit, level, words):
+    if not (
+        isinstance(name, str) and isinstance(limit, str) and isinstance(words, str) and level in (0, 1, 2)
+    ):
+        raise ValueError("a line of the diagnostics is damaged")
+    return name, float(value), limit, int(level), words

@@ -1,0 +1,81 @@
+"""What Bayesian regressions of numbers share: predictions with their standard deviation."""
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils import column_or_1d
+
+from ...errors import DataError
+from ..linear.inputs import check_targets
+from .estimator import BayesianRegression
+
+
+class BayesianRegressor(RegressorMixin, BayesianRegression):
+    """Predictions with their standard deviation."""
+
+    def _targets(self, y, n_samples):
+        y = check_targets(y, n_samples, type(self).__name__)
+        if y.ndim > 1 and y.shape[1] > 1:
+            raise DataError(
+                f"y has {y.shape[1]} columns, {type(self).__name__} takes one target: fit one model each"
+            )
+        return np.ascontiguousarray(column_or_1d(y, warn=True))
+
+    def fit(self, X, y, sample_weight=None, *, offset=None, callback=None):
+        """Draw from the posterior.
+
+        Ctrl-C stops a run in one piece after the running hundred draws, and keeps those, with a warning.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : float or array-like of shape (n_samples,), optional
+            A row of weight 2 counts as two rows.
+        offset : array-like of shape (n_samples,), optional
+            Added to the linear predictor of each row; the logarithm of an exposure, for counts.
+        callback : callable, optional
+            ``callback(info)`` after the warm-up and every hundred draws of all chains, or after every shard;
+            True ends the run. Not where importance sampling suffices.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, sample_weight, offset, callback)
+
+    def predict(self, X, return_std=False, *, offset=None):
+        """Predict the mean of new observations, averaged over the posterior.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame of shape (n_samples, n_features)
+        return_std : bool, default=False
+            Return the standard deviation of a new observation as well: that of its mean under the posterior,
+            and its noise.
+        offset : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,)
+        std : ndarray of shape (n_samples,)
+            With `return_std`.
+        """
+        if not return_std:
+            return self._average(X, offset, lambda f, posterior: [self._mean(f)], 1)[0]
+        mean, squares, noise = self._average(X, offset, self._moments, 3)
+        return mean, np.sqrt(np.maximum(squares - mean**2, 0) + noise)
+
+    def _moments(self, f, posterior):
+        mean = self._mean(f)
+        return mean, mean**2, self._variance(mean, posterior)
+
+    def _mean(self, f):
+        """Mean of an observation of the linear predictor f."""
+        raise NotImplementedError
+
+    def _variance(self, mean, posterior):
+        """Variance of an observation of that mean, (rows, draws)."""
+        raise NotImplementedError
+
+    def _shaped(self, values):
+        return values if np.ndim(values) else float(values)

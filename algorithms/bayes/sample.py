@@ -1,0 +1,141 @@
+"""`sample`: the posterior of any density that a user can write down."""
+
+from numbers import Integral
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from ...errors import DataError
+from .collect import from_sample, from_shards
+from .combine import COMBINERS
+from .density import user_model
+from .sampling import sample_model
+from .shards import cut_rows, number_of_shards, sample_shards
+
+
+def sample(
+    log_likelihood,
+    log_prior,
+    data,
+    start,
+    *,
+    names=None,
+    sampler="auto",
+    n_samples=1000,
+    n_chains=4,
+    n_warmup=1000,
+    n_shards=1,
+    combine="auto",
+    n_jobs=None,
+    random_state=None,
+    verbose=0,
+    callback=None,
+):
+    """Draw from the posterior of a density of your own.
+
+    Parameters
+    ----------
+    log_likelihood : callable
+        ``log_likelihood(q, data)`` for parameters q (d,) that may be any real numbers: take logarithms of
+        what must be positive, and add the logarithm of the Jacobian to the prior. Returns a float, or a tuple
+        of it and the gradient. A function compiled by ``numba.njit`` may take ``(q, data, g)`` and add its
+        gradient to g; its data are an array of floats of one or two axes. Without a gradient it is
+        differenced. Compiled functions are some hundred times faster.
+    log_prior : callable or None
+        ``log_prior(q)``, in the same way; None is flat. It alone is raised to 1 / n_shards.
+    data : array, DataFrame, or tuple of arrays
+        The first axis counts the observations. In several shards `log_likelihood` gets some of them, in the
+        same form (of a DataFrame an array).
+    start : array-like of shape (d,)
+        A point where the density is finite; chains begin within 2 of it.
+    names : sequence of d str, optional
+        Of the parameters; by default they are one vector, ``theta``.
+    sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice"}, default="auto"
+        "auto" takes importance sampling about the mode where that is reliable, else split Hamiltonian Monte
+        Carlo where it accepts enough, else NUTS.
+    n_samples, n_chains, n_warmup : int
+        Draws of each chain after its warm-up of `n_warmup`.
+    n_shards : int or "auto", default=1
+    combine : str, default="auto"
+        From shards' draws to the posterior, see `combine`.
+    n_jobs : int, optional
+        Threads, over chains or shards; the draws do not depend on them. Python functions wait for each other.
+    random_state : int, RandomState or None
+    verbose : int, default=0
+    callback : callable, optional
+        ``callback(info)`` after the warm-up and every hundred draws of all chains, or after every shard; True
+        ends the run.
+
+    Returns
+    -------
+    Posterior
+
+    Raises
+    ------
+    DataError
+        If the density is not finite at the start, constant in a parameter, or its gradient wrong: names the
+        parameter.
+    CombinationRefused
+        With several shards, where no combination can be trusted; says what was seen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stradask as sd
+    >>> x = np.random.default_rng(0).normal(3, 1, 1000)
+    >>> def log_likelihood(q, x):
+    ...     return -0.5 * ((x - q[0]) ** 2).sum(), np.array([(x - q[0]).sum()])
+    >>> posterior = sd.sample(log_likelihood, lambda q: -0.5 * (q[0] / 10) ** 2, x, [0.0], random_state=0)
+    >>> posterior.mean()["theta"].round(1), posterior.sd()["theta"].round(2)
+    (array([3.]), array([0.03]))
+    """
+    if combine not in COMBINERS:
+        raise DataError(f"combine={combine!r} is unknown: take one of {', '.join(COMBINERS)}")
+    if n_shards != "auto" and (isinstance(n_shards, bool) or not isinstance(n_shards, Integral)):
+        raise DataError(f"n_shards must be 'auto' or an integer, got {n_shards!r}")
+    seed = int(check_random_state(random_state).randint(2**31))
+    n_params = np.size(start)
+    settings = {
+        "sampler": sampler,
+        "n_samples": n_samples,
+        "n_chains": n_chains,
+        "n_warmup": n_warmup,
+        "seed": seed,
+    }
+    settings |= {"n_jobs": n_jobs, "verbose": verbose, "callback": callback}
+    variables = {"theta": (n_params,)} if names is None else dict.fromkeys(names, ())
+    if n_shards == 1:
+        model = user_model(log_likelihood, log_prior, data, start, names=names)
+        return from_sample(model, sample_model(model, **settings), variables)
+    if sampler == "laplace":
+        raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
+    n_rows = _n_rows(data)
+    n_shards = number_of_shards(n_shards, n_rows, n_params)
+    models = [
+        user_model(log_likelihood, log_prior, _some(data, rows), start, power=1 / n_shards, names=names)
+        for rows in cut_rows(n_rows, n_shards, seed)
+    ]
+    samples, _ = sample_shards(models, **settings)
+    return from_shards(models, samples, variables, method=combine, n_draws=n_samples * n_chains, seed=seed)
+
+
+def _n_rows(data):
+    parts = data if isinstance(data, tuple) else (data,)
+    try:
+        sizes = {len(part) for part in parts}
+    except TypeError as error:
+        raise DataError(
+            f"data must have observations along the first axis to be cut into shards: {error}"
+        ) from error
+    if len(sizes) != 1 or not max(sizes):
+        raise DataError(
+            f"all arrays of data must have as many observations, and at least one; they have {sizes}"
+        )
+    return sizes.pop()
+
+
+def _some(data, rows):
+    """The observations of a shard."""
+    if isinstance(data, tuple):
+        return tuple(_some(part, rows) for part in data)
+    return np.asarray(data)[rows]

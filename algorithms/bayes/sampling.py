@@ -1,0 +1,246 @@
+"""All chains of one density on one machine: warm-up, draws, progress, and the choice of a sampler.
+
+``sampler="auto"`` takes the cheapest way that its own figures allow. It looks for the mode and the
+Hessian there. If k-hat of importance sampling about it is below 0.5 and the weights are worth more than
+three quarters of the draws, these are the draws. Else, if k-hat is below 0.7 and split HMC accepts 0.6 or
+more, it is split HMC, one gradient a draw. Else, and where there is no definite Hessian or more than one
+mode, NUTS.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import DataError, StradaskError
+from ...scheduler.history import History
+from ...scheduler.loop import iterate
+from ...scheduler.threads import effective_n_jobs, run_tasks
+from .adaptation import warm_up
+from .chains import SAMPLERS, WARM_UP, Draws, State, advance, init, starting_point
+from .gibbs import check_conjugate
+from .laplace import Mode, find_mode, laplace_draws
+from .psis import importance_ess
+
+K_HAT_WEIGHTS, PART_WEIGHTS = 0.5, 0.75  # for importance sampling alone
+K_HAT_SPLIT, ACCEPTANCE_SPLIT = 0.7, 0.6  # for split HMC
+_TRIAL = 200  # draws that show the acceptance of split HMC
+_CHUNK = 100  # draws of a chain between two looks at the callback
+_FAR = 3.0  # times twice the standard deviation
+_SAME_MODE = 0.1  # distance in posterior standard deviations
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Draws of one density.
+
+    Parameters
+    ----------
+    chains : list of Draws
+        One a chain; one for importance sampling.
+    sampler : str
+        The one that ran; "laplace" is importance sampling about the mode.
+    states : list of State
+        Where the chains are, to go on from; empty for importance sampling.
+    mode : Mode or None
+    k_hat : float
+        Of importance sampling about the mode; NaN where it was not tried.
+    reason : str
+        Why this sampler, and whether the run was stopped.
+    history : History
+    """
+
+    chains: list[Draws]
+    sampler: str
+    states: list[State]
+    mode: Mode | None
+    k_hat: float
+    reason: str
+    history: History
+
+    def stacked(self, name="draws"):
+        """Draws, gradients or log_densities of all chains, as an array (chains, draws, ...)."""
+        return np.stack([getattr(chain, name) for chain in self.chains])
+
+    def statistic(self, name):
+        """A statistic of all chains, as an array (chains, draws)."""
+        return np.stack([chain.statistics[name] for chain in self.chains])
+
+
+def sample_model(
+    model,
+    sampler="auto",
+    *,
+    n_samples=1000,
+    n_chains=4,
+    n_warmup=1000,
+    metric="auto",
+    target=None,
+    limit=None,
+    seed=0,
+    shard=0,
+    weighted=True,
+    n_jobs=None,
+    verbose=0,
+    callback=None,
+):
+    """Draw from one density.
+
+    Parameters
+    ----------
+    model : Model
+    sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice"}, default="auto"
+    n_samples : int, default=1000
+        Draws a chain, after the warm-up.
+    n_chains, n_warmup : int
+    metric : {"auto", "diagonal", "dense", "laplace"}, default="auto"
+        "auto" is "laplace" for regressions, and where k-hat of importance sampling about the mode is below
+        0.7; else "diagonal".
+    target, limit : float, optional
+        Acceptance, and what bounds a draw: see `warm_up`.
+    seed, shard : int, default=0
+    weighted : bool, default=True
+        Whether "auto" may take importance sampling, whose draws have weights and no gradients.
+    n_jobs : int, optional
+        Threads; the draws do not depend on them.
+    verbose : int, default=0
+    callback : callable, optional
+        ``callback(info)`` after the warm-up and every 100 draws of each chain; True ends the run. Importance
+        sampling has no rounds, and calls nothing.
+
+    Returns
+    -------
+    Sample
+
+    Raises
+    ------
+    DataError
+        If the density has no mode and the sampler needs one, and for impossible parameters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.bayes.models import regression
+    >>> from stradask.algorithms.bayes.sampling import sample_model
+    >>> X = np.random.default_rng(0).standard_normal((500, 2))
+    >>> sample = sample_model(regression("normal", X, X @ [1.0, -1.0] + 0.1), sampler="nuts", n_chains=2)
+    >>> sample.stacked().shape, sample.stacked()[..., :2].mean(axis=(0, 1)).round(1)
+    ((2, 1000, 3), array([ 1., -1.]))
+    """
+    _check(sampler, metric, target, n_samples, n_chains, n_warmup)
+    if sampler == "gibbs":
+        check_conjugate(model)
+        metric = "diagonal"
+    numbers = {"seed": seed, "shard": shard}
+    mode, k_hat, reason = None, np.nan, "asked for"
+    if (
+        sampler in ("auto", "laplace", "split_hmc")
+        or metric == "laplace"
+        or (metric == "auto" and model.regular)
+    ):
+        mode = find_mode(model)
+    if mode is None and (sampler in ("laplace", "split_hmc") or metric == "laplace"):
+        raise DataError(
+            f"sampler={sampler!r}, metric={metric!r} need a mode with a definite Hessian, and none is to be "
+            "found: give the parameters proper priors, or take sampler='nuts' with metric='diagonal'"
+        )
+    if sampler == "auto":
+        sampler, mode, draws, k_hat, reason = _choose(
+            model, mode, n_samples * n_chains, n_chains, numbers, weighted
+        )
+    elif sampler == "laplace":
+        draws, k_hat = laplace_draws(model, mode, n_samples * n_chains, **numbers)
+    if sampler == "laplace":
+        return Sample([draws], sampler, [], mode, k_hat, reason, History())
+    if metric == "auto":
+        metric = "laplace" if mode is not None and not k_hat >= K_HAT_SPLIT else "diagonal"
+    if metric != "laplace" and sampler != "split_hmc":
+        mode = None
+    settings = {"n": n_warmup, "metric": metric, "mode": mode, "target": target, "limit": limit}
+    chains, states, history, end = _run(
+        model, sampler, settings, n_samples, n_chains, numbers, n_jobs, verbose, callback
+    )
+    reason = reason if end == "finished" else f"{reason}; stopped: {end}"
+    return Sample(chains, sampler, states, mode, k_hat, reason, history)
+
+
+def _check(sampler, metric, target, n_samples, n_chains, n_warmup):
+    known = ("auto", "laplace", *SAMPLERS)
+    if sampler not in known:
+        raise DataError(f"sampler must be one of {', '.join(known)}, got {sampler!r}")
+    if metric not in ("auto", "diagonal", "dense", "laplace"):
+        raise DataError(f"metric must be one of auto, diagonal, dense, laplace, got {metric!r}")
+    if target is not None and not 0 < target < 1:
+        raise DataError(f"target must lie between 0 and 1, got {target}")
+    for name, value in (("n_samples", n_samples), ("n_chains", n_chains), ("n_warmup", n_warmup)):
+        if value < 1:
+            raise DataError(f"{name} must be at least 1, got {value}")
+
+
+def _is_only_mode(model, mode, n_starts, numbers):
+    """Whether searches from scattered points, near the start and far about the mode, end in the same mode."""
+    if model.concave:
+        return True
+    for chain in range(n_starts):
+        far = _FAR * (starting_point(model, mode=mode, chain=chain, **numbers) - mode.q)
+        for start in (mode.q + far, mode.q - far, starting_point(model, chain=chain, **numbers)):
+            other = find_mode(model, start, scales=mode.A)
+            if other is not None and np.abs(np.linalg.solve(mode.A, other.q - mode.q)).max() > _SAME_MODE:
+                return False
+    return True
+
+
+def _choose(model, mode, n, n_starts, numbers, weighted):
+    """What "auto" picks: sampler, mode if it is the only one, draws about it, their k-hat, the reason."""
+    if mode is None:
+        return "nuts", None, None, np.nan, "no mode with a definite Hessian was found"
+    if not _is_only_mode(model, mode, n_starts, numbers):
+        return "nuts", None, None, np.nan, "searches from scattered points end in different modes"
+    draws, k_hat = laplace_draws(model, mode, n, **numbers)
+    part = importance_ess(draws.log_weights) / n
+    reason = f"importance sampling about the mode has k-hat {k_hat:.2f} and is worth {part:.0%} of its draws"
+    if weighted and k_hat < K_HAT_WEIGHTS and part > PART_WEIGHTS:
+        return "laplace", mode, draws, k_hat, reason
+    if not k_hat < K_HAT_SPLIT:
+        return "nuts", mode, None, k_hat, reason
+    state = init(model, mode.q, "split_hmc", mu=mode.q, A=mode.A, draw=WARM_UP)
+    _, trial = advance(model, state, _TRIAL, **numbers)
+    accepted = trial.statistics["acceptance"].mean()
+    sampler = "split_hmc" if accepted >= ACCEPTANCE_SPLIT else "nuts"
+    return sampler, mode, None, k_hat, f"{reason}; split HMC accepts {accepted:.2f}"
+
+
+def _run(model, sampler, settings, n_samples, n_chains, numbers, n_jobs, verbose, callback):
+    """Warm up all chains in the first round, then draw in rounds of a chunk."""
+    n_jobs, history = effective_n_jobs(n_jobs), History()
+    states: list = [None] * n_chains
+    parts: list[list[Draws]] = [[] for _ in range(n_chains)]
+
+    def begin(chain):
+        q = starting_point(model, mode=settings["mode"], chain=chain, **numbers)
+        return warm_up(model, q, sampler, chain=chain, **settings, **numbers)
+
+    def go_on(chain):
+        n = min(_CHUNK, n_samples - states[chain].draw)
+        return advance(model, states[chain], n, chain=chain, **numbers)
+
+    def step(r):
+        work = begin if r == 0 else go_on
+        results = run_tasks([(work, (chain,)) for chain in range(n_chains)], n_jobs)
+        for chain, (state, draws) in enumerate(results):
+            states[chain] = state
+            if r:
+                parts[chain].append(draws)
+        made = [draws for _, draws in results]
+        return {
+            "objective": float(np.mean([draws.log_densities.mean() for draws in made])),
+            "updates": sum(len(draws.draws) for draws in made),
+        }
+
+    n_rounds = 1 + -(-n_samples // _CHUNK)
+    _, end = iterate(
+        step, n_rounds, history=history, label=sampler, unit="draw", verbose=verbose, callback=callback
+    )
+    if not parts[0]:
+        kind = StradaskError if end == "callback" else KeyboardInterrupt
+        raise kind("stopped before the first draw")
+    return [Draws.join(some) for some in parts], states, history, end

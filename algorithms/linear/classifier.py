@@ -1,0 +1,132 @@
+"""What a fitted linear classifier can do."""
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit, log_expit, log_softmax, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted
+
+from ...errors import DataError
+from .._base import Estimator
+from .._validation import check_rows
+from .dask_input import is_dask, lazily
+from .fitting import check_shapes
+
+
+class LinearClassifier(ClassifierMixin, Estimator):
+    """Predictions from `classes_`, `coef_` and `intercept_`; two classes have one row of coefficients."""
+
+    classes_: np.ndarray
+    coef_: Any
+    intercept_: np.ndarray
+
+    def decision_function(self, X):
+        """Compute the linear predictors ``X @ coef_.T + intercept_``.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Or a Dask array, and then the result is one.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes the log-odds of ``classes_[1]``.
+        """
+        check_is_fitted(self)
+        if is_dask(X):
+            n_outputs = None if len(self.coef_) == 1 else len(self.coef_)
+            return lazily(self.decision_function, X, n_outputs, self.coef_.dtype)
+        scores = safe_sparse_dot(check_rows(self, X), self.coef_.T, dense_output=True) + self.intercept_
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X):
+        """Predict the most probable label of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        if is_dask(X):
+            check_is_fitted(self)
+            return lazily(self.predict, X, None, self.classes_.dtype)
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def predict_proba(self, X):
+        """Compute the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Rows sum to 1.
+        """
+        if is_dask(X):
+            check_is_fitted(self)
+            return lazily(self.predict_proba, X, len(self.classes_), self.coef_.dtype)
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([expit(-scores), expit(scores)])
+        return softmax(scores, axis=1)
+
+    def predict_log_proba(self, X):
+        """Compute the logarithms of the probabilities of the classes, without underflow.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        if is_dask(X):
+            check_is_fitted(self)
+            return lazily(self.predict_log_proba, X, len(self.classes_), self.coef_.dtype)
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([log_expit(-scores), log_expit(scores)])
+        return log_softmax(scores, axis=1)
+
+    def sparsify(self):
+        """Turn `coef_` into a CSR array, in place.
+
+        Returns
+        -------
+        self
+            Predicts as before; worth it where an l1 penalty has left few coefficients.
+        """
+        check_is_fitted(self)
+        self.coef_ = sparse.csr_array(self.coef_)
+        return self
+
+    def densify(self):
+        """Turn `coef_` into an ndarray again, in place.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        if not isinstance(self.coef_, np.ndarray):
+            self.coef_ = self.coef_.toarray()
+        return self
+
+    def _check_state(self):
+        super()._check_state()
+        check_shapes(self)
+        if "coef_" in vars(self):
+            n_outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
+            if self.coef_.shape[:-1] != (n_outputs,):
+                raise DataError(f"coef_ cannot be that of a model of {len(self.classes_)} classes")

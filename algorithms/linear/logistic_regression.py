@@ -1,0 +1,301 @@
+"""Logistic regression with a squared penalty, or l1 and both, for two classes and for more."""
+
+import copy
+import functools
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ...errors import DataError
+from ..optimize.choose import NEWTON_MOST, minimise, minimise_multinomial, minimise_sparse
+from ..optimize.objective import LinearObjective, MultinomialObjective
+from ..optimize.rows import LOGISTIC, make_rows
+from .classifier import LinearClassifier
+from .inputs import check_class_weights, check_labels, check_names, check_weights
+from .row_input import check_row_matrix
+from .smooth import SOLVERS, lay_out, run, total_weight
+
+
+class LogisticRegression(LinearClassifier):
+    r"""Logistic regression by second-order methods over portions of the rows.
+
+    Minimises, over coefficients w and an intercept c, for classes y of 1 and -1
+
+    .. math:: C \sum_i s_i \log(1 + e^{-y_i (x_i w + c)})
+              + \frac{1 - \rho}{2} |w|^2 + \rho |w|_1
+
+    with rho = `l1_ratio` and the weights s (`sample_weight` times `class_weight`): scikit-learn's objective,
+    so that coefficients agree. The intercept is not penalised. For K > 2 classes the loss is the multinomial
+    ``-log softmax(x_i W + c)[y_i]``, and each class has coefficients.
+
+    A fit ends when the estimated excess of the objective over its minimum (the Newton decrement) is at most
+    `tol` times the objective, which does not depend on the scales of the columns; these are met by Hessians,
+    or parts of them, so that badly scaled columns cost little.
+
+    Seeds and threads: the result is *bitwise* the same for any `n_jobs`.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the losses against the penalty; ``np.inf`` penalises nothing.
+    l1_ratio : float, default=0.0
+        rho: 0 is the squared penalty, 1 the l1 penalty.
+    tol : float, default=1e-6
+        See above. With ``l1_ratio > 0`` and more than 2,000 columns or two classes it bounds the duality gap
+        relative to the objective of the intercept alone (see `SparseLogisticRegression`).
+        For float32 data at least 1.2e-6 is taken.
+    fit_intercept : bool, default=True
+        False takes c = 0.
+    class_weight : None, "balanced" or dict of label to float, default=None
+        "balanced" is n_samples / (n_classes * n_rows_of_the_class).
+    solver : {"auto", "newton", "sandblaster"}, default="auto"
+        "newton": Hessian and Cholesky factor for up to 2,000 parameters, else conjugate gradients.
+        "sandblaster": L-BFGS, preconditioned by the diagonal of the Hessian. "auto" takes, by the shape of
+        the data, the one or the other, or L-BFGS preconditioned by the Hessian of a sample of the rows.
+        `solver_` tells which. More than two classes are fitted by L-BFGS, and l1 penalties by proximal Newton
+        steps or as `SparseLogisticRegression` does it, whatever this says.
+    max_iter : int, default=1000
+        Most steps.
+    warm_start : bool, default=False
+        Begin from the coefficients of the last fit.
+    n_jobs : int or None, default=None
+        Threads. None is 1, -1 all cores.
+    verbose : int, default=0
+        1 shows a progress bar: the steps done, of `max_iter` at most (most fits end long before), and the
+        objective.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        w, in the type of `X`; for two classes it speaks for ``classes_[1]``.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        c; for more than two classes it sums to zero.
+    n_iter_ : int
+        Steps.
+    solver_ : str
+        "newton", "newton-cg", "sketch", "lbfgs", "proximal-newton" or "working-set".
+    history_ : dict of arrays
+        One entry a step: round, seconds, objective, updates, bytes_sent, waiting, staleness.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when `X` had feature names that are all strings.
+
+    Raises
+    ------
+    DataError
+        For NaN, infinities, a single class, other lengths, negative weights and the like.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If `max_iter` steps, or the precision of the arithmetic, did not suffice for `tol`.
+
+    See Also
+    --------
+    SparseLogisticRegression : For l1 penalties and many columns, in units of the mean loss.
+    sklearn.linear_model.LogisticRegression : The same model.
+
+    References
+    ----------
+    Dean et al., "Large scale distributed deep networks", NIPS 2012 (Sandblaster). Lee, Sun, Saunders,
+    "Proximal Newton-type methods for minimizing composite functions", SIAM J. Optim. 2014.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from stradask.algorithms.linear.logistic_regression import LogisticRegression
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = LogisticRegression().fit(X, y)  # columns of scales from 0.01 to 1,000
+    >>> model.score(X, y) > 0.95, model.solver_, model.n_iter_ < 15
+    (True, 'newton', True)
+    >>> model.predict_proba(X[:2]).shape
+    (2, 2)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "C": [Interval(Real, 0, None, closed="right")],
+        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "fit_intercept": ["boolean"],
+        "class_weight": [None, dict, StrOptions({"balanced"})],
+        "solver": [StrOptions(SOLVERS)],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "warm_start": ["boolean"],
+        "n_jobs": [None, Integral],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        C=1.0,
+        *,
+        l1_ratio=0.0,
+        tol=1e-6,
+        fit_intercept=True,
+        class_weight=None,
+        solver="auto",
+        max_iter=1000,
+        warm_start=False,
+        n_jobs=None,
+        verbose=0,
+    ):
+        self.C = C
+        self.l1_ratio = l1_ratio
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.solver = solver
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # Fitting ------------------------------------------------------------------------------------
+
+    def fit(self, X, y, sample_weight=None, *, callback=None):
+        """Fit coefficients and intercept.
+
+        Ctrl-C stops after the running step and keeps the model so far, with a warning.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+            float32 and float64 are kept. Best in C order or CSR: then nothing is copied.
+        y : array-like of shape (n_samples,)
+            Labels: numbers or strings, of two classes or more.
+        sample_weight : float or array-like of shape (n_samples,), optional
+            Not negative.
+        callback : callable, optional
+            ``callback(info)`` after every step; `info` has round, total, objective, seconds, history, and
+            ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the fit.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        with self._unchanged_on_error():
+            before = self._before()
+            rows = check_row_matrix(self, X)
+            check_names(self, X, y)
+            n_samples, n_features = rows.shape
+            classes, numbers = check_labels(y, n_samples, type(self).__name__)
+            self._check_goes_on(before, classes, n_features)
+            weights = check_weights(sample_weight, n_samples)
+            total = total_weight(sample_weight, n_samples) * self._mean_class_weight(
+                classes, numbers, weights
+            )
+            weights = check_class_weights(self.class_weight, classes, numbers, weights)
+            if self.l1_ratio > 0 and (len(classes) > 2 or n_features >= NEWTON_MOST):
+                return self._fit_working_set(X, y, sample_weight, total, before, callback)
+            dtype, n_outputs = rows.dtype, 1 if len(classes) == 2 else len(classes)
+            rows, layout = lay_out(rows, n_outputs, self.fit_intercept)
+            objective, minimiser = self._problem(rows, numbers, len(classes), weights, total)
+            result, self.solver_, watch = run(
+                self,
+                minimiser,
+                objective,
+                self._start(before, numbers, weights, layout),
+                unit=1.0 if np.isinf(self.C) else self.C * total,
+                callback=callback,
+                snapshot=functools.partial(self._snapshot, classes, layout, dtype),
+            )
+            return self._read(classes, layout, dtype, result.x, watch.history)
+
+    def _before(self):
+        """Coefficients and classes of the last fit, where this one goes on from them."""
+        if not (self.warm_start and "coef_" in vars(self)):
+            return {}
+        return {name: vars(self)[name] for name in ("coef_", "intercept_", "classes_")}
+
+    def _check_goes_on(self, before, classes, n_features):
+        if not before:
+            return
+        if before["coef_"].shape[1] != n_features:
+            raise DataError(
+                f"warm_start=True goes on from a model of {before['coef_'].shape[1]} columns, but X has "
+                f"{n_features}: fit a new estimator, or set warm_start=False"
+            )
+        if not np.array_equal(before["classes_"], classes):
+            raise DataError(
+                f"warm_start=True goes on from a model of the classes {before['classes_'].tolist()}, but y "
+                f"has {classes.tolist()}: fit a new estimator, or set warm_start=False"
+            )
+
+    def _mean_class_weight(self, classes, numbers, weights):
+        """The weighted mean of the rows' class weights: the objective is a sum, not a mean."""
+        if not isinstance(self.class_weight, dict):
+            return 1.0
+        of_class = np.array([float(self.class_weight.get(label, 1.0)) for label in classes.tolist()])
+        return float(np.average(of_class[numbers], weights=weights))
+
+    def _problem(self, rows, numbers, n_classes, weights, total):
+        """The objective as a weighted mean of losses, its penalty likewise, and what minimises it."""
+        strength = 1 / (self.C * total)
+        common = {
+            "scale": 1 / rows.shape[0],
+            "l2": strength * (1 - self.l1_ratio),
+            "fit_intercept": self.fit_intercept,
+            "n_jobs": self.n_jobs,
+        }
+        if n_classes > 2:
+            data = make_rows(rows, numbers, weights)
+            return MultinomialObjective(data, n_classes, **common), minimise_multinomial
+        signs = np.where(numbers > 0, 1.0, -1.0)
+        objective = LinearObjective(make_rows(rows, signs, weights), LOGISTIC, **common)
+        if self.l1_ratio > 0:
+            return objective, functools.partial(minimise_sparse, l1=strength * self.l1_ratio)
+        return objective, functools.partial(minimise, solver=self.solver)
+
+    def _start(self, before, numbers, weights, layout):
+        """The coefficients of the last fit; else the best model of the intercept alone."""
+        if before:
+            coef = before["coef_"] if isinstance(before["coef_"], np.ndarray) else before["coef_"].toarray()
+            return layout.vector(coef.T, before["intercept_"])
+        mass = np.bincount(numbers, weights)
+        logs = np.log(mass / mass.sum())
+        intercept = logs[1:] - logs[:1] if layout.n_outputs == 1 else logs - logs.mean()
+        return layout.vector(np.zeros((layout.n_features, layout.n_outputs)), intercept)
+
+    def _snapshot(self, classes, layout, dtype, x, history):
+        return copy.copy(self)._read(classes, layout, dtype, x, history)
+
+    def _read(self, classes, layout, dtype, x, history):
+        """Take the model from the parameters."""
+        coef, intercept = layout.read(x)
+        if len(intercept) > 1:
+            intercept = intercept - intercept.mean()
+        self.classes_ = classes
+        self.coef_ = np.ascontiguousarray(coef.T).astype(dtype)
+        self.intercept_ = intercept.astype(dtype)
+        self.n_iter_ = len(history)
+        self.history_ = history.as_dict()
+        return self
+
+    def _fit_working_set(self, X, y, sample_weight, total, before, callback):
+        """Leave an l1 penalty over many columns or classes to the working set."""
+        from .sparse_logistic import SparseLogisticRegression
+
+        sparse = SparseLogisticRegression(
+            1 / (self.C * total),
+            l1_ratio=self.l1_ratio,
+            fit_intercept=self.fit_intercept,
+            class_weight=self.class_weight,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            warm_start=bool(before),
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )
+        for name, value in before.items():
+            setattr(sparse, name, value)
+        sparse.fit(X, y, sample_weight, callback=callback)
+        for name in ("classes_", "coef_", "intercept_", "n_iter_", "history_"):
+            setattr(self, name, vars(sparse)[name])
+        self.history_["objective"] = self.history_["objective"] * self.C * total
+        self.solver_ = "working-set"
+        return self

@@ -1,0 +1,271 @@
+"""Poisson regression of counts with a squared penalty."""
+
+import copy
+import functools
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import xlogy
+from sklearn.base import RegressorMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import column_or_1d
+
+from ...errors import DataError
+from .._base import Estimator
+from .._validation import _as_data_errors
+from ..optimize.choose import minimise
+from ..optimize.objective import LinearObjective
+from ..optimize.rows import POISSON, make_rows
+from .fitting import check_shapes
+from .inputs import check_names, check_targets, check_weights
+from .row_input import check_row_matrix
+from .smooth import SOLVERS, lay_out, linear_predictor, run
+
+
+class PoissonRegressor(RegressorMixin, Estimator):
+    r"""Poisson regression with the log link, by second-order methods over portions of the rows.
+
+    Minimises, over coefficients w and an intercept c that is not penalised, with means ``mu_i = exp(x_i w +
+    c)``,
+
+    .. math:: \frac{1}{\sum_i s_i} \sum_i s_i \left(y_i \log\frac{y_i}{\mu_i} - y_i + \mu_i\right)
+              + \frac{\alpha}{2} |w|^2
+
+    with s = `sample_weight`: half the mean deviance, scikit-learn's objective.
+
+    Seeds and threads: the result is *bitwise* the same for any `n_jobs`.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Weight of the penalty.
+    fit_intercept : bool, default=True
+        False takes c = 0.
+    tol : float, default=1e-6
+        A fit ends when the estimated excess of the objective over its minimum is at most `tol` times the
+        objective.
+        For float32 data at least 1.2e-6 is taken.
+    solver : {"auto", "newton", "sandblaster"}, default="auto"
+        As in `LogisticRegression`.
+    max_iter : int, default=1000
+        Most steps.
+    warm_start : bool, default=False
+        Begin from the coefficients of the last fit.
+    n_jobs : int or None, default=None
+        Threads. None is 1, -1 all cores.
+    verbose : int, default=0
+        1 shows a progress bar: the steps done, of `max_iter` at most (most fits end long before), and the
+        objective.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        w, in the type of `X`.
+    intercept_ : float
+        c; 0.0 without intercept.
+    n_iter_ : int
+        Steps.
+    solver_ : str
+        "newton", "newton-cg", "sketch" or "lbfgs".
+    history_ : dict of arrays
+        One entry a step: round, seconds, objective, updates, bytes_sent, waiting, staleness.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when `X` had feature names that are all strings.
+
+    Raises
+    ------
+    DataError
+        For NaN, infinities, negative targets, targets that are all zero, other lengths, negative weights and
+        the like.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If `max_iter` steps, or the precision of the arithmetic, did not suffice for `tol`.
+
+    References
+    ----------
+    McCullagh, Nelder, "Generalized linear models", 2nd edition, 1989, chapter 6.
+
+    Examples
+    --------
+    The intercept alone is the logarithm of the mean:
+
+    >>> import numpy as np
+    >>> from stradask.algorithms.linear.poisson import PoissonRegressor
+    >>> model = PoissonRegressor().fit(np.zeros((4, 1)), [0, 1, 3, 4])
+    >>> model.predict(np.zeros((1, 1))).round(6)
+    array([2.])
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "fit_intercept": ["boolean"],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "solver": [StrOptions(SOLVERS)],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "warm_start": ["boolean"],
+        "n_jobs": [None, Integral],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        alpha=1.0,
+        *,
+        fit_intercept=True,
+        tol=1e-6,
+        solver="auto",
+        max_iter=1000,
+        warm_start=False,
+        n_jobs=None,
+        verbose=0,
+    ):
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.solver = solver
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        """Tell scikit-learn that targets are not negative."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    def fit(self, X, y, sample_weight=None, *, callback=None):
+        """Fit coefficients and intercept.
+
+        Ctrl-C stops after the running step and keeps the model so far, with a warning.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+            float32 and float64 are kept. Best in C order or CSR: then nothing is copied.
+        y : array-like of shape (n_samples,)
+            Counts, or other numbers that are not negative, such as rates with their exposures as weights.
+        sample_weight : float or array-like of shape (n_samples,), optional
+            Not negative. Only ratios count.
+        callback : callable, optional
+            ``callback(info)`` after every step; `info` has round, total, objective, seconds, history, and
+            ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the fit.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        with self._unchanged_on_error():
+            rows = check_row_matrix(self, X)
+            check_names(self, X, y)
+            n_samples = rows.shape[0]
+            with _as_data_errors():
+                y = column_or_1d(y, warn=True)
+            y = check_targets(y, n_samples, type(self).__name__)
+            weights = check_weights(sample_weight, n_samples)
+            coef, intercept = self._start(rows.shape[1], _checked_mean(y, weights))
+            dtype = rows.dtype
+            rows, layout = lay_out(rows, 1, self.fit_intercept)
+            objective = LinearObjective(
+                make_rows(rows, y, weights),
+                POISSON,
+                scale=1 / n_samples,
+                l2=self.alpha,
+                constant=float(np.average(xlogy(y, y) - y, weights=weights)),
+                fit_intercept=self.fit_intercept,
+                n_jobs=self.n_jobs,
+            )
+            result, self.solver_, watch = run(
+                self,
+                functools.partial(minimise, solver=self.solver),
+                objective,
+                layout.vector(coef[:, None], [intercept]),
+                unit=1.0,
+                callback=callback,
+                snapshot=functools.partial(self._snapshot, layout, dtype),
+            )
+            return self._read(layout, dtype, result.x, watch.history)
+
+    def _start(self, n_features, mean):
+        """Coefficients of the last fit, or the mean of the target and no coefficients."""
+        if not (self.warm_start and "coef_" in vars(self)):
+            return np.zeros(n_features), np.log(mean)
+        if self.coef_.shape != (n_features,):
+            raise DataError(
+                f"warm_start=True goes on from a model of {len(self.coef_)} columns, but X has {n_features}: "
+                "fit a new estimator, or set warm_start=False"
+            )
+        return self.coef_, self.intercept_
+
+    def _snapshot(self, layout, dtype, x, history):
+        return copy.copy(self)._read(layout, dtype, x, history)
+
+    def _read(self, layout, dtype, x, history):
+        """Take the model from the parameters."""
+        coef, intercept = layout.read(x)
+        self.coef_ = coef[:, 0].astype(dtype)
+        self.intercept_ = float(intercept[0]) if self.fit_intercept else 0.0
+        self.n_iter_ = len(history)
+        self.history_ = history.as_dict()
+        return self
+
+    def predict(self, X):
+        """Compute the means ``exp(X @ coef_ + intercept_)``.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Or a Dask array, and then the result is one.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return np.exp(self._predictor(X))
+
+    def _predictor(self, X):
+        return linear_predictor(self, self._predictor, X)
+
+    def score(self, X, y, sample_weight=None):
+        """Compute D^2, the share of the deviance that is explained.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+            1 is perfect; 0 is no better than the mean.
+        """
+        from sklearn.metrics import d2_tweedie_score
+
+        return d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1)
+
+    def _check_state(self):
+        super()._check_state()
+        check_shapes(self)
+
+
+def _checked_mean(y, weights):
+    """The weighted mean of targets that a Poisson regression can be fitted to."""
+    wrong = np.flatnonzero(y < 0)
+    if len(wrong):
+        raise DataError(
+            f"y holds {y[wrong[0]]:g} in row {wrong[0]}: the targets of PoissonRegressor are counts, 0 or "
+            "above"
+        )
+    mean = float(np.average(y, weights=weights))
+    if mean == 0:
+        raise DataError(
+            "y is 0 in every row that has weight: the best intercept of PoissonRegressor would be minus "
+            "infinity; give it at least one count above 0"
+        )
+    return mean

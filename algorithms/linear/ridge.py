@@ -1,0 +1,243 @@
+"""Ridge regression: least squares with a squared penalty."""
+
+import copy
+import functools
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ...errors import DataError
+from .._base import Estimator
+from ..optimize.choose import minimise_square
+from ..optimize.objective import LinearObjective
+from ..optimize.rows import SQUARED, make_rows
+from .fitting import check_shapes
+from .inputs import check_names, check_targets, check_weights
+from .row_input import check_row_matrix
+from .smooth import SOLVERS, lay_out, linear_predictor, run, total_weight
+
+
+class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
+    r"""Linear regression with a squared penalty, by second-order methods over portions of the rows.
+
+    Minimises, over coefficients w and an intercept c that is not penalised,
+
+    .. math:: \sum_i s_i (y_i - x_i w - c)^2 + \alpha |w|^2
+
+    with s = `sample_weight`: scikit-learn's objective. `X` is never centred or copied with a column of ones.
+
+    Seeds and threads: the result is *bitwise* the same for any `n_jobs`.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Weight of the penalty. 0 leaves least squares.
+    fit_intercept : bool, default=True
+        False takes c = 0.
+    tol : float, default=1e-8
+        A fit ends when the estimated excess of the objective over its minimum is at most `tol` times the
+        objective. For float32 data at least 1.2e-6 is taken.
+    solver : {"auto", "newton", "sandblaster"}, default="auto"
+        "newton": Cholesky factor of the normal equations for up to 2,000 parameters, its rounding errors
+        corrected by further steps; else conjugate gradients. "sandblaster": L-BFGS, preconditioned by the
+        diagonal of the Hessian. "auto" takes, by the shape of the data, the one or the other, or L-BFGS
+        preconditioned by the Hessian of a sample of the rows. `solver_` tells which.
+    max_iter : int, default=1000
+        Most steps, for each target.
+    warm_start : bool, default=False
+        Begin from the coefficients of the last fit.
+    n_jobs : int or None, default=None
+        Threads. None is 1, -1 all cores.
+    verbose : int, default=0
+        1 shows a progress bar: the steps done, of `max_iter` at most (most fits end long before), and the
+        objective.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
+        w, in the type of `X`.
+    intercept_ : float or ndarray of shape (n_targets,)
+        c; 0.0 without intercept.
+    n_iter_ : int or list of int
+        Steps, one number a target.
+    solver_ : str
+        "newton", "newton-cg", "sketch" or "lbfgs".
+    history_ : dict of arrays
+        One entry a step: round, seconds, objective, updates, bytes_sent, waiting, staleness; with several
+        targets that of the last one.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when `X` had feature names that are all strings.
+
+    Raises
+    ------
+    DataError
+        For NaN, infinities, other lengths, negative weights and the like.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If `max_iter` steps, or the precision of the arithmetic, did not suffice for `tol`.
+
+    See Also
+    --------
+    ElasticNet : With an l1 penalty besides.
+
+    References
+    ----------
+    Hoerl, Kennard, "Ridge regression: biased estimation for nonorthogonal problems", Technometrics 1970.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.linear.ridge import Ridge
+    >>> X = np.array([[0.0], [1.0], [2.0]])
+    >>> model = Ridge(alpha=2.0).fit(X, [1.0, 2.0, 3.0])
+    >>> model.coef_.round(6).tolist(), round(model.intercept_, 6)
+    ([0.5], 1.5)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "fit_intercept": ["boolean"],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "solver": [StrOptions(SOLVERS)],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "warm_start": ["boolean"],
+        "n_jobs": [None, Integral],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        alpha=1.0,
+        *,
+        fit_intercept=True,
+        tol=1e-8,
+        solver="auto",
+        max_iter=1000,
+        warm_start=False,
+        n_jobs=None,
+        verbose=0,
+    ):
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.solver = solver
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X, y, sample_weight=None, *, callback=None):
+        """Fit coefficients and intercept.
+
+        Ctrl-C stops after the running step and keeps the model so far, with a warning; targets that were not
+        reached keep the coefficients that they began with.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+            float32 and float64 are kept. Best in C order or CSR: then nothing is copied.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Each target is a problem of its own.
+        sample_weight : float or array-like of shape (n_samples,), optional
+            Not negative.
+        callback : callable, optional
+            ``callback(info)`` after every step; `info` has round, total, objective, seconds, history, and
+            ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the fit.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        with self._unchanged_on_error():
+            rows = check_row_matrix(self, X)
+            check_names(self, X, y)
+            y = check_targets(y, rows.shape[0], type(self).__name__)
+            weights = check_weights(sample_weight, rows.shape[0])
+            total = total_weight(sample_weight, rows.shape[0])
+            return self._fit_targets(rows, y, weights, total, callback)
+
+    def _fit_targets(self, X, y, weights, total, callback):
+        """Solve for one target after the other, by one factor."""
+        targets = y.reshape(len(y), -1).T
+        coef, intercept = self._start(targets, weights, X.shape[1])
+        rows, layout = lay_out(X, 1, self.fit_intercept)
+        factor, n_iter = None, list[int]()
+        for k, target in enumerate(targets):
+            objective = LinearObjective(
+                make_rows(rows, target, weights),
+                SQUARED,
+                scale=1 / len(y),
+                l2=self.alpha / total,
+                fit_intercept=self.fit_intercept,
+                n_jobs=self.n_jobs,
+            )
+
+            def read(x, history, k=k):
+                model = copy.copy(self)
+                here = coef.copy(), intercept.copy()
+                here[0][k], here[1][k] = (part[..., 0] for part in layout.read(x))
+                return model._read(*here, [*n_iter, len(history)], y.ndim, X.dtype, history)
+
+            result, (self.solver_, factor), watch = run(
+                self,
+                functools.partial(minimise_square, solver=self.solver, factor=factor),
+                objective,
+                layout.vector(coef[k][:, None], intercept[k : k + 1]),
+                unit=2 * total,
+                callback=callback,
+                snapshot=read,
+            )
+            coef[k], intercept[k] = (part[..., 0] for part in layout.read(result.x))
+            n_iter.append(len(watch.history))
+            if watch.ended:
+                break
+        return self._read(coef, intercept, n_iter, y.ndim, X.dtype, watch.history)
+
+    def _start(self, targets, weights, n_features):
+        """Coefficients of the last fit, or the mean of the target and no coefficients."""
+        if not (self.warm_start and "coef_" in vars(self)):
+            return np.zeros((len(targets), n_features)), np.average(targets, axis=1, weights=weights)
+        before = np.atleast_2d(self.coef_).astype(np.float64)
+        if before.shape != (len(targets), n_features):
+            raise DataError(
+                f"warm_start=True goes on from a model of {before.shape[1]} columns and {before.shape[0]} "
+                f"targets, but X has {n_features} and y {len(targets)}: fit a new estimator, or set "
+                "warm_start=False"
+            )
+        return before, np.full(len(targets), 0.0) + self.intercept_
+
+    def _read(self, coef, intercept, n_iter, n_dimensions, dtype, history):
+        """Take the model from the parameters."""
+        single = n_dimensions == 1
+        self.coef_ = (coef[0] if single else coef).astype(dtype)
+        self.intercept_ = 0.0
+        if self.fit_intercept:
+            self.intercept_ = float(intercept[0]) if single else intercept.astype(dtype)
+        self.n_iter_ = n_iter[0] if single else n_iter
+        self.history_ = history.as_dict()
+        return self
+
+    def predict(self, X):
+        """Compute ``X @ coef_.T + intercept_``.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Or a Dask array, and then the result is one.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_targets)
+        """
+        return linear_predictor(self, self.predict, X)
+
+    def _check_state(self):
+        super()._check_state()
+        check_shapes(self)

@@ -1,0 +1,308 @@
+"""Multi-layer perceptrons: `MLPClassifier` and `MLPRegressor`."""
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from ...errors import DataError
+from ..linear.inputs import check_labels, check_targets
+from .perceptron import Perceptron, accuracy, determination
+
+
+class MLPClassifier(ClassifierMixin, Perceptron):
+    r"""A network of dense layers that tells classes apart.
+
+    Minimises
+
+    .. math:: \frac{1}{n} \sum_i L(y_i, f(x_i)) + \frac{\alpha}{2 n} \sum_l |W_l|^2
+
+    with f(x) the layers ``a <- activation(a W + b)`` one after another, and L the logistic loss of one output
+    for two classes, ``-log softmax(f(x))[y]`` for more. Gradients are computed by hand, in the type of `X`.
+
+    Seeds and threads: with `solver` "sandblaster" the result is *bitwise* the same for any `n_jobs`, and with
+    "downpour" and ``staleness=0`` repeatable.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or sequence of int, default=(100,)
+        Widths of the hidden layers; none for a linear model.
+    activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
+        Of the hidden layers.
+    solver : {"sandblaster", "downpour"}, default="sandblaster"
+        L-BFGS on all rows, the portions computed on threads or workers; or replicas of the network with
+        minibatches of their own over one table of parameters, which reach a good model sooner where there
+        are many rows.
+    alpha : float, default=1e-4
+        Weight of the penalty.
+    batch_size : int or "auto", default="auto"
+        Rows of a minibatch of Downpour's; "auto" is 200, or all rows if they are fewer.
+    learning_rate_init : float or None, default=None
+        Downpour's gamma; None looks for one.
+    max_iter : int, default=200
+        Steps of L-BFGS, or passes of Downpour.
+    tol : float, default=1e-4
+        L-BFGS ends when the gradient has fallen to this part of its first norm; Downpour when the loss (or
+        the score, with `early_stopping`) has not gained so much in `n_iter_no_change` passes.
+    n_iter_no_change : int, default=10
+    early_stopping : bool, default=False
+        Hold rows out, stop by the score on them, and keep the parameters with the best.
+    validation_fraction : float, default=0.1
+        Share of rows that are held out.
+    warm_start : bool, default=False
+        Begin from the layers of the last fit.
+    n_replicas : int, default=2
+        Replicas of Downpour's, a thread each. Their number is part of the method: it changes the result.
+    staleness : int or float("inf"), default=0
+        How many minibatches the replicas may be apart. Above 0 a result depends on who was faster.
+    random_state : int, RandomState or None, default=None
+    engine : str, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
+    n_jobs : int or None, default=None
+        Threads of Sandblaster; they change no bit. None is 1, -1 all cores.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    coefs_ : list of ndarray of shape (n_in, n_out)
+        W of each layer, in the type of `X`.
+    intercepts_ : list of ndarray of shape (n_out,)
+    loss_ : float
+        At the end; the last of `loss_curve_`.
+    best_loss_ : float or None
+        The least; None with `early_stopping`.
+    loss_curve_ : list of float
+        The objective after each step of L-BFGS; for Downpour the mean over the minibatches of each pass of
+        the first replica.
+    validation_scores_ : list of float
+    best_validation_score_ : float
+        With `early_stopping`.
+    n_iter_ : int
+        Steps or passes.
+    t_ : int
+        Rows that gradients were computed of.
+    learning_rate_ : float
+        Downpour's gamma.
+    n_layers_, n_outputs_ : int
+    out_activation_ : str
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when `X` had feature names that are all strings.
+
+    Raises
+    ------
+    DataError
+        For NaN, infinities, a single class, sizes that are no integers above 0, and the like.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If `max_iter` did not suffice.
+
+    References
+    ----------
+    Dean et al., "Large scale distributed deep networks", NIPS 2012. Glorot, Bengio, "Understanding the
+    difficulty of training deep feedforward neural networks", AISTATS 2010.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from stradask.algorithms.neural.mlp import MLPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MLPClassifier(20, max_iter=60, tol=1e-2, random_state=0).fit(X / X.max(axis=0), y)
+    >>> model.score(X / X.max(axis=0), y) > 0.95, [W.shape for W in model.coefs_]
+    (True, [(4, 20), (20, 3)])
+    """
+
+    _stratified = True
+    _score = staticmethod(accuracy)
+
+    def _targets(self, y, X):
+        before = vars(self).get("classes_") if self.warm_start else None
+        self.classes_, numbers = check_labels(y, X.shape[0], type(self).__name__)
+        if before is not None and not np.array_equal(before, self.classes_):
+            raise DataError(
+                f"warm_start=True goes on from a model of the classes {before.tolist()}, but y has "
+                f"{self.classes_.tolist()}: fit a new estimator, or set warm_start=False"
+            )
+        two = len(self.classes_) == 2
+        return numbers, "logistic" if two else "softmax", 1 if two else len(self.classes_)
+
+    def predict_proba(self, X):
+        """Compute the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        output, network = self._output(X)
+        return network.probabilities(output)
+
+    def predict_log_proba(self, X):
+        """Compute the logarithms of `predict_proba`, exact also where that is 0.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        output, network = self._output(X)
+        return network.log_probabilities(output)
+
+    def predict(self, X):
+        """Find the most probable class of each row.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        output, network = self._output(X)
+        return self.classes_[network.classes(output)]
+
+    def _check_state(self):
+        super()._check_state()
+        if "coefs_" in vars(self):
+            n_outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
+            if self.coefs_[-1].shape[1] != n_outputs:
+                raise DataError(f"the last layer cannot be that of {len(self.classes_)} classes")
+
+
+class MLPRegressor(RegressorMixin, Perceptron):
+    r"""A network of dense layers that predicts numbers.
+
+    Minimises
+
+    .. math:: \frac{1}{2 n} \sum_i |y_i - f(x_i)|^2 + \frac{\alpha}{2 n} \sum_l |W_l|^2
+
+    with f(x) the layers ``a <- activation(a W + b)`` one after another. Gradients are computed by hand, in
+    the type of `X`. Columns and targets should be scaled to about 1.
+
+    Seeds and threads: with `solver` "sandblaster" the result is *bitwise* the same for any `n_jobs`, and with
+    "downpour" and ``staleness=0`` repeatable.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or sequence of int, default=(100,)
+        Widths of the hidden layers; none for a linear model.
+    activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
+        Of the hidden layers.
+    solver : {"sandblaster", "downpour"}, default="sandblaster"
+        L-BFGS on all rows, the portions computed on threads or workers; or replicas of the network with
+        minibatches of their own over one table of parameters, which reach a good model sooner where there
+        are many rows.
+    alpha : float, default=1e-4
+        Weight of the penalty.
+    batch_size : int or "auto", default="auto"
+        Rows of a minibatch of Downpour's; "auto" is 200, or all rows if they are fewer.
+    learning_rate_init : float or None, default=None
+        Downpour's gamma; None looks for one.
+    max_iter : int, default=200
+        Steps of L-BFGS, or passes of Downpour.
+    tol : float, default=1e-4
+        L-BFGS ends when the gradient has fallen to this part of its first norm; Downpour when the loss (or
+        the score, with `early_stopping`) has not gained so much in `n_iter_no_change` passes.
+    n_iter_no_change : int, default=10
+    early_stopping : bool, default=False
+        Hold rows out, stop by the score on them, and keep the parameters with the best.
+    validation_fraction : float, default=0.1
+        Share of rows that are held out.
+    warm_start : bool, default=False
+        Begin from the layers of the last fit.
+    n_replicas : int, default=2
+        Replicas of Downpour's, a thread each. Their number is part of the method: it changes the result.
+    staleness : int or float("inf"), default=0
+        How many minibatches the replicas may be apart. Above 0 a result depends on who was faster.
+    random_state : int, RandomState or None, default=None
+    engine : str, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
+    n_jobs : int or None, default=None
+        Threads of Sandblaster; they change no bit. None is 1, -1 all cores.
+
+    Attributes
+    ----------
+    coefs_ : list of ndarray of shape (n_in, n_out)
+        W of each layer, in the type of `X`.
+    intercepts_ : list of ndarray of shape (n_out,)
+    loss_ : float
+        At the end; the last of `loss_curve_`.
+    best_loss_ : float or None
+        The least; None with `early_stopping`.
+    loss_curve_ : list of float
+        The objective after each step of L-BFGS; for Downpour the mean over the minibatches of each pass of
+        the first replica.
+    validation_scores_ : list of float
+    best_validation_score_ : float
+        With `early_stopping`.
+    n_iter_ : int
+        Steps or passes.
+    t_ : int
+        Rows that gradients were computed of.
+    learning_rate_ : float
+        Downpour's gamma.
+    n_layers_, n_outputs_ : int
+    out_activation_ : str
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when `X` had feature names that are all strings.
+
+    Raises
+    ------
+    DataError
+        For NaN, infinities, targets of another length, sizes that are no integers above 0, and the like.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If `max_iter` did not suffice.
+
+    References
+    ----------
+    Dean et al., "Large scale distributed deep networks", NIPS 2012. Glorot, Bengio, "Understanding the
+    difficulty of training deep feedforward neural networks", AISTATS 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.neural.mlp import MLPRegressor
+    >>> X = np.linspace(-1, 1, 200)[:, None]
+    >>> model = MLPRegressor(20, activation="tanh", tol=1e-3, random_state=0).fit(X, np.sin(4 * X[:, 0]))
+    >>> model.score(X, np.sin(4 * X[:, 0])) > 0.99
+    True
+    """
+
+    _stratified = False
+    _score = staticmethod(determination)
+
+    def __sklearn_tags__(self):
+        """Tell scikit-learn that there may be several targets."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _targets(self, y, X):
+        y = check_targets(y, X.shape[0], type(self).__name__)
+        y = np.ascontiguousarray(y.reshape(len(y), -1), X.dtype)
+        return y, "squared", y.shape[1]
+
+    def predict(self, X):
+        """Predict the targets of each row.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        """
+        output, _ = self._output(X)
+        return output[:, 0] if output.shape[1] == 1 else output

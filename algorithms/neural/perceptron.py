@@ -1,0 +1,317 @@
+"""What the multi-layer perceptrons share: parameters, the fit by either solver, layers as attributes."""
+
+import itertools
+import math
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import r2_score
+from sklearn.model_selection import train_test_split
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ...errors import DataError
+from ...scheduler.parameters import seed_from
+from ...scheduler.threads import single_threaded_blas
+from .._base import Estimator
+from .._validation import _real, check_rows
+from ..linear.inputs import check_names
+from ..optimize.downpour import minimize_downpour
+from ..optimize.minimize import minimize
+from .network import Network
+
+# Attributes that a fit by another solver, or without early stopping, does not have.
+_OF_ONE_WAY = ("learning_rate_", "validation_scores_", "best_validation_score_")
+_PORTION = 1024  # rows of a portion of Sandblaster's, on any number of threads
+_SPLIT = 2**31
+
+
+class Perceptron(Estimator):
+    """Base of `MLPClassifier` and `MLPRegressor`, which say what targets and scores are."""
+
+    _parameter_constraints: ClassVar[dict] = {
+        "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
+        "activation": [StrOptions({"relu", "tanh", "logistic", "identity"})],
+        "solver": [StrOptions({"sandblaster", "downpour"})],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "learning_rate_init": [None, Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "warm_start": ["boolean"],
+        "n_replicas": [Interval(Integral, 1, None, closed="left")],
+        "staleness": [Interval(Integral, 0, None, closed="left"), Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
+        "engine": [str],
+        "n_jobs": [None, Integral],
+    }
+
+    def __init__(
+        self,
+        hidden_layer_sizes=(100,),
+        activation="relu",
+        *,
+        solver="sandblaster",
+        alpha=1e-4,
+        batch_size="auto",
+        learning_rate_init=None,
+        max_iter=200,
+        tol=1e-4,
+        n_iter_no_change=10,
+        early_stopping=False,
+        validation_fraction=0.1,
+        warm_start=False,
+        n_replicas=2,
+        staleness=0,
+        random_state=None,
+        engine="local",
+        n_jobs=None,
+    ):
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.solver = solver
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.learning_rate_init = learning_rate_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.warm_start = warm_start
+        self.n_replicas = n_replicas
+        self.staleness = staleness
+        self.random_state = random_state
+        self.engine = engine
+        self.n_jobs = n_jobs
+
+    # Fitting ------------------------------------------------------------------------------------
+
+    def fit(self, X, y):
+        """Train the network.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+            float32 and float64 are kept; all arithmetic is in that type.
+        y : array-like
+            Labels of shape (n_samples,), or targets of shape (n_samples,) or (n_samples, n_outputs).
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        with self._unchanged_on_error():
+            hidden = self._hidden()
+            values = _real(X, type(self).__name__, sparse_format="csr", order="C", finite=True)
+            check_names(self, X, y)
+            X = values
+            for name in _OF_ONE_WAY:
+                self.__dict__.pop(name, None)
+            before = self._before() if self.warm_start else None
+            targets, loss, n_outputs = self._targets(y, X)
+            seed = seed_from(self.random_state)
+            rows, held_out = self._split(X, targets, seed)
+            sizes = (X.shape[1], *hidden, n_outputs)
+            network = Network(sizes, self.activation, loss, float(self.alpha), rows[0].shape[0])
+            w = self._first(network, before, seed, X.dtype)
+            with single_threaded_blas():
+                solve = self._by_sandblaster if self.solver == "sandblaster" else self._by_downpour
+                w = solve(network, w, rows, held_out, seed)
+            self._keep(network, w, X.dtype)
+        return self
+
+    def _hidden(self):
+        sizes = tuple(np.atleast_1d(np.asarray(self.hidden_layer_sizes)).tolist())
+        if any(type(n) is not int or n < 1 for n in sizes):
+            raise DataError(f"hidden_layer_sizes must be integers above 0, got {self.hidden_layer_sizes!r}")
+        return sizes
+
+    def _before(self):
+        return (self.coefs_, self.intercepts_) if "coefs_" in vars(self) else None
+
+    def _first(self, network, before, seed, dtype):
+        """The parameters to begin with: drawn, or those of the fit before."""
+        if before is None:
+            return network.start(seed, dtype)
+        shapes = [coef.shape for coef in before[0]]
+        if shapes != network.shapes:
+            raise DataError(
+                f"warm_start=True goes on from layers of the shapes {shapes}, but these data and sizes make "
+                f"{network.shapes}: fit a new estimator, or set warm_start=False"
+            )
+        parts = [part.ravel() for pair in zip(*before, strict=True) for part in pair]
+        return np.concatenate(parts).astype(dtype)
+
+    def _split(self, X, targets, seed):
+        """Set rows aside to stop by; None without early stopping."""
+        if not self.early_stopping:
+            return (X, targets), None
+        labels = targets if self._stratified else None
+        try:
+            kept, aside = train_test_split(
+                np.arange(X.shape[0]),
+                test_size=self.validation_fraction,
+                random_state=seed % _SPLIT,
+                stratify=labels,
+            )
+        except ValueError as error:
+            raise DataError(
+                f"early_stopping=True needs rows to hold out, but validation_fraction="
+                f"{self.validation_fraction} of {X.shape[0]} rows cannot be: {error}"
+            ) from error
+        kept.sort()
+        return (X[kept], targets[kept]), (X[aside], targets[aside])
+
+    def _by_sandblaster(self, network, w, rows, held_out, seed):
+        n_rows = rows[0].shape[0]
+        portions = [tuple(part[a : a + _PORTION] for part in rows) for a in range(0, n_rows, _PORTION)]
+        watch = None if held_out is None else _Watch(self, network, held_out)
+        result = minimize(
+            network.loss,
+            w.astype(np.float64),
+            portions,
+            engine=self.engine,
+            n_jobs=self.n_jobs,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            callback=watch,
+        )
+        if result.status == 4:
+            raise DataError(f"{result.message}: scale the columns of X")
+        if result.status == 1:
+            self._warn(f"max_iter={self.max_iter} steps")
+        self.n_iter_ = int(result.nit)
+        self.loss_curve_ = (result.history["objective"][1:] / n_rows).tolist()
+        self.loss_ = float(result.fun) / n_rows
+        self.t_ = int(result.nfev) * n_rows
+        if watch is None:
+            return result.x
+        self.validation_scores_, self.best_validation_score_ = watch.scores, watch.highest
+        return result.x if watch.best is None else watch.best
+
+    def _by_downpour(self, network, w, rows, held_out, seed):
+        n_rows, n_replicas = rows[0].shape[0], min(self.n_replicas, rows[0].shape[0])
+        # Every n-th row: rows that are sorted by class are then no harm.
+        portions = [tuple(part[r::n_replicas] for part in rows) for r in range(n_replicas)]
+        size = min(200, n_rows) if self.batch_size == "auto" else self.batch_size
+        result = minimize_downpour(
+            network.loss,
+            w,
+            portions,
+            validation=held_out,
+            evaluate=None if held_out is None else _Lack(self._score, network),
+            learning_rate=self.learning_rate_init,
+            staleness=self.staleness,
+            batch_size=min(size, portions[-1][0].shape[0]),
+            max_epochs=self.max_iter,
+            n_iter_no_change=self.n_iter_no_change,
+            tol=self.tol,
+            engine=self.engine,
+            random_state=seed % _SPLIT,
+        )
+        if result.status == 4:
+            raise DataError(f"{result.message}: scale the columns of X, or lower learning_rate_init")
+        if result.status == 1:
+            self._warn(f"max_iter={self.max_iter} passes")
+        self.n_iter_ = len(result.history["loss"])
+        self.loss_curve_ = result.history["loss"].tolist()
+        self.loss_ = self.loss_curve_[-1]
+        self.t_ = int(result.samples)
+        self.learning_rate_ = float(result.learning_rate)
+        if held_out is not None:
+            self.validation_scores_ = (1 - result.history["objective"]).tolist()
+            self.best_validation_score_ = 1 - float(result.fun)
+        return result.x
+
+    def _warn(self, limit):
+        warnings.warn(
+            f"{type(self).__name__} has not converged in {limit}: raise max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+    def _keep(self, network, w, dtype):
+        """Take the model from the vector of parameters."""
+        self.coefs_: Any = [W.astype(dtype) for W, _ in network.layers(w)]
+        self.intercepts_: Any = [b.astype(dtype) for _, b in network.layers(w)]
+        self.n_layers_ = len(network.sizes)
+        self.n_outputs_ = network.sizes[-1]
+        self.out_activation_ = {"squared": "identity"}.get(network.loss_name, network.loss_name)
+        self.best_loss_ = None if self.early_stopping else min([self.loss_, *self.loss_curve_])
+
+    # Using --------------------------------------------------------------------------------------
+
+    def _output(self, X):
+        """Return the network's output, and the network."""
+        check_is_fitted(self)
+        X = check_rows(self, X)
+        network, w = self._network()
+        with single_threaded_blas():
+            return network.output(X.tocsr() if not isinstance(X, np.ndarray) else X, w), network
+
+    def _network(self):
+        sizes = (self.coefs_[0].shape[0], *(W.shape[1] for W in self.coefs_))
+        loss = {"identity": "squared"}.get(self.out_activation_, self.out_activation_)
+        pairs = zip(self.coefs_, self.intercepts_, strict=True)
+        w = np.concatenate([part.ravel() for pair in pairs for part in pair])
+        return Network(sizes, self.activation, loss, 0.0, 1), w
+
+    def _check_state(self):
+        super()._check_state()
+        if "coefs_" not in vars(self):
+            return
+        widths = [self.n_features_in_, *(W.shape[1] for W in self.coefs_)]
+        shapes = [W.shape for W in self.coefs_]
+        if shapes != list(itertools.pairwise(widths)):
+            raise DataError(f"the layers do not fit together: {shapes}")
+        if [b.shape for b in self.intercepts_] != [(n,) for n in widths[1:]]:
+            raise DataError("intercepts_ are not those of coefs_")
+
+
+class _Watch:
+    """Callback of L-BFGS: keeps the parameters with the best score on held-out rows, and stops in time."""
+
+    def __init__(self, estimator, network, held_out):
+        self.patience, self.tol = estimator.n_iter_no_change, estimator.tol
+        self.score, self.network, self.held_out = estimator._score, network, held_out
+        self.scores: list[float] = []
+        self.highest, self.best, self.idle = -math.inf, None, 0
+
+    def __call__(self, iterate):
+        score = self.score(self.network, self.held_out, iterate.x)
+        self.scores.append(score)
+        self.idle = 0 if score > self.highest + self.tol else self.idle + 1
+        if score > self.highest:
+            self.highest, self.best = score, iterate.x.copy()
+        return self.idle >= self.patience
+
+
+class _Lack:
+    """1 minus a score, for a minimiser; it travels to workers."""
+
+    def __init__(self, score, network):
+        self.score, self.network = score, network
+
+    def __call__(self, rows, w):
+        return 1 - self.score(self.network, rows, w)
+
+
+def accuracy(network, rows, w):
+    """Share of rows whose class is found."""
+    X, y = rows
+    output = network.output(X, w.astype(X.dtype, copy=False))
+    return float(np.mean(network.classes(output) == y))
+
+
+def determination(network, rows, w):
+    """R squared; the mean over outputs."""
+    X, y = rows
+    return float(r2_score(y, network.output(X, w.astype(X.dtype, copy=False))))

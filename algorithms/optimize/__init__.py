@@ -1,0 +1,1 @@
+"""Minimisers of objectives that are sums over portions of the data."""

@@ -1,0 +1,237 @@
+"""Which method minimises a penalised linear objective: the rule of ``solver="auto"``.
+
+For p parameters and n rows of k entries each, the least of three estimates of time is taken, in passes over
+the data and Hessians:
+
+- *Newton-Cholesky*: 6 Hessians and 6 passes (for the squared loss 1 and 2), and a factor each time.
+- *Sketch* (`sketch`): 9 passes, whatever the scales of the columns and however they correlate; on a sample of
+  15 p rows, which must be less than half of all, 2 Hessians and 20 passes.
+- *Diagonal*: L-BFGS preconditioned by the diagonal of the Hessian, about 35 passes. Nothing in the shape
+  of the data says how many it will be: where it has not arrived after 25 steps (60 if neither of the others
+  can follow), it hands over: to the sketch or to Newton-Cholesky if p allows, else to Newton's method with
+  conjugate gradients.
+
+What a row costs in a pass and in a Hessian was measured; only ratios matter, which vary little between
+machines: a pass waits for memory (dense) or for scattered entries (sparse), a Hessian is a product of dense
+blocks, about ten times as fast an operation, or k^2 / 2 scattered entries. A Newton fit that takes a few
+milliseconds anyway is preferred: its last step leaves an error of the order of rounding.
+"""
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from .lbfgs import minimize_lbfgs
+from .newton import minimize_newton, minimize_newton_cg, minimize_proximal_newton
+from .preconditioner import Centred, Cholesky, Diagonal, Repeated
+from .rows import SQUARED, SparseRows
+from .sketch import minimize_sketch, sample_size
+from .stages import LBFGS_SHARE, Stages
+
+NEWTON_MOST = 2000  # parameters: beyond, a Hessian and its factor take too much memory and time
+_NEWTON_STEPS, _SKETCH_PASSES, _DIAGONAL_PASSES = 6, 9, 35
+_SAMPLE_HESSIANS, _SAMPLE_PASSES = 2, 20
+_CALL = 1e5  # nanoseconds around a pass, however short
+_AT_ONCE = 5e6  # nanoseconds: a fit so short that nothing is gained by another method
+_LATE_SKETCH_ROWS = 6  # a parameter
+_LATE_NEWTON_MOST, _LATE_NEWTON_STEPS = 4000, 10  # parameters and steps, where all else has failed
+_QUADRATIC_STEPS = 2  # of conjugate gradients: what one solve does not reach, more will not
+_GRAM_MOST = 500  # columns of a multinomial model for one class's Hessian
+_PATIENCE, _LONG_PATIENCE = 25, 60  # steps of the diagonal, where the sketch can follow and where it cannot
+_FORCING, _QUADRATIC = 0.1, 1e-5  # residuals of Newton systems; a quadratic has but one
+_HEAVY = 50.0  # largest |x_i|^2 over their mean: the diagonal at the start is that of a few rows
+
+
+def minimise(objective, x0, *, solver="auto", max_iter=1000, tol=1e-6, callback=None):
+    """Minimise a `LinearObjective`.
+
+    Parameters
+    ----------
+    objective : LinearObjective
+    x0 : float64 ndarray
+    solver : {"auto", "newton", "sandblaster"}, default="auto"
+        "newton": with the Hessian for up to 2,000 parameters, else with conjugate gradients. "sandblaster":
+        L-BFGS with the diagonal of the Hessian.
+    max_iter : int, default=1000
+    tol : float, default=1e-6
+        Estimated excess of the objective over its minimum, relative to its size.
+    callback : callable, optional
+        See `minimize_newton`.
+
+    Returns
+    -------
+    result : OptimizeResult
+    name : str
+        What ran first: "newton", "newton-cg", "sketch" or "lbfgs".
+    """
+    if solver == "newton":
+        name = "newton" if objective.n_parameters <= NEWTON_MOST else "newton-cg"
+    elif solver == "sandblaster":
+        name = "lbfgs"
+    else:
+        name = method_for(objective)
+    options = {"max_iter": max_iter, "tol_decrease": tol, "callback": callback}
+    if name == "lbfgs" and solver == "auto":
+        return _diagonal_first(objective, x0, **options), name
+    return _METHODS[name](objective, x0, **options), name
+
+
+def method_for(objective):
+    """Return "newton", "sketch" or "lbfgs" by the module's rule, from the shape of the data alone."""
+    p, n = objective.n_parameters, objective.n_rows
+    row, hessian_row = _row_costs(objective.rows)
+    factor = 0.1 * p**3 / 3
+    steps = 1 if objective.loss == SQUARED else _NEWTON_STEPS
+    a_pass = n * row + _CALL
+    newton = steps * (n * hessian_row + a_pass + factor) + a_pass
+    if newton <= _AT_ONCE and p <= NEWTON_MOST:
+        return "newton"
+    m = sample_size(objective)
+    sample = m * (_SAMPLE_PASSES * row + _SAMPLE_HESSIANS * hessian_row) + _SAMPLE_HESSIANS * factor
+    times = {"lbfgs": _DIAGONAL_PASSES * a_pass}
+    if p <= NEWTON_MOST:
+        times["newton"] = newton
+        if 2 * m < n:
+            times["sketch"] = _SKETCH_PASSES * a_pass + _SAMPLE_PASSES * _CALL + sample
+    return min(times, key=lambda name: times[name])
+
+
+def _row_costs(rows):
+    """Nanoseconds that a row takes in a pass and in a Hessian."""
+    n, d = rows.shape
+    product = 5 + 0.3 * d + 0.04 * d**2
+    if not isinstance(rows, SparseRows):
+        return 3 + 0.4 * d, product
+    per_row = rows.nnz / n
+    return 5 + 1.2 * per_row, min(product, 5 + 0.7 * per_row**2)
+
+
+def minimise_square(objective, x0, *, solver="auto", factor=None, max_iter=1000, tol=1e-6, callback=None):
+    """Minimise a `LinearObjective` of the squared loss.
+
+    Its Hessian is the same everywhere and for all targets: L-BFGS in the variables of its Cholesky factor
+    takes the Newton step, and then corrects what rounding left.
+
+    Parameters
+    ----------
+    objective, x0, solver, max_iter, tol, callback
+        See `minimise`.
+    factor : Cholesky, optional
+        Of the Hessian, as an earlier call has returned it.
+
+    Returns
+    -------
+    result : OptimizeResult
+    (name, factor) : (str, Cholesky or None)
+    """
+    by_hessian = solver == "newton" and objective.n_parameters <= NEWTON_MOST
+    if not by_hessian and (solver != "auto" or method_for(objective) != "newton"):
+        result, name = minimise(objective, x0, solver=solver, max_iter=max_iter, tol=tol, callback=callback)
+        return result, (name, None)
+    factor = factor or Cholesky(objective.hessian(x0))
+    result = _lbfgs(
+        objective, x0, preconditioner=factor, max_iter=max_iter, tol_decrease=tol, callback=callback
+    )
+    return result, ("newton", factor)
+
+
+def minimise_multinomial(objective, x0, *, max_iter=1000, tol=1e-6, callback=None):
+    """Minimise a `MultinomialObjective` by L-BFGS; returns as `minimise`.
+
+    Preconditioned, for each class alike, by the Hessian at zero where that is cheap, else by its diagonal.
+    """
+    if objective.n_columns <= _GRAM_MOST:
+        preconditioner: Any = Repeated(Cholesky(objective.class_hessian()), objective.n_classes)
+    else:
+        preconditioner = Diagonal(objective.hessian_diagonal())
+    result = _lbfgs(
+        objective,
+        x0,
+        preconditioner=preconditioner,
+        max_iter=max_iter,
+        tol_decrease=LBFGS_SHARE * tol,
+        callback=callback,
+    )
+    return result, "lbfgs"
+
+
+def minimise_sparse(objective, x0, *, l1, max_iter=1000, tol=1e-6, callback=None):
+    """Minimise a `LinearObjective` plus ``l1 |w|_1``, the intercept left out; returns as `minimise`.
+
+    For up to a few thousand parameters.
+    """
+    weights = np.full(objective.n_parameters, l1)
+    weights[objective.n_penalised :] = 0.0
+    result = minimize_proximal_newton(
+        objective, x0, weights, max_iter=max_iter, tol_decrease=tol, callback=callback
+    )
+    return result, "proximal-newton"
+
+
+def _diagonal_first(objective, x0, *, max_iter, tol_decrease, callback):
+    """L-BFGS with the diagonal, and what follows if it is slow."""
+    p = objective.n_parameters
+    small = p <= NEWTON_MOST and objective.n_rows >= _LATE_SKETCH_ROWS * p
+    stages = Stages(objective, x0, max_iter, callback)
+    stages.run(
+        minimize_lbfgs,
+        most=_PATIENCE if small else _LONG_PATIENCE,
+        preconditioner=scaling_of(objective, x0),
+        tol_gradient=0.0,
+        tol_decrease=LBFGS_SHARE * tol_decrease,
+    )
+    if not stages.over and small:
+        stages.run(minimize_sketch, solve_sample=False, tol_decrease=tol_decrease)
+    elif not stages.over and p <= NEWTON_MOST:
+        stages.run(minimize_newton, tol_decrease=tol_decrease)
+    elif not stages.over:
+        steps = _QUADRATIC_STEPS if objective.loss == SQUARED else _LONG_PATIENCE // 3
+        stages.run(_newton_cg, most=steps, tol_decrease=tol_decrease)
+        if not stages.over and p <= _LATE_NEWTON_MOST:
+            stages.run(minimize_newton, most=_LATE_NEWTON_STEPS, tol_decrease=tol_decrease)
+    return stages.result()
+
+
+def scaling_of(objective, x):
+    """A preconditioner from the diagonal of the Hessian at x.
+
+    Columns are centred where there is an intercept. Where a few rows are far longer than the others (raw
+    counts), nothing is scaled: the diagonal at the start is theirs, and their curvature vanishes after the
+    first steps.
+    """
+    squares = objective.rows.squared_norms()
+    if squares.max() > _HEAVY * squares.mean():
+        return Diagonal(np.ones(len(x)))
+    diagonal = objective.hessian_diagonal(x)
+    if not objective.fit_intercept:
+        return Diagonal(diagonal)
+    intercept = np.zeros(len(x))
+    intercept[-1] = 1.0
+    return Centred(diagonal, objective.hessian_product(x, intercept))
+
+
+def _newton_cg(objective, x0, **options):
+    forcing = _QUADRATIC if objective.loss == SQUARED else _FORCING
+    return minimize_newton_cg(
+        objective, x0, scaling=functools.partial(scaling_of, objective), forcing=forcing, **options
+    )
+
+
+def _lbfgs(objective, x0, *, preconditioner, **options):
+    return minimize_lbfgs(
+        objective.value_and_gradient, x0, preconditioner=preconditioner, tol_gradient=0.0, **options
+    )
+
+
+def _lbfgs_by_diagonal(objective, x0, *, tol_decrease, **options):
+    scaling = scaling_of(objective, x0)
+    return _lbfgs(objective, x0, preconditioner=scaling, tol_decrease=LBFGS_SHARE * tol_decrease, **options)
+
+
+_METHODS: dict[str, Any] = {
+    "newton": minimize_newton,
+    "newton-cg": _newton_cg,
+    "sketch": minimize_sketch,
+    "lbfgs": _lbfgs_by_diagonal,
+}

@@ -1,0 +1,462 @@
+"""Downpour SGD: replicas of a model, each on data of its own, over one table of parameters.
+
+A replica fetches the parameters every `n_fetch` steps, takes a minibatch a step, pushes the gradient accrued
+over `n_push` steps, and goes on from its own copy meanwhile. Steps are Adagrad's, made on the table's shards:
+each parameter's own length falls with the sum of all its squared gradients, from whichever replica.
+
+References
+----------
+Dean et al., "Large scale distributed deep networks", NIPS 2012. Duchi, Hazan, Singer, "Adaptive subgradient
+methods for online learning and stochastic optimization", JMLR 2011.
+"""
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from ...errors import DataError
+from ...scheduler.parameters import check_count, seed_from, stream
+from ...scheduler.table import run_replicas
+from ...scheduler.table_state import Adagrad
+
+FINISHED, STILL, NOT_FINITE = 0, 1, 4  # `status` of a result
+_ORDER, _SEARCH = 2**63 + 16, 2**63 + 17  # purposes of random streams
+_RATES = 10.0 ** np.arange(-3.0, 0.6, 0.5)  # among which a learning rate is looked for
+_TRIAL_STEPS, _TRIAL_ROWS = 40, 2000
+_NEAR = 0.01  # of the best gain: rates whose gains differ by less are taken for equals
+_WIDTH = 1024  # parameters in a row of the table
+
+
+def minimize_downpour(
+    fun_and_grad,
+    x0,
+    portions,
+    *,
+    validation=None,
+    evaluate=None,
+    learning_rate=None,
+    staleness=0,
+    n_fetch=1,
+    n_push=1,
+    batch_size=100,
+    max_epochs=100,
+    evaluate_every=None,
+    n_iter_no_change=10,
+    tol=1e-4,
+    target=None,
+    warm_steps=100,
+    engine="local",
+    random_state=None,
+):
+    r"""Minimise the mean over rows of a sum over portions, one replica of the model on each portion.
+
+    A step of parameter j against the gradient g of the mean over a minibatch (or the sum of `n_push` such) is
+
+    .. math:: h_j \leftarrow h_j + g_j^2, \qquad w_j \leftarrow w_j - \gamma g_j / \sqrt{h_j}
+
+    Before the replicas begin, one of them alone looks for gamma, if it is not given, and takes `warm_steps`
+    steps.
+
+    With ``staleness=0`` the result is *bitwise* repeatable, on threads and on Dask alike; so is it with any
+    staleness on a `SimulatedClock`.
+
+    Parameters
+    ----------
+    fun_and_grad : callable
+        ``fun_and_grad(rows, w)`` returns the sum of a loss over rows of a portion, and its gradient. `rows`
+        has the form of a portion. A penalty is the rows' share of it.
+    x0 : array-like of shape (n_parameters,)
+        float32 and float64 are kept.
+    portions : sequence of arrays, sparse matrices, or tuples of them
+        One for each replica; arrays of a tuple have their rows in common. On Dask they may be futures and
+        the like.
+    validation : as a portion, optional
+        Rows held out. The objective on them decides when to stop, and the best parameters are returned.
+        Without it the objective is the mean over the minibatches since the last look.
+    evaluate : callable, optional
+        ``evaluate(validation, w)`` returns what is to become small in place of the mean of `fun_and_grad`,
+        the share of errors, for instance.
+    learning_rate : float or None, default=None
+        gamma; looked for among 0.001 to 3.16 when None, by 40 steps with each from `x0`.
+    staleness : int or float("inf"), default=0
+        How many clocks, of `n_push` steps each, the replicas may be apart. ``inf`` is the paper's.
+    n_fetch, n_push : int, default=1
+    batch_size : int, default=100
+        Rows of a minibatch.
+    max_epochs : int, default=100
+        Passes of each replica over its portion.
+    evaluate_every : int or None, default=None
+        Steps of the first replica between two looks at the objective; about one pass when None.
+    n_iter_no_change : int, default=10
+        Looks in a row without a gain of `tol`, after which all stop.
+    tol : float, default=1e-4
+    target : float or None, default=None
+        Stop as soon as the objective is not above it.
+    warm_steps : int, default=100
+        Minibatches of one replica before the others begin.
+    engine : str, SimulatedClock or Client, default="local"
+        See `stradask.scheduler.table.run_replicas`.
+    random_state : int, RandomState or None, default=None
+
+    Returns
+    -------
+    scipy.optimize.OptimizeResult
+        ``x``; ``fun``, the last objective, or the best with `validation`; ``nit``, clocks of the first
+        replica; ``nfev``, minibatches of all; ``samples``, rows of all of these; ``learning_rate``;
+        ``success``, ``status`` (0: it stopped by itself; 1: `max_epochs`; 4: a value, a gradient or its
+        square was not finite, x being the last good point) and ``message``; ``history``, a dict of arrays
+        samples (of all replicas up to then), seconds (simulated if the engine is), loss (the mean over the
+        first replica's minibatches since the look before) and objective; ``n_recoveries``.
+
+    Raises
+    ------
+    DataError
+        For arguments that cannot be used.
+
+    Examples
+    --------
+    Logistic regression, two replicas:
+
+    >>> import numpy as np
+    >>> from stradask.algorithms.optimize.downpour import minimize_downpour
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((2000, 3))
+    >>> y = np.sign(X @ np.array([1.0, -2.0, 0.5]) + rng.logistic(size=2000))
+    >>> def loss(rows, w):
+    ...     X, y = rows
+    ...     margin = y * (X @ w)
+    ...     return np.logaddexp(0, -margin).sum(), -X.T @ (y / (1 + np.exp(margin)))
+    >>> portions = [(X[a::2], y[a::2]) for a in range(2)]
+    >>> result = minimize_downpour(loss, np.zeros(3), portions, max_epochs=20, random_state=0)
+    >>> result.x.round(1), bool(result.fun < 0.46)
+    (array([ 1. , -2. ,  0.5]), True)
+    """
+    x0 = _start(x0)
+    portions = list(portions)
+    if not portions:
+        raise DataError("portions is empty: there is one replica for each of them")
+    settings = _Settings(
+        fun_and_grad=fun_and_grad,
+        evaluate=evaluate,
+        n_parameters=len(x0),
+        n_fetch=check_count("n_fetch", n_fetch),
+        n_push=check_count("n_push", n_push),
+        batch_size=check_count("batch_size", batch_size),
+        max_epochs=check_count("max_epochs", max_epochs),
+        evaluate_every=None if evaluate_every is None else check_count("evaluate_every", evaluate_every),
+        patience=check_count("n_iter_no_change", n_iter_no_change),
+        tol=_positive("tol", tol, least=0.0),
+        target=-math.inf if target is None else float(target),
+        warm_steps=check_count("warm_steps", warm_steps, least=0),
+        seed=seed_from(random_state),
+    )
+    rate = None if learning_rate is None else _positive("learning_rate", learning_rate)
+    if evaluate is not None and validation is None:
+        raise DataError("evaluate needs validation: the rows that it looks at")
+    begun = _begin(settings, rate, x0, portions, engine)
+    if begun.trouble:
+        return _result(settings, begun, begun.w, [], None)
+    values = np.zeros((-(-len(x0) // _WIDTH) + 1, _WIDTH), x0.dtype)  # the last row tells to stop
+    slots = np.zeros((len(values), 1, _WIDTH), x0.dtype)
+    values[:-1].ravel()[: len(x0)] = begun.w
+    slots[:-1].ravel()[: len(x0)] = begun.squares
+    run = run_replicas(
+        functools.partial(_replica, settings, begun.rate),
+        [(portion, validation if number == 0 else None) for number, portion in enumerate(portions)],
+        values,
+        slots=slots,
+        staleness=staleness,
+        rule=Adagrad(begun.rate),
+        engine=engine,
+    )
+    return _result(settings, begun, run.values[:-1].ravel()[: len(x0)], run.results, run)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What every replica is told."""
+
+    fun_and_grad: Any
+    evaluate: Any
+    n_parameters: int
+    n_fetch: int
+    n_push: int
+    batch_size: int
+    max_epochs: int
+    evaluate_every: int | None
+    patience: int
+    tol: float
+    target: float
+    warm_steps: int
+    seed: int
+
+    def mean(self, rows, w):
+        """Value and gradient of the mean over rows; None if they, or its squares, are not finite."""
+        value, gradient = self.fun_and_grad(rows, w)
+        n = n_rows_of(rows)
+        gradient = np.asarray(gradient)
+        if gradient.shape != w.shape:
+            raise DataError(f"fun_and_grad must return a gradient of shape {w.shape}, got {gradient.shape}")
+        most = math.sqrt(np.finfo(w.dtype).max)
+        if not (math.isfinite(value) and np.abs(gradient).max() < most):  # also false for NaN
+            return None
+        return float(value) / n, (gradient / n).astype(w.dtype, copy=False)
+
+    def steps_in(self, n_rows):
+        """Minibatches of a pass; what is left over at its end waits for another order."""
+        return max(1, n_rows // self.batch_size)
+
+
+class _Batches:
+    """The minibatches of a replica: each pass over its portion takes the rows in another order."""
+
+    def __init__(self, settings, portion, replica):
+        self.settings, self.portion, self.replica = settings, portion, replica
+        self.n_rows = n_rows_of(portion)
+        self._epoch, self._order = -1, np.empty(0, np.int64)
+
+    def __getitem__(self, step):
+        size = self.settings.batch_size
+        epoch, place = divmod(step, self.settings.steps_in(self.n_rows))
+        if epoch != self._epoch:
+            random = stream(self.settings.seed, _ORDER, epoch, self.replica)
+            self._epoch, self._order = epoch, random.permutation(self.n_rows)
+        return take_rows(self.portion, self._order[place * size : (place + 1) * size])
+
+
+def n_rows_of(portion):
+    """Count the rows of a portion: an array, a sparse matrix, or a tuple of them with equally many."""
+    parts = portion if isinstance(portion, (tuple, list)) else (portion,)
+    lengths = {part.shape[0] if getattr(part, "shape", ()) else -1 for part in parts}
+    if len(lengths) != 1 or min(lengths) < 1:
+        raise DataError(
+            "a portion must be an array, a sparse matrix or a tuple of them, with equally many rows and at "
+            f"least one; got {[(type(part).__name__, *getattr(part, 'shape', ())) for part in parts]}"
+        )
+    return lengths.pop()
+
+
+def take_rows(portion, rows):
+    """Take some rows of a portion."""
+    if isinstance(portion, (tuple, list)):
+        return tuple(part[rows] for part in portion)
+    return portion[rows]
+
+
+# One replica alone --------------------------------------------------------------------------------------
+
+
+class _Begun(NamedTuple):
+    """Where the replicas begin."""
+
+    rate: float
+    w: np.ndarray
+    squares: np.ndarray
+    n_steps: int
+    trouble: str
+
+
+def _begin(settings, rate, x0, portions, engine):
+    """Look for a learning rate and take the first steps, on the first replica's data."""
+    if rate is not None and not settings.warm_steps:
+        return _Begun(rate, x0, np.zeros_like(x0), 0, "")
+    alone = "local" if hasattr(engine, "deliver") else engine  # what is simulated begins with the replicas
+    work = functools.partial(_alone, settings, rate, x0)
+    return run_replicas(work, portions[:1], np.zeros((1, 1)), engine=alone).results[0]
+
+
+def _alone(settings, rate, x0, table, portion):
+    batches = _Batches(settings, portion, 0)
+    start = settings.mean(batches[0], x0)
+    if start is None:
+        return _Begun(rate or math.nan, x0, np.zeros_like(x0), 0, "not finite at x0")
+    rate = _found_rate(settings, x0, batches) if rate is None else rate
+    return _Begun(rate, *_steps(settings, rate, x0, batches, settings.warm_steps))
+
+
+def _steps(settings, rate, x0, batches, n_steps):
+    """Take Adagrad's steps with one replica; stop at the last good point."""
+    cells = np.zeros((1, 2, len(x0)), x0.dtype)
+    cells[0, 0] = x0
+    rule = Adagrad(rate)
+    for step in range(n_steps):
+        found = settings.mean(batches[step], cells[0, 0])
+        if found is None:
+            return cells[0, 0], cells[0, 1], step, f"not finite at step {step} of the first replica alone"
+        rule.apply(cells, found[1][None])
+    return cells[0, 0], cells[0, 1], n_steps, ""
+
+
+def _found_rate(settings, x0, batches):
+    """The rate with which some steps lower the objective on a sample most; of near equals the least, since
+    long runs want small steps.
+    """
+    rows = stream(settings.seed, _SEARCH, 0).permutation(batches.n_rows)[:_TRIAL_ROWS]
+    sample, values = take_rows(batches.portion, np.sort(rows)), []
+    for rate in _RATES:
+        w, _, _, trouble = _steps(settings, rate, x0, batches, _TRIAL_STEPS)
+        found = None if trouble else settings.mean(sample, w)
+        values.append(math.inf if found is None else found[0])
+    start = settings.mean(sample, x0)
+    best = min(values)
+    margin = _NEAR * max(0.0, start[0] - best) if start is not None and math.isfinite(best) else 0.0
+    return float(_RATES[next(i for i, value in enumerate(values) if value <= best + margin)])
+
+
+# All replicas -------------------------------------------------------------------------------------------
+
+
+class _Look(NamedTuple):
+    """When the first replica looked, and what it saw."""
+
+    seconds: float
+    loss: float  # mean over the minibatches since the look before
+    objective: float
+
+
+class _Ended(NamedTuple):
+    """What a replica returns: seconds after each step, and the first one its looks at the objective."""
+
+    seconds: list
+    looks: list
+    best: Any
+    trouble: str
+    still: bool
+
+
+def _replica(settings, rate, table, task):
+    """Be one replica: fetch, compute, push."""
+    portion, validation = task
+    batches = _Batches(settings, portion, table.replica)
+    n_steps = settings.max_epochs * settings.steps_in(batches.n_rows)
+    watch = _Watch(settings, batches.n_rows, validation) if table.replica == 0 else None
+    seconds, trouble, stopped = [], "", False
+    for step in range(table.now * settings.n_push, n_steps):
+        cells = table.get(refresh=step % settings.n_fetch == 0)
+        if stopped := bool(cells[-1].any()):
+            break
+        w = cells[:-1].ravel()[: settings.n_parameters]
+        # The warm start took the first orders of the first replica; its passes go on behind them.
+        found = settings.mean(batches[settings.warm_steps + step], w)
+        if found is None:
+            trouble = f"not finite in portion {table.replica} at step {step}"
+            _tell_to_stop(table)
+            break
+        _push(table, found[1])
+        if (step + 1) % settings.n_push == 0:
+            table.clock()
+        seconds.append(table.seconds)
+        if watch is not None and watch.look(step, table.seconds, found[0], w):
+            _tell_to_stop(table)
+            stopped = True
+            break
+    looks, best = (watch.looks, watch.best) if watch else ([], None)
+    return _Ended(seconds, looks, best, trouble, not stopped)
+
+
+def _push(table, gradient):
+    delta = np.zeros((table.shape[0] - 1, table.shape[1]), table.dtype)
+    delta.ravel()[: len(gradient)] = gradient
+    table.inc(np.arange(len(delta)), delta)
+
+
+def _tell_to_stop(table):
+    table.inc(table.shape[0] - 1, -1.0)
+
+
+class _Watch:
+    """The first replica's looks at the objective: when to stop, and the best parameters."""
+
+    def __init__(self, settings, n_rows, validation):
+        self.settings, self.validation = settings, validation
+        self.every = settings.evaluate_every or settings.steps_in(n_rows)
+        self.looks, self.best, self.least, self.idle = [], None, math.inf, 0
+        self._sum, self._n = 0.0, 0
+
+    def look(self, step, seconds, value, w):
+        """Take in a step; True if all should stop."""
+        self._sum, self._n = self._sum + value, self._n + 1
+        if (step + 1) % self.every:
+            return False
+        loss = self._sum / self._n
+        objective = loss if self.validation is None else self._held_out(w)
+        self._sum, self._n = 0.0, 0
+        self.looks.append(_Look(seconds, loss, objective))
+        self.idle = 0 if objective < self.least - self.settings.tol else self.idle + 1
+        if objective < self.least:
+            self.least = objective
+            self.best = None if self.validation is None else w.copy()
+        return objective <= self.settings.target or self.idle >= self.settings.patience
+
+    def _held_out(self, w):
+        if self.settings.evaluate is not None:
+            return float(self.settings.evaluate(self.validation, w))
+        return float(self.settings.fun_and_grad(self.validation, w)[0]) / n_rows_of(self.validation)
+
+
+def _result(settings, begun, x, ended, run):
+    trouble = begun.trouble or next((end.trouble for end in ended if end.trouble), "")
+    looks = ended[0].looks if ended else []
+    best = ended[0].best if ended else None
+    objectives = np.array([look.objective for look in looks])
+    warm = begun.n_steps * settings.batch_size
+    samples = [
+        warm + settings.batch_size * sum(np.searchsorted(end.seconds, look.seconds, "right") for end in ended)
+        for look in looks
+    ]
+    n_steps = begun.n_steps + sum(len(end.seconds) for end in ended)
+    still = bool(ended) and ended[0].still
+    status = NOT_FINITE if trouble else STILL if still else FINISHED
+    said = {
+        FINISHED: "the objective did not fall any more, or reached the target",
+        STILL: f"max_epochs={settings.max_epochs} passes were made",
+        NOT_FINITE: f"the objective or its gradient is {trouble}; x is the last good point",
+    }[status]
+    least = len(objectives) and (objectives.min() if best is not None else objectives[-1])
+    result: Any = OptimizeResult()
+    result |= {
+        "x": x if best is None else best,
+        "fun": float(least) if len(objectives) else math.nan,
+        "nit": len(ended[0].seconds) // settings.n_push if ended else 0,
+        "nfev": n_steps,
+        "samples": n_steps * settings.batch_size,
+        "learning_rate": begun.rate,
+        "success": status == FINISHED,
+        "status": status,
+        "message": said,
+        "history": {
+            "samples": np.array(samples, np.int64),
+            "seconds": np.array([look.seconds for look in looks]),
+            "loss": np.array([look.loss for look in looks]),
+            "objective": objectives,
+        },
+        "n_recoveries": run.n_recoveries if run is not None else 0,
+    }
+    return result
+
+
+def _start(x0):
+    x = np.asarray(x0)
+    x = np.array(x, x.dtype if x.dtype in (np.float32, np.float64) else np.float64)
+    if x.ndim != 1 or not len(x) or not np.isfinite(x).all():
+        raise DataError(
+            f"x0 must be a vector of finite numbers, got shape {x.shape}: take zeros, for instance"
+        )
+    return x
+
+
+def _positive(name, value, least=None):
+    ok = (
+        isinstance(value, (int, float, np.number))
+        and math.isfinite(value)
+        and (value > 0 if least is None else value >= least)
+    )
+    if not ok:
+        raise DataError(
+            f"{name} must be a number {'above 0' if least is None else 'of 0 or more'}, got {value!r}"
+        )
+    return float(value)

@@ -1,0 +1,458 @@
+"""L-BFGS on vectors that may lie anywhere: the steps, the rules that end them, and what is told of them.
+
+The direction is made by `memory`, the step by `line_search`; with l1 `owlqn` takes other steps in the same
+loop. With a preconditioner P all of it runs in u, x = P u: the gradient there is P^T g.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from ...errors import DataError
+from ...scheduler.parameters import check_count
+from ...scheduler.passes import NonFiniteObjective
+from .line_search import Trial, strong_wolfe
+from .memory import Memory
+from .space import LocalSpace
+
+CONVERGED, LIMIT, STUCK, STOPPED, NOT_FINITE = range(5)  # `status` of a result
+_BAD_STEPS = 5  # in a row that met points without a finite objective, before it is given up
+
+
+@dataclass(eq=False)
+class Point:
+    """Where the minimiser is.
+
+    Attributes
+    ----------
+    x : vector
+    value : float
+        The objective, penalty included.
+    gradient : vector
+        Of the smooth part.
+    uphill : vector
+        The gradient, or with l1 the pseudo-gradient.
+    scaled : vector
+        P^T uphill.
+    """
+
+    x: Any
+    value: float
+    gradient: Any
+    uphill: Any
+    scaled: Any
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """What a callback is told after each step.
+
+    Attributes
+    ----------
+    nit, nfev : int
+        Steps, and passes over the data, so far.
+    x, jac : vector
+        The point and the gradient of the smooth part there.
+    fun, gradient_norm : float
+    gap : float
+        `gradient_norm` as a part of that at the start, which is what `tol_gradient` ends.
+    state : callable
+        ``state()`` returns a dict of arrays from which `minimize_lbfgs` goes on bitwise (`resume`); of numpy
+        vectors only. ``state(whole=False)`` leaves out all vectors: with an ``x`` added, the minimiser goes
+        on from there without pairs.
+    """
+
+    nit: int
+    nfev: int
+    x: Any
+    fun: float
+    jac: Any
+    gradient_norm: float
+    gap: float
+    state: Any
+
+
+class Identity:
+    """No preconditioner."""
+
+    def direct(self, v):
+        """Return v."""
+        return v
+
+    transposed = direct
+
+
+class Smooth:
+    """The steps of L-BFGS on a smooth objective.
+
+    Parameters
+    ----------
+    fun_and_grad : callable
+    space : Space
+    preconditioner : object
+    """
+
+    def __init__(self, fun_and_grad, space, preconditioner):
+        self.fun_and_grad, self.space, self.preconditioner = fun_and_grad, space, preconditioner
+        self.passes, self.trouble = 0, None
+
+    def evaluate(self, x):
+        """One pass; None, and a word in `trouble`, where the objective is not finite."""
+        self.passes += 1
+        try:
+            value, gradient = self.fun_and_grad(x)
+        except NonFiniteObjective as error:
+            self.trouble = str(error)
+            return None
+        value = float(value)
+        if not math.isfinite(value):
+            self.trouble = f"the objective is {value}"
+            return None
+        return value, gradient
+
+    def point(self, x):
+        """Evaluate the objective at x; None where it is not finite."""
+        found = self.evaluate(x)
+        return None if found is None else self.made(x, *found)
+
+    def made(self, x, value, gradient):
+        """Make a point of its value and gradient."""
+        return Point(x, value, gradient, gradient, self.preconditioner.transposed(gradient))
+
+    def direction(self, memory, point):
+        """Return the direction in u, and how much the objective falls along it per unit step."""
+        d = memory.direction(point.scaled)
+        return d, float(self.space.dots([(point.scaled, d)])[0])
+
+    def search(self, point, d, slope, first, fresh):
+        """Search along d for a `Trial` whose state is a `Point`."""
+        dx = self.preconditioner.direct(d)
+
+        def phi(t):
+            x = self.space.axpy(t, dx, point.x)
+            found = self.evaluate(x)
+            if found is None:
+                return Trial(t, math.inf, math.inf)
+            there = float(self.space.dots([(found[1], dx)])[0])
+            if not math.isfinite(there):
+                self.trouble = "the gradient is not finite"
+            return Trial(t, found[0], there, (x, *found))
+
+        trial = strong_wolfe(phi, point.value, slope, first)
+        return None if trial is None else trial._replace(state=self.made(*trial.state))
+
+    def trusted(self, fell, promised):
+        """Tell whether a small promised decrease ends the run, the last step having lowered f by `fell`."""
+        return True
+
+    def remember(self, memory, before, trial, d):
+        """Give the memory the step that was taken."""
+        after = trial.state
+        y = self.space.axpy(-1.0, before.scaled, after.scaled)
+        memory.add(self.space.scale(trial.t, d), y, after.scaled, trial.t)
+
+
+class Trace:
+    """Objective, norm of the gradient, passes and seconds after each step; the start is the first row.
+
+    Several minimisations may write into one, for instance one on a sample and one on all rows.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.optimize.lbfgs import Trace
+    >>> trace = Trace()
+    >>> trace.record(2.0, 1.0, 1)
+    >>> trace.as_dict()["objective"]
+    array([2.])
+    """
+
+    def __init__(self):
+        self.columns: dict[str, list] = {k: [] for k in ("objective", "gradient_norm", "passes", "seconds")}
+        self._began = time.perf_counter()
+
+    def record(self, objective, gradient_norm, passes):
+        """Append a row."""
+        row = objective, gradient_norm, passes, time.perf_counter() - self._began
+        for column, value in zip(self.columns.values(), row, strict=True):
+            column.append(value)
+
+    def restore(self, state):
+        """Go on from the columns in ``Iterate.state()``."""
+        for name, column in self.columns.items():
+            column[:] = state[f"trace/{name}"].tolist()
+        self._began = time.perf_counter() - self.columns["seconds"][-1]
+
+    def as_dict(self):
+        """Return the columns as arrays."""
+        return {
+            name: np.array(column, np.int64 if name == "passes" else np.float64)
+            for name, column in self.columns.items()
+        }
+
+
+def minimize_lbfgs(
+    fun_and_grad,
+    x0,
+    *,
+    space=None,
+    memory=10,
+    l1=None,
+    preconditioner=None,
+    max_iter=1000,
+    tol_gradient=1e-6,
+    tol_decrease=0.0,
+    tol_objective=0.0,
+    precision=1e-12,
+    callback=None,
+    history=None,
+    resume=None,
+):
+    """Minimise f(x), or f(x) + sum_j l1_j abs(x_j), by L-BFGS or OWL-QN.
+
+    A step goes along -H g, H made of the last pairs of steps and changes of the gradient, to a point that
+    meets the strong Wolfe conditions (with `l1` see `stradask.algorithms.optimize.owlqn`). A pair is skipped
+    unless s.y > 1e-10 abs(s) abs(y); all are dropped where the direction does not go down, or no point along
+    it is lower.
+
+    Parameters
+    ----------
+    fun_and_grad : callable
+        ``fun_and_grad(x)`` returns f and a gradient that is not changed later. A value that is not finite, or
+        a `NonFiniteObjective`, shortens the step; if that does not help, or five steps in a row met such
+        values, the minimiser stops at the last good point.
+    x0 : ndarray of shape (n,), or vector of `space`
+        Not changed.
+    space : Space, default=None
+        Where vectors lie; numpy arrays of this process when None.
+    memory : int, default=10
+        Pairs kept; 2 n numbers each.
+    l1 : None, float or ndarray of shape (n,), default=None
+        Weights of the l1 penalty, not negative.
+    preconditioner : object, default=None
+        A change of variables x = P u: ``direct(v)`` is P v and ``transposed(v)`` P^T v; P P^T should be near
+        the inverse Hessian. With `l1` P must be diagonal and positive.
+    max_iter : int, default=1000
+        Steps.
+    tol_gradient : float, default=1e-6
+        Stop when the 2-norm of the gradient (with `l1` of the pseudo-gradient) is at most this part of that
+        at `x0`.
+    tol_decrease : float, default=0.0
+        Stop when -g.d/2, which estimates f(x) - min f, is at most this part of abs(f). Needs no scaling of x.
+    tol_objective : float, default=0.0
+        Stop when a step lowers the objective by at most this part of its size.
+    precision : float, default=1e-12
+        Relative precision of f, about 1e-7 where it is computed from float32: if no lower point is found,
+        the run counts as converged where the promised decrease is at most this part of abs(f).
+    callback : callable, default=None
+        ``callback(iterate)`` after each step, with an `Iterate`; True stops.
+    history : Trace, default=None
+        Written into; a new one when None.
+    resume : dict of arrays, default=None
+        What ``Iterate.state()`` gave: goes on from there, bitwise as if it had never stopped; `x0` is unused.
+
+    Returns
+    -------
+    scipy.optimize.OptimizeResult
+        ``x``, ``fun``, ``jac`` (of the smooth part), ``nit``, ``nfev`` (passes), ``success``, ``status`` (0:
+        converged; 1: `max_iter`; 2: no lower point was found; 3: `callback`; 4: the objective is not finite),
+        ``message``, ``history`` (dict of arrays objective, gradient_norm, passes, seconds).
+
+    Raises
+    ------
+    DataError
+        For parameters out of range.
+
+    References
+    ----------
+    Nocedal, "Updating quasi-Newton matrices with limited storage", Math. Comp. 1980; Andrew, Gao, "Scalable
+    training of L1-regularized log-linear models", ICML 2007.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.optimize.lbfgs import minimize_lbfgs
+    >>> scales = np.array([1.0, 10.0, 100.0])
+    >>> result = minimize_lbfgs(lambda x: (scales @ (x - 1) ** 2 / 2, scales * (x - 1)), np.zeros(3))
+    >>> result.x.round(4), result.success
+    (array([1., 1., 1.]), True)
+    """
+    check_count("memory", memory)
+    check_count("max_iter", max_iter, least=0)
+    for name, value in (
+        ("tol_gradient", tol_gradient),
+        ("tol_decrease", tol_decrease),
+        ("tol_objective", tol_objective),
+        ("precision", precision),
+    ):
+        if not (isinstance(value, Real) and float(value) >= 0):
+            raise DataError(f"{name} must be a number that is not negative, got {value!r}")
+    if space is None:
+        space, x0 = LocalSpace(), checked_start(x0 if resume is None else resume["x"])
+    scaling = preconditioner or Identity()
+    if l1 is None:
+        steps = Smooth(fun_and_grad, space, scaling)
+    else:
+        from .owlqn import Orthant
+
+        steps = Orthant(fun_and_grad, space, scaling, l1, x0)
+    trace = Trace() if history is None else history
+    run = _Run(steps, Memory(space, memory), trace, preconditioner is None, precision)
+    run.begin(x0, resume)
+    while run.status is None:
+        run.step(max_iter, tol_gradient, tol_decrease, tol_objective, callback)
+    return run.result()
+
+
+def as_numbers(name, values):
+    """Return anything that holds real numbers as an array of float64."""
+    try:
+        values = np.asarray(values)
+        if values.dtype.kind not in "buif":
+            raise TypeError(f"its type is {values.dtype}")
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must be real numbers, got {values!r:.80}: {error}") from error
+    return values.astype(np.float64, copy=False)
+
+
+def checked_start(x0):
+    """Return a start as a vector of float64 of its own."""
+    x = as_numbers("x0", x0).copy()
+    if x.ndim != 1 or not len(x):
+        raise DataError(f"x0 must be a vector of at least one number, got the shape {x.shape}")
+    if not np.isfinite(x).all():
+        at = int(np.flatnonzero(~np.isfinite(x))[0])
+        raise DataError(f"x0 must be finite, but x0[{at}] is {x[at]}")
+    return x
+
+
+class _Run:
+    """The loop: stopping rules, restarts, and what is told of it."""
+
+    def __init__(self, steps, memory, trace, unscaled, precision):
+        self.steps, self.memory, self.trace, self.unscaled = steps, memory, trace, unscaled
+        self.precision, self.promised = precision, math.inf  # by the last direction that led nowhere
+        self.nit, self.status, self.message = 0, None, ""
+        self.first_norm, self.fell = math.nan, math.inf  # how much the last step lowered the objective
+        self.bad_steps = 0
+
+    def begin(self, x0, resume):
+        if resume is not None:
+            self._restore(resume)
+            if "gradient" in resume:
+                return
+        self.point = self.steps.point(x0)
+        if self.point is None:
+            nowhere = Point(x0, math.nan, None, None, None)
+            self.point, self.norm = nowhere, math.nan
+            self._end(NOT_FINITE, f"{self.steps.trouble} at x0")
+        else:
+            self.norm = self._norm()
+            if resume is None:
+                self.first_norm = self.norm
+            if not math.isfinite(self.norm):
+                self._end(NOT_FINITE, "the gradient is not finite at x0")
+        if resume is None:
+            self.trace.record(self.point.value, self.norm, self.steps.passes)
+
+    def step(self, max_iter, tol_gradient, tol_decrease, tol_objective, callback):
+        if self.norm <= tol_gradient * self.first_norm:
+            return self._end(CONVERGED, f"the gradient fell to {tol_gradient:g} of that at x0")
+        if self.nit >= max_iter:
+            return self._end(LIMIT, f"max_iter={max_iter} steps were taken")
+        fresh, before = not self.memory.order, self.point
+        d, slope = self.steps.direction(self.memory, before)
+        if not slope < 0 and not fresh:
+            return self.memory.clear()
+        size = abs(before.value)
+        small = -0.5 * slope <= tol_decrease * size
+        if small and self.steps.trusted(self.fell, tol_decrease * size):
+            return self._end(CONVERGED, f"the promised decrease is at most {tol_decrease:g} of the objective")
+        first = min(1.0, 1.0 / math.sqrt(-slope)) if fresh and self.unscaled else 1.0
+        self.steps.trouble = None
+        trial = self.steps.search(before, d, slope, first, fresh) if slope < 0 else None
+        if trial is None:
+            return self._without_step(fresh, slope)
+        self.steps.remember(self.memory, before, trial, d)
+        self.point, self.nit = trial.state, self.nit + 1
+        self.norm = self._norm()
+        self.fell, self.promised = before.value - self.point.value, math.inf
+        self.trace.record(self.point.value, self.norm, self.steps.passes)
+        self.bad_steps = self.bad_steps + 1 if self.steps.trouble else 0
+        if self.bad_steps == _BAD_STEPS:
+            return self._end(NOT_FINITE, f"{self.steps.trouble}, again and again; x is the last good point")
+        asked = callback is not None and callback(self._iterate())
+        if isinstance(asked, (bool, np.bool_)) and asked:  # any other value may be what the callback did
+            return self._end(STOPPED, "the callback stopped it")
+        if self.fell <= tol_objective * max(size, abs(self.point.value)) and tol_objective > 0:
+            part = f"{tol_objective:g} of itself"
+            return self._end(CONVERGED, f"a step lowered the objective by at most {part}")
+
+    def _without_step(self, fresh, slope):
+        """Try again without memory; then give up."""
+        self.promised = min(self.promised, -0.5 * slope)
+        if not fresh:
+            return self.memory.clear()
+        if self.steps.trouble is not None:
+            return self._end(NOT_FINITE, f"{self.steps.trouble}; x is the last good point")
+        if self.promised <= self.precision * abs(self.point.value):
+            return self._end(CONVERGED, "the objective cannot fall further in floating point")
+        why = "the objective is less precise than that, or value and gradient do not agree"
+        return self._end(STUCK, f"no lower point was found along the gradient: {why}")
+
+    def _norm(self):
+        return math.sqrt(self.steps.space.dots([(self.point.uphill, self.point.uphill)])[0])
+
+    def _end(self, status, message):
+        self.status, self.message = status, message
+
+    def _iterate(self):
+        point = self.point
+        numbers = self.nit, self.steps.passes, point.x, point.value, point.gradient, self.norm
+        return Iterate(*numbers, self.norm / self.first_norm, self._state)
+
+    def _state(self, whole=True):
+        memory = self.memory
+        state = {
+            "numbers": np.array([self.point.value, self.first_norm, self.fell]),
+            "counts": np.array([self.nit, self.steps.passes]),
+            **{f"trace/{name}": column for name, column in self.trace.as_dict().items()},
+        }
+        if not whole:
+            return state
+        state |= {"x": self.point.x, "gradient": self.point.gradient, "products": memory.products}
+        state["order"] = np.array(memory.order, np.int64)
+        if memory.rows is not None:
+            state |= {"rows": memory.rows.array, "used": memory.rows.used}
+        if memory.seen is not None:
+            state["with_seen"] = memory.with_seen
+        return state
+
+    def _restore(self, state):
+        value, self.first_norm, self.fell = map(float, state["numbers"])
+        self.nit, self.steps.passes = map(int, state["counts"])
+        self.trace.restore(state)
+        if "gradient" not in state:
+            return
+        self.point = self.steps.made(state["x"], value, state["gradient"])
+        memory = self.memory
+        memory.products, memory.order = state["products"].copy(), state["order"].tolist()
+        if "rows" in state:
+            memory.rows = self.steps.space.rows(2 * memory.size, state["x"])
+            memory.rows.array[:], memory.rows.used[:] = state["rows"], state["used"]
+        if "with_seen" in state:
+            memory.seen, memory.with_seen = self.point.scaled, state["with_seen"].copy()
+        self.norm = self._norm()
+
+    def result(self):
+        """Make scipy's result."""
+        point = self.point
+        result = OptimizeResult()
+        result.update(x=point.x, fun=point.value, jac=point.gradient, nit=self.nit, nfev=self.steps.passes)
+        result.update(success=self.status == CONVERGED, status=self.status, message=self.message)
+        result.update(history=self.trace.as_dict())
+        return result

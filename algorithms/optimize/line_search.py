@@ -1,0 +1,148 @@
+"""Steps along a direction: strong Wolfe by bracketing and cubic zoom, and Armijo on a projected path."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ARMIJO, CURVATURE = 1e-4, 0.9
+_SLACK = 1e-13  # of |f|: how far rounding may lift an objective that does not change any more
+_MARGIN = 0.05  # of the bracket: a cubic's minimum nearer to an end than this is not taken
+
+
+class Trial(NamedTuple):
+    """A point on the way.
+
+    Attributes
+    ----------
+    t : float
+        Length of the step.
+    value, slope : float
+        Objective, and its derivative by `t`; infinite where the objective is not finite.
+    state : object
+        What the caller knows of the point; None at the start.
+    """
+
+    t: float
+    value: float
+    slope: float
+    state: Any = None
+
+    @property
+    def finite(self):
+        """Whether a cubic may be laid through it."""
+        return np.isfinite(self.value) and np.isfinite(self.slope)
+
+
+def strong_wolfe(phi, value, slope, first=1.0, *, max_trials=25):
+    """Find t with ``f(t) <= f(0) + c1 t f'(0)`` and ``|f'(t)| <= c2 |f'(0)|``, c1 = 1e-4 and c2 = 0.9.
+
+    Steps grow (by the secant of the slopes, 1.2 to 10 times) until a minimum is bracketed, then the bracket
+    shrinks to the minimum of the cubic through its ends, or to its middle where that is too near to an end.
+    Where the objective is not finite the step is cut to a tenth of the way.
+
+    Parameters
+    ----------
+    phi : callable
+        ``phi(t)`` returns a `Trial`.
+    value, slope : float
+        f(0) and f'(0), the latter negative.
+    first : float, default=1.0
+        First step tried.
+    max_trials : int, default=25
+
+    Returns
+    -------
+    Trial or None
+        The best point with enough decrease if no point within `max_trials` meets both conditions; None if
+        there is none.
+
+    References
+    ----------
+    Nocedal, Wright, "Numerical optimization", 2nd edition, algorithms 3.5 and 3.6.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.optimize.line_search import Trial, strong_wolfe
+    >>> found = strong_wolfe(lambda t: Trial(t, (t - 3) ** 2, 2 * (t - 3)), 9.0, -6.0, first=0.1)
+    >>> float(round(found.t, 6))
+    1.0
+    """
+    low, high = Trial(0.0, value, slope), None
+    t = first
+    for _ in range(max_trials):
+        trial = phi(t)
+        if not trial.finite:
+            high = trial._replace(value=np.inf)
+        elif trial.value > value + ARMIJO * t * slope + _SLACK * abs(value) or (
+            low.t > 0 and trial.value >= low.value
+        ):
+            high = trial
+        elif abs(trial.slope) <= -CURVATURE * slope:
+            return trial
+        else:
+            if high is None:
+                high = low if trial.slope >= 0 else None
+            elif (high.t - low.t) * trial.slope >= 0:
+                high = low
+            before, low = low, trial
+            if high is None:
+                t = _farther(before, trial)
+                continue
+        t = _between(low, high)
+    return low if low.value < value else None  # within the slack only: not worth a step
+
+
+def _farther(before, trial):
+    """Go to where the secant of the slopes is zero, within bounds."""
+    bend = trial.slope - before.slope
+    wanted = trial.t - trial.slope * (trial.t - before.t) / bend if bend > 0 else np.inf
+    return min(max(wanted, 1.2 * trial.t), 10.0 * trial.t)
+
+
+def _between(low, high):
+    """Minimum of the cubic through the ends of a bracket; its middle, or near `low`, where there is none."""
+    width = high.t - low.t
+    if not high.finite:
+        return low.t + 0.1 * width
+    p = low.slope + high.slope - 3 * (high.value - low.value) / width
+    square = p * p - low.slope * high.slope
+    if square > 0:
+        q = np.copysign(np.sqrt(square), width)
+        below = high.slope - low.slope + 2 * q
+        if below != 0:
+            share = 1 - (high.slope + q - p) / below
+            if _MARGIN < share < 1 - _MARGIN:
+                return low.t + share * width
+    return low.t + 0.5 * width
+
+
+def backtrack(phi, value, first=1.0, factor=0.5, *, max_trials=40):
+    """Find the first t = first, first * factor, ... with ``f(t) <= f(0) + c1 m(t)``, c1 = 1e-4.
+
+    Parameters
+    ----------
+    phi : callable
+        ``phi(t)`` returns a `Trial` whose slope is m(t): the decrease that the gradient at the start
+        promises for the point that was reached, negative.
+    value : float
+        f(0).
+    first, factor : float
+    max_trials : int, default=40
+
+    Returns
+    -------
+    Trial or None
+
+    Examples
+    --------
+    >>> from stradask.algorithms.optimize.line_search import Trial, backtrack
+    >>> backtrack(lambda t: Trial(t, (t - 3) ** 2, -6 * t), 9.0, first=16.0).t
+    4.0
+    """
+    t = first
+    for _ in range(max_trials):
+        trial = phi(t)
+        if trial.finite and trial.value <= value + ARMIJO * trial.slope + _SLACK * abs(value):
+            return trial
+        t *= factor
+    return None

@@ -1,0 +1,123 @@
+"""The direction of L-BFGS from the pairs of the last steps: the recursion needs scalar products only.
+
+The two-loop recursion is linear in the pairs s_i, y_i and the gradient g. Written in the basis
+B = (s_1 .. s_m, y_1 .. y_m) it needs the matrix M = B B^T and the products B g, and gives the direction as
+B^T delta + e g. A step s is t times the last direction, so B s follows from M, and B y is the change
+of B g: each step reads B twice, for B g and for B^T delta, where the plain recursion reads it six times over.
+
+References: Nocedal, "Updating quasi-Newton matrices with limited storage", Math. Comp. 1980; Chen, Wang,
+Zhou, "Large-scale L-BFGS using MapReduce", NIPS 2014.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+_CURVED = 1e-10  # a pair is kept if s.y is at least this part of |s| |y|
+
+
+class Memory:
+    """The pairs of the last steps and their scalar products.
+
+    Parameters
+    ----------
+    space : Space
+    size : int
+        Pairs kept, at least 1.
+
+    Examples
+    --------
+    One pair makes the direction exact along it:
+
+    >>> import numpy as np
+    >>> from stradask.algorithms.optimize.memory import Memory
+    >>> from stradask.algorithms.optimize.space import LocalSpace
+    >>> memory = Memory(LocalSpace(), 5)
+    >>> memory.add(np.array([1.0, 0.0]), np.array([4.0, 0.0]), np.array([8.0, 0.0]))
+    True
+    >>> memory.direction(np.array([8.0, 0.0]))
+    array([-2.,  0.])
+    """
+
+    def __init__(self, space, size):
+        self.space, self.size = space, size
+        self.products = np.zeros((2 * size, 2 * size))
+        self.rows: Any = None
+        self.clear()
+
+    def clear(self):
+        """Forget all pairs."""
+        self.order: list[int] = []  # places of the pairs, the oldest first
+        self._forget_direction()
+
+    def _forget_direction(self):
+        self.seen = None  # the gradient whose products with the rows are known
+        self.with_seen = np.zeros(2 * self.size)
+        self.delta, self.e = np.zeros(2 * self.size), -1.0
+
+    def direction(self, g):
+        """Return -H g, H the inverse Hessian that the pairs make; -g without any."""
+        if not self.order:
+            return self.space.scale(-1.0, g)
+        if self.seen is not g:
+            self.with_seen = self._live(self.rows.dots(g))
+            self.seen = g
+        M, m, bg = self.products, self.size, self.with_seen
+        delta, e, a = np.zeros(2 * m), -1.0, {}
+        for i in reversed(self.order):
+            a[i] = (delta @ M[:, i] + e * bg[i]) / M[i, m + i]
+            delta[m + i] -= a[i]
+        last = self.order[-1]
+        gamma = M[last, m + last] / M[m + last, m + last]
+        delta *= gamma
+        e *= gamma
+        for i in self.order:
+            delta[i] += a[i] - (delta @ M[:, m + i] + e * bg[m + i]) / M[i, m + i]
+        self.delta, self.e = delta, e
+        return self.rows.combine(delta, e, g)
+
+    def add(self, s, y, g, t=None):
+        """Take in a pair, unless it has too little curvature; tell whether it was taken.
+
+        Parameters
+        ----------
+        s, y : vectors
+            The step, and the change of the gradient.
+        g : vector
+            The gradient after it.
+        t : float, optional
+            If s is `t` times the last direction: its products with the pairs are then known.
+        """
+        ss, sy, yy, sg, yg = self.space.dots([(s, s), (s, y), (y, y), (s, g), (y, g)])
+        if not sy > _CURVED * math.sqrt(ss * yy):
+            return False
+        m, M = self.size, self.products
+        if self.rows is None:
+            self.rows = self.space.rows(2 * m, g)
+        if t is None or self.seen is None:
+            known, after = None, None
+        else:
+            after = self._live(self.rows.dots(g))
+            known = t * (M @ self.delta + self.e * self.with_seen), after - self.with_seen
+        k = self.order.pop(0) if len(self.order) == m else len(self.order)
+        self.rows.put(k, s)
+        self.rows.put(m + k, y)
+        self.order.append(k)
+        if known is None:
+            known = self._live(self.rows.dots(s)), self._live(self.rows.dots(y))
+        for row, products in zip((k, m + k), known, strict=True):
+            M[row] = M[:, row] = products
+        M[k, k], M[m + k, m + k] = ss, yy
+        M[k, m + k] = M[m + k, k] = sy
+        self._forget_direction()
+        if after is not None:
+            after[[k, m + k]] = sg, yg
+            self.seen, self.with_seen = g, after
+        return True
+
+    def _live(self, products):
+        """Blank the products with rows left from before `clear`."""
+        live = np.zeros(2 * self.size, bool)
+        live[self.order] = live[[self.size + k for k in self.order]] = True
+        return np.where(live, products, 0.0)

@@ -1,0 +1,231 @@
+"""Newton's method: with the Hessian of all rows and its Cholesky factor, or with conjugate gradients.
+
+Both go along ``d = -H^(-1) g``. Half of ``-g.d``, the Newton decrement, estimates how far the objective is
+above its minimum, whatever the scales of the parameters; once it is at most ``tol_decrease * |f|``, that step
+is still taken and is the last: near the minimum a step squares the error.
+"""
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from .line_search import Trial, backtrack, strong_wolfe
+from .preconditioner import Cholesky, Diagonal
+
+_LEAST_PRODUCTS, _MOST_PRODUCTS = 200, 2000  # limits of those for one system; between them twice its rank
+_ROUNDING = 1e-15  # of the constant, and its square of the objective at the start: what is lost in rounding
+_STALLED = 2  # steps in a row that lower nothing
+_SWEEPS, _INNER_TOL = 1000, 1e-10  # of coordinate descent; its largest step^2, relative to the first
+_RIDGE = 1e-10  # of the diagonal: columns that repeat each other
+
+
+def minimize_newton(objective, x0, *, max_iter=100, tol_decrease=1e-6, callback=None):
+    """Minimise with the Hessian of all rows.
+
+    Parameters
+    ----------
+    objective : object
+        ``value_and_gradient(x, curvature=)``, ``hessian(x)`` and `constant`, see `LinearObjective`.
+    x0 : float64 ndarray of shape (p,)
+    max_iter : int, default=100
+        Steps.
+    tol_decrease : float, default=1e-6
+        See the module.
+    callback : callable, optional
+        ``callback(result)`` after each step, with `x`, `fun`, `nit` and `decrement` (of before the step); the
+        minimisation ends if it returns True.
+
+    Returns
+    -------
+    OptimizeResult
+        `x`, `fun`, `jac`, `nit`, `nfev`, `decrement`, `success`, `status` (0: converged; 1: `max_iter`; 2:
+        rounding
+        allows no further decrease; 3: callback) and `message`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.optimize.newton import minimize_newton
+    >>> from stradask.algorithms.optimize.objective import LinearObjective
+    >>> from stradask.algorithms.optimize.rows import LOGISTIC, make_rows
+    >>> rows = make_rows(np.array([[1.0], [2.0], [3.0]]), np.array([-1.0, 1.0, 1.0]))
+    >>> result = minimize_newton(LinearObjective(rows, LOGISTIC, l2=1.0), np.zeros(2))
+    >>> result.success, result.x.round(3).tolist()
+    (True, [0.702, -0.656])
+    """
+
+    def direction(x, g):
+        return -Cholesky(objective.hessian(x)).solve(g)
+
+    return _descend(objective, x0, direction, max_iter, tol_decrease, callback)
+
+
+def minimize_newton_cg(
+    objective, x0, *, scaling=None, forcing=0.1, max_iter=100, tol_decrease=1e-6, callback=None
+):
+    """Minimise with products of the Hessian and vectors: conjugate gradients solve for the step.
+
+    A system is solved until its residual is a share ``min(forcing, sqrt(|g| / |g_0|))`` of |g|.
+
+    Parameters
+    ----------
+    objective : object
+        As for `minimize_newton`, but ``hessian_product(x, v)``, `n_rows` and, without `scaling`,
+        ``hessian_diagonal(x)``.
+    x0, max_iter, tol_decrease, callback
+        See `minimize_newton`.
+    scaling : callable, optional
+        ``scaling(x)`` makes the preconditioner of a step; by default the diagonal of the Hessian.
+    forcing : float, default=0.1
+        At most 1e-4 or so for a quadratic objective, whose systems are all the same.
+
+    Returns
+    -------
+    OptimizeResult
+    """
+    first: list[float] = []
+    most = max(_LEAST_PRODUCTS, 2 * min(objective.n_rows, len(x0)))
+
+    def direction(x, g):
+        P = scaling(x) if scaling is not None else Diagonal(objective.hessian_diagonal(x))
+        right = -P.transposed(g)
+        size = float(np.linalg.norm(right))
+        first.append(size)
+        stop = min(forcing, np.sqrt(size / first[0])) * size if size > 0 else 0.0
+
+        def product(v):
+            return P.transposed(objective.hessian_product(x, P.direct(v)))
+
+        return P.direct(_conjugate_gradients(product, right, stop, min(most, _MOST_PRODUCTS)))
+
+    return _descend(objective, x0, direction, max_iter, tol_decrease, callback)
+
+
+def minimize_proximal_newton(objective, x0, l1, *, max_iter=100, tol_decrease=1e-6, callback=None):
+    """Minimise ``f(x) + sum_j l1_j |x_j|``, with the Hessian of all rows.
+
+    The quadratic model of f plus the penalty is minimised by coordinate descent, and the step to its minimum
+    is shortened until the objective falls by a share of what the model promises.
+
+    Parameters
+    ----------
+    objective, x0, max_iter, tol_decrease, callback
+        See `minimize_newton`; the decrement is half of what the model promises.
+    l1 : float64 ndarray of shape (p,)
+        Not negative.
+
+    Returns
+    -------
+    OptimizeResult
+        See `minimize_newton`; `fun` has the penalty in it.
+    """
+    from ...kernels.weighted_descent import gram_descent
+
+    smooth, g = objective.value_and_gradient(x0, curvature=True)
+    state = _State(x0, smooth + l1 @ np.abs(x0), g)
+    none, free = np.zeros(len(x0)), np.zeros(len(x0), bool)
+    for _ in range(max_iter):
+        x, f, g = state.x, state.fun, state.jac
+        H = objective.hessian(x)
+        H.flat[:: len(x) + 1] *= 1 + _RIDGE
+        target = x.copy()
+        gram_descent(H, -g, target, l1, none, free, _SWEEPS, _INNER_TOL)
+        promised = g @ (target - x) + l1 @ (np.abs(target) - np.abs(x))
+        state.decrement = -0.5 * promised
+        near = state.decrement <= tol_decrease * abs(f)
+        if not promised < 0:
+            return state.result(0)
+
+        def phi(t, x=x, target=target, promised=promised, near=near):
+            there = (1 - t) * x + t * target
+            value, gradient = objective.value_and_gradient(there, curvature=not near)
+            state.nfev += 1
+            return Trial(t, value + l1 @ np.abs(there), t * promised, (there, gradient))
+
+        found = backtrack(phi, f)
+        if found is None:
+            return state.result(0 if near else 2)
+        state.take(found)
+        if callback is not None and callback(state.result(1)) is True:
+            return state.result(3)
+        if near:
+            return state.result(0)
+    return state.result(1)
+
+
+def _conjugate_gradients(product, right, stop, most):
+    """Solve until the residual is at most `stop`, by at most `most` products."""
+    z, residual, step = np.zeros_like(right), right.copy(), right.copy()
+    square = residual @ residual
+    for _ in range(most):
+        if not square > stop**2:
+            break
+        bent = product(step)
+        curvature = step @ bent
+        if not curvature > 0:  # rounding: the Hessian is positive definite
+            break
+        length = square / curvature
+        z += length * step
+        residual -= length * bent
+        before, square = square, residual @ residual
+        step = residual + (square / before) * step
+    return z if z.any() else right
+
+
+def _descend(objective, x0, direction, max_iter, tol_decrease, callback):
+    """Go along one direction after the other."""
+    state = _State(x0, *objective.value_and_gradient(x0, curvature=True))
+    rounding = _ROUNDING * abs(objective.constant) + _ROUNDING**2 * abs(state.fun)
+    stalled = 0
+    for _ in range(max_iter):
+        x, f = state.x, state.fun
+        d = direction(x, state.jac)
+        slope = float(state.jac @ d)
+        state.decrement = -0.5 * slope
+        near = state.decrement <= max(tol_decrease * abs(f), rounding)
+        if not slope < 0:
+            return state.result(0 if slope == 0 else 2)
+
+        def phi(t, x=x, d=d, near=near):
+            there = x + t * d
+            value, gradient = objective.value_and_gradient(there, curvature=not near)
+            state.nfev += 1
+            slope = float(gradient @ d) if np.isfinite(value) else np.inf
+            return Trial(t, value, slope, (there, gradient))
+
+        found = strong_wolfe(phi, f, slope)
+        if found is None:
+            return state.result(0 if near else 2)
+        stalled = stalled + 1 if found.value >= f * (1 - _ROUNDING) else 0
+        state.take(found)
+        if callback is not None and callback(state.result(1)) is True:
+            return state.result(3)
+        if near or stalled == _STALLED:
+            return state.result(0 if near else 2)
+    return state.result(1)
+
+
+class _State:
+    """Where a minimisation is."""
+
+    def __init__(self, x, fun, jac):
+        self.x, self.fun, self.jac = x, fun, jac
+        self.nit, self.nfev, self.decrement = 0, 1, np.inf
+
+    def take(self, trial):
+        """Go to a point that was found."""
+        self.fun, (self.x, self.jac) = trial.value, trial.state
+        self.nit += 1
+
+    def result(self, status):
+        """Make scipy's result."""
+        result = OptimizeResult()
+        result.update(vars(self), success=status == 0, status=status, message=_MESSAGES[status])
+        return result
+
+
+_MESSAGES = (
+    "the estimated excess of the objective is small enough",
+    "max_iter steps were taken",
+    "rounding errors allow no further decrease",
+    "the callback ended it",
+)

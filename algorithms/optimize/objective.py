@@ -1,0 +1,302 @@
+"""Penalised generalised linear objectives as sums over portions of the rows.
+
+::
+
+    F(w, c) = scale * sum_i s_i l(y_i, x_i w + c) + l2 / 2 |w|^2 + constant
+
+The intercept c is not penalised, and no column of ones is made for it. The parameters are one float64 vector:
+w, and then c if there is one; for K classes each entry is K numbers.
+
+Portions are evaluated by threads, and their sums are added along a tree that depends on the number of
+portions alone: values have the same bits on any number of threads.
+"""
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from ...scheduler.threads import run_tasks
+from .rows import LANES, cut, n_entries
+
+_WORTH_THREADS = 1 << 15  # entries; below, handing work over takes longer than a pass
+_HESSIAN_BYTES = 1 << 26  # that partial Hessians may take together
+
+
+def tree_sum(parts):
+    """Add up in pairs, then the sums in pairs, and so on.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.optimize.objective import tree_sum
+    >>> tree_sum(["a", "b", "c", "d", "e"])
+    'abcde'
+    """
+    parts = list(parts)
+    while len(parts) > 1:
+        paired = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = paired + parts[len(parts) & ~1 :]
+    return parts[0]
+
+
+class _Penalised:
+    """What the objectives share: portions, threads, the squared penalty.
+
+    Parameters
+    ----------
+    rows : DenseRows or SparseRows
+    scale : float
+    l2 : float
+    fit_intercept : bool
+    n_jobs : int or None
+    width : int
+        Numbers that an entry of the parameters has.
+    """
+
+    def __init__(self, rows, *, scale, l2, fit_intercept, n_jobs, width, constant=0.0):
+        self.rows, self.scale, self.l2, self.constant = rows, scale, l2, constant
+        self.fit_intercept, self.n_jobs = fit_intercept, n_jobs
+        self.n_rows, self.n_columns = rows.shape
+        self.n_penalised = self.n_columns * width
+        self.n_parameters = self.n_penalised + width * fit_intercept
+        self.portions = cut(rows, width)
+        self.n_passes = 0
+        ends = np.cumsum([0, *(portion.shape[0] for portion in self.portions)])
+        self._slices = [slice(a, b) for a, b in itertools.pairwise(ends)]
+        self._threads = n_jobs if n_entries(rows) * width >= _WORTH_THREADS else 1
+        self._known: Any = None  # the last point, and what was found there
+
+    def _run(self, work):
+        """Call ``work(portion, its rows)`` for all portions; a list of what it returned."""
+        self.n_passes += 1
+        return run_tasks(
+            [(work, pair) for pair in zip(self.portions, self._slices, strict=True)], self._threads
+        )
+
+    def _complete(self, w, parts):
+        """Make value and gradient of those of the portions."""
+        values, gradients = zip(*parts, strict=True)
+        value = float(self.scale * tree_sum(values) + self._penalty(w))
+        gradient = self._scaled(gradients)
+        gradient[: self.n_penalised] += self.l2 * w[: self.n_penalised]
+        self._known = w.copy(), value, gradient
+        return value, gradient
+
+    def _known_at(self, w):
+        return self._known is not None and np.array_equal(w, self._known[0])
+
+    def _scaled(self, parts):
+        return self.scale * tree_sum(parts)[: self.n_parameters]
+
+    def _penalty(self, w):
+        w = w[: self.n_penalised]
+        return 0.5 * self.l2 * (w @ w) + self.constant
+
+
+class LinearObjective(_Penalised):
+    """One linear predictor: the squared, the logistic (two classes) or the Poisson loss.
+
+    Parameters
+    ----------
+    rows : DenseRows or SparseRows
+        Data with targets and weights.
+    loss : int
+        ``rows.SQUARED``, ``LOGISTIC`` or ``POISSON``.
+    scale : float, default=1.0
+    l2 : float, default=0.0
+    constant : float, default=0.0
+    fit_intercept : bool, default=True
+    n_jobs : int or None, default=None
+        Threads.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.optimize.objective import LinearObjective
+    >>> from stradask.algorithms.optimize.rows import SQUARED, make_rows
+    >>> rows = make_rows(np.array([[1.0], [2.0]]), np.array([1.0, 3.0]))
+    >>> objective = LinearObjective(rows, SQUARED, l2=2.0)
+    >>> objective.value_and_gradient(np.array([1.0, 0.0]))
+    (1.5, array([ 0., -1.]))
+    """
+
+    def __init__(self, rows, loss, *, scale=1.0, l2=0.0, constant=0.0, fit_intercept=True, n_jobs=None):
+        super().__init__(
+            rows, scale=scale, l2=l2, constant=constant, fit_intercept=fit_intercept, n_jobs=n_jobs, width=1
+        )
+        self.loss = loss
+        self._curvature: Any = None  # of the rows at the last point, if they were asked for
+
+    def evaluate(self, portion, w, curvature=None):
+        """Return loss and gradient of one portion, neither scaled nor penalised: a function of data and w."""
+        coef, intercept = self._split(w)
+        extra = () if curvature is None else (curvature,)
+        value, gradient = portion.gradient(self.loss, coef, intercept, *extra)
+        return value, gradient[: self.n_parameters]
+
+    def value_and_gradient(self, w, *, curvature=False):
+        """Compute F and its gradient at w, in one pass.
+
+        Parameters
+        ----------
+        w : float64 ndarray of shape (n_parameters,)
+        curvature : bool, default=False
+            Keep the curvatures of the rows, for a Hessian at this point: it then costs no pass of its own.
+            Values of the last point are remembered: to ask for them again costs nothing.
+
+        Returns
+        -------
+        float, float64 ndarray of shape (n_parameters,)
+        """
+        if self._known_at(w) and (self._curvature is not None or not curvature):
+            return self._known[1:]
+        kept: Any = np.empty(self.n_rows) if curvature else None
+        self._curvature = kept
+
+        def work(portion, rows):
+            return self.evaluate(portion, w, kept[rows] if curvature else None)
+
+        return self._complete(w, self._run(work))
+
+    def hessian_diagonal(self, w):
+        """Compute the diagonal of the Hessian at w, a float64 ndarray of shape (n_parameters,)."""
+        curvature = self._curvatures(w)
+        diagonal = self._scaled(self._run(lambda portion, rows: portion.diagonal(curvature[rows])))
+        diagonal[: self.n_columns] += self.l2
+        return diagonal
+
+    def hessian_product(self, w, v):
+        """Compute the Hessian at w times a vector, a float64 ndarray of shape (n_parameters,)."""
+        curvature = self._curvatures(w)
+        coef, intercept = self._split(v)
+        parts = self._run(lambda portion, rows: portion.product(curvature[rows], coef, intercept))
+        product = self._scaled(parts)
+        product[: self.n_columns] += self.l2 * v[: self.n_columns]
+        return product
+
+    def hessian(self, w):
+        """Compute the Hessian at w, a float64 ndarray of shape (n_parameters, n_parameters)."""
+        curvature = self._curvatures(w)
+        size = self.n_columns + 1
+        n_groups = max(2, min(8, _HESSIAN_BYTES // (8 * size**2)))
+        pairs = list(zip(self.portions, self._slices, strict=True))
+        step = -(-len(pairs) // n_groups)
+
+        def work(first):
+            out = np.zeros((size, size))
+            for portion, rows in pairs[first : first + step]:
+                portion.add_hessian(curvature[rows], out)
+            return out
+
+        self.n_passes += 1
+        parts = run_tasks([(work, (first,)) for first in range(0, len(pairs), step)], self._threads)
+        total = self.scale * tree_sum(parts)[: self.n_parameters, : self.n_parameters]
+        total.flat[: self.n_columns * (self.n_parameters + 1) : self.n_parameters + 1] += self.l2
+        return total
+
+    def sample(self, rows):
+        """The same objective on a copy of some rows, scaled up as if they were all."""
+        part = self.rows.take(rows)
+        whole, some = (
+            float(r.weights.sum(dtype=np.float64)) if len(r.weights) else len(r.y) for r in (self.rows, part)
+        )
+        return LinearObjective(
+            part,
+            self.loss,
+            scale=self.scale * whole / some,
+            l2=self.l2,
+            constant=self.constant,
+            fit_intercept=self.fit_intercept,
+            n_jobs=self.n_jobs,
+        )
+
+    def _split(self, w):
+        return w[: self.n_columns], float(w[self.n_columns]) if self.fit_intercept else 0.0
+
+    def _curvatures(self, w):
+        """Curvatures of the rows at w, by another pass unless they are those kept last."""
+        self.value_and_gradient(w, curvature=True)
+        return self._curvature
+
+
+class MultinomialObjective(_Penalised):
+    """K linear predictors and the multinomial loss; every class has its coefficients.
+
+    The parameters are an array (d, K), or (d + 1, K) with intercepts in the last row, as one vector.
+
+    Parameters
+    ----------
+    rows : DenseRows or SparseRows
+        With numbers of classes as targets.
+    n_classes : int
+    scale, l2, fit_intercept, n_jobs
+        See `LinearObjective`.
+    """
+
+    def __init__(self, rows, n_classes, *, scale=1.0, l2=0.0, fit_intercept=True, n_jobs=None):
+        super().__init__(
+            rows, scale=scale, l2=l2, fit_intercept=fit_intercept, n_jobs=n_jobs, width=n_classes
+        )
+        self.n_classes = n_classes
+
+    def evaluate(self, portion, w):
+        """Return loss and gradient of one portion, neither scaled nor penalised: a function of data and w."""
+        return self._evaluate(portion, self._padded(w))
+
+    def value_and_gradient(self, w):
+        """Compute F and its gradient at w, in one pass; see `LinearObjective`."""
+        if self._known_at(w):
+            return self._known[1:]
+        W = self._padded(w)
+        return self._complete(w, self._run(lambda portion, rows: self._evaluate(portion, W)))
+
+    def hessian_diagonal(self, w=None):
+        """Compute the diagonal of the Hessian at zero, where all classes are equally probable.
+
+        ``(1 - 1/K) / K sum_i s_i x_ij^2`` for every class: it stands for the scales of the columns at any w.
+        """
+        diagonal = np.repeat(self._gram(lambda portion, ones: portion.diagonal(ones)), self.n_classes)
+        diagonal = diagonal[: self.n_parameters]
+        diagonal[: self.n_penalised] += self.l2
+        return diagonal
+
+    def class_hessian(self):
+        """Compute the block of the Hessian at zero that belongs to one class, (d, d) or (d + 1, d + 1).
+
+        At zero the Hessian is ``(I - 1/K) / K`` times ``X^T S X`` (Kronecker), which bounds it elsewhere in
+        the order of matrices.
+        """
+        size = self.n_columns + 1
+
+        def of_portion(portion, ones):
+            out = np.zeros((size, size))
+            portion.add_hessian(ones, out)
+            return out
+
+        n = self.n_columns + self.fit_intercept
+        H = self._gram(of_portion)[:n, :n]
+        H.flat[: self.n_columns * (n + 1) : n + 1] += self.l2
+        return H
+
+    def _evaluate(self, portion, W):
+        value, gradient = portion.multinomial(W, self.n_classes)
+        return value, gradient[:, : self.n_classes].ravel()[: self.n_parameters]
+
+    def _padded(self, w):
+        """The parameters as the kernels read them: intercepts last, classes up to a multiple of 8."""
+        W = np.zeros((self.n_columns + 1, -(-self.n_classes // LANES) * LANES), self.rows.dtype)
+        given = w.reshape(-1, self.n_classes)
+        W[: len(given), : self.n_classes] = given
+        return W
+
+    def _gram(self, of_portion):
+        """Sum over portions of a part of ``X^T S X``, times the curvature at zero."""
+        factor = self.scale * (1 - 1 / self.n_classes) / self.n_classes
+
+        def work(portion, rows):
+            weights = portion.weights
+            return of_portion(
+                portion, weights.astype(np.float64) if len(weights) else np.ones(len(portion.y))
+            )
+
+        return factor * tree_sum(self._run(work))

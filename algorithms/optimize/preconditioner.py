@@ -1,0 +1,143 @@
+"""Changes of variables w = P u, in which P P^T stands for the inverse of the Hessian.
+
+A preconditioner has ``direct(v)``, P v, and ``transposed(v)``, P^T v: a gradient g in w is P^T g in u.
+"""
+
+import numpy as np
+from scipy.linalg import LinAlgError, cholesky
+from scipy.linalg.blas import dtrsv
+
+_LEAST = 1e-12  # of the largest entry of a diagonal: smaller ones are taken for it
+_JITTER, _GROWTH, _MOST_JITTER = 1e-14, 100.0, 1e4
+
+
+def _inverse_roots(diagonal):
+    """``h^(-1/2)``; entries that are (almost) zero count as a small share of the largest."""
+    largest = diagonal.max(initial=0.0)
+    return 1 / np.sqrt(np.maximum(diagonal, _LEAST * largest)) if largest > 0 else np.ones(len(diagonal))
+
+
+class Diagonal:
+    """P = diag(h)^(-1/2).
+
+    Parameters
+    ----------
+    h : float64 ndarray of shape (p,)
+        Diagonal of a Hessian.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.optimize.preconditioner import Diagonal
+    >>> Diagonal(np.array([4.0, 0.25])).direct(np.ones(2))
+    array([0.5, 2. ])
+    """
+
+    def __init__(self, h):
+        self._root = _inverse_roots(h)
+
+    def direct(self, v):
+        """P v."""
+        return self._root * v
+
+    transposed = direct
+
+
+class Centred:
+    """P for columns far from zero beside an intercept: as `Diagonal` would be, had the columns been centred.
+
+    In the variables u the coefficients are D u and the intercept is ``u_c / sqrt(h_c) - m . D u``, m being
+    the means of the columns (weighted by curvature) and ``D^(-2) = h - h_c m^2``, about their variances.
+
+    Parameters
+    ----------
+    h : float64 ndarray of shape (p,)
+        Diagonal of a Hessian; the last entry, h_c, is the intercept's.
+    column : float64 ndarray of shape (p,)
+        The intercept's column of the Hessian, which is h_c m.
+    """
+
+    def __init__(self, h, column):
+        self._means = column[:-1] / h[-1]
+        self._root = _inverse_roots(
+            np.append(np.maximum(h[:-1] - h[-1] * self._means**2, _LEAST * h[:-1]), h[-1])
+        )
+
+    def direct(self, v):
+        """P v."""
+        w = self._root * v
+        w[-1] -= self._means @ w[:-1]
+        return w
+
+    def transposed(self, v):
+        """P^T v."""
+        g = v.copy()
+        g[:-1] -= v[-1] * self._means
+        return self._root * g
+
+
+class Cholesky:
+    """P = D L^(-T) with ``L L^T = D H D``, D bringing the diagonal of H to ones.
+
+    A matrix that is singular to working precision gets a multiple of its diagonal added, from 1e-14 on and
+    a hundred times more as often as it takes.
+
+    Parameters
+    ----------
+    H : float64 ndarray of shape (p, p)
+        Symmetric, positive semi-definite up to rounding, finite.
+    """
+
+    def __init__(self, H):
+        self._scale = _inverse_roots(np.diagonal(H))
+        A = H * self._scale[:, None] * self._scale
+        jitter = 0.0
+        while True:
+            try:
+                self._L = cholesky(A, lower=True, check_finite=False)
+                break
+            except LinAlgError:
+                if jitter > _MOST_JITTER:
+                    raise
+                more = max(_GROWTH * jitter, _JITTER)
+                A.flat[:: len(A) + 1] += more - jitter
+                jitter = more
+
+    def direct(self, v):
+        """P v."""
+        return self._scale * dtrsv(self._L, v, lower=1, trans=1)
+
+    def transposed(self, v):
+        """P^T v."""
+        return dtrsv(self._L, self._scale * v, lower=1)
+
+    def solve(self, v):
+        """``P P^T v``, about H^(-1) v."""
+        return self.direct(self.transposed(v))
+
+
+class Repeated:
+    """The same preconditioner for each of K columns of parameters that are an array (p, K).
+
+    Parameters
+    ----------
+    one : preconditioner
+        For vectors of length p.
+    n_columns : int
+        K.
+    """
+
+    def __init__(self, one, n_columns):
+        self._one, self._n_columns = one, n_columns
+
+    def direct(self, v):
+        """P v."""
+        return self._each(self._one.direct, v)
+
+    def transposed(self, v):
+        """P^T v."""
+        return self._each(self._one.transposed, v)
+
+    def _each(self, function, v):
+        columns = v.reshape(-1, self._n_columns)
+        return np.column_stack([function(column) for column in columns.T]).ravel()

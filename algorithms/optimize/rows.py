@@ -1,0 +1,268 @@
+"""Portions: a few rows of the data, and what a generalised linear objective asks of them.
+
+A portion is cut without copying, and evaluated by plain methods of (portion, parameters): wherever it lies,
+its sums have the same bits. Vectors of sums are of length d + 1, matrices (d + 1, d + 1): the last entry is
+the intercept's.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from ...kernels import glm_dense, glm_sparse, multinomial
+
+SQUARED, LOGISTIC, POISSON = 0, 1, 2  # as in kernels.glm_losses
+LANES = 8  # of a vector of the widest kind, in float64
+_NONE = np.empty(0)
+_MOST_PORTIONS, _LEAST_ENTRIES = 16, 60_000
+_BLOCK = 1 << 20  # entries of a block of rows that a Hessian takes at once
+_MANY = 10_000
+_DENSER = 8  # rows so full that a product of blocks beats one entry by one: k^2 > p^2 / 8
+
+
+@dataclass(frozen=True)
+class DenseRows:
+    """Rows of a dense matrix.
+
+    Parameters
+    ----------
+    X : float32 or float64 ndarray of shape (n, d), C-ordered
+    y : ndarray of shape (n,)
+        Targets in the type of `X` (signs 1 and -1 of a logistic loss), or int64 numbers of classes.
+    weights : ndarray of shape (n,) or (0,), in the type of `X`
+        Empty for weights of 1.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def shape(self):
+        """Rows and columns."""
+        return self.X.shape
+
+    @property
+    def dtype(self):
+        """The type of the data."""
+        return self.X.dtype
+
+    def part(self, start, stop):
+        """Rows `start` to `stop`, which share memory with these."""
+        return DenseRows(self.X[start:stop], self.y[start:stop], self.weights[start:stop])
+
+    def take(self, rows):
+        """A copy of some rows."""
+        return DenseRows(
+            self.X[rows], self.y[rows], self.weights[rows] if len(self.weights) else self.weights
+        )
+
+    def gradient(self, loss, coef, intercept, curvature=_NONE):
+        """Return the loss and its gradient, (d + 1,); fill the curvatures of the rows, if asked for."""
+        out = np.zeros(self.X.shape[1] + 1)
+        coef = coef.astype(self.dtype)
+        value = glm_dense.dense_gradient(loss, self.X, self.y, self.weights, coef, intercept, out, curvature)
+        return value, out
+
+    def product(self, curvature, v, v_intercept):
+        """Return the Hessian times a vector, (d + 1,)."""
+        out = np.zeros(self.X.shape[1] + 1)
+        glm_dense.dense_product(self.X, curvature, v.astype(self.dtype), v_intercept, out)
+        return out
+
+    def diagonal(self, curvature):
+        """Return the diagonal of the Hessian, (d + 1,)."""
+        out = np.zeros(self.X.shape[1] + 1)
+        glm_dense.dense_diagonal(self.X, curvature, out)
+        return out
+
+    def add_hessian(self, curvature, out):
+        """Add the Hessian to a matrix (d + 1, d + 1)."""
+        _add_blocks(self, curvature, out)
+
+    def squared_norms(self):
+        """Squared norms of the rows, of every 16th of a long matrix."""
+        X = self.X[:: 16 if len(self.X) > _MANY else 1]
+        return np.einsum("ij,ij->i", X, X, dtype=np.float64)
+
+    def scaled(self, curvature, out):
+        """Fill ``sqrt(curvature) [X, 1]``."""
+        glm_dense.dense_scaled(self.X, curvature, out)
+
+    def multinomial(self, W, n_classes):
+        """Return the multinomial loss and its gradient, as `kernels.multinomial` lays them out."""
+        out = np.zeros(W.shape)
+        size = max(64, _BLOCK // 8 // max(self.X.shape[1], W.shape[1]))
+        total = 0.0
+        for start in range(0, len(self.y), size):
+            X, labels = self.X[start : start + size], self.y[start : start + size]
+            Z = X @ W[:-1] + W[-1]
+            weights = self.weights[start : start + size]
+            total += multinomial.multinomial_residuals(Z, labels, weights, n_classes)
+            out[:-1] += X.T @ Z
+            out[-1] += Z.sum(axis=0, dtype=np.float64)
+        return total, out
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """Rows of a CSR matrix; columns rise within a row.
+
+    Parameters
+    ----------
+    data, indices : ndarrays
+        Of the whole matrix, or at least of these rows.
+    indptr : ndarray of shape (n + 1,)
+        Where rows begin in `data`.
+    n_columns : int
+    y, weights : ndarrays
+        See `DenseRows`.
+    """
+
+    data: np.ndarray
+    indices: np.ndarray
+    indptr: np.ndarray
+    n_columns: int
+    y: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def shape(self):
+        """Rows and columns."""
+        return len(self.indptr) - 1, self.n_columns
+
+    @property
+    def dtype(self):
+        """The type of the data."""
+        return self.data.dtype
+
+    @property
+    def nnz(self):
+        """Stored entries of these rows."""
+        return int(self.indptr[-1] - self.indptr[0])
+
+    @property
+    def _arrays(self):
+        return self.data, self.indices, self.indptr
+
+    def part(self, start, stop):
+        """Rows `start` to `stop`, which share memory with these."""
+        indptr, y, weights = self.indptr[start : stop + 1], self.y[start:stop], self.weights[start:stop]
+        return SparseRows(self.data, self.indices, indptr, self.n_columns, y, weights)
+
+    def take(self, rows):
+        """A copy of some rows."""
+        X = sparse.csr_array((self.data, self.indices, self.indptr), shape=self.shape)[rows]
+        weights = self.weights[rows] if len(self.weights) else self.weights
+        return SparseRows(X.data, X.indices, X.indptr, self.n_columns, self.y[rows], weights)
+
+    def gradient(self, loss, coef, intercept, curvature=_NONE):
+        """Return the loss and its gradient, (d + 1,); fill the curvatures of the rows, if asked for."""
+        out = np.zeros(self.n_columns + 1)
+        value = glm_sparse.csr_gradient(
+            loss, *self._arrays, self.y, self.weights, coef, intercept, out, curvature
+        )
+        return value, out
+
+    def product(self, curvature, v, v_intercept):
+        """Return the Hessian times a vector, (d + 1,)."""
+        out = np.zeros(self.n_columns + 1)
+        glm_sparse.csr_product(*self._arrays, curvature, v, v_intercept, out)
+        return out
+
+    def diagonal(self, curvature):
+        """Return the diagonal of the Hessian, (d + 1,)."""
+        out = np.zeros(self.n_columns + 1)
+        glm_sparse.csr_diagonal(*self._arrays, curvature, out)
+        return out
+
+    def add_hessian(self, curvature, out):
+        """Add the Hessian to a matrix (d + 1, d + 1)."""
+        n, d = self.shape
+        if _DENSER * self.nnz**2 > (n * d) ** 2:
+            _add_blocks(self, curvature, out)
+            return
+        upper = np.zeros_like(out)
+        glm_sparse.csr_outer(*self._arrays, curvature, upper)
+        out += np.triu(upper) + np.triu(upper, 1).T
+
+    def squared_norms(self):
+        """Squared norms of the rows."""
+        out = np.empty(len(self.indptr) - 1)
+        glm_sparse.csr_squared_norms(self.data, self.indptr, out)
+        return out
+
+    def scaled(self, curvature, out):
+        """Fill ``sqrt(curvature) [X, 1]``."""
+        glm_sparse.csr_scaled(*self._arrays, curvature, out)
+
+    def multinomial(self, W, n_classes):
+        """Return the multinomial loss and its gradient, as `kernels.multinomial` lays them out."""
+        out = np.zeros(W.shape)
+        value = multinomial.csr_multinomial(*self._arrays, self.y, self.weights, W, n_classes, out)
+        return value, out
+
+
+def make_rows(X, y, weights=None):
+    """Lay out data in the form that the kernels read.
+
+    Parameters
+    ----------
+    X : ndarray in C order or csr_array, float32 or float64
+        Checked: finite, indices sound and rising. A CSR matrix without a single zero is read as a dense one.
+    y : ndarray of shape (n,)
+        Integers are numbers of classes and stay so.
+    weights : None or ndarray of shape (n,)
+
+    Returns
+    -------
+    DenseRows or SparseRows
+        Sharing memory with `X`.
+    """
+    y = y.astype(np.int64 if y.dtype.kind in "iu" else X.dtype, copy=False)
+    weights = np.empty(0, X.dtype) if weights is None else weights.astype(X.dtype)
+    if not isinstance(X, np.ndarray) and X.nnz == X.shape[0] * X.shape[1]:
+        X = X.data.reshape(X.shape)
+    if isinstance(X, np.ndarray):
+        return DenseRows(X, y, weights)
+    return SparseRows(X.data, X.indices, X.indptr, X.shape[1], y, weights)
+
+
+def n_entries(rows):
+    """Entries that a pass reads."""
+    return rows.nnz if isinstance(rows, SparseRows) else rows.X.size
+
+
+def cut(rows, width=1):
+    """Cut rows into portions, by the shape of the data alone.
+
+    Parameters
+    ----------
+    rows : DenseRows or SparseRows
+    width : int, default=1
+        Parameters a column has.
+
+    Returns
+    -------
+    list of the same kind
+        At most 16, each of at least 60,000 entries, and of 8 an entry of the vector of sums that it makes.
+    """
+    n, d = rows.shape
+    size = n_entries(rows)
+    most = min(_MOST_PORTIONS, size // _LEAST_ENTRIES, size // (8 * d), n)
+    step = -(-n // max(1, most))
+    step += -step % (512 if step > 4096 else 4)
+    return [rows.part(start, min(n, start + step)) for start in range(0, n, step)]
+
+
+def _add_blocks(rows, curvature, out):
+    """Add ``A^T A``, with A the rows times the roots of their curvatures, block by block."""
+    n, width = len(curvature), len(out)
+    size = max(256, min(4096, _BLOCK // width))
+    A = np.empty((min(n, size), width), rows.dtype)
+    for start in range(0, n, size):
+        stop = min(n, start + size)
+        block = A[: stop - start]
+        rows.part(start, stop).scaled(curvature[start:stop], block)
+        out += block.T @ block

@@ -1,0 +1,178 @@
+"""The objective that is a sum over portions, computed by Sandblaster's passes."""
+
+import sys
+from collections.abc import Iterable
+
+from ...errors import DataError, WorkerLost
+from ...scheduler.passes import Summed, open_passes
+from ...scheduler.session import open_session
+from .lbfgs import minimize_lbfgs
+
+_ATTEMPTS = 5  # of one step, each ended by the loss of a worker
+
+
+def as_portions(portions):
+    """Return the portions as a list; a Dask array or DataFrame falls into its chunks of rows.
+
+    Raises
+    ------
+    DataError
+        If there are none, or an array is chunked along another axis, too.
+    """
+    if "dask.base" in sys.modules and sys.modules["dask.base"].is_dask_collection(portions):
+        if not hasattr(portions, "to_delayed"):
+            raise DataError(f"portions is a single {type(portions).__name__}: give a list of them")
+        blocks = portions.to_delayed()
+        if getattr(blocks, "ndim", 1) > 1:
+            if blocks.size != len(blocks):
+                raise DataError(
+                    f"portions has the chunks {portions.chunks}: rechunk it to whole rows, "
+                    "portions.rechunk({1: -1})"
+                )
+            blocks = blocks.ravel()
+        found = list(blocks)
+    else:
+        if isinstance(portions, (str, bytes)) or not isinstance(portions, Iterable):
+            raise DataError(f"portions must be a sequence, one entry a portion, got {portions!r:.80}")
+        found = list(portions)
+    if not found:
+        raise DataError("portions is empty: give at least one portion of the data")
+    return found
+
+
+class Sandblaster:
+    """An objective f(x) = sum_i f_i(x) over portions, as the minimisers take it.
+
+    Portions are loaded once and stay where they lie: on threads of this process, or on the workers of a Dask
+    cluster. Each call is a pass over all of them (see `stradask.scheduler.portions`). Close it, or use
+    it in a ``with``.
+
+    Parameters
+    ----------
+    fun_and_grad : callable
+        ``fun_and_grad(portion, x)`` returns f_i(x) and its gradient. It must not change x, and runs on
+        several threads at once.
+    portions : sequence
+        What `fun_and_grad` takes; on a cluster each goes to the worker where it stays, and Dask's futures,
+        delayed values and arrays, also within a tuple, list or dict, are used where they lie.
+    engine : str or Session, default="local"
+        ``"local"``, ``"dask"`` or the address of a Dask scheduler.
+    n_jobs : int or None, default=None
+        Threads; on Dask of each worker.
+    deterministic : bool, default=False
+        On Dask: whether the sum has the same bits whoever computed what. Locally it always has.
+
+    Attributes
+    ----------
+    n_taken_over : int
+        Workers lost so far.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.optimize.sandblaster import Sandblaster
+    >>> with Sandblaster(lambda a, x: ((x - a) @ (x - a) / 2, x - a), [1.0, 2.0, 6.0]) as objective:
+    ...     objective(np.zeros(2))
+    (41.0, array([-9., -9.]))
+    """
+
+    def __init__(self, fun_and_grad, portions, *, engine="local", n_jobs=None, deterministic=False):
+        program = Summed(fun_and_grad, as_portions(portions))
+        self._session = open_session(engine, n_jobs)
+        try:
+            self._passes = open_passes(self._session, program, ordered=deterministic)
+        except BaseException:
+            self._session.close()
+            raise
+
+    def __call__(self, x):
+        """Return value and gradient; raises `NonFiniteObjective` if a portion has none."""
+        return self._passes.run(x)
+
+    @property
+    def n_taken_over(self):
+        """Workers lost so far."""
+        return self._passes.n_taken_over
+
+    def close(self):
+        """Let go of the portions."""
+        self._passes.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+
+def run_whole(fun_and_grad, portions, x0, session, deterministic, each, states, options):
+    """Minimise with vectors of this process; the parameters are those of `minimize`, checked.
+
+    Parameters
+    ----------
+    each : callable
+        Called with each `Iterate`; True stops.
+    states : States or None
+    options : dict
+        For `minimize_lbfgs`.
+    """
+
+    def after(iterate):
+        if states is not None:
+            states.take(iterate)
+        return each(iterate)
+
+    with Sandblaster(fun_and_grad, portions, engine=session, deterministic=deterministic) as objective:
+        resume = None if states is None else states.load()
+        result = minimize_lbfgs(objective, x0, callback=after, resume=resume, **options)
+        if states is not None:
+            states.finish()
+    return _told(result, objective.n_taken_over, session)
+
+
+def run_sharded(fun_and_grad, portions, x0, session, deterministic, each, states, options):
+    """As `run_whole`, with vectors in slices on the workers of a session."""
+    from .sharded import ShardedProgram, ShardedSpace
+
+    program = ShardedProgram(fun_and_grad, portions)
+    try:
+        space = ShardedSpace(session, program, len(x0), ordered=deterministic)
+    except BaseException:
+        session.close()
+        raise
+    last, lost, n_recoveries = None, 0, 0
+
+    def after(iterate):
+        nonlocal last, lost
+        space.accept(iterate.x)
+        last, lost = iterate.state(whole=False), 0
+        if states is not None:
+            states.take(iterate, space)
+        return each(iterate)
+
+    try:
+        while True:
+            try:
+                x = space.recover() if lost else None
+                if x is None:
+                    last = None if states is None else states.load(space)
+                    x = space.lay(x0) if last is None else last["x"]
+                result = minimize_lbfgs(space, x, space=space, callback=after, resume=last, **options)
+                if states is not None:
+                    states.finish(space)
+                result.x = space.published(result.x)
+                result.jac = None if result.jac is None else space.published(result.jac)
+                return _told(result, n_recoveries, session)
+            except WorkerLost:
+                lost, n_recoveries = lost + 1, n_recoveries + 1
+                if states is not None:
+                    states.forget()
+                if lost == _ATTEMPTS:
+                    raise
+    finally:
+        space.close()
+
+
+def _told(result, n_recoveries, session):
+    result.n_recoveries, result.bytes_sent = n_recoveries, session.bytes_sent
+    return result

@@ -1,0 +1,126 @@
+"""The few things that the optimisers ask of vectors, so that a vector may lie anywhere."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Space(Protocol):
+    """Vectors of one length and what is done with them.
+
+    A vector is an object that only its space understands; none of these methods changes one. The optimisers
+    themselves see scalars only. `LocalSpace` has numpy vectors, `stradask.algorithms.optimize.sharded` has
+    vectors whose slices lie in workers.
+    """
+
+    def dots(self, pairs) -> np.ndarray:
+        """Scalar products of pairs of vectors."""
+        ...
+
+    def axpy(self, a: float, x, y) -> Any:
+        """a x + y."""
+        ...
+
+    def scale(self, a: float, x) -> Any:
+        """a x."""
+        ...
+
+    def rows(self, n: int, like) -> Any:
+        """Room for n vectors, zero at first, as long as `like`; see `LocalRows`."""
+        ...
+
+    # What OWL-QN needs besides; `l1` is a float or a vector of weights -------------------------------
+
+    def weights(self, l1, like) -> Any:
+        """Bring a float, or an array of one weight a coordinate, to the form that the methods below take."""
+        ...
+
+    def penalty(self, x, l1) -> float:
+        """sum_j l1_j |x_j|."""
+        ...
+
+    def pseudo_gradient(self, x, g, l1) -> Any:
+        """The subgradient of smallest norm of f + l1 |x|, where f has the gradient g."""
+        ...
+
+    def aligned(self, d, pg) -> Any:
+        """d, with zeros where it does not go down: where d_j pg_j >= 0."""
+        ...
+
+    def orthant_step(self, x, t, d, pg, l1) -> Any:
+        """x + t d, with zeros where it left the orthant sign(x), or -sign(pg) where x is 0."""
+        ...
+
+
+class LocalRows:
+    """n vectors kept together, so that one product with all of them reads memory once."""
+
+    def __init__(self, n, like):
+        self.array = np.zeros((n, len(like)))
+        self.used = np.zeros(n, bool)
+
+    def put(self, row, x):
+        """Set a row."""
+        self.array[row], self.used[row] = x, True
+
+    def dots(self, x):
+        """Scalar products of all rows with x."""
+        found = np.zeros(len(self.array))
+        for part in self._filled():
+            found[part] = self.array[part] @ x
+        return found
+
+    def combine(self, weights, a, x):
+        """Return a x plus the sum of all rows, each times its weight."""
+        total = a * x
+        for part in self._filled():
+            total += weights[part] @ self.array[part]
+        return total
+
+    def _filled(self):
+        """The runs of rows that were set; the others' pages have never been touched."""
+        edges = np.flatnonzero(np.diff(self.used, prepend=False, append=False))
+        return [slice(*pair) for pair in edges.reshape(-1, 2)]
+
+
+class LocalSpace:
+    """Vectors that are numpy arrays of this process."""
+
+    def dots(self, pairs):
+        """See `Space`."""
+        return np.array([x @ y for x, y in pairs])
+
+    def axpy(self, a, x, y):
+        """See `Space`."""
+        return a * x + y
+
+    def scale(self, a, x):
+        """See `Space`."""
+        return a * x
+
+    def rows(self, n, like):
+        """See `Space`."""
+        return LocalRows(n, like)
+
+    def weights(self, l1, like):
+        """See `Space`."""
+        return l1 if np.ndim(l1) == 0 else np.asarray(l1, np.float64)
+
+    def penalty(self, x, l1):
+        """See `Space`."""
+        return float(np.sum(l1 * np.abs(x)))
+
+    def pseudo_gradient(self, x, g, l1):
+        """See `Space`."""
+        return np.where(x != 0, g + l1 * np.sign(x), np.sign(g) * np.maximum(np.abs(g) - l1, 0))
+
+    def aligned(self, d, pg):
+        """See `Space`."""
+        return np.where(d * pg < 0, d, 0.0)
+
+    def orthant_step(self, x, t, d, pg, l1):
+        """See `Space`."""
+        orthant = np.where(x != 0, np.sign(x), -np.sign(pg))
+        reached = x + t * d
+        reached[(reached * orthant <= 0) & (np.asarray(l1) > 0)] = 0.0
+        return reached

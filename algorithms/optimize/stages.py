@@ -1,0 +1,57 @@
+"""One minimisation that changes its method on the way."""
+
+from scipy.optimize import OptimizeResult
+
+from .lbfgs import STOPPED, minimize_lbfgs
+
+LBFGS_SHARE = 0.1  # of a tolerance for L-BFGS: its steps promise less than is to be had
+
+
+class Stages:
+    """Runs minimisers one after the other, each from where the last one ended.
+
+    Parameters
+    ----------
+    objective : object
+        ``value_and_gradient(x)``.
+    x0 : float64 ndarray
+    max_iter : int
+        Steps of all stages together.
+    callback : callable or None
+        See `minimize_newton`; steps are counted over all stages.
+
+    Attributes
+    ----------
+    x : float64 ndarray
+        Where the last stage ended, and the next one begins.
+    over : bool
+        Whether a stage has converged, the steps are used up or the callback has ended it.
+    """
+
+    def __init__(self, objective, x0, max_iter, callback=None):
+        self.x, self.over = x0, False
+        self._objective, self._max_iter, self._callback = objective, max_iter, callback
+        self._last = OptimizeResult()
+        self._nit = self._nfev = 0
+
+    def run(self, minimiser, *, most=None, **options):
+        """Run a stage of at most `most` steps."""
+        left = self._max_iter - self._nit
+        by_gradients = minimiser is minimize_lbfgs
+        self._last = minimiser(
+            self._objective.value_and_gradient if by_gradients else self._objective,
+            self.x,
+            max_iter=left if most is None else min(most, left),
+            callback=self._callback,
+            **options,
+        )
+        self.x = self._last.x
+        self._nit += self._last.nit
+        self._nfev += self._last.nfev
+        self.over = self._last.success or self._nit >= self._max_iter or self._last.status == STOPPED
+
+    def result(self):
+        """The last stage's result with the steps and passes of all."""
+        whole = OptimizeResult()
+        whole.update(self._last, x=self.x, nit=self._nit, nfev=self._nfev)
+        return whole

@@ -1,0 +1,90 @@
+"""Checkpoints of a minimisation: of whole vectors, and of vectors that lie in slices."""
+
+import itertools
+import re
+
+import numpy as np
+
+from ...scheduler.store import Checkpoint, read_npz, write_npz
+
+
+class States:
+    """All that `minimize_lbfgs` needs to go on bitwise, every few steps.
+
+    Parameters
+    ----------
+    path : path-like
+    every : int
+        Steps.
+    fingerprint : dict
+        See `stradask.scheduler.store.Checkpoint`.
+    """
+
+    def __init__(self, path, every, fingerprint):
+        self.store, self.every, self.fingerprint = Checkpoint(path), every, fingerprint
+        self._unsaved = None
+
+    def load(self, space=None):
+        """Return the newest state, or None; its vector ``x`` is one of the space."""
+        found = self.store.load(self.fingerprint)
+        return None if found is None else found[1]
+
+    def take(self, iterate, space=None):
+        """Save every few steps."""
+        self._unsaved = iterate
+        if iterate.nit % self.every == 0:
+            self.finish(space)
+
+    def forget(self):
+        """The last step's vectors are lost."""
+        self._unsaved = None
+
+    def finish(self, space=None):
+        """Save the last step, unless that is done."""
+        if self._unsaved is not None:
+            self._save(self._unsaved, space)
+        self._unsaved = None
+
+    def _save(self, iterate, space):
+        self.store.save(iterate.nit, iterate.state(), {}, self.fingerprint)
+
+
+class PieceStates(States):
+    """The point only, in files of a bounded size that are written one after another.
+
+    The files of a point are written before the state that names it, and removed after the states that
+    follow: whatever the moment a process is killed, the newest state has its files.
+    """
+
+    _NAME = re.compile(r"point-(\d{9})-\d{6}\.npz")
+
+    def load(self, space=None):
+        """See `States.load`."""
+        found = self.store.load(self.fingerprint)
+        if found is None:
+            return None
+        nit, state, header = found
+        pieces = (read_npz(self._file(nit, k))[0]["x"] for k in range(header["n_files"]))
+        return state | {"x": space.lay_pieces(_cut(pieces, space.pieces()))}
+
+    def _save(self, iterate, space):
+        n_files = 0
+        for piece in space.read_pieces(iterate.x):
+            self.store.path.mkdir(parents=True, exist_ok=True)
+            write_npz(self._file(iterate.nit, n_files), {"x": piece}, {})
+            n_files += 1
+        self.store.save(iterate.nit, iterate.state(whole=False), {"n_files": n_files}, self.fingerprint)
+        for file in self.store.path.iterdir():
+            of = self._NAME.fullmatch(file.name)
+            if of and not (self.store.path / f"round-{of[1]}.npz").exists():
+                file.unlink()
+
+    def _file(self, nit, k):
+        return self.store.path / f"point-{nit:09d}-{k:06d}.npz"
+
+
+def _cut(arrays, pieces):
+    """Yield the same numbers in other pieces: on other members they may be cut elsewhere."""
+    numbers = itertools.chain.from_iterable(arrays)
+    for start, stop in pieces:
+        yield np.fromiter(itertools.islice(numbers, stop - start), np.float64)

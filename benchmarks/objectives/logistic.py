@@ -1,0 +1,123 @@
+"""Logistic regression with a squared penalty: seconds to a relative excess over the minimum."""
+
+import math
+from numbers import Real
+from pathlib import Path
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from ...errors import DataError
+from ..linear_cases import CLASSIFICATIONS, load_classification
+from . import Problem
+from ._linear import TARGETS, LinearObjective
+
+# name: (rows, columns, type, decades of scales), whole and for a quick look.
+DESIGNS = {
+    "dense": ((200_000, 100, np.float32, 0), (20_000, 50, np.float32, 0)),
+    "scaled": ((200_000, 100, np.float64, 2), (20_000, 50, np.float64, 2)),
+}
+MOST_FOR_HESSIAN = 1000  # columns up to which the judge's minimum comes from whole Hessians
+SAMPLE_C = (1.0, 10.0)
+
+
+class Objective(LinearObjective):
+    """Logistic regression: F(b, b0) = C sum_i log(1 + exp(-y_i (x_i.b + b0))) + |b|^2 / 2 for some C.
+
+    The figure is (F - F*) / F*. F* is found once for each C by scikit-learn's Newton solvers at the tightest
+    tolerance they take, and certified: without an intercept ``F(b) - |gradient|^2 / 2`` is a lower bound of
+    F, whose penalty is strongly convex.
+
+    Data sets: "dense" and "scaled" (columns of scales from 0.01 to 100), 200,000 x 100, neighbours
+    correlating; "c" of the sparse family, 20,000 x 200,000; svmlight files with two labels.
+    """
+
+    family = "logistic"
+    default_datasets = (*DESIGNS, "c")
+    defaults = {"C": (0.1, 1, 100), "intercept": False}  # noqa: RUF012
+    quick_defaults = {"C": (1,)}  # noqa: RUF012
+
+    def __init__(self, dataset, *, seed, parameters, quick=False):
+        self.dataset, self.seed, self.quick = dataset, seed, quick
+        self.Cs = _checked_cs(parameters["C"])
+        self.intercept = parameters["intercept"]
+        if not isinstance(self.intercept, bool):
+            raise DataError(f"--param: intercept is {self.intercept!r}; give True or False")
+        self.X, self.y = load(dataset, seed=seed, quick=quick)
+        self.largest_alpha = self.alpha_max(self.X, self.y)
+        self._least = {}
+
+    def alpha_max(self, X, y):
+        """Return the penalty of the mean loss that stands for the least C; what samples are warmed up on."""
+        return 5 / (min(SAMPLE_C) * len(y))
+
+    def problems(self):
+        """Return the penalties to be solved for: of the mean loss, ``alpha = 1 / (C n)``."""
+        n = len(self.y)
+        return [Problem(f"C={C:g}", "solve", {"alpha": 1 / (C * n)}, TARGETS) for C in self.Cs]
+
+    def gap(self, X, y, coef, alpha, intercept=None):
+        """Return the relative excess over the minimum, and the objective of the mean loss."""
+        value = mean_objective(X, y, coef, alpha, intercept or 0.0)
+        if alpha not in self._least:
+            self._least[alpha] = least_objective(X, y, alpha, intercept is not None)
+        return max(0.0, value / self._least[alpha] - 1), value
+
+
+def mean_objective(X, y, coef, alpha, intercept=0.0):
+    """Return F / (C n) in float64: the mean loss plus ``alpha |b|^2 / 2``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.benchmarks.objectives.logistic import mean_objective
+    >>> round(mean_objective(np.ones((2, 1)), np.array([1.0, -1.0]), np.zeros(1), 0.5), 6)
+    0.693147
+    """
+    losses = np.logaddexp(0, -y * (X @ coef + intercept))
+    return float(losses.mean() + alpha / 2 * coef @ coef)
+
+
+def least_objective(X, y, alpha, with_intercept):
+    """Return the minimum, by Newton's method; DataError if it is not known to a tenth of the last target."""
+    solver = "newton-cholesky" if X.shape[1] <= MOST_FOR_HESSIAN else "newton-cg"
+    model = LogisticRegression(
+        C=1 / (alpha * len(y)), solver=solver, tol=1e-12, max_iter=1000, fit_intercept=with_intercept
+    ).fit(X.astype(np.float64), y)
+    coef, intercept = model.coef_.ravel(), float(np.ravel(model.intercept_)[0])
+    value = mean_objective(X, y, coef, alpha, intercept)
+    if not with_intercept:
+        slopes = -y / (1 + np.exp(y * (X @ coef))) / len(y)
+        gradient = X.T.astype(np.float64) @ slopes + alpha * coef
+        excess = gradient @ gradient / (2 * alpha)
+        if excess > 0.1 * TARGETS[-1] * value:
+            raise DataError(
+                f"the minimum at C={1 / (alpha * len(y)):g} is known to {excess / value:.0e} only"
+            )
+    return value
+
+
+def load(name, *, seed, quick=False):
+    """Return a design (dense, or CSC) and labels -1 and 1."""
+    if name not in DESIGNS:
+        if name not in CLASSIFICATIONS and not Path(name).exists():
+            raise DataError(
+                f"--dataset: {name!r} is neither one of {', '.join(Objective.default_datasets)} nor "
+                "a file that exists"
+            )
+        return load_classification(name, seed=seed, quick=quick)
+    n, p, dtype, decades = DESIGNS[name][quick]
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p), dtype=np.float32).astype(dtype)
+    X[:, 1:] += X[:, :-1] / 2
+    decision = X @ (rng.standard_normal(p) * 2 / math.sqrt(p)).astype(dtype)
+    X *= (10.0 ** rng.uniform(-decades, decades, p)).astype(dtype)
+    return X, np.where(decision + rng.logistic(size=n) > 0, 1.0, -1.0)
+
+
+def _checked_cs(values):
+    values = values if isinstance(values, tuple | list) else (values,)
+    for C in values:
+        if isinstance(C, bool) or not isinstance(C, Real) or not 0 < float(C) < math.inf:
+            raise DataError(f"--param: C is {C!r}; numbers above 0 are needed, such as C=0.1,1,100")
+    return values

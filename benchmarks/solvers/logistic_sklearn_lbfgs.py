@@ -1,0 +1,33 @@
+"""scikit-learn: L-BFGS."""
+
+import numpy as np
+
+
+class Solver:
+    """`sklearn.linear_model.LogisticRegression` with ``solver="lbfgs"``."""
+
+    name = "sklearn-lbfgs"
+    method = "L-BFGS (SciPy, Cython losses)"
+    requires = ("scikit-learn==1.9.1", "numpy", "scipy")
+    tolerances = (1e-1, 1e-12)
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    def set_data(self, data):
+        """Bring the rows together, which is how the library reads them."""
+        self.X = np.ascontiguousarray(data.X) if isinstance(data.X, np.ndarray) else data.X.tocsr()
+        self.y = data.y.astype(np.int8)
+
+    def solve(self, alpha, tolerance):
+        """One fit from scratch."""
+        from sklearn.linear_model import LogisticRegression
+
+        model = LogisticRegression(
+            C=1 / (alpha * len(self.y)),
+            solver="lbfgs",
+            fit_intercept=self.settings.intercept,
+            tol=tolerance,
+            max_iter=100_000,
+        ).fit(self.X, self.y)
+        return {"coef": model.coef_.ravel(), "intercept": np.ravel(model.intercept_)[0]}

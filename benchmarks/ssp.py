@@ -1,0 +1,312 @@
+"""What staleness buys: Downpour SGD over a stale-synchronous table, with a replica that is slowed on purpose.
+
+Objective against time for staleness 0, 1, 3, 10 and inf, where the same replica is slow all the time and
+where at each clock another one is; in simulated time, which is the same on every machine, on threads that
+sleep, and on two worker processes. There are no peers here: the bounds are compared with one another.
+"""
+
+import contextlib
+import datetime
+import functools
+import json
+import math
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from ..errors import DataError
+from ..scheduler.table import SimulatedClock, run_replicas
+from ..scheduler.table_state import Adagrad
+from .run import append_record, describe_machine
+
+STALENESS = (0, 1, 3, 10, math.inf)
+SLOWNESS = ("one replica", "in turns")
+PLACES = ("simulated", "threads", "two processes")
+N_REPLICAS, FACTOR = 4, 5.0  # a slow clock takes so many times as long
+RATE, BATCH = 0.1, 20
+TARGET = 1e-2
+UNIT = 0.004  # seconds of a clock that is not slow, where time is real
+WHOLE, QUICK = {"n": 8000, "p": 30, "clocks": 400}, {"n": 2000, "p": 10, "clocks": 150}
+
+
+class Problem(NamedTuple):
+    """A logistic regression, its rows in as many portions as there are replicas, and its least objective."""
+
+    portions: list
+    optimum: float
+
+    def excess(self, w):
+        """Objective over its minimum."""
+        parts = [_loss(X, y, w)[0] for X, y in self.portions]
+        return sum(parts) / sum(len(y) for _, y in self.portions) - self.optimum
+
+
+def _loss(X, y, w):
+    margin = y * (X @ w)
+    return np.logaddexp(0, -margin).sum(), -X.T @ (y / (1 + np.exp(margin)))
+
+
+def make_problem(*, n, p, seed):
+    """Draw rows and labels, and find the minimum with scipy."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    y = np.sign(X @ rng.standard_normal(p) + rng.logistic(size=n))
+
+    def mean(w):
+        value, gradient = _loss(X, y, w)
+        return value / n, gradient / n
+
+    found: Any = minimize(mean, np.zeros(p), jac=True, tol=1e-10)
+    return Problem([(X[r::N_REPLICAS], y[r::N_REPLICAS]) for r in range(N_REPLICAS)], float(found.fun))
+
+
+def slow_clocks(slowness, n_clocks, seed):
+    """How long each clock of each replica takes, shape (n_replicas, n_clocks), in units."""
+    units = np.ones((N_REPLICAS, n_clocks))
+    rng = np.random.default_rng(seed)
+    which = N_REPLICAS - 1 if slowness == "one replica" else rng.integers(N_REPLICAS, size=n_clocks)
+    units[which, np.arange(n_clocks)] = FACTOR
+    return units
+
+
+def work(units, unit, table, task):
+    """Be a replica; return when it had which parameters, and how long it waited."""
+    (X, y), seed = task
+    rng, trace = np.random.default_rng(seed), []
+    for clock in range(units.shape[1]):
+        w = table.get()[0]
+        trace.append((table.seconds, w))
+        rows = rng.integers(len(y), size=BATCH)
+        table.inc(0, _loss(X[rows], y[rows], w)[1] / BATCH)
+        if unit:
+            time.sleep(unit * units[table.replica, clock])
+        table.clock()
+    return trace, table.waited, table.seconds
+
+
+def measure(problem, staleness, slowness, *, n_clocks, engine="simulated", seed=0):
+    """Run one bound.
+
+    Returns
+    -------
+    dict
+        ``curve``: lists ``seconds`` (of `UNIT`, or simulated) and ``excess`` of the first replica's
+        parameters; ``reached``: seconds to `TARGET`, or None; ``units``: seconds in all; ``waiting``: share
+        of its time that the first replica waited for rows; ``apart``: clocks between the fastest and the
+        slowest when the slowest began the second half of its clocks.
+    """
+    units = slow_clocks(slowness, n_clocks, seed)
+    simulated = engine == "simulated"
+    place: Any = SimulatedClock(lambda replica, clock: units[replica, clock]) if simulated else engine
+    done = run_replicas(
+        functools.partial(work, units, 0.0 if simulated else UNIT),
+        [(portion, seed + r) for r, portion in enumerate(problem.portions)],
+        np.zeros((1, problem.portions[0][0].shape[1])),
+        staleness=staleness,
+        rule=Adagrad(RATE),
+        engine=place,
+    )
+    trace, waited, lasted = done.results[0]
+    scale = 1.0 if simulated else UNIT
+    curve = {
+        "seconds": [float(f"{(seconds - trace[0][0]) / scale:.6g}") for seconds, _ in trace],
+        "excess": [float(f"{problem.excess(w):.4g}") for _, w in trace],
+    }
+    reached = _reached(curve)
+    half = max(trace[n_clocks // 2][0] for trace, *_ in done.results)
+    begun = max(sum(seconds <= half for seconds, _ in trace) for trace, *_ in done.results)
+    return {
+        "curve": curve,
+        "reached": reached,
+        "units": round(curve["seconds"][-1], 3),
+        "waiting": round(waited / lasted, 3),
+        "apart": int(begun - 1 - n_clocks // 2),
+    }
+
+
+def _reached(curve):
+    """Time from which on the excess, its mean over ten clocks, is at most `TARGET`."""
+    excess = np.convolve(curve["excess"], np.full(10, 0.1), "valid")
+    below = np.flatnonzero(excess <= TARGET)
+    return curve["seconds"][below[0] + 9] if len(below) else None
+
+
+@contextlib.contextmanager
+def engines(places):
+    """Yield (place, engine) pairs; the cluster has two processes of two threads each."""
+    here = {"simulated": "simulated", "threads": "local"}
+    if "two processes" not in places:
+        yield [(place, here[place]) for place in places]
+        return
+    from distributed import LocalCluster
+
+    options = {"n_workers": 2, "threads_per_worker": 2, "processes": True, "dashboard_address": ":0"}
+    with LocalCluster(**options) as cluster:
+        yield [(place, here.get(place, cluster.scheduler_address)) for place in places]
+
+
+def bench(*, places, quick, seed, on_record, tell):
+    """Run everything: one record for each place, slowness and bound."""
+    shape = QUICK if quick else WHOLE
+    common = {
+        "run": uuid.uuid4().hex[:12],
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "family": "ssp",
+        "machine": describe_machine(),
+        "seed": seed,
+        "data": shape | {"n_replicas": N_REPLICAS, "factor": FACTOR, "batch": BATCH, "unit": UNIT},
+    }
+    problem = make_problem(n=shape["n"], p=shape["p"], seed=seed)
+    with engines(places) as where:
+        for place, engine in where:
+            for slowness in SLOWNESS:
+                for staleness in STALENESS:
+                    options = {"n_clocks": shape["clocks"], "engine": engine, "seed": seed}
+                    figures = measure(problem, staleness, slowness, **options)
+                    record = {"place": place, "slowness": slowness, "staleness": str(staleness)}
+                    on_record({**common, **record, **figures})
+                    tell(f"{place}, slow: {slowness}, s={staleness}: {figures['units']:,.0f} clocks' time")
+
+
+# Tables and pictures ------------------------------------------------------------------------------------
+
+
+def rows(records):
+    """Return header and rows: one row a place and slowness, one column a bound; time to the target."""
+    names = [str(s) for s in STALENESS]
+    runs = {(r["place"], r["slowness"], r["staleness"]): r for r in records}
+    keys = list(dict.fromkeys((place, slowness) for place, slowness, _ in runs))
+    body = []
+    for key in keys:
+        cells = [_cell(runs[(*key, name)]) if (*key, name) in runs else "" for name in names]
+        body.append([f"{key[0]}, slow: {key[1]}", *cells])
+    return ["", *(f"s = {name}" for name in names)], body
+
+
+def _cell(record):
+    reached = "not reached" if record["reached"] is None else f"{record['reached']:,.0f}"
+    return f"{reached} ({record['waiting']:.0%})"
+
+
+def table(records):
+    """Return the table as text."""
+    header, body = rows(records)
+    lines = [
+        f"Time to an excess of {TARGET:g}, in clocks that are not slow (in brackets: share waiting for rows)"
+    ]
+    widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
+    for first, *cells in (header, *body):
+        aligned = (text.rjust(width) for text, width in zip(cells, widths[1:], strict=True))
+        lines.append("  ".join([first.ljust(widths[0]), *aligned]))
+    return "\n".join(lines)
+
+
+def picture(records):
+    """Draw excess against time: a row of panels for each slowness, a column for each place."""
+    from matplotlib.figure import Figure
+
+    from .report import COLOURS
+
+    places = list(dict.fromkeys(record["place"] for record in records))
+    drawing = Figure(figsize=(4.2 * len(places), 3.2 * len(SLOWNESS)), layout="constrained")
+    grid = drawing.subplots(len(SLOWNESS), len(places), sharey=True, squeeze=False)
+    for record in records:
+        axes = grid[SLOWNESS.index(record["slowness"]), places.index(record["place"])]
+        number = [str(s) for s in STALENESS].index(record["staleness"])
+        axes.plot(
+            record["curve"]["seconds"],
+            np.maximum(record["curve"]["excess"], 1e-6),
+            color=COLOURS[number],
+            label=f"s = {record['staleness']}",
+            linewidth=1.5,
+        )
+    for slowness, axes_row in zip(SLOWNESS, grid, strict=True):
+        for place, axes in zip(places, axes_row, strict=True):
+            axes.set(
+                yscale="log", title=f"{place}, slow: {slowness}", xlabel="time in clocks that are not slow"
+            )
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid(alpha=0.25)
+        axes_row[0].set_ylabel("excess over the minimum")
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    return drawing
+
+
+def ssp_report(records):
+    """Return the page of a run of the benchmark."""
+    from .report import Page
+
+    first = records[0]
+    data = first["data"]
+    page = Page("stradask bench ssp: what staleness buys")
+    page.text(
+        f"A logistic regression of {data['n']:,} rows and {data['p']} columns by Downpour SGD with "
+        f"{data['n_replicas']} replicas over one table, on {first['machine']['processor']} "
+        f"({first['machine']['cores']} cores), {first['started']}. A slow clock takes {data['factor']:g} "
+        "times as long as others: those of one replica, or at each clock that of a replica that is drawn. "
+        "With staleness s a replica at clock c waits until all have done c - s clocks."
+    )
+    caption = "Excess of the first replica's parameters against time."
+    page.figure(picture(records), caption, f"Curves of excess against time. {table(records)}")
+    header, body = rows(records)
+    page.table(body, header, f"Time to an excess of {TARGET:g} (share of the time spent waiting for rows)")
+    page.text(
+        "Where the same replica is slow all the time, a finite bound only puts off the moment from which the "
+        "others wait for it; where slow clocks fall on one and another, it takes them up."
+    )
+    for key in ("data", "machine"):
+        page.table(first[key].items(), [key, ""], key.capitalize())
+    return page
+
+
+def main(args):
+    """Run ``stradask bench ssp``; return the exit status."""
+    if args.against:
+        raise DataError("--against: ssp compares bounds of staleness with one another and has no peers")
+    if args.dataset is not None:
+        raise DataError("--dataset: ssp draws its own data")
+    parameters: dict[str, Any] = {"cluster": True, "threads": True} | dict(args.param)
+    if parameters.keys() != {"cluster", "threads"}:
+        raise DataError("--param: ssp has the parameters cluster and threads")
+    wanted = {"simulated": True, "threads": parameters["threads"], "two processes": parameters["cluster"]}
+    args.out.mkdir(parents=True, exist_ok=True)
+    records: list[dict] = []
+
+    def keep(record):
+        append_record(args.out / "records.jsonl", record)
+        records.append(record)
+
+    interrupted = False
+    try:
+        bench(
+            places=tuple(place for place in PLACES if wanted[place]),
+            quick=args.quick,
+            seed=args.seed,
+            on_record=keep,
+            tell=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+    except KeyboardInterrupt:
+        interrupted = True
+        print(f"interrupted; {len(records)} finished runs are in {args.out}", file=sys.stderr)
+    if args.json:
+        print(json.dumps(records))
+    elif records:
+        print(table(records))
+        _write_report(records, Path(args.out) / "report.html")
+    return 130 if interrupted else 0
+
+
+def _write_report(records, path):
+    """Write the page; without matplotlib there are the table and the records."""
+    try:
+        ssp_report(records).write(path)
+    except ModuleNotFoundError as error:
+        print(f"no report: {error.name} is not installed (pip install 'stradask[plot]')", file=sys.stderr)
+    else:
+        print(f"records: {path.parent / 'records.jsonl'}\nreport:  {path}")

@@ -1,0 +1,99 @@
+"""Multinomial logistic loss of K classes: value and gradient in one pass over sparse rows, and softmax.
+
+``f = sum_i s_i (log sum_k exp z_ik - z_i,y_i)`` with ``z_i = x_i W + c``, gradient ``X^T (s (P - Y))``.
+
+`W` and the gradient are arrays (d + 1, Q), the last row being the intercepts, and Q >= K the number of
+classes rounded up to full vectors: an entry of `X` meets one contiguous line of each. Columns from K on are
+zero.
+"""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from .glm_losses import fast_exp
+from .indexing import at, span
+from .linear_columns import FAST
+
+_SUMS: dict[str, Any] = {
+    "nogil": True,
+    "cache": True,
+    "error_model": "numpy",
+    "fastmath": FAST - {"afn"},
+}
+
+
+@nb.njit(**_SUMS)
+def _shares(z, n_classes):
+    """Turn predictors into ``exp(z - max)``; return their sum and the maximum."""
+    top = z[0]
+    for k in range(1, n_classes):
+        top = max(top, z[k])
+    for k in range(n_classes):
+        z[k] = fast_exp(np.float64(z[k] - top))
+    total = 0.0
+    for k in range(n_classes):
+        total += z[k]
+    return total, top
+
+
+@nb.njit(**_SUMS)
+def _residual(z, label, weight, n_classes):
+    """Turn predictors into ``weight * (p - e_label)``; return the weighted loss."""
+    own = np.float64(z[label])
+    total, top = _shares(z, n_classes)
+    scale = weight / total
+    for k in range(n_classes):
+        z[k] *= scale
+    for k in range(n_classes, len(z)):
+        z[k] = 0
+    z[label] -= weight
+    return weight * (np.log(total) + (np.float64(top) - own))
+
+
+@nb.njit(**_SUMS)
+def csr_multinomial(data, indices, indptr, labels, weights, W, n_classes, gradient):
+    """Add the gradient of these rows; return their loss.
+
+    Parameters
+    ----------
+    data, indices, indptr : arrays of CSR
+        As in `glm_sparse`.
+    labels : int64 array (n,)
+    weights : array (n,) or (0,) of the type of data
+        Empty for weights of 1.
+    W : array (d + 1, Q) of the type of data
+    n_classes : int
+    gradient : float64 array (d + 1, Q)
+        Added to.
+    """
+    last, width = W.shape[0] - 1, W.shape[1]
+    z, slopes = np.empty(width, W.dtype), np.empty(width)
+    total = 0.0
+    for i in range(len(labels)):
+        for k in range(width):
+            z[k] = W[last, k]
+        for e in span(indptr, i):
+            value, line = data[e], W[at(indices[e])]
+            for k in range(width):
+                z[k] += value * line[k]
+        total += _residual(z, labels[i], 1.0 if len(weights) == 0 else np.float64(weights[i]), n_classes)
+        for k in range(width):
+            slopes[k] = z[k]
+            gradient[last, k] += slopes[k]
+        for e in span(indptr, i):
+            value, line = np.float64(data[e]), gradient[at(indices[e])]
+            for k in range(width):
+                line[k] += value * slopes[k]
+    return total
+
+
+@nb.njit(**_SUMS)
+def multinomial_residuals(Z, labels, weights, n_classes):
+    """Turn predictors (n, Q) into ``s (P - Y)`` in place; return the weighted loss."""
+    total = 0.0
+    for i in range(len(labels)):
+        weight = 1.0 if len(weights) == 0 else np.float64(weights[i])
+        total += _residual(Z[i], labels[i], weight, n_classes)
+    return total

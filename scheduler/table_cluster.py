@@ -1,0 +1,346 @@
+"""Tables on Dask: shards lie in workers, replicas are tasks there, messages go straight to the shards.
+
+Shards are kept by a plugin with handlers of its own. A lost worker takes rows with it: then a new epoch
+begins on the workers that are left, from the newest state, and messages of the old one are refused.
+"""
+
+import asyncio
+import contextlib
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import distributed
+import numpy as np
+from distributed import WorkerPlugin
+from distributed.core import ConnectionPool, Status
+
+from .._version import __version__
+from ..errors import DataError, WorkerLost
+from .cluster import ClusterSession, cluster_session
+from .members import CONNECT, _failure, _not_here, opened, wired
+from .placement import ShardData, place
+from .rooms import Parcel
+from .session import LocalSession
+from .table import ParameterTable
+from .table_places import Host, LocalPlace, call_replica
+
+NAME = "stradask-tables"
+_HANDLERS = ("table_open", "table_deliver", "table_drop")
+_PREFIX = "stradask-replica"
+_PATIENCE = 0.05  # seconds between two looks at who is still there
+
+
+# On the workers -------------------------------------------------------------------------------------
+
+
+class TablePlugin(WorkerPlugin):
+    """The shards of all tables on one worker, and the handlers through which they are reached."""
+
+    name = NAME
+    idempotent = True
+
+    async def setup(self, worker):
+        """Begin to answer."""
+        self.worker, self.loop = worker, asyncio.get_running_loop()
+        self.seats: dict[str, Seat] = {}
+        self.pool = ConnectionPool(timeout=CONNECT, connection_args=worker.connection_args, server=worker)
+        await self.pool.start()
+        for name in _HANDLERS:
+            worker.handlers[f"stradask_{name}"] = getattr(self, name)
+
+    async def teardown(self, worker):
+        """Let go of all tables."""
+        for session in list(self.seats):
+            self._drop(session)
+        for name in _HANDLERS:
+            worker.handlers.pop(f"stradask_{name}", None)
+        await self.pool.close()
+
+    def transition(self, key, start, finish, **kwargs):
+        """End the table whose replica's task was released: its client closed, died, or was cut off."""
+        if finish in ("cancelled", "released", "forgotten") and self.worker.status is Status.running:
+            for session, seat in list(self.seats.items()):
+                if str(key).startswith(f"{_PREFIX}-{session}-{seat.epoch}-"):
+                    self.loop.call_soon_threadsafe(self._drop, session, seat)
+
+    async def table_open(self, session, epoch, version, body):
+        """Begin an epoch: take a shard of the table."""
+        if version != __version__:
+            text = f"stradask {__version__} is installed there and {version} here"
+            return {"refused": f"{text}: install the same version on both"}
+        seat = self.seats.get(session)
+        if seat is not None and seat.epoch >= epoch:  # the message came twice, or late
+            return {"ok": []} if seat.epoch == epoch else _not_here(epoch)
+        try:  # this imports the rule's module, which may take a while
+            opened_body = await self.loop.run_in_executor(None, Parcel(body).open)
+        except Exception as error:
+            return _failure(error)
+        self._drop(session)
+        self.seats[session] = Seat(epoch, *opened_body)
+        return {"ok": []}
+
+    async def table_deliver(self, session, epoch, shard, body):
+        """Give a message to a shard; answer when the shard does."""
+        seat = self.seats.get(session)
+        if seat is None or seat.epoch != epoch or shard != seat.number:
+            return _not_here(epoch)
+        try:
+            answer = await self.loop.run_in_executor(seat.thread, seat.deliver, Parcel(body))
+            return {"ok": wired(await asyncio.wrap_future(answer))}
+        except Exception as error:
+            return _failure(error)
+
+    async def table_drop(self, session):
+        """End a table here."""
+        self._drop(session)
+        return {"ok": []}
+
+    def _drop(self, session, only=None):
+        seat = self.seats.get(session)
+        if seat is not None and only in (None, seat):  # a new epoch may have begun meanwhile
+            del self.seats[session]
+            seat.end()
+
+    def sender(self, session, seat):
+        """Make the function with which a replica's thread gives messages to shards, here or elsewhere."""
+
+        def send(shard, message):
+            if shard == seat.number:
+                return seat.host.deliver(shard, message)
+            hop = self._hop(seat.holders[shard], session, seat.epoch, shard, message)
+            try:
+                return asyncio.run_coroutine_threadsafe(hop, self.loop)
+            except RuntimeError as error:  # the loop is closed: this process ends
+                hop.close()
+                raise WorkerLost(f"the worker is closing: {error}") from error
+
+        return send
+
+    async def _hop(self, to, session, epoch, shard, message):
+        body = wired(message)
+        for again in (True, False):  # a broken connection is not yet a dead worker; shards know a repeat
+            try:
+                answer = await self.pool(to).stradask_table_deliver(
+                    session=session, epoch=epoch, shard=shard, body=body
+                )
+            except (OSError, RuntimeError) as error:  # RuntimeError: our pool is closed
+                if isinstance(error, RuntimeError) or not again:
+                    raise WorkerLost(f"{to} cannot be reached: {error}") from error
+            else:
+                return opened(answer, to)
+
+
+class Seat:
+    """One table on one worker, in one epoch: a shard and what replicas here must know."""
+
+    def __init__(self, epoch, design, number, holders, cells, clock):
+        self.epoch, self.design, self.number, self.holders, self.clock = epoch, design, number, holders, clock
+        self.starts = design.starts(len(holders))
+        cells = np.require(
+            cells, requirements=["ALIGNED", "WRITEABLE", "OWNDATA"]
+        )  # in one process the caller's
+        self.host = Host({number: design.shard(cells, self.starts[number], clock)})
+        self.thread = ThreadPoolExecutor(1, "stradask-shard")  # numerics; the event loop stays free
+
+    def deliver(self, parcel):
+        """Unpack a message and give it to the shard."""
+        return self.host.deliver(self.number, parcel.open())
+
+    def end(self):
+        """Wake whoever waits, and let go of everything."""
+        self.host.close(WorkerLost("the table went on without this member, or was closed"))
+        self.thread.shutdown(wait=False)
+
+
+def run_replica(session, epoch, number, address, function, task):
+    """Be a replica; a Dask task, so that data come to it, and that the scheduler sees the worker busy."""
+    worker = distributed.get_worker()
+    plugin: Any = worker.plugins.get(NAME)
+    seat = plugin and plugin.seats.get(session)
+    if worker.address != address or seat is None or seat.epoch != epoch:
+        return _Lost(f"replica {number} was moved here after its own worker went")
+    distributed.secede()  # its slot is free: replicas that others wait for must be able to begin
+    state = seat.design.replica(number, seat.starts, seat.clock)
+    view = ParameterTable(state, seat.design.n_replicas, plugin.sender(session, seat))
+    try:
+        return call_replica(function, view, task)
+    except WorkerLost as error:  # another worker's end is no failure of this task, and not to be logged so
+        return _Lost(str(error))
+
+
+class _Lost(NamedTuple):
+    """Instead of a replica's result: why it came to an end."""
+
+    reason: str
+
+
+# At the client --------------------------------------------------------------------------------------
+
+
+class _Workers(ClusterSession):
+    """What a session knows of workers that come and go, and the plugin for tables on each of them."""
+
+    async def _begin(self, client):
+        await super()._begin(client)
+        with contextlib.suppress(TimeoutError):  # a worker hangs; it will not be a member
+            await asyncio.wait_for(client.register_plugin(TablePlugin()), CONNECT)
+
+    async def _leave(self, client):
+        members, self._members = self._members, {}  # they have no rooms
+        asked = [asyncio.ensure_future(self._ask(m, "table_drop", once=True)) for m in members]
+        if asked:
+            await asyncio.wait(asked, timeout=2)
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        await super()._leave(client)
+
+
+class ClusterPlace:
+    """Shards and replicas on the workers of a Dask cluster; see `stradask.scheduler.table_places.Place`.
+
+    A shard lies on each worker that has replicas: these the scheduler sees busy, and does not retire.
+
+    Parameters
+    ----------
+    scheduler : str or distributed.Client
+        An address, or a client, which is not closed.
+    """
+
+    remote = True
+
+    def __init__(self, scheduler):
+        self._workers: Any = _Workers(scheduler)
+        self._holders: list[str] = []
+        self._homes: list[str] = []
+        self._tasks: list[Any] = []  # Dask's futures
+        self._calls: list[Future] = []
+        self._data: Any = None
+
+    def open(self, design, cells, clock):
+        """Begin an epoch on the workers that there are."""
+        self._workers._connect()
+        self._client = self._workers._client
+        self._design, self._clock = design, clock
+        self._client.sync(self._open, cells)
+
+    async def _open(self, cells):
+        workers, design = self._workers, self._design
+        workers._epoch += 1
+        members = await workers._find_members()
+        self._homes = place(design.n_replicas, members)
+        self._holders = list(dict.fromkeys(self._homes))
+        starts = design.starts(len(self._holders))
+
+        async def give(number, member):
+            part = cells[starts[number] : starts[number + 1]].copy()
+            body = wired((design, number, self._holders, part, self._clock))
+            return await workers._ask(
+                member, "table_open", epoch=workers._epoch, version=__version__, body=body
+            )
+
+        await workers._all([give(*pair) for pair in enumerate(self._holders)], self._holders)
+        workers._members = dict.fromkeys(members, 1)
+
+    def start(self, function, tasks):
+        """Submit the replicas, each to its worker."""
+        workers = self._workers
+        if self._data is None:
+            self._data = ShardData(tasks, workers._scheduler, self._client)
+        self._tasks, self._calls = [], []
+        for number, home in enumerate(self._homes):
+            held = number in self._data.futures
+            client = self._data.client if held else self._client
+            entry = self._data.entries[number] if held else tasks[number]
+            key = f"{_PREFIX}-{workers._id}-{workers._epoch}-{number}"
+            arguments = run_replica, workers._id, workers._epoch, number, home, function, entry
+            where = {"workers": [home], "allow_other_workers": True}  # or it waits for a lost one for ever
+            self._tasks.append(client.submit(*arguments, key=key, pure=False, **where))
+            self._calls.append(Future())
+            self._tasks[-1].add_done_callback(_passed_to(self._calls[-1]))
+        self._watching = asyncio.run_coroutine_threadsafe(
+            self._watch(self._holders, self._calls), self._client.loop.asyncio_loop
+        )
+        return self._calls
+
+    async def _watch(self, members, calls):
+        """Fail the calls when a member leaves or falls silent: others may be waiting for its replicas."""
+        workers = self._workers
+        guards = [asyncio.ensure_future(workers._guard(member)) for member in members]
+        try:
+            while not all(call.done() for call in calls):
+                await asyncio.sleep(_PATIENCE)
+                if gone := [m for m in members if m in workers._dead | workers._leaving]:
+                    raise WorkerLost(f"{gone[0]} has left")
+                for guard in guards:
+                    if guard.done():
+                        guard.result()  # raises
+        except WorkerLost as error:
+            for call in calls:
+                _fail(call, error)
+        finally:
+            for guard in guards:
+                guard.cancel()
+
+    def deliver(self, shard, message):
+        """Give a message to a shard."""
+        workers = self._workers
+        ask = {"epoch": workers._epoch, "shard": shard, "body": wired(message)}
+        asking = workers._ask(self._holders[shard], "table_deliver", **ask)
+        return asyncio.run_coroutine_threadsafe(asking, self._client.loop.asyncio_loop)
+
+    def n_shards(self):
+        """Count the shards."""
+        return len(self._holders)
+
+    def stop(self, error):
+        """End the replicas of this epoch; numerics that run go on to their end, and nobody hears of them."""
+        for call in self._calls:
+            _fail(call, error)
+        if self._tasks:
+            with contextlib.suppress(OSError, TimeoutError):
+                self._client.cancel(self._tasks, force=True)
+
+    def close(self):
+        """Empty the workers; the caller's client stays open."""
+        self._workers.close()
+        self._tasks = []
+
+
+def cluster_place(engine):
+    """Make the place of an `engine` other than "local"; see `stradask.scheduler.table.run_replicas`."""
+    if isinstance(engine, str):
+        session = cluster_session(engine)  # inside a Dask task a local one, with a warning
+        return LocalPlace() if isinstance(session, LocalSession) else ClusterPlace(session._scheduler)
+    if not isinstance(engine, distributed.Client):
+        known = "'local', 'dask', an address, a client or a SimulatedClock"
+        raise DataError(f"engine must be {known}, got {engine!r}")
+    return ClusterPlace(engine)
+
+
+def _passed_to(call):
+    def pass_on(task):
+        if task.status == "finished":
+            try:
+                result = task.result()
+            except BaseException as error:  # the worker that held it is gone
+                _fail(call, WorkerLost(f"a replica's result was lost: {error}"))
+            else:
+                if isinstance(result, _Lost):
+                    _fail(call, WorkerLost(result.reason))
+                _settle(call, call.set_result, result)
+        elif task.status == "error":
+            _fail(call, task.exception())
+        else:
+            _fail(call, WorkerLost("a replica's task was cancelled: is the client still connected?"))
+
+    return pass_on
+
+
+def _fail(call, error):
+    _settle(call, call.set_exception, error)
+
+
+def _settle(call, how, value):
+    with contextlib.suppress(InvalidStateError):  # the watch or the task was first
+        how(value)

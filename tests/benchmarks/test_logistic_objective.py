@@ -1,0 +1,113 @@
+"""The judge of logistic regressions, and the command that runs the family."""
+
+import argparse
+import json
+
+import numpy as np
+import pytest
+from scipy import optimize, sparse
+
+from stradask.benchmarks import run, solvers
+from stradask.benchmarks.objectives import logistic
+from stradask.benchmarks.objectives.logistic import Objective, least_objective, load, mean_objective
+from stradask.errors import DataError
+
+
+def problem(n=60, p=4):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, p))
+    return X, np.where(X[:, 0] + rng.logistic(size=n) > 0, 1.0, -1.0)
+
+
+@pytest.mark.parametrize("with_intercept", [True, False])
+@pytest.mark.parametrize("form", [np.asfortranarray, sparse.csc_matrix])
+def test_the_minimum_is_what_scipy_finds(form, with_intercept):
+    X, y = problem()
+
+    def objective(z):
+        f = X @ z[:4] + (z[4] if with_intercept else 0.0)
+        return np.logaddexp(0, -y * f).mean() + 0.05 * z[:4] @ z[:4]
+
+    best = optimize.minimize(objective, np.zeros(5), method="BFGS", options={"gtol": 1e-9})
+    assert least_objective(form(X), y, 0.1, with_intercept) == pytest.approx(best.fun, rel=1e-9)
+    intercept = best.x[4] if with_intercept else 0.0
+    assert mean_objective(form(X), y, best.x[:4], 0.1, intercept) == pytest.approx(best.fun, rel=1e-12)
+
+
+def test_the_gap_is_the_excess_over_the_minimum(monkeypatch):
+    monkeypatch.setitem(logistic.DESIGNS, "dense", (None, (60, 4, np.float64, 0)))
+    judge = Objective("dense", seed=0, parameters={"C": (0.1, 2), "intercept": False}, quick=True)
+    problems = judge.problems()
+    assert [p.name for p in problems] == ["C=0.1", "C=2"]
+    assert [p.arguments["alpha"] * 60 for p in problems] == pytest.approx([10, 0.5])
+    least = least_objective(judge.X, judge.y, problems[1].arguments["alpha"], False)
+    found = judge.evaluate(problems[1], {"coef": np.zeros(4), "intercept": 0.0})
+    assert found["objective"] == pytest.approx(np.log(2))
+    assert found["gap"] == pytest.approx(np.log(2) / least - 1)
+    assert found["nonzeros"] == 0
+    with pytest.raises(DataError, match="the intercept is 1; none was asked for"):
+        judge.evaluate(problems[1], {"coef": np.zeros(4), "intercept": 1.0})
+    described = judge.describe()
+    assert (described["train_rows"], described["train_columns"]) == (60, 4)
+
+
+def test_a_minimum_that_is_not_certain_is_refused(monkeypatch):
+    monkeypatch.setattr(logistic, "TARGETS", (1e-4, 1e-30))
+    X, y = problem()
+    with pytest.raises(DataError, match=r"the minimum at C=1 is known to .* only"):
+        least_objective(X, y, 1 / 60, False)
+
+
+@pytest.mark.parametrize("name", ["dense", "scaled", "c"])
+def test_a_seed_names_a_data_set(name):
+    X, y = load(name, seed=3, quick=True)
+    again, _ = load(name, seed=3, quick=True)
+    other, _ = load(name, seed=4, quick=True)
+    assert abs(X - again).max() == 0
+    assert abs(X - other).max() > 0
+    assert set(y) == {-1.0, 1.0}
+    if name == "scaled":
+        spread = X.std(axis=0)
+        assert spread.max() / spread.min() > 1e3
+
+
+@pytest.mark.parametrize(
+    ("dataset", "parameters", "said"),
+    [
+        ("z", {}, "'z' is neither one of dense, scaled, c nor a file"),
+        ("dense", {"C": (0,)}, "C is 0; numbers above 0"),
+        ("dense", {"C": True}, "C is True"),
+        ("dense", {"intercept": 1}, "intercept is 1; give True or False"),
+    ],
+)
+def test_wrong_options_are_errors_that_name_them(dataset, parameters, said):
+    with pytest.raises(DataError, match=said):
+        Objective(dataset, seed=0, parameters={"C": 1, "intercept": False} | parameters, quick=True)
+
+
+def test_scikit_learn_solves_it_by_the_command(tmp_path, capsys):
+    X, y = problem()
+    path = tmp_path / "two.svm"
+    lines = [
+        f"{label:g} " + " ".join(f"{j + 1}:{v:.5f}" for j, v in enumerate(row))
+        for row, label in zip(X, y, strict=True)
+    ]
+    path.write_text("\n".join(lines))
+    parser = argparse.ArgumentParser()
+    run.add_arguments(parser)
+    words = ["logistic", "--dataset", path, "--against", "sklearn-newton-cholesky", "--repeats", 1, "--json"]
+    words += ["--param", "C=2", "--out", tmp_path]
+    run.main(parser.parse_args(list(map(str, words))))
+    records = {record["solver"]: record for record in json.loads(capsys.readouterr().out)}
+    theirs = records["sklearn-newton-cholesky"]
+    assert theirs["status"] == "ok"
+    assert min(solve["gap"] for solve in theirs["solves"]) < 1e-8
+    assert theirs["solves"][0]["gap"] > min(solve["gap"] for solve in theirs["solves"])
+
+
+def test_the_package_lists_its_solvers_ours_first():
+    known = solvers.find_solvers("logistic")
+    peers = {"liblinear", "sklearn-lbfgs", "sklearn-newton-cg", "sklearn-newton-cholesky", "snapml"}
+    assert next(iter(known)) == "stradask"
+    assert set(known) == {"stradask", *peers}
+    assert all("solve" in solver.calls for solver in known.values())
