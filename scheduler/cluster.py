@@ -98,11 +98,17 @@ class ClusterSession:
 
     # The interface ----------------------------------------------------------------------------------
 
-    def open(self, program, snapshot=None):
-        """Load every shard on the workers that there are, lay a `snapshot` over them."""
+    def open(self, program, snapshot=None, *, keeps_data=False):
+        """Load every shard on the workers that there are, lay a `snapshot` over them.
+
+        With `keeps_data` Dask's own copy of the shards stays as well, for members that take one over later.
+        """
         self._connect()
+        self._data = None  # before the next: Dask makes anew what a worker took with it only if nobody holds it
         self._data = ShardData(program.shards, self._scheduler, self._client)
         self._client.sync(self._open, program, self._data, snapshot or {})
+        if not keeps_data:
+            self._data = None
 
     def n_threads(self):
         """Count the threads of the workers that there are now; at least 1."""

@@ -45,7 +45,7 @@ class ClusterPasses:
         for name in list(self.machine.members):
             self.machine.handle(Lost(0.0, name))
         self._end_calls()
-        self.session.open(self.program)
+        self.session.open(self.program, keeps_data=True)
         self._extra: dict[str, set] = {}  # portions loaded beside a member's own
 
     def run(self, x):
@@ -58,7 +58,7 @@ class ClusterPasses:
             If five times all workers were lost.
         """
         self._total = TreeSum(self.machine.n, ordered=self.ordered)
-        self.machine.grain = _GRAIN + _GRAIN_PER_BYTE * x.nbytes
+        self.machine.grain = _GRAIN + _GRAIN_PER_BYTE * self.program.answer_bytes(x)
         before = self.machine.round
         for _ in range(_ATTEMPTS):
             try:
@@ -186,6 +186,6 @@ class ClusterPasses:
         message = {"epoch": session._epoch, "method": "ask", "args": args, "needs": order.round}
         if x is not None and member not in self._told:  # what goes first takes x along
             self._told.add(member)
-            session.bytes_sent += x.nbytes
+            session.bytes_sent += payload_bytes(x)
             message["news"] = wired(x)
         return await session._ask(member, "call", **message)
