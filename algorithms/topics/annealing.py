@@ -8,10 +8,10 @@ for. Measured on four corpora, a held-out perplexity is reached after half to a 
 
 import numpy as np
 
-FIRST_BETA = 0.1  # of each word; a prior that is as large is not annealed
+_FIRST_BETA = 0.1  # of each word; a prior that is as large is not annealed
 _PASSES = 150  # of warp, of which each does about a quarter of what a Gibbs sweep does
 _GIBBS_SWEEPS = 40
-_HELD = 0.6  # part of the sweeps at FIRST_BETA; then down in equal ratios
+_HELD = 0.6  # part of the sweeps at the first beta; then down in equal ratios
 
 
 def annealed_sweeps(max_sweeps, passes=None):
@@ -31,7 +31,22 @@ def annealed_sweeps(max_sweeps, passes=None):
     return min(enough, max_sweeps // 2)
 
 
-def annealed_prior(beta, sweep, n_sweeps):
+def first_beta(n_tokens, n_topics, n_words):
+    """The prior of a word that annealing begins with.
+
+    It is 0.1, or less: a topic is given no more tokens by its prior than it has on average, for with many
+    topics no structure would be left.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.topics.annealing import first_beta
+    >>> first_beta(2_000_000, 100, 20_000), first_beta(2_000_000, 10_000, 20_000)
+    (0.1, 0.01)
+    """
+    return min(_FIRST_BETA, n_tokens / (n_topics * n_words))
+
+
+def annealed_prior(beta, sweep, n_sweeps, first):
     """The topic-word prior of one sweep.
 
     Parameters
@@ -42,14 +57,16 @@ def annealed_prior(beta, sweep, n_sweeps):
         From 0.
     n_sweeps : int
         Sweeps of annealing.
+    first : float
+        See `first_beta`.
 
     Returns
     -------
     float64 array of shape (n_words,)
-        ``max(beta, 0.1)`` at first, falling to `beta`, which it is from ``sweep == n_sweeps`` on.
+        ``max(beta, first)`` at first, falling to `beta`, which it is from ``sweep == n_sweeps`` on.
     """
     if sweep >= n_sweeps:
         return beta
     held = _HELD * n_sweeps
     share = max(sweep - held, 0.0) / (n_sweeps - held)
-    return beta * np.maximum(FIRST_BETA / beta, 1.0) ** (1 - share)
+    return beta * np.maximum(first / beta, 1.0) ** (1 - share)

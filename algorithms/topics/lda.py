@@ -54,10 +54,11 @@ class LatentDirichletAllocation(TopicModel):
     changes of the topic totals C_k, which are also renewed only every 4096 tokens; ``exact=True`` keeps
     them live, in one group and thread, and then every sweep is an exact Gibbs sweep.
 
-    The first sweeps, at most half of `max_iter`, are annealed: drawn with a larger topic-word prior, 0.1 or
-    `topic_word_prior` if that is larger, which then falls to `topic_word_prior`. This leads sooner to topics
-    that predict well, and the chain is that of the prior asked for afterwards. With ``exact=True``, and where
-    seed words, labels, topics or a last fit are given to begin from, no sweep is annealed.
+    The first sweeps, at most half of `max_iter`, are annealed: drawn with a larger topic-word prior, which
+    begins at 0.1 (at less with so many topics that this would outweigh their tokens) and falls to
+    `topic_word_prior`. This leads sooner to topics that predict well, and the chain is that of the prior
+    asked for afterwards. With ``exact=True``, and where seed words, labels, topics or a last fit are given to
+    begin from, no sweep is annealed.
 
     Memory while fitting: 6 bytes a token, at most 4 more for rows of frequent words, and for each
     document 64 bytes for every 32 topics up to K = 256, above that at most 64 bytes for every 16 of

@@ -18,7 +18,7 @@ from ...scheduler.program import Program
 from ...scheduler.rotation import balance
 from ...scheduler.threads import run_tasks
 from . import priors
-from .annealing import annealed_prior
+from .annealing import annealed_prior, first_beta
 from .storage import Storage
 
 _CHOICES, _ASSIGN = 3, 4  # purposes of random streams; sweeps have 1 and 7 to 10, inference 2, 5, 6
@@ -89,9 +89,11 @@ class CorpusState(Program):
         self, X, n_topics, alpha, beta, seed, *, n_groups=None, fits_priors=False, annealed=0, folder=None
     ):
         self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
-        self.annealed, self.storage = annealed, Storage(folder)
+        self.storage = Storage(folder)
         lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
         self.n_tokens = int(lengths.sum())
+        self.first_beta = first_beta(self.n_tokens, n_topics, len(beta))
+        self.annealed = annealed if self.first_beta > beta.min() else 0
         n_groups = n_groups or number_of_groups(self.n_tokens, len(np.unique(X.indices)), n_topics)
         self.shards, self.n_blocks = range(n_groups), n_groups
         group = balance(lengths, n_groups)
@@ -132,7 +134,7 @@ class CorpusState(Program):
         """The topic-word prior that a sweep is drawn with, in float64 and in float32, and its sum."""
         known = self._drawn_with
         if known[0] != round_:
-            beta = annealed_prior(self.beta, round_, self.annealed)
+            beta = annealed_prior(self.beta, round_, self.annealed, self.first_beta)
             # replaced as a whole: threads of one round may get here together, with the same result
             known = self._drawn_with = (round_, beta, beta.astype(np.float32), float(beta.sum()))
         return known[1:]

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.topics.annealing import annealed_prior, annealed_sweeps
+from stradask.algorithms.topics.annealing import annealed_prior, annealed_sweeps, first_beta
 from stradask.algorithms.topics.auto import AutoState
 from stradask.algorithms.topics.samplers import sampler_state
 from stradask.errors import ModelFileError
@@ -38,13 +38,24 @@ def sweep(state, round_):
 
 def test_the_prior_falls_from_a_tenth_to_what_was_asked_for():
     beta = np.array([0.01, 0.001, 0.1, 0.5])
-    path = np.array([annealed_prior(beta, sweep, 50) for sweep in range(60)])
+    path = np.array([annealed_prior(beta, sweep, 50, 0.1) for sweep in range(60)])
     np.testing.assert_allclose(path[:31], np.tile([0.1, 0.1, 0.1, 0.5], (31, 1)), rtol=1e-15)
     np.testing.assert_array_equal(path[50:], np.tile(beta, (10, 1)))
     falling = path[30:51, :2]
     ratios = falling[1:] / falling[:-1]
     np.testing.assert_allclose(ratios, np.tile(beta[:2] / 0.1, (20, 1)) ** (1 / 20), rtol=1e-12)
     np.testing.assert_array_equal(path[:, 2:], np.tile(beta[2:], (60, 1)))
+
+
+def test_a_prior_gives_topics_no_more_tokens_than_they_have(corpus):
+    n_tokens = int(corpus.sum())
+    for n_topics in (2, 70, 300, 5000):
+        first = first_beta(n_tokens, n_topics, N_WORDS)
+        assert first == 0.1 or N_WORDS * first == pytest.approx(n_tokens / n_topics)
+        assert N_WORDS * first <= n_tokens / n_topics * (1 + 1e-12)
+    assert first < 0.1
+    beta = np.full(N_WORDS, 2 * first)
+    np.testing.assert_array_equal(annealed_prior(beta, 0, 50, first), beta)
 
 
 @pytest.mark.parametrize(("max_sweeps", "passes", "expected"), [
@@ -106,6 +117,11 @@ def test_auto_anneals_with_warp_alone_and_does_not_go_over_before_the_end(corpus
     state._trace += [9.0]
     assert state._is_time()
     assert state._gibbs(state.current).annealed == 0
+
+
+def test_a_prior_that_is_large_already_is_not_annealed(corpus):
+    assert make(corpus, "warp", beta=0.1, anneals=True).annealed == 0
+    assert make(corpus, "warp", beta=0.09, anneals=True).annealed == 10
 
 
 @pytest.mark.parametrize("options", [
