@@ -176,6 +176,7 @@ def _solver_settings(settings, doc_topic_prior, topic_word_prior):
         n_components=settings.n_components,
         doc_topic_prior=doc_topic_prior,
         topic_word_prior=topic_word_prior,
+        optimize_priors=False,
         n_jobs=1,
         seed=settings.seed,
     )
@@ -206,6 +207,8 @@ class Watch:
     steps, seconds : sequences of numbers, increasing
         Marks, one of the two: judge after the first step that ends at or past each; the last ends the run.
     """
+
+    max_ticks = None  # no warm-up
 
     def __init__(self, judge, *, steps=None, seconds=None):
         self.curve = Curve([], [], [])
