@@ -13,8 +13,8 @@ nothing from here. The class has
   library reads (timed apart, as the set-up);
 - where the family trains: ``run(watch)``, which trains and calls ``watch.tick(work, snapshot)`` after each
   step until it returns False. `snapshot` is a callable that returns the arrays which the objective judges; it
-  is called at checkpoints only, while the clock stands still; in a warm-up ``watch.max_ticks`` is a number, else
-  None;
+  is called at checkpoints only, while the clock stands still. In a warm-up ``watch.max_ticks`` is a number,
+  else None;
 - where the family solves: ``tolerances``, the loosest and the tightest that the library takes, and a method
   for each call of the family, such as ``solve(alpha, tolerance)``, which starts afresh each time and returns
   the arrays that the objective judges.
