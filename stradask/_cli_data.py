@@ -13,6 +13,7 @@ from ._cli_table import file_of, is_table, read_table
 from .errors import DataError
 
 DOCSTRINGS = "docstrings"
+_DENSE_LIMIT = 1.0  # GiB up to which a sparse matrix is made dense for models that need it
 
 
 @dataclass(frozen=True)
@@ -251,8 +252,33 @@ def read_classes(source, vocab=None, *, n_features=None, verbose=0):
     return replace(data, y=labels, classes=np.unique(labels))
 
 
+def _dense(read):
+    """Read rows for models that need every entry; a svmlight file comes as a sparse matrix."""
+
+    def read_dense(source, vocab=None, *, n_features=None, verbose=0):
+        data = read(source, vocab, n_features=n_features, verbose=verbose)
+        if not hasattr(data.X, "toarray"):
+            return data
+        rows, columns = data.X.shape
+        size = 8 * rows * columns / 2**30
+        if size > _DENSE_LIMIT and data.nonzeros < rows * columns / 20:
+            raise DataError(
+                f"{source}: this model needs all entries of X, {size:,.1f} GiB, of which most are zero; take "
+                "sparse-logistic, logistic or lasso, or fewer columns"
+            )
+        return replace(data, X=data.X.toarray())
+
+    return read_dense
+
+
 # What `Model.data` may say, and who reads it.
-READERS = {"counts": read_counts, "targets": read_targets, "classes": read_classes}
+READERS = {
+    "counts": read_counts,
+    "targets": read_targets,
+    "classes": read_classes,
+    "dense targets": _dense(read_targets),
+    "dense classes": _dense(read_classes),
+}
 
 
 def kind_of(path):

@@ -5,6 +5,7 @@ Results go to stdout, as text or with ``--json`` as one document; progress and n
 
 import inspect
 import json
+import math
 import sys
 import warnings
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ def fit(args):
     document, text = resolve(model.report)(estimator, read, test)
     header = {
         "model": model.name,
-        "parameters": estimator.get_params(deep=False),
+        "parameters": {name: _plain(value) for name, value in estimator.get_params(deep=False).items()},
         "data": read.describe(),
         "interrupted": interrupted,
         "saved": args.save and str(args.save),
@@ -64,6 +65,11 @@ def fit(args):
         lines += ["", f"saved as {args.save}"]
     show(args, header | document, "\n".join(lines))
     return INTERRUPTED if interrupted else 0
+
+
+def _plain(value):
+    """JSON has no infinity; None would be another value of the parameter."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _with_target(model, args):

@@ -63,6 +63,10 @@ def _linear(name, estimator, data, summary, demo=False):
     )
 
 
+def _bayesian(name, estimator, data, summary):
+    return Model(name, estimator, data=data, summary=summary, report="stradask._bayes:report")
+
+
 MODELS = {
     model.name: model
     for model in (
@@ -90,6 +94,13 @@ MODELS = {
         _linear("logistic", "LogisticRegression", "classes", "two or more classes, ridge or lasso penalty"),
         _linear("ridge", "Ridge", "targets", "linear regression with a squared penalty"),
         _linear("poisson", "PoissonRegressor", "targets", "counts by a linear model of their logarithm"),
+        _bayesian(
+            "bayesian-logistic", "BayesianLogisticRegression", "dense classes", "two classes, with a posterior"
+        ),
+        _bayesian(
+            "bayesian-linear", "BayesianLinearRegression", "dense targets", "linear regression, with a posterior"
+        ),
+        _bayesian("bayesian-poisson", "BayesianPoissonRegression", "dense targets", "counts, with a posterior"),
     )
 }
 

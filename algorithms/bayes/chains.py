@@ -178,8 +178,8 @@ def init(model, q, sampler="nuts", *, mu=None, A=None, size=None, limit=None, dr
     True
     """
     kind, d = SAMPLERS[sampler], model.n_params
-    mu = np.zeros(d) if mu is None else np.asarray(mu, dtype=np.float64)
-    A = np.ones((1, d)) if A is None else np.ascontiguousarray(A, dtype=np.float64)
+    mu = np.zeros(d) if mu is None else np.array(mu, dtype=np.float64)  # may be read-only
+    A = np.ones((1, d)) if A is None else np.array(A, dtype=np.float64, order="C")
     scales = A[0] if len(A) != d else np.diag(A)
     if not (np.isfinite(A).all() and (scales > 0).all()):
         raise DataError(f"A must have scales above zero, got {scales}")

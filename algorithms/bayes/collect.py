@@ -47,13 +47,17 @@ def from_sample(model, sample, variables):
     )
 
 
-def from_shards(models, samples, variables, *, method, n_draws, seed):
+def from_shards(model, arrays, log_density, variables, *, method, n_draws, seed):
     """Combine the draws of all shards into the posterior.
 
     Parameters
     ----------
-    models : list of Model
-    samples : list of Sample
+    model : Model
+        Of any shard.
+    arrays : dict of str to ndarray of shape (M, chains, T, ...)
+        ``draws``, ``gradients`` and ``divergent``.
+    log_density : callable
+        ``log_density(points)`` returns the sum over shards, (K,).
     variables : dict of str to tuple of int
         See `from_sample`.
     method : str
@@ -64,11 +68,7 @@ def from_shards(models, samples, variables, *, method, n_draws, seed):
     -------
     Posterior
     """
-    draws, gradients = (np.stack([s.stacked(name) for s in samples]) for name in ("draws", "gradients"))
-
-    def log_density(points):
-        return np.sum([model.logp_batch(points) for model in models], axis=0)
-
+    draws, gradients = arrays["draws"], arrays["gradients"]
     with single_threaded_blas():
         whole = combine(
             draws,
@@ -80,17 +80,16 @@ def from_shards(models, samples, variables, *, method, n_draws, seed):
         )
     found = None
     if draws.shape[2] >= _LEAST:
-        divergences = [int(sample.statistic("divergent").sum()) for sample in samples]
+        divergences = arrays["divergent"].sum(axis=(1, 2)).astype(np.int64)
         found = diagnose(
-            draws, gradients=gradients, divergences=divergences, figures=whole.figures, names=models[0].names
+            draws, gradients=gradients, divergences=divergences, figures=whole.figures, names=model.names
         )
-    values, d = models[0].values, draws.shape[3]
     return Posterior(
-        values(whole.draws),
+        model.values(whole.draws),
         variables,
         log_weights=whole.log_weights,
         n_chains=whole.n_chains,
-        shard_draws=values(draws.reshape(-1, d)).reshape(draws.shape),
+        shard_draws=model.values(draws.reshape(-1, draws.shape[3])).reshape(draws.shape),
         diagnostics=found,
-        method=f"{whole.method} of {len(models)} shards",
+        method=f"{whole.method} of {len(draws)} shards",
     )

@@ -24,6 +24,8 @@ from .combine_gaussian import (
 from .combine_kernel import kernel_product, pair_tree
 from .diagnostics import LEAST_ACCEPTANCE, MOST_APART, MOST_WIDTH, RHAT_LIMIT, split_rhat
 
+_FEW = 100  # draws of a chain, below which R-hat warns of noise
+
 
 class CombinationRefused(StradaskError):
     """No combination of the shards' draws can be trusted; the message lists what was seen and what to do."""
@@ -229,8 +231,8 @@ def combine(draws, *, method="auto", gradients=None, log_density=None, n_draws=4
     Warns
     -----
     CombinationWarning
-        With a method asked for by name whose own figures (acceptance, k-hat, disagreement of halves) are
-        poor.
+        With a method asked for by name: if a shard with at least 100 draws a chain did not converge, or if
+        the method's own figures (acceptance, k-hat, disagreement of halves) are poor.
 
     References
     ----------
@@ -257,8 +259,9 @@ def combine(draws, *, method="auto", gradients=None, log_density=None, n_draws=4
     shards, chains = _checked(draws, gradients, log_density)
     _check_needs(method, shards)
     rng = np.random.Generator(np.random.Philox(check_random_state(random_state).randint(2**31)))
-    if method == "auto":
-        _refuse_unconverged(chains)
+    unconverged = _unconverged(chains)
+    if unconverged and method == "auto":
+        raise CombinationRefused(unconverged)
     try:
         found = COMBINERS[method].function(shards, int(n_draws), rng)
     except NotDefinite as error:
@@ -266,7 +269,9 @@ def combine(draws, *, method="auto", gradients=None, log_density=None, n_draws=4
             f"method={method!r}: {error}: the shards' Gaussians do not multiply to a density; take more "
             "draws, or method='score-spd', or method='auto'"
         ) from error
-    for complaint in _complaints(found) if method != "auto" else ():
+    told = unconverged and chains.shape[2] >= _FEW
+    complaints = [unconverged] * bool(told) + [*_complaints(found)]
+    for complaint in complaints if method != "auto" else ():
         warnings.warn(f"method={method!r}: {complaint}", CombinationWarning, stacklevel=2)
     return found
 
@@ -326,25 +331,27 @@ def _check_needs(method, shards):
         )
 
 
-def _refuse_unconverged(chains):
+def _unconverged(chains):
+    """Say which shards did not converge; "" if none."""
     if chains.shape[2] < 4:
-        return
+        return ""
     rhat = np.stack([split_rhat(shard) for shard in chains])
     stuck = np.argwhere(np.isnan(rhat))
     if len(stuck):
         m, j = stuck[0]
-        raise CombinationRefused(
+        return (
             f"parameter {j} does not move in shard {m}: its chain is stuck; run the shard anew from another "
             "start or with another sampler"
         )
     if rhat.max() > RHAT_LIMIT:
         m, j = np.unravel_index(rhat.argmax(), rhat.shape)
         poor = np.flatnonzero(rhat.max(axis=1) > RHAT_LIMIT)
-        raise CombinationRefused(
+        return (
             f"{'shard' if len(poor) == 1 else 'shards'} {', '.join(map(str, poor))} did not converge: R-hat "
             f"is {rhat[m, j]:.2f} for parameter {j} in shard {m}, and may be {RHAT_LIMIT} at most. Run "
             "longer chains there, or look whether the shard identifies the parameter and has one mode"
         )
+    return ""
 
 
 def _complaints(found):

@@ -16,6 +16,7 @@ import numpy as np
 from ...errors import DataError
 from ...kernels.bayes_callback import callback
 from .chains import STARTING, stream
+from .fingerprint import fingerprint
 from .models import Model
 
 _STEP = np.finfo(float).eps ** (1 / 3)
@@ -110,6 +111,17 @@ def _is_compiled(function):
 # Compiled functions -----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class CompiledModel(Model):
+    """A model of a user's compiled functions, kept for their identity."""
+
+    functions: tuple = ()
+
+    def identity(self):
+        """What the density depends on, for digests."""
+        return fingerprint(self.functions), self.data, self.meta, self.names, self.start
+
+
 def _compiled_model(log_likelihood, log_prior, data, start, power, names):
     try:
         x = np.ascontiguousarray(data, dtype=np.float64)
@@ -126,7 +138,8 @@ def _compiled_model(log_likelihood, log_prior, data, start, power, names):
         )
     density = _compile(log_likelihood, log_prior, n_arguments == 3, n_prior == 2, x.ndim)
     meta = np.array([*x.shape, 1][:2], dtype=np.int64)
-    return Model(density, np.concatenate([[power], x.ravel()]), meta, names, start)
+    functions = (log_likelihood, log_prior)
+    return CompiledModel(density, np.concatenate([[power], x.ravel()]), meta, names, start, False, functions)
 
 
 @functools.lru_cache(maxsize=32)  # shards have the same functions
@@ -267,6 +280,12 @@ class PythonModel(Model):
         pointer = _CALLBACK(call)
         meta = np.array([ctypes.cast(pointer, ctypes.c_void_p).value], dtype=np.int64)
         self.__dict__.update(meta=meta, _errors=errors, _pointer=pointer)
+
+    def identity(self):
+        """What the density depends on, for digests."""
+        both = self.function
+        functions = fingerprint((both.log_likelihood, both.log_prior))
+        return functions, both.data, both.power, self.names, self.start
 
     def raise_errors(self):
         """Raise what the function raised."""

@@ -1,5 +1,6 @@
 """What the Bayesian regressions share: priors, sampling in one piece or in shards, averaged predictions."""
 
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -15,13 +16,13 @@ from .._base import Estimator
 from .._validation import check_columns, check_rows
 from ..linear.inputs import check_names, check_offset, check_weights
 from .chains import SAMPLERS
-from .collect import from_sample, from_shards
 from .combine import COMBINERS
 from .models import PRIORS, Prior, regression
 from .posterior import Posterior
 from .propriety import check_identified, check_scale_identified
-from .sampling import sample_model
-from .shards import cut_rows, number_of_shards, sample_shards
+from .shard_chains import check_checkpoint, draw_posterior
+from .shard_places import check_engine
+from .shards import Part, cut_rows, number_of_shards
 
 _HORSESHOE_TARGET = 0.95  # acceptance: its funnels want short steps
 _CELLS = 4_000_000  # of predictors, rows times draws, at a time
@@ -60,6 +61,8 @@ class BayesianRegression(Estimator):
         "sampler": [StrOptions({"auto", "laplace", *SAMPLERS})],
         "n_shards": [StrOptions({"auto"}), _COUNT],
         "combine": [StrOptions(set(COMBINERS))],
+        "engine": [str],
+        "checkpoint": [None, str],
         "n_jobs": [None, Integral],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -124,34 +127,41 @@ class BayesianRegression(Estimator):
 
     def _sample(self, X, y, prior, options, callback):
         """Draw from the posterior, in one piece or in shards."""
+        check_engine(self.engine)
+        check_checkpoint(self.checkpoint, self.random_state)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        settings = {name: getattr(self, name) for name in ("sampler", "n_samples", "n_chains", "n_warmup")}
-        settings["target"] = (
-            _HORSESHOE_TARGET if self.prior == "horseshoe" and self.sampler == "auto" else None
-        )
-        settings |= {"seed": seed, "n_jobs": self.n_jobs, "verbose": self.verbose, "callback": callback}
-        n_shards = number_of_shards(self.n_shards, len(X), X.shape[1])
-        self.n_shards_ = n_shards
-        if n_shards == 1:
-            model = self._model(X, y, prior, options, slice(None), 1.0)
-            sample = sample_model(model, **settings)
-            self.sampler_ = sample.sampler
-            self._keep(from_sample(model, sample, self._variables(model)))
-            return
-        rows = cut_rows(len(X), n_shards, seed, y if self._family == "bernoulli" else None)
-        self._check_shards(X, y, rows)
-        models = [self._model(X, y, prior, options, part, 1 / n_shards) for part in rows]
-        samples, _ = sample_shards(models, **settings)
-        self.sampler_ = ", ".join(sorted({sample.sampler for sample in samples}))
-        n_draws, variables = self.n_samples * self.n_chains, self._variables(models[0])
-        self._keep(from_shards(models, samples, variables, method=self.combine, n_draws=n_draws, seed=seed))
-
-    def _model(self, X, y, prior, options, rows, power):
-        parts = {name: None if value is None else value[rows] for name, value in options.items()}
-        with single_threaded_blas():
-            return regression(
-                self._family, X[rows], y[rows], prior=prior, power=power, freedom=self._noise_freedom, **parts
+        names = ("sampler", "n_samples", "n_chains", "n_warmup", "combine", "engine", "checkpoint", "n_jobs")
+        settings = {name: getattr(self, name) for name in (*names, "verbose")}
+        if self.prior == "horseshoe" and self.sampler == "auto":
+            settings["target"] = _HORSESHOE_TARGET
+        self.n_shards_ = self._count_shards(X, y)
+        shards = [None]
+        if self.n_shards_ > 1:
+            shards = cut_rows(len(X), self.n_shards_, seed, y if self._family == "bernoulli" else None)
+            self._check_shards(X, y, shards)
+        arrays = {"X": X, "y": y} | {name: value for name, value in options.items() if value is not None}
+        options = {"prior": prior, "power": 1 / self.n_shards_, "freedom": self._noise_freedom}
+        builds = [
+            partial(
+                _model, self._family, {name: Part(value, rows) for name, value in arrays.items()}, options
             )
+            for rows in shards
+        ]
+        posterior, samplers = draw_posterior(
+            builds, self._variables, seed=seed, callback=callback, **settings
+        )
+        self.sampler_ = ", ".join(sorted(set(samplers)))
+        self._keep(posterior)
+
+    def _count_shards(self, X, y):
+        if self.n_shards == "auto" and self._family == "normal":
+            return 1  # sufficient statistics: rows cost nothing
+        n_rare = None
+        if self._family == "bernoulli":
+            n_rare = int(min((y > 0).sum(), (y < 0).sum()))
+        elif self._family in ("poisson", "negative_binomial"):
+            n_rare = int((y > 0).sum())
+        return number_of_shards(self.n_shards, len(X), X.shape[1], n_rare)
 
     def _check_shards(self, X, y, shards):
         """Refuse what has no shards: weighted draws, and a heavy prior whose root is improper."""
@@ -234,6 +244,12 @@ class BayesianRegression(Estimator):
                 raise DataError(
                     f"the posterior has {d} coefficients, the model {self.n_features_in_} columns"
                 )
+
+
+def _model(family, parts, options):
+    """Make the model of a shard, where it is worked on."""
+    with single_threaded_blas():
+        return regression(family, **{name: part.take() for name, part in parts.items()}, **options)
 
 
 def _dense(X, name):

@@ -39,7 +39,7 @@ class BayesianLinearRegression(BayesianRegressor):
         which draws coefficients and noise in turn, each exactly.
     prior_freedom, fit_intercept, n_samples, n_chains, n_warmup, n_shards, combine
         See `BayesianLogisticRegression`.
-    n_jobs, random_state, verbose
+    engine, checkpoint, n_jobs, random_state, verbose
         See `BayesianLogisticRegression`.
 
     Attributes
@@ -85,6 +85,8 @@ class BayesianLinearRegression(BayesianRegressor):
         sampler="auto",
         n_shards=1,
         combine="auto",
+        engine="local",
+        checkpoint=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -103,6 +105,8 @@ class BayesianLinearRegression(BayesianRegressor):
         self.sampler = sampler
         self.n_shards = n_shards
         self.combine = combine
+        self.engine = engine
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose

@@ -29,7 +29,6 @@ _FAMILIES = {
     "negative_binomial": bayes_glm.NEGATIVE_BINOMIAL,
     "student_t": bayes_glm.STUDENT_NOISE,
 }
-ROWS_A_PARAMETER = 100  # that a shard should have at least
 
 
 def _aligned(n_bytes):
@@ -124,7 +123,7 @@ class Model:
         return out
 
     def _points(self, Q):
-        Q = np.ascontiguousarray(Q, dtype=np.float64)
+        Q = np.require(Q, np.float64, ["C", "W"])
         if Q.ndim != 2 or Q.shape[1] != self.n_params:
             raise DataError(f"points must have the shape (n, {self.n_params}), got {Q.shape}")
         return Q
@@ -143,6 +142,12 @@ class Model:
         """Turn parameters q (K, d) into the values that people ask for."""
         return self._points(Q)
 
+    def identity(self):
+        """What the density depends on, for digests."""
+        function = self.density.py_func
+        name = (function.__module__, function.__qualname__)
+        return name, self.data, self.meta, self.names, self.start
+
     def __getstate__(self):
         """Travel as plain arrays."""
         return self.__dict__
@@ -150,7 +155,7 @@ class Model:
     def __setstate__(self, state):
         data = _aligned(state["data"].nbytes)
         data[:] = state["data"]
-        self.__dict__.update(state, data=data)
+        self.__dict__.update(state, data=data, meta=state["meta"].copy())  # what travels may be read-only
 
 
 @dataclass(frozen=True)
@@ -323,15 +328,3 @@ def _row_body(meta, family, X, y, weights, offsets):
         meta[bayes_priors.N_VALUES] = len(counts)
         parts += [counts, np.bincount(which, weights=weights)]
     return np.concatenate(parts, dtype=np.float64)
-
-
-def default_shards(n_rows, n_params):
-    """How many shards to cut data into: as many as leave 100 rows a parameter to each, at least 1.
-
-    Examples
-    --------
-    >>> from stradask.algorithms.bayes.models import default_shards
-    >>> default_shards(50_000, 50), default_shards(1000, 50)
-    (10, 1)
-    """
-    return max(1, n_rows // (ROWS_A_PARAMETER * n_params))

@@ -30,7 +30,7 @@ class BayesianPoissonRegression(BayesianRegressor):
         Of the half-Cauchy prior of the overdispersion; np.inf is flat.
     prior_freedom, fit_intercept, n_samples, n_chains, n_warmup, sampler, n_shards, combine
         See `BayesianLogisticRegression`.
-    n_jobs, random_state, verbose
+    engine, checkpoint, n_jobs, random_state, verbose
         See `BayesianLogisticRegression`.
 
     Attributes
@@ -75,6 +75,8 @@ class BayesianPoissonRegression(BayesianRegressor):
         sampler="auto",
         n_shards=1,
         combine="auto",
+        engine="local",
+        checkpoint=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -92,6 +94,8 @@ class BayesianPoissonRegression(BayesianRegressor):
         self.sampler = sampler
         self.n_shards = n_shards
         self.combine = combine
+        self.engine = engine
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose

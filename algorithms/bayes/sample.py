@@ -1,16 +1,17 @@
 """`sample`: the posterior of any density that a user can write down."""
 
+import functools
 from numbers import Integral
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from ...errors import DataError
-from .collect import from_sample, from_shards
 from .combine import COMBINERS
 from .density import user_model
-from .sampling import sample_model
-from .shards import cut_rows, number_of_shards, sample_shards
+from .shard_chains import check_checkpoint, draw_posterior
+from .shard_places import check_engine, check_ships
+from .shards import Part, cut_rows, number_of_shards
 
 
 def sample(
@@ -26,6 +27,8 @@ def sample(
     n_warmup=1000,
     n_shards=1,
     combine="auto",
+    engine="local",
+    checkpoint=None,
     n_jobs=None,
     random_state=None,
     verbose=0,
@@ -56,8 +59,17 @@ def sample(
     n_samples, n_chains, n_warmup : int
         Draws of each chain after its warm-up of `n_warmup`.
     n_shards : int or "auto", default=1
+        Each has a part of the data and the prior to the power 1 / n_shards. "auto" leaves at least 100
+        observations a parameter to each, and is 1 below a million of observations times parameters.
     combine : str, default="auto"
         From shards' draws to the posterior, see `combine`.
+    engine : str, default="local"
+        Where chains run: "local" on threads of this process, "dask" on the current Dask client, or the
+        address of a Dask scheduler. The draws are the same, bit for bit, for any number of workers, and if
+        some of them die.
+    checkpoint : path-like, optional
+        A folder, seen by all workers, for files of 100 draws each. The same call finds them, and goes on
+        where it was stopped; with more `n_samples` it extends the run. Needs an integer `random_state`.
     n_jobs : int, optional
         Threads, over chains or shards; the draws do not depend on them. Python functions wait for each other.
     random_state : int, RandomState or None
@@ -93,30 +105,45 @@ def sample(
         raise DataError(f"combine={combine!r} is unknown: take one of {', '.join(COMBINERS)}")
     if n_shards != "auto" and (isinstance(n_shards, bool) or not isinstance(n_shards, Integral)):
         raise DataError(f"n_shards must be 'auto' or an integer, got {n_shards!r}")
+    check_engine(engine)
+    check_checkpoint(checkpoint, random_state)
+    if engine != "local":
+        check_ships("log_likelihood", log_likelihood)
+        check_ships("log_prior", log_prior)
     seed = int(check_random_state(random_state).randint(2**31))
-    n_params = np.size(start)
-    settings = {
-        "sampler": sampler,
-        "n_samples": n_samples,
-        "n_chains": n_chains,
-        "n_warmup": n_warmup,
-        "seed": seed,
-    }
-    settings |= {"n_jobs": n_jobs, "verbose": verbose, "callback": callback}
-    variables = {"theta": (n_params,)} if names is None else dict.fromkeys(names, ())
+    if n_shards != 1:
+        n_shards = number_of_shards(n_shards, _n_rows(data), np.size(start))
     if n_shards == 1:
-        model = user_model(log_likelihood, log_prior, data, start, names=names)
-        return from_sample(model, sample_model(model, **settings), variables)
-    if sampler == "laplace":
+        parts = [data]
+    elif sampler == "laplace":
         raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
-    n_rows = _n_rows(data)
-    n_shards = number_of_shards(n_shards, n_rows, n_params)
-    models = [
-        user_model(log_likelihood, log_prior, _some(data, rows), start, power=1 / n_shards, names=names)
-        for rows in cut_rows(n_rows, n_shards, seed)
+    else:
+        parts = [_some(data, rows) for rows in cut_rows(_n_rows(data), n_shards, seed)]
+    builds = [
+        functools.partial(_model, log_likelihood, log_prior, part, start, power=1 / n_shards, names=names)
+        for part in parts
     ]
-    samples, _ = sample_shards(models, **settings)
-    return from_shards(models, samples, variables, method=combine, n_draws=n_samples * n_chains, seed=seed)
+    variables = {"theta": (np.size(start),)} if names is None else dict.fromkeys(names, ())
+    posterior, _ = draw_posterior(
+        builds,
+        lambda model: variables,
+        sampler=sampler,
+        n_samples=n_samples,
+        n_chains=n_chains,
+        n_warmup=n_warmup,
+        seed=seed,
+        combine=combine,
+        engine=engine,
+        checkpoint=checkpoint,
+        n_jobs=n_jobs,
+        verbose=verbose,
+        callback=callback,
+    )
+    return posterior
+
+
+def _model(log_likelihood, log_prior, data, *arguments, **options):
+    return user_model(log_likelihood, log_prior, _taken(data), *arguments, **options)
 
 
 def _n_rows(data):
@@ -135,7 +162,13 @@ def _n_rows(data):
 
 
 def _some(data, rows):
-    """The observations of a shard."""
+    """The observations of a shard, not yet taken."""
     if isinstance(data, tuple):
         return tuple(_some(part, rows) for part in data)
-    return np.asarray(data)[rows]
+    return Part(np.asarray(data), rows)
+
+
+def _taken(data):
+    if isinstance(data, tuple):
+        return tuple(map(_taken, data))
+    return data.take() if isinstance(data, Part) else data

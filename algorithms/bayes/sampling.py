@@ -15,7 +15,7 @@ from ...errors import DataError, StradaskError
 from ...scheduler.history import History
 from ...scheduler.loop import iterate
 from ...scheduler.threads import effective_n_jobs, run_tasks
-from .adaptation import warm_up
+from .adaptation import METRICS, warm_up
 from .chains import SAMPLERS, WARM_UP, Draws, State, advance, init, starting_point
 from .gibbs import check_conjugate
 from .laplace import Mode, find_mode, laplace_draws
@@ -24,9 +24,46 @@ from .psis import importance_ess
 K_HAT_WEIGHTS, PART_WEIGHTS = 0.5, 0.75  # for importance sampling alone
 K_HAT_SPLIT, ACCEPTANCE_SPLIT = 0.7, 0.6  # for split HMC
 _TRIAL = 200  # draws that show the acceptance of split HMC
-_CHUNK = 100  # draws of a chain between two looks at the callback
+CHUNK = 100  # draws of a chain between two looks at the callback
 _FAR = 3.0  # times twice the standard deviation
 _SAME_MODE = 0.1  # distance in posterior standard deviations
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How a density is sampled.
+
+    Parameters
+    ----------
+    sampler : str
+        "laplace" is importance sampling about the mode.
+    metric : str
+    mode : Mode or None
+        Where the metric or the sampler has it from.
+    target, limit : float or None
+        See `warm_up`.
+    k_hat : float
+        Of importance sampling about the mode; NaN where it was not tried.
+    reason : str
+        Why this sampler.
+    draws : Draws or None
+        Those of importance sampling.
+    """
+
+    sampler: str
+    metric: str
+    mode: Mode | None
+    target: float | None
+    limit: float | None
+    k_hat: float
+    reason: str
+    draws: Draws | None = None
+
+    def begin(self, model, n_warmup, **numbers):
+        """Warm up a chain, known by its numbers (seed, shard, chain); returns its state and those draws."""
+        q = starting_point(model, mode=self.mode, **numbers)
+        settings = {"metric": self.metric, "mode": self.mode, "target": self.target, "limit": self.limit}
+        return warm_up(model, q, self.sampler, n=n_warmup, **settings, **numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,12 +163,67 @@ def sample_model(
     >>> sample.stacked().shape, sample.stacked()[..., :2].mean(axis=(0, 1)).round(1)
     ((2, 1000, 3), array([ 1., -1.]))
     """
-    _check(sampler, metric, target, n_samples, n_chains, n_warmup)
+    check_settings(sampler, n_samples, n_chains, n_warmup)
+    plan = make_plan(
+        model,
+        sampler,
+        n=n_samples * n_chains,
+        n_starts=n_chains,
+        metric=metric,
+        target=target,
+        limit=limit,
+        seed=seed,
+        shard=shard,
+        weighted=weighted,
+    )
+    if plan.draws is not None:
+        return Sample([plan.draws], plan.sampler, [], plan.mode, plan.k_hat, plan.reason, History())
+    numbers = {"seed": seed, "shard": shard}
+    chains, states, history, end = _run(
+        model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, callback
+    )
+    reason = plan.reason if end == "finished" else f"{plan.reason}; stopped: {end}"
+    return Sample(chains, plan.sampler, states, plan.mode, plan.k_hat, reason, history)
+
+
+def make_plan(
+    model,
+    sampler="auto",
+    *,
+    n,
+    n_starts=4,
+    metric="auto",
+    target=None,
+    limit=None,
+    seed=0,
+    shard=0,
+    weighted=True,
+):
+    """Choose sampler and metric, and find the mode where they need it.
+
+    Parameters
+    ----------
+    model : Model
+    n : int
+        Draws of importance sampling, by which "auto" chooses.
+    n_starts : int, default=4
+        Pairs of scattered points from which "auto" looks for other modes.
+    sampler, metric, target, limit, seed, shard, weighted
+        See `sample_model`.
+
+    Returns
+    -------
+    Plan
+    """
+    if metric not in ("auto", *METRICS):
+        raise DataError(f"metric must be one of auto, {', '.join(METRICS)}, got {metric!r}")
+    if target is not None and not 0 < target < 1:
+        raise DataError(f"target must lie between 0 and 1, got {target}")
     if sampler == "gibbs":
         check_conjugate(model)
         metric = "diagonal"
     numbers = {"seed": seed, "shard": shard}
-    mode, k_hat, reason = None, np.nan, "asked for"
+    mode, draws, k_hat, reason = None, None, np.nan, "asked for"
     if (
         sampler in ("auto", "laplace", "split_hmc")
         or metric == "laplace"
@@ -144,33 +236,21 @@ def sample_model(
             "found: give the parameters proper priors, or take sampler='nuts' with metric='diagonal'"
         )
     if sampler == "auto":
-        sampler, mode, draws, k_hat, reason = _choose(
-            model, mode, n_samples * n_chains, n_chains, numbers, weighted
-        )
+        sampler, mode, draws, k_hat, reason = _choose(model, mode, n, n_starts, numbers, weighted)
     elif sampler == "laplace":
-        draws, k_hat = laplace_draws(model, mode, n_samples * n_chains, **numbers)
-    if sampler == "laplace":
-        return Sample([draws], sampler, [], mode, k_hat, reason, History())
+        draws, k_hat = laplace_draws(model, mode, n, **numbers)
     if metric == "auto":
         metric = "laplace" if mode is not None and not k_hat >= K_HAT_SPLIT else "diagonal"
-    if metric != "laplace" and sampler != "split_hmc":
+    if metric != "laplace" and sampler not in ("laplace", "split_hmc"):
         mode = None
-    settings = {"n": n_warmup, "metric": metric, "mode": mode, "target": target, "limit": limit}
-    chains, states, history, end = _run(
-        model, sampler, settings, n_samples, n_chains, numbers, n_jobs, verbose, callback
-    )
-    reason = reason if end == "finished" else f"{reason}; stopped: {end}"
-    return Sample(chains, sampler, states, mode, k_hat, reason, history)
+    return Plan(sampler, metric, mode, target, limit, k_hat, reason, draws if sampler == "laplace" else None)
 
 
-def _check(sampler, metric, target, n_samples, n_chains, n_warmup):
+def check_settings(sampler, n_samples, n_chains, n_warmup):
+    """Refuse a sampler that is unknown, and numbers below 1."""
     known = ("auto", "laplace", *SAMPLERS)
     if sampler not in known:
         raise DataError(f"sampler must be one of {', '.join(known)}, got {sampler!r}")
-    if metric not in ("auto", "diagonal", "dense", "laplace"):
-        raise DataError(f"metric must be one of auto, diagonal, dense, laplace, got {metric!r}")
-    if target is not None and not 0 < target < 1:
-        raise DataError(f"target must lie between 0 and 1, got {target}")
     for name, value in (("n_samples", n_samples), ("n_chains", n_chains), ("n_warmup", n_warmup)):
         if value < 1:
             raise DataError(f"{name} must be at least 1, got {value}")
@@ -209,18 +289,17 @@ def _choose(model, mode, n, n_starts, numbers, weighted):
     return sampler, mode, None, k_hat, f"{reason}; split HMC accepts {accepted:.2f}"
 
 
-def _run(model, sampler, settings, n_samples, n_chains, numbers, n_jobs, verbose, callback):
+def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, callback):
     """Warm up all chains in the first round, then draw in rounds of a chunk."""
     n_jobs, history = effective_n_jobs(n_jobs), History()
     states: list = [None] * n_chains
     parts: list[list[Draws]] = [[] for _ in range(n_chains)]
 
     def begin(chain):
-        q = starting_point(model, mode=settings["mode"], chain=chain, **numbers)
-        return warm_up(model, q, sampler, chain=chain, **settings, **numbers)
+        return plan.begin(model, n_warmup, chain=chain, **numbers)
 
     def go_on(chain):
-        n = min(_CHUNK, n_samples - states[chain].draw)
+        n = min(CHUNK, n_samples - states[chain].draw)
         return advance(model, states[chain], n, chain=chain, **numbers)
 
     def step(r):
@@ -236,9 +315,9 @@ def _run(model, sampler, settings, n_samples, n_chains, numbers, n_jobs, verbose
             "updates": sum(len(draws.draws) for draws in made),
         }
 
-    n_rounds = 1 + -(-n_samples // _CHUNK)
+    n_rounds = 1 + -(-n_samples // CHUNK)
     _, end = iterate(
-        step, n_rounds, history=history, label=sampler, unit="draw", verbose=verbose, callback=callback
+        step, n_rounds, history=history, label=plan.sampler, unit="draw", verbose=verbose, callback=callback
     )
     if not parts[0]:
         kind = StradaskError if end == "callback" else KeyboardInterrupt

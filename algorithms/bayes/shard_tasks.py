@@ -6,55 +6,14 @@ goes on where it stopped, and the draws do not depend on how many workers there 
 too and never scattered, for what is scattered dies with its worker.
 """
 
-import hashlib
 import json
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
-from dask.base import tokenize
 
-from ...errors import DataError, ModelFileError, WorkerLost
+from ...errors import DataError
 from ...scheduler.progress import Progress
-from ...scheduler.session import own_threads
-from ...scheduler.store import read_npz, write_npz
-from ...scheduler.threads import effective_n_jobs, run_tasks, single_threaded_blas
-
-_FORMAT = "stradask chunk"
-
-
-class Key(NamedTuple):
-    """Which chunk, and which random numbers: a stream is named by these four and nothing else."""
-
-    seed: int
-    shard: int
-    chain: int
-    chunk: int
-
-
-@dataclass(frozen=True, eq=False)
-class Chunk:
-    """What a chunk leaves.
-
-    Attributes
-    ----------
-    state : dict of str to ndarray
-        All that the next chunk has to know.
-    arrays : dict of str to ndarray
-        Draws and what belongs to them, one a row.
-    digest : str
-        Of all that went into it; "" without a checkpoint.
-    found : bool
-        Whether it was read from a file.
-    """
-
-    state: dict[str, np.ndarray]
-    arrays: dict[str, np.ndarray]
-    digest: str
-    found: bool
+from .shard_places import Chunk, Work, make_place
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +43,9 @@ class ShardPool:
 
     Parameters
     ----------
-    load : callable
-        ``load(shard)`` reads or makes the data of a shard; the same each time.
+    load : callable, or sequence of n_shards callables
+        ``load(shard)`` reads or makes the data of a shard; the same each time. Of several each one, which
+        may hold its shard's data, travels alone.
     n_shards : int
     engine : str, default="local"
         ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
@@ -119,8 +79,11 @@ class ShardPool:
         if "://" in str(checkpoint or ""):
             raise DataError(f"checkpoint={str(checkpoint)!r} is a URL; give a folder that all workers see")
         self.n_shards, self.checkpoint = int(n_shards), None if checkpoint is None else str(checkpoint)
-        self._place = _place(engine, n_jobs)
-        self._place.open(load, self.n_shards, self.checkpoint is not None)
+        self._place = make_place(engine, n_jobs)
+        loads = [load] * self.n_shards if callable(load) else list(load)
+        if len(loads) != self.n_shards:
+            raise DataError(f"load holds {len(loads)} functions for {self.n_shards} shards: one a shard")
+        self._place.open(loads, self.checkpoint is not None)
 
     def __enter__(self):
         return self
@@ -132,7 +95,7 @@ class ShardPool:
         """Let go of the data; a client that was the caller's stays open."""
         self._place.close()
 
-    def run(self, step, *, n_chunks, n_chains=1, seed=0, identity=None, after=None, verbose=0):
+    def run(self, step, *, n_chunks, n_chains=1, seed=0, identity=None, after=None, verbose=0, on_chunk=None):
         """Run all chains of all shards.
 
         Parameters
@@ -152,6 +115,8 @@ class ShardPool:
         after : ShardRuns, optional
             A finished run with the same arguments but fewer chunks, to go on from.
         verbose : int, default=0
+        on_chunk : callable, optional
+            ``on_chunk(shard)`` is called after each chunk, one at a time; what it raises ends the run.
 
         Returns
         -------
@@ -170,11 +135,17 @@ class ShardPool:
         if self.checkpoint is not None and identity is None:
             raise DataError("with a checkpoint, identity must say what the chunks depend on, got None")
         self._check_after(after, n_chains, n_chunks)
-        work = _Work(step, int(seed), _as_json(identity), self.checkpoint)
+        work = Work(step, int(seed), _as_json(identity), self.checkpoint)
         numbers = range(0 if after is None else after.n_chunks + 1, n_chunks + 1)
         total = self.n_shards * n_chains * len(numbers)
         with Progress(total, label="shards", unit="chunk", verbose=verbose) as progress:
-            chains = self._place.chains(work, n_chains, numbers, after, lambda: progress.advance(updates=1))
+
+            def done(shard):
+                progress.advance(updates=1)
+                if on_chunk is not None:
+                    on_chunk(shard)
+
+            chains = self._place.chains(work, n_chains, numbers, after, done)
         return _joined(chains, after, n_chains, n_chunks)
 
     def _check_after(self, after, n_chains, n_chunks):
@@ -243,87 +214,6 @@ def _as_json(identity):
         raise DataError(f"identity must be what JSON can hold: {error}") from error
 
 
-# A chunk --------------------------------------------------------------------------------------------
-
-
-class _Work(NamedTuple):
-    """What all chunks of a run share."""
-
-    step: Callable
-    seed: int
-    identity: str
-    folder: str | None
-
-
-class _Loaded(NamedTuple):
-    data: Any
-    digest: str
-
-
-def _load(load, shard, with_digest):
-    data = load(shard)
-    if not with_digest:
-        return _Loaded(data, "")
-    try:
-        return _Loaded(data, str(tokenize(data, ensure_deterministic=True)))
-    except RuntimeError as error:
-        raise DataError(
-            f"the data of shard {shard} cannot be told from others, which a checkpoint needs: {error}; let "
-            "load return arrays, plain values, and tuples, lists and dicts of them"
-        ) from error
-
-
-def _chunk(work, loaded, before, shard, chain, number):
-    """Do a chunk, or read it from its file."""
-    key = Key(work.seed, shard, chain, number)
-    digest, path = "", None
-    if work.folder is not None:
-        parts = (work.identity, tuple(key), loaded.digest, before.digest if before else "")
-        digest = hashlib.blake2b(repr(parts).encode(), digest_size=12).hexdigest()
-        Path(work.folder).mkdir(parents=True, exist_ok=True)
-        path = Path(work.folder, f"shard-{shard}-chain-{chain}-chunk-{number}-{digest}.npz")
-        found = _read(path, digest)
-        if found is not None:
-            return found
-    try:
-        with single_threaded_blas():
-            state, arrays = work.step(loaded.data, before.state if before else None, key)
-        state, arrays = _as_arrays("state", state), _as_arrays("arrays", arrays)
-    except Exception as error:
-        error.add_note(f"in shard {shard}, chain {chain}, chunk {number}")
-        raise
-    if path is not None:
-        content = {f"state/{name}": array for name, array in state.items()}
-        content.update((f"arrays/{name}", array) for name, array in arrays.items())
-        write_npz(path, content, {"format": _FORMAT, "digest": digest})
-    return Chunk(state, arrays, digest, found=False)
-
-
-def _as_arrays(what, values):
-    if not isinstance(values, dict):
-        raise DataError(f"step must return its {what} as a dict of arrays, got a {type(values).__name__}")
-    arrays = {name: np.asarray(value) for name, value in values.items()}
-    for name, array in arrays.items():
-        if array.dtype.hasobject:
-            raise DataError(f"step returned {what} with {name!r}, which is no array of numbers or text")
-    return arrays
-
-
-def _read(path, digest):
-    """Read a chunk's file; None if there is none, or if it is damaged, for then it is made anew."""
-    try:
-        content, header = read_npz(path)
-    except (FileNotFoundError, ModelFileError):
-        return None
-    if header != {"format": _FORMAT, "digest": digest}:
-        return None
-    parts: dict[str, dict] = {"state": {}, "arrays": {}}
-    for name, array in content.items():
-        part, _, rest = name.partition("/")
-        parts[part][rest] = array
-    return Chunk(parts["state"], parts["arrays"], digest, found=True)
-
-
 def _joined(chains, after, n_chains, n_chunks):
     """Put the chunks of all chains, in the order of shards and chains, into one array a name."""
     old = [] if after is None else [chunk for row in after.last for chunk in row]
@@ -344,145 +234,3 @@ def _joined(chains, after, n_chains, n_chunks):
         arrays[name] = whole.reshape(-1, n_chains, *whole.shape[1:])
     nested = [last[i : i + n_chains] for i in range(0, len(last), n_chains)]
     return ShardRuns(arrays, nested, n_chunks, sum(chunk.found for chunks in chains for chunk in chunks))
-
-
-# Where chunks are done ------------------------------------------------------------------------------
-
-
-def _place(engine, n_jobs):
-    if not isinstance(engine, str) or (engine not in ("local", "dask") and "://" not in engine):
-        raise DataError(
-            f"engine={engine!r} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
-        )
-    threads = own_threads()  # inside a Dask task everything is local
-    if engine == "local" or threads is not None:
-        return _Threads(n_jobs if n_jobs is not None or threads is None else threads)
-    return _Cluster(engine)
-
-
-class _Threads:
-    """Chunks on threads of this process; a shard's data are loaded when first needed."""
-
-    def __init__(self, n_jobs):
-        self.n_jobs = effective_n_jobs(n_jobs)
-
-    def open(self, load, n_shards, with_digest):
-        self._load = lambda shard: _load(load, shard, with_digest)
-        self._loaded: list[Any] = [None] * n_shards
-        self._locks = [threading.Lock() for _ in range(n_shards)]
-        self._advancing = threading.Lock()
-
-    def close(self):
-        self._loaded = [None] * len(self._loaded)
-
-    def _data(self, shard):
-        with self._locks[shard]:
-            if self._loaded[shard] is None:
-                self._loaded[shard] = self._load(shard)
-            return self._loaded[shard]
-
-    def chains(self, work, n_chains, numbers, after, done):
-        def chain_of(shard, chain):
-            loaded, chunks = self._data(shard), []
-            last = None if after is None else after.last[shard][chain]
-            for number in numbers:
-                last = _chunk(work, loaded, last, shard, chain, number)
-                chunks.append(last)
-                with self._advancing:
-                    done()
-            return chunks
-
-        pairs = [(shard, chain) for shard in range(len(self._loaded)) for chain in range(n_chains)]
-        return run_tasks([(chain_of, pair) for pair in pairs], self.n_jobs)
-
-    def values(self, function, points):
-        shards = range(len(self._loaded))
-        return run_tasks([lambda m=m: _value(function, self._data(m), points) for m in shards], self.n_jobs)
-
-
-class _Cluster:
-    """Chunks as plain Dask tasks, each with the one before it and the shard's data as its inputs."""
-
-    def __init__(self, engine):
-        import distributed
-
-        self._own = engine != "dask"
-        if self._own:
-            self._client = distributed.Client(engine, set_as_default=False)
-            return
-        try:
-            self._client = distributed.default_client()
-        except ValueError as error:
-            raise DataError(
-                "engine='dask' is the current Dask client, and there is none: make one with "
-                "dask.distributed.Client(...), or give the scheduler's address as engine"
-            ) from error
-
-    def open(self, load, n_shards, with_digest):
-        try:
-            _check_ships("load", load)
-        except DataError:
-            self.close()
-            raise
-        submit = self._client.submit
-        self._loaded = [submit(_load, load, shard, with_digest, pure=False) for shard in range(n_shards)]
-
-    def close(self):
-        self._loaded = []
-        if self._own:
-            self._client.close()
-
-    def chains(self, work, n_chains, numbers, after, done):
-        _check_ships("step", work.step)
-        rows = []
-        for shard, loaded in enumerate(self._loaded):
-            for chain in range(n_chains):
-                last, row = None if after is None else after.last[shard][chain], []
-                for number in numbers:
-                    last = self._client.submit(_chunk, work, loaded, last, shard, chain, number, pure=False)
-                    row.append(last)
-                rows.append(row)
-        return self._gathered(rows, done)
-
-    def values(self, function, points):
-        _check_ships("function", function)
-        futures = [self._client.submit(_value, function, data, points, pure=False) for data in self._loaded]
-        return [row[0] for row in self._gathered([[future] for future in futures], lambda: None)]
-
-    def _gathered(self, rows, done):
-        """Wait for rows of futures; cancel what is left if one fails."""
-        from distributed import KilledWorker, as_completed
-
-        futures = [future for row in rows for future in row]
-        try:
-            for future in as_completed(futures):
-                if future.status == "error":
-                    future.result()
-                done()
-            return [self._client.gather(row) for row in rows]
-        except KilledWorker as error:
-            raise WorkerLost(
-                "a chunk's workers died again and again: it may need more memory than they have; take more "
-                "shards, or larger workers"
-            ) from error
-        finally:
-            unfinished = [future for future in futures if not future.done()]
-            if unfinished:
-                self._client.cancel(unfinished)
-
-
-def _check_ships(name, function):
-    from distributed.protocol.pickle import dumps
-
-    try:
-        dumps(function)
-    except Exception as error:  # what fails to pickle raises almost anything
-        raise DataError(
-            f"{name} cannot be shipped to workers: {error}; let it hold arrays, plain values and functions "
-            "of modules that the workers can import, and no open files, locks or clients"
-        ) from error
-
-
-def _value(function, loaded, points):
-    with single_threaded_blas():
-        return function(loaded.data, points)

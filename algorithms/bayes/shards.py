@@ -1,28 +1,29 @@
-"""Subposteriors: which rows a shard has, and their chains.
+"""Subposteriors: how many shards, and which rows each has.
 
 A shard's density is the prior to the power 1/M times the likelihood of its rows. Shards are drawn
-independently, with random numbers named by the shard, and meet only afterwards: see ``collect`` and
-``combine``.
+independently, with random numbers named by the shard, and meet only afterwards: see ``shard_chains``.
 """
 
 import numpy as np
 
-from ...errors import DataError, StradaskError
-from ...scheduler.history import History
-from ...scheduler.loop import iterate
-from ...scheduler.threads import effective_n_jobs, run_tasks
-from .models import default_shards
-from .sampling import sample_model
+from ...errors import DataError
+
+ROWS_A_PARAMETER = 100  # that a shard should have at least
+_CELLS = 1_000_000  # rows times parameters: below it, chains of all the data take a second
 
 
-def number_of_shards(n_shards, n_rows, n_params):
-    """Check the parameter `n_shards`.
+def number_of_shards(n_shards, n_rows, n_params, n_rare=None):
+    """Check the parameter `n_shards`, or choose.
 
     Parameters
     ----------
     n_shards : int or "auto"
-        "auto" leaves at least 100 rows a parameter to each shard.
+        "auto" leaves at least 100 rows a parameter to each shard, and as many rows of the rarer class as
+        there are parameters. It is 1 where
+        rows times parameters are below a million, for then a second suffices for all the data.
     n_rows, n_params : int
+    n_rare : int, optional
+        Rows of the rarer class, or counts above zero.
 
     Returns
     -------
@@ -32,9 +33,18 @@ def number_of_shards(n_shards, n_rows, n_params):
     ------
     DataError
         If there are more shards than rows, or none.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.bayes.shards import number_of_shards
+    >>> number_of_shards("auto", 50_000, 50), number_of_shards("auto", 40_000, 30, n_rare=200)
+    (10, 6)
     """
     if n_shards == "auto":
-        return default_shards(n_rows, n_params)
+        if n_rows * n_params < _CELLS:
+            return 1
+        most = n_rows // (ROWS_A_PARAMETER * n_params)
+        return max(1, most if n_rare is None else min(most, n_rare // n_params))
     if not 1 <= n_shards <= n_rows:
         raise DataError(
             f"n_shards={n_shards}, but there are {n_rows} rows: take from 1 to {n_rows}, or 'auto'"
@@ -81,46 +91,22 @@ def cut_rows(n_rows, n_shards, seed, groups=None):
     return [np.sort(order[m::n_shards]) for m in range(n_shards)]
 
 
-def sample_shards(models, *, n_jobs=None, verbose=0, callback=None, **settings):
-    """Draw from the density of every shard.
+class Part:
+    """Some rows of an array; what travels to a worker is these alone.
 
     Parameters
     ----------
-    models : list of Model
-        Their priors to the power 1/M.
-    n_jobs : int, optional
-        Threads; each takes a shard after the other. The draws do not depend on them.
-    verbose : int, default=0
-    callback : callable, optional
-        ``callback(info)`` after so many shards as there are threads.
-    **settings
-        Of `sample_model`.
-
-    Returns
-    -------
-    samples : list of Sample
-    history : History
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If Ctrl-C stopped it before the last shard.
-    StradaskError
-        If the callback did.
+    array : ndarray
+    rows : ndarray of int, or None
+        None for all.
     """
-    n_jobs, samples, history = effective_n_jobs(n_jobs), [], History()
 
-    def step(r):
-        shards = range(r * n_jobs, min((r + 1) * n_jobs, len(models)))
-        tasks = [lambda m=m: sample_model(models[m], shard=m, weighted=False, **settings) for m in shards]
-        samples.extend(run_tasks(tasks, n_jobs))
-        return {"updates": sum(sample.stacked().shape[1] for sample in samples[-len(shards) :])}
+    def __init__(self, array, rows=None):
+        self.array, self.rows = array, rows
 
-    n_rounds = -(-len(models) // n_jobs)
-    _, end = iterate(
-        step, n_rounds, history=history, label="shards", unit="draw", verbose=verbose, callback=callback
-    )
-    if len(samples) < len(models) or any("stopped" in sample.reason for sample in samples):
-        kind = StradaskError if end == "callback" else KeyboardInterrupt
-        raise kind(f"stopped after {len(samples)} of {len(models)} shards: a part of them cannot be combined")
-    return samples, history
+    def take(self):
+        """Return the rows."""
+        return self.array if self.rows is None else self.array[self.rows]
+
+    def __reduce__(self):
+        return Part, (self.take(),)

@@ -298,9 +298,18 @@ def test_error_of_kernels_falls_with_draws(semiparametric):
 
 
 def test_frozen_kernels_are_told():
-    case = GaussianShards(M=20, T=100, d=25)
+    case = GaussianShards(M=20, T=200, d=25)
     with pytest.warns(CombinationWarning, match="the acceptance is 0.0"):
         combined(case, "semiparametric", n_draws=500)
+
+
+def test_a_method_by_name_tells_of_a_shard_that_did_not_converge():
+    draws = np.random.default_rng(0).standard_normal((4, 2, 300, 3))
+    draws[2, 1, :, 1] += 5
+    with pytest.warns(
+        CombinationWarning, match="'average': shard 2 did not converge: R-hat is .* parameter 1"
+    ):
+        combine(draws, method="average", random_state=0)
 
 
 def test_smoothing_by_kernels_is_told():

@@ -9,6 +9,7 @@ from scipy import sparse, special, stats
 from sklearn.utils.estimator_checks import check_estimator
 
 import stradask as sd
+from stradask.algorithms.bayes import shards
 from stradask.algorithms.bayes.combine import CombinationRefused
 from stradask.algorithms.bayes.diagnostics import ess
 from stradask.algorithms.bayes.laplace import find_mode, laplace_draws
@@ -266,7 +267,34 @@ def test_rows_are_dealt_once_and_by_class():
         cut_rows(100, 6, seed=3, groups=groups)
     with pytest.raises(DataError, match="n_shards=101, but there are 100 rows"):
         number_of_shards(101, 100, 3)
-    assert number_of_shards("auto", 6000, 3) == 20
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_params", "n_rare", "expected"),
+    [
+        (60_000, 3, None, 1),  # all of them take a second
+        (1_000_000, 3, None, 3333),
+        (50_000, 50, None, 10),
+        (50_000, 50, 25_000, 10),
+        (50_000, 50, 420, 8),  # as many rows of the rarer class as there are columns
+        (50_000, 50, 20, 1),
+        (2000, 600, None, 1),
+    ],
+)
+def test_number_of_shards_by_itself(n_rows, n_params, n_rare, expected):
+    assert number_of_shards("auto", n_rows, n_params, n_rare) == expected
+
+
+@pytest.mark.parametrize("estimator", MODELS)
+def test_auto_shards_follow_the_rare_rows(estimator, monkeypatch):
+    monkeypatch.setattr(shards, "_CELLS", 1000)
+    X, y = _data(estimator, 1300)
+    if estimator is BayesianLogisticRegression:
+        y = np.arange(1300) < 8  # 8 rows, 3 columns with the intercept
+    elif estimator is BayesianPoissonRegression:
+        y = np.where(np.arange(1300) < 7, 3, 0)
+    model = estimator(n_shards="auto", n_samples=100, random_state=0).fit(X, y)
+    assert model.n_shards_ == (1 if estimator is BayesianLinearRegression else 2)
 
 
 def test_what_cannot_be_cut_is_refused():

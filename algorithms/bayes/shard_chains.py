@@ -1,0 +1,201 @@
+"""Chains of shards as chunks of 100 draws, and the posterior of all: on threads, on Dask, with files.
+
+What a chunk has to know is a `State`, its random numbers are named by (seed, shard, chain, draw): see
+``shard_tasks`` for what follows from that.
+"""
+
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+from dask.base import normalize_token
+
+from ..._version import __version__
+from ...errors import DataError, StradaskError
+from ...scheduler.history import History
+from ...scheduler.loop import Round
+from ...scheduler.threads import single_threaded_blas
+from .chains import STATISTICS, Draws, State, advance
+from .collect import from_sample, from_shards
+from .models import Model
+from .sampling import CHUNK, Plan, Sample, check_settings, make_plan, sample_model
+from .shard_places import check_engine
+from .shard_tasks import ShardPool
+
+_N_CHOICE = 2000  # draws of importance sampling by which "auto" chooses; not those asked for, which may grow
+
+
+@dataclass(frozen=True, eq=False)
+class _Shard:
+    """The density of a shard, and how it is sampled."""
+
+    model: Model
+    plan: Plan
+
+
+@normalize_token.register(_Shard)
+def _token(shard):
+    return normalize_token(shard.model.identity())
+
+
+@dataclass(frozen=True, eq=False)
+class _Load:
+    """Makes a shard where it is worked on."""
+
+    build: Any
+    settings: dict
+    plan: Plan | None = None
+
+    def __call__(self, shard):
+        with single_threaded_blas():
+            model = self.build()
+            return _Shard(model, self.plan or make_plan(model, shard=shard, **self.settings))
+
+
+def draw_posterior(
+    builds,
+    variables,
+    *,
+    sampler,
+    n_samples,
+    n_chains,
+    n_warmup,
+    seed,
+    combine="auto",
+    target=None,
+    engine="local",
+    checkpoint=None,
+    n_jobs=None,
+    verbose=0,
+    callback=None,
+):
+    """Draw from a posterior, in one piece or in shards.
+
+    Parameters
+    ----------
+    builds : list of callables
+        ``build()`` makes the `Model` of a shard, wherever it is called; one of them is the whole.
+    variables : callable
+        ``variables(model)`` returns names and shapes of the columns of ``model.values``.
+    sampler, n_samples, n_chains, n_warmup, seed, target, n_jobs, verbose, callback
+        See `sample_model`; with shards or a checkpoint `n_jobs` are threads over chains.
+    combine : str, default="auto"
+        See `combine.combine`.
+    engine, checkpoint
+        See `ShardPool`.
+
+    Returns
+    -------
+    posterior : Posterior
+    samplers : list of str
+        The one that ran in each shard.
+    """
+    check_settings(sampler, n_samples, n_chains, n_warmup)
+    check_engine(engine)
+    counts = {"n_samples": n_samples, "n_chains": n_chains, "n_warmup": n_warmup}
+    choice = {"sampler": sampler, "target": target, "seed": seed, "n_starts": n_chains}
+    ways = {"engine": engine, "checkpoint": checkpoint, "n_jobs": n_jobs}
+    told = {"verbose": verbose, "callback": callback}
+    model, whole = builds[0](), len(builds) == 1
+    if whole and engine == "local" and checkpoint is None:
+        sample = sample_model(model, sampler, **counts, target=target, seed=seed, n_jobs=n_jobs, **told)
+        return from_sample(model, sample, variables(model)), [sample.sampler]
+    if whole:
+        with single_threaded_blas():
+            plan = make_plan(model, n=n_samples * n_chains, **choice)
+        if plan.draws is not None:  # made here and now, as without engine and checkpoint
+            sample = Sample([plan.draws], plan.sampler, [], plan.mode, plan.k_hat, plan.reason, History())
+            return from_sample(model, sample, variables(model)), [plan.sampler]
+        loads, made = [_Load(builds[0], {}, plan)], [plan.sampler, plan.metric]
+    else:
+        choice |= {"n": _N_CHOICE, "weighted": False}
+        loads, made = [_Load(build, choice) for build in builds], None
+    identity = {"version": __version__, "plan": made, "n_warmup": n_warmup, "target": target}
+    with ShardPool(loads, len(builds), **ways) as pool:
+        runs = _run(pool, identity | {"sampler": sampler}, **counts, seed=seed, **told)
+        if whole:
+            sample = _as_sample(runs, plan, n_samples)
+            return from_sample(model, sample, variables(model)), [plan.sampler]
+        arrays = {name: array[:, :, :n_samples] for name, array in runs.arrays.items()}
+        settings = {"method": combine, "n_draws": n_samples * n_chains, "seed": seed}
+        posterior = from_shards(model, arrays, partial(pool.sum, _log_density), variables(model), **settings)
+    return posterior, [str(chains[0].state["sampler"]) for chains in runs.last]
+
+
+def _run(pool, identity, *, n_samples, n_chains, n_warmup, seed, verbose, callback):
+    """Chunks of 100 draws, the last one in full: so a run that is extended finds all of them."""
+    length = min(CHUNK, n_samples)
+    n_chunks = -(-n_samples // length)
+    return pool.run(
+        partial(_step, length, n_warmup),
+        n_chunks=n_chunks,
+        n_chains=n_chains,
+        seed=seed,
+        identity=identity | {"length": length},
+        verbose=verbose,
+        on_chunk=None if callback is None else _Watch(callback, pool.n_shards, n_chains, n_chunks, length),
+    )
+
+
+class _Watch:
+    """Calls a callback after every shard, and ends the run where it says so."""
+
+    def __init__(self, callback, n_shards, n_chains, n_chunks, length):
+        self._callback, self._draws = callback, n_chains * n_chunks * length
+        self._left = [n_chains * (n_chunks + 1)] * n_shards
+
+    def __call__(self, shard):
+        self._left[shard] -= 1
+        if self._left[shard]:
+            return
+        done, total = self._left.count(0), len(self._left)
+        info = Round(done, total, np.nan, np.nan, self._draws, History())
+        if self._callback(info) is True and done < total:
+            raise StradaskError(f"stopped after {done} of {total} shards: a part of them cannot be combined")
+
+
+def _step(length, n_warmup, shard, state, key):
+    """Warm up a chain, or make its next draws."""
+    numbers = {"seed": key.seed, "shard": key.shard, "chain": key.chain}
+    if state is None:
+        state, _ = shard.plan.begin(shard.model, n_warmup, **numbers)
+        return _packed(state), {}
+    state, made = advance(shard.model, _unpacked(state), length, **numbers)
+    arrays = {"draws": made.draws, "gradients": made.gradients, "log_densities": made.log_densities}
+    return _packed(state), arrays | made.statistics
+
+
+def _packed(state):
+    return {field.name: np.asarray(getattr(state, field.name)) for field in fields(State)}
+
+
+def _unpacked(state):
+    arrays = {name: np.array(array) for name, array in state.items()}  # what travelled may be read-only
+    plain = {name: arrays[name].item() for name in ("sampler", "logp", "draw")}
+    return State(**arrays | plain)
+
+
+def _log_density(shard, points):
+    return shard.model.logp_batch(points)
+
+
+def _as_sample(runs, plan, n_samples):
+    chains = []
+    for chain in range(len(runs.last[0])):
+        arrays = {name: array[0, chain, :n_samples] for name, array in runs.arrays.items()}
+        figures = {name: arrays[name] for name in (*STATISTICS, "step_size")}
+        chains.append(Draws(arrays["draws"], arrays["gradients"], arrays["log_densities"], figures))
+    states = [_unpacked(chunk.state) for chunk in runs.last[0]]
+    return Sample(chains, plan.sampler, states, plan.mode, plan.k_hat, plan.reason, History())
+
+
+def check_checkpoint(checkpoint, random_state):
+    """Refuse a checkpoint without a seed, whose files would never be found again."""
+    if checkpoint is not None and (
+        isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer))
+    ):
+        raise DataError(
+            f"checkpoint={str(checkpoint)!r} needs random_state to be an integer, by which a later run finds "
+            f"the files; got {random_state!r}"
+        )

@@ -1,0 +1,299 @@
+"""Where chunks of shards' chains are done: on threads of this process, or as plain Dask tasks.
+
+A chunk is the same function call in either place, and finds or writes the same file: see ``shard_tasks``.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from dask.base import tokenize
+
+from ...errors import DataError, ModelFileError, WorkerLost
+from ...scheduler.session import own_threads
+from ...scheduler.store import read_npz, write_npz
+from ...scheduler.threads import effective_n_jobs, run_tasks, single_threaded_blas
+
+_FORMAT = "stradask chunk"
+
+
+class Key(NamedTuple):
+    """Which chunk, and which random numbers: a stream is named by these four and nothing else."""
+
+    seed: int
+    shard: int
+    chain: int
+    chunk: int
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """What a chunk leaves.
+
+    Attributes
+    ----------
+    state : dict of str to ndarray
+        All that the next chunk has to know.
+    arrays : dict of str to ndarray
+        Draws and what belongs to them, one a row.
+    digest : str
+        Of all that went into it; "" without a checkpoint.
+    found : bool
+        Whether it was read from a file.
+    """
+
+    state: dict[str, np.ndarray]
+    arrays: dict[str, np.ndarray]
+    digest: str
+    found: bool
+
+
+# A chunk --------------------------------------------------------------------------------------------
+
+
+class Work(NamedTuple):
+    """What all chunks of a run share."""
+
+    step: Callable
+    seed: int
+    identity: str
+    folder: str | None
+
+
+class _Loaded(NamedTuple):
+    data: Any
+    digest: str
+
+
+def _load(load, shard, with_digest):
+    data = load(shard)
+    if not with_digest:
+        return _Loaded(data, "")
+    try:
+        return _Loaded(data, str(tokenize(data, ensure_deterministic=True)))
+    except RuntimeError as error:
+        raise DataError(
+            f"the data of shard {shard} cannot be told from others, which a checkpoint needs: {error}; let "
+            "load return arrays, plain values, and tuples, lists and dicts of them"
+        ) from error
+
+
+def _chunk(work, loaded, before, shard, chain, number):
+    """Do a chunk, or read it from its file."""
+    key = Key(work.seed, shard, chain, number)
+    digest, path = "", None
+    if work.folder is not None:
+        parts = (work.identity, tuple(key), loaded.digest, before.digest if before else "")
+        digest = hashlib.blake2b(repr(parts).encode(), digest_size=12).hexdigest()
+        Path(work.folder).mkdir(parents=True, exist_ok=True)
+        path = Path(work.folder, f"shard-{shard}-chain-{chain}-chunk-{number}-{digest}.npz")
+        found = _read(path, digest)
+        if found is not None:
+            return found
+    try:
+        with single_threaded_blas():
+            state, arrays = work.step(loaded.data, before.state if before else None, key)
+        state, arrays = _as_arrays("state", state), _as_arrays("arrays", arrays)
+    except Exception as error:
+        error.add_note(f"in shard {shard}, chain {chain}, chunk {number}")
+        raise
+    if path is not None:
+        content = {f"state/{name}": array for name, array in state.items()}
+        content.update((f"arrays/{name}", array) for name, array in arrays.items())
+        write_npz(path, content, {"format": _FORMAT, "digest": digest})
+    return Chunk(state, arrays, digest, found=False)
+
+
+def _as_arrays(what, values):
+    if not isinstance(values, dict):
+        raise DataError(f"step must return its {what} as a dict of arrays, got a {type(values).__name__}")
+    arrays = {name: np.asarray(value) for name, value in values.items()}
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise DataError(f"step returned {what} with {name!r}, which is no array of numbers or text")
+    return arrays
+
+
+def _read(path, digest):
+    """Read a chunk's file; None if there is none, or if it is damaged, for then it is made anew."""
+    try:
+        content, header = read_npz(path)
+    except (FileNotFoundError, ModelFileError):
+        return None
+    if header != {"format": _FORMAT, "digest": digest}:
+        return None
+    parts: dict[str, dict] = {"state": {}, "arrays": {}}
+    for name, array in content.items():
+        part, _, rest = name.partition("/")
+        parts[part][rest] = array
+    return Chunk(parts["state"], parts["arrays"], digest, found=True)
+
+
+# Where chunks are done ------------------------------------------------------------------------------
+
+
+def check_engine(engine):
+    """Refuse what is neither "local" nor "dask" nor an address."""
+    if not isinstance(engine, str) or (engine not in ("local", "dask") and "://" not in engine):
+        raise DataError(
+            f"engine={engine!r} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
+        )
+
+
+def make_place(engine, n_jobs):
+    """Return where chunks are done: an object with `open`, `close`, `chains` and `values`."""
+    check_engine(engine)
+    threads = own_threads()  # inside a Dask task everything is local
+    if engine == "local" or threads is not None:
+        return _Threads(n_jobs if n_jobs is not None or threads is None else threads)
+    return _Cluster(engine)
+
+
+def _pairs(n_shards, n_chains):
+    """Shards and chains as they are begun: first a chain of each shard, so that none waits for its data."""
+    pairs = [(shard, chain) for shard in range(n_shards) for chain in range(n_chains)]
+    return sorted(pairs, key=lambda pair: pair[1] > 0)
+
+
+def _in_order(pairs, found):
+    return [chunks for _, chunks in sorted(zip(pairs, found, strict=True), key=lambda item: item[0])]
+
+
+class _Threads:
+    """Chunks on threads of this process; a shard's data are loaded when first needed."""
+
+    def __init__(self, n_jobs):
+        self.n_jobs = effective_n_jobs(n_jobs)
+
+    def open(self, loads, with_digest):
+        self._load = lambda shard: _load(loads[shard], shard, with_digest)
+        self._loaded: list[Any] = [None] * len(loads)
+        self._locks = [threading.Lock() for _ in loads]
+        self._advancing = threading.Lock()
+
+    def close(self):
+        self._loaded = [None] * len(self._loaded)
+
+    def _data(self, shard):
+        with self._locks[shard]:
+            if self._loaded[shard] is None:
+                self._loaded[shard] = self._load(shard)
+            return self._loaded[shard]
+
+    def chains(self, work, n_chains, numbers, after, done):
+        def chain_of(shard, chain):
+            loaded, chunks = self._data(shard), []
+            last = None if after is None else after.last[shard][chain]
+            for number in numbers:
+                last = _chunk(work, loaded, last, shard, chain, number)
+                chunks.append(last)
+                with self._advancing:
+                    done(shard)
+            return chunks
+
+        pairs = _pairs(len(self._loaded), n_chains)
+        found = run_tasks([(chain_of, pair) for pair in pairs], self.n_jobs)
+        return _in_order(pairs, found)
+
+    def values(self, function, points):
+        shards = range(len(self._loaded))
+        return run_tasks([lambda m=m: _value(function, self._data(m), points) for m in shards], self.n_jobs)
+
+
+class _Cluster:
+    """Chunks as plain Dask tasks, each with the one before it and the shard's data as its inputs."""
+
+    def __init__(self, engine):
+        import distributed
+
+        self._own = engine != "dask"
+        if self._own:
+            self._client = distributed.Client(engine, set_as_default=False)
+            return
+        try:
+            self._client = distributed.default_client()
+        except ValueError as error:
+            raise DataError(
+                "engine='dask' is the current Dask client, and there is none: make one with "
+                "dask.distributed.Client(...), or give the scheduler's address as engine"
+            ) from error
+
+    def open(self, loads, with_digest):
+        import dask
+
+        try:
+            check_ships("load", loads[0])
+        except DataError:
+            self.close()
+            raise
+        submit = self._client.submit
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):  # data are tasks
+            self._loaded = [
+                submit(_load, load, shard, with_digest, pure=False) for shard, load in enumerate(loads)
+            ]
+
+    def close(self):
+        self._loaded = []
+        if self._own:
+            self._client.close()
+
+    def chains(self, work, n_chains, numbers, after, done):
+        check_ships("step", work.step)
+        rows, pairs = [], _pairs(len(self._loaded), n_chains)
+        for shard, chain in pairs:
+            last, row = None if after is None else after.last[shard][chain], []
+            for number in numbers:
+                last = self._client.submit(
+                    _chunk, work, self._loaded[shard], last, shard, chain, number, pure=False
+                )
+                row.append(last)
+            rows.append(row)
+        return _in_order(pairs, self._gathered(rows, lambda row: done(pairs[row][0])))
+
+    def values(self, function, points):
+        check_ships("function", function)
+        futures = [self._client.submit(_value, function, data, points, pure=False) for data in self._loaded]
+        return [row[0] for row in self._gathered([[future] for future in futures], lambda row: None)]
+
+    def _gathered(self, rows, done):
+        """Wait for rows of futures, each told by its row; cancel what is left if one fails."""
+        from distributed import KilledWorker, as_completed
+
+        row_of = {future: i for i, row in enumerate(rows) for future in row}
+        try:
+            for future in as_completed(row_of):
+                if future.status == "error":
+                    future.result()
+                done(row_of[future])
+            return [self._client.gather(row) for row in rows]
+        except KilledWorker as error:
+            raise WorkerLost(
+                "a chunk's workers died again and again: it may need more memory than they have; take more "
+                "shards, or larger workers"
+            ) from error
+        finally:
+            unfinished = [future for future in row_of if not future.done()]
+            if unfinished:
+                self._client.cancel(unfinished)
+
+
+def check_ships(name, function):
+    """Raise a DataError that says why a function cannot be shipped to workers, if it cannot."""
+    from distributed.protocol.pickle import dumps
+
+    try:
+        dumps(function)
+    except Exception as error:  # what fails to pickle raises almost anything
+        raise DataError(
+            f"{name} cannot be shipped to workers: {error}; let it hold arrays, plain values and functions "
+            "of modules that the workers can import, and no open files, locks or clients"
+        ) from error
+
+
+def _value(function, loaded, points):
+    with single_threaded_blas():
+        return function(loaded.data, points)
