@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .algorithms.bayes.poisson import BayesianPoissonRegression
     from .algorithms.bayes.posterior import Posterior
     from .algorithms.bayes.sample import sample
+    from .algorithms.factorization.matrix_factorization import MatrixFactorization
+    from .algorithms.factorization.ranking import evaluate_ranking
     from .algorithms.linear.cross_validation import ElasticNetCV, LassoCV, SparseLogisticRegressionCV
     from .algorithms.linear.lasso import ElasticNet, Lasso
     from .algorithms.linear.logistic_regression import LogisticRegression
@@ -41,12 +43,14 @@ _PLACES = {
     "LogisticRegression": ".algorithms.linear.logistic_regression",
     "MLPClassifier": ".algorithms.neural.mlp",
     "MLPRegressor": ".algorithms.neural.mlp",
+    "MatrixFactorization": ".algorithms.factorization.matrix_factorization",
     "PoissonRegressor": ".algorithms.linear.poisson",
     "Posterior": ".algorithms.bayes.posterior",
     "Ridge": ".algorithms.linear.ridge",
     "SparseLogisticRegression": ".algorithms.linear.sparse_logistic",
     "SparseLogisticRegressionCV": ".algorithms.linear.cross_validation",
     "enet_path": ".algorithms.linear.path",
+    "evaluate_ranking": ".algorithms.factorization.ranking",
     "lasso_path": ".algorithms.linear.path",
     "load": ".algorithms._persistence",
     "minimize": ".algorithms.optimize.minimize",
@@ -66,6 +70,7 @@ __all__ = [
     "LogisticRegression",
     "MLPClassifier",
     "MLPRegressor",
+    "MatrixFactorization",
     "PoissonRegressor",
     "Posterior",
     "Ridge",
@@ -75,6 +80,7 @@ __all__ = [
     "datasets",
     "enet_path",
     "errors",
+    "evaluate_ranking",
     "lasso_path",
     "load",
     "minimize",

@@ -9,6 +9,7 @@ for. Measured on four corpora, a held-out perplexity is reached after half to a 
 import numpy as np
 
 _FIRST_BETA = 0.1  # of each word; a prior that is as large is not annealed
+_PART = 0.3  # of the tokens that a topic has on average: so many its prior may add at first
 _PASSES = 150  # of warp, of which each does about a quarter of what a Gibbs sweep does
 _GIBBS_SWEEPS = 40
 _HELD = 0.6  # part of the sweeps at the first beta; then down in equal ratios
@@ -34,16 +35,16 @@ def annealed_sweeps(max_sweeps, passes=None):
 def first_beta(n_tokens, n_topics, n_words):
     """The prior of a word that annealing begins with.
 
-    It is 0.1, or less: a topic is given no more tokens by its prior than it has on average, for with many
-    topics no structure would be left.
+    It is 0.1, or less: the prior adds at most 0.3 of the tokens that a topic has on average, for with many
+    topics little structure would be left.
 
     Examples
     --------
     >>> from stradask.algorithms.topics.annealing import first_beta
-    >>> first_beta(2_000_000, 100, 20_000), first_beta(2_000_000, 10_000, 20_000)
-    (0.1, 0.01)
+    >>> first_beta(2_000_000, 100, 20_000), first_beta(2_000_000, 1000, 20_000)
+    (0.1, 0.03)
     """
-    return min(_FIRST_BETA, n_tokens / (n_topics * n_words))
+    return min(_FIRST_BETA, _PART * n_tokens / (n_topics * n_words))
 
 
 def annealed_prior(beta, sweep, n_sweeps, first):

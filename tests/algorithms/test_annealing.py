@@ -47,12 +47,12 @@ def test_the_prior_falls_from_a_tenth_to_what_was_asked_for():
     np.testing.assert_array_equal(path[:, 2:], np.tile(beta[2:], (60, 1)))
 
 
-def test_a_prior_gives_topics_no_more_tokens_than_they_have(corpus):
+def test_a_prior_adds_a_part_of_the_tokens_that_topics_have(corpus):
     n_tokens = int(corpus.sum())
     for n_topics in (2, 70, 300, 5000):
         first = first_beta(n_tokens, n_topics, N_WORDS)
-        assert first == 0.1 or N_WORDS * first == pytest.approx(n_tokens / n_topics)
-        assert N_WORDS * first <= n_tokens / n_topics * (1 + 1e-12)
+        assert first == 0.1 or N_WORDS * first == pytest.approx(0.3 * n_tokens / n_topics)
+        assert N_WORDS * first <= 0.3 * n_tokens / n_topics * (1 + 1e-12)
     assert first < 0.1
     beta = np.full(N_WORDS, 2 * first)
     np.testing.assert_array_equal(annealed_prior(beta, 0, 50, first), beta)

@@ -1,0 +1,1 @@
+"""Matrix factorization: recommendations from ratings and from counts."""

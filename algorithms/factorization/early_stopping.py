@@ -1,0 +1,68 @@
+"""Ratings that are held out of a fit, and the model that predicts them best."""
+
+import numpy as np
+
+from ...errors import DataError
+from .sides import Sides
+
+
+def hold_out(entries, fraction, patience, rng):
+    """Split ratings at random.
+
+    Parameters
+    ----------
+    entries : Entries
+    fraction : float
+        Share to hold out.
+    patience : int
+        See `Watch`.
+    rng : numpy Generator
+
+    Returns
+    -------
+    entries : Entries
+        Those to fit.
+    watch : Watch
+        Over the others.
+
+    Raises
+    ------
+    DataError
+        If nothing would be held out, or nothing of any weight left.
+    """
+    n_held = round(fraction * len(entries))
+    if not 0 < n_held < len(entries):
+        raise DataError(
+            f"validation_fraction={fraction:g} of {len(entries)} ratings are {n_held}; early_stopping needs "
+            "at least one to hold out and one to fit"
+        )
+    held = np.zeros(len(entries), bool)
+    held[rng.permutation(len(entries))[:n_held]] = True
+    if not entries.weights[~held].any():
+        raise DataError("all ratings that are not held out have the weight 0; set early_stopping=False")
+    return entries.chosen(~held), Watch(entries.chosen(held), patience)
+
+
+class Watch:
+    """Keeps the model with the least error on held-out ratings, each of which counts alike.
+
+    Parameters
+    ----------
+    held : Entries
+    patience : int
+        Iterations without a smaller error that are enough.
+    """
+
+    def __init__(self, held, patience):
+        self._held, self._rows, self._patience = held, held.rows, patience
+        self.errors: list[float] = []
+        self.best: Sides
+
+    def enough(self, sides):
+        """Look at the model of an iteration; tell whether there has been no gain for long enough."""
+        misses = sides.predict(self._rows, self._held.indices) - self._held.values
+        self.errors.append(float(np.sqrt(np.mean(misses**2))))
+        at = int(np.argmin(self.errors))
+        if at == len(self.errors) - 1:
+            self.best = sides
+        return len(self.errors) - 1 - at >= self._patience

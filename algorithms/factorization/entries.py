@@ -1,0 +1,315 @@
+"""The door of matrix factorization: ratings as a sparse matrix, or as pairs of ids and values."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from ...errors import DataError
+from .._validation import _sound
+from ..linear.inputs import check_targets
+
+_INT32_MAX = np.iinfo(np.int32).max
+_MOST = 1e15  # of a rating or weight: sums of squares must not overflow in single precision
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Ratings by row: sorted columns, no duplicates, stored zeros kept; the kernels trust it.
+
+    Attributes
+    ----------
+    indptr : int64 ndarray of shape (n_rows + 1,)
+    indices : int32 ndarray of shape (n_ratings,)
+    values, weights : ndarray of shape (n_ratings,)
+        Of one type, float32 or float64.
+    shape : tuple of two int
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    weights: np.ndarray
+    shape: tuple
+
+    @classmethod
+    def make(cls, rows, columns, values, weights, shape, place):
+        """Sort ratings in any order by row and column.
+
+        Parameters
+        ----------
+        rows, columns : integer ndarrays of shape (n_ratings,)
+            Known to lie within the shape.
+        values, weights : ndarrays of shape (n_ratings,)
+        shape : tuple of two int
+        place : callable
+            ``place(i)`` says whose rating number i is, for the message if it is there twice.
+        """
+        numbers = np.arange(len(rows))
+        table = sparse.coo_array((numbers, (rows, columns)), shape=shape).tocsr()  # sums what is there twice
+        if table.nnz < len(rows):
+            raise DataError(
+                "there are several ratings of one item by one user, the first "
+                f"{place(_repeated(rows, columns))}; keep one of them, or add them up"
+            )
+        table.sort_indices()
+        return cls(
+            table.indptr.astype(np.int64),
+            table.indices.astype(np.int32),
+            values[table.data],
+            weights[table.data],
+            shape,
+        )
+
+    def __len__(self):
+        return len(self.indices)
+
+    @property
+    def rows(self):
+        """Row of each rating."""
+        return np.repeat(np.arange(self.shape[0], dtype=np.int32), np.diff(self.indptr))
+
+    @property
+    def counts(self):
+        """How many ratings each row has."""
+        return np.diff(self.indptr)
+
+    def transposed(self):
+        """Return the same ratings by column."""
+        numbers = np.arange(len(self))
+        table = sparse.csr_array((numbers, self.indices, self.indptr), shape=self.shape).tocsc()
+        return Entries(
+            table.indptr.astype(np.int64),
+            table.indices.astype(np.int32),
+            self.values[table.data],
+            self.weights[table.data],
+            self.shape[::-1],
+        )
+
+    def chosen(self, mask):
+        """Return the ratings that a mask chooses."""
+        kept = np.concatenate([[0], np.cumsum(mask)])
+        return Entries(
+            kept[self.indptr], self.indices[mask], self.values[mask], self.weights[mask], self.shape
+        )
+
+    def pattern(self):
+        """Return which cells are rated, as a csr_array of int8."""
+        ones = np.ones(len(self), np.int8)
+        return sparse.csr_array((ones, self.indices, self.indptr), shape=self.shape)
+
+
+def _repeated(rows, columns):
+    """Find the first rating, in order of cells, whose cell has another."""
+    order = np.lexsort((columns, rows))
+    same = (np.diff(rows[order]) == 0) & (np.diff(columns[order]) == 0)
+    return order[np.argmax(same)]
+
+
+def check_matrix(R, name, n_columns=None):
+    """Check a sparse matrix of ratings.
+
+    Parameters
+    ----------
+    R : sparse matrix or array of shape (n_users, n_items)
+        Every stored entry is a rating, a stored zero too. Not changed.
+    name : str
+        The estimator, for messages.
+    n_columns : int, optional
+        How many columns it must have.
+
+    Returns
+    -------
+    rows, columns : integer ndarrays of shape (n_ratings,)
+    values : ndarray of float64, shape (n_ratings,)
+    shape : tuple of two int
+
+    Raises
+    ------
+    DataError
+        For what is not sparse, unsound indices, no rating at all, NaN, infinities and magnitudes above 1e15.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> from stradask.algorithms.factorization.entries import check_matrix
+    >>> check_matrix(csr_array([[0, 5], [3, 0]]), "MatrixFactorization")[2]
+    array([5., 3.])
+    """
+    if not sparse.issparse(R):
+        raise DataError(
+            f"{name} takes ratings as a scipy sparse matrix, where a cell that is not stored is unknown, or "
+            f"as pairs of ids with y, got a {type(R).__name__}; try scipy.sparse.csr_array(R)"
+        )
+    X = _sound(R).tocoo()
+    if n_columns is not None and X.shape[1] != n_columns:
+        raise DataError(
+            f"R has {X.shape[1]} columns, but the model has {n_columns} items: give R the columns of "
+            "item_ids_, in their order"
+        )
+    if max(X.shape) > _INT32_MAX:
+        raise DataError(f"R has the shape {X.shape}; a side may have at most {_INT32_MAX} rows or columns")
+    if X.data.dtype.kind not in "buif":
+        raise DataError(f"R must hold real numbers, got {X.data.dtype}; try R.astype('float32')")
+    values = X.data.astype(np.float64)
+    _check_values("R", values, lambda at: f"row {X.row[at]}, column {X.col[at]}")
+    return X.row, X.col, values, X.shape
+
+
+def check_pairs(pairs):
+    """Check pairs of a user's and an item's id.
+
+    Parameters
+    ----------
+    pairs : array-like of shape (n_ratings, 2)
+        Whole numbers or text; a DataFrame of two columns may hold both.
+
+    Returns
+    -------
+    users, items : ndarrays of shape (n_ratings,)
+        int64 or str.
+
+    Raises
+    ------
+    DataError
+        For another shape, and for ids that are missing, fractional or of mixed kinds.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.factorization.entries import check_pairs
+    >>> check_pairs([[7, 1], [9, 1]])
+    (array([7, 9]), array([1, 1]))
+    """
+    given = np.asarray(pairs)
+    if given.ndim != 2 or given.shape[1] != 2:
+        raise DataError(
+            f"pairs must have two columns, the ids of users and of items, got the shape {given.shape}"
+        )
+    return _as_ids(given[:, 0], "user"), _as_ids(given[:, 1], "item")
+
+
+def check_ids(ids, what):
+    """Check a vector of ids of `what` ("user" or "item"); a single id is a vector of one."""
+    given = np.atleast_1d(np.asarray(ids))
+    if given.ndim != 1:
+        raise DataError(f"ids of {what}s must be a vector, got the shape {given.shape}")
+    return _as_ids(given, what)
+
+
+def _as_ids(ids, what):
+    if ids.dtype.kind == "O":
+        kinds = {type(value) for value in ids.tolist()}
+        if kinds <= {str}:
+            return ids.astype(str)
+        if not all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds):
+            names = sorted(kind.__name__ for kind in kinds)
+            raise DataError(f"ids of {what}s must be all whole numbers or all text, got {', '.join(names)}")
+        ids = np.array(ids.tolist())
+    if ids.dtype.kind == "U" or not len(ids):
+        return ids
+    if ids.dtype.kind not in "iuf":
+        raise DataError(f"ids of {what}s must be whole numbers or text, got {ids.dtype}")
+    wrong = np.flatnonzero(~((np.abs(ids.astype(np.float64)) < 2.0**63) & (ids == np.floor(ids))))
+    if len(wrong):
+        raise DataError(
+            f"ids of {what}s must be whole numbers or text, got {ids[wrong[0]]} in row {wrong[0]}: drop it"
+        )
+    return ids.astype(np.int64)
+
+
+def find_ids(ids, known):
+    """Return the position of each id among the known ones (sorted), -1 for others."""
+    if ids.dtype.kind != known.dtype.kind:
+        return np.full(len(ids), -1)
+    at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+    return np.where(known[at] == ids, at, -1)
+
+
+def check_table(pairs, y, name):
+    """Check pairs with their values, and number the ids.
+
+    Parameters
+    ----------
+    pairs : array-like of shape (n_ratings, 2)
+        See `check_pairs`.
+    y : array-like of shape (n_ratings,)
+        Ratings or counts.
+    name : str
+        The estimator, for messages.
+
+    Returns
+    -------
+    user_ids, item_ids : ndarrays
+        Sorted.
+    rows, columns : integer ndarrays of shape (n_ratings,)
+    values : ndarray of float64, shape (n_ratings,)
+
+    Raises
+    ------
+    DataError
+        As `check_pairs`, and for values that are no finite numbers.
+    """
+    users, items = check_pairs(pairs)
+    values = check_values(y, len(users), name)
+    user_ids, rows = np.unique(users, return_inverse=True)
+    item_ids, columns = np.unique(items, return_inverse=True)
+    return user_ids, item_ids, rows, columns, values
+
+
+def check_values(y, n_ratings, name):
+    """Check one value a rating; return float64."""
+    values = check_targets(y, n_ratings, name)
+    if values.ndim != 1:
+        raise DataError(f"y must be a vector, one value a pair, got the shape {values.shape}")
+    _check_values("y", values, lambda at: f"row {at}")
+    return values
+
+
+def check_rating_weights(sample_weight, n_ratings):
+    """Check the weights of the ratings.
+
+    Parameters
+    ----------
+    sample_weight : None or array-like of shape (n_ratings,)
+        Not negative.
+    n_ratings : int
+
+    Returns
+    -------
+    None or ndarray of float64
+
+    Raises
+    ------
+    DataError
+        For another shape, weights that are negative, NaN or above 1e15, and if all are zero.
+    """
+    if sample_weight is None:
+        return None
+    try:
+        weights = np.array(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"sample_weight must hold numbers: {error}") from error
+    if weights.shape != (n_ratings,):
+        raise DataError(
+            f"sample_weight has the shape {weights.shape}; pass a vector of {n_ratings}, one entry a rating"
+        )
+    wrong = np.flatnonzero(~((weights >= 0) & (weights <= _MOST)))
+    if len(wrong):
+        raise DataError(
+            f"sample_weight must be from 0 to {_MOST:g}, got {weights[wrong[0]]:g} for rating {wrong[0]}"
+        )
+    if not weights.any():
+        raise DataError("sample_weight is zero for every rating: at least one must be above zero")
+    return weights
+
+
+def _check_values(name, values, place):
+    if not len(values):
+        raise DataError(f"{name} holds no rating: at least one is needed")
+    wrong = np.flatnonzero(~(np.abs(values) <= _MOST))
+    if len(wrong):
+        at = wrong[0]
+        raise DataError(
+            f"{name} holds {values[at]:g} at {place(at)}; a rating must be finite, of at most {_MOST:g}: "
+            "leave out what is unknown, and scale what is larger"
+        )

@@ -1,0 +1,521 @@
+"""Matrix factorization of ratings and of counts, for recommendations."""
+
+import copy
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ...errors import DataError
+from ...scheduler.history import History
+from ...scheduler.loop import iterate, small_change
+from .._base import Estimator
+from .als import AlternatingLeastSquares, fold_in
+from .ccd import CyclicCoordinateDescent
+from .early_stopping import hold_out
+from .entries import (
+    Entries,
+    check_ids,
+    check_matrix,
+    check_pairs,
+    check_rating_weights,
+    check_table,
+    check_values,
+    find_ids,
+)
+from .recommend import best_items, nearest, with_ids
+from .sgd import RotationSGD
+from .sides import Settings, Sides
+
+_SOLVERS: dict[str, Any] = {
+    "als": AlternatingLeastSquares,
+    "ccd": CyclicCoordinateDescent,
+    "sgd": RotationSGD,
+}
+_MAX_ITER = {"als": 15, "ccd": 15, "sgd": 15}
+_MANY = 50_000  # ratings from which on "auto" takes gradient descent
+
+
+class MatrixFactorization(Estimator):
+    r"""Low-rank model of a table of users and items that is known in part.
+
+    For ratings r of weight w it minimises
+
+    .. math:: \sum_{(u, i)} w_{ui} (r_{ui} - \mu - b_u - c_i - p_u \cdot q_i)^2
+              + \lambda \sum_u n_u (|p_u|^2 + b_u^2) + \lambda \sum_i n_i (|q_i|^2 + c_i^2)
+
+    over the factors p, q and biases b, c, with mu the mean rating, lambda = `reg`, and n the number of
+    ratings of a user or item, or 1 without `scale_reg`. Without `bias`, mu, b and c are 0.
+
+    For implicit feedback (counts of plays, visits, purchases) it minimises, over *all* cells,
+
+    .. math:: \sum_{u, i} c_{ui} (t_{ui} - p_u \cdot q_i)^2
+              + \lambda (\sum_u n_u |p_u|^2 + \sum_i n_i |q_i|^2)
+
+    with confidence c = `alpha` ``* |value|`` and target t = 1 in the cells that are stored with a value above
+    zero; a negative value is a dislike, of target 0; all cells that are not stored have confidence 1 and
+    target 0. A stored zero has confidence 0: that cell is left out.
+
+    The result is *bitwise* the same for any `n_jobs`.
+
+    Parameters
+    ----------
+    n_components : int, default=32
+        Factors.
+    reg : float, default=0.05
+        lambda, above 0. For implicit feedback without `scale_reg`, values from 1 to 100 are usual.
+    implicit : bool, default=False
+        Whether values are counts instead of ratings. There are no biases then.
+    alpha : float, default=1.0
+        Confidence of a count of 1 (`implicit` alone); 1 says no more than a cell without any.
+    solver : {"auto", "als", "ccd", "sgd"}, default="auto"
+        Alternating least squares and CCD++ never raise the objective. Stochastic gradient descent in rotation
+        predicts best where there are many ratings: it ends before the minimum, which overfits. Implicit
+        feedback takes "als", `non_negative` "als" or "ccd". "auto" is "sgd" for 50,000 ratings or more where
+        it can, else "als".
+    non_negative : bool, default=False
+        Factors of 0 or above. Biases may still be negative; parts that only add up come with ``bias=False``.
+    scale_reg : bool or "auto", default="auto"
+        Whether the penalty of a row grows with the number of its ratings; "auto" for ratings, but not for
+        implicit feedback.
+    bias : bool, default=True
+        Whether there are a mean and biases.
+    max_iter : int or None, default=None
+        Iterations: passes over both sides, or epochs. None is 15. For "sgd" the length of the schedule of
+        rates: the fit takes all of it.
+    tol : float, default=1e-4
+        "als" and "ccd" end when the objective changes by at most this part.
+    learning_rate : float, default=0.1
+        First rate of "sgd", which falls linearly to 0.
+    early_stopping : bool, default=False
+        Hold ratings out, end when the error on them has not fallen for `n_iter_no_change` iterations, and
+        keep the best model. For ratings only.
+    validation_fraction : float, default=0.1
+        Share of the ratings that are held out.
+    n_iter_no_change : int, default=3
+    dtype : {"float32", "float64"}, default="float32"
+        Of ratings and factors.
+    n_jobs : int or None, default=None
+        Threads; None is 1, -1 all cores.
+    random_state : int, RandomState or None, default=None
+    verbose : int or bool, default=0
+        Show the progress.
+
+    Attributes
+    ----------
+    user_factors_ : ndarray of shape (n_users, n_components)
+    item_factors_ : ndarray of shape (n_items, n_components)
+        Users and items without ratings have zeros.
+    user_bias_, item_bias_ : ndarray of shape (n_users,) and (n_items,)
+        Zeros without biases.
+    mean_ : float
+        0 without biases.
+    user_ids_, item_ids_ : ndarray
+        Sorted id of each row of the factors: numbers of rows and columns of a matrix, or what the pairs held.
+    seen_ : csr_array of int8, shape (n_users, n_items)
+        The cells that had a rating, those held out too.
+    n_iter_ : int
+    solver_ : str
+        The solver that "auto" chose.
+    history_ : dict of arrays
+        One entry an iteration: round, seconds, objective, updates, bytes_sent, waiting, staleness.
+    validation_errors_ : ndarray of shape (n_iter,)
+        Root mean square error on the ratings held out after each iteration; with `early_stopping`.
+
+    Raises
+    ------
+    DataError
+        For a dense matrix, several ratings in one cell, NaN, infinities, ids of mixed kinds, and the like.
+
+    References
+    ----------
+    Koren, Bell, Volinsky, "Matrix factorization techniques for recommender systems", Computer 2009. Hu,
+    Koren, Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008. Takács, Pilászy,
+    Tikk, "Applications of the conjugate gradient method for implicit feedback collaborative filtering",
+    RecSys 2011.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
+    >>> from stradask.datasets import make_ratings
+    >>> R, _ = make_ratings(200, 80, 3, density=0.2, random_state=0)
+    >>> mf = MatrixFactorization(4, random_state=0).fit(R)
+    >>> mf.solver_, mf.user_factors_.shape
+    ('als', (200, 4))
+    >>> mf.predict([[0, 5], [1, 5]]).shape
+    (2,)
+    >>> mf.recommend([0, 1], n=3).items.shape
+    (2, 3)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "reg": [Interval(Real, 0, np.inf, closed="neither")],
+        "implicit": ["boolean"],
+        "alpha": [Interval(Real, 0, np.inf, closed="neither")],
+        "solver": [StrOptions({"auto", *_SOLVERS})],
+        "non_negative": ["boolean"],
+        "scale_reg": ["boolean", StrOptions({"auto"})],
+        "bias": ["boolean"],
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "tol": [Interval(Real, 0, np.inf, closed="left")],
+        "learning_rate": [Interval(Real, 0, np.inf, closed="neither")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "dtype": [StrOptions({"float32", "float64"})],
+        "n_jobs": [None, Integral],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_components=32,
+        *,
+        reg=0.05,
+        implicit=False,
+        alpha=1.0,
+        solver="auto",
+        non_negative=False,
+        scale_reg="auto",
+        bias=True,
+        max_iter=None,
+        tol=1e-4,
+        learning_rate=0.1,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=3,
+        dtype="float32",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.reg = reg
+        self.implicit = implicit
+        self.alpha = alpha
+        self.solver = solver
+        self.non_negative = non_negative
+        self.scale_reg = scale_reg
+        self.bias = bias
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learning_rate = learning_rate
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Fitting ------------------------------------------------------------------------------------
+
+    def fit(self, X, y=None, sample_weight=None, *, callback=None):
+        """Fit the factors.
+
+        Ctrl-C stops after the running iteration and keeps the model so far, with a warning.
+
+        Parameters
+        ----------
+        X : sparse matrix of shape (n_users, n_items), or array-like of shape (n_ratings, 2)
+            Ratings or counts, of which every stored entry is one, a stored zero too; or pairs of a user's and
+            an item's id, whole numbers or text, with their ratings in `y`.
+        y : array-like of shape (n_ratings,), optional
+        sample_weight : array-like of shape (n_ratings,), optional
+            Weights of the ratings of pairs, not negative; they multiply the confidence of counts.
+        callback : callable, optional
+            ``callback(info)`` after every iteration; `info` has round, total, objective, seconds, updates,
+            history, and ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the
+            fit.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        solver = self._chosen_solver()
+        with self._unchanged_on_error():
+            entries = self._read(X, y, sample_weight)
+            self.seen_ = entries.pattern()
+            if solver is None:
+                solver = "sgd" if len(entries) >= _MANY else "als"
+            self.solver_ = solver
+            return self._run(entries, callback)
+
+    def _chosen_solver(self):
+        """Return the solver, None if the number of ratings decides; refuse what does not go together."""
+        if self.implicit and self.solver not in ("auto", "als"):
+            raise DataError(f"solver={self.solver!r} does not fit implicit feedback; take 'als' or 'auto'")
+        if self.non_negative and self.solver == "sgd":
+            raise DataError(
+                "solver='sgd' cannot keep factors from being negative; take 'als', 'ccd' or 'auto'"
+            )
+        if self.implicit and self.early_stopping:
+            raise DataError(
+                "early_stopping=True takes an error on held-out ratings, which implicit=True has not; stop "
+                "by a callback, for instance on evaluate_ranking(info.snapshot(), held_out)"
+            )
+        if self.solver != "auto":
+            return self.solver
+        return "als" if self.implicit or self.non_negative else None
+
+    def _read(self, X, y, sample_weight):
+        """Check the input, set the ids, and bring the ratings to one form."""
+        name = type(self).__name__
+        if sparse.issparse(X) or y is None:
+            if y is not None or sample_weight is not None:
+                raise DataError(
+                    "y and sample_weight go with pairs of ids; a sparse matrix holds the ratings itself, and "
+                    "with weights: fit(numpy.column_stack([R.row, R.col]), R.data, sample_weight) for a COO R"
+                )
+            rows, columns, values, shape = check_matrix(X, name)
+            self.user_ids_, self.item_ids_ = (np.arange(n) for n in shape)
+        else:
+            self.user_ids_, self.item_ids_, rows, columns, values = check_table(X, y, name)
+        weights = check_rating_weights(sample_weight, len(values))
+        weights = np.ones(len(values)) if weights is None else weights
+        return self._entries(rows, columns, values, weights, (len(self.user_ids_), len(self.item_ids_)))
+
+    def _entries(self, rows, columns, values, weights, shape):
+        if self.implicit:
+            values, weights = self.alpha * values * weights, np.ones_like(weights)
+        if self.non_negative and not self.bias and not self.implicit and values.min() < 0:
+            raise DataError(
+                f"the rating {values.min():g} is below zero, which non_negative=True without bias cannot "
+                "reach; set bias=True or non_negative=False"
+            )
+
+        def place(i):
+            return (
+                f"for user {self.user_ids_[rows[i]].item()!r} and item {self.item_ids_[columns[i]].item()!r}"
+            )
+
+        return Entries.make(
+            rows, columns, values.astype(self.dtype), weights.astype(self.dtype), shape, place
+        )
+
+    def _settings(self):
+        return Settings(
+            n_components=self.n_components,
+            reg=self.reg,
+            scale_reg=not self.implicit if self.scale_reg == "auto" else self.scale_reg,
+            bias=self.bias and not self.implicit,
+            non_negative=self.non_negative,
+            implicit=self.implicit,
+            max_iter=_MAX_ITER[self.solver_] if self.max_iter is None else self.max_iter,
+            learning_rate=self.learning_rate,
+            n_jobs=self.n_jobs,
+        )
+
+    def _run(self, entries, callback):
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        watch = None
+        if self.early_stopping:
+            entries, watch = hold_out(entries, self.validation_fraction, self.n_iter_no_change, rng)
+        settings = self._settings()
+        solver = _SOLVERS[self.solver_](entries, settings, rng)
+        history = History()
+
+        def step(number):
+            figures = solver.step(number)
+            return figures if watch is None else figures | {"done": watch.enough(solver.sides)}
+
+        iterate(
+            step,
+            settings.max_iter,
+            history=history,
+            label=type(self).__name__,
+            unit="rating",
+            verbose=self.verbose,
+            callback=callback,
+            stop=None if self.solver_ == "sgd" else small_change(self.tol),
+            snapshot=lambda: copy.copy(self)._take(solver.sides, history, watch),
+        )
+        return self._take(solver.sides if watch is None else watch.best, history, watch)
+
+    def _take(self, sides, history, watch):
+        """Take the model from the solver."""
+        self.user_factors_, self.item_factors_ = sides.user_factors, sides.item_factors
+        self.user_bias_, self.item_bias_ = sides.user_bias, sides.item_bias
+        self.mean_ = sides.mean
+        self.n_iter_ = len(history)
+        self.history_ = history.as_dict()
+        self.__dict__.pop("validation_errors_", None)
+        if watch is not None:
+            self.validation_errors_ = np.array(watch.errors)
+        return self
+
+    # Using --------------------------------------------------------------------------------------
+
+    def predict(self, X):
+        """Predict the rating (or, for implicit feedback, the preference) of pairs.
+
+        A user or item that was not in `fit` counts as one with factors and bias 0.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_pairs, 2)
+            Ids of users and items; after a fit to a matrix, numbers of rows and columns.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_pairs,)
+        """
+        check_is_fitted(self)
+        users, items = check_pairs(X)
+        return self._sides.predict(find_ids(users, self.user_ids_), find_ids(items, self.item_ids_))
+
+    def score(self, X, y=None, sample_weight=None):
+        """Compute the negative root mean square error; for implicit feedback NDCG among ten recommendations.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_pairs, 2), or sparse matrix of shape (n_users, n_items)
+            As in `fit`. For implicit feedback, what was held out: a value above zero is a hit.
+        y : array-like of shape (n_pairs,), optional
+        sample_weight : array-like of shape (n_pairs,), optional
+            Not for implicit feedback.
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        if sparse.issparse(X):
+            rows, columns, values, shape = check_matrix(X, type(self).__name__, len(self.item_ids_))
+            if shape[0] != len(self.user_ids_):
+                raise DataError(f"X has {shape[0]} rows, but the model has {len(self.user_ids_)} users")
+        else:
+            users, items = check_pairs(X)
+            values = check_values(y, len(users), type(self).__name__)
+            rows, columns = find_ids(users, self.user_ids_), find_ids(items, self.item_ids_)
+        if self.implicit:
+            return self._ranking_score(rows, columns, values)
+        weights = check_rating_weights(sample_weight, len(values))
+        return -float(
+            np.sqrt(np.average((self._sides.predict(rows, columns) - values) ** 2, weights=weights))
+        )
+
+    def _ranking_score(self, rows, columns, values):
+        from .ranking import evaluate_ranking
+
+        hits = (rows >= 0) & (columns >= 0) & (values > 0)
+        shape = (len(self.user_ids_), len(self.item_ids_))
+        held_out = sparse.csr_array((values[hits], (rows[hits], columns[hits])), shape=shape)
+        return evaluate_ranking(self, held_out, k=10)["ndcg"]
+
+    def transform(self, X):
+        """Fold in new users: find their factors, given those of the items.
+
+        Parameters
+        ----------
+        X : sparse matrix of shape (n_new_users, n_items)
+            Their ratings (or counts), as in `fit`, with the columns of `item_ids_`.
+
+        Returns
+        -------
+        ndarray of shape (n_new_users, n_components), or (n_new_users, n_components + 1) with biases
+            The exact minimum of each row's part of the objective; the last column is the bias.
+        """
+        factors, bias, _ = self._folded_in(X)
+        return np.column_stack([factors, bias]) if self._settings().bias else factors
+
+    def _folded_in(self, X):
+        check_is_fitted(self)
+        rows, columns, values, shape = check_matrix(X, type(self).__name__, len(self.item_ids_))
+        model = copy.copy(self)
+        model.user_ids_ = np.arange(shape[0])
+        entries = model._entries(rows, columns, values, np.ones(len(values)), shape)
+        return *fold_in(entries, self._sides, self._settings()), entries.pattern()
+
+    def recommend(self, users, n=10, *, exclude_seen=True, items=None):
+        """Recommend items of the highest predictions.
+
+        Parameters
+        ----------
+        users : id, array-like of ids, or sparse matrix of shape (n_new_users, n_items)
+            Users of `fit`; or the ratings of new ones, which are folded in (see `transform`).
+        n : int, default=10
+            Items for each user.
+        exclude_seen : bool, default=True
+            Leave out what the user has rated.
+        items : array-like of ids, optional
+            Choose among these alone.
+
+        Returns
+        -------
+        Recommendations
+            ``(items, scores)``, both of shape (n_users, n). Of equal scores the smaller id comes first.
+
+        Raises
+        ------
+        DataError
+            For ids that were not in `fit`.
+        """
+        check_is_fitted(self)
+        _check_n(n)
+        sides = self._sides
+        if sparse.issparse(users):
+            factors, bias, seen = self._folded_in(users)
+        else:
+            rows = self._known(users, "user")
+            factors, bias, seen = sides.user_factors[rows], sides.user_bias[rows], self.seen_[rows]
+        candidates = None if items is None else np.unique(self._known(items, "item"))
+        seen = seen if exclude_seen else None
+        found = best_items(factors, bias, sides, n, seen, candidates, self.n_jobs)
+        return with_ids(found, self.item_ids_)
+
+    def similar_items(self, items, n=10):
+        """Find the items whose factors point in the most similar direction.
+
+        Parameters
+        ----------
+        items : id or array-like of ids
+        n : int, default=10
+
+        Returns
+        -------
+        Recommendations
+            ``(items, scores)``, both of shape (n_given, n); scores are cosines. The item itself is left out.
+        """
+        check_is_fitted(self)
+        _check_n(n)
+        return with_ids(nearest(self.item_factors_, self._known(items, "item"), n), self.item_ids_)
+
+    @property
+    def _sides(self):
+        return Sides(self.user_factors_, self.item_factors_, self.user_bias_, self.item_bias_, self.mean_)
+
+    def _known(self, ids, what):
+        """Return the numbers of ids that must be known."""
+        ids = check_ids(ids, what)
+        rows = find_ids(ids, self.user_ids_ if what == "user" else self.item_ids_)
+        if (rows < 0).any():
+            unknown = ids[np.argmax(rows < 0)].item()
+            remedy = "; give the ratings of new users as a sparse matrix" if what == "user" else ""
+            raise DataError(f"the {what} {unknown!r} was not in fit{remedy}")
+        return rows
+
+    def _check_state(self):
+        super()._check_state()
+        if "user_factors_" not in vars(self):
+            return
+        for side in ("user", "item"):
+            factors, bias, ids = (getattr(self, f"{side}_{part}_") for part in ("factors", "bias", "ids"))
+            if factors.shape != (len(ids), self.n_components) or bias.shape != (len(ids),):
+                raise DataError(f"{side}_factors_ and {side}_bias_ cannot be those of {len(ids)} {side}s")
+            if factors.dtype != self.dtype or bias.dtype != self.dtype or ids.dtype.kind not in "iU":
+                raise DataError(f"the {side}s are not stored as {self.dtype}")
+        if self.seen_.shape != (len(self.user_ids_), len(self.item_ids_)):
+            raise DataError(f"seen_ has the shape {self.seen_.shape}")
+
+
+def _check_n(n):
+    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
+        raise DataError(f"n must be an integer of at least 1, got {n!r}")

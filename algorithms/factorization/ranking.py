@@ -1,0 +1,178 @@
+"""How good a ranking is: precision, recall, average precision, discounted gain and reciprocal rank at k."""
+
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+
+from ...errors import DataError
+from .entries import check_matrix, find_ids
+
+_BATCH = 4096  # users recommended to at a time
+
+
+def ranking_metrics(recommended, relevant, k=10):
+    r"""Judge ranked items against those that are relevant, as means over the users who have any.
+
+    With h_j = 1 if the item on place j is relevant, r the number of relevant items and m = min(k, r):
+
+    - ``precision`` is :math:`\sum_{j \le k} h_j / k`, also where fewer than k items are recommended;
+    - ``recall`` is :math:`\sum_{j \le k} h_j / r`;
+    - ``map`` is :math:`\frac{1}{m} \sum_{j \le k} h_j \cdot \frac{1}{j} \sum_{i \le j} h_i`;
+    - ``ndcg`` is :math:`\sum_{j \le k} h_j / \log_2(j + 1)` over :math:`\sum_{j \le m} 1 / \log_2(j + 1)`;
+    - ``mrr`` is one over the first place with a hit, 0 without.
+
+    Parameters
+    ----------
+    recommended : array-like of int, shape (n_users, n_places)
+        Columns of `relevant`, the best first; -1 for none. Places beyond k are not looked at.
+    relevant : sparse matrix of shape (n_users, n_items)
+        Every stored value above zero is relevant.
+    k : int, default=10
+
+    Returns
+    -------
+    dict of str to float
+        ``precision``, ``recall``, ``map``, ``ndcg``, ``mrr``, and ``n_users``, the users it is the mean over.
+
+    Raises
+    ------
+    DataError
+        For other shapes, columns out of range, an item that is recommended twice, and if no user has a
+        relevant item.
+
+    References
+    ----------
+    Järvelin, Kekäläinen, "Cumulated gain-based evaluation of IR techniques", ACM TOIS 2002.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> from stradask.algorithms.factorization.ranking import ranking_metrics
+    >>> found = ranking_metrics([[2, 0]], csr_array([[1, 1, 0]]), k=2)
+    >>> found["precision"], found["mrr"]
+    (0.5, 0.5)
+    """
+    k = _check_k(k)
+    rows, columns, shape = _relevant_cells(relevant)
+    recommended = _check_recommended(recommended, shape, k)
+    table = np.zeros(shape[0] + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=shape[0]), out=table[1:])
+    keys = np.sort(rows * shape[1] + columns)
+    counts = np.diff(table)
+    users = np.flatnonzero(counts)
+    hits = _hits(recommended[users], users, keys, shape[1])
+    return _means(hits, counts[users], k)
+
+
+def evaluate_ranking(model, held_out, k=10):
+    """Recommend to users of a model, leaving out what they had in fit, and judge by what was held out.
+
+    Parameters
+    ----------
+    model : MatrixFactorization
+    held_out : sparse matrix of shape (n_users, n_items)
+        With the rows of ``model.user_ids_`` and the columns of ``model.item_ids_``, in their order; every
+        stored value above zero is relevant. `stradask.datasets.split_ratings` cuts off such a part.
+    k : int, default=10
+
+    Returns
+    -------
+    dict of str to float
+        See `ranking_metrics`.
+
+    Raises
+    ------
+    DataError
+        For another shape, and if nothing is held out.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
+    >>> from stradask.algorithms.factorization.ranking import evaluate_ranking
+    >>> from stradask.datasets import make_ratings
+    >>> from stradask.datasets.split import split_ratings
+    >>> counts, _ = make_ratings(300, 60, 3, density=0.2, implicit=True, random_state=0)
+    >>> observed, held_out = split_ratings(counts)
+    >>> mf = MatrixFactorization(4, implicit=True, alpha=5, reg=3, random_state=0).fit(observed)
+    >>> evaluate_ranking(mf, held_out)["ndcg"] > 0.2
+    True
+    """
+    k = _check_k(k)
+    rows, columns, shape = _relevant_cells(held_out)
+    expected = (len(model.user_ids_), len(model.item_ids_))
+    if shape != expected:
+        raise DataError(f"held_out has the shape {shape}, but the model has users and items {expected}")
+    users, numbers = np.unique(rows, return_inverse=True)
+    relevant = sparse.csr_array((np.ones(len(rows)), (numbers, columns)), shape=(len(users), shape[1]))
+    places = min(k, shape[1])
+    found = np.empty((len(users), places), np.int64)
+    for start in range(0, len(users), _BATCH):
+        batch = users[start : start + _BATCH]
+        items, scores = model.recommend(model.user_ids_[batch], places)
+        columns = find_ids(items.ravel(), model.item_ids_).reshape(items.shape)
+        found[start : start + _BATCH] = np.where(np.isneginf(scores), -1, columns)
+    return ranking_metrics(found, relevant, k)
+
+
+def _relevant_cells(relevant):
+    rows, columns, values, shape = check_matrix(relevant, "ranking_metrics")
+    positive = values > 0
+    if not positive.any():
+        raise DataError("no user has a relevant item: at least one stored value must be above zero")
+    return rows[positive].astype(np.int64), columns[positive].astype(np.int64), shape
+
+
+def _check_k(k):
+    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
+        raise DataError(f"k must be an integer of at least 1, got {k!r}")
+    return int(k)
+
+
+def _check_recommended(recommended, shape, k):
+    """Return the first k places, checked."""
+    found = np.asarray(recommended)
+    if found.ndim != 2 or len(found) != shape[0] or found.dtype.kind not in "iu":
+        raise DataError(
+            f"recommended must be integers of shape ({shape[0]}, n_places), one row a user, got "
+            f"{found.dtype} of shape {found.shape}"
+        )
+    found = found[:, :k].astype(np.int64)
+    wrong = np.argwhere((found < -1) | (found >= shape[1]))
+    if len(wrong):
+        user, place = wrong[0]
+        raise DataError(
+            f"recommended holds {found[user, place]} in row {user}; columns are from 0 to {shape[1] - 1}, "
+            "and -1 stands for none"
+        )
+    ordered = np.sort(found, axis=1)
+    twice = np.argwhere((np.diff(ordered, axis=1) == 0) & (ordered[:, 1:] >= 0))
+    if len(twice):
+        user, place = twice[0]
+        raise DataError(f"recommended holds {ordered[user, place]} twice in row {user}")
+    return found
+
+
+def _hits(recommended, users, keys, n_items):
+    """Tell which places hold a relevant item; `keys` are the sorted relevant cells."""
+    wanted = users[:, None] * n_items + recommended
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return (keys[at] == wanted) & (recommended >= 0)
+
+
+def _means(hits, counts, k):
+    n_places = hits.shape[1]
+    places = np.arange(1, n_places + 1)
+    running = np.cumsum(hits, axis=1)
+    most = np.minimum(k, counts)
+    discounts = 1 / np.log2(np.arange(2, k + 2))
+    ideal = np.cumsum(discounts)[most - 1]
+    first = np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0)
+    figures = {
+        "precision": hits.sum(axis=1) / k,
+        "recall": hits.sum(axis=1) / counts,
+        "map": (hits * running / places).sum(axis=1) / most,
+        "ndcg": hits @ discounts[:n_places] / ideal,
+        "mrr": first,
+    }
+    return {name: float(values.mean()) for name, values in figures.items()} | {"n_users": len(counts)}

@@ -1,0 +1,104 @@
+"""The best items of each user, and items like others."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...kernels.mf_top import best_columns
+from ...scheduler.threads import run_tasks, single_threaded_blas
+
+_SCORES = 4_000_000  # numbers that a batch of users may take
+_BATCH = 1024  # users
+
+
+class Recommendations(NamedTuple):
+    """Items for each user, the best first.
+
+    Where there are fewer than asked for, the score is -inf, and the item is -1 or the empty text.
+    """
+
+    items: np.ndarray
+    """Ids, shape (n_users, n)."""
+    scores: np.ndarray
+    """Of the same shape."""
+
+
+def best_items(factors, bias, sides, n, seen, candidates, n_jobs):
+    """Find the items of the highest predictions for each user.
+
+    Parameters
+    ----------
+    factors : ndarray of shape (n_users, n_components)
+    bias : ndarray of shape (n_users,)
+    sides : Sides
+    n : int
+    seen : csr_array of shape (n_users, n_items) or None
+        What must not be recommended.
+    candidates : int64 ndarray or None
+        Sorted numbers of the items to choose from; None for all.
+    n_jobs : int or None
+
+    Returns
+    -------
+    columns : int64 ndarray of shape (n_users, n)
+        Numbers of the items, -1 for none.
+    scores : ndarray of shape (n_users, n)
+    """
+    items, item_bias = sides.item_factors, sides.item_bias
+    if candidates is not None:
+        items, item_bias = items[candidates], item_bias[candidates]
+        seen = None if seen is None else seen[:, candidates]
+    columns = np.empty((len(factors), n), np.int64)
+    scores = np.empty((len(factors), n), factors.dtype)
+
+    def work(start, stop):
+        predictions = factors[start:stop] @ items.T
+        predictions += item_bias
+        predictions += (bias[start:stop] + factors.dtype.type(sides.mean))[:, None]
+        if seen is not None:
+            ends = seen.indptr[start : stop + 1]
+            rows = np.repeat(np.arange(stop - start), np.diff(ends))
+            predictions[rows, seen.indices[ends[0] : ends[-1]]] = -np.inf
+        best_columns(predictions, columns[start:stop], scores[start:stop])
+
+    size = max(1, min(_BATCH, _SCORES // max(1, len(items))))
+    with single_threaded_blas():
+        run_tasks([(work, (a, min(a + size, len(factors)))) for a in range(0, len(factors), size)], n_jobs)
+    if candidates is not None:
+        columns = np.where(columns < 0, -1, candidates[columns])
+    return columns, scores
+
+
+def nearest(factors, chosen, n):
+    """Find the rows whose cosine with each chosen row is highest, itself left out.
+
+    Parameters
+    ----------
+    factors : ndarray of shape (n_rows, n_components)
+        A row of zeros has the cosine 0 with all.
+    chosen : int64 ndarray of shape (n_chosen,)
+    n : int
+
+    Returns
+    -------
+    rows : int64 ndarray of shape (n_chosen, n)
+    cosines : ndarray of shape (n_chosen, n)
+    """
+    norms = np.linalg.norm(factors, axis=1, keepdims=True)
+    units = factors / np.where(norms == 0, 1, norms)
+    rows, cosines = np.empty((len(chosen), n), np.int64), np.empty((len(chosen), n), factors.dtype)
+    size = max(1, min(_BATCH, _SCORES // len(units)))
+    with single_threaded_blas():
+        for start in range(0, len(chosen), size):
+            batch = chosen[start : start + size]
+            products = units[batch] @ units.T
+            products[np.arange(len(batch)), batch] = -np.inf
+            best_columns(products, rows[start : start + size], cosines[start : start + size])
+    return rows, cosines
+
+
+def with_ids(found, ids):
+    """Put ids in place of the numbers in a pair of columns and scores; -1 becomes -1 or the empty text."""
+    columns, scores = found
+    none = "" if ids.dtype.kind == "U" else -1
+    return Recommendations(np.where(columns < 0, np.array(none, ids.dtype), ids[columns]), scores)

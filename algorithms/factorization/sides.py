@@ -1,0 +1,98 @@
+"""What the solvers of matrix factorization share: settings, the two sides of the model, and row tasks."""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...scheduler.threads import effective_n_jobs, run_tasks
+from .entries import Entries
+
+_PARTS = 4  # tasks a thread, for balance
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Parameters of a fit that solvers read, checked; see `MatrixFactorization`."""
+
+    n_components: int
+    reg: float
+    scale_reg: bool
+    bias: bool
+    non_negative: bool
+    implicit: bool
+    max_iter: int
+    learning_rate: float
+    n_jobs: int | None
+
+    def ridge(self, counts, dtype):
+        """Return the penalty of each row; one without ratings gets that of one rating, and stays at 0."""
+        scale = np.maximum(counts, 1) if self.scale_reg else np.ones(len(counts))
+        return (self.reg * scale).astype(dtype)
+
+
+@dataclass
+class Sides:
+    """A model: ``mean + user_bias[u] + item_bias[j] + user_factors[u] @ item_factors[j]``."""
+
+    user_factors: np.ndarray
+    item_factors: np.ndarray
+    user_bias: np.ndarray
+    item_bias: np.ndarray
+    mean: float
+
+    @classmethod
+    def of(cls, factors, bias, mean):
+        """Make a model of pairs of users' and items' arrays."""
+        return cls(factors[0], factors[1], bias[0], bias[1], mean)
+
+    def predict(self, users, items):
+        """Predict pairs of rows; -1 stands for a row that is not known, of factors and bias 0."""
+        out = np.empty(len(users))
+        for start in range(0, len(users), 65536):
+            u, j = users[start : start + 65536], items[start : start + 65536]
+            products = np.einsum("ij,ij->i", self.user_factors[u], self.item_factors[j])
+            known_u, known_j = u >= 0, j >= 0
+            value = self.mean + self.user_bias[u].astype(np.float64) * known_u
+            value += self.item_bias[j] * known_j
+            out[start : start + 65536] = value + products * (known_u & known_j)
+        return out
+
+    def penalty(self, user_ridge, item_ridge):
+        """Return the penalties of factors and biases."""
+        total = 0.0
+        for ridge, factors, bias in (
+            (user_ridge, self.user_factors, self.user_bias),
+            (item_ridge, self.item_factors, self.item_bias),
+        ):
+            squares = np.einsum("ij,ij->i", factors, factors, dtype=np.float64)
+            total += float(np.dot(ridge.astype(np.float64), squares + bias.astype(np.float64) ** 2))
+        return total
+
+
+def start_factors(rng, entries, settings, spread):
+    """Draw the factors to begin with: normal, of standard deviation `spread`; absolute if `non_negative`."""
+    sides = []
+    for n in entries.shape:
+        drawn = spread * rng.standard_normal((n, settings.n_components))
+        sides.append((np.abs(drawn) if settings.non_negative else drawn).astype(entries.values.dtype))
+    return sides
+
+
+def mean_rating(entries: Entries, settings):
+    """Return the weighted mean; 0 for a model without biases."""
+    if not settings.bias:
+        return 0.0
+    weights = entries.weights.astype(np.float64)
+    return float(np.dot(weights, entries.values) / weights.sum())
+
+
+def run_rows(kernel, indptr, n_jobs, *arrays):
+    """Call ``kernel(start, stop, indptr, *arrays)`` over ranges of rows of about as many ratings each."""
+    n_rows, threads = len(indptr) - 1, effective_n_jobs(n_jobs)
+    parts = 1 if threads == 1 else min(n_rows, _PARTS * threads)
+    work = indptr + np.arange(n_rows + 1)  # a row costs something by itself
+    cuts = np.searchsorted(work, np.linspace(0, work[-1], parts + 1))
+    cuts[0], cuts[-1] = 0, n_rows
+    pairs = [(int(a), int(b)) for a, b in itertools.pairwise(cuts) if a < b]
+    run_tasks([(kernel, (a, b, indptr, *arrays)) for a, b in pairs], n_jobs)

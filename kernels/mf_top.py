@@ -1,0 +1,33 @@
+"""The best columns of each row of scores."""
+
+import numba as nb
+import numpy as np
+
+
+@nb.njit(nogil=True, cache=True, error_model="numpy")
+def best_columns(scores, columns, values):
+    """Find the highest scores of each row, the highest first; of equal ones the first column comes first.
+
+    Parameters
+    ----------
+    scores : array (m, n)
+        Scores of -inf are passed over.
+    columns : int64 array (m, k); values : array (m, k)
+        Filled; with -1 and -inf where a row has fewer scores.
+    """
+    m, n = scores.shape
+    k = columns.shape[1]
+    for i in range(m):
+        columns[i, :] = -1
+        values[i, :] = -np.inf
+        for j in range(n):
+            score = scores[i, j]
+            if not score > values[i, k - 1]:
+                continue
+            at = k - 1
+            while at > 0 and score > values[i, at - 1]:
+                values[i, at] = values[i, at - 1]
+                columns[i, at] = columns[i, at - 1]
+                at -= 1
+            values[i, at] = score
+            columns[i, at] = j

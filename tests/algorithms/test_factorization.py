@@ -1,0 +1,592 @@
+"""Matrix factorization: objectives, fixed points, recommendations, and what is refused."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils._param_validation import InvalidParameterError
+
+import stradask as sd
+from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
+from stradask.datasets import make_ratings
+from stradask.datasets.split import split_ratings
+from stradask.errors import DataError, InterruptedFitWarning
+
+SOLVERS = ("als", "ccd", "sgd")
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return make_ratings(60, 40, 3, density=0.3, noise=0.3, random_state=0)[0]
+
+
+@pytest.fixture(scope="module")
+def counts():
+    return make_ratings(30, 20, 3, density=0.3, implicit=True, random_state=1)[0]
+
+
+def pairs_of(R):
+    R = R.tocoo()
+    return np.column_stack([R.row, R.col]), R.data
+
+
+def objective(model, R, weights=None, scale=True):
+    """The objective and its gradients with respect to factors and biases, over a dense table."""
+    given = sparse.csr_array((np.ones(R.nnz), R.indices, R.indptr), shape=R.shape).toarray()
+    W = given if weights is None else weights
+    n, m = (
+        (given.sum(axis=axis) if scale else np.ones(given.shape[1 - axis])) * model.reg for axis in (1, 0)
+    )
+    P, Q, b, c = model.user_factors_, model.item_factors_, model.user_bias_, model.item_bias_
+    miss = R.toarray() - model.mean_ - b[:, None] - c - P @ Q.T
+    value = (W * miss**2).sum() + n @ ((P**2).sum(1) + b**2) + m @ ((Q**2).sum(1) + c**2)
+    slopes = {
+        "P": n[:, None] * P - (W * miss) @ Q,
+        "Q": m[:, None] * Q - (W * miss).T @ P,
+        "b": n * b - (W * miss).sum(1),
+        "c": m * c - (W * miss).sum(0),
+    }
+    return value, slopes
+
+
+def implicit_objective(model, R, alpha, scale=False):
+    """The same over all cells for implicit feedback."""
+    dense = R.toarray()
+    stored = sparse.csr_array((np.ones(R.nnz), R.indices, R.indptr), shape=R.shape).toarray() > 0
+    C, T = np.where(stored, alpha * np.abs(dense), 1.0), (dense > 0).astype(float)
+    n, m = ((stored.sum(axis=axis) if scale else np.ones(R.shape[1 - axis])) * model.reg for axis in (1, 0))
+    P, Q = model.user_factors_, model.item_factors_
+    miss = C * (T - P @ Q.T)
+    value = (C * (T - P @ Q.T) ** 2).sum() + n @ (P**2).sum(1) + m @ (Q**2).sum(1)
+    return value, {"P": n[:, None] * P - miss @ Q, "Q": m[:, None] * Q - miss.T @ P}
+
+
+# Objectives and fixed points ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["als", "ccd"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("non_negative", [True, False])
+@pytest.mark.parametrize("scale_reg", [True, False])
+def test_the_objective_is_the_one_stated_and_never_rises(ratings, solver, bias, non_negative, scale_reg):
+    R = abs(ratings)
+    model = MatrixFactorization(
+        3, solver=solver, bias=bias, non_negative=non_negative, scale_reg=scale_reg, dtype="float64", tol=0,
+        random_state=0, max_iter=12,
+    ).fit(R)  # fmt: skip
+    values = model.history_["objective"]
+    assert values[-1] == pytest.approx(objective(model, R, scale=scale_reg)[0])
+    assert (np.diff(values) <= 1e-12 * values[0]).all()
+    assert values[-1] < 0.9 * values[0]
+    if non_negative:
+        assert min(model.user_factors_.min(), model.item_factors_.min()) == 0
+    if not bias:
+        assert model.mean_ == 0
+        assert not model.user_bias_.any()
+        assert not model.item_bias_.any()
+
+
+@pytest.mark.parametrize("solver", ["als", "ccd"])
+def test_in_the_end_the_gradient_is_zero(ratings, solver):
+    weights = np.random.default_rng(2).random(ratings.nnz)
+    table = sparse.csr_array((weights, ratings.indices, ratings.indptr), shape=ratings.shape).toarray()
+    options = {"solver": solver, "dtype": "float64", "tol": 0, "reg": 0.1, "random_state": 0}
+    short = MatrixFactorization(2, max_iter=3, **options).fit(*pairs_of(ratings), weights)
+    long = MatrixFactorization(2, max_iter=1500, **options).fit(*pairs_of(ratings), weights)
+    sizes = [
+        max(abs(slope).max() for slope in objective(model, ratings, table)[1].values())
+        for model in (short, long)
+    ]
+    assert sizes[0] > 1e-2
+    assert sizes[1] < 1e-6
+
+
+def test_als_and_ccd_find_the_same_minimum_of_one_factor(ratings):
+    options = {"dtype": "float64", "tol": 0, "reg": 0.2, "random_state": 0, "max_iter": 400}
+    found = [MatrixFactorization(1, solver=solver, **options).fit(ratings) for solver in ("als", "ccd")]
+    cells = pairs_of(ratings)[0]
+    np.testing.assert_allclose(found[0].predict(cells), found[1].predict(cells), atol=1e-6)
+
+
+def test_gradient_descent_comes_near_the_minimum(ratings):
+    """Over many epochs at a falling rate it reaches the objective of least squares, from above."""
+    options = {"dtype": "float64", "reg": 0.1, "random_state": 0}
+    best = MatrixFactorization(3, solver="als", tol=0, max_iter=500, **options).fit(ratings)
+    found = MatrixFactorization(3, solver="sgd", max_iter=600, learning_rate=0.3, **options).fit(ratings)
+    least, reached = objective(best, ratings)[0], objective(found, ratings)[0]
+    assert 0.999 * least < reached < 1.02 * least
+
+
+@pytest.mark.parametrize("scale_reg", [True, False])
+def test_gradient_descent_has_the_same_objective_at_any_scale_of_the_ratings(ratings, scale_reg):
+    """Ratings times s^2 and factors times s: the same fit where the penalty of the factors grows with s^2."""
+    options = {
+        "solver": "sgd",
+        "dtype": "float64",
+        "max_iter": 400,
+        "scale_reg": scale_reg,
+        "random_state": 0,
+    }
+    model = MatrixFactorization(2, reg=0.3, learning_rate=0.3, **options).fit(100 * ratings)
+    value, slopes = objective(model, 100 * ratings, scale=scale_reg)
+    assert max(abs(slopes["P"]).max(), abs(slopes["b"]).max()) < 1e-3 * value
+    assert model.history_["objective"][-1] == pytest.approx(value, rel=1e-2)
+
+
+@pytest.mark.parametrize("scale_reg", ["auto", True])
+@pytest.mark.parametrize("non_negative", [True, False])
+def test_the_implicit_objective_is_over_all_cells_and_never_rises(counts, non_negative, scale_reg):
+    R = counts.copy()
+    R.data[::7] *= -1  # dislikes
+    R.data[3] = 0  # a cell left out
+    model = MatrixFactorization(
+        3, implicit=True, alpha=4, reg=0.7, scale_reg=scale_reg, non_negative=non_negative, dtype="float64",
+        tol=0, random_state=0, max_iter=10,
+    ).fit(R)  # fmt: skip
+    values = model.history_["objective"]
+    constant = 4 * R.data[R.data > 0].sum()
+    scale = scale_reg is True
+    expected = implicit_objective(model, R, 4, scale)[0]
+    assert values[-1] == pytest.approx(expected)
+    assert expected < constant  # which is the objective of factors of 0
+    assert (np.diff(values) <= 1e-12 * values[0]).all()
+
+
+def test_the_implicit_gradient_ends_at_zero(counts):
+    model = MatrixFactorization(
+        2, implicit=True, alpha=3, reg=1, dtype="float64", tol=0, random_state=0, max_iter=800
+    ).fit(counts)
+    slopes = implicit_objective(model, counts, 3)[1]
+    assert abs(model.user_factors_).max() > 0.1
+    assert max(abs(slope).max() for slope in slopes.values()) < 1e-6
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_held_out_ratings_are_predicted_to_the_noise(solver):
+    """A table of rank 3, of which a fifth is held out: the error is that of the noise, and little more."""
+    rng = np.random.default_rng(0)
+    P, Q = rng.standard_normal((300, 3)), rng.standard_normal((200, 3))
+    R = sparse.random_array((300, 200), density=0.4, rng=rng, format="csr")
+    rows = np.repeat(np.arange(300), np.diff(R.indptr))
+    R.data = 3 + (P[rows] * Q[R.indices]).sum(1) + 0.2 * rng.standard_normal(R.nnz)
+    observed, held_out = split_ratings(R)
+    model = MatrixFactorization(3, solver=solver, reg=0.005, max_iter=40, random_state=0).fit(observed)
+    assert 0.19 < -model.score(held_out) < 0.215
+
+
+# The same for any order, form and number of threads --------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"solver": solver} for solver in SOLVERS]
+    + [
+        {"implicit": True},
+        {"non_negative": True, "solver": "als"},
+        {"solver": "sgd", "early_stopping": True},
+    ],
+)
+def test_threads_and_forms_change_no_bit(ratings, options):
+    def fitted(n_jobs, X, y=None):
+        return MatrixFactorization(5, max_iter=4, n_jobs=n_jobs, random_state=3, **options).fit(X, y)
+
+    R = abs(ratings)
+    one = fitted(1, R)
+    pairs, y = pairs_of(R)
+    mixed = np.random.default_rng(0).permutation(len(y))
+    for other in (fitted(2, R), fitted(5, R.tocsc()), fitted(2, pairs[mixed], y[mixed])):
+        for name in ("user_factors_", "item_factors_", "user_bias_", "item_bias_"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        np.testing.assert_array_equal(one.history_["objective"], other.history_["objective"])
+    three = MatrixFactorization(5, max_iter=4, random_state=4, **options).fit(R)
+    assert not np.array_equal(one.user_factors_, three.user_factors_)
+
+
+@pytest.mark.parametrize("solver", ["als", "ccd"])
+def test_a_weight_of_two_is_a_rating_given_twice(ratings, solver):
+    pairs, y = pairs_of(ratings)
+    options = {
+        "solver": solver,
+        "scale_reg": False,
+        "dtype": "float64",
+        "tol": 0,
+        "random_state": 0,
+        "max_iter": 5,
+    }
+    found = MatrixFactorization(3, **options).fit(pairs, y, np.full(len(y), 2.0))
+    # Twice the loss with the penalty is the loss with half the penalty.
+    half = MatrixFactorization(3, reg=0.025, **options).fit(pairs, y)
+    np.testing.assert_allclose(found.predict(pairs), half.predict(pairs), rtol=1e-9)
+
+
+def test_ratings_of_weight_zero_do_not_count(ratings):
+    pairs, y = pairs_of(ratings)
+    weights = (np.arange(len(y)) % 3 > 0).astype(float)
+    for solver in SOLVERS:
+        options = {"solver": solver, "scale_reg": False, "dtype": "float64", "random_state": 0, "max_iter": 3}
+        found = [
+            MatrixFactorization(3, **options).fit(pairs, np.where(weights > 0, y, other), weights)
+            for other in (1.0, 5.0)
+        ]
+        np.testing.assert_allclose(found[0].user_factors_, found[1].user_factors_, atol=1e-10)
+
+
+def test_a_stored_zero_is_a_rating():
+    R = sparse.csr_array((np.array([0.0, 4.0, 4.0, 0.0]), ([0, 0, 1, 1], [0, 1, 1, 2])), shape=(2, 3))
+    model = MatrixFactorization(1, random_state=0).fit(R)
+    assert model.mean_ == 2
+    assert model.seen_.nnz == 4
+    np.testing.assert_array_equal(model.recommend([0, 1], 2).items, [[2, -1], [0, -1]])
+
+
+def test_users_and_items_without_ratings_have_zeros(ratings):
+    R = ratings.tolil()
+    R[5], R[:, 7] = 0, 0
+    for options in [{"solver": solver} for solver in SOLVERS] + [{"implicit": True}]:
+        model = MatrixFactorization(3, random_state=0, max_iter=2, **options).fit(R)
+        assert not model.user_factors_[5].any()
+        assert not model.item_factors_[7].any()
+        assert model.predict([[5, 7]]) == pytest.approx(model.mean_)
+        assert np.isfinite(model.predict(pairs_of(ratings)[0])).all()
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_more_factors_than_rows_and_a_single_rating(solver):
+    model = MatrixFactorization(6, solver=solver, random_state=0).fit([["ann", "tea"]], [4])
+    assert model.predict([["ann", "tea"], ["bob", "tea"], ["bob", "ale"]]) == pytest.approx(4, abs=1e-3)
+    assert model.recommend("ann", 2).items.tolist() == [["", ""]]
+
+
+# Using the model ------------------------------------------------------------------------------------
+
+
+def test_predictions_are_the_formula_and_unknown_ids_have_nothing(ratings):
+    model = MatrixFactorization(3, random_state=0).fit(ratings)
+    pairs = np.array([[3, 4], [59, 0], [60, 4], [3, 99], [-1, -1]])
+    found = model.predict(pairs)
+    for (u, j), value in zip(pairs[:2], found[:2], strict=True):
+        expected = model.mean_ + model.user_bias_[u] + model.item_bias_[j]
+        assert value == pytest.approx(expected + model.user_factors_[u] @ model.item_factors_[j])
+    assert found[2] == pytest.approx(model.mean_ + model.item_bias_[4])
+    assert found[3] == pytest.approx(model.mean_ + model.user_bias_[3])
+    assert found[4] == pytest.approx(model.mean_)
+    cells, y = pairs_of(ratings)
+    assert model.score(ratings) == pytest.approx(-np.sqrt(np.mean((model.predict(cells) - y) ** 2)))
+    assert model.score(cells, y) == pytest.approx(model.score(ratings))
+
+
+@pytest.mark.parametrize("exclude_seen", [True, False])
+@pytest.mark.parametrize("items", [None, [2, 30, 11, 5, 2]])
+def test_recommendations_are_those_of_a_full_sort(ratings, exclude_seen, items):
+    model = MatrixFactorization(3, random_state=0, n_jobs=2).fit(ratings)
+    users = np.array([8, 0, 59, 8])
+    found = model.recommend(users, 12, exclude_seen=exclude_seen, items=items)
+    seen = ratings.toarray() != 0
+    for row, u in enumerate(users):
+        free = [j for j in range(40) if (items is None or j in items) and not (exclude_seen and seen[u, j])]
+        scores = model.predict([[u, j] for j in free]) if free else np.zeros(0)
+        order = np.argsort(-scores, kind="stable")[:12]
+        np.testing.assert_allclose(found.scores[row, : len(order)], scores[order], rtol=1e-5)
+        assert found.items[row, : len(order)].tolist() == [free[j] for j in order]
+        assert (found.items[row, len(order) :] == -1).all()
+        assert np.isneginf(found.scores[row, len(order) :]).all()
+
+
+def test_ids_are_those_of_the_caller(ratings):
+    pairs, y = pairs_of(ratings)
+    plain = MatrixFactorization(3, random_state=0).fit(pairs, y)
+    named = np.array([[f"user{u:03}", f"item{j:03}"] for u, j in pairs])
+    text = MatrixFactorization(3, random_state=0).fit(named, y)
+    np.testing.assert_array_equal(plain.predict(pairs), text.predict(named))
+    found, expected = text.recommend(["user004", "user001"], 5), plain.recommend([4, 1], 5)
+    assert found.items.tolist() == [[f"item{j:03}" for j in row] for row in expected.items]
+    np.testing.assert_array_equal(found.scores, expected.scores)
+    # Mixed kinds in one table of objects: numbers for users, text for items.
+    mixed = np.empty(named.shape, object)
+    mixed[:, 0], mixed[:, 1] = [10**12 + int(u) for u in pairs[:, 0]], named[:, 1]
+    both = MatrixFactorization(3, random_state=0).fit(mixed, y)
+    assert both.recommend(10**12 + 4, 5).items.tolist() == found.items[:1].tolist()
+
+
+def test_similar_items_have_the_highest_cosine(ratings):
+    model = MatrixFactorization(3, random_state=0).fit(ratings)
+    found = model.similar_items([4, 17], 6)
+    Q = model.item_factors_ / np.linalg.norm(model.item_factors_, axis=1, keepdims=True)
+    for row, j in enumerate((4, 17)):
+        cosines = Q @ Q[j]
+        cosines[j] = -2
+        assert found.items[row].tolist() == np.argsort(-cosines)[:6].tolist()
+        np.testing.assert_allclose(found.scores[row], np.sort(cosines)[::-1][:6], rtol=1e-5)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_new_users_are_solved_for_exactly(ratings, bias, solver):
+    model = MatrixFactorization(3, solver=solver, bias=bias, dtype="float64", random_state=0).fit(
+        ratings[:50]
+    )
+    new = ratings[50:].tolil()
+    new[2] = 0
+    new = sparse.csr_array(new)
+    found = model.transform(new)
+    Q = np.column_stack([model.item_factors_, np.ones(40)]) if bias else model.item_factors_
+    assert found.shape == (10, Q.shape[1])
+    for row in range(10):
+        columns = new.indices[new.indptr[row] : new.indptr[row + 1]]
+        target = new[[row]].toarray()[0, columns] - model.mean_ - model.item_bias_[columns]
+        A = Q[columns].T @ Q[columns] + 0.05 * max(len(columns), 1) * np.eye(Q.shape[1])
+        np.testing.assert_allclose(found[row], np.linalg.solve(A, Q[columns].T @ target), atol=1e-10)
+    shown = model.recommend(new, 3)
+    scores = (
+        found[0, :3] @ model.item_factors_.T + model.mean_ + model.item_bias_ + (found[0, 3] if bias else 0)
+    )
+    scores[new[[0]].toarray()[0] != 0] = -np.inf
+    assert shown.items[0].tolist() == np.argsort(-scores)[:3].tolist()
+
+
+@pytest.mark.parametrize("non_negative", [True, False])
+def test_new_users_of_implicit_feedback_reach_their_minimum(counts, non_negative):
+    model = MatrixFactorization(
+        3, implicit=True, alpha=4, reg=2, non_negative=non_negative, dtype="float64", random_state=0
+    ).fit(counts[:20])
+    new = counts[20:]
+    x, Q = model.transform(new), model.item_factors_
+    dense = new.toarray()
+    C = np.where(dense > 0, 4 * dense, 1)
+    slope = 2 * x - (C * ((dense > 0) - x @ Q.T)) @ Q
+    if non_negative:
+        assert x.min() == 0
+        slope = np.where((x == 0) & (slope > 0), 0, slope)
+    np.testing.assert_allclose(slope, 0, atol=1e-9)
+
+
+# Stopping, watching, keeping ------------------------------------------------------------------------
+
+
+def test_it_stops_when_the_objective_hardly_changes(ratings):
+    model = MatrixFactorization(2, solver="als", tol=1e-3, max_iter=200, random_state=0).fit(ratings)
+    values = model.history_["objective"]
+    falls = -np.diff(values) / values[:-1]
+    assert 2 < model.n_iter_ == len(values) < 200
+    assert falls[-1] <= 1e-3 < falls[-2]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_early_stopping_keeps_the_best_model(ratings, solver):
+    looked_at = []
+    model = MatrixFactorization(
+        5, solver=solver, reg=0.01, early_stopping=True, validation_fraction=0.2, max_iter=60, tol=0,
+        learning_rate=0.2, random_state=0,
+    ).fit(ratings, callback=lambda info: looked_at.append(info.snapshot()))  # fmt: skip
+    errors = model.validation_errors_
+    assert len(errors) == model.n_iter_ < 60
+    assert 2 < errors.argmin() == len(errors) - 4
+    assert model.seen_.nnz == ratings.nnz
+    best = looked_at[errors.argmin()]
+    np.testing.assert_array_equal(model.user_factors_, best.user_factors_)
+    np.testing.assert_array_equal(model.item_bias_, best.item_bias_)
+    np.testing.assert_array_equal(best.validation_errors_, errors[: len(errors) - 3])
+    assert not np.array_equal(model.user_factors_, looked_at[-1].user_factors_)
+
+
+def test_callbacks_see_a_model_that_predicts(ratings):
+    seen = []
+
+    def watch(info):
+        seen.append((info.round, info.snapshot().score(ratings)))
+        return info.round == 3
+
+    model = MatrixFactorization(3, random_state=0).fit(ratings, callback=watch)
+    assert [r for r, _ in seen] == [1, 2, 3]
+    assert model.n_iter_ == 3
+    assert model.score(ratings) == seen[-1][1] > seen[0][1]
+
+
+@pytest.mark.parametrize("n_components", [1, 3])
+@pytest.mark.parametrize("options", [{"solver": s, "bias": False} for s in SOLVERS] + [{"implicit": True}])
+def test_a_model_looked_at_does_not_change_any_more(ratings, options, n_components):
+    looked_at = []
+
+    def look(info):
+        model = info.snapshot()
+        looked_at.append((model, model.user_factors_.copy(), model.item_factors_.copy()))
+
+    final = MatrixFactorization(n_components, random_state=0, max_iter=3, **options).fit(
+        abs(ratings), callback=look
+    )
+    for model, users, items in looked_at:
+        np.testing.assert_array_equal(model.user_factors_, users)
+        np.testing.assert_array_equal(model.item_factors_, items)
+    assert not np.array_equal(final.user_factors_, looked_at[0][1])
+
+
+def test_control_c_keeps_the_model_so_far(ratings):
+    def press(info):
+        if info.round == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.warns(InterruptedFitWarning, match="after 2 of 15 rounds"):
+        model = MatrixFactorization(3, solver="sgd", random_state=0).fit(ratings, callback=press)
+    assert model.n_iter_ == 2
+    assert np.isfinite(model.score(ratings))
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_a_model_comes_back_from_its_file(ratings, tmp_path, monkeypatch, text):
+    monkeypatch.setitem(sd._PLACES, "MatrixFactorization", ".algorithms.factorization.matrix_factorization")
+    pairs, y = pairs_of(ratings)
+    pairs = pairs.astype(str) if text else pairs
+    model = MatrixFactorization(3, random_state=0, early_stopping=True, max_iter=3).fit(pairs, y)
+    model.save(tmp_path / "mf.npz")
+    again = sd.load(tmp_path / "mf.npz")
+    np.testing.assert_array_equal(model.predict(pairs), again.predict(pairs))
+    for one, other in zip(model.recommend(pairs[:5, 0]), again.recommend(pairs[:5, 0]), strict=True):
+        np.testing.assert_array_equal(one, other)
+    model.item_bias_ = model.item_bias_[1:]
+    model.save(tmp_path / "mf.npz")
+    with pytest.raises(sd.errors.ModelFileError, match="cannot be those of 40 items"):
+        sd.load(tmp_path / "mf.npz")
+
+
+def test_it_behaves_as_scikit_learn_expects(ratings):
+    model = MatrixFactorization(2, reg=0.2, random_state=0)
+    assert clone(model).get_params() == model.get_params()
+    with pytest.raises(NotFittedError):
+        model.predict([[0, 0]])
+    assert model.fit(ratings) is model
+    pairs, y = pairs_of(ratings)
+    search = GridSearchCV(model, {"reg": [1e-3, 0.1, 30.0]}, cv=3).fit(pairs, y)
+    assert search.best_params_ == {"reg": 0.1}
+    assert MatrixFactorization(n_components=3).fit(pairs, y).solver_ == "als"
+
+
+def test_auto_takes_gradient_descent_where_there_are_many_ratings():
+    R = make_ratings(600, 500, 2, density=0.2, random_state=0)[0]
+    assert R.nnz > 50_000
+    assert MatrixFactorization(2, max_iter=1).fit(R).solver_ == "sgd"
+    assert MatrixFactorization(2, max_iter=1, non_negative=True).fit(R).solver_ == "als"
+    assert MatrixFactorization(2, max_iter=1, implicit=True).fit(R).solver_ == "als"
+
+
+# What is refused ------------------------------------------------------------------------------------
+
+
+def coo(values, rows, columns, shape=(2, 2)):
+    return sparse.coo_array((values, (rows, columns)), shape=shape)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (np.eye(3), None, "scipy sparse matrix"),
+        (sparse.csr_array((3, 3)), None, "R holds no rating"),
+        (coo([1.0, np.nan], [0, 1], [1, 0]), None, "nan at row 1, column 0"),
+        (coo([1.0, -np.inf], [0, 1], [1, 0]), None, "-inf at row 1, column 0"),
+        (coo([1e16, 1.0], [0, 1], [1, 0]), None, r"1e\+16 at row 0, column 1"),
+        (coo([1j, 1j], [0, 1], [1, 0]), None, "real numbers"),
+        (coo([1.0, 2.0, 5.0], [1, 0, 1], [1, 0, 1]), None, "several ratings .* user 1 and item 1"),
+        (coo([1.0], [0], [0]), [1], "y and sample_weight go with pairs"),
+        ([[1, 2, 3]], [1], "two columns"),
+        ([1, 2], [1], "two columns"),
+        ([[1, 2]], [1, 2], "y has 2 rows"),
+        ([[1, 2]], [np.nan], "y contains NaN"),
+        ([[1, 2]], [1e20], r"1e\+20 at row 0"),
+        ([[1, 2]], [[1, 2]], "y must be a vector"),
+        ([[1, 2.5]], [1], "2.5 in row 0"),
+        ([[1, np.nan]], [1], "nan in row 0"),
+        (np.array([[1, None]], object), [1], "NoneType"),
+        (np.array([["a", 1], [2, 1]], object), [1, 1], "int, str"),
+        ([[1, 2], [1, 2]], [1, 2], "several ratings .* user 1 and item 2"),
+        ([["a", "b"], ["a", "b"]], [1, 2], "user 'a' and item 'b'"),
+        (np.zeros((0, 2), int), [], "y holds no rating"),
+        ([[True, False]], [1], "bool"),
+    ],
+)
+def test_wrong_ratings_are_refused(X, y, message):
+    model = MatrixFactorization(2)
+    with pytest.raises(DataError, match=message):
+        model.fit(X, y)
+    assert not hasattr(model, "user_ids_")
+
+
+def test_broken_index_arrays_are_refused(ratings):
+    R = ratings.copy()
+    R.indices[4] = 4000
+    with pytest.raises(DataError, match="column index 4000"):
+        MatrixFactorization(2).fit(R)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1, -1], "got -1 for rating 1"),
+        ([np.nan, 1], "got nan for rating 0"),
+        ([0, 0], "zero for every rating"),
+        ([1], r"shape \(1,\)"),
+        (["a", "b"], "must hold numbers"),
+    ],
+)
+def test_wrong_weights_are_refused(weights, message):
+    with pytest.raises(DataError, match=message):
+        MatrixFactorization(2).fit([[0, 0], [0, 1]], [1, 2], weights)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"implicit": True, "solver": "sgd"}, "implicit"),
+        ({"implicit": True, "solver": "ccd"}, "implicit"),
+        ({"non_negative": True, "solver": "sgd"}, "negative"),
+        ({"implicit": True, "early_stopping": True}, "callback"),
+        ({"early_stopping": True}, "2 ratings are 0"),
+        ({"non_negative": True, "bias": False}, "rating -1 is below zero"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options, message):
+    with pytest.raises(DataError, match=message):
+        MatrixFactorization(2, **options).fit([[0, 0], [0, 1]], [-1, 2])
+
+
+@pytest.mark.parametrize(
+    "options", [{"reg": 0}, {"n_components": 0}, {"alpha": -1}, {"solver": "svd"}, {"dtype": int}]
+)
+def test_wrong_parameters_are_refused(options, ratings):
+    with pytest.raises(InvalidParameterError):
+        MatrixFactorization(**options).fit(ratings)
+
+
+def test_a_rate_that_is_too_high_is_told(ratings):
+    with pytest.raises(DataError, match="diverged in epoch 1 with learning_rate=1e"):
+        MatrixFactorization(3, solver="sgd", learning_rate=1e20, random_state=0).fit(ratings)
+
+
+def test_wrong_questions_are_refused(ratings):
+    model = MatrixFactorization(2, random_state=0, max_iter=2).fit(ratings)
+    for users, message in [
+        (60, "user 60 was not in fit"),
+        ([-1], "user -1"),
+        ("a", "user 'a'"),
+        ([[1]], "vector"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            model.recommend(users)
+    with pytest.raises(DataError, match="item 40 was not in fit"):
+        model.similar_items(40)
+    with pytest.raises(DataError, match="item 41 was not in fit"):
+        model.recommend(0, items=[1, 41])
+    for n in (0, 2.5, True):
+        with pytest.raises(DataError, match="n must be an integer"):
+            model.recommend(0, n)
+    with pytest.raises(DataError, match="R has 39 columns"):
+        model.transform(ratings[:, :39])
+    with pytest.raises(DataError, match="X has 59 rows"):
+        model.score(ratings[:59])
+    with pytest.raises(DataError, match="scipy sparse matrix"):
+        model.transform(ratings.toarray())
+    with pytest.raises(DataError, match="two columns"):
+        model.predict([1, 2])

@@ -1,0 +1,93 @@
+"""Measures of a ranking, against loops over users and places."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
+from stradask.algorithms.factorization.ranking import evaluate_ranking, ranking_metrics
+from stradask.datasets import make_ratings
+from stradask.datasets.split import split_ratings
+from stradask.errors import DataError
+
+
+def slowly(recommended, relevant, k):
+    """The definitions, one user and one place at a time."""
+    sums = dict.fromkeys(("precision", "recall", "map", "ndcg", "mrr"), 0.0)
+    users = [u for u in range(len(recommended)) if (relevant[u] > 0).any()]
+    for u in users:
+        wanted = {int(j) for j in np.flatnonzero(relevant[u] > 0)}
+        hits = [j in wanted for j in recommended[u][:k]]
+        sums["precision"] += sum(hits) / k
+        sums["recall"] += sum(hits) / len(wanted)
+        best = min(k, len(wanted))
+        sums["map"] += sum(sum(hits[: p + 1]) / (p + 1) for p in range(len(hits)) if hits[p]) / best
+        gain = sum(1 / math.log2(p + 2) for p in range(len(hits)) if hits[p])
+        sums["ndcg"] += gain / sum(1 / math.log2(p + 2) for p in range(best))
+        sums["mrr"] += next((1 / (p + 1) for p in range(len(hits)) if hits[p]), 0.0)
+    return {name: total / len(users) for name, total in sums.items()} | {"n_users": len(users)}
+
+
+@pytest.mark.parametrize("k", [1, 3, 8, 20])
+@pytest.mark.parametrize("n_places", [1, 5, 12])
+def test_measures_agree_with_their_definitions(k, n_places):
+    rng = np.random.default_rng(k + 100 * n_places)
+    relevant = (rng.random((40, 12)) < 0.2) * rng.integers(-1, 4, (40, 12))
+    relevant[7] = 0
+    recommended = np.array([rng.permutation(12)[:n_places] for _ in range(40)])
+    recommended[3, -1] = -1
+    found = ranking_metrics(recommended, sparse.csr_array(relevant), k)
+    assert found == pytest.approx(slowly(recommended, relevant, k))
+
+
+def test_a_perfect_ranking_scores_one():
+    relevant = sparse.csr_array([[1, 1, 0, 0], [0, 0, 1, 0]])
+    found = ranking_metrics([[0, 1, 2], [2, 3, 0]], relevant, k=3)
+    assert (found["ndcg"], found["map"], found["mrr"], found["recall"]) == (1, 1, 1, 1)
+    assert found["precision"] == 0.5
+
+
+def test_what_was_seen_is_left_out_and_the_rest_is_judged():
+    R, _ = make_ratings(60, 25, 3, density=0.3, implicit=True, random_state=0)
+    observed, held_out = split_ratings(R, test_size=0.3)
+    model = MatrixFactorization(3, implicit=True, alpha=5, reg=2, random_state=0).fit(observed)
+    scores = model.user_factors_ @ model.item_factors_.T
+    scores[observed.toarray() > 0] = -np.inf
+    order = np.argsort(-scores, axis=1, kind="stable")
+    order = np.where(np.isneginf(np.take_along_axis(scores, order, axis=1)), -1, order)
+    for k in (4, 30):
+        assert evaluate_ranking(model, held_out, k) == pytest.approx(slowly(order, held_out.toarray(), k))
+    assert model.score(held_out) == pytest.approx(evaluate_ranking(model, held_out, 10)["ndcg"])
+
+
+@pytest.mark.parametrize(
+    ("recommended", "message"),
+    [
+        ([[0, 3]], "columns are from 0 to 2"),
+        ([[0, -2]], "-2 in row 0"),
+        ([[1, 1]], "holds 1 twice in row 0"),
+        ([[0.5, 1]], "must be integers"),
+        ([[0], [1]], r"shape \(1, n_places\)"),
+        ([0, 1], r"shape \(1, n_places\)"),
+    ],
+)
+def test_wrong_rankings_are_refused(recommended, message):
+    with pytest.raises(DataError, match=message):
+        ranking_metrics(recommended, sparse.csr_array([[1, 0, 1]]), k=2)
+
+
+def test_nothing_relevant_and_wrong_k_are_refused():
+    with pytest.raises(DataError, match="no user has a relevant item"):
+        ranking_metrics([[0]], sparse.csr_array(np.array([[-1, 0]])), k=2)
+    for k in (0, 1.5, True):
+        with pytest.raises(DataError, match="k must be an integer"):
+            ranking_metrics([[0]], sparse.csr_array([[1, 0]]), k=k)
+
+
+def test_another_shape_is_refused():
+    R, _ = make_ratings(20, 10, 2, density=0.4, random_state=0)
+    model = MatrixFactorization(2, random_state=0, max_iter=2).fit(R)
+    with pytest.raises(DataError, match=r"held_out has the shape \(20, 9\)"):
+        evaluate_ranking(model, R[:, :9])
