@@ -49,9 +49,9 @@ def gap_report(records):
     page.text(
         "The systems take turns, each in a process of its own. Tolerances are stepped by decades from loose "
         "to tight, and more finely where a target was just met; every solution is judged by the same code, "
-        "outside: the gap between its objective and the dual objective at its scaled residual, relative to "
-        "the objective of the zero model. A solve starts afresh; a short one is timed up to three times and "
-        "the least counts. Import and compiling happen in a warm-up on a few columns and are timed apart."
+        f"outside: {gap_summary.words_of(records).judged}. A solve starts afresh; a short one is timed up to "
+        "three times and the least counts. Import and compiling happen in a warm-up on a few columns and are "
+        "timed apart."
     )
     data = {record["data"]["name"]: record["data"] for record in records}
     header = list(next(iter(data.values())))
@@ -95,10 +95,11 @@ def gaps_against_seconds(data, panels, colours):
         axes.set_xlabel("CPU seconds" if key == "cpu_seconds" else "seconds")
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
-    axes_row[0].set_ylabel("relative duality gap")
+    what = gap_summary.words_of(next(iter(next(iter(panels.values())).values()))).name
+    axes_row[0].set_ylabel(what)
     handles = {line.get_label(): line for axes in axes_row for line in axes.get_legend_handles_labels()[0]}
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles), frameon=False)
-    caption = f"{data}: relative duality gap against seconds (lower and further left is better)."
+    caption = f"{data}: {what} against seconds (lower and further left is better)."
     return figure, caption, f"Gap against seconds on {data}. {'; '.join(said)}."
 
 

@@ -1,6 +1,7 @@
 """Figures of solved problems: seconds to a gap, ratios to the best peer, memory, agreement of paths."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,7 +9,29 @@ from .summary import Spread, aligned, number
 
 MEGABYTE = 2**20
 WORDS = {"gap": "to gap", "tolerance": "at tolerance"}
+
 ROW_BYTES, COLUMN_BYTES = 64, 32  # what a lean solver needs beyond the design, a row and a column
+
+
+class Words(NamedTuple):
+    """How a family's gaps are spoken of."""
+
+    name: str
+    relative_to: str
+    judged: str
+
+
+DUALITY_GAPS = Words(
+    "relative duality gap",
+    "relative to the zero model's objective",
+    "the gap between its objective and the dual objective at its scaled residual, relative to the objective "
+    "of the zero model",
+)
+EXCESSES = Words(
+    "relative excess over the minimum",
+    "the excess over the least objective, relative to that",
+    "the excess of its objective over the least one, relative to that",
+)
 
 
 def clock(record):
@@ -180,11 +203,16 @@ def not_run(records):
     return list(dict.fromkeys(lines))
 
 
+def words_of(records):
+    """Return how the gaps of the records' family are spoken of."""
+    return EXCESSES if records[0]["family"] == "logistic" else DUALITY_GAPS
+
+
 def setting(records):
     """Return a sentence on how the seconds were measured."""
     kind = "CPU" if clock(records[0]) == "cpu_seconds" else "Wall"
     return (
-        f"{kind} seconds of the cheapest solve that meets the gap, relative to the zero model's objective; "
+        f"{kind} seconds of the cheapest solve that meets the gap, {words_of(records).relative_to}; "
         f"medians over the repeats (and range); stopped: beyond {records[0]['settings']['max_seconds']:g} s."
     )
 

@@ -95,12 +95,12 @@ MODELS = {
         _linear("ridge", "Ridge", "targets", "linear regression with a squared penalty"),
         _linear("poisson", "PoissonRegressor", "targets", "counts by a linear model of their logarithm"),
         _bayesian(
-            "bayesian-logistic", "BayesianLogisticRegression", "dense classes", "two classes, with a posterior"
+            "bayesian-logistic", "BayesianLogisticRegression", "dense classes", "two classes, a posterior"
         ),
         _bayesian(
-            "bayesian-linear", "BayesianLinearRegression", "dense targets", "linear regression, with a posterior"
+            "bayesian-linear", "BayesianLinearRegression", "dense targets", "a posterior of linear regression"
         ),
-        _bayesian("bayesian-poisson", "BayesianPoissonRegression", "dense targets", "counts, with a posterior"),
+        _bayesian("bayesian-poisson", "BayesianPoissonRegression", "dense targets", "counts, a posterior"),
     )
 }
 

@@ -128,15 +128,29 @@ def check_labels(y, n_samples, name):
     with _as_data_errors():
         y = column_or_1d(y, warn=True)
         _check_length("y", y, n_samples)
-        if y.dtype.kind in "fO":
+        if y.dtype.kind == "f":
+            for row in np.flatnonzero(~np.isfinite(y))[:1]:
+                _check_present(y[row], row, name)
+        elif y.dtype.kind == "O":
             for row, label in enumerate(y):
                 _check_present(label, row, name)
+        if y.dtype.kind in "biuf" and len(y) and (pair := _two_classes(y)) is not None:
+            return pair
         check_array(y, dtype=None, ensure_2d=False, ensure_min_samples=0, estimator=name, input_name="y")
         check_classification_targets(y)
     classes, numbers = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise DataError(f"y holds 1 class, {classes.tolist()[0]!r}: {name} needs two classes or more")
     return classes, numbers.astype(np.int64)
+
+
+def _two_classes(y):
+    """Classes and numbers of finite labels, without sorting them; None unless these are two integers."""
+    low, high = y.min(), y.max()
+    upper = y == high
+    if low == high or low % 1 or high % 1 or not np.array_equal(upper, y != low):
+        return None
+    return np.array([low, high]), upper.astype(np.int64)
 
 
 def check_weights(sample_weight, n_samples):

@@ -10,12 +10,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...errors import DataError
 from ..optimize.choose import NEWTON_MOST, minimise, minimise_multinomial, minimise_sparse
+from ..optimize.far import objective_over
 from ..optimize.objective import LinearObjective, MultinomialObjective
-from ..optimize.rows import LOGISTIC, make_rows
+from ..optimize.rows import LOGISTIC
 from .classifier import LinearClassifier
-from .inputs import check_class_weights, check_labels, check_names, check_weights
-from .row_input import check_row_matrix
-from .smooth import SOLVERS, lay_out, run, total_weight
+from .inputs import check_class_weights, check_labels, check_weights
+from .replicas import RowLoss, run_replicas_of
+from .row_places import check_beside, columns_in_use, opened_rows
+from .smooth import SOLVERS, run, total_weight
 
 
 class LogisticRegression(LinearClassifier):
@@ -34,7 +36,9 @@ class LogisticRegression(LinearClassifier):
     `tol` times the objective, which does not depend on the scales of the columns; these are met by Hessians,
     or parts of them, so that badly scaled columns cost little.
 
-    Seeds and threads: the result is *bitwise* the same for any `n_jobs`.
+    Seeds and threads: the result is *bitwise* the same for any `n_jobs`, and on a cluster for any workers,
+    also if some are lost in the midst of the fit. On a cluster sums are grouped otherwise than here:
+    objectives agree to rounding.
 
     Parameters
     ----------
@@ -50,18 +54,33 @@ class LogisticRegression(LinearClassifier):
         False takes c = 0.
     class_weight : None, "balanced" or dict of label to float, default=None
         "balanced" is n_samples / (n_classes * n_rows_of_the_class).
-    solver : {"auto", "newton", "sandblaster"}, default="auto"
+    solver : {"auto", "newton", "sandblaster", "downpour"}, default="auto"
         "newton": Hessian and Cholesky factor for up to 2,000 parameters, else conjugate gradients.
         "sandblaster": L-BFGS, preconditioned by the diagonal of the Hessian. "auto" takes, by the shape of
         the data, the one or the other, or L-BFGS preconditioned by the Hessian of a sample of the rows.
         `solver_` tells which. More than two classes are fitted by L-BFGS, and l1 penalties by proximal Newton
-        steps or as `SparseLogisticRegression` does it, whatever this says.
+        steps or as `SparseLogisticRegression` does it, whatever this says. "downpour": replicas of the model,
+        each on rows of its own, take minibatches of 100 over one table of parameters; a step is a pass of the
+        first replica, and the fit ends when ten in a row have not lowered the mean loss over its minibatches
+        by `tol`. It comes near the minimum, to a percent or so of the objective, in few passes; it takes no
+        l1 penalty, and on a cluster no callback.
     max_iter : int, default=1000
         Most steps.
     warm_start : bool, default=False
         Begin from the coefficients of the last fit.
+    engine : str, default="local"
+        Where the rows are read. ``"local"``: threads of this process; ``"dask"``: the current Dask client;
+        or the address of a Dask scheduler. On a cluster an array is cut into portions that are sent once, and
+        the blocks of a Dask array or DataFrame stay where they lie; a Dask `X` goes to the current client, if
+        there is one. This process holds `y`, the weights and the parameters.
     n_jobs : int or None, default=None
-        Threads. None is 1, -1 all cores.
+        Threads, on a cluster of each worker. None is 1, on a cluster as many as a worker has; -1 all cores.
+    n_replicas : int, default=2
+        Replicas of Downpour's. Their number is part of the method: it changes the result.
+    staleness : int or float("inf"), default=0
+        How many minibatches the replicas may be apart. Above 0 a result depends on who was faster.
+    random_state : int, RandomState or None, default=None
+        Draws Downpour's minibatches; nothing else is random.
     verbose : int, default=0
         1 shows a progress bar: the steps done, of `max_iter` at most (most fits end long before), and the
         objective.
@@ -76,7 +95,7 @@ class LogisticRegression(LinearClassifier):
     n_iter_ : int
         Steps.
     solver_ : str
-        "newton", "newton-cg", "sketch", "lbfgs", "proximal-newton" or "working-set".
+        "newton", "newton-cg", "sketch", "lbfgs", "proximal-newton", "working-set" or "downpour".
     history_ : dict of arrays
         One entry a step: round, seconds, objective, updates, bytes_sent, waiting, staleness.
     n_features_in_ : int
@@ -122,10 +141,14 @@ class LogisticRegression(LinearClassifier):
         "tol": [Interval(Real, 0, None, closed="left")],
         "fit_intercept": ["boolean"],
         "class_weight": [None, dict, StrOptions({"balanced"})],
-        "solver": [StrOptions(SOLVERS)],
+        "solver": [StrOptions(SOLVERS | {"downpour"})],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "warm_start": ["boolean"],
+        "engine": [str],
         "n_jobs": [None, Integral],
+        "n_replicas": [Interval(Integral, 1, None, closed="left")],
+        "staleness": [Interval(Integral, 0, None, closed="left"), Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
 
@@ -140,7 +163,11 @@ class LogisticRegression(LinearClassifier):
         solver="auto",
         max_iter=1000,
         warm_start=False,
+        engine="local",
         n_jobs=None,
+        n_replicas=2,
+        staleness=0,
+        random_state=None,
         verbose=0,
     ):
         self.C = C
@@ -151,7 +178,11 @@ class LogisticRegression(LinearClassifier):
         self.solver = solver
         self.max_iter = max_iter
         self.warm_start = warm_start
+        self.engine = engine
         self.n_jobs = n_jobs
+        self.n_replicas = n_replicas
+        self.staleness = staleness
+        self.random_state = random_state
         self.verbose = verbose
 
     # Fitting ------------------------------------------------------------------------------------
@@ -164,7 +195,8 @@ class LogisticRegression(LinearClassifier):
         Parameters
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-            float32 and float64 are kept. Best in C order or CSR: then nothing is copied.
+            float32 and float64 are kept. Best in C order or CSR: then nothing is copied. Or a Dask array or
+            DataFrame; then the vectors below may be Dask's, too, and are computed.
         y : array-like of shape (n_samples,)
             Labels: numbers or strings, of two classes or more.
         sample_weight : float or array-like of shape (n_samples,), optional
@@ -180,8 +212,7 @@ class LogisticRegression(LinearClassifier):
         self._validate_params()
         with self._unchanged_on_error():
             before = self._before()
-            rows = check_row_matrix(self, X)
-            check_names(self, X, y)
+            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight)
             n_samples, n_features = rows.shape
             classes, numbers = check_labels(y, n_samples, type(self).__name__)
             self._check_goes_on(before, classes, n_features)
@@ -190,21 +221,41 @@ class LogisticRegression(LinearClassifier):
                 classes, numbers, weights
             )
             weights = check_class_weights(self.class_weight, classes, numbers, weights)
-            if self.l1_ratio > 0 and (len(classes) > 2 or n_features >= NEWTON_MOST):
+            if self.solver == "downpour":
+                self._check_for_downpour()
+            elif self.l1_ratio > 0 and (len(classes) > 2 or n_features >= NEWTON_MOST):
                 return self._fit_working_set(X, y, sample_weight, total, before, callback)
             dtype, n_outputs = rows.dtype, 1 if len(classes) == 2 else len(classes)
-            rows, layout = lay_out(rows, n_outputs, self.fit_intercept)
-            objective, minimiser = self._problem(rows, numbers, len(classes), weights, total)
-            result, self.solver_, watch = run(
-                self,
-                minimiser,
-                objective,
-                self._start(before, numbers, weights, layout),
-                unit=1.0 if np.isinf(self.C) else self.C * total,
-                callback=callback,
-                snapshot=functools.partial(self._snapshot, classes, layout, dtype),
-            )
+            rows, layout = columns_in_use(rows, n_outputs, self.fit_intercept)
+            target = numbers if n_outputs > 1 else np.where(numbers > 0, 1.0, -1.0)
+            start = self._start(before, numbers, weights, layout)
+            unit = 1.0 if np.isinf(self.C) else self.C * total
+            snapshot = functools.partial(self._snapshot, classes, layout, dtype)
+            if self.solver == "downpour":
+                loss = RowLoss(n_outputs, self.fit_intercept, 1 / (self.C * total))
+                told = {"unit": unit, "callback": callback, "snapshot": snapshot}
+                x, history = run_replicas_of(self, rows, target, weights, engine, loss, start, **told)
+                self.solver_ = "downpour"
+                return self._read(classes, layout, dtype, x, history)
+            with opened_rows(self, rows, [target], weights, engine) as [data]:
+                objective, minimiser = self._problem(data, n_outputs, total)
+                result, self.solver_, watch = run(
+                    self,
+                    minimiser,
+                    objective,
+                    start,
+                    unit=unit,
+                    callback=callback,
+                    snapshot=snapshot,
+                )
             return self._read(classes, layout, dtype, result.x, watch.history)
+
+    def _check_for_downpour(self):
+        if self.l1_ratio > 0:
+            raise DataError(
+                f"solver='downpour' takes the squared penalty alone, but l1_ratio is {self.l1_ratio:g}: "
+                "choose another solver"
+            )
 
     def _before(self):
         """Coefficients and classes of the last fit, where this one goes on from them."""
@@ -233,20 +284,18 @@ class LogisticRegression(LinearClassifier):
         of_class = np.array([float(self.class_weight.get(label, 1.0)) for label in classes.tolist()])
         return float(np.average(of_class[numbers], weights=weights))
 
-    def _problem(self, rows, numbers, n_classes, weights, total):
+    def _problem(self, data, n_outputs, total):
         """The objective as a weighted mean of losses, its penalty likewise, and what minimises it."""
         strength = 1 / (self.C * total)
         common = {
-            "scale": 1 / rows.shape[0],
+            "scale": 1 / data.shape[0],
             "l2": strength * (1 - self.l1_ratio),
             "fit_intercept": self.fit_intercept,
             "n_jobs": self.n_jobs,
         }
-        if n_classes > 2:
-            data = make_rows(rows, numbers, weights)
-            return MultinomialObjective(data, n_classes, **common), minimise_multinomial
-        signs = np.where(numbers > 0, 1.0, -1.0)
-        objective = LinearObjective(make_rows(rows, signs, weights), LOGISTIC, **common)
+        if n_outputs > 1:
+            return objective_over(data, MultinomialObjective, n_outputs, **common), minimise_multinomial
+        objective = objective_over(data, LinearObjective, LOGISTIC, **common)
         if self.l1_ratio > 0:
             return objective, functools.partial(minimise_sparse, l1=strength * self.l1_ratio)
         return objective, functools.partial(minimise, solver=self.solver)
@@ -288,6 +337,7 @@ class LogisticRegression(LinearClassifier):
             max_iter=self.max_iter,
             tol=self.tol,
             warm_start=bool(before),
+            engine=self.engine,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )

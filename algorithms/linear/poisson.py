@@ -15,12 +15,13 @@ from ...errors import DataError
 from .._base import Estimator
 from .._validation import _as_data_errors
 from ..optimize.choose import minimise
+from ..optimize.far import objective_over
 from ..optimize.objective import LinearObjective
-from ..optimize.rows import POISSON, make_rows
+from ..optimize.rows import POISSON
 from .fitting import check_shapes
-from .inputs import check_names, check_targets, check_weights
-from .row_input import check_row_matrix
-from .smooth import SOLVERS, lay_out, linear_predictor, run
+from .inputs import check_targets, check_weights
+from .row_places import check_beside, columns_in_use, opened_rows
+from .smooth import SOLVERS, linear_predictor, run
 
 
 class PoissonRegressor(RegressorMixin, Estimator):
@@ -34,7 +35,9 @@ class PoissonRegressor(RegressorMixin, Estimator):
 
     with s = `sample_weight`: half the mean deviance, scikit-learn's objective.
 
-    Seeds and threads: the result is *bitwise* the same for any `n_jobs`.
+    Seeds and threads: the result is *bitwise* the same for any `n_jobs`, and on a cluster for any workers,
+    also if some are lost in the midst of the fit. On a cluster sums are grouped otherwise than here:
+    objectives agree to rounding.
 
     Parameters
     ----------
@@ -52,8 +55,13 @@ class PoissonRegressor(RegressorMixin, Estimator):
         Most steps.
     warm_start : bool, default=False
         Begin from the coefficients of the last fit.
+    engine : str, default="local"
+        Where the rows are read. ``"local"``: threads of this process; ``"dask"``: the current Dask client;
+        or the address of a Dask scheduler. On a cluster an array is cut into portions that are sent once, and
+        the blocks of a Dask array or DataFrame stay where they lie; a Dask `X` goes to the current client, if
+        there is one. This process holds `y`, the weights and the parameters.
     n_jobs : int or None, default=None
-        Threads. None is 1, -1 all cores.
+        Threads, on a cluster of each worker. None is 1, on a cluster as many as a worker has; -1 all cores.
     verbose : int, default=0
         1 shows a progress bar: the steps done, of `max_iter` at most (most fits end long before), and the
         objective.
@@ -107,6 +115,7 @@ class PoissonRegressor(RegressorMixin, Estimator):
         "solver": [StrOptions(SOLVERS)],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "warm_start": ["boolean"],
+        "engine": [str],
         "n_jobs": [None, Integral],
         "verbose": ["verbose"],
     }
@@ -120,6 +129,7 @@ class PoissonRegressor(RegressorMixin, Estimator):
         solver="auto",
         max_iter=1000,
         warm_start=False,
+        engine="local",
         n_jobs=None,
         verbose=0,
     ):
@@ -129,6 +139,7 @@ class PoissonRegressor(RegressorMixin, Estimator):
         self.solver = solver
         self.max_iter = max_iter
         self.warm_start = warm_start
+        self.engine = engine
         self.n_jobs = n_jobs
         self.verbose = verbose
 
@@ -146,7 +157,8 @@ class PoissonRegressor(RegressorMixin, Estimator):
         Parameters
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-            float32 and float64 are kept. Best in C order or CSR: then nothing is copied.
+            float32 and float64 are kept. Best in C order or CSR: then nothing is copied. Or a Dask array or
+            DataFrame; then the vectors below may be Dask's, too, and are computed.
         y : array-like of shape (n_samples,)
             Counts, or other numbers that are not negative, such as rates with their exposures as weights.
         sample_weight : float or array-like of shape (n_samples,), optional
@@ -161,8 +173,7 @@ class PoissonRegressor(RegressorMixin, Estimator):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            rows = check_row_matrix(self, X)
-            check_names(self, X, y)
+            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight)
             n_samples = rows.shape[0]
             with _as_data_errors():
                 y = column_or_1d(y, warn=True)
@@ -170,25 +181,27 @@ class PoissonRegressor(RegressorMixin, Estimator):
             weights = check_weights(sample_weight, n_samples)
             coef, intercept = self._start(rows.shape[1], _checked_mean(y, weights))
             dtype = rows.dtype
-            rows, layout = lay_out(rows, 1, self.fit_intercept)
-            objective = LinearObjective(
-                make_rows(rows, y, weights),
-                POISSON,
-                scale=1 / n_samples,
-                l2=self.alpha,
-                constant=float(np.average(xlogy(y, y) - y, weights=weights)),
-                fit_intercept=self.fit_intercept,
-                n_jobs=self.n_jobs,
-            )
-            result, self.solver_, watch = run(
-                self,
-                functools.partial(minimise, solver=self.solver),
-                objective,
-                layout.vector(coef[:, None], [intercept]),
-                unit=1.0,
-                callback=callback,
-                snapshot=functools.partial(self._snapshot, layout, dtype),
-            )
+            rows, layout = columns_in_use(rows, 1, self.fit_intercept)
+            with opened_rows(self, rows, [y], weights, engine) as [data]:
+                objective = objective_over(
+                    data,
+                    LinearObjective,
+                    POISSON,
+                    scale=1 / n_samples,
+                    l2=self.alpha,
+                    constant=float(np.average(xlogy(y, y) - y, weights=weights)),
+                    fit_intercept=self.fit_intercept,
+                    n_jobs=self.n_jobs,
+                )
+                result, self.solver_, watch = run(
+                    self,
+                    functools.partial(minimise, solver=self.solver),
+                    objective,
+                    layout.vector(coef[:, None], [intercept]),
+                    unit=1.0,
+                    callback=callback,
+                    snapshot=functools.partial(self._snapshot, layout, dtype),
+                )
             return self._read(layout, dtype, result.x, watch.history)
 
     def _start(self, n_features, mean):

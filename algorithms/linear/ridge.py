@@ -12,12 +12,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ...errors import DataError
 from .._base import Estimator
 from ..optimize.choose import minimise_square
+from ..optimize.far import objective_over
 from ..optimize.objective import LinearObjective
-from ..optimize.rows import SQUARED, make_rows
+from ..optimize.rows import SQUARED
 from .fitting import check_shapes
-from .inputs import check_names, check_targets, check_weights
-from .row_input import check_row_matrix
-from .smooth import SOLVERS, lay_out, linear_predictor, run, total_weight
+from .inputs import check_targets, check_weights
+from .row_places import check_beside, columns_in_use, opened_rows
+from .smooth import SOLVERS, linear_predictor, run, total_weight
 
 
 class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
@@ -29,7 +30,9 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
 
     with s = `sample_weight`: scikit-learn's objective. `X` is never centred or copied with a column of ones.
 
-    Seeds and threads: the result is *bitwise* the same for any `n_jobs`.
+    Seeds and threads: the result is *bitwise* the same for any `n_jobs`, and on a cluster for any workers,
+    also if some are lost in the midst of the fit. On a cluster sums are grouped otherwise than here:
+    objectives agree to rounding.
 
     Parameters
     ----------
@@ -49,8 +52,13 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
         Most steps, for each target.
     warm_start : bool, default=False
         Begin from the coefficients of the last fit.
+    engine : str, default="local"
+        Where the rows are read. ``"local"``: threads of this process; ``"dask"``: the current Dask client;
+        or the address of a Dask scheduler. On a cluster an array is cut into portions that are sent once, and
+        the blocks of a Dask array or DataFrame stay where they lie; a Dask `X` goes to the current client, if
+        there is one. This process holds `y`, the weights and the parameters.
     n_jobs : int or None, default=None
-        Threads. None is 1, -1 all cores.
+        Threads, on a cluster of each worker. None is 1, on a cluster as many as a worker has; -1 all cores.
     verbose : int, default=0
         1 shows a progress bar: the steps done, of `max_iter` at most (most fits end long before), and the
         objective.
@@ -107,6 +115,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
         "solver": [StrOptions(SOLVERS)],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "warm_start": ["boolean"],
+        "engine": [str],
         "n_jobs": [None, Integral],
         "verbose": ["verbose"],
     }
@@ -120,6 +129,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
         solver="auto",
         max_iter=1000,
         warm_start=False,
+        engine="local",
         n_jobs=None,
         verbose=0,
     ):
@@ -129,6 +139,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
         self.solver = solver
         self.max_iter = max_iter
         self.warm_start = warm_start
+        self.engine = engine
         self.n_jobs = n_jobs
         self.verbose = verbose
 
@@ -141,7 +152,8 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
         Parameters
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-            float32 and float64 are kept. Best in C order or CSR: then nothing is copied.
+            float32 and float64 are kept. Best in C order or CSR: then nothing is copied. Or a Dask array or
+            DataFrame; then the vectors below may be Dask's, too, and are computed.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Each target is a problem of its own.
         sample_weight : float or array-like of shape (n_samples,), optional
@@ -156,48 +168,49 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            rows = check_row_matrix(self, X)
-            check_names(self, X, y)
+            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight)
             y = check_targets(y, rows.shape[0], type(self).__name__)
             weights = check_weights(sample_weight, rows.shape[0])
             total = total_weight(sample_weight, rows.shape[0])
-            return self._fit_targets(rows, y, weights, total, callback)
+            return self._fit_targets(rows, y, weights, total, engine, callback)
 
-    def _fit_targets(self, X, y, weights, total, callback):
+    def _fit_targets(self, X, y, weights, total, engine, callback):
         """Solve for one target after the other, by one factor."""
         targets = y.reshape(len(y), -1).T
         coef, intercept = self._start(targets, weights, X.shape[1])
-        rows, layout = lay_out(X, 1, self.fit_intercept)
+        rows, layout = columns_in_use(X, 1, self.fit_intercept)
         factor, n_iter = None, list[int]()
-        for k, target in enumerate(targets):
-            objective = LinearObjective(
-                make_rows(rows, target, weights),
-                SQUARED,
-                scale=1 / len(y),
-                l2=self.alpha / total,
-                fit_intercept=self.fit_intercept,
-                n_jobs=self.n_jobs,
-            )
+        with opened_rows(self, rows, list(targets), weights, engine) as data:
+            for k in range(len(targets)):
+                objective = objective_over(
+                    data[k],
+                    LinearObjective,
+                    SQUARED,
+                    scale=1 / len(y),
+                    l2=self.alpha / total,
+                    fit_intercept=self.fit_intercept,
+                    n_jobs=self.n_jobs,
+                )
 
-            def read(x, history, k=k):
-                model = copy.copy(self)
-                here = coef.copy(), intercept.copy()
-                here[0][k], here[1][k] = (part[..., 0] for part in layout.read(x))
-                return model._read(*here, [*n_iter, len(history)], y.ndim, X.dtype, history)
+                def read(x, history, k=k):
+                    model = copy.copy(self)
+                    here = coef.copy(), intercept.copy()
+                    here[0][k], here[1][k] = (part[..., 0] for part in layout.read(x))
+                    return model._read(*here, [*n_iter, len(history)], y.ndim, X.dtype, history)
 
-            result, (self.solver_, factor), watch = run(
-                self,
-                functools.partial(minimise_square, solver=self.solver, factor=factor),
-                objective,
-                layout.vector(coef[k][:, None], intercept[k : k + 1]),
-                unit=2 * total,
-                callback=callback,
-                snapshot=read,
-            )
-            coef[k], intercept[k] = (part[..., 0] for part in layout.read(result.x))
-            n_iter.append(len(watch.history))
-            if watch.ended:
-                break
+                result, (self.solver_, factor), watch = run(
+                    self,
+                    functools.partial(minimise_square, solver=self.solver, factor=factor),
+                    objective,
+                    layout.vector(coef[k][:, None], intercept[k : k + 1]),
+                    unit=2 * total,
+                    callback=callback,
+                    snapshot=read,
+                )
+                coef[k], intercept[k] = (part[..., 0] for part in layout.read(result.x))
+                n_iter.append(len(watch.history))
+                if watch.ended:
+                    break
         return self._read(coef, intercept, n_iter, y.ndim, X.dtype, watch.history)
 
     def _start(self, targets, weights, n_features):

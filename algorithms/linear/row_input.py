@@ -41,7 +41,11 @@ def check_row_matrix(estimator, X):
     >>> check_row_matrix(sd.Lasso(), [[1, 2], [3, 4]]).flags.c_contiguous
     True
     """
-    name = type(estimator).__name__
+    return row_matrix(type(estimator).__name__, X)
+
+
+def row_matrix(name, X):
+    """See `check_row_matrix`; `name` is the estimator's, for messages."""
     rows = _real(X, name, sparse_format="csr", order="C")
     if not isinstance(rows, np.ndarray):
         rows = sparse.csr_array(rows)

@@ -11,12 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...scheduler.threads import single_threaded_blas
 from .._validation import check_rows
+from ..optimize.objective import LAST_PLACES
+from ..optimize.separation import separated
 from ..optimize.watch import Watch
 from .dask_input import is_dask, lazily
 
 SOLVERS = {"auto", "newton", "sandblaster"}
 _EXACT, _ROUNDING = 1e-25, 1e-13  # of the objective at the start and of its constant: a perfect fit
-_PRECISION = 10  # of the type of the data: the least tolerance that can be met in it
 _SPARSE, _USED = 8, 0.7  # entries a column, and share of columns in use, below which empty ones are left out
 
 
@@ -155,7 +156,7 @@ def run(estimator, minimise, objective, x0, *, unit, callback, snapshot):
         With history, and whether it was ended.
     """
     label = type(estimator).__name__
-    tol = max(estimator.tol, _PRECISION * float(np.finfo(objective.rows.dtype).eps))
+    tol = max(estimator.tol, LAST_PLACES * float(np.finfo(objective.rows.dtype).eps))
     watch = Watch(
         estimator.max_iter,
         label=label,
@@ -163,6 +164,7 @@ def run(estimator, minimise, objective, x0, *, unit, callback, snapshot):
         callback=callback,
         snapshot=snapshot,
         unit=unit,
+        traffic=objective.bytes_sent,
     )
     with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"), watch:
         first, _ = objective.value_and_gradient(x0)
@@ -170,8 +172,17 @@ def run(estimator, minimise, objective, x0, *, unit, callback, snapshot):
             x0 = np.zeros_like(x0)
             first, _ = objective.value_and_gradient(x0)
         result, name = minimise(objective, x0, max_iter=estimator.max_iter, tol=tol, callback=watch)
+        unknown = name == "proximal-newton" or watch.ended or result.nit >= estimator.max_iter
+        apart = not unknown and separated(objective, result.x, first)
+    if apart:
+        warnings.warn(
+            f"{label}: without a penalty there are no best coefficients, because a combination of columns "
+            "separates the rows and the loss falls along it without end; give a penalty",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
     nothing_left = _EXACT * first + _ROUNDING * abs(objective.constant)
-    if not (result.success or watch.ended or result.fun <= nothing_left):
+    if not (apart or result.success or watch.ended or result.fun <= nothing_left):
         single = "pass X in float64, " if objective.rows.dtype == np.float32 else ""
         warnings.warn(
             f"{label} stopped short of tol={estimator.tol:g} after {result.nit} steps: {result.message}; "

@@ -58,6 +58,8 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
     n_jobs : int or None, default=None
         Threads of Sandblaster; they change no bit. None is 1, -1 all cores.
+    verbose : int, default=0
+        1 shows a progress bar: the steps done, of `max_iter` at most, and the objective.
 
     Attributes
     ----------
@@ -226,6 +228,8 @@ class MLPRegressor(RegressorMixin, Perceptron):
         ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
     n_jobs : int or None, default=None
         Threads of Sandblaster; they change no bit. None is 1, -1 all cores.
+    verbose : int, default=0
+        1 shows a progress bar: the steps done, of `max_iter` at most, and the objective.
 
     Attributes
     ----------

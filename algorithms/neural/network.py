@@ -105,15 +105,15 @@ class Network:
 
         Parameters
         ----------
-        rows : tuple of X, shape (n, n_features), and targets
-            Targets are of shape (n, n_outputs), or the numbers of classes, shape (n,).
+        rows : tuple of X, shape (n, n_features), targets and perhaps weights
+            Targets are of shape (n, n_outputs), or the numbers of classes, shape (n,); weights of shape (n,).
         w : ndarray of shape (n_parameters,)
         """
-        X, y = rows
+        X, y, *weights = rows
         parameters = w.astype(X.dtype, copy=False)
         layers = self.layers(parameters)
         values = self._forward(X, layers)
-        value, delta = _LOSSES[self.loss_name](values[-1], y)
+        value, delta = _LOSSES[self.loss_name](values[-1], y, *weights)
         gradient = np.empty_like(parameters)
         for number, (out, (W, _)) in reversed(
             list(enumerate(zip(self.layers(gradient), layers, strict=True)))
@@ -196,24 +196,30 @@ _SLOPES = {
 # Losses: the sum over rows, and its derivative by the output. ---------------------------------------------
 
 
-def _squared(output, y):
+def _squared(output, y, weights=None):
     delta = output - y
-    return 0.5 * float(np.sum(delta * delta, dtype=np.float64)), delta
+    return _summed(0.5 * np.sum(delta * delta, axis=1, dtype=np.float64), delta, weights)
 
 
-def _softmax(output, y):
+def _softmax(output, y, weights=None):
     rows = np.arange(len(y))
     log_total = logsumexp(output, axis=1)
     delta = np.exp(output - log_total[:, None])
-    value = float(np.sum(log_total - output[rows, y], dtype=np.float64))
+    losses = log_total - output[rows, y]
     delta[rows, y] -= 1
-    return value, delta
+    return _summed(losses, delta, weights)
 
 
-def _two_classes(output, y):
+def _two_classes(output, y, weights=None):
     a = output[:, 0]
-    value = -float(np.sum(np.where(y == 1, log_expit(a), log_expit(-a)), dtype=np.float64))
-    return value, (expit(a) - y.astype(a.dtype))[:, None]
+    losses = -np.where(y == 1, log_expit(a), log_expit(-a))
+    return _summed(losses, (expit(a) - y.astype(a.dtype))[:, None], weights)
+
+
+def _summed(losses, delta, weights):
+    if weights is not None:
+        losses, delta = losses * weights, delta * weights[:, None]
+    return float(np.sum(losses, dtype=np.float64)), delta
 
 
 _LOSSES = {"squared": _squared, "softmax": _softmax, "logistic": _two_classes}

@@ -1,5 +1,7 @@
 """What the multi-layer perceptrons share: parameters, the fit by either solver, layers as attributes."""
 
+import copy
+import functools
 import itertools
 import math
 import warnings
@@ -18,9 +20,10 @@ from ...scheduler.parameters import seed_from
 from ...scheduler.threads import single_threaded_blas
 from .._base import Estimator
 from .._validation import _real, check_rows
-from ..linear.inputs import check_names
-from ..optimize.downpour import minimize_downpour
+from ..linear.inputs import check_names, check_weights
+from ..optimize.downpour import watched
 from ..optimize.minimize import minimize
+from ..optimize.watch import Watch
 from .network import Network
 
 # Attributes that a fit by another solver, or without early stopping, does not have.
@@ -50,6 +53,7 @@ class Perceptron(Estimator):
         "random_state": ["random_state"],
         "engine": [str],
         "n_jobs": [None, Integral],
+        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -72,6 +76,7 @@ class Perceptron(Estimator):
         random_state=None,
         engine="local",
         n_jobs=None,
+        verbose=0,
     ):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
@@ -90,11 +95,15 @@ class Perceptron(Estimator):
         self.random_state = random_state
         self.engine = engine
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     # Fitting ------------------------------------------------------------------------------------
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None, *, callback=None):
         """Train the network.
+
+        Ctrl-C stops after the running step, or pass of Downpour on threads, and keeps the model so far, with
+        a warning.
 
         Parameters
         ----------
@@ -102,6 +111,12 @@ class Perceptron(Estimator):
             float32 and float64 are kept; all arithmetic is in that type.
         y : array-like
             Labels of shape (n_samples,), or targets of shape (n_samples,) or (n_samples, n_outputs).
+        sample_weight : float or array-like of shape (n_samples,), optional
+            Not negative. Only ratios count: they are brought to a mean of 1.
+        callback : callable, optional
+            ``callback(info)`` after every step, or pass of Downpour; `info` has round, total, objective,
+            seconds, history, and ``info.snapshot()``, the model so far as a fitted estimator. Returning True
+            ends the fit. Not with Downpour on a cluster.
 
         Returns
         -------
@@ -118,13 +133,23 @@ class Perceptron(Estimator):
             before = self._before() if self.warm_start else None
             targets, loss, n_outputs = self._targets(y, X)
             seed = seed_from(self.random_state)
-            rows, held_out = self._split(X, targets, seed)
+            weights = check_weights(sample_weight, X.shape[0])
+            beside = () if weights is None else (weights.astype(X.dtype),)
+            rows, held_out = self._split((X, targets, *beside), seed)
             sizes = (X.shape[1], *hidden, n_outputs)
             network = Network(sizes, self.activation, loss, float(self.alpha), rows[0].shape[0])
             w = self._first(network, before, seed, X.dtype)
+            watch = Watch(
+                self.max_iter,
+                label=type(self).__name__,
+                verbose=self.verbose,
+                callback=callback,
+                snapshot=functools.partial(self._snapshot, network, X.dtype),
+                unit=1 / rows[0].shape[0] if self.solver == "sandblaster" else 1.0,
+            )
             with single_threaded_blas():
                 solve = self._by_sandblaster if self.solver == "sandblaster" else self._by_downpour
-                w = solve(network, w, rows, held_out, seed)
+                w = solve(network, w, rows, held_out, seed, watch)
             self._keep(network, w, X.dtype)
         return self
 
@@ -150,14 +175,15 @@ class Perceptron(Estimator):
         parts = [part.ravel() for pair in zip(*before, strict=True) for part in pair]
         return np.concatenate(parts).astype(dtype)
 
-    def _split(self, X, targets, seed):
+    def _split(self, rows, seed):
         """Set rows aside to stop by; None without early stopping."""
         if not self.early_stopping:
-            return (X, targets), None
-        labels = targets if self._stratified else None
+            return rows, None
+        n_rows = rows[0].shape[0]
+        labels = rows[1] if self._stratified else None
         try:
             kept, aside = train_test_split(
-                np.arange(X.shape[0]),
+                np.arange(n_rows),
                 test_size=self.validation_fraction,
                 random_state=seed % _SPLIT,
                 stratify=labels,
@@ -165,25 +191,31 @@ class Perceptron(Estimator):
         except ValueError as error:
             raise DataError(
                 f"early_stopping=True needs rows to hold out, but validation_fraction="
-                f"{self.validation_fraction} of {X.shape[0]} rows cannot be: {error}"
+                f"{self.validation_fraction} of {n_rows} rows cannot be: {error}"
             ) from error
         kept.sort()
-        return (X[kept], targets[kept]), (X[aside], targets[aside])
+        return tuple(part[kept] for part in rows), tuple(part[aside] for part in rows)
 
-    def _by_sandblaster(self, network, w, rows, held_out, seed):
+    def _by_sandblaster(self, network, w, rows, held_out, seed, watch):
         n_rows = rows[0].shape[0]
         portions = [tuple(part[a : a + _PORTION] for part in rows) for a in range(0, n_rows, _PORTION)]
-        watch = None if held_out is None else _Watch(self, network, held_out)
-        result = minimize(
-            network.loss,
-            w.astype(np.float64),
-            portions,
-            engine=self.engine,
-            n_jobs=self.n_jobs,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            callback=watch,
-        )
+        best = None if held_out is None else _Best(self, network, held_out)
+
+        def each(iterate):
+            over = best is not None and best(iterate)
+            return watch(iterate) or over
+
+        with watch:
+            result = minimize(
+                network.loss,
+                w.astype(np.float64),
+                portions,
+                engine=self.engine,
+                n_jobs=self.n_jobs,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                callback=each,
+            )
         if result.status == 4:
             raise DataError(f"{result.message}: scale the columns of X")
         if result.status == 1:
@@ -192,17 +224,19 @@ class Perceptron(Estimator):
         self.loss_curve_ = (result.history["objective"][1:] / n_rows).tolist()
         self.loss_ = float(result.fun) / n_rows
         self.t_ = int(result.nfev) * n_rows
-        if watch is None:
+        if best is None:
             return result.x
-        self.validation_scores_, self.best_validation_score_ = watch.scores, watch.highest
-        return result.x if watch.best is None else watch.best
+        self.validation_scores_, self.best_validation_score_ = best.scores, best.highest
+        return result.x if best.best is None else best.best
 
-    def _by_downpour(self, network, w, rows, held_out, seed):
+    def _by_downpour(self, network, w, rows, held_out, seed, watch):
         n_rows, n_replicas = rows[0].shape[0], min(self.n_replicas, rows[0].shape[0])
         # Every n-th row: rows that are sorted by class are then no harm.
         portions = [tuple(part[r::n_replicas] for part in rows) for r in range(n_replicas)]
         size = min(200, n_rows) if self.batch_size == "auto" else self.batch_size
-        result = minimize_downpour(
+        result = watched(
+            watch,
+            self.engine,
             network.loss,
             w,
             portions,
@@ -214,7 +248,6 @@ class Perceptron(Estimator):
             max_epochs=self.max_iter,
             n_iter_no_change=self.n_iter_no_change,
             tol=self.tol,
-            engine=self.engine,
             random_state=seed % _SPLIT,
         )
         if result.status == 4:
@@ -230,6 +263,14 @@ class Perceptron(Estimator):
             self.validation_scores_ = (1 - result.history["objective"]).tolist()
             self.best_validation_score_ = 1 - float(result.fun)
         return result.x
+
+    def _snapshot(self, network, dtype, w, history):
+        model: Any = copy.copy(self)
+        model.loss_curve_ = history.as_dict()["objective"].tolist()
+        model.loss_, model.n_iter_ = model.loss_curve_[-1], len(history)
+        model.t_ = len(history) * network.n_rows
+        model._keep(network, w, dtype)
+        return model
 
     def _warn(self, limit):
         warnings.warn(
@@ -276,7 +317,7 @@ class Perceptron(Estimator):
             raise DataError("intercepts_ are not those of coefs_")
 
 
-class _Watch:
+class _Best:
     """Callback of L-BFGS: keeps the parameters with the best score on held-out rows, and stops in time."""
 
     def __init__(self, estimator, network, held_out):
@@ -306,12 +347,13 @@ class _Lack:
 
 def accuracy(network, rows, w):
     """Share of rows whose class is found."""
-    X, y = rows
+    X, y, *weights = rows
     output = network.output(X, w.astype(X.dtype, copy=False))
-    return float(np.mean(network.classes(output) == y))
+    return float(np.average(network.classes(output) == y, weights=weights[0] if weights else None))
 
 
 def determination(network, rows, w):
     """R squared; the mean over outputs."""
-    X, y = rows
-    return float(r2_score(y, network.output(X, w.astype(X.dtype, copy=False))))
+    X, y, *weights = rows
+    output = network.output(X, w.astype(X.dtype, copy=False))
+    return float(r2_score(y, output, sample_weight=weights[0] if weights else None))

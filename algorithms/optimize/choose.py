@@ -21,11 +21,14 @@ import functools
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgError
 
+from .dual_ridge import DualFactor, applies, minimize_dual
+from .excess import Excess
 from .lbfgs import minimize_lbfgs
 from .newton import minimize_newton, minimize_newton_cg, minimize_proximal_newton
-from .preconditioner import Centred, Cholesky, Diagonal, Repeated
-from .rows import SQUARED, SparseRows
+from .preconditioner import Centred, Cholesky, Diagonal, Factors, Repeated, far_means
+from .rows import SQUARED
 from .sketch import minimize_sketch, sample_size
 from .stages import LBFGS_SHARE, Stages
 
@@ -34,8 +37,9 @@ _NEWTON_STEPS, _SKETCH_PASSES, _DIAGONAL_PASSES = 6, 9, 35
 _SAMPLE_HESSIANS, _SAMPLE_PASSES = 2, 20
 _CALL = 1e5  # nanoseconds around a pass, however short
 _AT_ONCE = 5e6  # nanoseconds: a fit so short that nothing is gained by another method
+_PROOF_PASSES = 10  # that a Hessian may cost which proves that L-BFGS has converged
 _LATE_SKETCH_ROWS = 6  # a parameter
-_LATE_NEWTON_MOST, _LATE_NEWTON_STEPS = 4000, 10  # parameters and steps, where all else has failed
+_LATE_NEWTON_MOST = 4000  # parameters, where all else has failed
 _QUADRATIC_STEPS = 2  # of conjugate gradients: what one solve does not reach, more will not
 _GRAM_MOST = 500  # columns of a multinomial model for one class's Hessian
 _PATIENCE, _LONG_PATIENCE = 25, 60  # steps of the diagonal, where the sketch can follow and where it cannot
@@ -92,7 +96,7 @@ def method_for(objective):
     times = {"lbfgs": _DIAGONAL_PASSES * a_pass}
     if p <= NEWTON_MOST:
         times["newton"] = newton
-        if 2 * m < n:
+        if 2 * m < n and objective.can_sample:
             times["sketch"] = _SKETCH_PASSES * a_pass + _SAMPLE_PASSES * _CALL + sample
     return min(times, key=lambda name: times[name])
 
@@ -101,9 +105,9 @@ def _row_costs(rows):
     """Nanoseconds that a row takes in a pass and in a Hessian."""
     n, d = rows.shape
     product = 5 + 0.3 * d + 0.04 * d**2
-    if not isinstance(rows, SparseRows):
+    per_row = rows.n_entries / n
+    if per_row == d:
         return 3 + 0.4 * d, product
-    per_row = rows.nnz / n
     return 5 + 1.2 * per_row, min(product, 5 + 0.7 * per_row**2)
 
 
@@ -117,23 +121,38 @@ def minimise_square(objective, x0, *, solver="auto", factor=None, max_iter=1000,
     ----------
     objective, x0, solver, max_iter, tol, callback
         See `minimise`.
-    factor : Cholesky, optional
-        Of the Hessian, as an earlier call has returned it.
+    factor : Cholesky or DualFactor, optional
+        Of the Hessian, or for fewer rows than columns of `dual_ridge`, as an earlier call has returned it.
 
     Returns
     -------
     result : OptimizeResult
-    (name, factor) : (str, Cholesky or None)
+    (name, factor) : (str, Cholesky, DualFactor or None)
     """
+    if solver != "sandblaster" and applies(objective):
+        return _by_rows(objective, x0, factor, max_iter=max_iter, tol=tol, callback=callback)
     by_hessian = solver == "newton" and objective.n_parameters <= NEWTON_MOST
     if not by_hessian and (solver != "auto" or method_for(objective) != "newton"):
         result, name = minimise(objective, x0, solver=solver, max_iter=max_iter, tol=tol, callback=callback)
         return result, (name, None)
-    factor = factor or Cholesky(objective.hessian(x0))
+    factor = factor or Factors(objective).at(x0)
     result = _lbfgs(
         objective, x0, preconditioner=factor, max_iter=max_iter, tol_decrease=tol, callback=callback
     )
     return result, ("newton", factor)
+
+
+def _by_rows(objective, x0, factor, *, max_iter, tol, callback):
+    """The dual solution, and where rounding has left too much of it conjugate gradients from there."""
+    stages = Stages(objective, x0, max_iter, callback)
+    try:
+        factor = factor or DualFactor(objective)
+        stages.run(minimize_dual, factor=factor, tol_decrease=tol)
+    except LinAlgError:
+        factor = None
+    if not stages.over:
+        stages.run(_newton_cg, tol_decrease=tol)
+    return stages.result(), ("newton", factor)
 
 
 def minimise_multinomial(objective, x0, *, max_iter=1000, tol=1e-6, callback=None):
@@ -151,6 +170,7 @@ def minimise_multinomial(objective, x0, *, max_iter=1000, tol=1e-6, callback=Non
         preconditioner=preconditioner,
         max_iter=max_iter,
         tol_decrease=LBFGS_SHARE * tol,
+        excess=Excess(objective, tol, preconditioner, False) if _in_double(objective) else None,
         callback=callback,
     )
     return result, "lbfgs"
@@ -172,12 +192,14 @@ def minimise_sparse(objective, x0, *, l1, max_iter=1000, tol=1e-6, callback=None
 def _diagonal_first(objective, x0, *, max_iter, tol_decrease, callback):
     """L-BFGS with the diagonal, and what follows if it is slow."""
     p = objective.n_parameters
-    small = p <= NEWTON_MOST and objective.n_rows >= _LATE_SKETCH_ROWS * p
+    small = p <= NEWTON_MOST and objective.n_rows >= _LATE_SKETCH_ROWS * p and objective.can_sample
     stages = Stages(objective, x0, max_iter, callback)
+    scaling = scaling_of(objective, x0)
     stages.run(
         minimize_lbfgs,
         most=_PATIENCE if small else _LONG_PATIENCE,
-        preconditioner=scaling_of(objective, x0),
+        preconditioner=scaling,
+        excess=_excess(objective, tol_decrease, scaling),
         tol_gradient=0.0,
         tol_decrease=LBFGS_SHARE * tol_decrease,
     )
@@ -186,10 +208,11 @@ def _diagonal_first(objective, x0, *, max_iter, tol_decrease, callback):
     elif not stages.over and p <= NEWTON_MOST:
         stages.run(minimize_newton, tol_decrease=tol_decrease)
     elif not stages.over:
+        factors = p <= _LATE_NEWTON_MOST  # what comes last has all steps that are left
         steps = _QUADRATIC_STEPS if objective.loss == SQUARED else _LONG_PATIENCE // 3
-        stages.run(_newton_cg, most=steps, tol_decrease=tol_decrease)
-        if not stages.over and p <= _LATE_NEWTON_MOST:
-            stages.run(minimize_newton, most=_LATE_NEWTON_STEPS, tol_decrease=tol_decrease)
+        stages.run(_newton_cg, most=steps if factors else None, tol_decrease=tol_decrease)
+        if not stages.over and factors:
+            stages.run(minimize_newton, tol_decrease=tol_decrease)
     return stages.result()
 
 
@@ -200,15 +223,17 @@ def scaling_of(objective, x):
     counts), nothing is scaled: the diagonal at the start is theirs, and their curvature vanishes after the
     first steps.
     """
-    squares = objective.rows.squared_norms()
-    if squares.max() > _HEAVY * squares.mean():
+    largest, mean = objective.rows.longest
+    if largest > _HEAVY * mean:
         return Diagonal(np.ones(len(x)))
     diagonal = objective.hessian_diagonal(x)
     if not objective.fit_intercept:
         return Diagonal(diagonal)
     intercept = np.zeros(len(x))
     intercept[-1] = 1.0
-    return Centred(diagonal, objective.hessian_product(x, intercept))
+    column = objective.hessian_product(x, intercept)
+    means = far_means(diagonal, column)
+    return Centred(diagonal, column, None if means is None else objective.hessian_diagonal(x, means))
 
 
 def _newton_cg(objective, x0, **options):
@@ -220,13 +245,39 @@ def _newton_cg(objective, x0, **options):
 
 def _lbfgs(objective, x0, *, preconditioner, **options):
     return minimize_lbfgs(
-        objective.value_and_gradient, x0, preconditioner=preconditioner, tol_gradient=0.0, **options
+        objective.value_and_gradient,
+        x0,
+        preconditioner=preconditioner,
+        tol_gradient=0.0,
+        precision=objective.precision,
+        **options,
     )
 
 
 def _lbfgs_by_diagonal(objective, x0, *, tol_decrease, **options):
     scaling = scaling_of(objective, x0)
-    return _lbfgs(objective, x0, preconditioner=scaling, tol_decrease=LBFGS_SHARE * tol_decrease, **options)
+    return _lbfgs(
+        objective,
+        x0,
+        preconditioner=scaling,
+        tol_decrease=LBFGS_SHARE * tol_decrease,
+        excess=_excess(objective, tol_decrease, scaling),
+        **options,
+    )
+
+
+def _excess(objective, tol, scaling):
+    """What proves that L-BFGS has converged: a factor where it costs no more than a few passes."""
+    row, hessian_row = _row_costs(objective.rows)
+    p, n = objective.n_parameters, objective.n_rows
+    cost = n * hessian_row + 0.1 * p**3 / 3
+    by_factor = p <= NEWTON_MOST and cost <= _PROOF_PASSES * (n * row + _CALL)
+    return Excess(objective, tol, scaling, by_factor)
+
+
+def _in_double(objective):
+    """Whether differences of gradients say anything."""
+    return objective.rows.dtype == np.float64
 
 
 _METHODS: dict[str, Any] = {

@@ -11,6 +11,7 @@ methods for online learning and stochastic optimization", JMLR 2011.
 """
 
 import functools
+import hashlib
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -51,6 +52,9 @@ def minimize_downpour(
     warm_steps=100,
     engine="local",
     random_state=None,
+    callback=None,
+    checkpoint=None,
+    checkpoint_every=100,
 ):
     r"""Minimise the mean over rows of a sum over portions, one replica of the model on each portion.
 
@@ -101,16 +105,25 @@ def minimize_downpour(
     engine : str, SimulatedClock or Client, default="local"
         See `stradask.scheduler.table.run_replicas`.
     random_state : int, RandomState or None, default=None
+    callback : callable, optional
+        ``callback(look)`` after each look at the objective, with `x`, `fun` and `nit` (looks so far); True
+        stops all. On threads only, and on that of the first replica.
+    checkpoint : path-like, optional
+        Folder of states. A run of the same problem with the same integer `random_state` goes on from the
+        newest, without staleness bitwise as if it had not stopped; history and counts are of what it did
+        itself.
+    checkpoint_every : int, default=100
+        Clocks between two states.
 
     Returns
     -------
     scipy.optimize.OptimizeResult
         ``x``; ``fun``, the last objective, or the best with `validation`; ``nit``, clocks of the first
         replica; ``nfev``, minibatches of all; ``samples``, rows of all of these; ``learning_rate``;
-        ``success``, ``status`` (0: it stopped by itself; 1: `max_epochs`; 4: a value, a gradient or its
-        square was not finite, x being the last good point) and ``message``; ``history``, a dict of arrays
-        samples (of all replicas up to then), seconds (simulated if the engine is), loss (the mean over the
-        first replica's minibatches since the look before) and objective; ``n_recoveries``.
+        ``success``, ``status`` (0: it stopped by itself, or as `callback` said; 1: `max_epochs`; 4: a value,
+        a gradient or its square was not finite, x being the last good point) and ``message``; ``history``, a
+        dict of arrays samples (of all replicas up to then), seconds (simulated if the engine is), loss (the
+        mean over the first replica's minibatches since the look before) and objective; ``n_recoveries``.
 
     Raises
     ------
@@ -153,7 +166,10 @@ def minimize_downpour(
         target=-math.inf if target is None else float(target),
         warm_steps=check_count("warm_steps", warm_steps, least=0),
         seed=seed_from(random_state),
+        callback=callback,
     )
+    if callback is not None and isinstance(engine, str) and engine != "local":
+        raise DataError(f"callback is called on threads only, but engine is {engine!r}: leave it out")
     rate = None if learning_rate is None else _positive("learning_rate", learning_rate)
     if evaluate is not None and validation is None:
         raise DataError("evaluate needs validation: the rows that it looks at")
@@ -172,8 +188,24 @@ def minimize_downpour(
         staleness=staleness,
         rule=Adagrad(begun.rate),
         engine=engine,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        fingerprint=_identity(settings, x0),
     )
     return _result(settings, begun, run.values[:-1].ravel()[: len(x0)], run.results, run)
+
+
+def watched(watch, engine, *args, **options):
+    """Call `minimize_downpour` under a `Watch`.
+
+    On a cluster the watch cannot be told anything before the end: its callback is refused, and Ctrl-C raises.
+    """
+    if engine == "local":
+        with watch:
+            return minimize_downpour(*args, **options, callback=watch)
+    if watch.has_callback:
+        raise DataError(f"callback with solver='downpour' needs engine='local', got engine={engine!r}")
+    return minimize_downpour(*args, **options, engine=engine)
 
 
 @dataclass(frozen=True)
@@ -193,6 +225,7 @@ class _Settings:
     target: float
     warm_steps: int
     seed: int
+    callback: Any
 
     def mean(self, rows, w):
         """Value and gradient of the mean over rows; None if they, or its squares, are not finite."""
@@ -245,6 +278,15 @@ def take_rows(portion, rows):
     if isinstance(portion, (tuple, list)):
         return tuple(part[rows] for part in portion)
     return portion[rows]
+
+
+def _identity(settings, x0):
+    """What a checkpoint belongs to, beside the table; the data themselves are not read."""
+    names = ("n_fetch", "n_push", "batch_size", "warm_steps", "seed")
+    return {
+        "downpour": {name: getattr(settings, name) for name in names},
+        "x0": hashlib.blake2b(x0.tobytes(), digest_size=16).hexdigest(),
+    }
 
 
 # One replica alone --------------------------------------------------------------------------------------
@@ -390,7 +432,11 @@ class _Watch:
         if objective < self.least:
             self.least = objective
             self.best = None if self.validation is None else w.copy()
-        return objective <= self.settings.target or self.idle >= self.settings.patience
+        callback = self.settings.callback
+        found: Any = OptimizeResult()
+        found |= {"x": w.copy(), "fun": objective, "nit": len(self.looks)}
+        asked = callback is not None and callback(found) is True
+        return asked or objective <= self.settings.target or self.idle >= self.settings.patience
 
     def _held_out(self, w):
         if self.settings.evaluate is not None:
@@ -412,7 +458,7 @@ def _result(settings, begun, x, ended, run):
     still = bool(ended) and ended[0].still
     status = NOT_FINITE if trouble else STILL if still else FINISHED
     said = {
-        FINISHED: "the objective did not fall any more, or reached the target",
+        FINISHED: "the objective did not fall any more, or reached the target, or the callback stopped it",
         STILL: f"max_epochs={settings.max_epochs} passes were made",
         NOT_FINITE: f"the objective or its gradient is {trouble}; x is the last good point",
     }[status]

@@ -21,6 +21,7 @@ from .memory import Memory
 from .space import LocalSpace
 
 CONVERGED, LIMIT, STUCK, STOPPED, NOT_FINITE = range(5)  # `status` of a result
+_LESS = 2.0, 10.0  # times less, at least and at most, is to be promised after it was too little
 _BAD_STEPS = 5  # in a row that met points without a finite objective, before it is given up
 
 
@@ -208,6 +209,7 @@ def minimize_lbfgs(
     tol_decrease=0.0,
     tol_objective=0.0,
     precision=1e-12,
+    excess=None,
     callback=None,
     history=None,
     resume=None,
@@ -248,6 +250,9 @@ def minimize_lbfgs(
     precision : float, default=1e-12
         Relative precision of f, about 1e-7 where it is computed from float32: if no lower point is found,
         the run counts as converged where the promised decrease is at most this part of abs(f).
+    excess : callable, default=None
+        ``excess(x, f, gradient)``, the part of the allowed excess over the minimum that is there, is asked
+        before a small promised decrease ends the run: above 1 it goes on, for a smaller one.
     callback : callable, default=None
         ``callback(iterate)`` after each step, with an `Iterate`; True stops.
     history : Trace, default=None
@@ -301,7 +306,7 @@ def minimize_lbfgs(
 
         steps = Orthant(fun_and_grad, space, scaling, l1, x0)
     trace = Trace() if history is None else history
-    run = _Run(steps, Memory(space, memory), trace, preconditioner is None, precision)
+    run = _Run(steps, Memory(space, memory), trace, preconditioner is None, precision, excess)
     run.begin(x0, resume)
     while run.status is None:
         run.step(max_iter, tol_gradient, tol_decrease, tol_objective, callback)
@@ -333,12 +338,13 @@ def checked_start(x0):
 class _Run:
     """The loop: stopping rules, restarts, and what is told of it."""
 
-    def __init__(self, steps, memory, trace, unscaled, precision):
+    def __init__(self, steps, memory, trace, unscaled, precision, excess):
         self.steps, self.memory, self.trace, self.unscaled = steps, memory, trace, unscaled
         self.precision, self.promised = precision, math.inf  # by the last direction that led nowhere
         self.nit, self.status, self.message = 0, None, ""
         self.first_norm, self.fell = math.nan, math.inf  # how much the last step lowered the objective
         self.bad_steps = 0
+        self.excess, self.share = excess, 1.0  # of the tolerance, once the excess was found too large
 
     def begin(self, x0, resume):
         if resume is not None:
@@ -369,8 +375,8 @@ class _Run:
         if not slope < 0 and not fresh:
             return self.memory.clear()
         size = abs(before.value)
-        small = -0.5 * slope <= tol_decrease * size
-        if small and self.steps.trusted(self.fell, tol_decrease * size):
+        small = -0.5 * slope <= self.share * tol_decrease * size
+        if small and self.steps.trusted(self.fell, tol_decrease * size) and self._proved():
             return self._end(CONVERGED, f"the promised decrease is at most {tol_decrease:g} of the objective")
         first = min(1.0, 1.0 / math.sqrt(-slope)) if fresh and self.unscaled else 1.0
         self.steps.trouble = None
@@ -399,10 +405,18 @@ class _Run:
             return self.memory.clear()
         if self.steps.trouble is not None:
             return self._end(NOT_FINITE, f"{self.steps.trouble}; x is the last good point")
-        if self.promised <= self.precision * abs(self.point.value):
+        if self.promised <= self.precision * abs(self.point.value) and self._proved():
             return self._end(CONVERGED, "the objective cannot fall further in floating point")
         why = "the objective is less precise than that, or value and gradient do not agree"
         return self._end(STUCK, f"no lower point was found along the gradient: {why}")
+
+    def _proved(self):
+        """Whether the excess is small enough; if not, less is to be promised the next time."""
+        if self.excess is None:
+            return True
+        part = self.excess(self.point.x, self.point.value, self.point.gradient)
+        self.share /= min(max(part, _LESS[0]), _LESS[1])
+        return part <= 1
 
     def _norm(self):
         return math.sqrt(self.steps.space.dots([(self.point.uphill, self.point.uphill)])[0])

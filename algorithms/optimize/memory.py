@@ -90,7 +90,9 @@ class Memory:
             If s is `t` times the last direction: its products with the pairs are then known.
         """
         ss, sy, yy, sg, yg = self.space.dots([(s, s), (s, y), (y, y), (s, g), (y, g)])
-        if not sy > _CURVED * math.sqrt(ss * yy):
+        if not (yy > 0 and sy > _CURVED * math.sqrt(ss) * math.sqrt(yy)):
+            return False
+        if not (math.isfinite(sy / yy) and math.isfinite(ss / sy)):  # squares that underflow
             return False
         m, M = self.size, self.products
         if self.rows is None:

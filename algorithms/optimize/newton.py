@@ -9,12 +9,13 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from .line_search import Trial, backtrack, strong_wolfe
-from .preconditioner import Cholesky, Diagonal
+from .preconditioner import Diagonal, Factors
+from .sparse_quadratic import minimise_quadratic
 
 _LEAST_PRODUCTS, _MOST_PRODUCTS = 200, 2000  # limits of those for one system; between them twice its rank
 _ROUNDING = 1e-15  # of the constant, and its square of the objective at the start: what is lost in rounding
+_DOUBT = 0.1  # of a decrement: what a system that is singular to working precision may leave of it
 _STALLED = 2  # steps in a row that lower nothing
-_SWEEPS, _INNER_TOL = 1000, 1e-10  # of coordinate descent; its largest step^2, relative to the first
 _RIDGE = 1e-10  # of the diagonal: columns that repeat each other
 
 
@@ -24,7 +25,8 @@ def minimize_newton(objective, x0, *, max_iter=100, tol_decrease=1e-6, callback=
     Parameters
     ----------
     objective : object
-        ``value_and_gradient(x, curvature=)``, ``hessian(x)`` and `constant`, see `LinearObjective`.
+        ``value_and_gradient(x, curvature=)``, ``hessian(x, means)``, `fit_intercept` and `constant`, see
+        `LinearObjective`.
     x0 : float64 ndarray of shape (p,)
     max_iter : int, default=100
         Steps.
@@ -53,8 +55,15 @@ def minimize_newton(objective, x0, *, max_iter=100, tol_decrease=1e-6, callback=
     (True, [0.702, -0.656])
     """
 
+    factors = Factors(objective)
+
     def direction(x, g):
-        return -Cholesky(objective.hessian(x)).solve(g)
+        factor = factors.at(x)
+        d = -factor.solve(g)
+        if factor.jitter == 0:
+            return d, True
+        left = factor.transposed(objective.hessian_product(x, d) + g)
+        return d, float(left @ left) <= _DOUBT * abs(float(g @ d))
 
     return _descend(objective, x0, direction, max_iter, tol_decrease, callback)
 
@@ -95,7 +104,7 @@ def minimize_newton_cg(
         def product(v):
             return P.transposed(objective.hessian_product(x, P.direct(v)))
 
-        return P.direct(_conjugate_gradients(product, right, stop, min(most, _MOST_PRODUCTS)))
+        return P.direct(_conjugate_gradients(product, right, stop, min(most, _MOST_PRODUCTS))), True
 
     return _descend(objective, x0, direction, max_iter, tol_decrease, callback)
 
@@ -103,13 +112,13 @@ def minimize_newton_cg(
 def minimize_proximal_newton(objective, x0, l1, *, max_iter=100, tol_decrease=1e-6, callback=None):
     """Minimise ``f(x) + sum_j l1_j |x_j|``, with the Hessian of all rows.
 
-    The quadratic model of f plus the penalty is minimised by coordinate descent, and the step to its minimum
+    The quadratic model of f plus the penalty is minimised by `sparse_quadratic`, and the step to its minimum
     is shortened until the objective falls by a share of what the model promises.
 
     Parameters
     ----------
     objective, x0, max_iter, tol_decrease, callback
-        See `minimize_newton`; the decrement is half of what the model promises.
+        See `minimize_newton`; the decrement is what the model falls by.
     l1 : float64 ndarray of shape (p,)
         Not negative.
 
@@ -118,19 +127,14 @@ def minimize_proximal_newton(objective, x0, l1, *, max_iter=100, tol_decrease=1e
     OptimizeResult
         See `minimize_newton`; `fun` has the penalty in it.
     """
-    from ...kernels.weighted_descent import gram_descent
-
     smooth, g = objective.value_and_gradient(x0, curvature=True)
     state = _State(x0, smooth + l1 @ np.abs(x0), g)
-    none, free = np.zeros(len(x0)), np.zeros(len(x0), bool)
     for _ in range(max_iter):
         x, f, g = state.x, state.fun, state.jac
         H = objective.hessian(x)
         H.flat[:: len(x) + 1] *= 1 + _RIDGE
-        target = x.copy()
-        gram_descent(H, -g, target, l1, none, free, _SWEEPS, _INNER_TOL)
+        target, state.decrement = minimise_quadratic(H, g, x, l1)
         promised = g @ (target - x) + l1 @ (np.abs(target) - np.abs(x))
-        state.decrement = -0.5 * promised
         near = state.decrement <= tol_decrease * abs(f)
         if not promised < 0:
             return state.result(0)
@@ -172,16 +176,16 @@ def _conjugate_gradients(product, right, stop, most):
 
 
 def _descend(objective, x0, direction, max_iter, tol_decrease, callback):
-    """Go along one direction after the other."""
+    """Go along one direction after the other, each told with whether it solves its system."""
     state = _State(x0, *objective.value_and_gradient(x0, curvature=True))
     rounding = _ROUNDING * abs(objective.constant) + _ROUNDING**2 * abs(state.fun)
     stalled = 0
     for _ in range(max_iter):
         x, f = state.x, state.fun
-        d = direction(x, state.jac)
+        d, solved = direction(x, state.jac)
         slope = float(state.jac @ d)
         state.decrement = -0.5 * slope
-        near = state.decrement <= max(tol_decrease * abs(f), rounding)
+        near = solved and state.decrement <= max(tol_decrease * abs(f), rounding)
         if not slope < 0:
             return state.result(0 if slope == 0 else 2)
 

@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from ...scheduler.threads import run_tasks
-from .rows import LANES, cut, n_entries
+from .rows import LANES, cut
 
 _WORTH_THREADS = 1 << 15  # entries; below, handing work over takes longer than a pass
+_PRECISION = 1e-12  # relative, of a sum in float64
+LAST_PLACES = 10  # of the type of the data: the least tolerance that can be met in it
 _HESSIAN_BYTES = 1 << 26  # that partial Hessians may take together
 
 
@@ -53,18 +55,32 @@ class _Penalised:
         Numbers that an entry of the parameters has.
     """
 
+    can_sample = True  # whether a `sample` of the rows is to be had
+
     def __init__(self, rows, *, scale, l2, fit_intercept, n_jobs, width, constant=0.0):
         self.rows, self.scale, self.l2, self.constant = rows, scale, l2, constant
         self.fit_intercept, self.n_jobs = fit_intercept, n_jobs
         self.n_rows, self.n_columns = rows.shape
         self.n_penalised = self.n_columns * width
         self.n_parameters = self.n_penalised + width * fit_intercept
-        self.portions = cut(rows, width)
+        self.portions = self._cut(rows, width)
         self.n_passes = 0
         ends = np.cumsum([0, *(portion.shape[0] for portion in self.portions)])
         self._slices = [slice(a, b) for a, b in itertools.pairwise(ends)]
-        self._threads = n_jobs if n_entries(rows) * width >= _WORTH_THREADS else 1
+        self._threads = n_jobs if rows.n_entries * width >= _WORTH_THREADS else 1
         self._known: Any = None  # the last point, and what was found there
+
+    @property
+    def precision(self):
+        """Relative precision of values, about: some last places of the data's type, and long sums."""
+        return max(_PRECISION, LAST_PLACES * float(np.finfo(self.rows.dtype).eps))
+
+    def bytes_sent(self):
+        """Count the bytes that went over the network so far."""
+        return 0
+
+    def _cut(self, rows, width):
+        return cut(rows, width)
 
     def _run(self, work):
         """Call ``work(portion, its rows)`` for all portions; a list of what it returned."""
@@ -158,24 +174,38 @@ class LinearObjective(_Penalised):
 
         return self._complete(w, self._run(work))
 
-    def hessian_diagonal(self, w):
-        """Compute the diagonal of the Hessian at w, a float64 ndarray of shape (n_parameters,)."""
-        curvature = self._curvatures(w)
-        diagonal = self._scaled(self._run(lambda portion, rows: portion.diagonal(curvature[rows])))
+    def hessian_diagonal(self, w, means=None):
+        """Compute the diagonal of the Hessian at w, a float64 ndarray of shape (n_parameters,).
+
+        `means`: see `hessian`.
+        """
+        diagonal = self._second_order(w, "diagonal", *(() if means is None else (means,)))
         diagonal[: self.n_columns] += self.l2
         return diagonal
 
     def hessian_product(self, w, v):
         """Compute the Hessian at w times a vector, a float64 ndarray of shape (n_parameters,)."""
-        curvature = self._curvatures(w)
-        coef, intercept = self._split(v)
-        parts = self._run(lambda portion, rows: portion.product(curvature[rows], coef, intercept))
-        product = self._scaled(parts)
+        product = self._second_order(w, "product", *self._split(v))
         product[: self.n_columns] += self.l2 * v[: self.n_columns]
         return product
 
-    def hessian(self, w):
-        """Compute the Hessian at w, a float64 ndarray of shape (n_parameters, n_parameters)."""
+    def hessian(self, w, means=None):
+        """Compute the Hessian at w, a float64 ndarray of shape (n_parameters, n_parameters).
+
+        With `means`, a float64 ndarray of shape (n_columns,), it is that of the columns less these numbers,
+        the penalty being as before: columns far from zero keep their digits.
+        """
+        total = self.scale * tree_sum(self._hessian_parts(w, means))[: self.n_parameters, : self.n_parameters]
+        total.flat[: self.n_columns * (self.n_parameters + 1) : self.n_parameters + 1] += self.l2
+        return total
+
+    def _second_order(self, w, method, *args):
+        """Something that portions make of their curvatures at w, summed."""
+        curvature = self._curvatures(w)
+        return self._scaled(self._run(lambda portion, rows: getattr(portion, method)(curvature[rows], *args)))
+
+    def _hessian_parts(self, w, means):
+        """Hessians of groups of portions, of which there are few since each takes memory."""
         curvature = self._curvatures(w)
         size = self.n_columns + 1
         n_groups = max(2, min(8, _HESSIAN_BYTES // (8 * size**2)))
@@ -185,14 +215,11 @@ class LinearObjective(_Penalised):
         def work(first):
             out = np.zeros((size, size))
             for portion, rows in pairs[first : first + step]:
-                portion.add_hessian(curvature[rows], out)
+                portion.add_hessian(curvature[rows], out, means)
             return out
 
         self.n_passes += 1
-        parts = run_tasks([(work, (first,)) for first in range(0, len(pairs), step)], self._threads)
-        total = self.scale * tree_sum(parts)[: self.n_parameters, : self.n_parameters]
-        total.flat[: self.n_columns * (self.n_parameters + 1) : self.n_parameters + 1] += self.l2
-        return total
+        return run_tasks([(work, (first,)) for first in range(0, len(pairs), step)], self._threads)
 
     def sample(self, rows):
         """The same objective on a copy of some rows, scaled up as if they were all."""
@@ -255,7 +282,7 @@ class MultinomialObjective(_Penalised):
 
         ``(1 - 1/K) / K sum_i s_i x_ij^2`` for every class: it stands for the scales of the columns at any w.
         """
-        diagonal = np.repeat(self._gram(lambda portion, ones: portion.diagonal(ones)), self.n_classes)
+        diagonal = np.repeat(self._gram("diagonal"), self.n_classes)
         diagonal = diagonal[: self.n_parameters]
         diagonal[: self.n_penalised] += self.l2
         return diagonal
@@ -266,21 +293,17 @@ class MultinomialObjective(_Penalised):
         At zero the Hessian is ``(I - 1/K) / K`` times ``X^T S X`` (Kronecker), which bounds it elsewhere in
         the order of matrices.
         """
-        size = self.n_columns + 1
-
-        def of_portion(portion, ones):
-            out = np.zeros((size, size))
-            portion.add_hessian(ones, out)
-            return out
-
         n = self.n_columns + self.fit_intercept
-        H = self._gram(of_portion)[:n, :n]
+        H = self._gram("hessian")[:n, :n]
         H.flat[: self.n_columns * (n + 1) : n + 1] += self.l2
         return H
 
     def _evaluate(self, portion, W):
         value, gradient = portion.multinomial(W, self.n_classes)
-        return value, gradient[:, : self.n_classes].ravel()[: self.n_parameters]
+        return value, self._unpadded(gradient)
+
+    def _unpadded(self, gradient):
+        return gradient[:, : self.n_classes].ravel()[: self.n_parameters]
 
     def _padded(self, w):
         """The parameters as the kernels read them: intercepts last, classes up to a multiple of 8."""
@@ -289,14 +312,9 @@ class MultinomialObjective(_Penalised):
         W[: len(given), : self.n_classes] = given
         return W
 
-    def _gram(self, of_portion):
-        """Sum over portions of a part of ``X^T S X``, times the curvature at zero."""
-        factor = self.scale * (1 - 1 / self.n_classes) / self.n_classes
+    def _gram(self, method):
+        """Sum over portions of ``X^T S X``, or its diagonal, times the curvature at zero."""
+        return self.scale * (1 - 1 / self.n_classes) / self.n_classes * tree_sum(self._gram_parts(method))
 
-        def work(portion, rows):
-            weights = portion.weights
-            return of_portion(
-                portion, weights.astype(np.float64) if len(weights) else np.ones(len(portion.y))
-            )
-
-        return factor * tree_sum(self._run(work))
+    def _gram_parts(self, method):
+        return self._run(lambda portion, rows: getattr(portion, method)(portion.row_weights()))

@@ -7,14 +7,37 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky
 from scipy.linalg.blas import dtrsv
 
-_LEAST = 1e-12  # of the largest entry of a diagonal: smaller ones are taken for it
+_LEAST = 1e-12  # of a diagonal entry before its column was centred: what rounding may leave of it
+_TINY = float(np.finfo(np.float64).tiny)  # smaller entries have lost their digits
+_FAR = 1e-6  # a column's variance as a part of its mean square, below which it is computed by itself
 _JITTER, _GROWTH, _MOST_JITTER = 1e-14, 100.0, 1e4
 
 
 def _inverse_roots(diagonal):
-    """``h^(-1/2)``; entries that are (almost) zero count as a small share of the largest."""
+    """``h^(-1/2)``, however far apart; entries that are zero, or as good as, count as the largest."""
     largest = diagonal.max(initial=0.0)
-    return 1 / np.sqrt(np.maximum(diagonal, _LEAST * largest)) if largest > 0 else np.ones(len(diagonal))
+    if not largest > _TINY:
+        return np.ones(len(diagonal))
+    return 1 / np.sqrt(np.where(diagonal > _TINY, diagonal, largest))
+
+
+def far_means(h, column):
+    """Means of the columns, weighted by curvature, where one is so far from zero that h lost its variance.
+
+    Parameters
+    ----------
+    h, column : float64 ndarrays of shape (p,)
+        Diagonal of a Hessian, and the intercept's column, the last.
+
+    Returns
+    -------
+    float64 ndarray of shape (p - 1,) or None
+        None where h will do.
+    """
+    if not h[-1] > 0:
+        return None
+    means = column[:-1] / h[-1]
+    return means if (h[:-1] - h[-1] * means**2 < _FAR * h[:-1]).any() else None
 
 
 class Diagonal:
@@ -55,13 +78,15 @@ class Centred:
         Diagonal of a Hessian; the last entry, h_c, is the intercept's.
     column : float64 ndarray of shape (p,)
         The intercept's column of the Hessian, which is h_c m.
+    centred : float64 ndarray of shape (p,), optional
+        The diagonal for columns less m, where it was computed for itself.
     """
 
-    def __init__(self, h, column):
+    def __init__(self, h, column, centred=None):
         self._means = column[:-1] / h[-1]
-        self._root = _inverse_roots(
-            np.append(np.maximum(h[:-1] - h[-1] * self._means**2, _LEAST * h[:-1]), h[-1])
-        )
+        if centred is None:
+            centred = np.append(np.maximum(h[:-1] - h[-1] * self._means**2, _LEAST * h[:-1]), h[-1])
+        self._root = _inverse_roots(centred)
 
     def direct(self, v):
         """P v."""
@@ -86,13 +111,23 @@ class Cholesky:
     ----------
     H : float64 ndarray of shape (p, p)
         Symmetric, positive semi-definite up to rounding, finite.
+    means : float64 ndarray of shape (p - 1,), optional
+        If H is that of columns less these means, the intercept being the last: P is then for the columns
+        themselves.
+
+    Attributes
+    ----------
+    jitter : float
+        What was added, as a part of the diagonal; 0 for a matrix that has a factor as it is.
     """
 
-    def __init__(self, H):
+    def __init__(self, H, means=None):
+        self._means = means
         self._scale = _inverse_roots(np.diagonal(H))
         A = H * self._scale[:, None] * self._scale
         jitter = 0.0
         while True:
+            self.jitter = jitter
             try:
                 self._L = cholesky(A, lower=True, check_finite=False)
                 break
@@ -105,15 +140,42 @@ class Cholesky:
 
     def direct(self, v):
         """P v."""
-        return self._scale * dtrsv(self._L, v, lower=1, trans=1)
+        w = self._scale * dtrsv(self._L, v, lower=1, trans=1)
+        if self._means is not None:
+            w[-1] -= self._means @ w[:-1]
+        return w
 
     def transposed(self, v):
         """P^T v."""
+        if self._means is not None:
+            v = np.append(v[:-1] - v[-1] * self._means, v[-1])
         return dtrsv(self._L, self._scale * v, lower=1)
 
     def solve(self, v):
         """``P P^T v``, about H^(-1) v."""
         return self.direct(self.transposed(v))
+
+
+class Factors:
+    """Cholesky factors of an objective's Hessians, columns far from zero less their means.
+
+    Parameters
+    ----------
+    objective : LinearObjective
+    """
+
+    def __init__(self, objective):
+        self._objective, self._means = objective, None
+
+    def at(self, x):
+        """A `Cholesky` of the Hessian at x."""
+        if self._means is None:
+            H = self._objective.hessian(x)
+            if self._objective.fit_intercept:
+                self._means = far_means(np.diagonal(H), H[-1])
+        if self._means is not None:
+            H = self._objective.hessian(x, self._means)
+        return Cholesky(H, self._means)
 
 
 class Repeated:

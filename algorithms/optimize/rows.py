@@ -6,6 +6,7 @@ the intercept's.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -21,8 +22,34 @@ _MANY = 10_000
 _DENSER = 8  # rows so full that a product of blocks beats one entry by one: k^2 > p^2 / 8
 
 
+class _Rows:
+    """What both forms can do alike."""
+
+    y: np.ndarray
+    weights: np.ndarray
+    shape: Any
+    add_hessian: Any
+    squared_norms: Any
+
+    def row_weights(self):
+        """Weights of the rows in float64."""
+        return self.weights.astype(np.float64) if len(self.weights) else np.ones(len(self.y))
+
+    def hessian(self, curvature, means=None):
+        """Return the Hessian, (d + 1, d + 1)."""
+        out = np.zeros((self.shape[1] + 1, self.shape[1] + 1))
+        self.add_hessian(curvature, out, means)
+        return out
+
+    @property
+    def longest(self):
+        """The largest squared norm of a row, and their mean."""
+        squares = self.squared_norms()
+        return float(squares.max()), float(squares.mean())
+
+
 @dataclass(frozen=True)
-class DenseRows:
+class DenseRows(_Rows):
     """Rows of a dense matrix.
 
     Parameters
@@ -48,6 +75,11 @@ class DenseRows:
         """The type of the data."""
         return self.X.dtype
 
+    @property
+    def n_entries(self):
+        """Entries that a pass reads."""
+        return self.X.size
+
     def part(self, start, stop):
         """Rows `start` to `stop`, which share memory with these."""
         return DenseRows(self.X[start:stop], self.y[start:stop], self.weights[start:stop])
@@ -71,15 +103,19 @@ class DenseRows:
         glm_dense.dense_product(self.X, curvature, v.astype(self.dtype), v_intercept, out)
         return out
 
-    def diagonal(self, curvature):
+    def diagonal(self, curvature, means=None):
         """Return the diagonal of the Hessian, (d + 1,)."""
         out = np.zeros(self.X.shape[1] + 1)
+        if means is not None:
+            for block in _less(self, curvature, means):
+                out += np.einsum("ij,ij->j", block, block)
+            return out
         glm_dense.dense_diagonal(self.X, curvature, out)
         return out
 
-    def add_hessian(self, curvature, out):
+    def add_hessian(self, curvature, out, means=None):
         """Add the Hessian to a matrix (d + 1, d + 1)."""
-        _add_blocks(self, curvature, out)
+        _add_blocks(self, curvature, out, means)
 
     def squared_norms(self):
         """Squared norms of the rows, of every 16th of a long matrix."""
@@ -106,7 +142,7 @@ class DenseRows:
 
 
 @dataclass(frozen=True)
-class SparseRows:
+class SparseRows(_Rows):
     """Rows of a CSR matrix; columns rise within a row.
 
     Parameters
@@ -138,7 +174,7 @@ class SparseRows:
         return self.data.dtype
 
     @property
-    def nnz(self):
+    def n_entries(self):
         """Stored entries of these rows."""
         return int(self.indptr[-1] - self.indptr[0])
 
@@ -171,17 +207,21 @@ class SparseRows:
         glm_sparse.csr_product(*self._arrays, curvature, v, v_intercept, out)
         return out
 
-    def diagonal(self, curvature):
+    def diagonal(self, curvature, means=None):
         """Return the diagonal of the Hessian, (d + 1,)."""
         out = np.zeros(self.n_columns + 1)
+        if means is not None:
+            for block in _less(self, curvature, means):
+                out += np.einsum("ij,ij->j", block, block)
+            return out
         glm_sparse.csr_diagonal(*self._arrays, curvature, out)
         return out
 
-    def add_hessian(self, curvature, out):
+    def add_hessian(self, curvature, out, means=None):
         """Add the Hessian to a matrix (d + 1, d + 1)."""
         n, d = self.shape
-        if _DENSER * self.nnz**2 > (n * d) ** 2:
-            _add_blocks(self, curvature, out)
+        if means is not None or _DENSER * self.n_entries**2 > (n * d) ** 2:
+            _add_blocks(self, curvature, out, means)
             return
         upper = np.zeros_like(out)
         glm_sparse.csr_outer(*self._arrays, curvature, upper)
@@ -229,11 +269,6 @@ def make_rows(X, y, weights=None):
     return SparseRows(X.data, X.indices, X.indptr, X.shape[1], y, weights)
 
 
-def n_entries(rows):
-    """Entries that a pass reads."""
-    return rows.nnz if isinstance(rows, SparseRows) else rows.X.size
-
-
 def cut(rows, width=1):
     """Cut rows into portions, by the shape of the data alone.
 
@@ -249,15 +284,19 @@ def cut(rows, width=1):
         At most 16, each of at least 60,000 entries, and of 8 an entry of the vector of sums that it makes.
     """
     n, d = rows.shape
-    size = n_entries(rows)
+    size = rows.n_entries
     most = min(_MOST_PORTIONS, size // _LEAST_ENTRIES, size // (8 * d), n)
     step = -(-n // max(1, most))
     step += -step % (512 if step > 4096 else 4)
     return [rows.part(start, min(n, start + step)) for start in range(0, n, step)]
 
 
-def _add_blocks(rows, curvature, out):
+def _add_blocks(rows, curvature, out, means=None):
     """Add ``A^T A``, with A the rows times the roots of their curvatures, block by block."""
+    if means is not None:
+        for block in _less(rows, curvature, means):
+            out += block.T @ block
+        return
     n, width = len(curvature), len(out)
     size = max(256, min(4096, _BLOCK // width))
     A = np.empty((min(n, size), width), rows.dtype)
@@ -266,3 +305,17 @@ def _add_blocks(rows, curvature, out):
         block = A[: stop - start]
         rows.part(start, stop).scaled(curvature[start:stop], block)
         out += block.T @ block
+
+
+def _less(rows, curvature, means):
+    """Yield blocks of ``sqrt(curvature) [X - means, 1]``, the difference taken first, in float64."""
+    n, width = len(curvature), rows.shape[1] + 1
+    size = max(256, min(4096, _BLOCK // width))
+    for start in range(0, n, size):
+        stop = min(n, start + size)
+        block = np.empty((stop - start, width), rows.dtype)
+        rows.part(start, stop).scaled(np.ones(stop - start), block)
+        block = block.astype(np.float64)
+        block[:, :-1] -= means
+        block *= np.sqrt(curvature[start:stop, None])
+        yield block

@@ -19,7 +19,7 @@ import numpy as np
 
 from .lbfgs import minimize_lbfgs
 from .newton import minimize_newton
-from .preconditioner import Cholesky
+from .preconditioner import Cholesky, Factors, far_means
 from .stages import LBFGS_SHARE, Stages
 
 _ROWS_PER_PARAMETER, _LEAST_ROWS = 15, 4_000
@@ -87,16 +87,20 @@ def _solution(sample, x, tol):
     return minimize_lbfgs(
         sample.value_and_gradient,
         x,
-        preconditioner=Cholesky(sample.hessian(x)),
+        preconditioner=Factors(sample).at(x),
         max_iter=_SAMPLE_STEPS,
         tol_gradient=0.0,
         tol_decrease=tol,
+        precision=sample.precision,
     ).x
 
 
 def _preconditioner(objective, sample, x):
     """Cholesky factor of the sample's Hessian, its diagonal raised to that of all rows."""
-    H = sample.hessian(x)
+    H, means = sample.hessian(x), None
+    if objective.fit_intercept:
+        means = far_means(np.diagonal(H), H[-1])
+        H = H if means is None else sample.hessian(x, means)
     places = np.arange(len(H))
-    H[places, places] = np.maximum(H[places, places], objective.hessian_diagonal(x))
-    return Cholesky(H)
+    H[places, places] = np.maximum(H[places, places], objective.hessian_diagonal(x, means))
+    return Cholesky(H, means)

@@ -2,7 +2,7 @@
 
 from scipy.optimize import OptimizeResult
 
-from .lbfgs import STOPPED, minimize_lbfgs
+from .lbfgs import LIMIT, STOPPED, minimize_lbfgs
 
 LBFGS_SHARE = 0.1  # of a tolerance for L-BFGS: its steps promise less than is to be had
 
@@ -13,7 +13,7 @@ class Stages:
     Parameters
     ----------
     objective : object
-        ``value_and_gradient(x)``.
+        ``value_and_gradient(x)`` and `precision`, see `LinearObjective`.
     x0 : float64 ndarray
     max_iter : int
         Steps of all stages together.
@@ -38,6 +38,8 @@ class Stages:
         """Run a stage of at most `most` steps."""
         left = self._max_iter - self._nit
         by_gradients = minimiser is minimize_lbfgs
+        if by_gradients:
+            options["precision"] = self._objective.precision
         self._last = minimiser(
             self._objective.value_and_gradient if by_gradients else self._objective,
             self.x,
@@ -54,4 +56,6 @@ class Stages:
         """The last stage's result with the steps and passes of all."""
         whole = OptimizeResult()
         whole.update(self._last, x=self.x, nit=self._nit, nfev=self._nfev)
+        if self._last.status == LIMIT:
+            whole.update(message=f"max_iter={self._max_iter} steps were taken")
         return whole

@@ -27,6 +27,8 @@ class Watch:
         ``snapshot(x, history)`` makes the model of ``info.snapshot()``.
     unit : float, default=1.0
         What the objective is multiplied by in history and bar.
+    traffic : callable, optional
+        ``traffic()`` counts the bytes sent so far.
 
     Attributes
     ----------
@@ -45,17 +47,23 @@ class Watch:
     array([2.5])
     """
 
-    def __init__(self, total, *, label, verbose=0, callback=None, snapshot=None, unit=1.0):
+    def __init__(self, total, *, label, verbose=0, callback=None, snapshot=None, unit=1.0, traffic=None):
         self.history, self.ended = History(), ""
         self._total, self._label, self._unit = total, label, unit
         self._callback, self._snapshot = callback, snapshot
+        self._traffic, self._sent = traffic or int, 0
         self._progress = Progress(total, label=label, unit="pass", verbose=verbose)
         self._interrupt = deferred_interrupt()
+
+    @property
+    def has_callback(self):
+        """Whether the user wants to be called."""
+        return self._callback is not None
 
     def __enter__(self):
         self._interrupted = self._interrupt.__enter__()
         self._progress.__enter__()
-        self._last = time.perf_counter()
+        self._last, self._sent = time.perf_counter(), self._traffic()
         return self
 
     def __exit__(self, *exc_info):
@@ -75,7 +83,9 @@ class Watch:
         objective = self._unit * float(result.fun)
         gap = self._unit * getattr(result, "decrement", math.nan)
         n_done = len(self.history) + 1
-        self.history.record(round=n_done, seconds=seconds, objective=objective)
+        sent = self._traffic()
+        self.history.record(round=n_done, seconds=seconds, objective=objective, bytes_sent=sent - self._sent)
+        self._sent = sent
         self._progress.advance(objective=objective, gap=gap)
         if self._callback is not None:
             snapshot = self._snapshot and (lambda: self._snapshot(result.x, self.history))

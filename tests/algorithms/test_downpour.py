@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from stradask.algorithms.optimize.downpour import FINISHED, NOT_FINITE, STILL, minimize_downpour
-from stradask.errors import DataError
+from stradask.errors import CheckpointMismatch, DataError
 from stradask.scheduler.table import SimulatedClock
 
 pytestmark = pytest.mark.timeout(60)
@@ -343,3 +343,48 @@ def test_what_it_refuses(data, change, message):
     arguments = {"fun_and_grad": make_loss(), "x0": np.zeros(5), "portions": [data]} | change
     with pytest.raises(DataError, match=message):
         minimize_downpour(**arguments, max_epochs=1)
+
+
+def test_it_goes_on_from_a_checkpoint(data, tmp_path):
+    """Broken off in the midst, and bitwise the model of a run that was not."""
+    loss, calls = make_loss(), []
+    options = {"max_epochs": 20, "n_iter_no_change": 99, "random_state": 1, "batch_size": 20}
+    whole = minimize_downpour(loss, np.zeros(5), portions_of(data, 2), **options)
+
+    def failing(rows, w):
+        calls.append(1)
+        if len(calls) == 900:
+            raise OSError("power cut")
+        return loss(rows, w)
+
+    kept = {"checkpoint": tmp_path, "checkpoint_every": 5}
+    with pytest.raises(OSError, match="power cut"):
+        minimize_downpour(failing, np.zeros(5), portions_of(data, 2), **options, **kept)
+    done = len(calls)
+    calls.clear()
+
+    def counted(rows, w):
+        calls.append(1)
+        return loss(rows, w)
+
+    again = minimize_downpour(counted, np.zeros(5), portions_of(data, 2), **options, **kept)
+    np.testing.assert_array_equal(again.x, whole.x)
+    assert len(calls) < whole.nfev + 500 - done / 2  # a rate is looked for again, and the first steps made
+    for other in ({"random_state": 2}, {"batch_size": 50}):
+        with pytest.raises(CheckpointMismatch):
+            minimize_downpour(loss, np.zeros(5), portions_of(data, 2), **(options | other), **kept)
+
+
+def test_the_callback_sees_every_look(data):
+    seen = []
+
+    def watch(look):
+        seen.append((look.nit, look.fun))
+        return look.nit == 3
+
+    result = minimize_downpour(make_loss(), np.zeros(5), portions_of(data, 2), random_state=0, callback=watch)
+    assert [nit for nit, _ in seen] == [1, 2, 3]
+    np.testing.assert_array_equal(result.history["objective"], [fun for _, fun in seen])
+    assert result.success
+    with pytest.raises(DataError, match="callback is called on threads only, but engine is 'dask'"):
+        minimize_downpour(make_loss(), np.zeros(5), portions_of(data, 2), engine="dask", callback=watch)

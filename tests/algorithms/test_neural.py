@@ -1,5 +1,7 @@
 """Multi-layer perceptrons: gradients by finite differences, scikit-learn's objective, both solvers, files."""
 
+import os
+import signal
 import warnings
 
 import numpy as np
@@ -15,7 +17,7 @@ from sklearn.linear_model import Ridge
 import stradask as sd
 from stradask.algorithms.neural.mlp import MLPClassifier, MLPRegressor
 from stradask.algorithms.neural.network import Network
-from stradask.errors import DataError, ModelFileError
+from stradask.errors import DataError, InterruptedFitWarning, ModelFileError
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -310,3 +312,70 @@ def test_data_too_large_for_arithmetic_are_named(solver):
     X = np.full((30, 2), 1e200) * np.arange(1, 31)[:, None]
     with pytest.raises(DataError, match="scale the columns of X"):
         MLPRegressor(3, solver=solver, activation="identity").fit(X, np.arange(30.0))
+
+
+# --- weights, callbacks, Ctrl-C ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["squared", "softmax", "logistic"])
+def test_weights_count_rows(loss):
+    rng = np.random.default_rng(0)
+    n_outputs = 1 if loss == "logistic" else 3
+    network = Network((4, 5, n_outputs), "tanh", loss, 0.0, 1)
+    X, w = rng.standard_normal((6, 4)), rng.standard_normal(network.n_parameters)
+    y = rng.standard_normal((6, 3)) if loss == "squared" else rng.integers(max(2, n_outputs), size=6)
+    times = np.array([1, 0, 3, 2, 1, 1])
+    value, gradient = network.loss((X, y, times.astype(float)), w)
+    many = np.repeat(np.arange(6), times)
+    want, slope = network.loss((X[many], y[many]), w)
+    assert value == pytest.approx(want)
+    np.testing.assert_allclose(gradient, slope, atol=1e-12)
+
+
+@pytest.mark.parametrize("solver", ["sandblaster", "downpour"])
+@pytest.mark.parametrize("options", [{}, {"early_stopping": True}])
+def test_rows_without_weight_teach_nothing(digits, solver, options):
+    """Half of the labels are wrong, and have next to no weight."""
+    X, y = digits
+    wrong, weights = np.where(np.arange(len(y)) % 2, (y + 1) % 10, y), np.where(np.arange(len(y)) % 2, 0, 2.0)
+    model = MLPClassifier(30, solver=solver, max_iter=60, tol=1e-2, random_state=0, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        assert model.fit(X, wrong, weights).score(X, y) > 0.9
+        assert model.fit(X, wrong).score(X, y) < 0.9
+    with pytest.raises(DataError, match="sample_weight must be 0 or above"):
+        model.fit(X, y, -weights)
+    with pytest.raises(DataError, match="sample_weight has the shape"):
+        model.fit(X, y, weights[:7])
+
+
+@pytest.mark.parametrize("solver", ["sandblaster", "downpour"])
+def test_callbacks_snapshots_and_control_c(digits, solver, capsys):
+    X, y = digits
+    seen = []
+
+    def watch(info):
+        seen.append((info.round, info.total, info.objective, info.snapshot()))
+        return info.round == 3
+
+    model = MLPClassifier(10, solver=solver, max_iter=50, random_state=0, verbose=1)
+    model.fit(X, y, callback=watch)
+    assert [row[:2] for row in seen] == [(1, 50), (2, 50), (3, 50)]
+    assert model.n_iter_ == 3
+    np.testing.assert_allclose([row[2] for row in seen], model.loss_curve_, rtol=1e-12)
+    last = seen[-1][3]
+    assert last.loss_curve_ == pytest.approx(model.loss_curve_)
+    assert last.score(X, y) == pytest.approx(model.score(X, y), abs=0.03)
+    assert "MLPClassifier" in capsys.readouterr().err
+
+    def press(info):
+        if info.round == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.warns(InterruptedFitWarning, match="interrupted after [23] steps"):
+        stopped = MLPClassifier(10, solver=solver, max_iter=50, random_state=0).fit(X, y, callback=press)
+    assert stopped.n_iter_ in (2, 3)
+    assert stopped.predict(X).shape == y.shape
+    distant = MLPClassifier(10, solver="downpour", engine="tcp://nobody:1")
+    with pytest.raises(DataError, match="callback with solver='downpour' needs engine='local'"):
+        distant.fit(X, y, callback=watch)

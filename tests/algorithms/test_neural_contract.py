@@ -7,6 +7,12 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from stradask.algorithms.neural.mlp import MLPClassifier, MLPRegressor
 
+_WHY = "the objective is not convex: rounding decides between minima; and minibatches are drawn from rows"
+_EXPECTED = {
+    "check_sample_weight_equivalence_on_dense_data": _WHY,
+    "check_sample_weight_equivalence_on_sparse_data": _WHY,
+}
+
 
 @pytest.mark.parametrize("kind", [MLPClassifier, MLPRegressor])
 @pytest.mark.parametrize("solver", ["sandblaster", "downpour"])
@@ -16,7 +22,8 @@ def test_scikit_learns_checks_pass(kind, solver):
         options = {"max_iter": 8, "batch_size": 30, "learning_rate_init": 0.1}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of convergence, and what the checks try
-        outcomes = check_estimator(kind(8, solver=solver, **options), on_fail=None, on_skip=None)
+        model = kind(8, solver=solver, **options)
+        outcomes = check_estimator(model, expected_failed_checks=_EXPECTED, on_fail=None, on_skip=None)
     failed = [(o["check_name"], o["exception"]) for o in outcomes if o["status"] == "failed"]
     assert len(outcomes) > 40
     assert not failed

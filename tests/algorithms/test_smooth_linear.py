@@ -20,6 +20,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.estimator_checks import check_estimator
 
 import stradask as sd
+from stradask.algorithms.linear.inputs import check_labels
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
 from stradask.algorithms.linear.poisson import PoissonRegressor
 from stradask.algorithms.linear.ridge import Ridge
@@ -547,3 +548,110 @@ def test_counts_that_are_refused():
 def test_parameters_that_are_refused(model):
     with pytest.raises(InvalidParameterError):
         model.fit(np.ones((4, 1)), [0, 1, 0, 1])
+
+
+# --- Downpour -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["c", "csr"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("options", [{}, {"n_replicas": 1, "fit_intercept": False}, {"staleness": 3}])
+def test_downpour_comes_near_the_minimum(form, n_classes, options):
+    X, y, *_ = problem(1500, 5, n_classes, scales=1.0)
+    weights = np.random.default_rng(1).uniform(0.2, 3, len(y))
+    model = LogisticRegression(0.5, solver="downpour", random_state=0, tol=1e-4, **options)
+    model.fit(FORMS[form](X), y, weights)
+    best = LogisticRegression(0.5, fit_intercept=model.fit_intercept).fit(X, y, weights)
+    assert value(model, X, y, weights) < 1.03 * value(best, X, y, weights)
+    assert value(model, X, y, weights) > value(best, X, y, weights) * (1 - 1e-9)
+    assert model.n_iter_ == len(model.history_["objective"]) < 100
+    assert model.history_["objective"][-1] == pytest.approx(value(model, X, y, weights), rel=0.1)
+    assert (model.solver_, model.intercept_.any()) == ("downpour", model.fit_intercept)
+
+
+def test_downpour_tells_of_its_passes():
+    X, y, *_ = problem(600, 5)
+    seen = []
+
+    def watch(info):
+        seen.append((info.round, info.objective, info.snapshot()))
+        return info.round == 3
+
+    model = LogisticRegression(solver="downpour", random_state=0).fit(X, y, callback=watch)
+    assert [number for number, *_ in seen] == [1, 2, 3]
+    np.testing.assert_array_equal(model.history_["objective"], [objective for _, objective, _ in seen])
+    assert seen[-1][2].score(X, y) == pytest.approx(model.score(X, y), abs=0.02)
+
+    def press(info):
+        if info.round == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.warns(InterruptedFitWarning, match="interrupted after [23] steps"):
+        stopped = LogisticRegression(solver="downpour", random_state=0).fit(X, y, callback=press)
+    assert stopped.n_iter_ in (2, 3)
+
+
+def test_downpour_is_repeatable_goes_on_and_warns():
+    X, y, *_ = problem(600, 5)
+    model = LogisticRegression(solver="downpour", random_state=3, tol=1e-4)
+    first, again = clone(model).fit(X, y), clone(model).fit(X, y)
+    np.testing.assert_array_equal(first.coef_, again.coef_)
+    assert (clone(model).set_params(random_state=4).fit(X, y).coef_ != first.coef_).any()
+    start = LogisticRegression(solver="newton", warm_start=True).fit(X, y)
+    start.set_params(solver="downpour", max_iter=1, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="has not come to rest in 1 passes"):
+        start.fit(X, y)
+    assert value(start, X, y) < 1.05 * value(LogisticRegression().fit(X, y), X, y)
+    one = clone(model).set_params(max_iter=1)
+    with pytest.warns(ConvergenceWarning):
+        one.fit(X.astype(np.float32), y)
+    assert one.coef_.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "word"),
+    [
+        (LogisticRegression(solver="downpour", l1_ratio=0.5), {}, "l1_ratio is 0.5: choose another solver"),
+        (
+            LogisticRegression(solver="downpour", engine="tcp://a:1"),
+            {"callback": print},
+            "needs engine='local'",
+        ),
+        (LogisticRegression(solver="downpour", staleness=0.5), {}, "staleness must be an integer"),
+    ],
+)
+def test_what_downpour_refuses(model, options, word):
+    X, y, *_ = problem(60)
+    with pytest.raises(DataError, match=word):
+        model.fit(X, y, **options)
+
+
+# --- labels ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.int8, np.uint8, bool])
+@pytest.mark.parametrize("values", [[0, 1], [1, 0], [3, 0, 0], [0, 1, 0, 2], [-1, 0], [-2, 5, 0]])
+def test_labels_are_numbered_as_numpy_does(dtype, values):
+    with np.errstate(all="ignore"):
+        y = np.array(values).astype(dtype)
+    classes, numbers = check_labels(y, len(y), "Model")
+    want, places = np.unique(y, return_inverse=True)
+    np.testing.assert_array_equal(classes, want)
+    np.testing.assert_array_equal(numbers, places)
+    assert (classes.dtype, numbers.dtype) == (y.dtype, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("y", "said"),
+    [
+        ([0.0, 1.0, np.nan, np.nan], "y contains NaN in row 2"),
+        ([0.0, np.inf, 1.0], "y contains infinity in row 1"),
+        ([0.0, -np.inf], "y contains infinity in row 1"),
+        (np.array(["a", None, "b"], object), "y contains None in row 1"),
+        ([0.5, 1.5], "Unknown label type: continuous"),
+        ([2.0, 2.0], "y holds 1 class, 2.0"),
+    ],
+)
+def test_labels_that_are_refused(y, said):
+    with pytest.raises(DataError, match=said):
+        check_labels(y, len(y), "Model")

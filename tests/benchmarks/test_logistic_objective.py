@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 
-from stradask.benchmarks import run, solvers
+from stradask.benchmarks import gap_report, run, solvers
 from stradask.benchmarks.objectives import logistic
 from stradask.benchmarks.objectives.logistic import Objective, least_objective, load, mean_objective
 from stradask.errors import DataError
@@ -85,7 +85,7 @@ def test_wrong_options_are_errors_that_name_them(dataset, parameters, said):
         Objective(dataset, seed=0, parameters={"C": 1, "intercept": False} | parameters, quick=True)
 
 
-def test_scikit_learn_solves_it_by_the_command(tmp_path, capsys):
+def test_it_and_scikit_learn_solve_it_by_the_command(tmp_path, capsys):
     X, y = problem()
     path = tmp_path / "two.svm"
     lines = [
@@ -103,6 +103,16 @@ def test_scikit_learn_solves_it_by_the_command(tmp_path, capsys):
     assert theirs["status"] == "ok"
     assert min(solve["gap"] for solve in theirs["solves"]) < 1e-8
     assert theirs["solves"][0]["gap"] > min(solve["gap"] for solve in theirs["solves"])
+    ours = records["stradask"]
+    assert ours["status"] == "ok", ours.get("error")
+    for solve in ours["solves"]:  # a tolerance is an estimate of the gap: what was asked for was given
+        assert solve["gap"] <= 2 * solve["tolerance"]
+    assert min(solve["gap"] for solve in ours["solves"]) <= ours["targets"][-1]
+    page = gap_report.gap_report(list(records.values())).html()
+    assert "relative excess over the minimum" in page
+    assert "the excess over the least objective, relative to that" in page
+    assert "duality" not in page
+    assert "zero model" not in page
 
 
 def test_the_package_lists_its_solvers_ours_first():

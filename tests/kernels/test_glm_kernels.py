@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.special import expit, logsumexp
 
-from stradask.algorithms.optimize.rows import LOGISTIC, POISSON, SQUARED, DenseRows, cut, make_rows, n_entries
+from stradask.algorithms.optimize.rows import LOGISTIC, POISSON, SQUARED, DenseRows, cut, make_rows
 from stradask.kernels.glm_losses import fast_exp, fast_log1p, tile_losses
 
 LOSSES = (SQUARED, LOGISTIC, POISSON)
@@ -206,7 +206,7 @@ def test_portions_are_all_rows_in_order(form):
     parts = cut(rows)
     assert len(parts) > 1
     assert sum(part.shape[0] for part in parts) == 8099
-    assert sum(map(n_entries, parts)) == n_entries(rows)
+    assert sum(part.n_entries for part in parts) == rows.n_entries
     whole = rows.gradient(LOGISTIC, w, c)
     values, gradients = zip(*(part.gradient(LOGISTIC, w, c) for part in parts), strict=True)
     assert sum(values) == pytest.approx(whole[0], rel=1e-13)

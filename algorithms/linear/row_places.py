@@ -1,0 +1,144 @@
+"""Where the rows of a fit lie: in this process, or in portions on a Dask cluster."""
+
+import contextlib
+import functools
+import itertools
+
+import numpy as np
+from scipy import sparse
+
+from ...errors import DataError
+from ...scheduler.passes import open_passes
+from ...scheduler.session import open_session
+from ..optimize.far import FarPortions, FarRows
+from ..optimize.rows import make_rows
+from .dask_input import check_blocks, check_vector, is_dask
+from .distributed import place
+from .inputs import check_names
+from .row_input import check_row_matrix, row_matrix
+from .smooth import Layout, lay_out
+
+_MOST_PORTIONS, _LEAST_ENTRIES = 64, 60_000
+
+
+def check_beside(estimator, X, y, sample_weight):
+    """Check X for where it will be read, and compute what stands beside it.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With the parameter `engine`.
+    X : ndarray, sparse matrix, DataFrame or collection of Dask's, shape (n_samples, n_features)
+    y, sample_weight : array-like, Dask vector or None
+
+    Returns
+    -------
+    rows : ndarray in C order, csr_array or Dask array
+        A Dask array where its blocks stay on a cluster; their values are checked there.
+    y, sample_weight : of this process
+    engine : str
+        "local", "dask" or an address.
+
+    Raises
+    ------
+    DataError
+    """
+    if is_dask(X):
+        blocks = check_blocks(X, type(estimator).__name__)
+        engine = place(blocks, estimator.engine)
+        rows = (
+            check_row_matrix(estimator, blocks.compute(scheduler="threads")) if engine == "local" else blocks
+        )
+    else:
+        rows, engine = check_row_matrix(estimator, X), estimator.engine
+    y, sample_weight = (check_vector(beside, rows.shape[0]) for beside in (y, sample_weight))
+    named = X._meta if is_dask(X) and hasattr(X, "columns") else X  # scikit-learn knows no frames of Dask's
+    check_names(estimator, named, y)
+    return rows, y, sample_weight, engine
+
+
+def columns_in_use(rows, n_outputs, fit_intercept):
+    """See `lay_out`; of a Dask array, which nobody has read yet, all columns are in use."""
+    if is_dask(rows):
+        return rows, Layout(rows.shape[1], None, n_outputs, fit_intercept)
+    return lay_out(rows, n_outputs, fit_intercept)
+
+
+@contextlib.contextmanager
+def opened_rows(estimator, rows, targets, weights, engine):
+    """Lay rows out for the passes of a fit.
+
+    Parameters
+    ----------
+    estimator : estimator
+    rows : ndarray in C order, csr_array or Dask array
+    targets : list of ndarray of shape (n_samples,)
+    weights : None or ndarray of shape (n_samples,)
+    engine : str
+        From `check_beside`.
+
+    Yields
+    ------
+    list of DenseRows, SparseRows or FarRows
+        One for each target; on a cluster X is sent once for all of them, or read where it lies.
+    """
+    if engine == "local":
+        yield [make_rows(rows, y, weights) for y in targets]
+        return
+    shards = [
+        (source, [y[first:last] for y in targets], None if weights is None else weights[first:last])
+        for first, last, source in sources_of(rows)
+    ]
+    program = FarPortions(shards, reader(estimator, rows), rows.shape[1])
+    session = open_session(engine, estimator.n_jobs)
+    try:
+        passes = open_passes(session, program, ordered=True)
+    except BaseException:
+        session.close()
+        raise
+    with contextlib.closing(passes):
+        yield [FarRows(passes, rows.dtype, target) for target in range(len(targets))]
+
+
+def sources_of(rows):
+    """First row, last row and what a `reader` reads, of the chunks of a Dask array or of equal parts."""
+    return [(a, b, (k, a, b - a, part)) for k, (a, b, part) in enumerate(_pieces(rows))]
+
+
+def reader(estimator, rows):
+    """Make the function that checks a block of these rows where it lies, and lays it by rows."""
+    return functools.partial(_read, type(estimator).__name__, rows.shape[1], rows.dtype)
+
+
+def _pieces(rows):
+    if is_dask(rows):
+        rows = rows.rechunk({1: -1})
+        edges = np.cumsum([0, *rows.chunks[0]]).tolist()
+        spans = enumerate(itertools.pairwise(edges))
+        return [(a, b, rows.blocks[k]) for k, (a, b) in spans if b > a]  # Dask allows empty chunks
+    n, size = rows.shape[0], rows.size if isinstance(rows, np.ndarray) else rows.nnz
+    n_portions = max(1, min(_MOST_PORTIONS, size // _LEAST_ENTRIES, n))
+    edges = [n * k // n_portions for k in range(n_portions + 1)]
+    return [(a, b, rows[a:b]) for a, b in itertools.pairwise(edges)]
+
+
+def _read(name, n_columns, dtype, source):
+    """On a worker: check a block of X; say which it is if it cannot be used."""
+    number, first, n_rows, block = source
+    if is_dask(block):  # in a session of this process
+        block = block.compute(scheduler="threads")
+    where = f"in partition {number} of X, which begins at row {first}"
+    if not isinstance(block, np.ndarray) and not sparse.issparse(block):
+        raise DataError(
+            f"{where}: it is a {type(block).__name__}; partitions must be numpy arrays or scipy.sparse ones"
+        )
+    shape = getattr(block, "shape", None)
+    if shape != (n_rows, n_columns):
+        raise DataError(
+            f"{where}: it has the shape {shape}, but X says {(n_rows, n_columns)}: correct the shape "
+            "that was given to Dask, or call X.compute_chunk_sizes()"
+        )
+    try:
+        return row_matrix(name, block).astype(dtype, copy=False)
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from error

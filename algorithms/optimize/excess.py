@@ -1,0 +1,88 @@
+"""How far an objective is above its minimum: the Newton decrement, as proof of what L-BFGS promises.
+
+L-BFGS knows curvature along its last steps only, and its ``-g.d/2`` misses what lies in flat directions that
+it has not gone along. Before a run is called converged the decrement ``g^T H^(-1) g / 2`` is found, by the
+cheapest of: strong convexity, which bounds it; the factor of the Hessian; conjugate gradients, whose partial
+sums rise to it.
+"""
+
+import numpy as np
+
+from .preconditioner import Factors
+
+_LEAST_PRODUCTS, _MOST_PRODUCTS = 6, 200
+_SETTLED = 0.1  # of what is allowed: what the second half of the products may add
+_DIFFERENCE = 1e-6  # of the size of x: for products by differences of gradients
+
+
+class Excess:
+    """Tells how many times the allowed excess a point is above the minimum.
+
+    Parameters
+    ----------
+    objective : LinearObjective or MultinomialObjective
+    tol : float
+        Allowed excess relative to the objective; at least its precision is taken.
+    preconditioner : object
+        For conjugate gradients.
+    by_factor : bool
+        Whether a Hessian and its factor are cheap.
+    """
+
+    def __init__(self, objective, tol, preconditioner, by_factor):
+        self._objective, self._tol = objective, max(tol, objective.precision)
+        self._preconditioner, self._by_factor = preconditioner, by_factor
+
+    def __call__(self, x, value, g):
+        """The estimated excess at x over the allowed one; at most 1 where that is proved."""
+        allowed = self._tol * abs(value)
+        if not allowed > 0:
+            return 1.0 if not g.any() else np.inf
+        if self._bound(g) <= allowed:
+            return 1.0
+        if self._by_factor:
+            return 0.5 * float(g @ Factors(self._objective).at(x).solve(g)) / allowed
+        return self._by_products(x, g, allowed) / allowed
+
+    def _bound(self, g):
+        """``|g|^2 / (2 l2)``; infinite with an intercept that is not at its best."""
+        objective = self._objective
+        penalised, free = g[: objective.n_penalised], g[objective.n_penalised :]
+        if not objective.l2 > 0 or free @ free > penalised @ penalised:
+            return np.inf
+        return float(g @ g) / (2 * objective.l2)
+
+    def _by_products(self, x, g, allowed):
+        """Partial sums of conjugate gradients, until they pass what is allowed or rise no more."""
+        P, product = self._preconditioner, self._product(x, g)
+        residual = -P.transposed(g)
+        step, square = residual.copy(), float(residual @ residual)
+        sums = [0.0]
+        for k in range(1, _MOST_PRODUCTS + 1):
+            bent = P.transposed(product(P.direct(step)))
+            curvature = float(step @ bent)
+            if not curvature > 0:
+                break
+            length = square / curvature
+            sums.append(sums[-1] + 0.5 * length * square)
+            if sums[-1] > allowed:
+                break
+            if k >= _LEAST_PRODUCTS and sums[-1] - sums[k // 2] <= _SETTLED * allowed:
+                break
+            residual = residual - length * bent
+            before, square = square, float(residual @ residual)
+            if not square > 0:
+                break
+            step = residual + (square / before) * step
+        return sums[-1]
+
+    def _product(self, x, g):
+        objective = self._objective
+        if hasattr(objective, "hessian_product"):
+            return lambda v: objective.hessian_product(x, v)
+
+        def by_difference(v):
+            h = _DIFFERENCE * max(1.0, np.linalg.norm(x)) / np.linalg.norm(v)
+            return (objective.value_and_gradient(x + h * v)[1] - g) / h
+
+        return by_difference

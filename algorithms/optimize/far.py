@@ -1,0 +1,188 @@
+"""Objectives over rows that lie in portions, on a Dask cluster: every sum is a pass of Sandblaster's.
+
+The coordinator holds parameters, targets and weights, and sends the parameters once a pass; values,
+gradients, Hessians and their diagonals come back as sums over portions, added along a tree over their
+numbers: the bits do not depend on who computed what. A worker keeps the curvatures of its rows at the last
+point, and computes them again where it has taken a portion over.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ...scheduler.passes import Summed
+from .objective import LinearObjective, MultinomialObjective
+from .rows import make_rows
+
+
+class FarPortions(Summed):
+    """What is asked of portions of rows.
+
+    Parameters
+    ----------
+    shards : list
+        What `read` takes, and lists of targets and weights of the same rows.
+    read : callable
+        ``read(source)`` returns an ndarray in C order or a csr_array, checked.
+    n_columns : int
+    """
+
+    def __init__(self, shards, read, n_columns):
+        self.shards, self.read, self.n_columns = shards, read, n_columns
+        self.n_portions = len(shards)  # the shards are not with the program where it is asked
+
+    def load(self, data):
+        """Read a portion; one set of rows for each target, sharing X."""
+        source, targets, weights = data
+        X = self.read(source)
+        return _Portion([make_rows(X, y, weights) for y in targets])
+
+    def portion(self, number, state, request):
+        """Answer a request, (what, target, arguments): a number and an array, which may not be finite."""
+        what, target, args = request
+        return getattr(self, what)(number, state, target, *args)
+
+    def answer_bytes(self, request):
+        """Count the bytes of an answer."""
+        what, _, args = request
+        if what == "multinomial":
+            return 8 * args[0].size
+        return 8 * (self.n_columns + 1) ** (2 if args[:1] == ("hessian",) else 1)
+
+    def survey(self, number, state, target):
+        """Stored entries, the largest and the mean squared norm of the rows, in the portion's own place."""
+        rows, found = state.rows[target], np.zeros((self.n_portions, 4))
+        found[number] = rows.shape[0], rows.n_entries, *rows.longest
+        return 0.0, found
+
+    def gradient(self, number, state, target, loss, w, keep):
+        """Loss and gradient; keep the curvatures for what is asked next."""
+        curvature = np.empty(state.rows[target].shape[0]) if keep else np.empty(0)
+        found = state.rows[target].gradient(loss, *self._split(w), curvature)
+        if keep:
+            state.kept = w, curvature
+        return found
+
+    def multinomial(self, number, state, target, W, n_classes):
+        """Loss and gradient of K classes."""
+        return state.rows[target].multinomial(W, n_classes)
+
+    def second_order(self, number, state, target, method, loss, w, *args):
+        """Something that is made of the curvatures at w."""
+        kept = state.kept
+        if kept is None or not np.array_equal(kept[0], w):
+            curvature = np.empty(state.rows[target].shape[0])
+            state.rows[target].gradient(loss, *self._split(w), curvature)
+        else:
+            curvature = kept[1]  # no loss's depends on the target
+        return 0.0, getattr(state.rows[target], method)(curvature, *args)
+
+    def gram(self, number, state, target, method):
+        """The same with curvatures of 1 for rows of weight 1."""
+        rows = state.rows[target]
+        return 0.0, getattr(rows, method)(rows.row_weights())
+
+    def _split(self, w):
+        return w[: self.n_columns], float(w[self.n_columns]) if len(w) > self.n_columns else 0.0
+
+
+class _Portion:
+    """Rows, and their curvatures at the point that was asked for last."""
+
+    def __init__(self, rows):
+        self.rows = rows
+        self.kept: Any = None
+
+
+class FarRows:
+    """All rows of a cluster, in the place of `DenseRows` or `SparseRows`.
+
+    Parameters
+    ----------
+    passes : LocalPasses or ClusterPasses
+        Over `FarPortions`.
+    dtype : dtype
+    target : int, default=0
+        Which of the targets the portions hold.
+    """
+
+    def __init__(self, passes, dtype, target=0):
+        self.passes, self.dtype, self.target = passes, np.dtype(dtype), target
+        _, survey = self.ask("survey")
+        n_rows, n_entries, largest, mean = survey.T
+        self.shape = int(n_rows.sum()), passes.program.n_columns
+        self.n_entries = int(n_entries.sum())
+        self.longest = float(largest.max()), float(n_rows @ mean / n_rows.sum())
+
+    def ask(self, what, *args):
+        """Make a pass; return the sums of the numbers and of the arrays."""
+        return self.passes.run((what, self.target, args))
+
+
+class _Far:
+    """What both objectives have in place of portions and threads of their own."""
+
+    rows: FarRows
+    n_passes: int
+    can_sample = False
+
+    def bytes_sent(self):
+        """Count the bytes that went over the network so far."""
+        return self.rows.passes.session.bytes_sent
+
+    def _cut(self, rows, width):
+        return []
+
+    def _ask(self, what, *args):
+        self.n_passes += 1
+        return self.rows.ask(what, *args)
+
+
+class FarLinearObjective(_Far, LinearObjective):
+    """See `LinearObjective`; a Hessian is one pass, and another one where the curvatures were not kept."""
+
+    def value_and_gradient(self, w, *, curvature=False):
+        """See `LinearObjective`."""
+        if self._known_at(w) and (self._curvature or not curvature):
+            return self._known[1:]
+        value, gradient = self._ask("gradient", self.loss, w, curvature)
+        self._curvature = curvature
+        return self._complete(w, [(value, gradient[: self.n_parameters])])
+
+    def _second_order(self, w, method, *args):
+        self._curvatures(w)
+        return self._scaled([self._ask("second_order", method, self.loss, w, *args)[1]])
+
+    def _hessian_parts(self, w, means):
+        self._curvatures(w)
+        return [self._ask("second_order", "hessian", self.loss, w, means)[1]]
+
+
+class FarMultinomialObjective(_Far, MultinomialObjective):
+    """See `MultinomialObjective`."""
+
+    def value_and_gradient(self, w):
+        """See `MultinomialObjective`."""
+        if self._known_at(w):
+            return self._known[1:]
+        value, gradient = self._ask("multinomial", self._padded(w), self.n_classes)
+        return self._complete(w, [(value, self._unpadded(gradient))])
+
+    def _gram_parts(self, method):
+        return [self._ask("gram", method)[1]]
+
+
+_FAR: dict = {LinearObjective: FarLinearObjective, MultinomialObjective: FarMultinomialObjective}
+
+
+def objective_over(rows, kind, *args, **options):
+    """Make an objective over rows, wherever they are.
+
+    Parameters
+    ----------
+    rows : DenseRows, SparseRows or FarRows
+    kind : {LinearObjective, MultinomialObjective}
+    *args, **options
+        Its other parameters.
+    """
+    return (_FAR[kind] if isinstance(rows, FarRows) else kind)(rows, *args, **options)

@@ -1,0 +1,43 @@
+"""Whether an unpenalised model has no best coefficients, because a direction lowers its loss without end.
+
+Where a plane separates the classes, or a combination of columns the rows without counts, the loss falls like
+``exp(-t)`` along it: each Newton step moves the predictors of such rows by about 1, however far the fit has
+come. At a minimum Newton steps move nothing.
+"""
+
+import numpy as np
+from scipy import sparse
+
+from .preconditioner import Factors
+from .rows import POISSON, SQUARED, DenseRows, SparseRows
+
+_MOVED = 0.5  # of a predictor by a Newton step, after the fit
+_NOTHING = 1e-8  # of the loss at the start: all classes are told apart
+_MOST = 2000  # parameters, for the step
+
+
+def separated(objective, x, first):
+    """Tell whether the loss falls without end from x, where a fit has ended.
+
+    Parameters
+    ----------
+    objective : LinearObjective or MultinomialObjective
+    x : float64 ndarray
+    first : float
+        The objective at the start.
+    """
+    loss = getattr(objective, "loss", None)
+    if objective.l2 > 0 or loss == SQUARED:
+        return False
+    value, g = objective.value_and_gradient(x)
+    if loss != POISSON and value <= _NOTHING * first:
+        return True
+    rows = objective.rows
+    here = isinstance(rows, DenseRows | SparseRows)
+    if loss is None or not here or objective.n_parameters > _MOST or not g.any():
+        return False
+    d = -Factors(objective).at(x).solve(g)
+    dense = isinstance(rows, DenseRows)
+    X = rows.X if dense else sparse.csr_array((rows.data, rows.indices, rows.indptr), rows.shape)
+    moved = X @ d[: objective.n_columns] + d[objective.n_columns :].sum()
+    return bool(np.abs(moved).max() > _MOVED)

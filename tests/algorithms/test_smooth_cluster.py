@@ -1,0 +1,299 @@
+"""Generalised linear models on Dask: the objective of a local fit, data where they lie, lost workers."""
+
+import logging
+import os
+import re
+import signal
+import threading
+from pathlib import Path
+
+import dask
+import dask.array as da
+import distributed
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from scipy.special import expit
+from sklearn.base import clone
+
+from stradask.algorithms.linear import row_places
+from stradask.algorithms.linear.logistic_regression import LogisticRegression
+from stradask.algorithms.linear.poisson import PoissonRegressor
+from stradask.algorithms.linear.ridge import Ridge
+from stradask.algorithms.optimize.far import FarPortions
+from stradask.algorithms.optimize.rows import LOGISTIC
+from stradask.errors import DataError
+
+pytestmark = pytest.mark.timeout(150)
+N, P = 400, 6
+MODELS = (LogisticRegression, Ridge, PoissonRegressor)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def client():
+    """Two workers in this process."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(silence_logs=logging.CRITICAL, **options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def small_portions(monkeypatch):
+    monkeypatch.setattr(row_places, "_LEAST_ENTRIES", 300)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, P)) * np.geomspace(0.1, 10, P) + 0.3
+    z = X @ (rng.uniform(-1, 1, P) / np.geomspace(0.1, 10, P))
+    labels = (z + rng.logistic(size=N) > 0).astype(int)
+    targets = {
+        LogisticRegression: labels,
+        Ridge: z + rng.standard_normal(N),
+        PoissonRegressor: rng.poisson(np.exp(z / 2)),
+    }
+    return X, targets, rng.uniform(0.2, 2, N)
+
+
+def close(far, near, rtol=1e-10):
+    """The objective, and coefficients as exact as that leaves them."""
+    assert far.history_["objective"][-1] == pytest.approx(near.history_["objective"][-1], rel=rtol)
+    np.testing.assert_allclose(far.coef_, near.coef_, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(far.intercept_, near.intercept_, rtol=1e-4, atol=1e-5)
+    assert far.coef_.dtype == near.coef_.dtype
+
+
+@pytest.mark.parametrize("cls", MODELS)
+@pytest.mark.parametrize("solver", ["auto", "newton", "sandblaster"])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, lambda X: da.from_array(X, (150, 4))])
+def test_objectives_are_those_of_a_local_fit(problem, cls, solver, form):
+    X, targets, weights = problem
+    X = np.where(np.abs(X) > 0.1, X, 0)
+    near = cls(solver=solver, tol=1e-12).fit(X, targets[cls], weights)
+    far = cls(solver=solver, tol=1e-12, engine="dask").fit(form(X), targets[cls], weights)
+    close(far, near)
+    assert far.solver_ == near.solver_
+    assert (far.history_["bytes_sent"] > 0).all()
+    assert not near.history_["bytes_sent"].any()
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_frames_with_lazy_vectors(problem, cls):
+    """A Dask input goes to the current client without being told to."""
+    dd = pytest.importorskip("dask.dataframe", exc_type=ImportError)
+    X, targets, weights = problem
+    frame = pd.DataFrame(X, columns=list("abcdef")).assign(y=targets[cls], w=weights)
+    lazy = dd.from_pandas(frame, npartitions=3)
+    far = cls(tol=1e-12).fit(lazy[list("abcdef")], lazy["y"], lazy["w"])
+    close(far, cls(tol=1e-12).fit(frame[list("abcdef")], frame["y"], frame["w"]))
+    assert far.feature_names_in_.tolist() == list("abcdef")
+    assert far.history_["bytes_sent"].any()
+
+
+@pytest.mark.parametrize("p", [P, 700])  # Hessian of a class, and the diagonal
+def test_more_than_two_classes(p):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((200, p))
+    y = np.array(["a", "b", "c"])[np.argmax(X[:, :3] + rng.gumbel(size=(200, 3)), axis=1)]
+    near = LogisticRegression(0.1, tol=1e-11).fit(X, y)
+    far = LogisticRegression(0.1, tol=1e-11).fit(da.from_array(X, (70, -1)), y)
+    close(far, near)
+    assert far.classes_.tolist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_l1_penalties(problem, n_classes):
+    X, targets, _ = problem
+    y = targets[LogisticRegression] if n_classes == 2 else np.arange(N) % 3
+    near = LogisticRegression(0.02, l1_ratio=0.9, tol=1e-11).fit(X, y)
+    far = LogisticRegression(0.02, l1_ratio=0.9, tol=1e-11, engine="dask").fit(X, y)
+    np.testing.assert_allclose(far.coef_, near.coef_, atol=1e-6)
+    np.testing.assert_array_equal(far.coef_ == 0, near.coef_ == 0)
+
+
+def test_many_columns_by_conjugate_gradients():
+    rng = np.random.default_rng(1)
+    X = sparse.random_array((300, 2500), density=0.01, rng=rng, format="csr")
+    y = X @ rng.standard_normal(2500) > 0
+    for solver in ("newton", "auto"):
+        near = LogisticRegression(solver=solver, tol=1e-11).fit(X, y)
+        close(LogisticRegression(solver=solver, tol=1e-11, engine="dask").fit(X, y), near)
+
+
+def test_several_targets_share_the_portions(problem, monkeypatch):
+    X, targets, weights = problem
+    Y = np.column_stack([targets[Ridge], targets[PoissonRegressor], np.zeros(N)])
+    opened, open_passes = [], row_places.open_passes
+
+    def counted(*args, **options):
+        opened.append(args)
+        return open_passes(*args, **options)
+
+    monkeypatch.setattr(row_places, "open_passes", counted)
+    lazily = da.from_array(X, (100, -1))
+    far = Ridge(0.5, tol=1e-12).fit(lazily, da.from_array(Y, (90, 2)), weights)
+    near = Ridge(0.5, tol=1e-12).fit(X, Y, weights)
+    assert len(opened) == 1
+    np.testing.assert_allclose(far.coef_, near.coef_, atol=1e-10)
+    np.testing.assert_allclose(far.intercept_, near.intercept_, atol=1e-10)
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_float32_warm_start_and_callbacks(problem, cls):
+    X, targets, _ = problem
+    X = da.from_array(X.astype(np.float32), (100, -1))
+    far = cls(warm_start=True).fit(X, targets[cls])
+    assert far.coef_.dtype == np.float32
+    first = far.n_iter_
+    assert far.fit(X, targets[cls]).n_iter_ <= min(2, first)
+    seen = []
+    stopped = cls().fit(X, targets[cls], callback=lambda info: seen.append(info.snapshot()) or True)
+    assert len(seen) == stopped.n_iter_ == 1
+    np.testing.assert_array_equal(seen[0].coef_, stopped.coef_)
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_without_a_client_it_is_a_local_fit(problem, cls, monkeypatch):
+    X, targets, _ = problem
+    lazily = da.from_array(X, (100, 3))
+
+    def nobody():
+        raise ValueError("no client")
+
+    monkeypatch.setattr(distributed, "default_client", nobody)
+    far = cls(tol=1e-12).fit(lazily, targets[cls])
+    assert not far.history_["bytes_sent"].any()
+    np.testing.assert_array_equal(far.coef_, cls(tol=1e-12).fit(X, targets[cls]).coef_)
+
+
+def test_curvatures_are_computed_again_where_they_were_not_kept(problem):
+    """As on a worker that takes a portion over, or is asked for another point than the last."""
+    X, targets, weights = problem
+    signs = np.where(targets[LogisticRegression], 1.0, -1.0)
+    program = FarPortions([None], np.ascontiguousarray, P)
+    w, elsewhere = np.linspace(-0.1, 0.1, P + 1), np.zeros(P + 1)
+    s = expit(X @ w[:-1] + w[-1])
+    A = np.column_stack([X, np.ones(N)])
+    exact = A.T @ ((weights * s * (1 - s))[:, None] * A)
+    for before in ((), (w,), (elsewhere,), (w, elsewhere)):
+        state = program.load((X, [signs], weights))
+        for point in before:
+            program.gradient(0, state, 0, LOGISTIC, point, True)
+        _, found = program.second_order(0, state, 0, "hessian", LOGISTIC, w)
+        np.testing.assert_allclose(found, exact, rtol=1e-10, atol=1e-10)
+
+
+def test_the_page_runs(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "optimize.md").read_text(encoding="utf-8")
+    _, local, cluster = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(local + cluster, {})
+    assert capsys.readouterr().out.count("newton") == 2
+
+
+# --- what is refused --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", MODELS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_nan_in_a_late_partition_is_named(problem, cls, bad):
+    X, targets, _ = problem
+    X = X.copy()
+    X[333, 2] = bad
+    word = "NaN" if bad != bad else "infinity"
+    said = rf"in partition 3 of X, which begins at row 300: X contains {word} in row 33, column 2"
+    with pytest.raises(DataError, match=said):
+        cls().fit(da.from_array(X, (100, 3)), targets[cls])
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_input_that_is_refused(problem, cls):
+    X, targets, _ = problem
+    y, lazily = targets[cls], da.from_array(X, (100, -1))
+    with pytest.raises(DataError, match="X has 400 rows, but a vector beside it has 390"):
+        cls().fit(lazily, da.from_array(y[:390], 90))
+    with pytest.raises(DataError, match="y has 390 rows, but X has 400"):
+        cls().fit(lazily, y[:390])
+    with pytest.raises(DataError, match="sample_weight has the shape"):
+        cls().fit(lazily, y, np.ones(30))
+    with pytest.raises(DataError, match="chunks of unknown size"):
+        cls().fit(lazily[lazily[:, 0] > 0], y)
+    with pytest.raises(DataError, match="two dimensions"):
+        cls().fit(lazily[:, 0], y)
+    with pytest.raises(DataError, match="engine='nowhere' is unknown"):
+        cls(engine="nowhere").fit(X, y)
+    wrong = da.concatenate([lazily, da.from_delayed(dask.delayed(np.ones)((7, P)), (9, P), float)])
+    longer = np.append(y, y[:9])
+    with pytest.raises(
+        DataError, match=r"partition 4 .* row 400: it has the shape \(7, 6\), but X says \(9, 6\)"
+    ):
+        cls().fit(wrong, longer)
+    before = cls().fit(X, y)
+    with pytest.raises(DataError):
+        before.set_params(engine="dask").fit(X * np.nan, y)
+    np.testing.assert_array_equal(before.coef_, cls().fit(X, y).coef_)
+
+
+def test_one_class_in_all_partitions(problem):
+    X, _, _ = problem
+    with pytest.raises(DataError, match="y holds 1 class, 1"):
+        LogisticRegression().fit(da.from_array(X, (100, -1)), da.ones(N, chunks=100, dtype=int))
+    with pytest.raises(DataError, match="y is 0 in every row"):
+        PoissonRegressor().fit(da.from_array(X, (100, -1)), da.zeros(N, chunks=100))
+
+
+# --- lost workers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("cls", "form"), [(LogisticRegression, "array"), (PoissonRegressor, "dask")])
+def test_a_worker_killed_in_mid_fit_changes_no_bit(problem, cls, form):
+    X, targets, weights = problem
+    X = da.from_array(X, (40, -1)) if form == "dask" else X
+    model = cls(solver="sandblaster", tol=1e-10, engine="dask")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(silence_logs=logging.CRITICAL, **options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        whole = model.fit(X, targets[cls], weights).coef_
+        objectives = model.history_["objective"]
+        victim = min(client.run(os.getpid).values())
+
+        def kill(info):
+            if info.round == 1:
+                threading.Timer(0.0, os.kill, (victim, signal.SIGKILL)).start()
+
+        model.fit(X, targets[cls], weights, callback=kill)
+        assert victim not in client.run(os.getpid).values()
+    np.testing.assert_array_equal(model.coef_, whole)
+    np.testing.assert_array_equal(model.history_["objective"], objectives)
+
+
+# --- Downpour ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_replicas_on_dask_are_those_of_threads(problem, form):
+    """With no staleness the bits are the same; every n-th chunk of a Dask array is a replica's."""
+    X, targets, weights = problem
+    model = LogisticRegression(solver="downpour", max_iter=60, random_state=0, tol=1e-3)
+    y = targets[LogisticRegression]
+    near = clone(model).fit(form(X), y, weights)
+    far = clone(model).set_params(engine="dask").fit(form(X), y, weights)
+    np.testing.assert_array_equal(far.coef_, near.coef_)
+    blocks = clone(model).fit(da.from_array(X, (90, 4)).map_blocks(form), y, weights)
+    least = LogisticRegression().fit(X, y, weights).history_["objective"][-1]
+    Z = X @ blocks.coef_[0] + blocks.intercept_[0]
+    loss = weights @ np.logaddexp(0, np.where(y, -Z, Z)) + blocks.coef_[0] @ blocks.coef_[0] / 2
+    assert loss < 1.05 * least
+    bad = X.copy()
+    bad[200, 1] = np.nan
+    with pytest.raises(
+        DataError, match="partition 2 of X, which begins at row 180: X contains NaN in row 20"
+    ):
+        model.fit(da.from_array(bad, (90, -1)), y)
