@@ -89,6 +89,7 @@ class ClusterSession:
         self.bytes_sent, self.waiting = 0, 0.0
         self._id, self._epoch, self._serial = uuid.uuid4().hex, -1, 0
         self._client: Any = None
+        self._data: Any = None  # `ShardData` while it is needed
         self._whole = False  # whether all shards and blocks are where they should be
         self._members: dict[str, int] = {}  # address: threads
         self._leaving: set[str] = set()  # retired; they answer until their shards are handed on

@@ -110,7 +110,8 @@ class LogisticRegression(LinearClassifier):
     Warns
     -----
     ConvergenceWarning
-        If `max_iter` steps, or the precision of the arithmetic, did not suffice for `tol`.
+        If `max_iter` steps, or the precision of the arithmetic, did not suffice for `tol`; and without a
+        penalty where columns separate the classes, so that there are no best coefficients.
 
     See Also
     --------

@@ -91,7 +91,8 @@ class PoissonRegressor(RegressorMixin, Estimator):
     Warns
     -----
     ConvergenceWarning
-        If `max_iter` steps, or the precision of the arithmetic, did not suffice for `tol`.
+        If `max_iter` steps, or the precision of the arithmetic, did not suffice for `tol`; and without a
+        penalty where columns separate rows without counts, so that there are no best coefficients.
 
     References
     ----------

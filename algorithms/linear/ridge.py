@@ -45,7 +45,8 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
         objective. For float32 data at least 1.2e-6 is taken.
     solver : {"auto", "newton", "sandblaster"}, default="auto"
         "newton": Cholesky factor of the normal equations for up to 2,000 parameters, its rounding errors
-        corrected by further steps; else conjugate gradients. "sandblaster": L-BFGS, preconditioned by the
+        corrected by further steps; else conjugate gradients. For at most 2,000 rows, fewer than columns, it
+        and "auto" factor a matrix as large as the rows. "sandblaster": L-BFGS, preconditioned by the
         diagonal of the Hessian. "auto" takes, by the shape of the data, the one or the other, or L-BFGS
         preconditioned by the Hessian of a sample of the rows. `solver_` tells which.
     max_iter : int, default=1000

@@ -11,6 +11,9 @@ the data and Hessians:
   can follow), it hands over: to the sketch or to Newton-Cholesky if p allows, else to Newton's method with
   conjugate gradients.
 
+L-BFGS with the diagonal, and that of multinomial models, is believed to have converged where `excess` proves
+it. The squared loss with a penalty and fewer rows than columns is left to `dual_ridge`.
+
 What a row costs in a pass and in a Hessian was measured; only ratios matter, which vary little between
 machines: a pass waits for memory (dense) or for scattered entries (sparse), a Hessian is a product of dense
 blocks, about ten times as fast an operation, or k^2 / 2 scattered entries. A Newton fit that takes a few

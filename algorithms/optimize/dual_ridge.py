@@ -109,7 +109,8 @@ def minimize_dual(objective, x0, *, factor, tol_decrease, max_iter=1, callback=N
     before = fun
     fun, jac = objective.value_and_gradient(x)
     if not fun <= before:
-        return _result(x0, *objective.value_and_gradient(x0), 0, 2)
+        fun, jac = objective.value_and_gradient(x0)
+        return _result(x0, fun, jac, 0, 2)
     enough = tol_decrease * abs(fun) + objective.precision * objective.precision * abs(before)
     status = 0 if _excess(objective, jac) <= enough else 2
     result = _result(x, fun, jac, 1, status)

@@ -82,7 +82,7 @@ class Excess:
             return lambda v: objective.hessian_product(x, v)
 
         def by_difference(v):
-            h = _DIFFERENCE * max(1.0, np.linalg.norm(x)) / np.linalg.norm(v)
+            h = _DIFFERENCE * max(1.0, float(np.linalg.norm(x))) / float(np.linalg.norm(v))
             return (objective.value_and_gradient(x + h * v)[1] - g) / h
 
         return by_difference

@@ -15,6 +15,7 @@ from .sparse_quadratic import minimise_quadratic
 _LEAST_PRODUCTS, _MOST_PRODUCTS = 200, 2000  # limits of those for one system; between them twice its rank
 _ROUNDING = 1e-15  # of the constant, and its square of the objective at the start: what is lost in rounding
 _DOUBT = 0.1  # of a decrement: what a system that is singular to working precision may leave of it
+_LEAST_ROUND, _NEARLY = 0.01, 10.0  # of a model with l1: how far it is solved, and when it is to the end
 _STALLED = 2  # steps in a row that lower nothing
 _RIDGE = 1e-10  # of the diagonal: columns that repeat each other
 
@@ -120,7 +121,7 @@ def minimize_proximal_newton(objective, x0, l1, *, max_iter=100, tol_decrease=1e
     objective, x0, max_iter, tol_decrease, callback
         See `minimize_newton`; the decrement is what the model falls by.
     l1 : float64 ndarray of shape (p,)
-        Not negative.
+        Not negative; 0 for an intercept.
 
     Returns
     -------
@@ -128,12 +129,20 @@ def minimize_proximal_newton(objective, x0, l1, *, max_iter=100, tol_decrease=1e
         See `minimize_newton`; `fun` has the penalty in it.
     """
     smooth, g = objective.value_and_gradient(x0, curvature=True)
-    state = _State(x0, smooth + l1 @ np.abs(x0), g)
+    state, factors = _State(x0, smooth + l1 @ np.abs(x0), g), Factors(objective)
     for _ in range(max_iter):
         x, f, g = state.x, state.fun, state.jac
-        H = objective.hessian(x)
+        H, means = factors.hessian(x)
         H.flat[:: len(x) + 1] *= 1 + _RIDGE
-        target, state.decrement = minimise_quadratic(H, g, x, l1)
+        model = H, g, x, l1
+        if means is not None:  # of columns less their means, whose intercept is another
+            inner = np.append(g[:-1] - g[-1] * means, g[-1]), np.append(x[:-1], x[-1] + means @ x[:-1])
+            model = H, *inner, l1
+        target, state.decrement = minimise_quadratic(*model, least=_LEAST_ROUND)
+        if state.decrement <= _NEARLY * tol_decrease * abs(f):
+            target, state.decrement = minimise_quadratic(*model, start=target)
+        if means is not None:
+            target[-1] -= means @ target[:-1]
         promised = g @ (target - x) + l1 @ (np.abs(target) - np.abs(x))
         near = state.decrement <= tol_decrease * abs(f)
         if not promised < 0:

@@ -169,13 +169,17 @@ class Factors:
 
     def at(self, x):
         """A `Cholesky` of the Hessian at x."""
+        return Cholesky(*self.hessian(x))
+
+    def hessian(self, x):
+        """The Hessian at x, and the means that its columns are less by, or None."""
         if self._means is None:
             H = self._objective.hessian(x)
             if self._objective.fit_intercept:
                 self._means = far_means(np.diagonal(H), H[-1])
         if self._means is not None:
             H = self._objective.hessian(x, self._means)
-        return Cholesky(H, self._means)
+        return H, self._means
 
 
 class Repeated:

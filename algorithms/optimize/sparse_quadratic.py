@@ -9,12 +9,13 @@ import numpy as np
 
 from .preconditioner import Cholesky
 
-_SWEEPS, _SWEEP_TOL = 30, 1e-10  # of coordinate descent a round; largest step^2, relative to the first
-_ROUNDS = 100
+_SWEEPS, _SWEEP_TOL = 100, 1e-10  # of coordinate descent a round; largest step^2, relative to the first
+_ROUNDS = 300
+_CROSSINGS = 3  # a round, before coordinate descent goes on
 _GAIN = 1e-14  # of what the quadratic was lowered: what single parameters may still gain
 
 
-def minimise_quadratic(H, g, x, l1):
+def minimise_quadratic(H, g, x, l1, *, start=None, least=0.0):
     """Minimise ``g.(b - x) + (b - x)^T H (b - x) / 2 + sum_j l1_j |b_j|`` over b.
 
     Parameters
@@ -22,6 +23,10 @@ def minimise_quadratic(H, g, x, l1):
     H : float64 ndarray of shape (p, p)
         Symmetric, positive definite but for rounding.
     g, x, l1 : float64 ndarrays of shape (p,)
+    start : float64 ndarray of shape (p,), optional
+        Where to begin; x when None.
+    least : float, default=0.0
+        End, too, when a round lowers it by at most this part of what it fell by.
 
     Returns
     -------
@@ -38,24 +43,24 @@ def minimise_quadratic(H, g, x, l1):
     """
     from ...kernels.weighted_descent import gram_descent
 
-    b, none, free = x.copy(), np.zeros(len(x)), np.zeros(len(x), bool)
-    curvature = np.diagonal(H)
+    b, none, free = (x if start is None else start).copy(), np.zeros(len(x)), np.zeros(len(x), bool)
+    curvature, fell = np.diagonal(H), 0.0
     for _ in range(_ROUNDS):
         slopes = -g - H @ (b - x)
         gram_descent(H, slopes, b, l1, none, free, _SWEEPS, _SWEEP_TOL)
         _solve_support(H, g, x, l1, b)
         slope = g + H @ (b - x)
-        fell = -(0.5 * (g + slope) @ (b - x) + l1 @ (np.abs(b) - np.abs(x)))
+        before, fell = fell, -(0.5 * (g + slope) @ (b - x) + l1 @ (np.abs(b) - np.abs(x)))
         uphill = np.where(b != 0, slope + l1 * np.sign(b), np.maximum(np.abs(slope) - l1, 0))
         gains = np.divide(uphill**2, 2 * curvature, out=np.zeros(len(b)), where=curvature > 0)
-        if gains.sum() <= _GAIN * fell:
+        if gains.sum() <= _GAIN * fell or fell - before <= least * fell:
             break
     return b, float(fell)
 
 
 def _solve_support(H, g, x, l1, b):
     """Go to the minimum over the parameters that are not zero, as long as none changes its sign."""
-    for _ in range(len(b)):
+    for _ in range(_CROSSINGS):
         S = np.flatnonzero((b != 0) | (l1 == 0))
         if not len(S):
             return

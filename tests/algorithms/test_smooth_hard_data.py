@@ -14,6 +14,7 @@ from stradask.algorithms.linear.poisson import PoissonRegressor
 from stradask.algorithms.linear.ridge import Ridge
 from stradask.algorithms.optimize import choose
 from stradask.algorithms.optimize.memory import Memory
+from stradask.algorithms.optimize.newton import minimize_newton
 from stradask.algorithms.optimize.objective import LinearObjective
 from stradask.algorithms.optimize.rows import LOGISTIC, make_rows
 from stradask.algorithms.optimize.space import LocalSpace
@@ -228,6 +229,41 @@ def test_counts_far_from_zero(solver):
     np.testing.assert_allclose(model.predict(far), near.predict(far - 1e9), rtol=1e-3)
 
 
+def test_a_far_column_and_l_bfgs_either_arrive_or_say_so():
+    X, _ = load_diabetes(return_X_y=True)
+    counts = np.random.default_rng(0).poisson(np.exp(2 + 20 * X[:, 2]))
+    far = X + 1e9
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = PoissonRegressor(alpha=1e-6, solver="sandblaster").fit(far, counts)
+    near = PoissonRegressor(alpha=1e-6, tol=1e-13).fit(far - 1e9, counts)
+    np.testing.assert_allclose(model.predict(far), near.predict(far - 1e9), rtol=0.05)
+
+
+class RoundedQuadratic:
+    """``u^T H u / 2 + 1`` with a Hessian that is told with an error which makes it indefinite."""
+
+    constant, fit_intercept = 0.0, False
+    H = np.array([[1, 1 - 1e-9], [1 - 1e-9, 1]])
+
+    def value_and_gradient(self, u, *, curvature=False):
+        return u @ self.H @ u / 2 + 1, self.H @ u
+
+    def hessian(self, u, means=None):
+        return self.H + np.array([[0, 2e-9], [2e-9, 0]])
+
+    def hessian_product(self, u, v):
+        return self.H @ v
+
+
+def test_a_step_that_does_not_solve_its_system_is_not_believed():
+    """Along (1, -1) there is an excess of 1e-9 u^2, of which the step with what was added sees a tenth."""
+    start = 3e4 * np.array([1.0, -1.0])
+    excess = RoundedQuadratic().value_and_gradient(start)[0] - 1
+    found = minimize_newton(RoundedQuadratic(), start, tol_decrease=0.5 * excess)
+    assert not found.success or found.fun - 1 <= 0.5 * excess
+
+
 def test_a_shifted_hessian_is_that_of_shifted_columns():
     rng = np.random.default_rng(0)
     X, y, means = rng.normal(size=(40, 3)), np.where(rng.random(40) < 0.5, 1.0, -1.0), np.array([1.0, 0, -2])
@@ -272,6 +308,16 @@ def test_l1_meets_its_tolerance(cancer, C):
     found = C * np.logaddexp(0, -(2 * y - 1) * (X @ w + model.intercept_[0])).sum() + np.abs(w).sum()
     assert found <= least * (1 + 1e-6)
     assert model.n_iter_ < 50
+
+
+def test_l1_far_from_zero_in_single_precision():
+    rng = np.random.default_rng(19)
+    X = np.float32(rng.normal(size=(600, 6)) + np.array([0, 1, 1e4, 0, 3e4, 10]))
+    y = (X[:, 2] - 1e4 + X[:, 3] + rng.logistic(size=600) > 0).astype(int)
+    near = X.astype(np.float64) - [0, 0, 1e4, 0, 3e4, 0]
+    tight = LogisticRegression(l1_ratio=1.0, tol=1e-13).fit(near, y)
+    model = LogisticRegression(l1_ratio=1.0).fit(X, y)
+    np.testing.assert_allclose(model.coef_, tight.coef_, atol=2e-3)
 
 
 @pytest.mark.parametrize("seed", range(5))
