@@ -105,7 +105,8 @@ class ClusterSession:
         With `keeps_data` Dask's own copy of the shards stays as well, for members that take one over later.
         """
         self._connect()
-        self._data = None  # before the next: Dask makes anew what a worker took with it only if nobody holds it
+        # Before the next: Dask makes anew what a worker took with it only if nobody holds it.
+        self._data = None
         self._data = ShardData(program.shards, self._scheduler, self._client)
         self._client.sync(self._open, program, self._data, snapshot or {})
         if not keeps_data:
