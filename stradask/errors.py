@@ -27,3 +27,7 @@ class WorkerLost(StradaskError):
 
 class InterruptedFitWarning(UserWarning):
     """A fit was stopped with Ctrl-C between two rounds; the model so far is kept."""
+
+
+class PosteriorWarning(UserWarning):
+    """The diagnostics of a posterior say not to use its draws; the message quotes the lines marked bad."""

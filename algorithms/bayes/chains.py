@@ -106,8 +106,8 @@ class Draws:
         Of the log density at the draws; None for importance sampling.
     log_densities : ndarray of shape (n,)
     statistics : dict of str to ndarray of shape (n,)
-        acceptance, n_gradients, depth (of the tree), divergent, energy, step_size; empty for importance
-        sampling.
+        acceptance, n_gradients, depth (of the tree), divergent, energy, step_size, undefined (evaluations
+        of a Python density that were NaN, all at the first draw of a call); empty for importance sampling.
     log_weights : ndarray of shape (n,), optional
         Of importance sampling; None where all weigh the same.
     """
@@ -223,7 +223,7 @@ def advance(model, state, n, *, seed, shard=0, chain=0, averaging=None):
     """
     if n < 1:
         raise DataError(f"n must be at least 1, got {n}")
-    tuning, name = state.tuning.copy(), stream(seed, shard, chain, state.draw)
+    tuning, name, before = state.tuning.copy(), stream(seed, shard, chain, state.draw), model.n_undefined()
     if state.sampler == "gibbs":
         made = gibbs.run(model, state.z, name, n)
     else:
@@ -232,6 +232,8 @@ def advance(model, state, n, *, seed, shard=0, chain=0, averaging=None):
     model.raise_errors()
     figures = {name: statistics[:, i + 1] for i, name in enumerate(STATISTICS)}
     figures["step_size"] = np.full(n, tuning[0])
+    figures["undefined"] = np.zeros(n)
+    figures["undefined"][0] = model.n_undefined() - before
     state = replace(state, z=z, gz=gz, logp=logp, tuning=tuning, draw=state.draw + n)
     return state, Draws(draws, gradients, statistics[:, 0], figures)
 

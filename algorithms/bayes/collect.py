@@ -1,18 +1,28 @@
-"""From draws of one density, or of its shards, to a `Posterior` with its diagnostics."""
+"""From draws of one density, or of its shards, to a `Posterior` with its diagnostics.
+
+Weighted draws are resampled once, so that every posterior that is handed out has draws that count alike; what
+the weights were worth stays in the diagnostics. Where these say not to use the draws, there is a warning.
+"""
+
+import warnings
 
 import numpy as np
 
+from ...errors import PosteriorWarning
 from ...scheduler.threads import single_threaded_blas
 from .combine import combine
+from .combine_exact import LEAST_ESS
 from .diagnostics import diagnose
 from .posterior import Posterior
-from .psis import importance_ess, khat_limit
+from .psis import importance_ess, khat_limit, resample
 
 _HAMILTONIAN = ("nuts", "split_hmc", "hmc", "mala")
 _LEAST = 4  # draws of a chain that tell of convergence
+_LEAST_PART = 0.5  # of few weighted draws, that they must be worth
+_RESAMPLING = 1  # beside the seed: a stream of its own
 
 
-def from_sample(model, sample, variables):
+def from_sample(model, sample, variables, seed):
     """Make the posterior of a density that was sampled in one piece.
 
     Parameters
@@ -21,26 +31,44 @@ def from_sample(model, sample, variables):
     sample : Sample
     variables : dict of str to tuple of int
         Names and shapes of the columns of ``model.values``.
+    seed : int
+        Of the resampling of weighted draws.
 
     Returns
     -------
     Posterior
+
+    Warns
+    -----
+    PosteriorWarning
+        If the diagnostics say not to use the draws.
     """
     draws = sample.stacked()
     chains, T, d = draws.shape
     log_weights, found = sample.chains[0].log_weights, None
     if log_weights is not None:
         limit = khat_limit(T) if T > 1 else 0.0
-        figures = {"k_hat": sample.k_hat, "k_hat_limit": limit, "importance_ess": importance_ess(log_weights)}
+        figures = {
+            "k_hat": sample.k_hat,
+            "k_hat_limit": limit,
+            "importance_ess": importance_ess(log_weights),
+            "importance_ess_limit": min(LEAST_ESS, _LEAST_PART * T),  # few were asked for: no fault of theirs
+        }
         found = diagnose(None, figures=figures)
     elif T >= _LEAST:
         energy = sample.statistic("energy")[None] if sample.sampler in _HAMILTONIAN else None
         divergences = [int(sample.statistic("divergent").sum())]
-        found = diagnose(draws[None], energy=energy, divergences=divergences, names=model.names)
+        found = diagnose(
+            draws[None],
+            energy=energy,
+            divergences=divergences,
+            figures={"undefined": int(sample.statistic("undefined").sum())},
+            names=model.names,
+        )
+    _warn(found)
     return Posterior(
-        model.values(draws.reshape(-1, d)),
+        model.values(_alike(draws.reshape(-1, d), log_weights, seed)),
         variables,
-        log_weights=log_weights,
         n_chains=chains if log_weights is None else None,
         diagnostics=found,
         method=f"{sample.sampler}: {sample.reason}",
@@ -55,7 +83,7 @@ def from_shards(model, arrays, log_density, variables, *, method, n_draws, seed)
     model : Model
         Of any shard.
     arrays : dict of str to ndarray of shape (M, chains, T, ...)
-        ``draws``, ``gradients`` and ``divergent``.
+        ``draws``, ``gradients``, ``divergent`` and ``undefined``.
     log_density : callable
         ``log_density(points)`` returns the sum over shards, (K,).
     variables : dict of str to tuple of int
@@ -67,6 +95,11 @@ def from_shards(model, arrays, log_density, variables, *, method, n_draws, seed)
     Returns
     -------
     Posterior
+
+    Warns
+    -----
+    PosteriorWarning
+        If the diagnostics say not to use the draws.
     """
     draws, gradients = arrays["draws"], arrays["gradients"]
     with single_threaded_blas():
@@ -81,15 +114,36 @@ def from_shards(model, arrays, log_density, variables, *, method, n_draws, seed)
     found = None
     if draws.shape[2] >= _LEAST:
         divergences = arrays["divergent"].sum(axis=(1, 2)).astype(np.int64)
+        figures = whole.figures | {"undefined": int(arrays["undefined"].sum())}
         found = diagnose(
-            draws, gradients=gradients, divergences=divergences, figures=whole.figures, names=model.names
+            draws, gradients=gradients, divergences=divergences, figures=figures, names=model.names
         )
+    _warn(found)
     return Posterior(
-        model.values(whole.draws),
+        model.values(_alike(whole.draws, whole.log_weights, seed)),
         variables,
-        log_weights=whole.log_weights,
         n_chains=whole.n_chains,
         shard_draws=model.values(draws.reshape(-1, draws.shape[3])).reshape(draws.shape),
         diagnostics=found,
         method=f"{whole.method} of {len(draws)} shards",
     )
+
+
+def _alike(draws, log_weights, seed):
+    """As many draws that count alike; those without weights are handed on."""
+    if log_weights is None:
+        return draws
+    rng = np.random.Generator(np.random.Philox([seed, _RESAMPLING]))
+    return draws[resample(log_weights, len(draws), rng)]
+
+
+def _warn(found):
+    """Say aloud that draws are not to be used, and why."""
+    if found is None or found.level < 2:
+        return
+    bad = "; ".join(
+        f"{name} {value:.3g} (limit {limit}): {words}"
+        for name, value, limit, level, words in found.lines
+        if level == 2
+    )
+    warnings.warn(f"{found.verdict} {bad}", PosteriorWarning, stacklevel=4)

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from ...errors import DataError, StradaskError
 from .combine_exact import LEAST_ESS, gaussian_proposals, passed, weighed
 from .combine_gaussian import (
+    Gaussian,
     NotDefinite,
     centred_covariance,
     from_moments,
@@ -22,8 +23,9 @@ from .combine_gaussian import (
     inverses,
 )
 from .combine_kernel import kernel_product, pair_tree
-from .diagnostics import LEAST_ACCEPTANCE, MOST_APART, MOST_WIDTH, RHAT_LIMIT, split_rhat
+from .diagnostics import LEAST_ACCEPTANCE, MOST_APART, MOST_SHIFT, MOST_WIDTH, RHAT_LIMIT, split_rhat
 
+_N_CHECKED, _FREEDOM, _WIDER = 1000, 7, 1.2  # proposals that check a combination; tails, covariance
 _FEW = 100  # draws of a chain, below which R-hat warns of noise
 
 
@@ -65,7 +67,9 @@ class Combination:
         Normalised; None where all draws count alike.
     figures : dict of str to float
         What the method tells of itself: acceptance, kernel_width, k_hat, importance_ess, half_disagreement,
-        populations_apart.
+        populations_apart. What the posterior tells of a method without weights that was asked for by name,
+        given log_density: shift of the means in standard deviations, and check_k_hat of the weights that
+        say so.
     seen : tuple of str
         In words, what was tried before.
     n_chains : int or None
@@ -232,7 +236,8 @@ def combine(draws, *, method="auto", gradients=None, log_density=None, n_draws=4
     -----
     CombinationWarning
         With a method asked for by name: if a shard with at least 100 draws a chain did not converge, or if
-        the method's own figures (acceptance, k-hat, disagreement of halves) are poor.
+        the method's own figures (acceptance, k-hat, disagreement of halves) are poor, or if the posterior,
+        where there is log_density, is elsewhere.
 
     References
     ----------
@@ -269,11 +274,29 @@ def combine(draws, *, method="auto", gradients=None, log_density=None, n_draws=4
             f"method={method!r}: {error}: the shards' Gaussians do not multiply to a density; take more "
             "draws, or method='score-spd', or method='auto'"
         ) from error
+    if method != "auto" and found.log_weights is None and log_density is not None:
+        found.figures.update(_check(found.draws, log_density, rng))
     told = unconverged and chains.shape[2] >= _FEW
     complaints = [unconverged] * bool(told) + [*_complaints(found)]
     for complaint in complaints if method != "auto" else ():
         warnings.warn(f"method={method!r}: {complaint}", CombinationWarning, stacklevel=2)
     return found
+
+
+def _check(draws, log_density, rng):
+    """Weigh points about the draws by the posterior: how far do these move the means, and can they tell."""
+    mean, d = draws.mean(axis=0), draws.shape[1]
+    if len(draws) < d + 2:
+        return {}
+    covariance = _WIDER * np.atleast_2d(np.cov(draws.T))
+    try:
+        proposals = gaussian_proposals(Gaussian(mean, covariance), _N_CHECKED, rng, _FREEDOM)
+    except np.linalg.LinAlgError:
+        return {}
+    log_weights, _, figures = weighed(proposals, log_density)
+    shift = np.abs(np.exp(log_weights) @ proposals.points - mean) / draws.std(axis=0)
+    names = {"k_hat": "check_k_hat", "k_hat_limit": "check_k_hat_limit"}
+    return {new: figures[name] for name, new in names.items()} | {"shift": float(shift.max())}
 
 
 def _checked(draws, gradients, log_density):
@@ -373,6 +396,13 @@ def _complaints(found):
             f"worth {figures['importance_ess']:.0f} (least {figures['importance_ess_limit']:.0f}), for means "
             f"{figures['mean_ess']:.0f} (least {LEAST_ESS}): the proposals miss the posterior; take "
             "method='auto', or more draws a shard"
+        )
+    k_hat, shift = figures.get("check_k_hat", 0), figures.get("shift", 0)
+    if not (k_hat < figures.get("check_k_hat_limit", 1) and shift < MOST_SHIFT):
+        yield (
+            f"weighed by the posterior, points about the draws have means {shift:.2f} standard deviations "
+            f"away (at most {MOST_SHIFT}) and k-hat {k_hat:.2f} (limit {figures['check_k_hat_limit']:.2f}): "
+            "the combination misses the posterior; take method='auto'"
         )
     halves = figures.get("half_disagreement", 0)
     if np.isnan(halves):

@@ -8,6 +8,7 @@ Where there is one it is compared with differences before anything is sampled, c
 import ctypes
 import functools
 import inspect
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -257,7 +258,8 @@ class PythonModel(Model):
     """A model of a Python function ``q -> (log density, gradient)``.
 
     The compiled sampler calls it through a C pointer. An error inside ends no draw, since it cannot pass
-    through compiled code: the density is NaN then, and the error is raised after the chunk.
+    through compiled code: the density is NaN then, and the error is raised after the chunk. NaN that the
+    function itself returns counts as a density of zero; how often is told in the diagnostics.
     """
 
     function: Any = None
@@ -265,13 +267,16 @@ class PythonModel(Model):
     def __post_init__(self):
         super().__post_init__()
         errors: list[BaseException] = []
+        counts = threading.local()  # a chain is on one thread, and the callback on the same
 
         def call(q, g, d):
             if errors:
                 return np.nan
             try:
-                value, gradient = self.function(np.ctypeslib.as_array(q, (d,)).copy())
+                with np.errstate(all="ignore"):  # NaN is counted, and a long leapfrog step overflows
+                    value, gradient = self.function(np.ctypeslib.as_array(q, (d,)).copy())
                 np.ctypeslib.as_array(g, (d,))[:] = gradient
+                counts.undefined = getattr(counts, "undefined", 0) + np.isnan(value)
                 return value
             except BaseException as error:
                 errors.append(error)
@@ -279,7 +284,7 @@ class PythonModel(Model):
 
         pointer = _CALLBACK(call)
         meta = np.array([ctypes.cast(pointer, ctypes.c_void_p).value], dtype=np.int64)
-        self.__dict__.update(meta=meta, _errors=errors, _pointer=pointer)
+        self.__dict__.update(meta=meta, _errors=errors, _counts=counts, _pointer=pointer)
 
     def identity(self):
         """What the density depends on, for digests."""
@@ -294,6 +299,10 @@ class PythonModel(Model):
             error = errors[0]
             errors.clear()
             raise error
+
+    def n_undefined(self):
+        """Count evaluations on this thread that were NaN."""
+        return int(getattr(vars(self)["_counts"], "undefined", 0))
 
     def __getstate__(self):
         """Leave out what belongs to this process."""

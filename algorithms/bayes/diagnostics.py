@@ -18,6 +18,8 @@ RHAT_LIMIT = 1.1  # of a shard; above it its draws are refused
 _RHAT_GOOD = 1.01  # of draws that are themselves the result
 _ESS_GOOD, _ESS_SHARD = 400, 100
 _BFMI_LIMIT = 0.3
+MOST_DIVERGENT = 0.01  # part of the draws
+MOST_SHIFT = 0.5  # of a combination's means by the posterior itself, in standard deviations
 LEAST_ACCEPTANCE = 0.05
 MOST_WIDTH = 0.5  # of kernels, in standard deviations of the posterior: draws 12 % too wide
 MOST_APART = 0.2  # in standard deviations: of halves, whose whole errs by about half of it; of populations
@@ -304,7 +306,7 @@ def diagnose(chains, *, gradients=None, energy=None, divergences=None, figures=N
     Diagnostics
     """
     figures = figures or {}
-    lines = []
+    lines, ends = [], list(_combination_lines(figures))
     if chains is not None:
         chains = np.asarray(chains, dtype=np.float64)
         if chains.ndim != 4:
@@ -312,12 +314,18 @@ def diagnose(chains, *, gradients=None, energy=None, divergences=None, figures=N
         names = [f"parameter {j}" for j in range(chains.shape[3])] if names is None else list(names)
         lines += _chain_lines(chains, names, weighed="k_hat" in figures)
         if divergences is not None:
-            lines.append(_divergence_line(np.asarray(divergences), chains.shape[1] * chains.shape[2]))
+            line = _divergence_line(np.asarray(divergences), chains.shape[1] * chains.shape[2])
+            # A second round that is good has put right what the shards missed.
+            excused = "k_hat" in figures and not any(level for _, _, _, level, _ in ends)
+            lines.append((*line[:3], min(line[3], 1) if excused else line[3], line[4]))
+        if figures.get("undefined"):
+            words = "evaluations were NaN, taken for a density of zero: mend it, or return -inf there"
+            lines.append(("undefined", figures["undefined"], "0", 1, words))
         if energy is not None:
             lines.append(_energy_line(np.stack([e_bfmi(shard) for shard in np.asarray(energy)])))
         if len(chains) > 1:
             lines += _agreement_lines(chains, gradients)
-    return Diagnostics([*lines, *_combination_lines(figures)])
+    return Diagnostics([*lines, *ends])
 
 
 def _chain_lines(chains, names, weighed):
@@ -346,10 +354,9 @@ def _chain_lines(chains, names, weighed):
 def _divergence_line(counts, n_draws):
     worst = int(counts.argmax())
     total = int(counts.sum())
-    words = (
-        "none" if not total else f"most in shard {worst} ({counts[worst]}): a smaller step, or another form"
-    )
-    return "divergences", total, "0", (2 if counts[worst] > 0.01 * n_draws else int(total > 0)), words
+    words = f"most in shard {worst} ({counts[worst]}): a larger target_accept, or another form"
+    level = 2 if counts[worst] > MOST_DIVERGENT * n_draws else int(total > 0)
+    return "divergences", total, "0", level, words if total else "none"
 
 
 def _energy_line(figures):
@@ -379,6 +386,7 @@ def _agreement_lines(chains, gradients):
 def _combination_lines(figures):
     """Judge what a combination tells of itself; figures without a limit are not shown."""
     k_limit, least = figures.get("k_hat_limit", 0.7), figures.get("importance_ess_limit", 100)
+    check_limit = figures.get("check_k_hat_limit", 0.7)
     judged = (
         ("half_disagreement", "halves apart", MOST_APART, False, "in sd, of shards' first and second halves"),
         ("kernel_width", "kernel width", MOST_WIDTH, False, "in sd of the posterior: the smoothing"),
@@ -393,6 +401,8 @@ def _combination_lines(figures):
         ("k_hat", "k-hat", k_limit, False, "of the weights' tail"),
         ("importance_ess", "importance ESS", least, True, "draws that the weighted ones are worth"),
         ("mean_ess", "ESS of means", 100, True, "the same for a mean, of the worst parameter"),
+        ("check_k_hat", "k-hat of the check", check_limit, False, "of exact weights of a t about the draws"),
+        ("shift", "shift of means", MOST_SHIFT, False, "in sd, by the same weights"),
     )
     for key, name, limit, at_least, words in judged:
         if key in figures:

@@ -20,6 +20,7 @@ from .combine import COMBINERS
 from .models import PRIORS, Prior, regression
 from .posterior import Posterior
 from .propriety import check_identified, check_scale_identified
+from .sampling import CAREFUL
 from .shard_chains import check_checkpoint, draw_posterior
 from .shard_places import check_engine
 from .shards import Part, cut_rows, number_of_shards
@@ -58,6 +59,7 @@ class BayesianRegression(Estimator):
         "n_samples": [_COUNT],
         "n_chains": [_COUNT],
         "n_warmup": [_COUNT],
+        "target_accept": [Interval(Real, 0, 1, closed="neither")],
         "sampler": [StrOptions({"auto", "laplace", *SAMPLERS})],
         "n_shards": [StrOptions({"auto"}), _COUNT],
         "combine": [StrOptions(set(COMBINERS))],
@@ -132,8 +134,9 @@ class BayesianRegression(Estimator):
         seed = int(check_random_state(self.random_state).randint(2**31))
         names = ("sampler", "n_samples", "n_chains", "n_warmup", "combine", "engine", "checkpoint", "n_jobs")
         settings = {name: getattr(self, name) for name in (*names, "verbose")}
-        if self.prior == "horseshoe" and self.sampler == "auto":
-            settings["target"] = _HORSESHOE_TARGET
+        if self.sampler in ("auto", *CAREFUL):
+            least = _HORSESHOE_TARGET if self.prior == "horseshoe" and self.sampler == "auto" else 0.0
+            settings["target"] = max(self.target_accept, least)
         self.n_shards_ = self._count_shards(X, y)
         shards = [None]
         if self.n_shards_ > 1:
@@ -154,8 +157,8 @@ class BayesianRegression(Estimator):
         self._keep(posterior)
 
     def _count_shards(self, X, y):
-        if self.n_shards == "auto" and self._family == "normal":
-            return 1  # sufficient statistics: rows cost nothing
+        if self.n_shards == "auto" and (self._family == "normal" or self.prior == "horseshoe"):
+            return 1  # sufficient statistics, whose rows cost nothing; a prior that has no shards
         n_rare = None
         if self._family == "bernoulli":
             n_rare = int(min((y > 0).sum(), (y < 0).sum()))
@@ -164,7 +167,11 @@ class BayesianRegression(Estimator):
         return number_of_shards(self.n_shards, len(X), X.shape[1], n_rare)
 
     def _check_shards(self, X, y, shards):
-        """Refuse what has no shards: weighted draws, and a heavy prior whose root is improper."""
+        """Refuse what has no shards: weighted draws, funnels, and a heavy prior whose root is improper."""
+        if self.prior == "horseshoe":
+            raise DataError(
+                "prior='horseshoe' makes funnels of the shards, which no combination takes: n_shards=1"
+            )
         if self.sampler == "laplace":
             raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
         if self.prior != "student_t" or (self.prior_freedom + 1) / len(shards) > 1:
@@ -239,7 +246,7 @@ class BayesianRegression(Estimator):
     def _check_state(self):
         super()._check_state()
         if "_posterior_state" in vars(self):
-            d = self.posterior_["coef"].shape[1]
+            d = self.posterior_.variables["coef"][0]
             if self.n_features_in_ != d:
                 raise DataError(
                     f"the posterior has {d} coefficients, the model {self.n_features_in_} columns"

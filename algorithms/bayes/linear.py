@@ -37,7 +37,7 @@ class BayesianLinearRegression(BayesianRegressor):
     sampler : str, default="auto"
         See `BayesianLogisticRegression`. With noise="normal" and prior="normal" there is "gibbs" as well,
         which draws coefficients and noise in turn, each exactly.
-    prior_freedom, fit_intercept, n_samples, n_chains, n_warmup, n_shards, combine
+    prior_freedom, fit_intercept, n_samples, n_chains, n_warmup, target_accept, n_shards, combine
         See `BayesianLogisticRegression`.
     engine, checkpoint, n_jobs, random_state, verbose
         See `BayesianLogisticRegression`.
@@ -82,6 +82,7 @@ class BayesianLinearRegression(BayesianRegressor):
         n_samples=1000,
         n_chains=4,
         n_warmup=1000,
+        target_accept=0.8,
         sampler="auto",
         n_shards=1,
         combine="auto",
@@ -102,6 +103,7 @@ class BayesianLinearRegression(BayesianRegressor):
         self.n_samples = n_samples
         self.n_chains = n_chains
         self.n_warmup = n_warmup
+        self.target_accept = target_accept
         self.sampler = sampler
         self.n_shards = n_shards
         self.combine = combine

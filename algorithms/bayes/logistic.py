@@ -18,9 +18,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     are averages over the posterior, not those at one estimate of it.
 
     ``sampler="auto"`` looks for the mode first. Where importance sampling about it is reliable by Pareto's
-    k-hat, its weighted draws are the posterior; else split Hamiltonian Monte Carlo where it accepts enough,
-    else NUTS. With `n_shards` above 1 the rows are dealt out, every shard is sampled alone with the prior to
-    the power 1 / n_shards, and the draws are combined: see `combine`.
+    k-hat, its draws are the posterior, resampled once by their weights; else split Hamiltonian Monte Carlo
+    where it accepts enough, else NUTS. With `n_shards` above 1 the rows are dealt out, every shard is sampled
+    alone with the prior to the power 1 / n_shards, and the draws are combined: see `combine`.
 
     Memory: X is copied twice, once with the intercept and once in the order of the kernel. With
     `sample_weight` or an offset the kernel goes row by row, at a third of the speed. float32 computes in
@@ -33,7 +33,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     ----------
     prior : {"normal", "student_t", "laplace", "horseshoe"}, default="normal"
         Of the coefficients, about 0. The horseshoe (regularised, with slabs of `prior_scale`) is for many
-        columns of which few matter; with it the intercept is normal.
+        columns of which few matter, and is not for shards; with it the intercept is normal.
     prior_scale : float or array-like of shape (n_features,), default=2.5
         In units of the coefficients, so standardised columns are easiest to give one. np.inf is flat; data
         that leave a flat direction are refused.
@@ -47,6 +47,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     n_warmup : int, default=1000
         Draws of each chain that tune it and are thrown away; 150 suffice where there is a mode to begin
         from, and are then taken at most.
+    target_accept : float, default=0.8
+        Acceptance that NUTS and HMC find their step size by; nearer to 1 for shorter steps and fewer
+        divergences. A chain whose warm-up diverges begins anew with 0.95, as the horseshoe does under "auto".
     sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice"}, default="auto"
         "laplace" is importance sampling about the mode.
     n_shards : int or "auto", default=1
@@ -90,6 +93,11 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     CombinationRefused
         With several shards, where no combination can be trusted; says what was seen.
 
+    Warns
+    -----
+    PosteriorWarning
+        If the diagnostics of the posterior say not to use its draws.
+
     See Also
     --------
     SparseLogisticRegression : One sparse estimate, for far more columns.
@@ -123,6 +131,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         n_samples=1000,
         n_chains=4,
         n_warmup=1000,
+        target_accept=0.8,
         sampler="auto",
         n_shards=1,
         combine="auto",
@@ -140,6 +149,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         self.n_samples = n_samples
         self.n_chains = n_chains
         self.n_warmup = n_warmup
+        self.target_accept = target_accept
         self.sampler = sampler
         self.n_shards = n_shards
         self.combine = combine

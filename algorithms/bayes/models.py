@@ -104,6 +104,10 @@ class Model:
     def raise_errors(self):
         """Raise what went wrong inside the density; compiled ones raise nothing."""
 
+    def n_undefined(self):
+        """Count evaluations on this thread that were NaN; those of compiled densities are not counted."""
+        return 0
+
     def logp_batch(self, Q):
         """Compute log densities without gradients, where the model has a faster way for many points.
 

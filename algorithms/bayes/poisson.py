@@ -30,7 +30,7 @@ class BayesianPoissonRegression(BayesianRegressor):
         Of the half-Cauchy prior of the overdispersion; np.inf is flat.
     prior_freedom, fit_intercept, n_samples, n_chains, n_warmup, sampler, n_shards, combine
         See `BayesianLogisticRegression`.
-    engine, checkpoint, n_jobs, random_state, verbose
+    target_accept, engine, checkpoint, n_jobs, random_state, verbose
         See `BayesianLogisticRegression`.
 
     Attributes
@@ -72,6 +72,7 @@ class BayesianPoissonRegression(BayesianRegressor):
         n_samples=1000,
         n_chains=4,
         n_warmup=1000,
+        target_accept=0.8,
         sampler="auto",
         n_shards=1,
         combine="auto",
@@ -91,6 +92,7 @@ class BayesianPoissonRegression(BayesianRegressor):
         self.n_samples = n_samples
         self.n_chains = n_chains
         self.n_warmup = n_warmup
+        self.target_accept = target_accept
         self.sampler = sampler
         self.n_shards = n_shards
         self.combine = combine

@@ -40,6 +40,8 @@ class Posterior:
     Attributes
     ----------
     draws : ndarray of shape (n, d)
+        Of the posterior only together with `weights`, where there are `log_weights`. Regressions and
+        `stradask.sample` give none: they resample weighted draws once.
     log_weights : ndarray of shape (n,) or None
         Normalised.
     names : list of d str
@@ -102,7 +104,15 @@ class Posterior:
         )
 
     def __getitem__(self, name):
-        """Draws of a variable, (n, *shape), or of one column by its name in `names`, (n,)."""
+        """Draws of a variable, (n, *shape), or of one column by its name in `names`, (n,).
+
+        Of weighted draws, which are not of the posterior as they stand, there are none: see `sample`.
+        """
+        if self.log_weights is not None:
+            raise StradaskError(
+                f"the draws of {name!r} have weights, and without them are not of the posterior: take "
+                f"sample()[{name!r}] for draws that count alike, or draws together with weights"
+            )
         if name in self.variables:
             return _by_name(self.variables, self.draws)[name]
         if name in self.names:
@@ -154,8 +164,9 @@ class Posterior:
         -------
         Table
             mean, sd, quantiles, ess and mcse of the mean, and r_hat. Of weighted draws ess is the variance
-            over the square of mcse, ``mcse^2 = sum_i w_i^2 (x_i - mean)^2``. r_hat is that of the chains, or
-            the largest of the shards; empty where there are neither.
+            over the square of mcse, ``mcse^2 = sum_i w_i^2 (x_i - mean)^2``; draws without weights or chains
+            have those of how often each of them is there. r_hat is that of the chains, or the largest of the
+            shards; empty where there are neither.
         """
         levels = np.asarray(quantiles, dtype=np.float64)
         variances = self._variances()
@@ -184,11 +195,12 @@ class Posterior:
     def _sizes(self, variances):
         if self.n_chains is not None and len(self) // self.n_chains >= 4:
             return ess(self._chains(), "mean")
-        if self.log_weights is None:
-            return np.full(self.draws.shape[1], float(len(self)))
-        centred = self.draws - self.weights @ self.draws
+        draws, weights = self.draws, self.weights
+        if self.log_weights is None:  # resampled ones are there repeatedly
+            draws, counts = np.unique(draws, axis=0, return_counts=True)
+            weights = counts / len(self)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return variances / (self.weights**2 @ centred**2)
+            return variances / (weights**2 @ (draws - weights @ draws) ** 2)
 
     def _chains(self):
         return self.draws.reshape(self.n_chains, -1, self.draws.shape[1])

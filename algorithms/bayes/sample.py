@@ -1,14 +1,16 @@
 """`sample`: the posterior of any density that a user can write down."""
 
 import functools
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from ...errors import DataError
+from ...scheduler.threads import effective_n_jobs
 from .combine import COMBINERS
 from .density import user_model
+from .sampling import CAREFUL, check_settings
 from .shard_chains import check_checkpoint, draw_posterior
 from .shard_places import check_engine, check_ships
 from .shards import Part, cut_rows, number_of_shards
@@ -25,6 +27,7 @@ def sample(
     n_samples=1000,
     n_chains=4,
     n_warmup=1000,
+    target_accept=0.8,
     n_shards=1,
     combine="auto",
     engine="local",
@@ -58,6 +61,9 @@ def sample(
         Carlo where it accepts enough, else NUTS.
     n_samples, n_chains, n_warmup : int
         Draws of each chain after its warm-up of `n_warmup`.
+    target_accept : float, default=0.8
+        Acceptance that NUTS and HMC find their step size by; nearer to 1 for shorter steps and fewer
+        divergences. A chain whose warm-up diverges begins anew with 0.95.
     n_shards : int or "auto", default=1
         Each has a part of the data and the prior to the power 1 / n_shards. "auto" leaves at least 100
         observations a parameter to each, and is 1 below a million of observations times parameters.
@@ -86,9 +92,14 @@ def sample(
     ------
     DataError
         If the density is not finite at the start, constant in a parameter, or its gradient wrong: names the
-        parameter.
+        parameter. For numbers that are none, or out of range.
     CombinationRefused
         With several shards, where no combination can be trusted; says what was seen.
+
+    Warns
+    -----
+    PosteriorWarning
+        If the diagnostics say not to use the draws.
 
     Examples
     --------
@@ -105,6 +116,10 @@ def sample(
         raise DataError(f"combine={combine!r} is unknown: take one of {', '.join(COMBINERS)}")
     if n_shards != "auto" and (isinstance(n_shards, bool) or not isinstance(n_shards, Integral)):
         raise DataError(f"n_shards must be 'auto' or an integer, got {n_shards!r}")
+    check_settings(sampler, n_samples, n_chains, n_warmup)
+    effective_n_jobs(n_jobs)
+    if not isinstance(target_accept, Real) or not 0 < float(target_accept) < 1:
+        raise DataError(f"target_accept must be a number between 0 and 1, got {target_accept!r}")
     check_engine(engine)
     check_checkpoint(checkpoint, random_state)
     if engine != "local":
@@ -132,6 +147,7 @@ def sample(
         n_chains=n_chains,
         n_warmup=n_warmup,
         seed=seed,
+        target=target_accept if sampler in ("auto", *CAREFUL) else None,
         combine=combine,
         engine=engine,
         checkpoint=checkpoint,

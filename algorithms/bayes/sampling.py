@@ -14,9 +14,11 @@ import numpy as np
 from ...errors import DataError, StradaskError
 from ...scheduler.history import History
 from ...scheduler.loop import iterate
+from ...scheduler.parameters import check_count
 from ...scheduler.threads import effective_n_jobs, run_tasks
 from .adaptation import METRICS, warm_up
 from .chains import SAMPLERS, WARM_UP, Draws, State, advance, init, starting_point
+from .diagnostics import MOST_DIVERGENT
 from .gibbs import check_conjugate
 from .laplace import Mode, find_mode, laplace_draws
 from .psis import importance_ess
@@ -27,6 +29,8 @@ _TRIAL = 200  # draws that show the acceptance of split HMC
 CHUNK = 100  # draws of a chain between two looks at the callback
 _FAR = 3.0  # times twice the standard deviation
 _SAME_MODE = 0.1  # distance in posterior standard deviations
+CAREFUL = ("nuts", "hmc")  # whose steps an acceptance shortens where draws diverge
+_SHORT_STEPS = 0.95  # that acceptance
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +64,16 @@ class Plan:
     draws: Draws | None = None
 
     def begin(self, model, n_warmup, **numbers):
-        """Warm up a chain, known by its numbers (seed, shard, chain); returns its state and those draws."""
+        """Warm up a chain, known by its numbers (seed, shard, chain); returns its state and those draws.
+
+        Where draws still diverge in the second half, once more from the start, with an acceptance of 0.95.
+        """
         q = starting_point(model, mode=self.mode, **numbers)
-        settings = {"metric": self.metric, "mode": self.mode, "target": self.target, "limit": self.limit}
-        return warm_up(model, q, self.sampler, n=n_warmup, **settings, **numbers)
+        settings = {"metric": self.metric, "mode": self.mode, "limit": self.limit, "n": n_warmup, **numbers}
+        state, draws = warm_up(model, q, self.sampler, target=self.target, **settings)
+        if self.sampler in CAREFUL and _diverges(draws) and (self.target or 0) < _SHORT_STEPS:
+            return warm_up(model, q, self.sampler, target=_SHORT_STEPS, **settings)
+        return state, draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,6 +247,7 @@ def make_plan(
         )
     if sampler == "auto":
         sampler, mode, draws, k_hat, reason = _choose(model, mode, n, n_starts, numbers, weighted)
+        target = target if sampler == "nuts" else None
     elif sampler == "laplace":
         draws, k_hat = laplace_draws(model, mode, n, **numbers)
     if metric == "auto":
@@ -246,14 +257,19 @@ def make_plan(
     return Plan(sampler, metric, mode, target, limit, k_hat, reason, draws if sampler == "laplace" else None)
 
 
+def _diverges(draws):
+    """Whether a warm-up has divergences in its second half, beyond the limit of the diagnostics."""
+    late = draws.statistics["divergent"][len(draws.draws) // 2 :]
+    return late.mean() > MOST_DIVERGENT
+
+
 def check_settings(sampler, n_samples, n_chains, n_warmup):
-    """Refuse a sampler that is unknown, and numbers below 1."""
+    """Refuse a sampler that is unknown, and counts that are no integers of at least 1."""
     known = ("auto", "laplace", *SAMPLERS)
     if sampler not in known:
         raise DataError(f"sampler must be one of {', '.join(known)}, got {sampler!r}")
     for name, value in (("n_samples", n_samples), ("n_chains", n_chains), ("n_warmup", n_warmup)):
-        if value < 1:
-            raise DataError(f"{name} must be at least 1, got {value}")
+        check_count(name, value)
 
 
 def _is_only_mode(model, mode, n_starts, numbers):

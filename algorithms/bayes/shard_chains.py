@@ -100,13 +100,13 @@ def draw_posterior(
     model, whole = builds[0](), len(builds) == 1
     if whole and engine == "local" and checkpoint is None:
         sample = sample_model(model, sampler, **counts, target=target, seed=seed, n_jobs=n_jobs, **told)
-        return from_sample(model, sample, variables(model)), [sample.sampler]
+        return from_sample(model, sample, variables(model), seed), [sample.sampler]
     if whole:
         with single_threaded_blas():
             plan = make_plan(model, n=n_samples * n_chains, **choice)
         if plan.draws is not None:  # made here and now, as without engine and checkpoint
             sample = Sample([plan.draws], plan.sampler, [], plan.mode, plan.k_hat, plan.reason, History())
-            return from_sample(model, sample, variables(model)), [plan.sampler]
+            return from_sample(model, sample, variables(model), seed), [plan.sampler]
         loads, made = [_Load(builds[0], {}, plan)], [plan.sampler, plan.metric]
     else:
         choice |= {"n": _N_CHOICE, "weighted": False}
@@ -116,7 +116,7 @@ def draw_posterior(
         runs = _run(pool, identity | {"sampler": sampler}, **counts, seed=seed, **told)
         if whole:
             sample = _as_sample(runs, plan, n_samples)
-            return from_sample(model, sample, variables(model)), [plan.sampler]
+            return from_sample(model, sample, variables(model), seed), [plan.sampler]
         arrays = {name: array[:, :, :n_samples] for name, array in runs.arrays.items()}
         settings = {"method": combine, "n_draws": n_samples * n_chains, "seed": seed}
         posterior = from_shards(model, arrays, partial(pool.sum, _log_density), variables(model), **settings)
@@ -184,7 +184,7 @@ def _as_sample(runs, plan, n_samples):
     chains = []
     for chain in range(len(runs.last[0])):
         arrays = {name: array[0, chain, :n_samples] for name, array in runs.arrays.items()}
-        figures = {name: arrays[name] for name in (*STATISTICS, "step_size")}
+        figures = {name: arrays[name] for name in (*STATISTICS, "step_size", "undefined")}
         chains.append(Draws(arrays["draws"], arrays["gradients"], arrays["log_densities"], figures))
     states = [_unpacked(chunk.state) for chunk in runs.last[0]]
     return Sample(chains, plan.sampler, states, plan.mode, plan.k_hat, plan.reason, History())

@@ -297,6 +297,7 @@ def test_error_of_kernels_falls_with_draws(semiparametric):
     assert many < few / 1.5
 
 
+@pytest.mark.filterwarnings("ignore:.*the combination misses the posterior")
 def test_frozen_kernels_are_told():
     case = GaussianShards(M=20, T=200, d=25)
     with pytest.warns(CombinationWarning, match="the acceptance is 0.0"):

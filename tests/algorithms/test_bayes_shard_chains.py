@@ -184,6 +184,8 @@ def test_ctrl_c_leaves_files_to_go_on_with(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*did not converge")  # short chains of simple samplers
+@pytest.mark.filterwarnings("ignore:.*the combination misses the posterior")
+@pytest.mark.filterwarnings("ignore:Do not use these draws")
 @pytest.mark.parametrize("changed", ["density", "prior", "data", "seed", "warm-up", "sampler", "shards"])
 def test_files_of_another_run_are_not_taken(changed, tmp_path, monkeypatch):
     done = _steps(monkeypatch)

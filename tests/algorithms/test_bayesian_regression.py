@@ -477,7 +477,7 @@ def test_bad_data():
 
 @pytest.mark.parametrize("estimator", MODELS)
 def test_the_contract_of_scikit_learn(estimator):
-    model = estimator(n_samples=100, n_warmup=100, random_state=0)
+    model = estimator(n_samples=200, n_warmup=200, random_state=0)
     outcomes = check_estimator(model, on_fail=None, on_skip=None)
     failed = {outcome["check_name"] for outcome in outcomes if outcome["status"] == "failed"}
     assert len(outcomes) > 40
