@@ -33,8 +33,7 @@ def report(estimator, data, test):
         "verdict": diagnostics.verdict,
         "diagnostics": [_as_json({"figure": row} | diagnostics.row(row)) for row in diagnostics.rows],
     }
-    kind = "weighted draws" if posterior.log_weights is not None else "draws"
-    lines = [f"posterior    {len(posterior):,} {kind} by {posterior.method}"]
+    lines = [f"posterior    {len(posterior):,} draws by {posterior.method}"]
     for name, rows in (("training", data), ("test", test)):
         if rows is not None:
             document[name], text = judged(estimator, rows)
