@@ -28,16 +28,15 @@ def report(estimator, data, test):
         chosen, text = _choice(estimator)
         document |= chosen
         lines.append(f"penalty      {text}")
-    document |= {
-        "iterations": int(np.max(estimator.n_iter_)),
-        "dual_gap": float(np.max(estimator.dual_gap_)),
-        "nonzeros": int(np.count_nonzero(coef)),
-        "coefficients": coef.size,
-    }
-    lines += [
-        f"gap          {document['dual_gap']:.2e} after {document['iterations']} rounds",
-        f"non-zeros    {document['nonzeros']:,} of {coef.size:,} coefficients",
-    ]
+    rounds = document["iterations"] = int(np.max(estimator.n_iter_))
+    if hasattr(estimator, "dual_gap_"):
+        gap = document["dual_gap"] = float(np.max(estimator.dual_gap_))
+        lines.append(f"gap          {gap:.2e} after {rounds} rounds")
+    else:
+        document["solver"] = estimator.solver_
+        lines.append(f"solver       {estimator.solver_}, {rounds} steps")
+    document |= {"nonzeros": int(np.count_nonzero(coef)), "coefficients": coef.size}
+    lines.append(f"non-zeros    {document['nonzeros']:,} of {coef.size:,} coefficients")
     for name, rows in (("training", data), ("test", test)):
         if rows is not None:
             document[name], text = judged(estimator, rows)

@@ -114,6 +114,20 @@ def test_search_says_what_it_chose(folder, model, cls, data, capsys):
     assert "8 tried in 3 folds" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("model", "cls", "data"),
+    [("logistic", "LogisticRegression", "classes"), ("ridge", "Ridge", "regression")],
+)
+def test_smooth_models_say_which_solver_they_took(folder, model, cls, data, capsys, tmp_path):
+    assert fit(model, folder / data, "--json", "--save", tmp_path / "model.npz") == 0
+    found = json.loads(capsys.readouterr().out)
+    X, y = datasets.read_svmlight(folder / data)
+    alone = getattr(sd, cls)().fit(X, y)
+    assert (found["solver"], found["iterations"]) == (alone.solver_, int(np.max(alone.n_iter_)))
+    assert alone.score(X, y) in found["training"].values()
+    np.testing.assert_array_equal(sd.load(tmp_path / "model.npz").predict(X), alone.predict(X))
+
+
 @pytest.mark.parametrize("ending", [".npz", ".npy", ".csv"])
 def test_predictions_are_written(folder, tmp_path, ending, capsys):
     model, out = tmp_path / "model.npz", tmp_path / f"predicted{ending}"
