@@ -22,8 +22,6 @@ import numba
 from numba.core import caching
 
 _FOLDER = Path(__file__).resolve().parent
-
-
 _IMPORT = re.compile(r"^from \.(\w*) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
@@ -61,8 +59,9 @@ class _Stamped:
 
 
 # numba's first three places: the folder that the user names, the one beside the source, and the user's own.
-_PLACES = caching.CacheImpl._locator_classes[:3]
-caching.CacheImpl._locator_classes[:0] = [type(place.__name__, (_Stamped, place), {}) for place in _PLACES]
+# The list is not a part of numba's interface: a version without it keeps code by its own rule alone.
+_PLACES = getattr(caching.CacheImpl, "_locator_classes", [])
+_PLACES[:0] = [type(place.__name__, (_Stamped, place), {}) for place in _PLACES[:3]]
 
 
 def _probe():

@@ -3,7 +3,7 @@
 With a small beta, topics specialise on what the first random assignments happened to bring together, and
 later sweeps mend that slowly. A larger beta keeps them broad while the coarse structure is found. It is a
 better start and no other model: once the sweeps of annealing are over, the chain is that of the prior asked
-for. Measured on four corpora, a held-out perplexity is reached after half to a third of the sweeps.
+for. Measured on three corpora, a held-out perplexity is reached after half to a third of the sweeps.
 """
 
 import numpy as np

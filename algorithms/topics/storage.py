@@ -1,6 +1,5 @@
 """Where the arrays of a sampler lie that grow with the corpus: in memory, or in files that stand for it."""
 
-import mmap
 import os
 import tempfile
 
@@ -39,7 +38,7 @@ class Storage:
         try:
             with tempfile.TemporaryFile(dir=self.folder, prefix="stradask-") as file:
                 _reserve(file, n_bytes)
-                memory = mmap.mmap(file.fileno(), n_bytes)
+                array = np.memmap(file, dtype, "r+", shape=shape)
         except OSError as error:
             raise OSError(
                 error.errno,
@@ -47,7 +46,7 @@ class Storage:
                 "another folder",
                 self.folder,
             ) from error
-        return np.frombuffer(memory, dtype).reshape(shape)
+        return np.asarray(array)  # kernels are compiled for plain arrays
 
 
 def _reserve(file, n_bytes):
