@@ -52,14 +52,14 @@ class Model:
         return getattr(stradask, self.estimator)
 
 
-def _linear(name, estimator, data, summary, demo=False):
+def _linear(name, estimator, data, summary, demo=None):
     return Model(
         name,
         estimator,
         data=data,
         summary=summary,
         report="stradask._linear:report",
-        demo="stradask._demo_linear:run" if demo else None,
+        demo=demo,
     )
 
 
@@ -78,7 +78,13 @@ MODELS = {
             report="stradask._topics:report",
             demo="stradask._demo_topics:run",
         ),
-        _linear("lasso", "Lasso", "targets", "linear regression with few coefficients", demo=True),
+        _linear(
+            "lasso",
+            "Lasso",
+            "targets",
+            "linear regression with few coefficients",
+            demo="stradask._demo_linear:run",
+        ),
         _linear("elastic-net", "ElasticNet", "targets", "the same, correlated columns sharing coefficients"),
         _linear(
             "sparse-logistic", "SparseLogisticRegression", "classes", "two or more classes by few columns"
@@ -91,7 +97,13 @@ MODELS = {
             "classes",
             "sparse logistic, by cross-validation",
         ),
-        _linear("logistic", "LogisticRegression", "classes", "two or more classes, ridge or lasso penalty"),
+        _linear(
+            "logistic",
+            "LogisticRegression",
+            "classes",
+            "two or more classes, ridge or lasso penalty",
+            demo="stradask._demo_logistic:run",
+        ),
         _linear("ridge", "Ridge", "targets", "linear regression with a squared penalty"),
         _linear("poisson", "PoissonRegressor", "targets", "counts by a linear model of their logarithm"),
         _bayesian(

@@ -5,6 +5,7 @@ from numbers import Real
 from pathlib import Path
 
 import numpy as np
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from ...errors import DataError
@@ -14,9 +15,13 @@ from ._linear import TARGETS, LinearObjective
 
 # name: (rows, columns, type, decades of scales), whole and for a quick look.
 DESIGNS = {
-    "dense": ((200_000, 100, np.float32, 0), (20_000, 50, np.float32, 0)),
-    "scaled": ((200_000, 100, np.float64, 2), (20_000, 50, np.float64, 2)),
+    "dense": ((1_000_000, 100, np.float32, 0), (20_000, 50, np.float32, 0)),
+    "dense64": ((1_000_000, 100, np.float64, 0), (20_000, 50, np.float64, 0)),
+    "scaled": ((1_000_000, 100, np.float64, 2), (20_000, 50, np.float64, 2)),
+    "wide": ((200_000, 1_000, np.float32, 0), (10_000, 500, np.float32, 0)),
 }
+# (rows, columns, draws a row) of "words", whose columns are as unequal in use as the words of a language.
+WORDS = ((500_000, 50_000, 47), (20_000, 5_000, 47))
 MOST_FOR_HESSIAN = 1000  # columns up to which the judge's minimum comes from whole Hessians
 SAMPLE_C = (1.0, 10.0)
 
@@ -28,12 +33,13 @@ class Objective(LinearObjective):
     tolerance they take, and certified: without an intercept ``F(b) - |gradient|^2 / 2`` is a lower bound of
     F, whose penalty is strongly convex.
 
-    Data sets: "dense" and "scaled" (columns of scales from 0.01 to 100), 200,000 x 100, neighbours
-    correlating; "c" of the sparse family, 20,000 x 200,000; svmlight files with two labels.
+    Data sets: "dense" (float32), "dense64" and "scaled" (float64; columns of scales from 0.01 to 100),
+    1,000,000 x 100, and "wide", 200,000 x 1,000, neighbours correlating; "words", 500,000 x 50,000, sparse;
+    "c" of the sparse family, 20,000 x 200,000; svmlight files with two labels.
     """
 
     family = "logistic"
-    default_datasets = (*DESIGNS, "c")
+    default_datasets = (*DESIGNS, "words", "c")
     defaults = {"C": (0.1, 1, 100), "intercept": False}  # noqa: RUF012
     quick_defaults = {"C": (1,)}  # noqa: RUF012
 
@@ -99,6 +105,8 @@ def least_objective(X, y, alpha, with_intercept):
 
 def load(name, *, seed, quick=False):
     """Return a design (dense, or CSC) and labels -1 and 1."""
+    if name == "words":
+        return words(np.random.default_rng(seed), *WORDS[quick])
     if name not in DESIGNS:
         if name not in CLASSIFICATIONS and not Path(name).exists():
             raise DataError(
@@ -113,6 +121,19 @@ def load(name, *, seed, quick=False):
     decision = X @ (rng.standard_normal(p) * 2 / math.sqrt(p)).astype(dtype)
     X *= (10.0 ** rng.uniform(-decades, decades, p)).astype(dtype)
     return X, np.where(decision + rng.logistic(size=n) > 0, 1.0, -1.0)
+
+
+def words(rng, n, p, per_row):
+    """Return a CSC design of positive entries, columns drawn with chances falling by rank, and labels."""
+    chances = 1 / np.arange(1, p + 1) ** 0.8
+    cumulated = np.cumsum(chances / chances.sum())
+    indices = np.searchsorted(cumulated, rng.random(n * per_row)).clip(0, p - 1).astype(np.int32)
+    indptr = np.arange(0, n * per_row + 1, per_row, dtype=np.int32)
+    X = sparse.csr_matrix((rng.uniform(0.1, 1.1, n * per_row), indices, indptr), shape=(n, p))
+    X.sum_duplicates()
+    decision = X @ rng.standard_normal(p)
+    decision -= decision.mean()
+    return X.tocsc(), np.where(decision + rng.logistic(size=n) > 0, 1.0, -1.0)
 
 
 def _checked_cs(values):

@@ -58,7 +58,7 @@ def test_a_minimum_that_is_not_certain_is_refused(monkeypatch):
         least_objective(X, y, 1 / 60, False)
 
 
-@pytest.mark.parametrize("name", ["dense", "scaled", "c"])
+@pytest.mark.parametrize("name", ["dense", "dense64", "scaled", "wide", "words", "c"])
 def test_a_seed_names_a_data_set(name):
     X, y = load(name, seed=3, quick=True)
     again, _ = load(name, seed=3, quick=True)
@@ -74,7 +74,7 @@ def test_a_seed_names_a_data_set(name):
 @pytest.mark.parametrize(
     ("dataset", "parameters", "said"),
     [
-        ("z", {}, "'z' is neither one of dense, scaled, c nor a file"),
+        ("z", {}, "'z' is neither one of dense, dense64, scaled, wide, words, c nor a file"),
         ("dense", {"C": (0,)}, "C is 0; numbers above 0"),
         ("dense", {"C": True}, "C is True"),
         ("dense", {"intercept": 1}, "intercept is 1; give True or False"),

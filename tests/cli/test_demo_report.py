@@ -9,11 +9,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from scipy import sparse
+from scipy import optimize, sparse
 
 import stradask as sd
-from stradask import _demo_linear, _demo_pictures, _demo_topics, datasets, demo
+from stradask import _demo_linear, _demo_logistic, _demo_pictures, _demo_topics, datasets, demo
 from stradask.cli import main
+from stradask.registry import MODELS
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def test_report_is_whole_html(page):
 
 def test_report_holds_its_pictures(page):
     pictures = page.all("img")
-    assert len(pictures) == 6
+    assert len(pictures) == 8
     for picture in pictures:
         kind, _, data = picture["src"].partition(",")
         assert kind == "data:image/svg+xml;base64"
@@ -143,6 +144,34 @@ def test_gaps_of_both_systems_fall(result):
         result.document["lasso"]["stradask"]["relative_gap"], _demo_linear.TOLERANCES, strict=True
     ):
         assert -1e-12 <= gap <= tolerance
+
+
+def test_excesses_are_above_a_minimum_found_otherwise(result):
+    found = result.document["logistic"]
+    X, y, scales = _demo_logistic.draw(demo.Settings(quick=True))
+    assert found["data"] == {"rows": X.shape[0], "columns": 50, "spread": scales.max() / scales.min()}
+    Z = X / scales  # a change of variables that BFGS needs: w = u / scales
+
+    def objective(u):
+        margin = y * (Z @ u)
+        value = np.logaddexp(0, -margin).sum() + np.square(u / scales).sum() / 2
+        return value, -Z.T @ (y / (1 + np.exp(margin))) + u / scales**2
+
+    least = optimize.minimize(objective, np.zeros(50), jac=True, method="L-BFGS-B", tol=1e-12).fun
+    w, _ = _demo_logistic.fit_ours(X, y, 1e-2)
+    excess = objective(w * scales)[0] / least - 1
+    assert found["stradask"]["relative_excess"][0] == pytest.approx(excess, rel=1e-3, abs=1e-9)
+    for name in ("stradask", "sklearn_newton"):
+        assert found[name]["relative_excess"][-1] < 1e-8
+    assert found["sklearn_lbfgs"]["relative_excess"] == sorted(
+        found["sklearn_lbfgs"]["relative_excess"], reverse=True
+    )
+
+
+def test_points_at_or_below_an_excess():
+    curve = _demo_logistic.Curve("stradask", steps=[3, 5], seconds=[0.5, 0.25], excess=[1e-3, 1e-5])
+    assert [curve.to(target) for target in (1e-2, 1e-4, 1e-6)] == [(0.25, 5), (0.25, 5), None]
+    assert "0.250 (5 steps)" in _demo_logistic.comparison([curve] * 3)
 
 
 def test_seconds_to_a_gap():
@@ -240,11 +269,9 @@ def test_report_of_an_earlier_demo_is_replaced_and_nothing_else(tmp_path, monkey
 def test_json_is_alone_on_stdout(tmp_path, capsys):
     assert main(["demo", "--json", "--out", str(tmp_path / "r.html")]) == 0
     out, err = capsys.readouterr()
-    assert json.loads(out) == {
-        "report": str(tmp_path / "r.html"),
-        "lda": {"figure": 1},
-        "lasso": {"figure": 1},
-    }
+    parts = {model.name: {"figure": 1} for model in MODELS.values() if model.demo}
+    assert json.loads(out) == {"report": str(tmp_path / "r.html")} | parts
+    assert {"lda", "lasso", "logistic"} <= set(parts)
     assert "a part" in err
 
 
