@@ -9,7 +9,7 @@ demo: $(VENV)/ready
 	$(BIN)/stradask demo
 
 test: $(VENV)/ready
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
 lint: $(VENV)/ready-lint
 	$(BIN)/ruff check .

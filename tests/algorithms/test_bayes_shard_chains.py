@@ -359,6 +359,7 @@ def test_models_of_users_travel():
 # Processes -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_killed_worker_changes_nothing(reference, tmp_path):
     import logging
