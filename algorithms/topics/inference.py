@@ -16,6 +16,7 @@ from .evaluation import EM_STEPS, padded_vector
 
 _FOLD_IN, _LEFT_TO_RIGHT, _ANNEALED = 2, 5, 6  # purposes of random streams; `state` names the others
 _CHUNK, _LONG = 32, 2_000  # documents a task, and tokens of one that is a task of its own
+_AT_ONCE = 1e7  # tokens squared times topics: milliseconds
 SPARSE_TOPICS = 2**14  # from so many on, nothing takes memory for each word and topic
 SWEEPS = 200  # of `transform`, both chains together
 _BURN_IN = 0.15  # part of them
@@ -212,6 +213,7 @@ def _run(kernel, topics, X, random_state, plan, n_jobs):
     """Run a kernel over all documents; each has a stream of random numbers that its own content names.
 
     The calling thread only waits, because Ctrl-C is not heard inside a kernel: a long document takes minutes.
+    What takes a moment it does itself, since to start a thread would take longer.
     """
     from ...kernels.topic_inference import content_keys
 
@@ -225,6 +227,9 @@ def _run(kernel, topics, X, random_state, plan, n_jobs):
             kernel(first, last, *fixed, stop)
 
     tasks = [(part, chunk) for chunk in _chunks(X)]
+    if float(X.data.sum()) ** 2 * topics.n_components <= _AT_ONCE:
+        run_tasks(tasks, 1)
+        return
     with ThreadPoolExecutor(1, "stradask-aside") as aside:
         running = aside.submit(run_tasks, tasks, effective_n_jobs(n_jobs))
         try:
