@@ -83,7 +83,7 @@ def load_regression(name, *, seed, quick=False):
     return X, y - y.mean()
 
 
-def load_classification(name, *, seed, quick=False):
+def load_classification(name, *, seed, quick=False, several=False):
     """Return a design and labels -1 and 1.
 
     Parameters
@@ -94,6 +94,8 @@ def load_classification(name, *, seed, quick=False):
     seed : int
     quick : bool
         Smaller designs of the same kinds.
+    several : bool
+        Files may have more than two labels, which are numbered from 0.
 
     Returns
     -------
@@ -104,7 +106,9 @@ def load_classification(name, *, seed, quick=False):
         X, y = _drawn(CLASSIFICATIONS[name][quick], seed)
         return X, np.where(y > 0, 1.0, -1.0)
     X, y = _read(name, CLASSIFICATIONS)
-    labels = np.unique(y)
+    labels, numbers = np.unique(y, return_inverse=True)
+    if several and len(labels) > 2:
+        return X, numbers.astype(np.float64)
     if len(labels) != 2:
         raise DataError(f"--dataset: {name} has {len(labels)} different labels; two are needed")
     return X, np.where(y == labels[1], 1.0, -1.0)

@@ -289,7 +289,8 @@ def add_arguments(parser):
         nargs="+",
         metavar="D",
         help="lda: docstrings, synthetic, or a docword file; lasso: a, b, c, d, path, or svmlight files; "
-        "sparse-logistic: a, c, or svmlight files; logistic: dense, scaled, c, or svmlight files",
+        "sparse-logistic: a, c, or svmlight files; logistic: dense, dense64, scaled, wide, words, c, or "
+        "svmlight files",
     )
     parser.add_argument(
         "--against",

@@ -49,6 +49,7 @@ class LinearObjective(ABC):
         self.X, self.y = self.load(dataset, seed=seed, quick=quick)
         if not np.any(self.y != self.y[0]):
             raise DataError(f"--dataset: the target of {dataset} is constant; nothing is to be learnt")
+        self.coef_shape = self.X.shape[1:]
         self.largest_alpha = self.alpha_max(self.X, self.y)
 
     @abstractmethod
@@ -96,7 +97,8 @@ class LinearObjective(ABC):
         ----------
         problem : Problem
         arrays : mapping of arrays
-            ``coef`` of shape (n_features,) and the number ``intercept``.
+            ``coef`` of shape (n_features,), a row a class where there are several, and the number
+            ``intercept``.
 
         Returns
         -------
@@ -110,8 +112,8 @@ class LinearObjective(ABC):
         """
         coef = np.asarray(arrays["coef"], dtype=np.float64)
         intercept = float(arrays["intercept"])
-        if coef.shape != self.X.shape[1:]:
-            raise DataError(f"coef has the shape {coef.shape}; one of {self.X.shape[1:]} is needed")
+        if coef.shape != self.coef_shape:
+            raise DataError(f"coef has the shape {coef.shape}; one of {self.coef_shape} is needed")
         if not (np.isfinite(coef).all() and math.isfinite(intercept)):
             raise DataError("the coefficients are not finite")
         if not self.intercept and intercept != 0:

@@ -1,4 +1,4 @@
-"""Logistic regression with a squared penalty: seconds to a relative excess over the minimum."""
+"""Logistic regression with a squared penalty, two classes or more: seconds to a relative excess."""
 
 import math
 from numbers import Real
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy import sparse
+from scipy.special import logsumexp, softmax
 from sklearn.linear_model import LogisticRegression
 
 from ...errors import DataError
@@ -29,13 +30,14 @@ SAMPLE_C = (1.0, 10.0)
 class Objective(LinearObjective):
     """Logistic regression: F(b, b0) = C sum_i log(1 + exp(-y_i (x_i.b + b0))) + |b|^2 / 2 for some C.
 
-    The figure is (F - F*) / F*. F* is found once for each C by scikit-learn's Newton solvers at the tightest
-    tolerance they take, and certified: without an intercept ``F(b) - |gradient|^2 / 2`` is a lower bound of
-    F, whose penalty is strongly convex.
+    With more than two classes the loss is -log softmax(B x_i)[y_i], and there is no intercept. The figure is
+    (F - F*) / F*. F* is found once for each C by scikit-learn's Newton solvers at the tightest tolerance they
+    take, and certified: without an intercept ``F(b) - |gradient|^2 / 2`` is a lower bound of F, whose penalty
+    is strongly convex.
 
     Data sets: "dense" (float32), "dense64" and "scaled" (float64; columns of scales from 0.01 to 100),
     1,000,000 x 100, and "wide", 200,000 x 1,000, neighbours correlating; "words", 500,000 x 50,000, sparse;
-    "c" of the sparse family, 20,000 x 200,000; svmlight files with two labels.
+    "c" of the sparse family, 20,000 x 200,000; svmlight files.
     """
 
     family = "logistic"
@@ -50,6 +52,10 @@ class Objective(LinearObjective):
         if not isinstance(self.intercept, bool):
             raise DataError(f"--param: intercept is {self.intercept!r}; give True or False")
         self.X, self.y = load(dataset, seed=seed, quick=quick)
+        n_classes = len(np.unique(self.y))
+        if n_classes > 2 and self.intercept:
+            raise DataError(f"--param: intercept=True, but {dataset} has {n_classes} classes: two are needed")
+        self.coef_shape = (n_classes,) * (n_classes > 2) + self.X.shape[1:]
         self.largest_alpha = self.alpha_max(self.X, self.y)
         self._least = {}
 
@@ -62,6 +68,13 @@ class Objective(LinearObjective):
         n = len(self.y)
         return [Problem(f"C={C:g}", "solve", {"alpha": 1 / (C * n)}, TARGETS) for C in self.Cs]
 
+    def evaluate(self, problem, arrays):
+        """See `LinearObjective`; `coef` may also have one row for two classes."""
+        coef = np.asarray(arrays["coef"])
+        if coef.ndim == 2 and len(coef) == 1:
+            coef = coef[0]
+        return super().evaluate(problem, {**arrays, "coef": coef})
+
     def gap(self, X, y, coef, alpha, intercept=None):
         """Return the relative excess over the minimum, and the objective of the mean loss."""
         value = mean_objective(X, y, coef, alpha, intercept or 0.0)
@@ -73,15 +86,31 @@ class Objective(LinearObjective):
 def mean_objective(X, y, coef, alpha, intercept=0.0):
     """Return F / (C n) in float64: the mean loss plus ``alpha |b|^2 / 2``.
 
+    Parameters
+    ----------
+    X : ndarray or sparse matrix of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples,)
+        Labels -1 and 1, or classes from 0 where `coef` has a row for each.
+    coef : ndarray of shape (n_features,) or (n_classes, n_features)
+    alpha : float
+    intercept : float, default=0.0
+        Of two classes.
+
     Examples
     --------
     >>> import numpy as np
     >>> from stradask.benchmarks.objectives.logistic import mean_objective
     >>> round(mean_objective(np.ones((2, 1)), np.array([1.0, -1.0]), np.zeros(1), 0.5), 6)
     0.693147
+    >>> round(mean_objective(np.ones((2, 1)), np.array([0.0, 2.0]), np.zeros((3, 1)), 0.5), 6)
+    1.098612
     """
-    losses = np.logaddexp(0, -y * (X @ coef + intercept))
-    return float(losses.mean() + alpha / 2 * coef @ coef)
+    if coef.ndim == 1:
+        losses = np.logaddexp(0, -y * (X @ coef + intercept))
+    else:
+        Z = X @ coef.T
+        losses = logsumexp(Z, axis=1) - Z[np.arange(len(y)), y.astype(int)]
+    return float(losses.mean() + alpha / 2 * np.vdot(coef, coef))
 
 
 def least_objective(X, y, alpha, with_intercept):
@@ -90,12 +119,12 @@ def least_objective(X, y, alpha, with_intercept):
     model = LogisticRegression(
         C=1 / (alpha * len(y)), solver=solver, tol=1e-12, max_iter=1000, fit_intercept=with_intercept
     ).fit(X.astype(np.float64), y)
-    coef, intercept = model.coef_.ravel(), float(np.ravel(model.intercept_)[0])
+    coef, intercept = model.coef_, float(np.ravel(model.intercept_)[0])
+    coef = coef if len(coef) > 1 else coef.ravel()
     value = mean_objective(X, y, coef, alpha, intercept)
     if not with_intercept:
-        slopes = -y / (1 + np.exp(y * (X @ coef))) / len(y)
-        gradient = X.T.astype(np.float64) @ slopes + alpha * coef
-        excess = gradient @ gradient / (2 * alpha)
+        gradient = (X.T.astype(np.float64) @ _slopes(X, y, coef)).T / len(y) + alpha * coef
+        excess = np.vdot(gradient, gradient) / (2 * alpha)
         if excess > 0.1 * TARGETS[-1] * value:
             raise DataError(
                 f"the minimum at C={1 / (alpha * len(y)):g} is known to {excess / value:.0e} only"
@@ -103,8 +132,17 @@ def least_objective(X, y, alpha, with_intercept):
     return value
 
 
+def _slopes(X, y, coef):
+    """Return the derivative of each row's loss by its linear predictor, or by those of all classes."""
+    if coef.ndim == 1:
+        return -y / (1 + np.exp(y * (X @ coef)))
+    slopes = softmax(X @ coef.T, axis=1)
+    slopes[np.arange(len(y)), y.astype(int)] -= 1
+    return slopes
+
+
 def load(name, *, seed, quick=False):
-    """Return a design (dense, or CSC) and labels -1 and 1."""
+    """Return a design (dense, or CSC) and labels -1 and 1, or classes from 0 if there are more than two."""
     if name == "words":
         return words(np.random.default_rng(seed), *WORDS[quick])
     if name not in DESIGNS:
@@ -113,7 +151,7 @@ def load(name, *, seed, quick=False):
                 f"--dataset: {name!r} is neither one of {', '.join(Objective.default_datasets)} nor "
                 "a file that exists"
             )
-        return load_classification(name, seed=seed, quick=quick)
+        return load_classification(name, seed=seed, quick=quick, several=True)
     n, p, dtype, decades = DESIGNS[name][quick]
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p), dtype=np.float32).astype(dtype)

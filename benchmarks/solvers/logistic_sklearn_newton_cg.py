@@ -30,4 +30,4 @@ class Solver:
             tol=tolerance,
             max_iter=100_000,
         ).fit(self.X, self.y)
-        return {"coef": model.coef_.ravel(), "intercept": np.ravel(model.intercept_)[0]}
+        return {"coef": model.coef_, "intercept": np.ravel(model.intercept_)[0]}

@@ -31,4 +31,4 @@ class Solver:
             max_iter=10_000,
             n_jobs=self.settings.n_jobs,
         ).fit(self.X, self.y)
-        return {"coef": model.coef_.ravel(), "intercept": float(model.intercept_[0])}
+        return {"coef": model.coef_, "intercept": float(model.intercept_[0])}

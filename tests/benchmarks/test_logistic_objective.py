@@ -51,6 +51,30 @@ def test_the_gap_is_the_excess_over_the_minimum(monkeypatch):
     assert (described["train_rows"], described["train_columns"]) == (60, 4)
 
 
+def test_the_minimum_of_several_classes_is_what_scipy_finds(tmp_path):
+    X, _ = problem()
+    y = np.random.default_rng(1).integers(3, size=60).astype(float)
+
+    def objective(z):
+        F = X @ z.reshape(3, 4).T
+        logs = F - np.log(np.exp(F).sum(axis=1, keepdims=True))
+        return -np.mean([row[int(k)] for row, k in zip(logs, y, strict=True)]) + 0.05 * z @ z
+
+    best = optimize.minimize(objective, np.zeros(12), method="BFGS", options={"gtol": 1e-9})
+    assert least_objective(X, y, 0.1, False) == pytest.approx(best.fun, rel=1e-9)
+    assert mean_objective(X, y, best.x.reshape(3, 4), 0.1) == pytest.approx(best.fun, rel=1e-12)
+    path = tmp_path / "three.svm"
+    path.write_text("\n".join(f"{7 - k:g} 1:1 2:{k + 1:g}" for k in y))  # labels in falling order
+    judge = Objective(str(path), seed=0, parameters={"C": 1, "intercept": False})
+    assert np.array_equal(judge.y, 2 - y)
+    zero = {"coef": np.zeros((3, 2)), "intercept": 0.0}
+    assert judge.evaluate(judge.problems()[0], zero)["objective"] == pytest.approx(np.log(3))
+    with pytest.raises(DataError, match=r"one of \(3, 2\) is needed"):
+        judge.evaluate(judge.problems()[0], {"coef": np.zeros((1, 2)), "intercept": 0.0})
+    with pytest.raises(DataError, match=r"intercept=True, but .* has 3 classes"):
+        Objective(str(path), seed=0, parameters={"C": 1, "intercept": True})
+
+
 def test_a_minimum_that_is_not_certain_is_refused(monkeypatch):
     monkeypatch.setattr(logistic, "TARGETS", (1e-4, 1e-30))
     X, y = problem()
