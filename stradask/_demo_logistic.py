@@ -121,7 +121,7 @@ def curves(X, y):
 
 def timed(call):
     """Return what a call returns and its CPU seconds, of short calls the fewest of three."""
-    seconds = []
+    seconds: list[float] = []
     while len(seconds) < 3 and sum(seconds) < 0.3:
         started = time.process_time()
         result = call()
