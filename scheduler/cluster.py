@@ -49,6 +49,42 @@ def cluster_session(engine, n_jobs=None):
     return ClusterSession(client, n_jobs)
 
 
+def open_client(scheduler, timeout):
+    """Make a client of our own, which its maker closes.
+
+    Parameters
+    ----------
+    scheduler : str or distributed.Client
+        An address, or a client whose scheduler and certificates are taken.
+    timeout : float
+        Seconds to wait for the scheduler.
+
+    Returns
+    -------
+    distributed.Client
+
+    Raises
+    ------
+    DataError
+        If no scheduler answers, or the certificates for ``tls://`` are missing.
+    """
+    address, security = scheduler, distributed.Security()
+    if not isinstance(address, str):
+        address, security = scheduler.scheduler.address, scheduler.security
+    try:  # what can be seen beforehand: a client that fails for it takes a minute to close
+        distributed.comm.resolve_address(address)
+        if address.startswith("tls://") and not security.get_connection_args("client").get("ssl_context"):
+            raise ValueError("there are no certificates")
+        return distributed.Client(
+            address, security=security, set_as_default=False, name="stradask", timeout=timeout
+        )
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(
+            f"engine={address!r}: no Dask scheduler answers there ({error}); is the address right, and "
+            "for tls:// are the certificates in dask.config under distributed.comm.tls?"
+        ) from error
+
+
 class ClusterSession:
     """Shards in the workers of a Dask cluster (see `stradask.scheduler.session.Session`).
 
@@ -156,33 +192,16 @@ class ClusterSession:
         if not isinstance(self._scheduler, str):
             yield self._scheduler
             return
-        with contextlib.closing(self._new_client()) as client:
+        with contextlib.closing(open_client(self._scheduler, self._timeout)) as client:
             yield client
 
     # Coming and going of workers ------------------------------------------------------------------------
-
-    def _new_client(self):
-        address, security = self._scheduler, distributed.Security()
-        if not isinstance(address, str):
-            address, security = self._scheduler.scheduler.address, self._scheduler.security
-        try:  # what can be seen beforehand: a client that fails for it takes a minute to close
-            distributed.comm.resolve_address(address)
-            if address.startswith("tls://") and not security.get_connection_args("client").get("ssl_context"):
-                raise ValueError("there are no certificates")
-            return distributed.Client(
-                address, security=security, set_as_default=False, name="stradask", timeout=self._timeout
-            )
-        except (OSError, ValueError, TypeError) as error:
-            raise DataError(
-                f"engine={address!r}: no Dask scheduler answers there ({error}); is the address right, and "
-                "for tls:// are the certificates in dask.config under distributed.comm.tls?"
-            ) from error
 
     def _connect(self):
         """Make a client of our own: closing it ends the session, and it hears what becomes of the workers."""
         if self._client is not None:
             return
-        client: Any = self._new_client()
+        client: Any = open_client(self._scheduler, self._timeout)
         try:
             client.sync(self._begin, client)
         except BaseException:

@@ -89,9 +89,21 @@ def make_estimator(model, args, **strongest):
         if name not in known:
             raise DataError(f"--param: {model.name} has no parameter {name!r}; it has {', '.join(known)}")
         values[name] = value
+    if getattr(args, "cluster", None) is not None:
+        values |= _on_cluster(model, args, known)
     estimator = cls(**values | strongest)
     estimator._validate_params()
     return estimator
+
+
+def _on_cluster(model, args, known):
+    """Return the parameters that send a fit to a cluster."""
+    if "engine" not in known:
+        raise DataError(f"--cluster: {model.name} is fitted on this machine only; leave it out")
+    if any(name == "engine" for name, _ in args.param):
+        raise DataError("--cluster and --param engine=... say the same; give one of them")
+    # All cores of this machine, the default, are as many threads of a worker as it has.
+    return {"engine": args.cluster} | ({"n_jobs": None} if "n_jobs" in known and args.n_jobs == -1 else {})
 
 
 def _read(model, args):
@@ -315,9 +327,11 @@ def _readable(value):
 
 def info(args):
     """Say what is installed and what the machine has."""
-    from ._info import as_text, information
+    from ._info import as_text, cluster, information
 
     found = information()
+    if args.cluster is not None:
+        found["cluster"] = cluster(args.cluster)
     show(args, found, as_text(found))
 
 

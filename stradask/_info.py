@@ -116,6 +116,68 @@ def _data():
     return str(data_folder(None))
 
 
+def cluster(address):
+    """Return what a Dask scheduler says of itself and of its workers, fit for JSON."""
+    import dask
+    from dask.utils import parse_timedelta
+
+    from .scheduler.cluster import open_client
+
+    client = open_client(address, parse_timedelta(dask.config.get("stradask.timeout", "30s")))
+    try:
+        where, workers = client.scheduler.address, client.scheduler_info(n_workers=-1)["workers"]
+        versions, scheduler = client.run(_asker()), client.run_on_scheduler(_asker())
+    finally:
+        client.close()
+    return {
+        "address": where,
+        "scheduler": scheduler,
+        "workers": [
+            {
+                "address": worker,
+                "threads": seen["nthreads"],
+                "memory_gb": round(seen["memory_limit"] / 2**30, 1),
+                **versions[worker],
+            }
+            for worker, seen in workers.items()
+            if worker in versions
+        ],
+    }
+
+
+def _asker():
+    """Make a function that goes to workers whole, so that it runs where stradask is not installed."""
+
+    def versions():
+        from importlib import metadata
+
+        found: dict[str, str | None] = {}
+        for name in ("stradask", "numba", "distributed"):
+            try:
+                found[name] = metadata.version(name)
+            except metadata.PackageNotFoundError:
+                found[name] = None
+        return found
+
+    return versions
+
+
+def _cluster_rows(found):
+    """Return rows for the scheduler and each worker, with what would keep a fit from running there."""
+    rows = [("cluster", f"{found['address']}; {len(found['workers'])} workers")]
+    for seen in [{"address": "scheduler", **found["scheduler"]}, *found["workers"]]:
+        has = [f"{seen['threads']} threads, {seen['memory_gb']} GB"] if "threads" in seen else []
+        if seen["stradask"] is None:
+            has.append("stradask is not installed: no fit can run there")
+        elif seen["stradask"] != __version__:
+            has.append(f"stradask {seen['stradask']}, here {__version__}: install the same version")
+        packages = ", ".join(
+            f"{name} {seen[name]}" for name in ("stradask", "numba", "distributed") if seen[name]
+        )
+        rows.append(("", "; ".join([seen["address"], *has, packages])))
+    return rows
+
+
 def as_text(found):
     """Return the same for people."""
     cpu, memory, gpu, folders = found["cpu"], found["memory_gb"], found["gpu"], found["folders"]
@@ -135,4 +197,5 @@ def as_text(found):
         ("numba cache", folders["compiled_code"]),
         ("data in", folders["data"]),
     ]
+    rows += _cluster_rows(found["cluster"]) if "cluster" in found else []
     return "\n".join(f"{name:<12} {text}" for name, text in rows if text)

@@ -41,6 +41,7 @@ _EXAMPLES = {
   stradask fit lasso data.svm.gz --param alpha=0.1 --test-size 0.2 --save model.npz
   stradask fit lasso-cv prices.csv --target price --save prices.npz
   stradask fit sparse-logistic-cv data.svm --param cv=10 rule=1se
+  stradask fit logistic data.svm --cluster tcp://host:8786
 
 MODEL is one of
 {commands.model_lines()}
@@ -101,7 +102,7 @@ told on stderr. Classifiers give the label and the probability of each class.
 """,
     "list": "\n  stradask data list\n  stradask data list --json\n",
     "get": "\n  stradask data get kos\n  STRADASK_DATA=/big/disk stradask data get pubmed\n",
-    "info": "\n  stradask info\n  stradask info --json\n",
+    "info": "\n  stradask info\n  stradask info --json\n  stradask info --cluster tcp://host:8786\n",
     "info of a file": "\n  stradask data info docword.kos.txt.gz\n  stradask data info docstrings --json\n",
     "bench": """
   stradask bench lda
@@ -224,6 +225,7 @@ def build_parser(with_bench=False):
     _add_topics(commands_of)
     _add_data(commands_of)
     info = _command(commands_of, "info", commands.info, "versions, processor, memory, GPU, folders")
+    _add_cluster(info, "also say what this Dask scheduler and its workers have")
     _add_output(info, quiet=False)
     bench = _command(commands_of, "bench", commands.bench, "compare with other libraries on equal terms")
     if with_bench:
@@ -276,6 +278,7 @@ def _add_fit(parsers):
     parser.add_argument("--save", type=Path, metavar="FILE", help="where the fitted model goes")
     _add_parameters(parser)
     _add_threads(parser)
+    _add_cluster(parser, "fit on the workers of this Dask scheduler, such as tcp://host:8786")
     parser.add_argument("--random-state", type=_natural, default=0, metavar="S", help="seed (%(default)s)")
     parser.add_argument(
         "--test-size", type=_share, metavar="F", help="share of the rows to hold out and judge by"
@@ -389,6 +392,10 @@ def _add_table(parser):
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="ends in .npz, .npy or .csv; without it, CSV on stdout"
     )
+
+
+def _add_cluster(parser, help):
+    parser.add_argument("--cluster", metavar="ADDRESS", help=help)
 
 
 def _add_threads(parser):

@@ -381,6 +381,7 @@ MISTAKES = {
     "transform {model} {folder}/docword --out {model}": "is what is read",
     "transform {folder}/unfitted.npz {folder}/docword": "not fitted",
     "data get nothing": "'nothing' is not known",
+    "fit lasso {folder}/docword --cluster tcp://x:1 --param engine='local'": "give one of them",
     "data info nofile": "nofile: cannot be opened",
     "demo --out {folder}/docword": "was not written by this command",
     "demo --n-components 0": "1 or more",
@@ -521,6 +522,49 @@ def test_info(capsys, monkeypatch, tmp_path):
     assert found["folders"]["data"] == str(tmp_path)
     assert main(["info"]) == 0
     assert np.__version__ in capsys.readouterr().out
+
+
+@pytest.mark.cluster
+def test_a_fit_on_a_cluster_and_what_is_known_of_it(tmp_path, capsys):
+    from distributed import Client, LocalCluster
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    rows = (f"{y:g} 1:{a} 2:{b} 3:{c}" for y, (a, b, c) in zip(X @ [1.0, -2.0, 0.0], X, strict=True))
+    (tmp_path / "rows.svm").write_text("\n".join(rows))
+    words = ["fit", "ridge", str(tmp_path / "rows.svm"), "--json", "--quiet"]
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with LocalCluster(**options) as there, Client(there):
+        address = there.scheduler_address
+        assert main([*words, "--cluster", address]) == 0
+        far = json.loads(capsys.readouterr().out)
+        assert main(["info", "--json", "--cluster", address]) == 0
+        found = json.loads(capsys.readouterr().out)["cluster"]
+        assert main(["info", "--cluster", address]) == 0
+        text = capsys.readouterr().out
+    assert far["parameters"]["engine"] == address
+    assert main(words) == 0
+    near = json.loads(capsys.readouterr().out)
+    assert near["parameters"]["engine"] == "local"
+    assert [worker["threads"] for worker in found["workers"]] == [1, 1]
+    assert {worker["stradask"] for worker in [found["scheduler"], *found["workers"]]} == {sd.__version__}
+    assert f"{address}; 2 workers" in text
+    assert "not installed" not in text
+
+
+def test_a_worker_that_cannot_fit_is_named():
+    from stradask._info import _cluster_rows
+
+    seen = {"address": "tcp://x:1", "threads": 4, "memory_gb": 8.0, "numba": None, "distributed": "2026.8.0"}
+    rows = _cluster_rows(
+        {
+            "address": "tcp://s:8786",
+            "scheduler": {"stradask": None, "numba": None, "distributed": "2026.8.0"},
+            "workers": [seen | {"stradask": "0.0.1"}],
+        }
+    )
+    assert "stradask is not installed: no fit can run there" in rows[1][1]
+    assert f"stradask 0.0.1, here {sd.__version__}: install the same version" in rows[2][1]
 
 
 @pytest.mark.parametrize(

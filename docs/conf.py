@@ -1,0 +1,27 @@
+"""How ``make docs`` builds the pages: Sphinx, with the Markdown of this folder and the docstrings of the code."""
+
+from stradask import __version__
+
+project = "stradask"
+author = "the stradask maintainers"
+version = release = __version__
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.mathjax",
+    "myst_parser",
+    "numpydoc",
+]
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+html_theme = "furo"
+html_title = f"stradask {version}"
+html_copy_source = False
+myst_heading_anchors = 3
+autosummary_generate = True
+autodoc_typehints = "none"  # numpydoc's Parameters say more than annotations do
+numpydoc_show_class_members = False  # the template lists them once
+numpydoc_xref_param_type = False
+default_role = "code"
+intersphinx_mapping: dict = {}  # a build needs no network
