@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV = .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint wheel bench clean
+.PHONY: demo test lint docs wheel bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/stradask demo
@@ -16,6 +16,10 @@ lint: $(VENV)/ready-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+docs: $(VENV)/ready-lint
+	rm -rf docs/generated
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 wheel: $(VENV)/ready-lint
 	rm -rf build dist
@@ -37,4 +41,4 @@ $(VENV)/ready-lint: $(VENV)/ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist docs/_build docs/generated *.egg-info

@@ -1,4 +1,4 @@
-"""How ``make docs`` builds the pages: Sphinx, with the Markdown of this folder and the docstrings of the code."""
+"""How ``make docs`` builds the pages: Sphinx, from the Markdown of this folder and the code's docstrings."""
 
 from stradask import __version__
 
@@ -25,3 +25,13 @@ numpydoc_show_class_members = False  # the template lists them once
 numpydoc_xref_param_type = False
 default_role = "code"
 intersphinx_mapping: dict = {}  # a build needs no network
+
+
+def setup(app):
+    """Leave out what scikit-learn adds to every estimator."""
+    app.connect("autodoc-skip-member", _is_scikit_learns)
+
+
+def _is_scikit_learns(app, what, name, obj, skip, options):
+    of_routing = name.startswith("set_") and name.endswith("_request")
+    return skip or of_routing or name in {"get_metadata_routing", "set_output"}

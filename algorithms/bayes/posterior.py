@@ -104,7 +104,7 @@ class Posterior:
         )
 
     def __getitem__(self, name):
-        """Draws of a variable, (n, *shape), or of one column by its name in `names`, (n,).
+        """Draws of a variable, ``(n, *shape)``, or of one column by its name in `names`, ``(n,)``.
 
         Of weighted draws, which are not of the posterior as they stand, there are none: see `sample`.
         """
@@ -137,7 +137,7 @@ class Posterior:
         return self._split(np.sqrt(self._variances()))
 
     def quantile(self, q):
-        """Quantiles by variable, each (*shape) for a number q, (len(q), *shape) for several.
+        """Quantiles by variable, each ``(*shape)`` for a number q, ``(len(q), *shape)`` for several.
 
         Parameters
         ----------
@@ -230,7 +230,7 @@ class Posterior:
 
         Returns
         -------
-        dict of str to ndarray of shape (n, *shape)
+        dict of str to ndarray of shape ``(n, *shape)``
         """
         return _by_name(self.variables, self.draws[self._chosen(n, random_state)])
 
@@ -250,7 +250,7 @@ class Posterior:
         Parameters
         ----------
         function : callable
-            ``function(values, rng)`` with a dict of draws by variable, (n, *shape) each, and a
+            ``function(values, rng)`` with a dict of draws by variable, ``(n, *shape)`` each, and a
             numpy.random.Generator for new data; returns an array (n, ...).
         n, random_state
             See `sample`.

@@ -254,8 +254,7 @@ class LassoCV(ElasticNetCV):
     alpha_, alpha_min_, alpha_1se_ : float
         The penalty of the model, by `rule` one of the other two: of the best mean score; the largest within
         one standard error of it.
-    coef_, sparse_coef_, intercept_, alphas_, mse_path_, scores_, scores_mean_, scores_se_, coef_path_, \
-    intercept_path_, dual_gap_, n_iter_, n_features_in_, feature_names_in_
+    `coef_`, `sparse_coef_`, `intercept_`, `alphas_`, `mse_path_`, `scores_`, `scores_mean_`, ... : various
         See `ElasticNetCV`.
 
     See Also
