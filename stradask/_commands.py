@@ -332,6 +332,10 @@ def info(args):
     found = information()
     if args.cluster is not None:
         found["cluster"] = cluster(args.cluster)
+    if args.measure:
+        from .benchmarks.ceilings import measure
+
+        found["ceilings"] = measure()
     show(args, found, as_text(found))
 
 

@@ -198,4 +198,8 @@ def as_text(found):
         ("data in", folders["data"]),
     ]
     rows += _cluster_rows(found["cluster"]) if "cluster" in found else []
+    if "ceilings" in found:
+        from .benchmarks.ceilings import as_rows
+
+        rows += as_rows(found["ceilings"])
     return "\n".join(f"{name:<12} {text}" for name, text in rows if text)

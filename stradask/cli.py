@@ -102,7 +102,8 @@ told on stderr. Classifiers give the label and the probability of each class.
 """,
     "list": "\n  stradask data list\n  stradask data list --json\n",
     "get": "\n  stradask data get kos\n  STRADASK_DATA=/big/disk stradask data get pubmed\n",
-    "info": "\n  stradask info\n  stradask info --json\n  stradask info --cluster tcp://host:8786\n",
+    "info": "\n  stradask info\n  stradask info --json\n  stradask info --cluster tcp://host:8786\n"
+    "  stradask info --measure\n",
     "info of a file": "\n  stradask data info docword.kos.txt.gz\n  stradask data info docstrings --json\n",
     "bench": """
   stradask bench lda
@@ -226,6 +227,9 @@ def build_parser(with_bench=False):
     _add_data(commands_of)
     info = _command(commands_of, "info", commands.info, "versions, processor, memory, GPU, folders")
     _add_cluster(info, "also say what this Dask scheduler and its workers have")
+    info.add_argument(
+        "--measure", action="store_true", help="also measure memory and a cluster's rounds (5 seconds)"
+    )
     _add_output(info, quiet=False)
     bench = _command(commands_of, "bench", commands.bench, "compare with other libraries on equal terms")
     if with_bench:

@@ -552,6 +552,23 @@ def test_a_fit_on_a_cluster_and_what_is_known_of_it(tmp_path, capsys):
     assert "not installed" not in text
 
 
+@pytest.mark.cluster
+def test_what_the_machine_can_do_at_most(monkeypatch, capsys):
+    from stradask.benchmarks import ceilings
+
+    memory = ceilings.memory
+    monkeypatch.setattr(ceilings, "memory", lambda n_jobs, megabytes: memory(2, 4))
+    assert main(["info", "--json", "--measure"]) == 0
+    found = json.loads(capsys.readouterr().out)["ceilings"]
+    assert set(found["copy_gb_s"]) == set(found["gather_m_s"]) == {"1", "2"}
+    assert all(
+        value > 0 for name in ("copy_gb_s", "read_gb_s", "gather_m_s") for value in found[name].values()
+    )
+    assert min(found["task_ms"], found["round_ms"]) > 0
+    rows = dict(ceilings.as_rows(found))
+    assert f"{found['copy_gb_s']['1']:.1f} on 1 thread, " in rows["copying"]
+
+
 def test_a_worker_that_cannot_fit_is_named():
     from stradask._info import _cluster_rows
 
