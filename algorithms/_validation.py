@@ -95,6 +95,7 @@ def _nonzeros(X):
     values = X[rows, columns]
     if values.dtype == np.float16:  # which scipy does not have
         values = values.astype(np.float32)
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)  # nor other orders of bytes
     return sparse.coo_array((values, (rows, columns)), shape=X.shape)
 
 
@@ -117,8 +118,9 @@ def _sound(X):
         raise DataError(f"X must have two dimensions, rows and columns, but it has {X.ndim}")
     if X.format in _COMPRESSED:
         _check_compressed(X)
-        # Made anew, with no remembered flags and no spare room at the end.
-        X = _COMPRESSED[X.format]((X.data, X.indices, X.indptr), shape=X.shape)
+        # Made anew, with no remembered flags, no spare room at the end, and this machine's order of bytes.
+        values = X.data.astype(X.dtype.newbyteorder("="), copy=False)
+        X = _COMPRESSED[X.format]((values, X.indices, X.indptr), shape=X.shape)
         return X.tocoo(copy=False) if X.format == "bsr" else X
     with _as_data_errors():
         X = X.tocoo(copy=False)  # LIL, DOK and DIA build index arrays anew

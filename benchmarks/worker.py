@@ -17,6 +17,7 @@ import os
 import platform
 import re
 import resource
+import signal
 import sys
 import time
 from importlib.machinery import SourceFileLoader
@@ -25,6 +26,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
+PR_SET_PDEATHSIG = 1  # of Linux: what to get when the parent ends
 MEGABYTE = 2**20
 
 
@@ -259,8 +261,15 @@ def timed(call, request):
     return {"cpu_seconds": cpu, "seconds": wall, "calls": len(spent), "beyond_mb": beyond}, arrays
 
 
+def end_with_parent():
+    """Let the system kill this process when the runner is gone, which may have had no time to do it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main(folder):
     """Run the job in `folder`."""
+    end_with_parent()
     folder = Path(folder)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # from here on a print of some library is no answer

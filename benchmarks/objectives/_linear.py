@@ -82,13 +82,13 @@ class LinearObjective(ABC):
 
     def arrays(self):
         """The design (dense, or the three arrays of CSC) and the target."""
-        return _arrays(self.X, self.y)
+        return arrays_of(self.X, self.y)
 
     def sample(self):
         """The first columns of the design, and two penalties, to warm up on."""
         X = self.X[:, :SAMPLE_COLUMNS]
         largest = self.alpha_max(X, self.y)
-        return _arrays(X, self.y) | {"alphas": np.array([largest / 5, largest / 50])}
+        return arrays_of(X, self.y) | {"alphas": np.array([largest / 5, largest / 50])}
 
     def evaluate(self, problem, arrays):
         """Judge one solution.
@@ -133,7 +133,7 @@ class LinearObjective(ABC):
         return digest.hexdigest()[:16]
 
 
-def _arrays(X, y):
+def arrays_of(X, y):
     if isinstance(X, np.ndarray):
         return {"X": np.asfortranarray(X), "y": y}
     return {"values": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape), "y": y}

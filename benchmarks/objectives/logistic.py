@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from ...errors import DataError
 from ..linear_cases import CLASSIFICATIONS, load_classification
 from . import Problem
-from ._linear import TARGETS, LinearObjective
+from ._linear import SAMPLE_COLUMNS, TARGETS, LinearObjective, arrays_of
 
 # name: (rows, columns, type, decades of scales), whole and for a quick look.
 DESIGNS = {
@@ -24,7 +24,7 @@ DESIGNS = {
 # (rows, columns, draws a row) of "words", whose columns are as unequal in use as the words of a language.
 WORDS = ((500_000, 50_000, 47), (20_000, 5_000, 47))
 MOST_FOR_HESSIAN = 1000  # columns up to which the judge's minimum comes from whole Hessians
-SAMPLE_C = (1.0, 10.0)
+SAMPLE_C, SAMPLE_ROWS = (1.0, 10.0), 2_500  # penalties, and rows of a class
 
 
 class Objective(LinearObjective):
@@ -60,13 +60,19 @@ class Objective(LinearObjective):
         self._least = {}
 
     def alpha_max(self, X, y):
-        """Return the penalty of the mean loss that stands for the least C; what samples are warmed up on."""
-        return 5 / (min(SAMPLE_C) * len(y))
+        """Return the penalty of the mean loss that stands for C = 1: there is none that ends the model."""
+        return 1 / len(y)
 
     def problems(self):
         """Return the penalties to be solved for: of the mean loss, ``alpha = 1 / (C n)``."""
         n = len(self.y)
         return [Problem(f"C={C:g}", "solve", {"alpha": 1 / (C * n)}, TARGETS) for C in self.Cs]
+
+    def sample(self):
+        """The first rows of each class and the first columns, to warm up on."""
+        rows = np.sort(np.concatenate([np.flatnonzero(self.y == k)[:SAMPLE_ROWS] for k in np.unique(self.y)]))
+        X, y = self.X[rows][:, :SAMPLE_COLUMNS], self.y[rows]
+        return arrays_of(X, y) | {"alphas": np.array([1 / (C * len(y)) for C in SAMPLE_C])}
 
     def evaluate(self, problem, arrays):
         """See `LinearObjective`; `coef` may also have one row for two classes."""

@@ -3,6 +3,10 @@
 import argparse
 import json
 import math
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +14,7 @@ import pytest
 from stradask import datasets
 from stradask.benchmarks import linear_cases, run, solvers, solving
 from stradask.benchmarks.objectives import lasso as lasso_objective
+from stradask.benchmarks.process import WORKER
 
 # Coordinate descent in plain NumPy: its tolerance is the largest change of a sweep.
 DESCENT = """
@@ -307,3 +312,25 @@ def test_the_package_lists_its_solvers_ours_first(family, peers):
     assert next(iter(known)) == "stradask"
     assert set(known) == {"stradask", *peers}
     assert all("solve" in solver.calls for solver in known.values())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell of a parent's end")
+def test_a_solver_ends_with_a_runner_that_was_killed(tmp_path):
+    """The worker sleeps; its parent, which started it and says its number, is killed."""
+    code = (
+        "import subprocess, sys, time\n"
+        f"sys.path.insert(0, {str(WORKER.parent)!r})\n"
+        "child = 'import sys, time, worker; worker.end_with_parent(); print(1, flush=True); time.sleep(60)'\n"
+        "inner = subprocess.Popen([sys.executable, '-c', child], stdout=subprocess.PIPE, cwd=sys.path[0])\n"
+        "inner.stdout.readline()\n"
+        "print(inner.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as runner:
+        worker = int(runner.stdout.readline())
+        runner.kill()
+    for _ in range(200):
+        if not Path(f"/proc/{worker}").exists() or " Z " in Path(f"/proc/{worker}/stat").read_text():
+            return
+        time.sleep(0.05)
+    pytest.fail("the worker goes on")

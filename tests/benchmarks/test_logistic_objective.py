@@ -75,6 +75,16 @@ def test_the_minimum_of_several_classes_is_what_scipy_finds(tmp_path):
         Objective(str(path), seed=0, parameters={"C": 1, "intercept": True})
 
 
+def test_the_sample_is_small_and_has_all_classes(monkeypatch):
+    monkeypatch.setattr(logistic, "SAMPLE_ROWS", 3)
+    monkeypatch.setitem(logistic.DESIGNS, "dense", (None, (60, 4, np.float64, 0)))
+    judge = Objective("dense", seed=0, parameters={"C": 1, "intercept": False}, quick=True)
+    sample = judge.sample()
+    assert sample["X"].shape == (6, 4)
+    assert sorted(sample["y"]) == [-1, -1, -1, 1, 1, 1]
+    assert np.array_equal(sample["X"][0], judge.X[0])
+
+
 def test_a_minimum_that_is_not_certain_is_refused(monkeypatch):
     monkeypatch.setattr(logistic, "TARGETS", (1e-4, 1e-30))
     X, y = problem()

@@ -1,0 +1,186 @@
+"""Every door takes X in every form that NumPy, SciPy and pandas have: the same model, or an error of ours.
+
+No form may crash, change the input, or give another model than the plain array does.
+"""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+import stradask as sd
+
+N, D = 40, 5
+_RNG = np.random.default_rng(0)
+COUNTS = _RNG.integers(4, size=(N, D)).astype(np.float64)
+COUNTS[:, 0] += 1  # no empty document
+Y = COUNTS @ np.array([1.0, -1.0, 0.5, 0.0, 0.0]) + _RNG.standard_normal(N)
+
+ESTIMATORS = {
+    "lda": (lambda: sd.LatentDirichletAllocation(3, max_iter=5, random_state=0), None, "components_"),
+    "lasso": (lambda: sd.Lasso(0.1), Y, "coef_"),
+    "elastic net": (lambda: sd.ElasticNet(0.1), Y, "coef_"),
+    "sparse logistic": (lambda: sd.SparseLogisticRegression(0.05), Y > 0, "coef_"),
+    "logistic": (lambda: sd.LogisticRegression(tol=1e-8), Y > 0, "coef_"),
+    "three classes": (lambda: sd.LogisticRegression(tol=1e-8), np.digitize(Y, [-1, 1]), "coef_"),
+    "ridge": (lambda: sd.Ridge(), Y, "coef_"),
+    "poisson": (lambda: sd.PoissonRegressor(tol=1e-8), np.abs(Y).round(), "coef_"),
+    "mlp": (lambda: sd.MLPRegressor((4,), max_iter=5, random_state=0), Y, "coefs_"),
+    "bayesian": (
+        lambda: sd.BayesianLogisticRegression(n_samples=50, n_chains=1, random_state=0),
+        Y > 0,
+        "coef_",
+    ),
+    "factors": (lambda: sd.MatrixFactorization(2, max_iter=3, random_state=0), None, "item_factors_"),
+}
+
+
+def _strided(X):
+    wide = np.zeros((2 * N, 3 * D))
+    wide[::2, ::3] = X
+    return wide[::2, ::3]
+
+
+def _read_only(X):
+    X = X.copy()
+    X.setflags(write=False)
+    return X
+
+
+def _memory_mapped(X, folder):
+    np.save(folder / "x.npy", X)
+    return np.load(folder / "x.npy", mmap_mode="r")
+
+
+def _unsorted(X):
+    X = sparse.csr_matrix(X)
+    for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True):
+        X.indices[a:b], X.data[a:b] = X.indices[a:b][::-1].copy(), X.data[a:b][::-1].copy()
+    X.has_sorted_indices = False
+    return X
+
+
+def _repeated(X):
+    """Each entry in two halves, the second ones in another order."""
+    X = sparse.coo_matrix(X)
+    twice = [np.concatenate([part, part[::-1]]) for part in (X.row, X.col)]
+    ones = np.ones_like(X.data)
+    return sparse.coo_matrix((np.concatenate([X.data - ones, ones]), tuple(twice)), shape=X.shape)
+
+
+def _long_indices(X):
+    X = sparse.csr_matrix(X)
+    X.indptr, X.indices = X.indptr.astype(np.int64), X.indices.astype(np.int64)
+    return X
+
+
+def _big_endian(X):
+    X = sparse.csr_matrix(X)
+    X.data = X.data.astype(">f8")
+    return X
+
+
+def _frame(X, dtype=None):
+    return pd.DataFrame(X, columns=[f"c{j}" for j in range(D)], dtype=dtype)
+
+
+DENSE = {
+    "fortran": np.asfortranarray,
+    "strided": _strided,
+    "reversed": lambda X: X[::-1, ::-1].copy()[::-1, ::-1],
+    "read-only": _read_only,
+    "float32": lambda X: X.astype(np.float32),
+    "float16": lambda X: X.astype(np.float16),
+    "longdouble": lambda X: X.astype(np.longdouble),
+    "big-endian": lambda X: X.astype(">f8"),
+    "int64": lambda X: X.astype(np.int64),
+    "int8": lambda X: X.astype(np.int8),
+    "uint16 big-endian": lambda X: X.astype(">u2"),
+    "object": lambda X: X.astype(object),
+    "list": lambda X: X.tolist(),
+    "frame": _frame,
+    "frame of Int64": lambda X: _frame(X.astype(int), "Int64"),
+    "frame of Float32": lambda X: _frame(X, "Float32"),
+    "frame of mixed types": lambda X: _frame(X).astype({"c0": "int8", "c1": "float32", "c2": "uint64"}),
+    "matrix subclass": lambda X: X.view(type("Sub", (np.ndarray,), {})),
+}
+SPARSE = {
+    "csr": sparse.csr_matrix,
+    "csr array": sparse.csr_array,
+    "csc": sparse.csc_matrix,
+    "coo": sparse.coo_matrix,
+    "coo, repeated entries": _repeated,
+    "lil": sparse.lil_matrix,
+    "dok": sparse.dok_matrix,
+    "bsr": sparse.bsr_matrix,
+    "unsorted": _unsorted,
+    "int64 indices": _long_indices,
+    "csr of int32": lambda X: sparse.csr_matrix(X.astype(np.int32)),
+    "csr of float32": lambda X: sparse.csr_matrix(X.astype(np.float32)),
+    "csr big-endian": _big_endian,
+    "stored zeros": lambda X: sparse.csr_matrix(
+        (X.ravel(), np.tile(np.arange(D), N), np.arange(0, N * D + 1, D)), shape=(N, D)
+    ),
+}
+
+
+def fitted(name, X):
+    make, y, attribute = ESTIMATORS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = make().fit(X) if y is None else make().fit(X, y)
+    value = getattr(model, attribute)
+    parts = value if isinstance(value, list) else [value]
+    return np.concatenate([np.asarray(part, np.float64).ravel() for part in parts])
+
+
+def parts_of(X):
+    """Copies of all arrays in X, to see whether a fit changed them."""
+    if sparse.issparse(X):
+        kept = ("data", "indices", "indptr", "row", "col", "rows")
+        return [np.array(getattr(X, part), copy=True) for part in kept if hasattr(X, part)]
+    return [np.array(X, copy=True)]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    kept = {}
+
+    def of(name, form):
+        if (name, form) not in kept:
+            kept[name, form] = fitted(name, COUNTS if form == "dense" else sparse.csr_matrix(COUNTS))
+        return kept[name, form]
+
+    return of
+
+
+# What is not taken, in the words of its error.
+REFUSED = {
+    ("bayesian", "sparse"): "needs dense data",
+    ("factors", "dense"): "takes ratings as a scipy sparse matrix",
+    ("factors", "coo, repeated entries"): "several ratings of one item by one user",
+}
+# What is another model by definition: draws in another precision, and ratings of zero.
+ANOTHER = {("bayesian", "float32"), ("factors", "stored zeros")}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("form", [*DENSE, "memory-mapped", *SPARSE])
+def test_a_form_gives_the_plain_model_or_an_error_of_ours(name, form, plain, tmp_path):
+    kind = "sparse" if form in SPARSE else "dense"
+    X = _memory_mapped(COUNTS, tmp_path) if form == "memory-mapped" else (DENSE | SPARSE)[form](COUNTS)
+    before = parts_of(X)
+    said = REFUSED.get((name, form), REFUSED.get((name, kind)))
+    if said:
+        with pytest.raises((ValueError, TypeError), match=said):
+            fitted(name, X)
+    else:
+        found = fitted(name, X)
+        if (name, form) not in ANOTHER:
+            close = 1e-3 if "32" in form else 1e-6
+            np.testing.assert_allclose(found, plain(name, kind), atol=close, rtol=close)
+        assert np.isfinite(found).all()
+    for was, now in zip(before, parts_of(X), strict=True):
+        np.testing.assert_array_equal(was, now)
