@@ -1,13 +1,17 @@
-"""Every door takes X in every form that NumPy, SciPy and pandas have: the same model, or an error of ours.
+"""Every door takes X in every form that NumPy, SciPy and pandas have, with any values, or says why not.
 
-No form may crash, change the input, or give another model than the plain array does.
+No form or value may crash, change the input, or give another model than the plain array does.
 """
 
+import contextlib
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 import stradask as sd
@@ -184,3 +188,53 @@ def test_a_form_gives_the_plain_model_or_an_error_of_ours(name, form, plain, tmp
         assert np.isfinite(found).all()
     for was, now in zip(before, parts_of(X), strict=True):
         np.testing.assert_array_equal(was, now)
+
+
+# Values that nobody means ----------------------------------------------------------------------------
+
+ODD = [0.0, -0.0, 1.0, 2.0, 3.0, -1.0, 0.5, np.nan, np.inf, -np.inf]
+ODD += [1e300, -1e300, 1e160, 5e-324, 1e-300, 1e-160, 2.0**31, 2.0**53 + 2, -(2.0**63), 1e19]
+ORDINARY = [0.0, 1.0, 2.0, 3.0]
+
+
+@st.composite
+def problems(draw):
+    """X and y of a few rows, most values ordinary, and whether X is sparse."""
+    n, d = draw(st.integers(0, 6)), draw(st.integers(0, 4))
+    few = draw(st.integers(0, 3))  # odd values
+    X = draw(hnp.arrays(np.float64, (n, d), elements=st.sampled_from(ORDINARY)))
+    y = draw(hnp.arrays(np.float64, (n,), elements=st.sampled_from(ORDINARY)))
+    for _ in range(few if n and d else 0):
+        place = draw(st.integers(0, n - 1)), draw(st.integers(0, d))
+        value = draw(st.sampled_from(ODD))
+        if place[1] < d:
+            X[place] = value
+        else:
+            y[place[0]] = value
+    return X, y, draw(st.booleans())
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+@given(problem=problems())
+def test_an_answer_that_is_finite_or_an_error_of_ours(name, problem):
+    X, y, is_sparse = problem
+    make, usual, attribute = ESTIMATORS[name]
+    if usual is not None and usual.dtype == bool:
+        y = np.where(y > 1, "b", "a") if np.isfinite(y).all() else y
+    given_X = sparse.csr_matrix(X) if is_sparse else X.copy()
+    given_y = y.copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with contextlib.suppress(ValueError, TypeError):
+            model = make().fit(given_X) if usual is None else make().fit(given_X, given_y)
+            value = getattr(model, attribute)
+            for part in value if isinstance(value, list) else [value]:
+                assert np.isfinite(part).all()
+    np.testing.assert_array_equal(given_X.toarray() if is_sparse else given_X, X)
+    np.testing.assert_array_equal(given_y, y)
