@@ -26,8 +26,8 @@ _SUMS: dict[str, Any] = {
 _LONG_ROW = (
     1024  # bytes: tiles of such rows are larger, or the change from one pass to the other costs too much
 )
-_TILE, _LARGE_TILE = 4096, 131_072  # bytes
-_TILES = 16  # whose sums are in the type of X
+_TILE, _LARGE_TILE = 8192, 131_072  # bytes: below, calls for each tile cost a quarter of the pass
+_TILES = 8  # whose sums are in the type of X
 
 
 @nb.njit(**_SUMS)
