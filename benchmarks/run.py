@@ -259,9 +259,25 @@ def _processor():
     return platform.processor() or platform.machine()
 
 
+def shortened(value):
+    """Round all numbers to six digits, which is more than any measurement has; objectives stay as they are.
+
+    Examples
+    --------
+    >>> from stradask.benchmarks.run import shortened
+    >>> shortened({"seconds": [0.123456789], "objective": 1.23456789012})
+    {'seconds': [0.123457], 'objective': 1.23456789012}
+    """
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return {name: part if name == "objective" else shortened(part) for name, part in value.items()}
+    return [shortened(part) for part in value] if isinstance(value, list | tuple) else value
+
+
 def append_record(path, record):
     """Append one JSON line in one write, so that readers and an interrupt see whole lines only."""
-    line = (json.dumps(record, allow_nan=False) + "\n").encode()
+    line = (json.dumps(shortened(record), allow_nan=False, separators=(",", ":")) + "\n").encode()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, line)
