@@ -54,7 +54,8 @@ def digamma(x):
 
 
 @nb.njit(**_FAST)
-def _predictor(X, i, b):
+def predictor(X, i, b):
+    """Inner product of a row with the coefficients."""
     total = 0.0
     for j in range(len(b)):
         total += X[i, j] * b[j]
@@ -62,7 +63,7 @@ def _predictor(X, i, b):
 
 
 @nb.njit(**OPTIONS)
-def _row(family, f, y, log_scale, scale, freedom):
+def row_likelihood(family, f, y, log_scale, scale, freedom):
     """Log likelihood of one row, its derivative in f, and its derivative in the logarithm of the scale."""
     if family == POISSON:
         mean = math.exp(f)
@@ -87,13 +88,14 @@ def _row(family, f, y, log_scale, scale, freedom):
 
 
 @nb.njit(**_FAST)
-def _add_row(X, i, slope, gb):
+def add_row(X, i, slope, gb):
+    """Add a multiple of a row."""
     for j in range(len(gb)):
         gb[j] += slope * X[i, j]
 
 
 @nb.njit(**OPTIONS)
-def _values(counts, weights, scale):
+def count_values(counts, weights, scale):
     """``sum_k w_k log(Gamma(y_k + r) / (Gamma(r) r^y_k))`` over rising counts, and its derivative in log a.
 
     For small counts ``sum_{i < y} log(1 + i a)``: the gamma functions of a large r would cancel.
@@ -116,7 +118,7 @@ def _values(counts, weights, scale):
 
 
 @nb.njit(**OPTIONS)
-def _own_scale(log_scale, slope, g, data):
+def add_own_scale(log_scale, slope, g, data):
     """Add the prior of the scale to its gradient; returns its log density."""
     value, prior_slope = half_cauchy(log_scale, data[OWN_SCALE])
     g[len(g) - 1] = slope + data[POWER] * prior_slope
@@ -137,19 +139,19 @@ def glm(q, g, data, meta):
     scale = math.exp(log_scale)
     logp, slope_scale = 0.0, 0.0
     for i in range(n):
-        f = _predictor(X, i, b) + offsets[i]
-        value, slope, by_scale = _row(family, f, y[i], log_scale, scale, data[NOISE_FREEDOM])
+        f = predictor(X, i, b) + offsets[i]
+        value, slope, by_scale = row_likelihood(family, f, y[i], log_scale, scale, data[NOISE_FREEDOM])
         logp += weights[i] * value
         slope_scale += weights[i] * by_scale
-        _add_row(X, i, weights[i] * slope, gb)
+        add_row(X, i, weights[i] * slope, gb)
     if family == NEGATIVE_BINOMIAL:
         at, v = at + 3 * n, meta[N_VALUES]
-        value, by_scale = _values(data[at : at + v], data[at + v : at + 2 * v], scale)
+        value, by_scale = count_values(data[at : at + v], data[at + v : at + 2 * v], scale)
         logp += value
         slope_scale += by_scale
     logp += add_prior(q, b, gb, g, data, meta)
     if scaled:
-        logp += _own_scale(log_scale, slope_scale, g, data)
+        logp += add_own_scale(log_scale, slope_scale, g, data)
     return logp
 
 
@@ -172,4 +174,4 @@ def linear(q, g, data, meta):
             gb[j] -= precision * total * R[i, j]
     logp = -data[WEIGHT] * log_scale - 0.5 * precision * squares
     logp += add_prior(q, b, gb, g, data, meta)
-    return logp + _own_scale(log_scale, precision * squares - data[WEIGHT], g, data)
+    return logp + add_own_scale(log_scale, precision * squares - data[WEIGHT], g, data)

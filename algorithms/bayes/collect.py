@@ -22,7 +22,7 @@ _LEAST_PART = 0.5  # of few weighted draws, that they must be worth
 _RESAMPLING = 1  # beside the seed: a stream of its own
 
 
-def from_sample(model, sample, variables, seed):
+def from_sample(model, sample, variables, seed, local=None):
     """Make the posterior of a density that was sampled in one piece.
 
     Parameters
@@ -33,6 +33,8 @@ def from_sample(model, sample, variables, seed):
         Names and shapes of the columns of ``model.values``.
     seed : int
         Of the resampling of weighted draws.
+    local : callable, optional
+        ``local(points)`` draws further columns given those of ``model.values``; see `draw_posterior`.
 
     Returns
     -------
@@ -67,7 +69,7 @@ def from_sample(model, sample, variables, seed):
         )
     _warn(found)
     return Posterior(
-        model.values(_alike(draws.reshape(-1, d), log_weights, seed)),
+        _values(model, _alike(draws.reshape(-1, d), log_weights, seed), local),
         variables,
         n_chains=chains if log_weights is None else None,
         diagnostics=found,
@@ -75,7 +77,7 @@ def from_sample(model, sample, variables, seed):
     )
 
 
-def from_shards(model, arrays, log_density, variables, *, method, n_draws, seed):
+def from_shards(model, arrays, log_density, variables, *, method, n_draws, seed, local=None):
     """Combine the draws of all shards into the posterior.
 
     Parameters
@@ -91,6 +93,8 @@ def from_shards(model, arrays, log_density, variables, *, method, n_draws, seed)
     method : str
         See `combine`.
     n_draws, seed : int
+    local : callable, optional
+        See `from_sample`.
 
     Returns
     -------
@@ -120,13 +124,19 @@ def from_shards(model, arrays, log_density, variables, *, method, n_draws, seed)
         )
     _warn(found)
     return Posterior(
-        model.values(_alike(whole.draws, whole.log_weights, seed)),
+        _values(model, _alike(whole.draws, whole.log_weights, seed), local),
         variables,
         n_chains=whole.n_chains,
-        shard_draws=model.values(draws.reshape(-1, draws.shape[3])).reshape(draws.shape),
+        shard_draws=model.values(draws.reshape(-1, draws.shape[3])).reshape((*draws.shape[:3], -1)),
         diagnostics=found,
         method=f"{whole.method} of {len(draws)} shards",
     )
+
+
+def _values(model, draws, local):
+    """What people ask for of draws, and what is drawn given them."""
+    values = model.values(draws)
+    return values if local is None else np.concatenate([values, local(draws)], axis=1)
 
 
 def _alike(draws, log_weights, seed):

@@ -11,12 +11,22 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError
-from ...scheduler.threads import single_threaded_blas
+from ...scheduler.threads import effective_n_jobs, single_threaded_blas
 from .._base import Estimator
 from .._validation import check_columns, check_rows
 from ..linear.inputs import check_names, check_offset, check_weights
 from .chains import SAMPLERS
 from .combine import COMBINERS
+from .groups import (
+    LEAST_GROUPS,
+    NODES,
+    WEIGHTS,
+    check_groups,
+    code_groups,
+    cut_groups,
+    find_groups,
+    text_of,
+)
 from .models import PRIORS, Prior, regression
 from .posterior import Posterior
 from .propriety import check_identified, check_scale_identified
@@ -55,6 +65,7 @@ class BayesianRegression(Estimator):
         "prior_scale": [SCALE, "array-like"],
         "intercept_scale": [SCALE],
         "prior_freedom": [_POSITIVE],
+        "group_scale": [_POSITIVE],
         "fit_intercept": ["boolean"],
         "n_samples": [_COUNT],
         "n_chains": [_COUNT],
@@ -78,7 +89,7 @@ class BayesianRegression(Estimator):
 
     # Fitting ------------------------------------------------------------------------------------------
 
-    def _fit(self, X, y, sample_weight, offset, callback):
+    def _fit(self, X, y, sample_weight, offset, groups, callback):
         """Check, build, sample, store."""
         self._validate_params()
         with self._unchanged_on_error():
@@ -87,12 +98,14 @@ class BayesianRegression(Estimator):
             check_names(self, X, y)
             y = self._targets(y, n_samples)
             weights, offset = _counts(sample_weight, n_samples), check_offset(offset, n_samples, 1)
+            groups = None if groups is None else check_groups(groups, n_samples)
             rows = slice(None) if weights is None else weights > 0
             X, y = np.ascontiguousarray(checked[rows]), y[rows]
             options = {
                 name: None if value is None else value[rows]
-                for name, value in (("weights", weights), ("offsets", offset))
+                for name, value in (("weights", weights), ("offsets", offset), ("groups", groups))
             }
+            self._number_groups(options)
             names = [f"x{j}" for j in range(X.shape[1])]
             if self.fit_intercept:
                 X, names = np.column_stack([X, np.ones(len(X), X.dtype)]), [*names, "the intercept"]
@@ -101,9 +114,24 @@ class BayesianRegression(Estimator):
             if flat.any():
                 which = [name for name, is_flat in zip(names, flat, strict=True) if is_flat]
                 check_identified(self._family, X[:, flat], y, which)
-            check_scale_identified(self._family, X, y, options["offsets"], prior.own_scale, flat.sum())
+            check_scale_identified(
+                self._family, X, y, options["offsets"], prior.own_scale, flat.sum(), options["groups"]
+            )
             self._sample(X, y, prior, options, callback)
         return self
+
+    def _number_groups(self, options):
+        """Keep the groups' labels, and put numbers in their place."""
+        for name in ("groups_", "group_intercepts_"):
+            vars(self).pop(name, None)
+        if options["groups"] is None:
+            return
+        if self._family == "student_t":
+            raise DataError(
+                "groups are for likelihoods with a concave logarithm, which noise='student_t' has not: take "
+                "noise='normal', or leave groups out"
+            )
+        self.groups_, options["groups"] = code_groups(options["groups"], self._family)
 
     def _prior(self, X, y, weights):
         d = X.shape[1] - self.fit_intercept
@@ -137,13 +165,20 @@ class BayesianRegression(Estimator):
         if self.sampler in ("auto", *CAREFUL):
             least = _HORSESHOE_TARGET if self.prior == "horseshoe" and self.sampler == "auto" else 0.0
             settings["target"] = max(self.target_accept, least)
-        self.n_shards_ = self._count_shards(X, y)
-        shards = [None]
-        if self.n_shards_ > 1:
+        groups = options["groups"]
+        self.n_shards_ = self._count_shards(X, y, groups)
+        shards, local = [None], None
+        if self.n_shards_ > 1 and groups is not None:
+            shards = cut_groups(groups, self.n_shards_, seed)
+        elif self.n_shards_ > 1:
             shards = cut_rows(len(X), self.n_shards_, seed, y if self._family == "bernoulli" else None)
+        if self.n_shards_ > 1:
             self._check_shards(X, y, shards)
         arrays = {"X": X, "y": y} | {name: value for name, value in options.items() if value is not None}
         options = {"prior": prior, "power": 1 / self.n_shards_, "freedom": self._noise_freedom}
+        if groups is not None:
+            options["group_scale"] = self._group_scale(y, arrays.get("weights"))
+            local = partial(_intercepts, seed, effective_n_jobs(self.n_jobs) if self.n_shards_ == 1 else 1)
         builds = [
             partial(
                 _model, self._family, {name: Part(value, rows) for name, value in arrays.items()}, options
@@ -151,12 +186,16 @@ class BayesianRegression(Estimator):
             for rows in shards
         ]
         posterior, samplers = draw_posterior(
-            builds, self._variables, seed=seed, callback=callback, **settings
+            builds, self._variables, seed=seed, callback=callback, local=local, **settings
         )
         self.sampler_ = ", ".join(sorted(set(samplers)))
         self._keep(posterior)
 
-    def _count_shards(self, X, y):
+    def _group_scale(self, y, weights):
+        """Of the half-normal prior of the standard deviation of the groups' intercepts."""
+        return self.group_scale
+
+    def _count_shards(self, X, y, groups):
         if self.n_shards == "auto" and (self._family == "normal" or self.prior == "horseshoe"):
             return 1  # sufficient statistics, whose rows cost nothing; a prior that has no shards
         n_rare = None
@@ -164,7 +203,8 @@ class BayesianRegression(Estimator):
             n_rare = int(min((y > 0).sum(), (y < 0).sum()))
         elif self._family in ("poisson", "negative_binomial"):
             n_rare = int((y > 0).sum())
-        return number_of_shards(self.n_shards, len(X), X.shape[1], n_rare)
+        most = None if groups is None else int(groups.max() + 1) // LEAST_GROUPS
+        return number_of_shards(self.n_shards, len(X), X.shape[1], n_rare, most)
 
     def _check_shards(self, X, y, shards):
         """Refuse what has no shards: weighted draws, funnels, and a heavy prior whose root is improper."""
@@ -174,6 +214,12 @@ class BayesianRegression(Estimator):
             )
         if self.sampler == "laplace":
             raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
+        for m, rows in enumerate(shards):
+            if self._family == "bernoulli" and len(np.unique(y[rows])) < 2:
+                raise DataError(
+                    f"all rows of shard {m} of {len(shards)} are of one class, as groups are not split: take "
+                    "a smaller n_shards"
+                )
         if self.prior != "student_t" or (self.prior_freedom + 1) / len(shards) > 1:
             return
         names = [f"column {j}" for j in range(X.shape[1])]
@@ -194,12 +240,17 @@ class BayesianRegression(Estimator):
         if self.prior == "horseshoe":
             variables |= {"local_scale": (d,), "global_scale": ()}
         own = model.value_names[-1]
-        return variables | ({own: ()} if own in ("sigma", "overdispersion") else {})
+        grouped = "group_sd" in model.value_names
+        variables |= {"group_sd": ()} if grouped else {}
+        variables |= {own: ()} if own in ("sigma", "overdispersion") else {}
+        return variables | ({"group": text_of(self.groups_)} if grouped else {})
 
     def _keep(self, posterior):
         mean = posterior.mean()
         self.coef_: Any = self._shaped(mean["coef"])
         self.intercept_: Any = self._shaped(mean.get("intercept", np.float64(0.0)))
+        if "group" in mean:
+            self.group_intercepts_ = mean["group"]
         self._posterior_state = posterior.state()
         self._posterior = posterior
 
@@ -217,31 +268,58 @@ class BayesianRegression(Estimator):
             self._posterior = Posterior.from_state(self._posterior_state)
         return self._posterior
 
-    def _average(self, X, offset, function, n_outputs):
+    def _average(self, X, offset, groups, function, n_outputs):
         """Means over draws of ``function(predictors, posterior)``, (n_outputs, rows), by blocks of rows."""
         check_is_fitted(self)
-        posterior = self.posterior_
-        X, offset = self._rows(X, offset)
+        weights = self.posterior_.weights
+        X, offset, numbers = self._rows(X, offset, groups)
         out = np.empty((n_outputs, len(X)))
-        height = max(1, _CELLS // len(posterior))
+        height = max(1, _CELLS // len(weights))
         with single_threaded_blas():
             for first in range(0, len(X), height):
                 rows = slice(first, first + height)
-                f = self._predictors(X[rows], offset[rows])
-                out[:, rows] = np.stack([part @ posterior.weights for part in function(f, posterior)])
+                found = self._integrated(X[rows], offset[rows], numbers[rows], function)
+                out[:, rows] = np.stack([part @ weights for part in found])
         return out
 
-    def _rows(self, X, offset):
-        """Check new rows, and what is added to their predictors."""
-        X = check_rows(self, _dense(X, type(self).__name__))
-        offset = check_offset(offset, len(X), 1)
-        return X.astype(np.float64, copy=False), np.zeros(len(X)) if offset is None else offset
+    def _integrated(self, X, offset, numbers, function):
+        """Return ``function(predictors, posterior)``, of new groups its mean over their intercepts."""
+        posterior, new = self.posterior_, self._is_new(numbers)
+        f = self._predictors(X, offset, numbers)
+        found = np.stack(function(f, posterior))
+        if new.any():
+            sd = posterior["group_sd"]
+            found[:, new] = sum(
+                weight * np.stack(function(f[new] + node * sd, posterior))
+                for node, weight in zip(NODES, WEIGHTS, strict=True)
+            )
+        return found
 
-    def _predictors(self, X, offset):
-        """Linear predictors of every draw, (rows, draws)."""
+    def _is_new(self, numbers):
+        """Which rows are of a group that the fit did not see."""
+        return (numbers < 0) & hasattr(self, "groups_")
+
+    def _predictors(self, X, offset, numbers):
+        """Linear predictors of every draw, (rows, draws), with the intercepts of groups that are known."""
         posterior = self.posterior_
         f = X @ posterior["coef"].T + offset[:, None]
-        return f + posterior["intercept"] if "intercept" in posterior.variables else f
+        if "intercept" in posterior.variables:
+            f += posterior["intercept"]
+        known = np.flatnonzero(numbers >= 0)
+        if len(known):
+            f[known] += posterior["group"].T[numbers[known]]
+        return f
+
+    def _rows(self, X, offset, groups):
+        """Check new rows, what is added to their predictors, and their groups; -1 is a new group."""
+        X = check_rows(self, _dense(X, type(self).__name__))
+        offset = check_offset(offset, len(X), 1)
+        numbers = np.full(len(X), -1)
+        if groups is not None:
+            if not hasattr(self, "groups_"):
+                raise DataError("groups are given, but the model was fitted without: leave them out")
+            numbers = find_groups(check_groups(groups, len(X)), self.groups_)
+        return X.astype(np.float64, copy=False), np.zeros(len(X)) if offset is None else offset, numbers
 
     def _check_state(self):
         super()._check_state()
@@ -251,12 +329,20 @@ class BayesianRegression(Estimator):
                 raise DataError(
                     f"the posterior has {d} coefficients, the model {self.n_features_in_} columns"
                 )
+            groups = self.posterior_.variables.get("group", (0,))[0]
+            if groups != len(getattr(self, "groups_", ())):
+                raise DataError(f"the posterior has {groups} groups, the model other ones")
 
 
 def _model(family, parts, options):
     """Make the model of a shard, where it is worked on."""
     with single_threaded_blas():
         return regression(family, **{name: part.take() for name, part in parts.items()}, **options)
+
+
+def _intercepts(seed, n_jobs, model, points):
+    """Draw the intercepts of a shard's groups; and the groups' numbers."""
+    return model.draw_intercepts(points, seed=seed, n_jobs=n_jobs), model.groups
 
 
 def _dense(X, name):

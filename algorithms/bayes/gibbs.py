@@ -19,8 +19,8 @@ def check_conjugate(model):
     normal = model.density is bayes_glm.linear
     if not normal or model.meta[bayes_priors.PRIOR] != bayes_priors.NORMAL:
         raise DataError(
-            "sampler='gibbs' takes linear regression with normal noise and prior='normal', whose conditional "
-            "distributions can be drawn exactly: take sampler='auto' here"
+            "sampler='gibbs' takes linear regression with normal noise and prior='normal', without groups, "
+            "whose conditional distributions can be drawn exactly: take sampler='auto' here"
         )
 
 

@@ -34,6 +34,9 @@ class BayesianLinearRegression(BayesianRegressor):
         Of the half-Cauchy prior of sigma; "auto" is ``2.5 sd(y)``, np.inf is flat.
     noise_freedom : float, default=4
         Degrees of freedom of noise="student_t".
+    group_scale : "auto" or float, default="auto"
+        Of the half-normal prior of the standard deviation of the groups' intercepts, where `fit` is given
+        `groups`; "auto" is ``2.5 sd(y)``. Groups are for noise="normal" alone.
     sampler : str, default="auto"
         See `BayesianLogisticRegression`. With noise="normal" and prior="normal" there is "gibbs" as well,
         which draws coefficients and noise in turn, each exactly.
@@ -45,10 +48,12 @@ class BayesianLinearRegression(BayesianRegressor):
     Attributes
     ----------
     posterior_ : Posterior
-        Draws by name: ``coef``, ``intercept``, ``sigma``.
+        Draws by name: ``coef``, ``intercept``, ``sigma``; with groups ``group_sd`` and ``group``.
     coef_ : ndarray of shape (n_features,)
         Posterior means.
     intercept_ : float
+    groups_, group_intercepts_ : ndarray of shape (n_groups,)
+        With groups only: their labels, sorted, and the posterior means of their intercepts.
     sampler_, n_shards_, n_features_in_, feature_names_in_
         See `BayesianLogisticRegression`.
 
@@ -78,6 +83,7 @@ class BayesianLinearRegression(BayesianRegressor):
         noise_scale="auto",
         noise_freedom=4.0,
         prior_freedom=4.0,
+        group_scale="auto",
         fit_intercept=True,
         n_samples=1000,
         n_chains=4,
@@ -99,6 +105,7 @@ class BayesianLinearRegression(BayesianRegressor):
         self.noise_scale = noise_scale
         self.noise_freedom = noise_freedom
         self.prior_freedom = prior_freedom
+        self.group_scale = group_scale
         self.fit_intercept = fit_intercept
         self.n_samples = n_samples
         self.n_chains = n_chains
@@ -127,6 +134,7 @@ class BayesianLinearRegression(BayesianRegressor):
     _parameter_constraints: ClassVar[dict] = {
         **BayesianRegressor._parameter_constraints,
         "prior_scale": [StrOptions({"auto"}), SCALE, "array-like"],
+        "group_scale": [StrOptions({"auto"}), Interval(Real, 0, np.inf, closed="neither")],
         "noise": [StrOptions({"normal", "student_t"})],
         "noise_scale": [StrOptions({"auto"}), SCALE],
         "noise_freedom": [Interval(Real, 0, np.inf, closed="neither")],
@@ -148,6 +156,11 @@ class BayesianLinearRegression(BayesianRegressor):
     def _own_scale(self, y, weights):
         if not isinstance(self.noise_scale, str):
             return self.noise_scale
+        return 2.5 * _spreads(y[:, None], weights)[0]
+
+    def _group_scale(self, y, weights):
+        if not isinstance(self.group_scale, str):
+            return self.group_scale
         return 2.5 * _spreads(y[:, None], weights)[0]
 
     def _mean(self, f):

@@ -7,6 +7,7 @@ from sklearn.base import ClassifierMixin
 from ...errors import DataError
 from ..linear.inputs import check_labels
 from .estimator import BayesianRegression
+from .groups import NODES, WEIGHTS
 
 
 class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
@@ -21,6 +22,12 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     k-hat, its draws are the posterior, resampled once by their weights; else split Hamiltonian Monte Carlo
     where it accepts enough, else NUTS. With `n_shards` above 1 the rows are dealt out, every shard is sampled
     alone with the prior to the power 1 / n_shards, and the draws are combined: see `combine`.
+
+    With `groups` each group has an intercept ``u_g ~ N(0, group_sd^2)`` of its own. In the density that is
+    sampled the intercepts are integrated out, group by group, to about ten digits; they are drawn afterwards
+    given the other parameters, exactly. So there are no funnels, and shards, which get whole groups, are
+    combined over what they share. A gradient costs some 20 times as much by row; draws of the intercepts are
+    8 bytes times draws times groups.
 
     Memory: X is copied twice, once with the intercept and once in the order of the kernel. With
     `sample_weight` or an offset the kernel goes row by row, at a third of the speed. float32 computes in
@@ -40,6 +47,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     intercept_scale : float, default=10
     prior_freedom : float, default=4
         Degrees of freedom of prior="student_t".
+    group_scale : float, default=2.5
+        Of the half-normal prior of the standard deviation of the groups' intercepts, where `fit` is given
+        `groups`.
     fit_intercept : bool, default=True
     n_samples : int, default=1000
         Draws of each chain.
@@ -73,11 +83,14 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     Attributes
     ----------
     posterior_ : Posterior
-        Draws by name (``coef``, ``intercept``), `summary`, `diagnostics`.
+        Draws by name (``coef``, ``intercept``; with groups ``group_sd`` and ``group``), `summary`,
+        `diagnostics`.
     coef_ : ndarray of shape (1, n_features)
         Posterior means.
     intercept_ : ndarray of shape (1,)
     classes_ : ndarray of shape (2,)
+    groups_, group_intercepts_ : ndarray of shape (n_groups,)
+        With groups only: their labels, sorted, and the posterior means of their intercepts.
     sampler_ : str
         The sampler that ran.
     n_shards_ : int
@@ -127,6 +140,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         *,
         intercept_scale=10.0,
         prior_freedom=4.0,
+        group_scale=2.5,
         fit_intercept=True,
         n_samples=1000,
         n_chains=4,
@@ -145,6 +159,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         self.prior_scale = prior_scale
         self.intercept_scale = intercept_scale
         self.prior_freedom = prior_freedom
+        self.group_scale = group_scale
         self.fit_intercept = fit_intercept
         self.n_samples = n_samples
         self.n_chains = n_chains
@@ -165,7 +180,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def fit(self, X, y, sample_weight=None, *, offset=None, callback=None):
+    def fit(self, X, y, sample_weight=None, *, offset=None, groups=None, callback=None):
         """Draw from the posterior.
 
         Ctrl-C stops a run in one piece after the running hundred draws, and keeps those, with a warning.
@@ -180,6 +195,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
             A row of weight 2 counts as two rows.
         offset : array-like of shape (n_samples,), optional
             Added to the linear predictor of each row.
+        groups : array-like of shape (n_samples,), optional
+            The label of each row's group, a number, text or time: each group gets an intercept of its own,
+            normal about the common one, with a standard deviation ``group_sd`` that is found with the rest.
         callback : callable, optional
             ``callback(info)`` after the warm-up and every hundred draws of all chains, or after every shard;
             True ends the run. Not where importance sampling suffices.
@@ -188,7 +206,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         -------
         self
         """
-        return self._fit(X, y, sample_weight, offset, callback)
+        return self._fit(X, y, sample_weight, offset, groups, callback)
 
     @property
     def _family(self):
@@ -207,58 +225,61 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     def _shaped(self, values):
         return np.atleast_2d(values) if np.ndim(values) else np.atleast_1d(values)
 
-    def predict_proba(self, X, *, offset=None):
+    def predict_proba(self, X, *, offset=None, groups=None):
         """Compute the probabilities of the classes, averaged over the posterior.
 
         Parameters
         ----------
         X : ndarray or DataFrame of shape (n_samples, n_features)
         offset : array-like of shape (n_samples,), optional
+        groups : array-like of shape (n_samples,), optional
+            Of a model that was fitted with groups. The intercept of a group that the fit did not see is
+            averaged over the distribution of groups, and so is that of all rows where `groups` is None.
 
         Returns
         -------
         ndarray of shape (n_samples, 2)
         """
-        (positive,) = self._average(X, offset, lambda f, posterior: [special.expit(f)], 1)
+        (positive,) = self._average(X, offset, groups, lambda f, posterior: [special.expit(f)], 1)
         return np.column_stack([1 - positive, positive])
 
-    def predict(self, X, *, offset=None):
+    def predict(self, X, *, offset=None, groups=None):
         """Predict the more probable label of each row.
 
         Parameters
         ----------
-        X, offset
+        X, offset, groups
             As in `predict_proba`.
 
         Returns
         -------
         ndarray of shape (n_samples,)
         """
-        positive = self.predict_proba(X, offset=offset)[:, 1]
+        positive = self.predict_proba(X, offset=offset, groups=groups)[:, 1]
         return self.classes_[(positive > 0.5).astype(np.intp)]
 
-    def predict_log_proba(self, X, *, offset=None):
+    def predict_log_proba(self, X, *, offset=None, groups=None):
         """Compute the logarithms of `predict_proba`.
 
         Parameters
         ----------
-        X, offset
+        X, offset, groups
             As in `predict_proba`.
 
         Returns
         -------
         ndarray of shape (n_samples, 2)
         """
-        both = self._average(X, offset, lambda f, posterior: [special.expit(-f), special.expit(f)], 2)
+        both = self._average(X, offset, groups, lambda f, posterior: [special.expit(-f), special.expit(f)], 2)
         with np.errstate(divide="ignore"):
             return np.log(both.T)
 
-    def log_likelihood(self, X, y, *, offset=None):
+    def log_likelihood(self, X, y, *, offset=None, groups=None):
         """Compute the log-likelihood of each observation under each draw, as ArviZ takes it for `loo`.
 
         Parameters
         ----------
-        X, offset
+        X, offset, groups
             As in `predict_proba`.
         y : array-like of shape (n_samples,)
             Labels among `classes_`.
@@ -273,5 +294,12 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
             raise DataError(
                 f"y must be a vector of labels among {self.classes_.tolist()}, got {y[unknown][:1]}"
             )
-        f = self._predictors(*self._rows(X, offset)).T
-        return special.log_expit(np.where(y == self.classes_[1], 1.0, -1.0) * f)
+        signs = np.where(y == self.classes_[1], 1.0, -1.0)[:, None]
+        X, offset, numbers = self._rows(X, offset, groups)
+        f = self._predictors(X, offset, numbers)
+        found, new = special.log_expit(signs * f), self._is_new(numbers)
+        if new.any():
+            sd, signs = self.posterior_["group_sd"], signs[new]
+            nodes = [special.log_expit(signs * (f[new] + node * sd)) for node in NODES]
+            found[new] = special.logsumexp(nodes, axis=0, b=WEIGHTS[:, None, None])
+        return found.T

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
-from ...kernels import bayes_glm, bayes_logistic, bayes_priors
+from ...kernels import bayes_glm, bayes_groups, bayes_logistic, bayes_priors
 from ...kernels.bayes_chain import evaluate_all
 from ...kernels.hmc import SIGNATURE
+from ...scheduler.threads import run_tasks
+from .chains import stream
 
 PRIORS = {
     "normal": bayes_priors.NORMAL,
@@ -22,6 +24,8 @@ _BATCHES = {
     bayes_logistic.logistic64: bayes_logistic.logistic64_batch,
     bayes_logistic.logistic32: bayes_logistic.logistic32_batch,
 }
+INTERCEPTS = 2**32 - 1  # the number of a chain that is none: random numbers of groups' intercepts
+_BLOCK = 100  # draws of intercepts that are a task
 _SCALES = {"normal": "sigma", "student_t": "sigma", "negative_binomial": "overdispersion"}
 _FAMILIES = {
     "bernoulli": bayes_glm.BERNOULLI,
@@ -225,7 +229,59 @@ class Regression(Model):
         return out
 
 
-def regression(family, X, y, *, weights=None, offsets=None, names=None, prior=None, power=1.0, freedom=4.0):
+@dataclass(frozen=True, eq=False)
+class GroupedRegression(Regression):
+    """A regression with an intercept for each group, which is integrated out and drawn afterwards.
+
+    Parameters
+    ----------
+    groups : ndarray of int, shape (G,)
+        Numbers of the groups, rising.
+    """
+
+    groups: Any = None
+
+    def draw_intercepts(self, Q, *, seed, n_jobs=1):
+        """Draw the groups' intercepts given parameters q, exactly.
+
+        Parameters
+        ----------
+        Q : ndarray of shape (K, d)
+        seed : int
+        n_jobs : int, default=1
+            Threads; the draws do not depend on them.
+
+        Returns
+        -------
+        ndarray of shape (K, G)
+        """
+        linear = self.density is bayes_groups.linear_groups
+        draw = bayes_groups.draw_linear_intercepts if linear else bayes_groups.draw_intercepts
+        Q, name = self._points(Q), stream(seed, int(self.groups[0]), INTERCEPTS, 0)
+
+        def block(first):
+            own = name.copy()
+            own[1] += np.uint32(first)
+            return draw(Q[first : first + _BLOCK], own, self.data, self.meta)
+
+        blocks = run_tasks([(block, (first,)) for first in range(0, len(Q), _BLOCK)], n_jobs)
+        return np.concatenate(blocks)
+
+
+def regression(
+    family,
+    X,
+    y,
+    *,
+    weights=None,
+    offsets=None,
+    groups=None,
+    names=None,
+    prior=None,
+    group_scale=1.0,
+    power=1.0,
+    freedom=4.0,
+):
     """Make the model of a regression.
 
     Parameters
@@ -236,9 +292,14 @@ def regression(family, X, y, *, weights=None, offsets=None, names=None, prior=No
     y : ndarray of shape (n,)
         Targets; 1 and -1 for "bernoulli".
     weights, offsets : ndarray of shape (n,), optional
+    groups : ndarray of int, shape (n,), optional
+        Number of each row's group. Each group has an intercept of its own, normal about 0; not for
+        "student_t".
     names : sequence of str, optional
         Of the columns.
     prior : Prior, optional
+    group_scale : float, default=1
+        Of the half-normal prior of the standard deviation of the groups' intercepts.
     power : float, default=1
         1/M for one of M shards: the prior's power.
     freedom : float, default=4
@@ -252,7 +313,20 @@ def regression(family, X, y, *, weights=None, offsets=None, names=None, prior=No
     n, d = X.shape
     names = tuple(f"x{j}" for j in range(d)) if names is None else tuple(names)
     meta, head = _head(d, n, prior, power, freedom)
-    if family == "bernoulli" and weights is None and offsets is None:
+    start = np.zeros(d)
+    if family != "bernoulli" and prior.kind != "horseshoe":
+        start, rest = _least_squares(family, X, y, offsets)
+    else:
+        rest = 1.0
+    kind, own = Regression, {}
+    if groups is not None:
+        order = np.argsort(groups, kind="stable")
+        X, y = X[order], y[order]
+        weights, offsets = (None if part is None else part[order] for part in (weights, offsets))
+        ids, sizes = np.unique(groups, return_counts=True)
+        kind, own = GroupedRegression, {"groups": ids}
+        density, meta, body = _grouped_body(family, meta, head, X, y, weights, offsets, sizes, group_scale)
+    elif family == "bernoulli" and weights is None and offsets is None:
         density, body = _logistic_body(meta, head, X, y)
     elif family == "normal":
         density, body = bayes_glm.linear, _linear_body(head, X, y, weights, offsets)
@@ -264,15 +338,14 @@ def regression(family, X, y, *, weights=None, offsets=None, names=None, prior=No
     if prior.kind == "horseshoe":
         names += tuple(f"log local scale {name}" for name in names[: meta[bayes_priors.N_SHRUNK]])
         names += ("log global scale",)
+    scales = {"log group_sd": 1.0} if groups is not None else {}
     if family in _SCALES:
-        names += (f"log {_SCALES[family]}",)
-    start = np.zeros(len(names))
-    if family != "bernoulli" and prior.kind != "horseshoe":
-        start[:d], rest = _least_squares(family, X, y, offsets)
-        if family in ("normal", "student_t"):
-            start[d] = math.log(rest)
-    concave = family in ("bernoulli", "poisson") and prior.kind in ("normal", "laplace")
-    return Regression(density, data, meta, names, start, concave)
+        scales[f"log {_SCALES[family]}"] = 1.0
+    if family in ("normal", "student_t"):
+        scales = dict.fromkeys(scales, rest)
+    start = np.concatenate([start, np.zeros(len(names) - d), np.log([*scales.values()])])
+    concave = groups is None and family in ("bernoulli", "poisson") and prior.kind in ("normal", "laplace")
+    return kind(density, data, meta, (*names, *scales), start, concave, **own)
 
 
 def _least_squares(family, X, y, offsets):
@@ -320,6 +393,23 @@ def _linear_body(head, X, y, weights, offsets):
     triangle = np.linalg.qr(X * root, mode="r")
     R[: len(triangle)] = triangle
     return np.concatenate([center, R.ravel()])
+
+
+def _grouped_body(family, meta, head, X, y, weights, offsets, sizes, group_scale):
+    """As the bodies of one family without groups, rows sorted by group; see ``kernels.bayes_groups``."""
+    firsts = np.append(0, np.cumsum(sizes))
+    longer = np.concatenate([meta, [len(sizes)], firsts])
+    if family == "normal":
+        weights = np.ones(len(X)) if weights is None else weights
+        y = y if offsets is None else y - offsets
+        masses, which = np.add.reduceat(weights, firsts[:-1]), np.repeat(np.arange(len(sizes)), sizes)
+        X_means = np.add.reduceat(weights[:, None] * X, firsts[:-1]) / masses[:, None]
+        y_means = np.add.reduceat(weights * y, firsts[:-1]) / masses
+        within = _linear_body(head, X - X_means[which], y - y_means[which], weights, None)
+        parts = [[1 / group_scale], within, X_means.ravel(), y_means, masses]
+        return bayes_groups.linear_groups, longer, np.concatenate(parts, dtype=np.float64)
+    rows = _row_body(longer, family, X, y, weights, offsets)
+    return bayes_groups.glm_groups, longer, np.concatenate([[1 / group_scale], rows])
 
 
 def _row_body(meta, family, X, y, weights, offsets):

@@ -28,7 +28,7 @@ class BayesianPoissonRegression(BayesianRegressor):
     intercept_scale : float, default=10
     overdispersion_scale : float, default=1
         Of the half-Cauchy prior of the overdispersion; np.inf is flat.
-    prior_freedom, fit_intercept, n_samples, n_chains, n_warmup, sampler, n_shards, combine
+    prior_freedom, group_scale, fit_intercept, n_samples, n_chains, n_warmup, sampler, n_shards, combine
         See `BayesianLogisticRegression`.
     target_accept, engine, checkpoint, n_jobs, random_state, verbose
         See `BayesianLogisticRegression`.
@@ -36,10 +36,13 @@ class BayesianPoissonRegression(BayesianRegressor):
     Attributes
     ----------
     posterior_ : Posterior
-        Draws by name: ``coef``, ``intercept`` and, for the negative binomial, ``overdispersion``.
+        Draws by name: ``coef``, ``intercept``; for the negative binomial ``overdispersion``; with groups
+        ``group_sd`` and ``group``.
     coef_ : ndarray of shape (n_features,)
         Posterior means.
     intercept_ : float
+    groups_, group_intercepts_ : ndarray of shape (n_groups,)
+        With groups only: their labels, sorted, and the posterior means of their intercepts.
     sampler_, n_shards_, n_features_in_, feature_names_in_
         See `BayesianLogisticRegression`.
 
@@ -68,6 +71,7 @@ class BayesianPoissonRegression(BayesianRegressor):
         intercept_scale=10.0,
         overdispersion_scale=1.0,
         prior_freedom=4.0,
+        group_scale=2.5,
         fit_intercept=True,
         n_samples=1000,
         n_chains=4,
@@ -88,6 +92,7 @@ class BayesianPoissonRegression(BayesianRegressor):
         self.intercept_scale = intercept_scale
         self.overdispersion_scale = overdispersion_scale
         self.prior_freedom = prior_freedom
+        self.group_scale = group_scale
         self.fit_intercept = fit_intercept
         self.n_samples = n_samples
         self.n_chains = n_chains

@@ -22,15 +22,16 @@ class Posterior:
     ----------
     draws : array-like of shape (n, d)
         In the parameters' own space. Columns follow `variables`, arrays in C order.
-    variables : dict of str to tuple of int, optional
-        Names and shapes; by default one vector ``"theta"``.
+    variables : dict of str to tuple of int or list of str, optional
+        Names and shapes; of a vector also what its entries are called. By default one vector ``"theta"``.
     log_weights : array-like of shape (n,), optional
         Of importance sampling, up to a constant; None where all draws count alike.
     n_chains : int, optional
         Where the draws are those of so many chains, one after another; None where they are independent or
         weighted.
     shard_draws : array-like of shape (M, chains, T, d), optional
-        What was combined, in the same space as `draws`.
+        What was combined, in the same space as `draws`; only its first columns where the others belong to
+        one shard each.
     diagnostics : Diagnostics, optional
     method : str, default=""
         How the draws were made.
@@ -45,8 +46,11 @@ class Posterior:
     log_weights : ndarray of shape (n,) or None
         Normalised.
     names : list of d str
-        Of the columns: ``"scale"``, ``"coef[0]"``, ``"table[1,2]"``.
-    variables, n_chains, shard_draws, diagnostics, method
+        Of the columns: ``"scale"``, ``"coef[0]"``, ``"table[1,2]"``, ``"group[north]"``.
+    variables : dict of str to tuple of int
+    labels : dict of str to list of str
+        Of vectors whose entries have names.
+    n_chains, shard_draws, diagnostics, method
         As given.
 
     Examples
@@ -75,8 +79,15 @@ class Posterior:
     ):
         self.draws = _finite("draws", draws, 2)
         n, d = self.draws.shape
-        self.variables = _checked_variables({"theta": (d,)} if variables is None else variables, d)
-        self.names = [name for variable, shape in self.variables.items() for name in _labels(variable, shape)]
+        given = {"theta": (d,)} if variables is None else variables
+        self.labels = {name: list(shape) for name, shape in given.items() if _is_text(shape)}
+        shapes = {name: (len(shape),) if name in self.labels else shape for name, shape in given.items()}
+        self.variables = _checked_variables(shapes, d)
+        self.names = [
+            name
+            for variable, shape in self.variables.items()
+            for name in _names(variable, shape, self.labels.get(variable))
+        ]
         self.log_weights = None if log_weights is None else _normalised(log_weights, n)
         if n_chains is not None and (self.log_weights is not None or n_chains < 1 or n % n_chains):
             raise DataError(
@@ -87,7 +98,7 @@ class Posterior:
         self.shard_draws = None
         if shard_draws is not None:
             self.shard_draws = _finite("shard_draws", shard_draws, 4)
-            if self.shard_draws.shape[3] != d:
+            if self.shard_draws.shape[3] > d:
                 raise DataError(f"shard_draws have {self.shard_draws.shape[3]} parameters, the draws {d}")
         self.diagnostics = Diagnostics([]) if diagnostics is None else diagnostics
         self.method = method
@@ -209,7 +220,8 @@ class Posterior:
         if self.n_chains is not None and len(self) // self.n_chains >= 4:
             return split_rhat(self._chains())
         if self.shard_draws is not None and self.shard_draws.shape[2] >= 4:
-            return np.max([split_rhat(shard) for shard in self.shard_draws], axis=0)
+            shared = np.max([split_rhat(shard) for shard in self.shard_draws], axis=0)
+            return np.append(shared, np.full(self.draws.shape[1] - len(shared), np.nan))
         return np.full(self.draws.shape[1], np.nan)
 
     def _split(self, values):
@@ -346,7 +358,7 @@ class Posterior:
         """Return all that a file holds, as a dict of arrays and plain values; `from_state` makes it whole."""
         return {
             "draws": self.draws,
-            "variables": {name: list(shape) for name, shape in self.variables.items()},
+            "variables": {n: self.labels.get(n, list(shape)) for n, shape in self.variables.items()},
             "log_weights": self.log_weights,
             "n_chains": self.n_chains,
             "shard_draws": self.shard_draws,
@@ -369,7 +381,7 @@ class Posterior:
         try:
             state = dict(state)
             diagnostics = Diagnostics([_line(*line) for line in state.pop("diagnostics")])
-            variables = {name: tuple(shape) for name, shape in state.pop("variables").items()}
+            variables = {name: _shape(shape) for name, shape in state.pop("variables").items()}
             return cls(variables=variables, diagnostics=diagnostics, **state)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise ModelFileError(f"holds a posterior that makes no sense: {error}") from error
@@ -472,9 +484,19 @@ def _checked_variables(variables, d):
     return checked
 
 
-def _labels(variable, shape):
+def _is_text(shape):
+    return len(shape) > 0 and all(isinstance(entry, str) for entry in shape)
+
+
+def _shape(stored):
+    return stored if _is_text(stored) else tuple(stored)
+
+
+def _names(variable, shape, labels=None):
     if not shape:
         return [variable]
+    if labels is not None:
+        return [f"{variable}[{label}]" for label in labels]
     return [f"{variable}[{','.join(map(str, place))}]" for place in np.ndindex(*shape)]
 
 

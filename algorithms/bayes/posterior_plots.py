@@ -49,7 +49,7 @@ def _panels(n, wide):
 
 def _marginals(posterior, j, ax):
     x, weights = posterior.draws[:, j], posterior.weights
-    shards = [] if posterior.shard_draws is None else posterior.shard_draws[..., j]
+    shards = posterior.shard_draws[..., j] if _is_shared(posterior, j) else []
     every = np.concatenate([x, *(shard.ravel() for shard in shards)])
     low, high = np.quantile(every, [0.001, 0.999])
     grid = np.linspace(low, high, _GRID) if high > low else np.linspace(low - 1, low + 1, _GRID)
@@ -63,6 +63,11 @@ def _marginals(posterior, j, ax):
         ax.legend(fontsize=7, frameon=False)
 
 
+def _is_shared(posterior, j):
+    """Whether there are draws of all shards of that column."""
+    return posterior.shard_draws is not None and j < posterior.shard_draws.shape[3]
+
+
 def _density(x, weights, grid):
     if np.ptp(x) == 0:
         return np.zeros_like(grid)
@@ -74,7 +79,7 @@ def _chains_of(posterior, j):
     if posterior.n_chains is not None:
         chains = posterior.draws[:, j].reshape(posterior.n_chains, -1)
         return chains, [f"chain {c}" for c in range(len(chains))]
-    if posterior.shard_draws is None:
+    if not _is_shared(posterior, j):
         raise DataError("traces and ranks are of chains, and this posterior has none: take kind='marginals'")
     shards = posterior.shard_draws[..., j]
     labels = [f"shard {m}, chain {c}" for m in range(shards.shape[0]) for c in range(shards.shape[1])]
@@ -90,7 +95,7 @@ def _trace(posterior, j, ax):
 
 def _ranks(posterior, j, ax):
     """Ranks among the chains of one density: those of a shard, where there are several."""
-    if posterior.n_chains is None and posterior.shard_draws is not None:
+    if posterior.n_chains is None and _is_shared(posterior, j):
         groups = posterior.shard_draws[..., j]
     else:
         groups = _chains_of(posterior, j)[0][None]

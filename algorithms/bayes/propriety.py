@@ -66,7 +66,7 @@ def check_identified(family, X, y, names):
         )
 
 
-def check_scale_identified(family, X, y, offsets, own_scale, n_flat):
+def check_scale_identified(family, X, y, offsets, own_scale, n_flat, groups=None):
     """Check that the scale of the noise, or the overdispersion, can be neither zero nor infinite.
 
     Parameters
@@ -77,6 +77,8 @@ def check_scale_identified(family, X, y, offsets, own_scale, n_flat):
         Of its half-Cauchy prior; inf is flat.
     n_flat : int
         How many coefficients have a flat prior.
+    groups : ndarray of int, shape (n,), optional
+        Of rows with an intercept in common; what is constant in groups says nothing of the noise.
 
     Raises
     ------
@@ -97,13 +99,25 @@ def check_scale_identified(family, X, y, offsets, own_scale, n_flat):
             f"noise_scale=inf is flat, and {len(y)} samples do not identify sigma: give it a finite scale"
         )
     targets = y if offsets is None else y - offsets
+    free = len(y)
+    if groups is not None:
+        both = np.column_stack([X.astype(np.float64), targets])
+        sizes = np.bincount(groups)
+        means = np.stack([np.bincount(groups, column) for column in both.T], axis=1) / sizes[:, None]
+        both -= means[groups]
+        both[np.abs(both) <= _EXACT * np.abs(means[groups])] = 0  # what is constant in its group
+        X, free = both[:, :-1], len(y) - len(sizes)
+        size, targets = np.abs(targets).max(), both[:, -1]
+    else:
+        size = np.abs(targets).max()
     with single_threaded_blas():
         coefs, _, rank, _ = np.linalg.lstsq(X.astype(np.float64), targets, rcond=None)
         rest = np.abs(targets - X @ coefs).max()
-    if len(y) > rank and rest <= _EXACT * np.abs(targets).max():
+    if free > rank and rest <= _EXACT * size:
+        where = "" if groups is None else " in every group"
         raise DataError(
-            "y is a linear function of X without noise (or constant), so that sigma would be zero: the "
-            "posterior cannot be normalised; take LinearRegression, or look whether y is among the columns"
+            f"y is a linear function of X without noise (or constant){where}, so that sigma would be zero: "
+            "the posterior cannot be normalised; take LinearRegression, or look whether y is a column of X"
         )
 
 

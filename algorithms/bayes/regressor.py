@@ -20,7 +20,7 @@ class BayesianRegressor(RegressorMixin, BayesianRegression):
             )
         return np.ascontiguousarray(column_or_1d(y, warn=True))
 
-    def fit(self, X, y, sample_weight=None, *, offset=None, callback=None):
+    def fit(self, X, y, sample_weight=None, *, offset=None, groups=None, callback=None):
         """Draw from the posterior.
 
         Ctrl-C stops a run in one piece after the running hundred draws, and keeps those, with a warning.
@@ -33,6 +33,9 @@ class BayesianRegressor(RegressorMixin, BayesianRegression):
             A row of weight 2 counts as two rows.
         offset : array-like of shape (n_samples,), optional
             Added to the linear predictor of each row; the logarithm of an exposure, for counts.
+        groups : array-like of shape (n_samples,), optional
+            The label of each row's group, a number, text or time: each group gets an intercept of its own,
+            normal about the common one, with a standard deviation ``group_sd`` that is found with the rest.
         callback : callable, optional
             ``callback(info)`` after the warm-up and every hundred draws of all chains, or after every shard;
             True ends the run. Not where importance sampling suffices.
@@ -41,9 +44,9 @@ class BayesianRegressor(RegressorMixin, BayesianRegression):
         -------
         self
         """
-        return self._fit(X, y, sample_weight, offset, callback)
+        return self._fit(X, y, sample_weight, offset, groups, callback)
 
-    def predict(self, X, return_std=False, *, offset=None):
+    def predict(self, X, return_std=False, *, offset=None, groups=None):
         """Predict the mean of new observations, averaged over the posterior.
 
         Parameters
@@ -53,6 +56,9 @@ class BayesianRegressor(RegressorMixin, BayesianRegression):
             Return the standard deviation of a new observation as well: that of its mean under the posterior,
             and its noise.
         offset : array-like of shape (n_samples,), optional
+        groups : array-like of shape (n_samples,), optional
+            Of a model that was fitted with groups. The intercept of a group that the fit did not see is
+            averaged over the distribution of groups, and so is that of all rows where `groups` is None.
 
         Returns
         -------
@@ -61,8 +67,8 @@ class BayesianRegressor(RegressorMixin, BayesianRegression):
             With `return_std`.
         """
         if not return_std:
-            return self._average(X, offset, lambda f, posterior: [self._mean(f)], 1)[0]
-        mean, squares, noise = self._average(X, offset, self._moments, 3)
+            return self._average(X, offset, groups, lambda f, posterior: [self._mean(f)], 1)[0]
+        mean, squares, noise = self._average(X, offset, groups, self._moments, 3)
         return mean, np.sqrt(np.maximum(squares - mean**2, 0) + noise)
 
     def _moments(self, f, posterior):

@@ -69,6 +69,7 @@ def draw_posterior(
     n_jobs=None,
     verbose=0,
     callback=None,
+    local=None,
 ):
     """Draw from a posterior, in one piece or in shards.
 
@@ -84,6 +85,10 @@ def draw_posterior(
         See `combine.combine`.
     engine, checkpoint
         See `ShardPool`.
+    local : callable, optional
+        ``local(model, points)`` draws what belongs to a shard alone, given draws (K, d) of the parameters
+        that all share; returns (K, c), and the c numbers of these columns among all such. They become the
+        last columns of the posterior.
 
     Returns
     -------
@@ -98,15 +103,16 @@ def draw_posterior(
     ways = {"engine": engine, "checkpoint": checkpoint, "n_jobs": n_jobs}
     told = {"verbose": verbose, "callback": callback}
     model, whole = builds[0](), len(builds) == 1
+    own = None if local is None else lambda points: _in_place([local(model, points)])
     if whole and engine == "local" and checkpoint is None:
         sample = sample_model(model, sampler, **counts, target=target, seed=seed, n_jobs=n_jobs, **told)
-        return from_sample(model, sample, variables(model), seed), [sample.sampler]
+        return from_sample(model, sample, variables(model), seed, own), [sample.sampler]
     if whole:
         with single_threaded_blas():
             plan = make_plan(model, n=n_samples * n_chains, **choice)
         if plan.draws is not None:  # made here and now, as without engine and checkpoint
             sample = Sample([plan.draws], plan.sampler, [], plan.mode, plan.k_hat, plan.reason, History())
-            return from_sample(model, sample, variables(model), seed), [plan.sampler]
+            return from_sample(model, sample, variables(model), seed, own), [plan.sampler]
         loads, made = [_Load(builds[0], {}, plan)], [plan.sampler, plan.metric]
     else:
         choice |= {"n": _N_CHOICE, "weighted": False}
@@ -116,9 +122,11 @@ def draw_posterior(
         runs = _run(pool, identity | {"sampler": sampler}, **counts, seed=seed, **told)
         if whole:
             sample = _as_sample(runs, plan, n_samples)
-            return from_sample(model, sample, variables(model), seed), [plan.sampler]
+            return from_sample(model, sample, variables(model), seed, own), [plan.sampler]
         arrays = {name: array[:, :, :n_samples] for name, array in runs.arrays.items()}
         settings = {"method": combine, "n_draws": n_samples * n_chains, "seed": seed}
+        if local is not None:
+            settings["local"] = lambda points: _in_place(pool.values(partial(_local, local), points))
         posterior = from_shards(model, arrays, partial(pool.sum, _log_density), variables(model), **settings)
     return posterior, [str(chains[0].state["sampler"]) for chains in runs.last]
 
@@ -178,6 +186,16 @@ def _unpacked(state):
 
 def _log_density(shard, points):
     return shard.model.logp_batch(points)
+
+
+def _local(local, shard, points):
+    return local(shard.model, points)
+
+
+def _in_place(parts):
+    """Columns of all shards, each in its place."""
+    columns = np.concatenate([numbers for _, numbers in parts])
+    return np.concatenate([values for values, _ in parts], axis=1)[:, np.argsort(columns)]
 
 
 def _as_sample(runs, plan, n_samples):

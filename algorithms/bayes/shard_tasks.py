@@ -158,6 +158,10 @@ class ShardPool:
                 f"n_shards and n_chains, and no fewer n_chunks; got {self.n_shards}, {n_chains}, {n_chunks}"
             )
 
+    def values(self, function, points):
+        """Return ``function(data, points)`` of each shard, a list in the order of shards."""
+        return self._place.values(function, points)
+
     def sum(self, function, points):
         """Add up a function of all shards at the same points: the second round's log densities.
 
@@ -173,7 +177,7 @@ class ShardPool:
             Added in the order of shards, so that the last bits do not depend on the engine.
         """
         total = np.zeros(len(points))
-        for shard, values in enumerate(self._place.values(function, points)):
+        for shard, values in enumerate(self.values(function, points)):
             part = np.asarray(values, dtype=np.float64)
             if part.shape != total.shape:
                 raise DataError(

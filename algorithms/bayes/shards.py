@@ -12,7 +12,7 @@ ROWS_A_PARAMETER = 100  # that a shard should have at least
 _CELLS = 1_000_000  # rows times parameters: below it, chains of all the data take a second
 
 
-def number_of_shards(n_shards, n_rows, n_params, n_rare=None):
+def number_of_shards(n_shards, n_rows, n_params, n_rare=None, most=None):
     """Check the parameter `n_shards`, or choose.
 
     Parameters
@@ -24,6 +24,8 @@ def number_of_shards(n_shards, n_rows, n_params, n_rare=None):
     n_rows, n_params : int
     n_rare : int, optional
         Rows of the rarer class, or counts above zero.
+    most : int, optional
+        What "auto" takes at most.
 
     Returns
     -------
@@ -43,8 +45,10 @@ def number_of_shards(n_shards, n_rows, n_params, n_rare=None):
     if n_shards == "auto":
         if n_rows * n_params < _CELLS:
             return 1
-        most = n_rows // (ROWS_A_PARAMETER * n_params)
-        return max(1, most if n_rare is None else min(most, n_rare // n_params))
+        limits = [n_rows // (ROWS_A_PARAMETER * n_params)]
+        limits += [] if n_rare is None else [n_rare // n_params]
+        limits += [] if most is None else [most]
+        return max(1, min(limits))
     if not 1 <= n_shards <= n_rows:
         raise DataError(
             f"n_shards={n_shards}, but there are {n_rows} rows: take from 1 to {n_rows}, or 'auto'"
