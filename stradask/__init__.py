@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .algorithms._persistence import load
     from .algorithms.bayes.linear import BayesianLinearRegression
     from .algorithms.bayes.logistic import BayesianLogisticRegression
+    from .algorithms.bayes.mixture import GaussianMixtureDensity
     from .algorithms.bayes.poisson import BayesianPoissonRegression
     from .algorithms.bayes.posterior import Posterior
     from .algorithms.bayes.sample import sample
@@ -37,6 +38,7 @@ _PLACES = {
     "BayesianPoissonRegression": ".algorithms.bayes.poisson",
     "ElasticNet": ".algorithms.linear.lasso",
     "ElasticNetCV": ".algorithms.linear.cross_validation",
+    "GaussianMixtureDensity": ".algorithms.bayes.mixture",
     "Lasso": ".algorithms.linear.lasso",
     "LassoCV": ".algorithms.linear.cross_validation",
     "LatentDirichletAllocation": ".algorithms.topics.lda",
@@ -64,6 +66,7 @@ __all__ = [
     "BayesianPoissonRegression",
     "ElasticNet",
     "ElasticNetCV",
+    "GaussianMixtureDensity",
     "Lasso",
     "LassoCV",
     "LatentDirichletAllocation",

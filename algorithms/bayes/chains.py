@@ -267,8 +267,8 @@ def starting_point(model, *, seed, shard=0, chain=0, mode=None):
     model : Model
     seed, shard, chain : int
     mode : Mode, optional
-        Then the point is normal about it, with twice its standard deviations; else uniform within 2 of
-        ``model.start`` in every parameter, as in Stan.
+        Then the point is normal about it, with twice its standard deviations; else uniform within
+        ``model.reach`` of ``model.start`` in every parameter: 2, as in Stan, but for mixtures.
 
     Returns
     -------
@@ -281,7 +281,7 @@ def starting_point(model, *, seed, shard=0, chain=0, mode=None):
     """
     d, name = model.n_params, stream(seed, shard, chain, STARTING)
     if mode is None:
-        points = model.start + 4 * uniforms(name, _STARTS * d).reshape(_STARTS, d) - 2
+        points = model.start + 2 * model.reach * uniforms(name, _STARTS * d).reshape(_STARTS, d) - model.reach
     else:
         points = mode.q + 2 * normals(name, _STARTS, d) @ mode.A.T
     logps, gradients = model.logp_grads(points[:1])

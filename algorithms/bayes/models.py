@@ -142,6 +142,11 @@ class Model:
         return False
 
     @property
+    def reach(self):
+        """How far from `start` chains begin, in every parameter."""
+        return 2.0
+
+    @property
     def value_names(self):
         """Names of what `values` returns."""
         return self.names

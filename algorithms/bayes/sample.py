@@ -10,6 +10,7 @@ from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs
 from .combine import COMBINERS
 from .density import user_model
+from .mixture import GaussianMixtureDensity
 from .sampling import CAREFUL, check_settings
 from .shard_chains import check_checkpoint, draw_posterior
 from .shard_places import check_engine, check_ships
@@ -20,7 +21,7 @@ def sample(
     log_likelihood,
     log_prior,
     data,
-    start,
+    start=None,
     *,
     names=None,
     sampler="auto",
@@ -41,7 +42,7 @@ def sample(
 
     Parameters
     ----------
-    log_likelihood : callable
+    log_likelihood : callable or GaussianMixtureDensity
         ``log_likelihood(q, data)`` for parameters q (d,) that may be any real numbers: take logarithms of
         what must be positive, and add the logarithm of the Jacobian to the prior. Returns a float, or a tuple
         of it and the gradient. A function compiled by ``numba.njit`` may take ``(q, data, g)`` and add its
@@ -53,7 +54,8 @@ def sample(
         The first axis counts the observations. In several shards `log_likelihood` gets some of them, in the
         same form (of a DataFrame an array).
     start : array-like of shape (d,)
-        A point where the density is finite; chains begin within 2 of it.
+        A point where the density is finite; chains begin within 2 of it. A `GaussianMixtureDensity` has
+        its own, and its own priors and names.
     names : sequence of d str, optional
         Of the parameters; by default they are one vector, ``theta``.
     sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice"}, default="auto"
@@ -126,6 +128,13 @@ def sample(
         check_ships("log_likelihood", log_likelihood)
         check_ships("log_prior", log_prior)
     seed = int(check_random_state(random_state).randint(2**31))
+    mixture = None
+    if isinstance(log_likelihood, GaussianMixtureDensity):
+        _check_absent(log_prior=log_prior, start=start, names=names)
+        mixture = log_likelihood.fitted_to(data)
+        data, start = mixture.points, mixture.start
+    elif start is None:
+        raise DataError("start is missing: give a point where the density is finite, one number a parameter")
     if n_shards != 1:
         n_shards = number_of_shards(n_shards, _n_rows(data), np.size(start))
     if n_shards == 1:
@@ -134,11 +143,13 @@ def sample(
         raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
     else:
         parts = [_some(data, rows) for rows in cut_rows(_n_rows(data), n_shards, seed)]
-    builds = [
-        functools.partial(_model, log_likelihood, log_prior, part, start, power=1 / n_shards, names=names)
-        for part in parts
-    ]
-    variables = {"theta": (np.size(start),)} if names is None else dict.fromkeys(names, ())
+    if mixture is None:
+        made = functools.partial(_model, log_likelihood, log_prior)
+        builds = [functools.partial(made, part, start, power=1 / n_shards, names=names) for part in parts]
+        variables = {"theta": (np.size(start),)} if names is None else dict.fromkeys(names, ())
+    else:
+        made = functools.partial(_mixture, mixture.without_points(), 1 / n_shards)
+        builds, variables = [functools.partial(made, part) for part in parts], mixture.variables()
     posterior, _ = draw_posterior(
         builds,
         lambda model: variables,
@@ -160,6 +171,18 @@ def sample(
 
 def _model(log_likelihood, log_prior, data, *arguments, **options):
     return user_model(log_likelihood, log_prior, _taken(data), *arguments, **options)
+
+
+def _mixture(mixture, power, points):
+    return mixture.model(_taken(points), power)
+
+
+def _check_absent(**given):
+    for name, value in given.items():
+        if value is not None:
+            raise DataError(
+                f"{name} must be None with a GaussianMixtureDensity, which has its own; got {value!r}"
+            )
 
 
 def _n_rows(data):
