@@ -55,6 +55,7 @@ def from_sample(model, sample, variables, seed, local=None):
             "k_hat_limit": limit,
             "importance_ess": importance_ess(log_weights),
             "importance_ess_limit": min(LEAST_ESS, _LEAST_PART * T),  # few were asked for: no fault of theirs
+            "several_modes": sample.several_modes,
         }
         found = diagnose(None, figures=figures)
     elif T >= _LEAST:
@@ -64,7 +65,10 @@ def from_sample(model, sample, variables, seed, local=None):
             draws[None],
             energy=energy,
             divergences=divergences,
-            figures={"undefined": int(sample.statistic("undefined").sum())},
+            figures={
+                "undefined": int(sample.statistic("undefined").sum()),
+                "several_modes": sample.several_modes,
+            },
             names=model.names,
         )
     _warn(found)

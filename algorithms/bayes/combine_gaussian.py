@@ -143,7 +143,9 @@ def from_scores(draws, gradients, spd=False):
     """
     T, d = draws.shape[1:]
     if d + 2 > T:
-        raise DataError(f"a score-matched product of {d} parameters needs {d + 2} draws a shard, got {T}")
+        raise DataError(
+            f"a score-matched product of {d} parameters needs {d + 2} draws a shard, got {T}: take more draws"
+        )
     return gaussian_product(*score_parameters(draws, gradients, spd))
 
 

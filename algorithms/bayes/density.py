@@ -16,14 +16,17 @@ import numpy as np
 
 from ...errors import DataError
 from ...kernels.bayes_callback import callback
+from ...scheduler.threads import single_threaded_blas
 from .chains import STARTING, stream
 from .fingerprint import fingerprint
+from .laplace import hessian
 from .models import Model
 
 _STEP = np.finfo(float).eps ** (1 / 3)
 _TOLERANCE = 1e-4  # of a gradient, in parts of its size
 _NOISE = 1e-13  # of the log density, in parts of its size
 _PLACES = 3
+_FAR = ((1e2, 6e2), (1e5, 1e6), (1e8, 1e15))  # distances between which any density falls
 _POINTER = ctypes.POINTER(ctypes.c_double)
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_double, _POINTER, _POINTER, ctypes.c_int64)
 
@@ -231,7 +234,10 @@ class _Python:
         value, gradient = result
         gradient = np.asarray(gradient, dtype=np.float64)
         if gradient.shape != q.shape:
-            raise DataError(f"the gradient of {what} has the shape {gradient.shape}, its argument {q.shape}")
+            raise DataError(
+                f"the gradient of {what} has the shape {gradient.shape}, its argument {q.shape}: return one "
+                "number a parameter, or no gradient to have it differenced"
+            )
         return _number(value, what), gradient
 
 
@@ -345,6 +351,42 @@ def check_density(model):
             f"the log density does not depend on the parameter {model.names[flat[0]]!r}: leave it out, or "
             "give it a proper prior"
         )
+    _check_falls(model)
+
+
+def _check_falls(model):
+    """Refuse a density that along some line from the start falls no faster than one over the distance.
+
+    Such a one cannot be normalised, and its chains would wander without end. Tried are all axes, the gradient
+    and the eigenvectors of the Hessian at the start.
+    """
+    with single_threaded_blas():
+        _, gradient = model.logp_grad(model.start)
+        curvature = hessian(model, model.start)
+        lines = np.concatenate([np.eye(model.n_params), gradient[None]])
+        if np.isfinite(curvature).all():
+            lines = np.concatenate([lines, np.linalg.eigh(curvature)[1].T])
+    for line in lines:
+        size = np.abs(line).max()
+        if size == 0:
+            continue
+        for side in (line / size, -line / size):
+            if all(_stays(model, side, *pair) for pair in _FAR):
+                pairs = zip(model.names, side, strict=True)
+                parts = [f"{part:+.2g} {name}" for name, part in pairs if abs(part) > 0.05]
+                raise DataError(
+                    f"the log density does not fall along {' '.join(parts[:8])}: the posterior cannot be "
+                    "normalised; give the parameters a proper log_prior there"
+                )
+
+
+def _stays(model, side, near, far):
+    """Whether the log density falls by less than that of 1/x between two distances; no if it is undefined."""
+    try:
+        logps = [model.logp_grad(model.start + distance * side)[0] for distance in (near, far)]
+    except (ArithmeticError, ValueError):  # a function that does not reach so far
+        return False
+    return bool(np.isfinite(logps).all() and logps[1] - logps[0] > -np.log(far / near))
 
 
 def _check_point(model, q, logp, gradient):

@@ -325,6 +325,9 @@ def diagnose(chains, *, gradients=None, energy=None, divergences=None, figures=N
             lines.append(_energy_line(np.stack([e_bfmi(shard) for shard in np.asarray(energy)])))
         if len(chains) > 1:
             lines += _agreement_lines(chains, gradients)
+    if figures.get("several_modes"):
+        words = "searches from scattered points end in other modes, which draws may have missed"
+        lines.append(("modes", np.nan, "1", 1, words))
     return Diagnostics([*lines, *ends])
 
 

@@ -28,6 +28,7 @@ K_HAT_SPLIT, ACCEPTANCE_SPLIT = 0.7, 0.6  # for split HMC
 _TRIAL = 200  # draws that show the acceptance of split HMC
 CHUNK = 100  # draws of a chain between two looks at the callback
 _FAR = 3.0  # times twice the standard deviation
+_TIMES = (1, 5, 25)  # the distance from the start at which chains begin
 _SAME_MODE = 0.1  # distance in posterior standard deviations
 CAREFUL = ("nuts", "hmc")  # whose steps an acceptance shortens where draws diverge
 _SHORT_STEPS = 0.95  # that acceptance
@@ -52,6 +53,8 @@ class Plan:
         Why this sampler.
     draws : Draws or None
         Those of importance sampling.
+    several_modes : bool
+        Whether searches from scattered points ended in another mode.
     """
 
     sampler: str
@@ -62,6 +65,7 @@ class Plan:
     k_hat: float
     reason: str
     draws: Draws | None = None
+    several_modes: bool = False
 
     def begin(self, model, n_warmup, **numbers):
         """Warm up a chain, known by its numbers (seed, shard, chain); returns its state and those draws.
@@ -74,6 +78,13 @@ class Plan:
         if self.sampler in CAREFUL and _diverges(draws) and (self.target or 0) < _SHORT_STEPS:
             return warm_up(model, q, self.sampler, target=_SHORT_STEPS, **settings)
         return state, draws
+
+    def sample(self, chains, states, history, stopped=""):
+        """Make the `Sample` of these chains."""
+        reason = self.reason + stopped
+        return Sample(
+            chains, self.sampler, states, self.mode, self.k_hat, reason, history, self.several_modes
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +105,8 @@ class Sample:
     reason : str
         Why this sampler, and whether the run was stopped.
     history : History
+    several_modes : bool
+        See `Plan`.
     """
 
     chains: list[Draws]
@@ -103,6 +116,7 @@ class Sample:
     k_hat: float
     reason: str
     history: History
+    several_modes: bool = False
 
     def stacked(self, name="draws"):
         """Draws, gradients or log_densities of all chains, as an array (chains, draws, ...)."""
@@ -187,13 +201,12 @@ def sample_model(
         weighted=weighted,
     )
     if plan.draws is not None:
-        return Sample([plan.draws], plan.sampler, [], plan.mode, plan.k_hat, plan.reason, History())
+        return plan.sample([plan.draws], [], History())
     numbers = {"seed": seed, "shard": shard}
     chains, states, history, end = _run(
         model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, callback
     )
-    reason = plan.reason if end == "finished" else f"{plan.reason}; stopped: {end}"
-    return Sample(chains, plan.sampler, states, plan.mode, plan.k_hat, reason, history)
+    return plan.sample(chains, states, history, "" if end == "finished" else f"; stopped: {end}")
 
 
 def make_plan(
@@ -233,7 +246,7 @@ def make_plan(
         check_conjugate(model)
         metric = "diagonal"
     numbers = {"seed": seed, "shard": shard}
-    mode, draws, k_hat, reason = None, None, np.nan, "asked for"
+    mode, draws, k_hat, reason, several = None, None, np.nan, "asked for", False
     if (
         sampler in ("auto", "laplace", "split_hmc")
         or metric == "laplace"
@@ -245,8 +258,10 @@ def make_plan(
             f"sampler={sampler!r}, metric={metric!r} need a mode with a definite Hessian, and none is to be "
             "found: give the parameters proper priors, or take sampler='nuts' with metric='diagonal'"
         )
+    if mode is not None and sampler in ("auto", "laplace", "split_hmc"):
+        several = not _is_only_mode(model, mode, n_starts, numbers)
     if sampler == "auto":
-        sampler, mode, draws, k_hat, reason = _choose(model, mode, n, n_starts, numbers, weighted)
+        sampler, mode, draws, k_hat, reason = _choose(model, mode, n, several, numbers, weighted)
         target = target if sampler == "nuts" else None
     elif sampler == "laplace":
         draws, k_hat = laplace_draws(model, mode, n, **numbers)
@@ -254,7 +269,8 @@ def make_plan(
         metric = "laplace" if mode is not None and not k_hat >= K_HAT_SPLIT else "diagonal"
     if metric != "laplace" and sampler not in ("laplace", "split_hmc"):
         mode = None
-    return Plan(sampler, metric, mode, target, limit, k_hat, reason, draws if sampler == "laplace" else None)
+    draws = draws if sampler == "laplace" else None
+    return Plan(sampler, metric, mode, target, limit, k_hat, reason, draws, several)
 
 
 def _diverges(draws):
@@ -273,23 +289,24 @@ def check_settings(sampler, n_samples, n_chains, n_warmup):
 
 
 def _is_only_mode(model, mode, n_starts, numbers):
-    """Whether searches from scattered points, near the start and far about the mode, end in the same mode."""
+    """Whether searches from scattered points, about the start and about the mode, end in the same mode."""
     if model.concave:
         return True
     for chain in range(n_starts):
         far = _FAR * (starting_point(model, mode=mode, chain=chain, **numbers) - mode.q)
-        for start in (mode.q + far, mode.q - far, starting_point(model, chain=chain, **numbers)):
+        near = starting_point(model, chain=chain, **numbers) - model.start
+        for start in (mode.q + far, mode.q - far, *(model.start + times * near for times in _TIMES)):
             other = find_mode(model, start, scales=mode.A)
             if other is not None and np.abs(np.linalg.solve(mode.A, other.q - mode.q)).max() > _SAME_MODE:
                 return False
     return True
 
 
-def _choose(model, mode, n, n_starts, numbers, weighted):
+def _choose(model, mode, n, several, numbers, weighted):
     """What "auto" picks: sampler, mode if it is the only one, draws about it, their k-hat, the reason."""
     if mode is None:
         return "nuts", None, None, np.nan, "no mode with a definite Hessian was found"
-    if not _is_only_mode(model, mode, n_starts, numbers):
+    if several:
         return "nuts", None, None, np.nan, "searches from scattered points end in different modes"
     draws, k_hat = laplace_draws(model, mode, n, **numbers)
     part = importance_ess(draws.log_weights) / n

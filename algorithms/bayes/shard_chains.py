@@ -19,7 +19,7 @@ from ...scheduler.threads import single_threaded_blas
 from .chains import STATISTICS, Draws, State, advance
 from .collect import from_sample, from_shards
 from .models import Model
-from .sampling import CHUNK, Plan, Sample, check_settings, make_plan, sample_model
+from .sampling import CHUNK, Plan, check_settings, make_plan, sample_model
 from .shard_places import check_engine
 from .shard_tasks import ShardPool
 
@@ -111,7 +111,7 @@ def draw_posterior(
         with single_threaded_blas():
             plan = make_plan(model, n=n_samples * n_chains, **choice)
         if plan.draws is not None:  # made here and now, as without engine and checkpoint
-            sample = Sample([plan.draws], plan.sampler, [], plan.mode, plan.k_hat, plan.reason, History())
+            sample = plan.sample([plan.draws], [], History())
             return from_sample(model, sample, variables(model), seed, own), [plan.sampler]
         loads, made = [_Load(builds[0], {}, plan)], [plan.sampler, plan.metric]
     else:
@@ -205,7 +205,7 @@ def _as_sample(runs, plan, n_samples):
         figures = {name: arrays[name] for name in (*STATISTICS, "step_size", "undefined")}
         chains.append(Draws(arrays["draws"], arrays["gradients"], arrays["log_densities"], figures))
     states = [_unpacked(chunk.state) for chunk in runs.last[0]]
-    return Sample(chains, plan.sampler, states, plan.mode, plan.k_hat, plan.reason, History())
+    return plan.sample(chains, states, History())
 
 
 def check_checkpoint(checkpoint, random_state):

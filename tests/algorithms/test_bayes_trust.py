@@ -1,0 +1,142 @@
+"""What must not be trusted: densities that cannot be normalised, modes that no chain saw."""
+
+import threading
+
+import numba
+import numpy as np
+import pytest
+from scipy import special
+
+import stradask as sd
+from stradask.algorithms.bayes.density import user_model
+from stradask.errors import DataError, PosteriorWarning
+
+X = np.random.default_rng(0).normal(3, 1, 60)
+FEW = {"n_samples": 300, "n_warmup": 200, "random_state": 0}
+
+
+def _normal(q, x):
+    return -0.5 * ((x - q[0]) ** 2).sum()
+
+
+@numba.njit
+def _compiled_ridge(q, x):
+    return -0.5 * ((x - q[0] - q[1]) ** 2).sum()
+
+
+def _ridge(q, x):
+    return _compiled_ridge.py_func(q, x)
+
+
+@pytest.mark.parametrize(
+    ("log_likelihood", "start", "message"),
+    [
+        (
+            _ridge,
+            [0.0, 0.0],
+            r"does not fall along [-+]1 q\[0\] [-+]1 q\[1\]: the posterior cannot be normalised",
+        ),
+        (_compiled_ridge, [0.0, 0.0], r"does not fall along [-+]1 q\[0\] [-+]1 q\[1\]"),
+        (lambda q, x: special.log_expit(q[0] * np.abs(x)).sum(), [0.0], r"does not fall along \+1 q\[0\]"),
+        (lambda q, x: 0.3 * q[0] + _normal(q[1:], x), [0.0, 0.0], r"does not fall along \+1 q\[0\]"),
+        (lambda q, x: -np.log1p(q[0] ** 2) / 4 * (x[0] > -99), [0.0], r"does not fall along \+1 q\[0\]"),
+    ],
+)
+def test_a_density_that_cannot_be_normalised_is_refused(log_likelihood, start, message):
+    with pytest.raises(DataError, match=message):
+        sd.sample(log_likelihood, None, X, start, n_shards=1, **FEW)
+
+
+def test_a_shard_that_cannot_be_normalised_is_refused():
+    """Student's t with one degree of freedom to the power 1/3 falls too slowly."""
+
+    def log_prior(q):
+        return -np.log1p(q[0] ** 2) - 0.5 * q[1] ** 2
+
+    def log_likelihood(q, x):
+        return -0.5 * ((x - q[1]) ** 2).sum()
+
+    assert user_model(log_likelihood, log_prior, X, [0.0, 0.0]).n_params == 2
+    with pytest.raises(DataError, match=r"does not fall along [-+]1 q\[0\]"):
+        user_model(log_likelihood, log_prior, X, [0.0, 0.0], power=1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("log_likelihood", "log_prior", "start"),
+    [
+        (_compiled_ridge, numba.njit(lambda q: -0.5 * (q[0] / 1e3) ** 2), [0.0, 0.0]),
+        (lambda q, x: -0.5 * (q[0] / 1e7) ** 2 + 0 * x[0], None, [0.0]),
+        (lambda q, x: -np.log1p((x[:2] - q[0]) ** 2).sum(), None, [3.0]),
+        (lambda q, x: -np.exp(q[0]) + 5 * q[0] + 0 * x[0], None, [0.0]),
+    ],
+)
+def test_wide_and_heavy_tailed_densities_are_not(log_likelihood, log_prior, start):
+    assert user_model(log_likelihood, log_prior, X, start).n_params == len(start)
+
+
+def _two_modes(q, x):
+    return np.logaddexp(-0.5 * ((q[0] - 8) / 0.1) ** 2, -0.5 * ((q[0] + 1) / 0.1) ** 2) - 1e-4 * q[0] ** 2
+
+
+@pytest.mark.parametrize("sampler", ["auto", "laplace", "split_hmc"])
+def test_a_mode_that_no_chain_saw_is_told_of(sampler):
+    posterior = sd.sample(_two_modes, None, X, [0.0], sampler=sampler, **FEW)
+    assert posterior.diagnostics.level >= 1
+    assert "searches from scattered points end in other modes" in str(posterior.diagnostics)
+    one = sd.sample(_normal, None, X, [0.0], sampler=sampler, **FEW)
+    assert "other modes" not in str(one.diagnostics)
+
+
+def test_messages_name_value_and_remedy():
+    lock = threading.Lock()
+    cases = [
+        (
+            lambda q, x: (lock, _normal(q, x))[1],
+            {"engine": "dask", "n_shards": 2},
+            "pickle '_thread.lock' object; let",
+        ),
+        (
+            lambda q, x: (_normal(q, x), np.zeros(2)),
+            {},
+            r"the shape \(2,\), its argument \(1,\): return one number",
+        ),
+        (
+            lambda q, x: (_normal(q, x), -np.array([(x - q[0]).sum()])),
+            {},
+            "gradient for the parameter 'mu' is",
+        ),
+        (_normal, {"n_shards": 61}, "n_shards=61, but there are 60 rows: take from 1 to 60"),
+        (
+            _normal,
+            {"n_shards": 2, "n_samples": 2, "n_chains": 1},
+            "needs 3 draws a shard, got 2: take more draws",
+        ),
+        (lambda q, x: np.inf, {}, "the log density is inf at"),
+        (lambda q, x: -1.0, {}, "does not depend on the parameter 'mu': leave it out"),
+    ]
+    for log_likelihood, options, message in cases:
+        with pytest.raises(DataError, match=message):
+            sd.sample(log_likelihood, None, X, [0.0], names=["mu"], **FEW | options)
+    rare = np.arange(60) == 3
+    with pytest.raises(DataError, match="a class has 1 rows, too few for 2 shards: take fewer shards"):
+        sd.BayesianLogisticRegression(n_shards=2).fit(X[:, None], rare)
+
+
+def test_the_chains_of_an_improper_shard_are_bounded():
+    """The line along which it does not fall is crooked, which no check finds: the verdict does."""
+
+    def crooked(q, x):
+        return -0.5 * (q[1] - np.sin(3 * q[0]) * 2 - 0.5 * q[0]) ** 2 * 100 + 0 * x[0]
+
+    with pytest.warns(PosteriorWarning, match="Do not use these draws"):
+        sd.sample(
+            crooked,
+            None,
+            X,
+            [0.0, 0.0],
+            n_chains=2,
+            sampler="nuts",
+            n_samples=60,
+            n_warmup=60,
+            random_state=0,
+        )
