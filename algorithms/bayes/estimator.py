@@ -123,7 +123,7 @@ class BayesianRegression(Estimator):
     def _number_groups(self, options):
         """Keep the groups' labels, and put numbers in their place."""
         for name in ("groups_", "group_intercepts_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         if options["groups"] is None:
             return
         if self._family == "student_t":
