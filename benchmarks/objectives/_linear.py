@@ -134,6 +134,7 @@ class LinearObjective(ABC):
 
 
 def arrays_of(X, y):
+    """Return a design (the array, or the three arrays of CSC) and the target by name."""
     if isinstance(X, np.ndarray):
         return {"X": np.asfortranarray(X), "y": y}
     return {"values": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape), "y": y}
