@@ -21,6 +21,10 @@ class ModelFileError(StradaskError):
     """A model file that is truncated, foreign, or of a newer format."""
 
 
+class DeviceError(StradaskError, RuntimeError):
+    """A GPU that is not there, cannot be used or has no room; the message says what to do about it."""
+
+
 class WorkerLost(StradaskError):
     """A worker, or the way to it, is gone; the engine opens its session anew and repeats the round."""
 
