@@ -71,7 +71,7 @@ def _find():
         if error.name != "cupy":
             raise DeviceError(f"CuPy cannot be imported ({error}); {_reinstall()}") from error
         raise DeviceError(
-            "CuPy is not installed: pip install 'stradask[cuda]', or cupy-cuda13x for a driver of CUDA 13"
+            "CuPy is not installed: pip install 'stradask[cuda]', or 'stradask[cuda13]' with CUDA 13"
         ) from None
     except Exception as error:  # whatever a broken installation raises
         raise DeviceError(f"CuPy cannot be imported ({_line(error)}); {_reinstall()}") from error
@@ -137,8 +137,8 @@ def _device(number):
 def _reinstall():
     return (
         "install the CuPy of the driver's CUDA, and no other beside it, with CUDA's own libraries: "
-        "pip uninstall cupy-cuda12x cupy-cuda13x, then pip install 'cupy-cuda13x[ctk]' (nvidia-smi tells "
-        "whether the driver's CUDA is 12 or 13)"
+        "pip uninstall cupy-cuda12x cupy-cuda13x, then pip install 'cupy-cuda13x[ctk]' or "
+        "'cupy-cuda12x[ctk]' (nvidia-smi tells which CUDA the driver has)"
     )
 
 

@@ -1,17 +1,18 @@
 """The one launcher of CUDA kernels: source text, declarations, the check of arguments, compiling by CuPy.
 
-A kernel lies in a ``.cu`` file of this folder as ``extern "C" __global__ void name(...)`` and is compiled when
-it is first needed, once a device and set of definitions::
+A kernel lies in a ``.cu`` file of this folder as ``extern "C" __global__ void name(...)``, and its file
+``*_cuda.py`` launches it. It is compiled when it is first needed, once a device and set of definitions::
 
     kernels = device.kernels("lda_saber.cu", TOPIC="unsigned short")
     kernels.launch("sample", grid, block, (topics, np.int32(n)), shared=4096)
 
 Arguments are arrays of the device, or numpy scalars of exactly the declared type. Python numbers are refused:
-CuPy would pass an int as 8 bytes and a float as a double, whatever the kernel declares. Nothing is checked by
-CUDA itself, where a wrong type is a wrong number or a write to anywhere.
+CuPy would pass an int as 8 bytes and a float as a double, whatever the kernel declares. CUDA itself checks
+nothing: there a wrong type is a wrong number, or a write to anywhere.
 
-Sources are made of plain C++17 with no headers but the ``.cuh`` files of this folder, so that the same text
-also runs where there is no GPU (the tests run it under a C++ compiler).
+Sources are plain C++17 with no headers but the ``.cuh`` files of this folder, so that the same text also runs
+where there is no GPU (the tests run it under a C++ compiler), and a file ``*_cuda.py`` lists in ``VARIANTS``
+the definitions that it may compile with, so that the tests compile them all for every GPU.
 """
 
 import re
@@ -64,7 +65,7 @@ class Parameter(NamedTuple):
 
 
 def source(file, folder=FOLDER, **definitions):
-    """Return the text of a ``.cu`` file: definitions first, headers of its folder or this one in their places."""
+    """Return the text of a ``.cu`` file: definitions first, headers (of its folder or this one) in place."""
     head = [f"#define {name} {value}" for name, value in sorted(definitions.items())]
     return "\n".join([*head, *_expand(file, Path(folder), set())]) + "\n"
 

@@ -1,6 +1,5 @@
 """What ``stradask info`` tells: versions, processor, memory, GPU, folders."""
 
-import importlib.util
 import os
 import platform
 import shutil
@@ -12,7 +11,7 @@ from ._version import __version__
 
 PACKAGES = (
     *("numpy", "scipy", "scikit-learn", "numba", "llvmlite", "dask", "distributed"),
-    *("joblib", "threadpoolctl", "pooch", "tqdm", "matplotlib", "pandas", "cupy-cuda12x"),
+    *("joblib", "threadpoolctl", "pooch", "tqdm", "matplotlib", "pandas", "cupy-cuda12x", "cupy-cuda13x"),
 )
 
 
@@ -69,11 +68,11 @@ def _memory():
 
 def _gpu():
     """Tell which GPUs there are and whether they can be used, and if not, why."""
+    from .kernels.device import why_no_device
+
     devices, why = _nvidia_devices()
-    if devices and importlib.util.find_spec("cupy") is None:
-        why = "CuPy is not installed: pip install 'stradask[cuda]'"
-    elif devices:
-        why = _cupy_trouble()
+    if devices:
+        why = why_no_device()
     return {"usable": bool(devices) and why is None, "devices": devices, "why": why}
 
 
@@ -90,17 +89,6 @@ def _nvidia_devices():
     if done.returncode or not lines:
         return [], f"nvidia-smi finds no device ({' '.join((done.stdout + done.stderr).split())[:200]})"
     return lines, None
-
-
-def _cupy_trouble():
-    """Return what keeps CuPy from working, or None."""
-    try:
-        import cupy
-
-        cupy.cuda.runtime.getDeviceCount()
-    except Exception as error:  # whatever a broken installation raises
-        return f"CuPy does not work: {error}"
-    return None
 
 
 def _compiled_code():

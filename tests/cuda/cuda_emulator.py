@@ -27,16 +27,8 @@ from stradask.kernels import device, launch
 HERE = Path(__file__).resolve().parent
 COMPILER = os.environ.get("CXX", "g++")
 MISSING = None if shutil.which(COMPILER) else f"the C++ compiler {COMPILER} is not there"
-_FLAGS = [
-    "-std=c++20",
-    "-O1",
-    "-g1",
-    "-fPIC",
-    "-shared",
-    "-ffp-contract=off",
-    "-fno-strict-aliasing",
-    "-fvisibility=hidden",
-]
+_FLAGS = ["-std=c++20", "-O1", "-g1", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing"]
+_FLAGS += ["-fvisibility=hidden"]  # libraries of several sources share nothing
 _SANITIZERS = {
     "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
     "thread": ["-fsanitize=thread"],
@@ -227,7 +219,7 @@ def build(text, flags=()):
 
 @functools.cache
 def _folder():
-    """Where libraries are kept: beside this file as Python's own compiled code, else for this process alone."""
+    """Where libraries are kept: beside this file as Python keeps its code, else for this process alone."""
     beside = HERE / "__pycache__" / "emulated"
     try:
         beside.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The random numbers of CUDA are those of the CPU bit for bit: on the emulator, on a GPU where there is one."""
+"""Philox in CUDA is that of the CPU bit for bit: on the emulator, and on a GPU where there is one."""
 
 from pathlib import Path
 

@@ -1,0 +1,77 @@
+"""NVIDIA's compilers without a GPU: nvcc, and NVRTC as CuPy calls it; what a kernel needs of a GPU."""
+
+import ctypes
+import functools
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from stradask.kernels.launch import OPTIONS
+
+ARCHITECTURES = (75, 80, 86, 89, 90, 120)
+NVCC = shutil.which("nvcc")
+
+
+class Usage(NamedTuple):
+    """What the assembler says of a kernel: registers a thread, bytes spilled, static shared memory."""
+
+    registers: int
+    spilled: int
+    shared: int
+
+
+def compile_with_nvcc(text, architecture):
+    """Compile a source; return the `Usage` of its kernels by name."""
+    with tempfile.TemporaryDirectory() as work:
+        Path(work, "source.cu").write_text(text)
+        command = [NVCC, "-std=c++17", "-fmad=false", f"-arch=sm_{architecture}", "-Xptxas=-v", "-cubin"]
+        command += ["-Werror=all-warnings", f"-o={work}/out", f"{work}/source.cu"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+    return usage(done.stderr)
+
+
+def usage(log):
+    """Read what ptxas -v writes."""
+    found = {}
+    for part in re.split(r"Compiling entry function '", log)[1:]:
+        name = part.split("'", 1)[0]
+        spilled = re.findall(r"(\d+) bytes spill (?:stores|loads)", part)
+        shared = re.search(r"(\d+) bytes smem", part)
+        registers = re.search(r"Used (\d+) registers", part)
+        assert registers, part
+        found[name] = Usage(int(registers[1]), sum(map(int, spilled)), int(shared[1]) if shared else 0)
+    return found
+
+
+@functools.cache
+def nvrtc():
+    """The library of NVRTC from NVIDIA's wheel (nvidia-cuda-nvrtc) or a CUDA toolkit; None without one."""
+    places = [(Path(folder), "nvidia/cu13/lib/libnvrtc.so.13") for folder in sys.path if folder]
+    places += [(Path(folder), "nvidia/cuda_nvrtc/lib/libnvrtc.so.12") for folder in sys.path if folder]
+    places.append((Path("/usr/local/cuda"), "lib64/libnvrtc.so"))
+    for folder, name in places:
+        if (folder / name).exists():
+            return ctypes.CDLL(str(folder / name))
+    return None
+
+
+def compile_with_nvrtc(text, architecture):
+    """Compile a source with the launcher's own options and those that CuPy adds."""
+    library, program, size = nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
+    options = [*OPTIONS, "--device-as-default-execution-space", f"-arch=sm_{architecture}"]
+    options.append("--ptxas-options=-v")
+    library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"source.cu", 0, None, None)
+    given = (ctypes.c_char_p * len(options))(*map(str.encode, options))
+    failed = library.nvrtcCompileProgram(program, len(options), given)
+    library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    library.nvrtcGetProgramLog(program, log)
+    library.nvrtcDestroyProgram(ctypes.byref(program))
+    log = log.value.decode()
+    assert not failed, log[:4000]
+    return usage(log)

@@ -1,0 +1,225 @@
+"""What is said where there is no GPU, or one that cannot be used: before any work, with what to do."""
+
+import builtins
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from stradask.errors import DeviceError
+from stradask.kernels import device
+
+
+class RuntimeFailure(Exception):
+    def __init__(self, status, text):
+        super().__init__(text)
+        self.status = status
+
+
+class Module:
+    """A compiled module whose one kernel does what it is told."""
+
+    def __init__(self, code, options):
+        self.options = options
+
+    def get_function(self, name):
+        def kernel(grid, block, arguments, shared_mem, stream):
+            arguments[0][...] = FakeGpu.answer
+
+        return kernel
+
+
+class FakeArray(np.ndarray):
+    device = None
+
+    def get(self):
+        return np.array(self)
+
+
+class FakeGpu:
+    """As much of CuPy as the door asks."""
+
+    answer = np.arange(32)
+
+    def __init__(self, count=1, driver=13020, built_for=13020, capability=(9, 0), status=None):
+        self.count, self.driver, self.built_for, self.status = count, driver, built_for, status
+        self.capability = capability
+        self.ndarray, self.RawModule = FakeArray, Module
+        self.runtime = SimpleNamespace(
+            CUDARuntimeError=RuntimeFailure,
+            getDeviceCount=self.get_count,
+            driverGetVersion=lambda: self.driver,
+            runtimeGetVersion=lambda: self.built_for,
+            getDeviceProperties=self.get_properties,
+        )
+        memory = SimpleNamespace(OutOfMemoryError=MemoryError)
+        self.cuda = SimpleNamespace(runtime=self.runtime, Device=self.device, memory=memory)
+
+    def get_count(self):
+        if self.status:
+            raise RuntimeFailure(self.status, f"cudaError {self.status}")
+        return self.count
+
+    def get_properties(self, number):
+        return {
+            "name": b"Tesla Test",
+            "major": self.capability[0],
+            "minor": self.capability[1],
+            "multiProcessorCount": 132,
+            "sharedMemPerBlockOptin": 2**17,
+            "l2CacheSize": 2**20,
+        }
+
+    def device(self, number=0):
+        return Here(number)
+
+    def zeros(self, shape, dtype):
+        if np.prod(shape) > 1000:
+            raise MemoryError("out of memory")
+        made = np.zeros(shape, dtype).view(FakeArray)
+        made.device = Here(0)
+        return made
+
+    empty = zeros
+
+    def get_default_memory_pool(self):
+        return SimpleNamespace(free_bytes=lambda: 24)
+
+
+class Here:
+    mem_info = (4000, 8000)
+
+    def __init__(self, number):
+        self.id = number
+
+    def __eq__(self, other):
+        return self.id == other.id
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return False
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Put a fake CuPy in the place of the real one."""
+
+    def put(**options):
+        fake = FakeGpu(**options)
+        monkeypatch.setitem(sys.modules, "cupy", fake)
+        device._device.cache_clear()
+        return fake
+
+    yield put
+    device._device.cache_clear()
+
+
+def test_a_gpu_that_works(gpu):
+    gpu()
+    found = device.cuda_device()
+    assert found is device.cuda_device(0)
+    assert (found.name, found.n_processors, found.number) == ("Tesla Test", 132, 0)
+    assert device.why_no_device() is None
+
+
+def test_no_cupy(monkeypatch):
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.setattr(builtins, "__import__", _without("cupy", ModuleNotFoundError("gone", name="cupy")))
+    with pytest.raises(DeviceError, match=r"CuPy is not installed: pip install 'stradask\[cuda\]'"):
+        device.cuda_device()
+
+
+@pytest.mark.parametrize("error", [ImportError("libcudart.so.12: no such file"), RuntimeError("broken")])
+def test_a_cupy_that_cannot_be_imported(monkeypatch, error):
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.setattr(builtins, "__import__", _without("cupy", error))
+    with pytest.raises(
+        DeviceError, match=rf"cannot be imported \(\w+: {error}\); install the CuPy of the driver"
+    ):
+        device.cuda_device()
+
+
+def _without(package, error):
+    real = builtins.__import__
+
+    def replacement(name, *rest):
+        if name.partition(".")[0] == package:
+            raise error
+        return real(name, *rest)
+
+    return replacement
+
+
+WRONG = {
+    "no driver": ({"status": 35, "driver": 0}, "there is no NVIDIA driver on this machine: install it"),
+    "driver of another CUDA": (
+        {"status": 35, "driver": 12080},
+        r"the NVIDIA driver knows CUDA 12\.8 and CuPy is built for 13\.2: install cupy-cuda12x",
+    ),
+    "no device": (
+        {"status": 100},
+        "the NVIDIA driver finds no GPU: look at nvidia-smi and CUDA_VISIBLE_DEVICES",
+    ),
+    "none of them": ({"count": 0}, "the NVIDIA driver finds no GPU"),
+    "something else": ({"status": 999}, r"CUDA does not start \(RuntimeFailure: cudaError 999\)"),
+    "too old": (
+        {"capability": (7, 0)},
+        r"Tesla Test is of compute capability 7\.0, and the kernels need 7\.5",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_is_said_with_a_remedy(gpu, wrong):
+    options, message = WRONG[wrong]
+    gpu(**options)
+    with pytest.raises(DeviceError, match=message):
+        device.cuda_device()
+    assert device.why_no_device().startswith(message[:9])
+
+
+def test_a_number_that_no_gpu_has(gpu):
+    gpu(count=2)
+    with pytest.raises(DeviceError, match="there is no GPU 2: this machine has 2, numbered from 0"):
+        device.cuda_device(2)
+
+
+def test_a_compiler_that_is_missing(gpu, monkeypatch):
+    gpu()
+
+    def fail(code, options):
+        raise OSError("libnvrtc.so.13: cannot open shared object file")
+
+    monkeypatch.setattr(sys.modules["cupy"], "RawModule", fail)
+    with pytest.raises(
+        DeviceError,
+        match=r"a first kernel does not run \(OSError: libnvrtc.*pip install 'cupy-cuda13x\[ctk\]'",
+    ):
+        device.cuda_device()
+
+
+def test_a_gpu_that_computes_nonsense(gpu, monkeypatch):
+    gpu()
+    monkeypatch.setattr(FakeGpu, "answer", 7)
+    with pytest.raises(DeviceError, match="a first kernel computes nonsense"):
+        device.cuda_device()
+
+
+def test_no_room(gpu):
+    gpu()
+    with pytest.raises(
+        DeviceError, match=r"Tesla Test has no room for 8,000 more bytes \(4,024 are free\): end what"
+    ):
+        device.cuda_device().empty((2, 1000), np.float32)
+
+
+def test_import_asks_for_nothing():
+    script = "import sys, stradask.kernels.device; print(sorted({'cupy', 'distributed'} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.strip() == "[]"
