@@ -7,6 +7,9 @@ it is. So what is kept here carries a stamp of all these files.
 
 Where neither folder can be written, importing a cached function fails; then the code is kept for this process
 alone.
+
+All this is arranged when numba is first imported, which this package leaves to the files that need it: those
+that drive a GPU do not.
 """
 
 import atexit
@@ -14,12 +17,11 @@ import functools
 import hashlib
 import re
 import shutil
+import sys
 import tempfile
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
-
-import numba
-from numba.core import caching
 
 _FOLDER = Path(__file__).resolve().parent
 _IMPORT = re.compile(r"^from \.(\w*) import (\([^)]*\)|.*)", re.MULTILINE)
@@ -58,23 +60,55 @@ class _Stamped:
         return _stamp(Path(self._py_file).stem)
 
 
-# numba's first three places: the folder that the user names, the one beside the source, and the user's own.
-# The list is not a part of numba's interface: a version without it keeps code by its own rule alone.
-_PLACES = getattr(caching.CacheImpl, "_locator_classes", [])
-_PLACES[:0] = [type(place.__name__, (_Stamped, place), {}) for place in _PLACES[:3]]
-
-
 def _probe():
     """Stand for any kernel of this folder: numba looks for a place when it decorates."""
 
 
-try:
-    numba.njit(cache=True)(_probe)
-except RuntimeError as error:
-    numba.config.CACHE_DIR = tempfile.mkdtemp(prefix="stradask-")
-    atexit.register(shutil.rmtree, numba.config.CACHE_DIR, ignore_errors=True)
-    warnings.warn(
-        f"compiled kernels cannot be kept on disk ({error}), so every process compiles them again; set "
-        "NUMBA_CACHE_DIR to a folder that can be written",
-        stacklevel=2,
-    )
+def _arrange():
+    """Put the stamped places before numba's own, and see whether one of them can be written."""
+    import numba
+    from numba.core import caching
+
+    # numba's first three places: the folder that the user names, the one beside the source, and the user's
+    # own. The list is not a part of numba's interface: a version without it keeps code by its own rule alone.
+    places = getattr(caching.CacheImpl, "_locator_classes", [])
+    places[:0] = [type(place.__name__, (_Stamped, place), {}) for place in places[:3]]
+    try:
+        numba.njit(cache=True)(_probe)
+    except RuntimeError as error:
+        numba.config.CACHE_DIR = tempfile.mkdtemp(prefix="stradask-")
+        atexit.register(shutil.rmtree, numba.config.CACHE_DIR, ignore_errors=True)
+        warnings.warn(
+            f"compiled kernels cannot be kept on disk ({error}), so every process compiles them again; set "
+            "NUMBA_CACHE_DIR to a folder that can be written",
+            stacklevel=2,
+        )
+
+
+class _AfterNumba:
+    """A finder of modules that finds none, but has `_arrange` run at the end of the import of numba."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "numba":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_arrange(module):
+                try:
+                    execute(module)
+                except BaseException:  # Ctrl-C, say: the next import is to be watched again
+                    sys.meta_path.insert(0, self)
+                    raise
+                _arrange()
+
+            spec.loader.exec_module = execute_and_arrange
+        return spec
+
+
+if "numba" in sys.modules:
+    _arrange()
+else:
+    sys.meta_path.insert(0, _AfterNumba())

@@ -39,9 +39,11 @@ IMPORTS = {
 }
 
 
-def _answer(root):
+def _answer(root, first="import package"):
     """What the kernel returns in a process of its own, and how often it was read from the disk."""
-    script = "from package.outer import kernel; print(kernel(), sum(kernel.stats.cache_hits.values()))"
+    script = (
+        f"{first}; from package.outer import kernel; print(kernel(), sum(kernel.stats.cache_hits.values()))"
+    )
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     done = subprocess.run(
         [sys.executable, "-Bc", script],
@@ -64,7 +66,7 @@ def test_code_of_a_file_goes_with_the_files_that_it_imports(tmp_path, imported):
     (folder / "middle.py").write_text(MIDDLE.format(imported=imported, factor=IMPORTS[imported]))
     (folder / "inner.py").write_text(INNER.format(factor=5))
     assert _answer(tmp_path) == [15, 0]
-    assert _answer(tmp_path) == [15, 1]
+    assert _answer(tmp_path, "import numba") == [15, 1]
     before = os.stat(folder / "inner.py")
     (folder / "inner.py").write_text(INNER.format(factor=7))
     os.utime(folder / "inner.py", ns=(before.st_atime_ns, before.st_mtime_ns))
