@@ -1,0 +1,130 @@
+"""The check of a GPU where there is none: it says so, and its parts degrade one by one."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from stradask.benchmarks import gpu_check
+from stradask.errors import DataError
+
+ARGS = SimpleNamespace(samplers=["saber"], tokens=1e5, sweeps=3, minutes=1)
+
+
+def test_without_a_gpu_it_says_why_and_writes_nothing(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    assert gpu_check.main(["--out", str(tmp_path / "out")]) == 2
+    assert "nothing was checked: CuPy is not installed: pip install" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("option", ["--minutes=0", "--tokens=10", "--sweeps=1", "--minutes=nan"])
+def test_numbers_that_make_no_sense(option):
+    with pytest.raises(DataError, match="or more is needed"):
+        gpu_check.main([option])
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch, tmp_path):
+    """Run `main` as if there were a GPU, with parts that are given."""
+
+    def run(**parts):
+        monkeypatch.setattr(gpu_check, "why_no_device", lambda: None)
+        common = {"device": "Tesla Test", "driver_cuda": 13000, "cupy": "14"}
+        monkeypatch.setattr(gpu_check, "describe", lambda: common)
+        monkeypatch.setattr(gpu_check, "PARTS", gpu_check.PARTS | parts)
+        status = gpu_check.main(["--out", str(tmp_path), "--parts", *parts])
+        return status, [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
+
+    return run
+
+
+def _part(*results):
+    done = {"seconds": 1.5}
+    return lambda args, seconds: [gpu_check.outcome(f"case {seconds:.0f}", r, "", done) for r in results]
+
+
+def test_records_and_table(on_a_gpu, capsys):
+    status, records = on_a_gpu(
+        tests=_part(True), speed=lambda *_: [gpu_check.left_out("a tool", "not there")]
+    )
+    assert status == 0
+    assert [(r["part"], r["result"], r["device"]) for r in records] == [
+        ("tests", "passed", "Tesla Test"),
+        ("speed", "left out", "Tesla Test"),
+    ]
+    assert records[0]["what"] == "case 150"  # a quarter of ten minutes
+    out = capsys.readouterr().out
+    assert out.endswith("1 passed, 0 failed, 1 left out\n")
+    assert "Tesla Test, driver of CUDA 13, CuPy 14" in out
+
+
+def test_one_failure_is_the_status(on_a_gpu):
+    assert on_a_gpu(tests=_part(True, False))[0] == 1
+
+
+def test_a_command_whose_time_is_up_ends_with_its_children():
+    script = "import subprocess, sys; print('begun', flush=True); subprocess.run(['sleep', '60'])"
+    done = gpu_check.timed([sys.executable, "-c", script], 1)
+    assert (done["status"], done["output"]) == ("its time was up", "begun\n")
+    assert done["seconds"] < 10
+    assert gpu_check.last_line(done) == "begun (status: its time was up)"
+
+
+def test_the_tests_of_a_gpu_are_found_and_their_closing_line_told(monkeypatch):
+    seen = []
+
+    def pretend(command, seconds):
+        seen.extend(command)
+        return {"status": 0, "output": "..\n5 passed in 3.2s\n", "seconds": 3.2}
+
+    monkeypatch.setattr(gpu_check, "timed", pretend)
+    (record,) = gpu_check.run_tests(ARGS, 60)
+    assert (record["result"], record["detail"]) == ("passed", "5 passed in 3.2s")
+    assert any(name.endswith("test_philox_cuda.py") for name in seen)
+
+
+def test_tests_that_all_skip_are_no_success(monkeypatch):
+    skipped = {"status": 0, "output": "5 skipped in 0.1s\n", "seconds": 0.1}
+    monkeypatch.setattr(gpu_check, "timed", lambda *_: skipped)
+    (record,) = gpu_check.run_tests(ARGS, 60)
+    assert record["result"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "result"),
+    [
+        (0, "========= ERROR SUMMARY: 0 errors\n", "passed"),
+        (9, "========= Invalid write\n========= ERROR SUMMARY: 3 errors\n", "failed"),
+        (1, "Traceback\nDataError: no\n", "failed"),
+        ("its time was up", "", "failed"),
+        (1, "========= Error: Device not supported.\n", "left out"),
+    ],
+)
+def test_what_a_sanitizer_says(monkeypatch, status, output, result):
+    monkeypatch.setattr(gpu_check.shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(gpu_check, "timed", lambda *_: {"status": status, "output": output, "seconds": 1.0})
+    records = list(gpu_check.run_sanitizer(ARGS, 60))
+    assert [r["what"] for r in records] == [f"{tool}, saber" for tool in gpu_check.TOOLS]
+    assert {r["result"] for r in records} == {result}
+
+
+def test_without_a_sanitizer(monkeypatch):
+    monkeypatch.setattr(gpu_check.shutil, "which", lambda name: None)
+    assert [r["result"] for r in gpu_check.run_sanitizer(ARGS, 60)] == ["left out"]
+
+
+def test_fits_that_break_off_keep_what_was_done(monkeypatch):
+    output = '{"what": "a", "result": "passed"}\nTraceback\nKilled\n'
+    monkeypatch.setattr(gpu_check, "timed", lambda *_: {"status": -9, "output": output, "seconds": 1.0})
+    records = list(gpu_check.PARTS["speed"](ARGS, 60))
+    assert [r["result"] for r in records] == ["passed", "failed"]
+    assert records[1]["detail"] == "Killed (status: -9)"
+
+
+def test_the_command_that_the_page_names():
+    command = [sys.executable, "-m", "stradask.benchmarks.gpu_check", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "--minutes" in done.stdout
