@@ -16,6 +16,8 @@ goes document by document, needs an alias table of each word for that, and has i
 counted once a word and block, over the word's tokens alone. A document's counts are a list of packed
 ``topic << shift | count`` in lines of 16 (`stradask.kernels.lda_gibbs.sweep_sparse`). No step grows with K.
 
+`lda_light.cu` does the same on a GPU, bit for bit: no products are fused with sums here.
+
 Reference: Yuan et al., "LightLDA: big topic models on modest computer clusters", WWW 2015. There q_w is
 divided by C_k + sum(beta), which makes no difference to the held-out perplexity after a number of sweeps, and
 q holds the token's own count.
@@ -31,7 +33,7 @@ from .lda_gibbs import AHEAD
 from .random import hash32, philox4x32
 from .vector import LANES, draw_slot, find_topic, prefetch
 
-_SWEEP: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
+_SWEEP: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 _INLINE: dict[str, Any] = {**_SWEEP, "forceinline": True}
 _GOLDEN, _OTHER, _ONE = np.uint32(0x9E3779B9), np.uint32(0x5BD1E995), np.uint32(1)
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -94,8 +96,8 @@ def _key(word, seed, purpose, round_, index):
 @nb.njit(**_SWEEP)
 def sweep(
     words, begin, end, word_start, token_doc, topics, entries, line_start, n_lines, shift, lengths,
-    row_of_word, rows, totals, alpha, alpha_sum, aliases, limits, beta, beta_sum, n_steps, seed, purpose,
-    round_, index,
+    row_of_word, rows, totals, changes, alpha, alpha_sum, aliases, limits, beta, beta_sum, n_steps, seed,
+    purpose, round_, index,
 ):  # fmt: skip
     """Move the tokens ``begin[w]:end[w]`` of each of `words`.
 
@@ -114,6 +116,8 @@ def sweep(
     row_of_word : int32 array; rows : int32, 2-D
         Row of a word in `rows`, or -1 where its counts are recounted from its tokens.
     totals : int64 array, by topic, changed in place
+    changes : int64 array, by topic or empty
+        Where it is not empty, the totals stand still, and what would have changed them is added to it.
     alpha : float64 array, by topic; alpha_sum : float
     aliases, limits : int64 and uint32 arrays (n_topics,) or (0,)
         Walker's tables of alpha (`alias_tables`); empty where it is symmetric.
@@ -179,7 +183,12 @@ def sweep(
                 if u * (counts[s] + b) * (totals[t] + beta_sum) < go:
                     s, slot = t, t_slot
             counts[s] += 1
-            totals[s] += 1
+            if len(changes):
+                totals[old] += 1
+                changes[old] -= 1
+                changes[s] += 1
+            else:
+                totals[s] += 1
             if s == old:
                 entries[own_slot] += _ONE
             else:
@@ -188,3 +197,34 @@ def sweep(
         if r < 0:
             for i in span(word_start, w):
                 counts[at(topics[i])] = 0
+
+
+@nb.njit(**_SWEEP)
+def order_blocks(words, first_of_group, word_start, token_doc, group_of_doc, n_groups, places, block_start):
+    """List the tokens of each block in the order in which `sweep` takes them, for a GPU.
+
+    Parameters
+    ----------
+    words : int32 array
+        The words of group 0, then those of group 1, and so on: group h begins at ``first_of_group[h]``.
+    group_of_doc : int32 array, by document
+    places : uint32 array of shape (n_tokens, 2)
+        Filled with a token's word and its number among the tokens of the word.
+    block_start : int64 array of shape (n_groups**2 + 1,)
+        Filled with where the tokens of word group h and document group g begin, at ``h * n_groups + g``.
+    """
+    block_start[:] = 0
+    for h in range(n_groups):
+        for v in range(first_of_group[h], first_of_group[h + 1]):
+            for i in span(word_start, words[v]):
+                block_start[h * n_groups + group_of_doc[token_doc[i]] + 1] += 1
+    block_start[:] = np.cumsum(block_start)
+    coming = block_start.copy()
+    for h in range(n_groups):
+        for v in range(first_of_group[h], first_of_group[h + 1]):
+            w = words[v]
+            for i in span(word_start, w):
+                block = h * n_groups + group_of_doc[token_doc[i]]
+                place = coming[block]
+                coming[block] += 1
+                places[place, 0], places[place, 1] = w, i - at(word_start[w])

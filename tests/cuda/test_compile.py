@@ -10,7 +10,11 @@ from stradask.kernels import launch
 
 COMPILERS = [
     pytest.param(
-        compile_with_nvcc, id="nvcc", marks=pytest.mark.skipif(NVCC is None, reason="nvcc is not there")
+        compile_with_nvcc,
+        id="nvcc",
+        marks=pytest.mark.skipif(
+            NVCC is None or nvrtc() is not None, reason="nvcc is not there, or NVRTC is and stands for it"
+        ),
     ),
     pytest.param(
         compile_with_nvrtc,
@@ -35,19 +39,27 @@ extern "C" __global__ void __launch_bounds__(1024) spills(const float* in, float
 
 
 def sources():
-    """Every source with every set of definitions that its file of launches lists, and one of the tests."""
-    yield pytest.param(launch.source("streams.cu", HERE), id="streams")
+    """Every source with every set of definitions that its file of launches lists, and one of the tests.
+
+    The oldest and the newest architecture stand for the others where a source has more than one set.
+    """
+    sets = [("streams.cu", HERE, {})]
     for path in sorted(launch.FOLDER.glob("*_cuda.py")):
         form = importlib.import_module(f"stradask.kernels.{path.stem}")
-        for number, definitions in enumerate(form.VARIANTS):
-            text = launch.source(path.name.replace("_cuda.py", ".cu"), **definitions)
-            yield pytest.param(text, id=f"{path.stem}-{number}")
+        sets += [(path.name.replace("_cuda.py", ".cu"), launch.FOLDER, given) for given in form.VARIANTS]
+    seen = set()
+    for file, folder, definitions in sets:
+        for architecture in ARCHITECTURES:
+            rare = file in seen and architecture not in (ARCHITECTURES[0], ARCHITECTURES[-1])
+            text = launch.source(file, folder, **definitions)
+            name = "-".join([file, *map(str, definitions.values()), str(architecture)])
+            yield pytest.param(text, architecture, id=name, marks=[pytest.mark.slow] if rare else [])
+        seen.add(file)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("text", list(sources()))
-def test_a_source_compiles_and_spills_nothing(text, compiler, architecture):
+@pytest.mark.parametrize(("text", "architecture"), list(sources()))
+def test_a_source_compiles_and_spills_nothing(text, architecture, compiler):
     found = compiler(text, architecture)
     assert found.keys() == launch.declarations(text).keys()
     for name, usage in found.items():

@@ -1,0 +1,168 @@
+"""LightLDA's chain on a GPU: the same moves as `light.LightState`, of many more blocks at a time.
+
+Documents and words are dealt into G groups, up to 1024, and in step p a warp moves the tokens of document
+group g and word group (g + p) mod G. No two share a document or a word, whose counts are live; the topic
+totals stand still within a step (``LightState(live=False)`` is this chain on the CPU, and the topics are the
+same *bitwise*). With one group, which ``exact=True`` asks for, they are live too, and a sweep leaves the
+posterior as it is.
+"""
+
+import numpy as np
+
+from ...errors import DataError
+from ...kernels import lda_light
+from ...kernels.lda_light_cuda import LightOnDevice, table_sizes
+from ...scheduler.program import Outcome
+from ...scheduler.rotation import RotationSchedule, balance
+from .light import _SWEEP, LightState
+
+_MOST_GROUPS, _TOKENS_PER_BLOCK = 1024, 32
+_SPARE = 2**28  # bytes of the device that are left to others
+
+
+def number_of_groups(lengths, frequency):
+    """G on a GPU: blocks of some tokens each, and no word or document that is more than a group by itself."""
+    n_tokens = int(frequency.sum())
+    heaviest = max(int(lengths.max(initial=1)), int(frequency.max(initial=1)))
+    most = min(_MOST_GROUPS, int(np.sqrt(n_tokens / _TOKENS_PER_BLOCK)), n_tokens // heaviest)
+    return max(most, 1)
+
+
+class LightCudaState(LightState):
+    """Assignments and counts of LightLDA's chain on a GPU; one task a sweep.
+
+    Parameters
+    ----------
+    X, n_topics, alpha, beta, seed, exact, n_groups, n_steps, fits_priors, annealed, folder
+        See `LightState`.
+    device : `stradask.kernels.device.Device`
+    """
+
+    def __init__(self, X, n_topics, alpha, beta, seed, *, device, exact=False, n_groups=None, **options):
+        self.device, self._on_device, self._host_is_old = device, None, False
+        if n_groups is None and not exact:
+            lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
+            n_groups = number_of_groups(lengths, np.asarray(X.sum(axis=0, dtype=np.int64)).ravel())
+        super().__init__(
+            X, n_topics, alpha, beta, seed, exact=exact, n_groups=n_groups, live=False, **options
+        )
+        self.shards, self.n_blocks, self.schedule = range(1), 1, RotationSchedule(1)
+        self._to_device()
+
+    def _lay_out_words(self, X, n_groups):
+        """See `GibbsState`; bounds of blocks are not kept, since a GPU has too many."""
+        self._group_of_doc = np.repeat(np.arange(n_groups, dtype=np.int32), np.diff(self.group_docs))
+        self.n_groups, self.group_docs = n_groups, np.array([0, len(self.lengths)])
+        super()._lay_out_words(X, 1)
+        frequency = np.diff(self.word_start)
+        words = self.group_words[0]
+        group = balance(frequency[words], n_groups)
+        order = np.argsort(group, kind="stable")
+        self._words, self._first_of_group = (
+            words[order],
+            np.searchsorted(group[order], np.arange(n_groups + 1)),
+        )
+
+    # Between host and device ----------------------------------------------------------------------
+
+    def _to_device(self):
+        """Lay the corpus and its counts out on the device, after a look at whether they fit."""
+        frequency = np.diff(self.word_start)
+        places = np.empty((self.n_tokens, 2), np.uint32)
+        block_start = np.empty(self.n_groups**2 + 1, np.int64)
+        lda_light.order_blocks(
+            self._words, self._first_of_group, self.word_start, self.token_doc, self._group_of_doc,
+            self.n_groups, places, block_start,
+        )  # fmt: skip
+        lists = self.documents
+        arrays = {
+            "places": places,
+            "block_start": block_start,
+            "word_start": self.word_start,
+            "token_doc": self.token_doc[: self.n_tokens],
+            "topics": self.topics,
+            "entries": lists.entries,
+            "line_start": lists.line_start,
+            "n_lines": lists.n_lines,
+            "lengths": self.lengths.astype(np.int32),
+            "row_of_word": self.row_of_word,
+            "rows": self.rows,
+            "cell_start": np.concatenate([[0], np.cumsum(table_sizes(frequency, self.row_of_word))]),
+            "totals": self.totals,
+        }
+        self._check_room(sum(array.nbytes for array in arrays.values()) + 8 * int(arrays["cell_start"][-1]))
+        self._on_device = LightOnDevice(self.device, arrays, lists.shift, self.n_groups)
+        self.set_priors(self.alpha, self.beta)
+        self._host_is_old = False
+
+    def _check_room(self, needed):
+        needed += 32 * self.n_topics + 8 * len(self.beta)
+        free = self.device.free_memory() - _SPARE
+        if needed > free:
+            raise DataError(
+                f"X and its topics take {needed / 2**30:,.1f} GB on a GPU, and {self.device.name} has "
+                f"{max(free, 0) / 2**30:,.1f} GB to spare: fit fewer documents, leave out rare words, or set "
+                "device='cpu'"
+            )
+
+    def _to_host(self):
+        """Bring the topics and what they are counted in up to date on the host."""
+        if self._host_is_old:
+            self.topics[:] = self._on_device.get("topics")
+            self.documents.entries[:] = self._on_device.get("entries")
+            self.documents.n_lines[:] = self._on_device.get("n_lines")
+            self.totals = self._on_device.get("totals")
+            self._host_is_old = False
+
+    def set_priors(self, alpha, beta):
+        """See `CorpusState`."""
+        super().set_priors(alpha, beta)
+        if self._on_device is not None:
+            self._on_device.set_priors(alpha, self._aliases, self._limits, beta)
+
+    # Sampling -------------------------------------------------------------------------------------
+
+    def update(self, state, task):
+        """Move every token once."""
+        beta, _, beta_sum = self.beta_of(task.round)
+        self._on_device.set_beta(beta, beta_sum)
+        self._on_device.sweep(self.n_steps, self.n_groups == 1, self.seed, _SWEEP, task.round)
+        self.device.synchronize()
+        self._host_is_old = True
+
+    def aggregate(self, tasks, partials):
+        """Take note that a sweep is done."""
+        self.after_sweep(tasks[0].round + 1)
+        return Outcome(self.totals, updates=self.n_tokens)
+
+    # Reading and keeping --------------------------------------------------------------------------
+
+    def measure(self, state):
+        """See `CorpusState`."""
+        self._to_host()
+        return super().measure(state)
+
+    def doc_topic_counts(self):
+        """See `CorpusState`."""
+        self._to_host()
+        return super().doc_topic_counts()
+
+    def word_topic_counts(self):
+        """See `CorpusState`."""
+        self._to_host()
+        return super().word_topic_counts()
+
+    def arrays(self):
+        """See `CorpusState`."""
+        self._to_host()
+        return super().arrays()
+
+    def restore(self, arrays):
+        """See `CorpusState`."""
+        super().restore(arrays)
+        self._to_device()
+
+    def begin_from(self, topics):
+        """See `GibbsState`."""
+        super().begin_from(topics)
+        self._to_device()
