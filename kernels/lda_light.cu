@@ -134,8 +134,8 @@ __device__ __forceinline__ void recount_word(const Row& row, unsigned from, unsi
 }
 
 // Count a token of a document under another topic; the slot of that is known, or is the end.
-__device__ __forceinline__ void recount_document(Token& token, unsigned* entries, int* n_lines, int slot,
-                                                 unsigned to, int lane) {
+__device__ __forceinline__ void recount_document(const Token& token, unsigned* entries, int* n_lines,
+                                                 int slot, unsigned to, int lane) {
   if (lane == 0) entries[token.own] -= 1;
   __syncwarp();
   if (slot == token.end) {
@@ -174,6 +174,118 @@ __device__ __forceinline__ Draws draws(unsigned x, unsigned key) {
   return d;
 }
 
+// What a warp reads of the model, the same for all of its tokens.
+struct Model {
+  const TOPIC* topics;
+  const long long* totals;
+  const double* alpha;
+  const long long* aliases;
+  const unsigned* limits;  // null where alpha is symmetric
+  double alpha_sum, beta_sum;
+  int n_topics, n_steps;
+};
+
+struct Word {
+  long long first;  // of its tokens
+  unsigned others;  // tokens beside the one that moves
+  unsigned key;
+  double beta, smooth;
+  Row row;
+};
+
+struct Place {
+  unsigned topic;
+  int slot;
+};
+
+__device__ __forceinline__ bool accepts(const Model& model, const Token& token, double u, unsigned s,
+                                        unsigned t, double from, double to) {
+  const double n_s = (double)(model.totals[s] - (s == token.old)),
+               n_t = (double)(model.totals[t] - (t == token.old));
+  return u * from * (n_t + model.beta_sum) < to * (n_s + model.beta_sum);
+}
+
+// Expose the topic of a token, number `number` of its word, to n_steps pairs of proposals. With the topic
+// that it has, the slot that comes back means nothing.
+__device__ __forceinline__ Place move(const Model& model, const Word& word, const Token& token,
+                                      unsigned number, unsigned doc_others, int lane) {
+  const unsigned x = (unsigned)(word.first + number) * 0x9E3779B9u, per_step = 3u * 0x5BD1E995u;
+  unsigned stream = word.key;
+  Place at = {token.old, token.own};
+  for (int n = 0; n < model.n_steps; ++n) {
+    // From the word: its part of p cancels, and the document's decides.
+    Draws d = draws(x, stream);
+    stream += per_step;
+    unsigned t = below(d.pick, (unsigned)model.n_topics);
+    if (d.choice * ((double)word.others + word.smooth) < (double)word.others) {
+      unsigned other = below(d.pick, word.others);
+      other += other >= number;
+      t = (unsigned)model.topics[word.first + other];
+    }
+    if (t != at.topic) {
+      const int slot = slot_of(token, t, lane);
+      const double from = (double)count_at(token, at.slot) + model.alpha[at.topic];
+      const double to = (double)count_at(token, slot) + model.alpha[t];
+      if (accepts(model, token, d.u, at.topic, t, from, to)) at = {t, slot};
+    }
+    // From the document: the word's part decides.
+    d = draws(x, stream);
+    stream += per_step;
+    int slot;
+    if (d.choice * ((double)doc_others + model.alpha_sum) < (double)doc_others) {
+      slot = slot_at(token, below(d.pick, doc_others), lane);
+      t = token.entries[slot] >> token.shift;
+    } else {
+      const unsigned long long product = (unsigned long long)d.pick * (unsigned)model.n_topics;
+      t = (unsigned)(product >> 32);
+      if (model.limits && (unsigned)product >= model.limits[t]) t = (unsigned)model.aliases[t];
+      slot = slot_of(token, t, lane);
+    }
+    if (t != at.topic) {
+      const double from = (double)count_in(word.row, at.topic, token.old, lane) + word.beta;
+      const double to = (double)count_in(word.row, t, token.old, lane) + word.beta;
+      if (accepts(model, token, d.u, at.topic, t, from, to)) at = {t, slot};
+    }
+  }
+  return at;
+}
+
+// The arrays over words and over documents that kernels share.
+struct Words {
+  const long long* start;
+  const int* row_of_word;
+  int* rows;
+  cell* cells;
+  const long long* cell_start;
+  const double* beta;
+};
+
+__device__ __forceinline__ Row row_of(const Words& words, unsigned w, int n_topics) {
+  const int r = words.row_of_word[w];
+  Row row = {r >= 0 ? words.rows + (long long)r * n_topics : 0, words.cells + words.cell_start[w],
+             (int)(words.cell_start[w + 1] - words.cell_start[w])};
+  return row;
+}
+
+__device__ __forceinline__ Word word_of(const Words& words, unsigned w, const Model& model, unsigned index,
+                                        unsigned long long seed, unsigned purpose, unsigned round) {
+  Word word;
+  word.key = philox4x32(w, index, round, purpose, (unsigned)seed, (unsigned)(seed >> 32)).x;
+  word.first = words.start[w];
+  word.others = (unsigned)(words.start[w + 1] - word.first - 1);
+  word.beta = words.beta[w];
+  word.smooth = (double)model.n_topics * word.beta;
+  word.row = row_of(words, w, model.n_topics);
+  return word;
+}
+
+__device__ __forceinline__ Token token_of(const unsigned* list, int n_lines, unsigned topic, int shift,
+                                          int lane) {
+  Token token = {list, n_lines * 16, -1, topic, (unsigned)shift, (1u << shift) - 1u};
+  token.own = slot_of(token, topic, lane);
+  return token;
+}
+
 // Move the tokens of the blocks of one step: block (g, (g + step) mod n_groups) by warp g.
 //
 // places: word of a token and its number among those of the word, in the order in which a block takes them;
@@ -182,109 +294,109 @@ __device__ __forceinline__ Draws draws(unsigned x, unsigned key) {
 // cells from cell_start[w] on: tables of the others; totals: of the topics. With `live` there is one warp,
 // and it keeps the totals up to date; without, they stand still, and `changes` are summed up.
 extern "C" __global__ void __launch_bounds__(LANES)
-    sweep(const unsigned* places, const long long* block_start, const long long* word_start,
-          const unsigned* token_doc, TOPIC* topics, unsigned* entries, const long long* line_start,
-          int* n_lines, int shift, const int* lengths, const int* row_of_word, int* rows, cell* cells,
-          const long long* cell_start, long long* totals, int* changes, const double* alpha, double alpha_sum,
-          const long long* aliases, const unsigned* limits, int skewed, const double* beta, double beta_sum,
-          int n_topics, int n_steps, int n_groups, int step, int live, unsigned long long seed,
+    sweep(const unsigned* places, const long long* block_start, int n_groups, int step, int live,
+          const long long* word_start, const unsigned* token_doc, TOPIC* topics, unsigned* entries,
+          const long long* line_start, int* n_lines, int shift, const int* lengths, const int* row_of_word,
+          int* rows, cell* cells, const long long* cell_start, long long* totals, int* changes,
+          const double* alpha, double alpha_sum, const long long* aliases, const unsigned* limits, int skewed,
+          const double* beta, double beta_sum, int n_topics, int n_steps, unsigned long long seed,
           unsigned purpose, unsigned round) {
   const int lane = (int)threadIdx.x, g = (int)blockIdx.x;
   const long long block = (long long)((g + step) % n_groups) * n_groups + g;
-  Token token;
-  token.shift = (unsigned)shift;
-  token.mask = (1u << shift) - 1u;
-  unsigned known = 0xffffffffu, key = 0;
-  Row row = {0, 0, 0};
-  double b = 0, smooth = 0;
-  long long word_first = 0;
-  unsigned word_others = 0;
+  const Model model = {topics,    totals,   alpha,    aliases, skewed ? limits : 0,
+                       alpha_sum, beta_sum, n_topics, n_steps};
+  const Words words = {word_start, row_of_word, rows, cells, cell_start, beta};
+  unsigned known = 0xffffffffu;
+  Word word = {};
   for (long long place = block_start[block]; place < block_start[block + 1]; ++place) {
     const unsigned w = places[2 * place], number = places[2 * place + 1];
-    if (w != known) {
-      known = w;
-      key = philox4x32(w, (unsigned)g, round, purpose, (unsigned)seed, (unsigned)(seed >> 32)).x;
-      word_first = word_start[w];
-      word_others = (unsigned)(word_start[w + 1] - word_first - 1);
-      b = beta[w];
-      smooth = (double)n_topics * b;
-      const int r = row_of_word[w];
-      row.dense = r >= 0 ? rows + (long long)r * n_topics : 0;
-      row.cells = cells + cell_start[w];
-      row.size = (int)(cell_start[w + 1] - cell_start[w]);
-    }
-    const long long i = word_first + number;
+    if (w != known) word = word_of(words, w, model, (unsigned)g, seed, purpose, round);
+    known = w;
+    const long long i = word.first + number;
     const unsigned d = token_doc[i];
     unsigned* list = entries + line_start[d] * 16;
-    const unsigned doc_others = (unsigned)lengths[d] - 1u;
-    token.entries = list;
-    token.end = n_lines[d] * 16;
-    token.old = (unsigned)topics[i];
-    token.own = -1;
-    token.own = slot_of(token, token.old, lane);
-    const unsigned x = (unsigned)i * 0x9E3779B9u;
-    unsigned s = token.old, stream = key;
-    int slot = token.own;
-    for (int n = 0; n < n_steps; ++n) {
-      // From the word: its part of p cancels, and the document's decides.
-      Draws d1 = draws(x, stream);
-      stream += 3u * 0x5BD1E995u;
-      unsigned t;
-      if (d1.choice * ((double)word_others + smooth) < (double)word_others) {
-        unsigned other = below(d1.pick, word_others);
-        other += other >= number;
-        t = (unsigned)topics[word_first + other];
+    const Token token = token_of(list, n_lines[d], (unsigned)topics[i], shift, lane);
+    const Place to = move(model, word, token, number, (unsigned)lengths[d] - 1u, lane);
+    if (to.topic == token.old) continue;
+    __syncwarp();  // all lanes have read what one of them now writes
+    if (lane == 0) {
+      topics[i] = (TOPIC)to.topic;
+      if (live) {
+        totals[token.old] -= 1;
+        totals[to.topic] += 1;
       } else {
-        t = below(d1.pick, (unsigned)n_topics);
-      }
-      if (t != s) {
-        const int t_slot = slot_of(token, t, lane);
-        const double c_s = (double)count_at(token, slot), c_t = (double)count_at(token, t_slot);
-        const double n_s = (double)(totals[s] - (s == token.old)),
-                     n_t = (double)(totals[t] - (t == token.old));
-        if (d1.u * (c_s + alpha[s]) * (n_t + beta_sum) < (c_t + alpha[t]) * (n_s + beta_sum)) {
-          s = t;
-          slot = t_slot;
-        }
-      }
-      // From the document: the word's part decides.
-      Draws d2 = draws(x, stream);
-      stream += 3u * 0x5BD1E995u;
-      int t_slot;
-      if (d2.choice * ((double)doc_others + alpha_sum) < (double)doc_others) {
-        t_slot = slot_at(token, below(d2.pick, doc_others), lane);
-        t = token.entries[t_slot] >> token.shift;
-      } else {
-        const unsigned long long product = (unsigned long long)d2.pick * (unsigned)n_topics;
-        t = (unsigned)(product >> 32);
-        if (skewed && (unsigned)product >= limits[t]) t = (unsigned)aliases[t];
-        t_slot = slot_of(token, t, lane);
-      }
-      if (t != s) {
-        const double c_s = (double)count_in(row, s, token.old, lane);
-        const double c_t = (double)count_in(row, t, token.old, lane);
-        const double n_s = (double)(totals[s] - (s == token.old)),
-                     n_t = (double)(totals[t] - (t == token.old));
-        if (d2.u * (c_s + b) * (n_t + beta_sum) < (c_t + b) * (n_s + beta_sum)) {
-          s = t;
-          slot = t_slot;
-        }
+        atomicSub(changes + token.old, 1);
+        atomicAdd(changes + to.topic, 1);
       }
     }
-    if (s != token.old) {
-      __syncwarp();  // all lanes have read what one of them now writes
-      if (lane == 0) {
-        topics[i] = (TOPIC)s;
-        if (live) {
-          totals[token.old] -= 1;
-          totals[s] += 1;
-        } else {
-          atomicSub(changes + token.old, 1);
-          atomicAdd(changes + s, 1);
-        }
+    recount_word(word.row, token.old, to.topic, lane);
+    recount_document(token, list, n_lines + d, to.slot, to.topic, lane);
+  }
+}
+
+// Move the tokens of the common words, whose counts and topics stand still meanwhile: a warp a document.
+//
+// places: as above, document by document; coming: the topics that the tokens move to, those of word w from
+// coming_start[w] on.
+extern "C" __global__ void __launch_bounds__(128)
+    sweep_common(const unsigned* places, const long long* doc_start, int n_documents,
+                 const long long* coming_start, TOPIC* coming, unsigned index, const long long* word_start,
+                 const TOPIC* topics, unsigned* entries, const long long* line_start, int* n_lines, int shift,
+                 const int* lengths, const int* row_of_word, int* rows, cell* cells,
+                 const long long* cell_start, const long long* totals, const double* alpha, double alpha_sum,
+                 const long long* aliases, const unsigned* limits, int skewed, const double* beta,
+                 double beta_sum, int n_topics, int n_steps, unsigned long long seed, unsigned purpose,
+                 unsigned round) {
+  const int lane = (int)(threadIdx.x % LANES),
+            d = (int)(blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES);
+  if (d >= n_documents) return;
+  const Model model = {topics,    totals,   alpha,    aliases, skewed ? limits : 0,
+                       alpha_sum, beta_sum, n_topics, n_steps};
+  const Words words = {word_start, row_of_word, rows, cells, cell_start, beta};
+  unsigned* list = entries + line_start[d] * 16;
+  unsigned known = 0xffffffffu;
+  Word word = {};
+  for (long long place = doc_start[d]; place < doc_start[d + 1]; ++place) {
+    const unsigned w = places[2 * place], number = places[2 * place + 1];
+    if (w != known) word = word_of(words, w, model, index, seed, purpose, round);
+    known = w;
+    const Token token = token_of(list, n_lines[d], (unsigned)topics[word.first + number], shift, lane);
+    const Place to = move(model, word, token, number, (unsigned)lengths[d] - 1u, lane);
+    if (lane == 0) coming[coming_start[w] + number] = (TOPIC)to.topic;
+    if (to.topic == token.old) continue;
+    __syncwarp();
+    recount_document(token, list, n_lines + d, to.slot, to.topic, lane);
+  }
+}
+
+// After sweep_common: the tokens take over their new topics, and the words' counts with them, a warp a word.
+extern "C" __global__ void __launch_bounds__(128)
+    take_over(const int* common, int n_common, const long long* coming_start, const TOPIC* coming,
+              const long long* word_start, TOPIC* topics, const int* row_of_word, int* rows, cell* cells,
+              const long long* cell_start, int* changes, int n_topics) {
+  const int lane = (int)(threadIdx.x % LANES),
+            v = (int)(blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES);
+  if (v >= n_common) return;
+  const unsigned w = (unsigned)common[v];
+  const Words words = {word_start, row_of_word, rows, cells, cell_start, 0};
+  const Row row = row_of(words, w, n_topics);
+  const long long first = word_start[w], n = word_start[w + 1] - first;
+  for (long long j = lane; j - lane < n; j += LANES) {
+    const unsigned from = j < n ? (unsigned)topics[first + j] : 0u;
+    const unsigned to = j < n ? (unsigned)coming[coming_start[w] + j] : 0u;
+    if (from != to) {
+      topics[first + j] = (TOPIC)to;
+      atomicSub(changes + from, 1);
+      atomicAdd(changes + to, 1);
+      if (row.dense) {
+        atomicSub(row.dense + from, 1);
+        atomicAdd(row.dense + to, 1);
       }
-      recount_word(row, token.old, s, lane);
-      recount_document(token, list, n_lines + d, slot, s, lane);
+    }
+    if (row.dense) continue;
+    for (unsigned moved = __ballot_sync(EVERY, from != to); moved; moved &= moved - 1) {
+      const int mover = __ffs(moved) - 1;
+      recount_word(row, __shfl_sync(EVERY, from, mover), __shfl_sync(EVERY, to, mover), lane);
     }
   }
 }
@@ -300,7 +412,8 @@ extern "C" __global__ void __launch_bounds__(256) settle(long long* totals, int*
 // After a sweep: close the gaps in the lists of documents, a warp each.
 extern "C" __global__ void __launch_bounds__(256)
     compact_lists(unsigned* entries, const long long* line_start, int* n_lines, int shift, int n_documents) {
-  const int lane = (int)(threadIdx.x % LANES), d = (int)((blockIdx.x * blockDim.x + threadIdx.x) / LANES);
+  const int lane = (int)(threadIdx.x % LANES),
+            d = (int)(blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES);
   if (d >= n_documents) return;
   unsigned* list = entries + line_start[d] * 16;
   const unsigned mask = (1u << shift) - 1u;
@@ -322,7 +435,8 @@ extern "C" __global__ void __launch_bounds__(256)
 extern "C" __global__ void __launch_bounds__(256)
     count_words(const TOPIC* topics, const long long* word_start, cell* cells, const long long* cell_start,
                 int n_words) {
-  const int lane = (int)(threadIdx.x % LANES), w = (int)((blockIdx.x * blockDim.x + threadIdx.x) / LANES);
+  const int lane = (int)(threadIdx.x % LANES),
+            w = (int)(blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES);
   if (w >= n_words) return;
   Row row = {0, cells + cell_start[w], (int)(cell_start[w + 1] - cell_start[w])};
   if (row.size == 0) return;

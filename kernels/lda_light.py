@@ -93,6 +93,53 @@ def _key(word, seed, purpose, round_, index):
     )[0]  # fmt: skip
 
 
+@nb.njit(**_INLINE)
+def _move(
+    i, word_first, word_last, doc_others, own_slot, topics, counts, entries, first, stop, bits, mask, totals,
+    alpha, alpha_sum, aliases, limits, b, beta_sum, n_steps, key,
+):  # fmt: skip
+    """Expose the topic of token i to `n_steps` pairs of proposals; every count leaves the token out.
+
+    Returns
+    -------
+    topic, slot
+        Where the token comes to rest, and the slot of that topic in its document's list (the end of the list
+        if it is not there). With the topic that the token has, the slot means nothing.
+    """
+    n_topics = len(totals)
+    word_others, smooth = np.int64(word_last - word_first), n_topics * b
+    s, slot = at(topics[i]), own_slot
+    x, lane = np.uint32(np.uint32(i) * _GOLDEN), key
+    for _ in range(n_steps):
+        # From the word: its part of p cancels, and the document's decides.
+        u0, pick, u = _draws(x, lane)
+        lane = np.uint32(lane + _PER_STEP)
+        other = word_first + _below(pick, word_others)
+        other += np.uint64(other >= i)
+        t = at(topics[min(other, word_last)])
+        t = t if u0 * (word_others + smooth) < word_others else _below(pick, n_topics)
+        if t != s:
+            t_slot = _slot_of(t, entries, first, stop, bits, mask)
+            c_s = np.float64(entries[slot] & mask) if slot < stop else 0.0
+            c_t = np.float64(entries[t_slot] & mask) if t_slot < stop else 0.0
+            go = (c_t + alpha[t]) * (totals[s] + beta_sum)
+            if u * (c_s + alpha[s]) * (totals[t] + beta_sum) < go:
+                s, slot = t, t_slot
+        # From the document: the word's part decides.
+        u0, pick, u = _draws(x, lane)
+        lane = np.uint32(lane + _PER_STEP)
+        if u0 * (doc_others + alpha_sum) < doc_others:
+            t_slot = draw_slot(entries, first, np.uint32(_below(pick, doc_others)), mask)
+            t = at(entries[t_slot] >> bits)
+        else:
+            t = _from_alpha(pick, n_topics, aliases, limits)
+            t_slot = _slot_of(t, entries, first, stop, bits, mask)
+        go = (counts[t] + b) * (totals[s] + beta_sum)
+        if u * (counts[s] + b) * (totals[t] + beta_sum) < go:
+            s, slot = t, t_slot
+    return s, slot
+
+
 @nb.njit(**_SWEEP)
 def sweep(
     words, begin, end, word_start, token_doc, topics, entries, line_start, n_lines, shift, lengths,
@@ -127,9 +174,8 @@ def sweep(
     seed, purpose, round_, index
         Name of the random streams, of which each word has its own.
     """
-    n_topics = len(totals)
     bits, mask = np.uint32(shift), np.uint32((np.int64(1) << shift) - 1)
-    scratch = np.zeros(n_topics, np.int32)
+    scratch = np.zeros(len(totals), np.int32)
     for w in words:
         if begin[w] == end[w]:
             continue
@@ -139,49 +185,22 @@ def sweep(
             for i in span(word_start, w):
                 counts[at(topics[i])] += 1
         word_first, word_last = at(word_start[w]), at(word_start[w + 1] - 1)
-        word_others, smooth = np.int64(word_last - word_first), n_topics * b
         key = _key(w, seed, purpose, round_, index)
         for i in range(at(begin[w]), at(end[w])):
             coming = line_start[at(token_doc[i + _AHEAD])] * LANES
             for line in range(3):
                 prefetch(entries, coming + line * LANES)
             d, old = at(token_doc[i]), at(topics[i])
-            doc_others = lengths[d] - 1
             first = at(line_start[d]) * _LINE
             stop = first + at(n_lines[d]) * _LINE
-            s, slot = old, _slot_of(old, entries, first, stop, bits, mask)
-            entries[slot] -= _ONE
+            own_slot = _slot_of(old, entries, first, stop, bits, mask)
+            entries[own_slot] -= _ONE
             counts[old] -= 1
             totals[old] -= 1
-            own_slot = slot
-            x, lane = np.uint32(np.uint32(i) * _GOLDEN), key
-            for _ in range(n_steps):
-                # From the word: its part of p cancels, and the document's decides.
-                u0, pick, u = _draws(x, lane)
-                lane = np.uint32(lane + _PER_STEP)
-                other = word_first + _below(pick, word_others)
-                other += np.uint64(other >= i)
-                t = at(topics[min(other, word_last)])
-                t = t if u0 * (word_others + smooth) < word_others else _below(pick, n_topics)
-                if t != s:
-                    t_slot = _slot_of(t, entries, first, stop, bits, mask)
-                    c_s = np.float64(entries[slot] & mask) if slot < stop else 0.0
-                    c_t = np.float64(entries[t_slot] & mask) if t_slot < stop else 0.0
-                    go = (c_t + alpha[t]) * (totals[s] + beta_sum)
-                    if u * (c_s + alpha[s]) * (totals[t] + beta_sum) < go:
-                        s, slot = t, t_slot
-                # From the document: the word's part decides.
-                u0, pick, u = _draws(x, lane)
-                lane = np.uint32(lane + _PER_STEP)
-                if u0 * (doc_others + alpha_sum) < doc_others:
-                    t_slot = draw_slot(entries, first, np.uint32(_below(pick, doc_others)), mask)
-                    t = at(entries[t_slot] >> bits)
-                else:
-                    t = _from_alpha(pick, n_topics, aliases, limits)
-                    t_slot = _slot_of(t, entries, first, stop, bits, mask)
-                go = (counts[t] + b) * (totals[s] + beta_sum)
-                if u * (counts[s] + b) * (totals[t] + beta_sum) < go:
-                    s, slot = t, t_slot
+            s, slot = _move(
+                i, word_first, word_last, lengths[d] - 1, own_slot, topics, counts, entries, first, stop,
+                bits, mask, totals, alpha, alpha_sum, aliases, limits, b, beta_sum, n_steps, key,
+            )  # fmt: skip
             counts[s] += 1
             if len(changes):
                 totals[old] += 1
@@ -197,6 +216,79 @@ def sweep(
         if r < 0:
             for i in span(word_start, w):
                 counts[at(topics[i])] = 0
+
+
+@nb.njit(**_SWEEP)
+def sweep_common(
+    words, word_start, token_doc, topics, entries, line_start, n_lines, shift, lengths, row_of_word, rows,
+    totals, changes, alpha, alpha_sum, aliases, limits, beta, beta_sum, n_steps, seed, purpose, round_, index,
+):  # fmt: skip
+    """Move all tokens of `words`, whose counts and topics, like the totals, stand still meanwhile.
+
+    So a GPU can move the tokens of a common word in all documents at a time, and gives the same topics.
+    The counts of documents are live. Parameters are those of `sweep`; `changes` are summed up.
+    """
+    bits, mask = np.uint32(shift), np.uint32((np.int64(1) << shift) - 1)
+    counts = np.zeros(len(totals), np.int32)
+    for w in words:
+        for i in span(word_start, w):
+            counts[at(topics[i])] += 1
+        word_first, word_last = at(word_start[w]), at(word_start[w + 1] - 1)
+        coming = np.empty(word_start[w + 1] - word_start[w], topics.dtype)
+        key = _key(w, seed, purpose, round_, index)
+        for i in span(word_start, w):
+            d, old = at(token_doc[i]), at(topics[i])
+            first = at(line_start[d]) * _LINE
+            stop = first + at(n_lines[d]) * _LINE
+            own_slot = _slot_of(old, entries, first, stop, bits, mask)
+            entries[own_slot] -= _ONE
+            counts[old] -= 1
+            totals[old] -= 1
+            s, slot = _move(
+                i, word_first, word_last, lengths[d] - 1, own_slot, topics, counts, entries, first, stop,
+                bits, mask, totals, alpha, alpha_sum, aliases, limits, beta[w], beta_sum, n_steps, key,
+            )  # fmt: skip
+            counts[old] += 1
+            totals[old] += 1
+            coming[i - word_first] = s
+            if s == old:
+                entries[own_slot] += _ONE
+            else:
+                n_lines[d] += _add(s, slot, entries, first, stop, bits, mask)
+        for i in span(word_start, w):
+            old, s = at(topics[i]), at(coming[i - word_first])
+            counts[old] = 0
+            changes[old] -= 1
+            changes[s] += 1
+            if row_of_word[w] >= 0:
+                rows[row_of_word[w], old] -= 1
+                rows[row_of_word[w], s] += 1
+            topics[i] = s
+
+
+@nb.njit(**_SWEEP)
+def order_common(words, word_start, token_doc, places, doc_start):
+    """List the tokens of `words` document by document, and in a document word by word, for a GPU.
+
+    Parameters
+    ----------
+    words : int32 array
+    places : uint32 array of shape (n_tokens_of_words, 2)
+        Filled with a token's word and its number among the tokens of the word.
+    doc_start : int64 array of shape (n_documents + 1,)
+        Filled with where the tokens of a document begin in `places`.
+    """
+    doc_start[:] = 0
+    for w in words:
+        for i in span(word_start, w):
+            doc_start[token_doc[i] + 1] += 1
+    doc_start[:] = np.cumsum(doc_start)
+    coming = doc_start.copy()
+    for w in words:
+        for i in span(word_start, w):
+            place = coming[token_doc[i]]
+            coming[token_doc[i]] += 1
+            places[place, 0], places[place, 1] = w, i - at(word_start[w])
 
 
 @nb.njit(**_SWEEP)

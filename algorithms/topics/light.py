@@ -33,14 +33,12 @@ class LightState(GibbsState):
     n_steps : int, default=2
         Pairs of proposals that a token is given in a sweep. Held-out perplexity falls about as fast, by time,
         with 1 to 4.
-    live : bool, default=True
-        Whether a group sees its own changes of the topic totals within a step; False is how a GPU does it.
     """
 
     name = "light"
 
-    def __init__(self, X, n_topics, alpha, beta, seed, *, n_steps=2, live=True, **options):
-        self.n_steps, self.live = n_steps, live
+    def __init__(self, X, n_topics, alpha, beta, seed, *, n_steps=2, **options):
+        self.n_steps = n_steps
         super().__init__(X, n_topics, alpha, beta, seed, **options)
         if not isinstance(self.documents, PackedLists):
             self.documents = PackedLists(self.lengths, n_topics, self.storage)
@@ -60,13 +58,10 @@ class LightState(GibbsState):
         lists = self.documents
         place = (self.group_words[h], self.bounds[g], self.bounds[g + 1], self.word_start, self.token_doc)
         documents = (lists.entries, lists.line_start, lists.n_lines, lists.shift, self.lengths)
-        changes = np.zeros(0 if self.live else len(totals), np.int64)
-        words = (self.row_of_word, self.rows, totals, changes)
+        words = (self.row_of_word, self.rows, totals, np.empty(0, np.int64))
         alpha = (self.alpha, self._alpha_sum, self._aliases, self._limits)
         beta, _, beta_sum = self.beta_of(round_)
         stream = (self.seed, _SWEEP, round_, g)
         lda_light.sweep(
             *place, self.topics, *documents, *words, *alpha, beta, beta_sum, self.n_steps, *stream
         )
-        if not self.live:
-            totals += changes

@@ -2,9 +2,12 @@
 
 Documents and words are dealt into G groups, up to 1024, and in step p a warp moves the tokens of document
 group g and word group (g + p) mod G. No two share a document or a word, whose counts are live; the topic
-totals stand still within a step (``LightState(live=False)`` is this chain on the CPU, and the topics are the
-same *bitwise*). With one group, which ``exact=True`` asks for, they are live too, and a sweep leaves the
-posterior as it is.
+totals stand still within a step. Words that are more than half of a group by themselves would keep one warp
+busy and the others waiting: these common words are moved before, in all documents at a time, from counts and
+topics that stand still meanwhile. With one group, which ``exact=True`` asks for, all is live, no word is
+common, and a sweep leaves the posterior as it is.
+
+The functions of `stradask.kernels.lda_light` do the same on the CPU, *bitwise*.
 """
 
 import numpy as np
@@ -20,11 +23,11 @@ _MOST_GROUPS, _TOKENS_PER_BLOCK = 1024, 32
 _SPARE = 2**28  # bytes of the device that are left to others
 
 
-def number_of_groups(lengths, frequency):
-    """G on a GPU: blocks of some tokens each, and no word or document that is more than a group by itself."""
-    n_tokens = int(frequency.sum())
-    heaviest = max(int(lengths.max(initial=1)), int(frequency.max(initial=1)))
-    most = min(_MOST_GROUPS, int(np.sqrt(n_tokens / _TOKENS_PER_BLOCK)), n_tokens // heaviest)
+def number_of_groups(lengths):
+    """G on a GPU: blocks of some tokens each, and no document that is more than a group by itself."""
+    n_tokens = int(lengths.sum())
+    longest = int(lengths.max(initial=1))
+    most = min(_MOST_GROUPS, int(np.sqrt(n_tokens / _TOKENS_PER_BLOCK)), n_tokens // max(longest, 1))
     return max(most, 1)
 
 
@@ -43,9 +46,7 @@ class LightCudaState(LightState):
         if n_groups is None and not exact:
             lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
             n_groups = number_of_groups(lengths, np.asarray(X.sum(axis=0, dtype=np.int64)).ravel())
-        super().__init__(
-            X, n_topics, alpha, beta, seed, exact=exact, n_groups=n_groups, live=False, **options
-        )
+        super().__init__(X, n_topics, alpha, beta, seed, exact=exact, n_groups=n_groups, **options)
         self.shards, self.n_blocks, self.schedule = range(1), 1, RotationSchedule(1)
         self._to_device()
 
@@ -54,30 +55,28 @@ class LightCudaState(LightState):
         self._group_of_doc = np.repeat(np.arange(n_groups, dtype=np.int32), np.diff(self.group_docs))
         self.n_groups, self.group_docs = n_groups, np.array([0, len(self.lengths)])
         super()._lay_out_words(X, 1)
-        frequency = np.diff(self.word_start)
         words = self.group_words[0]
-        group = balance(frequency[words], n_groups)
-        order = np.argsort(group, kind="stable")
-        self._words, self._first_of_group = (
-            words[order],
-            np.searchsorted(group[order], np.arange(n_groups + 1)),
-        )
+        frequency = np.diff(self.word_start)[words]
+        is_common = (n_groups > 1) & (2 * n_groups * frequency > self.n_tokens)
+        self.common_words, words, frequency = words[is_common], words[~is_common], frequency[~is_common]
+        group = balance(frequency, n_groups)
+        self.group_words = [words[group == h] for h in range(n_groups)]
 
     # Between host and device ----------------------------------------------------------------------
 
     def _to_device(self):
         """Lay the corpus and its counts out on the device, after a look at whether they fit."""
+        lists, corpus = self.documents, (self.word_start, self.token_doc)
         frequency = np.diff(self.word_start)
-        places = np.empty((self.n_tokens, 2), np.uint32)
-        block_start = np.empty(self.n_groups**2 + 1, np.int64)
-        lda_light.order_blocks(
-            self._words, self._first_of_group, self.word_start, self.token_doc, self._group_of_doc,
-            self.n_groups, places, block_start,
-        )  # fmt: skip
-        lists = self.documents
+        is_common = np.isin(np.arange(len(frequency)), self.common_words)
         arrays = {
-            "places": places,
-            "block_start": block_start,
+            "places": np.empty((int(frequency[~is_common].sum()), 2), np.uint32),
+            "block_start": np.empty(self.n_groups**2 + 1, np.int64),
+            "common": self.common_words,
+            "common_places": np.empty((int(frequency[is_common].sum()), 2), np.uint32),
+            "doc_start": np.empty(len(self.lengths) + 1, np.int64),
+            "coming_start": np.append(0, np.cumsum(np.where(is_common, frequency, 0))),
+            "cell_start": np.append(0, np.cumsum(table_sizes(frequency, self.row_of_word))),
             "word_start": self.word_start,
             "token_doc": self.token_doc[: self.n_tokens],
             "topics": self.topics,
@@ -87,10 +86,18 @@ class LightCudaState(LightState):
             "lengths": self.lengths.astype(np.int32),
             "row_of_word": self.row_of_word,
             "rows": self.rows,
-            "cell_start": np.concatenate([[0], np.cumsum(table_sizes(frequency, self.row_of_word))]),
             "totals": self.totals,
         }
-        self._check_room(sum(array.nbytes for array in arrays.values()) + 8 * int(arrays["cell_start"][-1]))
+        words = np.concatenate(self.group_words)
+        first_of_group = np.append(0, np.cumsum([len(group) for group in self.group_words]))
+        blocks = (self._group_of_doc, self.n_groups, arrays["places"], arrays["block_start"])
+        lda_light.order_blocks(words, first_of_group, *corpus, *blocks)
+        lda_light.order_common(self.common_words, *corpus, arrays["common_places"], arrays["doc_start"])
+        self._check_room(
+            sum(array.nbytes for array in arrays.values())
+            + 8 * int(arrays["cell_start"][-1])
+            + self.topics.itemsize * int(arrays["coming_start"][-1])
+        )
         self._on_device = LightOnDevice(self.device, arrays, lists.shift, self.n_groups)
         self.set_priors(self.alpha, self.beta)
         self._host_is_old = False
@@ -118,7 +125,7 @@ class LightCudaState(LightState):
         """See `CorpusState`."""
         super().set_priors(alpha, beta)
         if self._on_device is not None:
-            self._on_device.set_priors(alpha, self._aliases, self._limits, beta)
+            self._on_device.set_alpha(alpha, self._aliases, self._limits)
 
     # Sampling -------------------------------------------------------------------------------------
 
@@ -126,7 +133,7 @@ class LightCudaState(LightState):
         """Move every token once."""
         beta, _, beta_sum = self.beta_of(task.round)
         self._on_device.set_beta(beta, beta_sum)
-        self._on_device.sweep(self.n_steps, self.n_groups == 1, self.seed, _SWEEP, task.round)
+        self._on_device.sweep(self.n_steps, self.seed, _SWEEP, task.round)
         self.device.synchronize()
         self._host_is_old = True
 
