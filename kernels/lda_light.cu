@@ -147,6 +147,7 @@ __device__ __forceinline__ void recount_document(const Token& token, unsigned* e
         break;
       }
     }
+    __syncwarp();
     if (lane == 0) {
       entries[slot] = (to << token.shift) + 1;
       if (slot == token.end) *n_lines += 1;

@@ -44,8 +44,7 @@ class LightCudaState(LightState):
     def __init__(self, X, n_topics, alpha, beta, seed, *, device, exact=False, n_groups=None, **options):
         self.device, self._on_device, self._host_is_old = device, None, False
         if n_groups is None and not exact:
-            lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
-            n_groups = number_of_groups(lengths, np.asarray(X.sum(axis=0, dtype=np.int64)).ravel())
+            n_groups = number_of_groups(np.asarray(X.sum(axis=1, dtype=np.int64)).ravel())
         super().__init__(X, n_topics, alpha, beta, seed, exact=exact, n_groups=n_groups, **options)
         self.shards, self.n_blocks, self.schedule = range(1), 1, RotationSchedule(1)
         self._to_device()
@@ -66,6 +65,19 @@ class LightCudaState(LightState):
 
     def _to_device(self):
         """Lay the corpus and its counts out on the device, after a look at whether they fit."""
+        self._on_device = None  # what lies there now goes before more comes
+        arrays = self._arrays_of_device()
+        self._check_room(
+            sum(array.nbytes for array in arrays.values())
+            + 8 * int(arrays["cell_start"][-1])
+            + self.topics.itemsize * int(arrays["coming_start"][-1])
+        )
+        self._on_device = LightOnDevice(self.device, arrays, self.documents.shift, self.n_groups)
+        self.set_priors(self.alpha, self.beta)
+        self._host_is_old = False
+
+    def _arrays_of_device(self):
+        """What `LightOnDevice` takes."""
         lists, corpus = self.documents, (self.word_start, self.token_doc)
         frequency = np.diff(self.word_start)
         is_common = np.isin(np.arange(len(frequency)), self.common_words)
@@ -93,14 +105,7 @@ class LightCudaState(LightState):
         blocks = (self._group_of_doc, self.n_groups, arrays["places"], arrays["block_start"])
         lda_light.order_blocks(words, first_of_group, *corpus, *blocks)
         lda_light.order_common(self.common_words, *corpus, arrays["common_places"], arrays["doc_start"])
-        self._check_room(
-            sum(array.nbytes for array in arrays.values())
-            + 8 * int(arrays["cell_start"][-1])
-            + self.topics.itemsize * int(arrays["coming_start"][-1])
-        )
-        self._on_device = LightOnDevice(self.device, arrays, lists.shift, self.n_groups)
-        self.set_priors(self.alpha, self.beta)
-        self._host_is_old = False
+        return arrays
 
     def _check_room(self, needed):
         needed += 32 * self.n_topics + 8 * len(self.beta)

@@ -1,17 +1,31 @@
-"""LightLDA on a GPU: the moves of the CPU bit for bit, on the emulator, in any order of lanes and blocks."""
+"""LightLDA on a GPU: the moves of the CPU bit for bit, on the emulator and, where there is one, on a GPU."""
 
 import numpy as np
 import pytest
-from cuda_emulator import MISSING, EmulatedDevice
+from cuda_emulator import MISSING, EmulatedDevice, sanitized
 
 from stradask.algorithms.topics.light import _SWEEP, LightState
 from stradask.algorithms.topics.light_cuda import LightCudaState, number_of_groups
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError
 from stradask.kernels import lda_light
+from stradask.kernels.device import cuda_device, why_no_device
 from stradask.scheduler.engine import run
+from stradask.scheduler.program import Task
 
-pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+NO_GPU = why_no_device()
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("emulator", marks=pytest.mark.skipif(MISSING is not None, reason=str(MISSING))),
+        pytest.param(
+            "gpu", marks=[pytest.mark.gpu, pytest.mark.skipif(NO_GPU is not None, reason=str(NO_GPU))]
+        ),
+    ]
+)
+def device(request):
+    return cuda_device() if request.param == "gpu" else EmulatedDevice()
 
 
 def _corpus(n_documents=40, n_words=120, mean_length=50, seed=0):
@@ -54,19 +68,31 @@ def _on_the_cpu(state, common_words, group_words, sweeps):
     return state
 
 
-@pytest.mark.parametrize("n_groups", [1, 2, 7])
-@pytest.mark.parametrize(("n_topics", "skewed"), [(3, False), (20, True), (500, False), (70_000, True)])
-def test_topics_are_those_of_the_cpu(n_topics, skewed, n_groups):
+@pytest.mark.parametrize(
+    ("n_topics", "skewed", "n_groups"),
+    [
+        *(
+            (n_topics, skewed, n)
+            for n_topics, skewed in ((3, False), (20, True), (500, False))
+            for n in (1, 2, 7)
+        ),
+        (70_000, True, 7),
+        (2**20, False, 7),
+    ],
+)
+def test_topics_are_those_of_the_cpu(n_topics, skewed, n_groups, device):
     X = _corpus()
     model = (X, n_topics, *_priors(n_topics, X.shape[1], skewed), 12345)
-    state = _after(LightCudaState(*model, n_groups=n_groups, device=EmulatedDevice()), 3)
+    options = {"n_groups": n_groups, "annealed": 0 if skewed else 2}
+    state = _after(LightCudaState(*model, device=device, **options), 3)
     assert len(state.common_words) > 0 or n_groups < 7
-    expected = LightState(*model, n_groups=n_groups)
+    expected = LightState(*model, **options)
     _on_the_cpu(expected, state.common_words, state.group_words, 3)
     assert (state.topics == expected.topics).all()
     assert (state.totals == expected.totals).all()
     assert (state.totals == np.bincount(state.topics, minlength=n_topics)).all()
     assert (state.doc_topic_counts() != expected.doc_topic_counts()).nnz == 0
+    assert state.joint_log_likelihood() == pytest.approx(expected.joint_log_likelihood(), rel=1e-12)
     assert _tables(state) == _counts(state)
 
 
@@ -85,11 +111,107 @@ def _counts(state):
     return sorted(zip(*(part[table].tolist() for part in (counts.row, counts.col, counts.data)), strict=True))
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_any_order_of_lanes_and_blocks_gives_the_same_topics(seed):
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+def test_any_order_of_lanes_and_blocks_gives_the_same_topics():
     X = _corpus()
     model = (X, 300, *_priors(300, X.shape[1], True), 6)
     topics = [
-        _after(LightCudaState(*model, n_groups=7, device=EmulatedDevice(s)), 2).topics for s in (0, seed)
+        _after(LightCudaState(*model, n_groups=7, device=EmulatedDevice(seed)), 2).topics for seed in range(4)
     ]
-    assert (topics[0] == topics[1]).all()
+    assert all((topics[0] == others).all() for others in topics[1:])
+
+
+def test_exact_sweeps_are_those_of_the_cpu(device):
+    X = _corpus()
+    model = (X, 30, *_priors(30, X.shape[1]), 4)
+    state = _after(LightCudaState(*model, exact=True, device=device), 3)
+    expected = LightState(*model, exact=True)
+    run(expected, expected.schedule, max_rounds=3)
+    assert (state.n_groups, len(state.common_words)) == (1, 0)
+    assert (state.topics == expected.topics).all()
+
+
+def test_a_state_goes_on_from_arrays_as_if_it_had_never_stopped(device):
+    X = _corpus()
+    model = (X, 60, *_priors(60, X.shape[1], True), 5)
+    whole = LightCudaState(*model, n_groups=3, device=device)
+    for round_ in range(4):
+        whole.update({}, Task(round_, 0, 0, 0))
+        if round_ == 1:
+            kept = {name: np.array(array) for name, array in whole.arrays().items()}
+    again = LightCudaState(*model, n_groups=3, device=device)
+    again.restore(kept)
+    for round_ in (2, 3):
+        again.update({}, Task(round_, 0, 0, 0))
+    assert (whole.arrays()["topics"] == again.arrays()["topics"]).all()
+    assert (whole.arrays()["entries"] == again.arrays()["entries"]).all()
+
+
+def test_it_begins_from_given_topics(device):
+    X = _corpus()
+    model = (X, 60, *_priors(60, X.shape[1]), 5)
+    donor, state = (LightCudaState(*model, n_groups=3, device=device) for _ in range(2))
+    _after(donor, 2)
+    state.begin_from(donor.topics)
+    assert (state._on_device.get("topics") == donor.topics).all()
+    assert _tables(state) == _counts(state)
+
+
+def test_priors_are_fitted_and_told_to_the_device(device):
+    X = _corpus(20, 60)
+    alpha, beta = _priors(8, X.shape[1])
+    state = LightCudaState(X, 8, alpha, beta, 3, n_groups=2, fits_priors=True, device=device)
+    _after(state, 21)
+    assert np.ptp(state.alpha) > 0
+    assert (device.get(state._on_device._alpha[0]) == state.alpha).all()
+    assert (device.get(state._on_device._beta[0]) == state.beta).all()
+    assert state.beta[0] != beta[0]
+
+
+def test_too_little_memory_is_told_before_any_work(monkeypatch, device):
+    X = _corpus()
+    monkeypatch.setattr(device, "free_memory", lambda: 2**28 + 1000)
+    with pytest.raises(
+        DataError, match=r"X and its topics take 0\.\d GB on a GPU, and .* has 0\.0 GB to spare"
+    ):
+        LightCudaState(X, 60, *_priors(60, X.shape[1]), 5, device=device)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "groups"),
+    [([300] * 300_000, 1024), ([100] * 100, 17), ([10_000, *[10] * 1000], 2), ([5], 1), ([0], 1)],
+)
+def test_number_of_groups(lengths, groups):
+    assert number_of_groups(np.array(lengths)) == groups
+
+
+SANITIZED = """
+import sys
+import numpy as np
+from cuda_emulator import EmulatedDevice
+from stradask.kernels.lda_light_cuda import LightOnDevice
+arrays = dict(np.load(sys.argv[2]))
+shift, alpha, beta = int(arrays.pop("shift")), arrays.pop("alpha"), arrays.pop("beta")
+corpus = LightOnDevice(EmulatedDevice(sanitize=sys.argv[1]), arrays, shift, 7)
+corpus.set_alpha(alpha, np.empty(0, np.int64), np.empty(0, np.uint32))
+corpus.set_beta(beta, beta.sum())
+corpus.sweep(2, 1, 7, 0)
+print("ended", (corpus.get("topics") != arrays["topics"]).sum() > 0, file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@pytest.mark.parametrize("which", ["address", "thread"])
+def test_a_sanitizer_has_nothing_against_it(which, tmp_path):
+    X = _corpus(20, 60)
+    alpha, beta = _priors(40, X.shape[1])
+    state = LightCudaState(X, 40, alpha, beta, 1, n_groups=7, device=EmulatedDevice())
+    assert len(state.common_words) > 0
+    np.savez(
+        tmp_path / "a.npz", **state._arrays_of_device(), shift=state.documents.shift, alpha=alpha, beta=beta
+    )
+    said = sanitized(which, SANITIZED, which, tmp_path / "a.npz")
+    if said is None:
+        pytest.skip(f"the C++ compiler has no {which} sanitizer")
+    assert said == "ended True\n"

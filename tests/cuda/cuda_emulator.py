@@ -5,7 +5,7 @@
 
 Arrays of the device are numpy arrays with a zone on either side that no kernel may write; that is checked
 after every launch, as is everything that `cuda_on_cpu.h` lists. With `sanitize` the library is built for
-AddressSanitizer or ThreadSanitizer, and the process needs that one's runtime preloaded (`sanitizer_runtime`).
+AddressSanitizer or ThreadSanitizer, and the process must be one of `sanitized`.
 """
 
 import ctypes
@@ -14,6 +14,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import weakref
@@ -229,9 +230,29 @@ def _folder():
     return beside
 
 
-def sanitizer_runtime(sanitize):
-    """The library to preload for a sanitizer, or None where the compiler has none."""
-    name = {"address": "libasan.so", "thread": "libtsan.so"}[sanitize]
+def sanitized(which, script, *arguments):
+    """Run a script in a process that has a sanitizer's runtime before everything else.
+
+    Returns
+    -------
+    str or None
+        What it wrote to stderr; None where the compiler has no such sanitizer.
+    """
+    name = {"address": "libasan.so", "thread": "libtsan.so"}[which]
     command = [COMPILER, f"-print-file-name={name}"]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    return found if os.path.isabs(found) else None
+    runtime = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    if not os.path.isabs(runtime):
+        return None
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": runtime,
+        "PYTHONMALLOC": "malloc",
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")])),
+    }
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    done = subprocess.run(
+        command, cwd=HERE, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+    return done.stderr

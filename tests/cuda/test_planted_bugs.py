@@ -1,13 +1,10 @@
 """Mistakes that a GPU lets pass in silence, planted in kernels: the harness catches each of them."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_emulator import MISSING, EmulatedDevice, sanitizer_runtime
+from cuda_emulator import MISSING, EmulatedDevice, sanitized
 
 from stradask.errors import DeviceError
 
@@ -133,21 +130,11 @@ for run in sys.argv[2:]:
 
 def _sanitized(which, *runs):
     """What a sanitizer says of each of some kernels."""
-    runtime = sanitizer_runtime(which)
-    if runtime is None:
+    said = sanitized(which, SCRIPT, which, *runs)
+    if said is None:
         pytest.skip(f"the C++ compiler has no {which} sanitizer")
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": runtime,
-        "PYTHONMALLOC": "malloc",
-        "ASAN_OPTIONS": "detect_leaks=0",
-        "OPENBLAS_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")])),
-    }
-    command = [sys.executable, "-c", SCRIPT, which, *runs]
-    done = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, timeout=120)
-    parts = done.stderr.split("kernel ")[1:]
-    assert len(parts) == len(runs), done.stderr
+    parts = said.split("kernel ")[1:]
+    assert len(parts) == len(runs), said
     return parts
 
 
