@@ -8,6 +8,7 @@ from .annealing import annealed_sweeps
 from .document_rows import DENSE_TOPICS, PackedLists
 from .gibbs import GibbsState
 from .light import LightState
+from .saber import SaberState
 from .state import number_of_groups
 from .warp import WarpState
 
@@ -46,6 +47,8 @@ def sampler_state(
     if sampler == "warp":
         return WarpState(*model, annealed=annealed_sweeps(max_sweeps, passes=1) if anneals else 0, **options)
     options["annealed"] = annealed_sweeps(max_sweeps) if anneals and not exact else 0
+    if sampler == "saber":
+        return SaberState(*model, **options)
     kind = LightState if sampler == "light" else GibbsState
     return kind(*model, exact=exact, **options)
 

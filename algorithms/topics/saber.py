@@ -1,0 +1,171 @@
+"""SaberLDA's sparsity-aware draws as a model-parallel program over one corpus.
+
+A sweep lists the topics of each document, of groups of documents side by side, and then draws every token
+from the counts as they were before the sweep, of ranges of words side by side (`stradask.kernels.lda_saber`).
+A token's time grows with K_d / 32, hardly with K.
+
+All counts are delayed by a sweep, so that the chain's stationary distribution is near the posterior but not
+the posterior; the token's own count is left out, without which it would be a good deal farther away.
+
+Memory, in bytes a token: topic 2, document 4, and the documents' lists at most 4, besides 128 a document for
+lists that end inside a line of 32. Each thread takes the topics of a group of documents once more, or 20
+bytes a topic.
+"""
+
+import numpy as np
+from scipy import sparse
+
+from ...errors import DataError
+from ...kernels import lda_gibbs, lda_saber, topic_counts
+from ...scheduler.program import Outcome
+from ...scheduler.switching import PassesSchedule
+from .state import CorpusState
+
+MOST_TOPICS = 32**3
+_LONGEST = 2**16 - 1  # tokens of a document: counts of its topics have 16 bits
+_LEAST_BETA = 1e-12  # weights are divided by it
+_DOCUMENTS, _WORDS = 0, 1  # passes
+_SWEEP = 11  # purpose of a random stream
+
+
+class SaberState(CorpusState):
+    """Topics of the tokens, and lists of the topics of documents.
+
+    Parameters
+    ----------
+    X, n_topics, alpha, beta, seed, n_groups, fits_priors, annealed, folder
+        See `CorpusState`.
+
+    Attributes
+    ----------
+    topics_per_document : float
+        Mean number of distinct topics of the documents that have words (K_d), of the last sweep.
+    """
+
+    name = "saber"
+
+    def __init__(self, X, n_topics, alpha, beta, seed, **options):
+        super().__init__(X, n_topics, alpha, beta, seed, **options)
+        check_fits(self.lengths, n_topics, beta)
+        self.n_blocks = 2
+        self.schedule = PassesSchedule(len(self.shards), self.n_blocks)
+        self.topics_per_document = np.nan
+        self.token_doc = self.storage.zeros(self.n_tokens + lda_saber.AHEAD, np.uint32)
+        self.bounds = np.empty((len(self.shards) + 1, X.shape[1]), np.int64)
+        lda_gibbs.lay_out(
+            X.indptr, X.indices, X.data, self.order, self.group_docs, self.bounds, self.token_doc
+        )
+        self.word_start = np.append(self.bounds[0], self.n_tokens)
+        self._cuts = self.word_cuts(len(self.shards))
+        self.doc_start = np.concatenate([[0], np.cumsum(self.lengths)])
+        lines = -(-np.minimum(self.lengths, n_topics) // lda_saber.LINE)
+        self.line_start = np.concatenate([[0], np.cumsum(lines)])
+        self.n_lines = np.zeros(len(self.lengths), np.int32)
+        self.entries = self.storage.zeros(int(self.line_start[-1]) * lda_saber.LINE, np.uint32)
+        self.set_priors(alpha, beta)
+        self.begin_from(self.first_topics(self.token_doc))
+
+    def begin_from(self, topics):
+        """Go on from topics of the tokens, as another state of the same corpus and groups laid them out."""
+        self.topics = topics
+        self.totals = np.bincount(topics, minlength=self.n_topics)
+
+    # Sampling -----------------------------------------------------------------------------------
+
+    def update(self, state, task):
+        """List a group's topics, or draw the tokens of a range of words; return the totals of these."""
+        counted = np.zeros(self.n_topics, np.int64)
+        if task.blocks == _DOCUMENTS:
+            return counted, self._list_documents(task.shard)
+        beta, _, beta_sum = self.beta_of(task.round)
+        weights = topic_weights(self.alpha, state["totals"], beta_sum)
+        lda_saber.sample_words(
+            *self._cuts[task.shard : task.shard + 2], self.word_start, self.token_doc, self.topics,
+            self.entries, self.line_start, self.n_lines, *weights, *common_tree(*weights[:2]),
+            (1 / beta).astype(np.float32), counted, self.seed, _SWEEP, task.round,
+        )  # fmt: skip
+        return counted, 0
+
+    def aggregate(self, tasks, partials):
+        """Take over the topic totals."""
+        counted, listed = zip(*partials, strict=True)
+        if tasks[0].step == _DOCUMENTS:
+            self.topics_per_document = sum(listed) / max(np.count_nonzero(self.lengths), 1)
+            return Outcome(self.totals)
+        self.totals = sum(counted)
+        self.after_sweep(tasks[0].round + 1)
+        return Outcome(self.totals, updates=self.n_tokens)
+
+    def _list_documents(self, group):
+        """List the topics of a group's documents; return how many entries there are."""
+        first, last = self.group_docs[group : group + 2]
+        start, lines = self.doc_start[first : last + 1], self.line_start[first : last + 1]
+        placed = np.empty(start[-1] - start[0], np.uint16)
+        tokens = (self.bounds[group], self.bounds[group + 1], self.token_doc, self.topics)
+        lda_saber.by_document(*tokens, first, start, placed)
+        into = (lines, self.n_lines[first:last], self.entries)
+        return lda_saber.document_lists(start, placed, *into, self.n_topics)
+
+    # Reading and keeping --------------------------------------------------------------------------
+
+    def measure(self, state):
+        """See `CorpusState`."""
+        self._list_documents(state["group"])
+        return super().measure(state)
+
+    def _document_part(self, first, last):
+        lists = (self.entries, 2 * self.line_start, 2 * self.n_lines, 16)
+        return topic_counts.documents_sparse(first, last, *lists, self.alpha)
+
+    def _word_part(self, first, last):
+        none = (np.zeros((0, self.n_topics), np.int32), np.full(len(self.beta), -1, np.int32))
+        return topic_counts.words(first, last, self.word_start, self.topics, *none, self.n_topics, self.beta)
+
+    def doc_topic_counts(self):
+        """See `CorpusState`."""
+        for group in self.shards:
+            self._list_documents(group)
+        lists = (self.entries, 2 * self.line_start, 2 * self.n_lines, 16)
+        indptr, indices, data = topic_counts.doc_topic_csr_sparse(*lists)
+        counts = sparse.csr_array((data, indices, indptr), shape=(len(self.lengths), self.n_topics))
+        return counts[np.argsort(self.order)]
+
+    def restore(self, arrays):
+        """See `CorpusState`."""
+        super().restore(arrays)
+        self.begin_from(arrays["topics"].copy())
+
+
+def check_fits(lengths, n_topics, beta):
+    """Hold a corpus and a model against what the sampler's numbers hold."""
+    if n_topics > MOST_TOPICS:
+        raise DataError(
+            f"sampler='saber' holds up to {MOST_TOPICS:,} topics, and n_components={n_topics:,}: take "
+            "sampler='light' or 'warp'"
+        )
+    longest = int(lengths.max(initial=0))
+    if longest > _LONGEST:
+        raise DataError(
+            f"sampler='saber' holds documents of up to {_LONGEST:,} tokens, and one of X has {longest:,}: "
+            "split it, or take sampler='warp'"
+        )
+    if beta.min() < _LEAST_BETA:
+        raise DataError(
+            f"sampler='saber' needs a topic_word_prior of at least {_LEAST_BETA:g}, got {beta.min():g}: "
+            "raise it, or take sampler='gibbs'"
+        )
+
+
+def topic_weights(alpha, totals, beta_sum):
+    """What a sweep needs of the topics, in float32: alpha, inverse, base and lift of `lda_saber`."""
+    smooth = np.maximum(totals, 1) + beta_sum
+    alpha, inverse = alpha.astype(np.float32), (1 / (totals + beta_sum)).astype(np.float32)
+    return alpha, inverse, alpha * inverse, (smooth / (smooth - 1)).astype(np.float32)
+
+
+def common_tree(alpha, inverse):
+    """Tree of ``alpha * inverse``, which the words without one of their own share."""
+    groups = np.empty(-(-len(alpha) // lda_saber.LINE), np.float32)
+    tops = np.empty(lda_saber.LINE, np.float32)
+    lda_saber.grow_tree(alpha, inverse, groups, tops)
+    return groups, tops
