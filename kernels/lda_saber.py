@@ -60,7 +60,10 @@ def by_document(begin, end, token_doc, topics, first, doc_start, placed):
 
 @nb.njit(**_OPTIONS)
 def _list(tokens, counts, own, entries, start):
-    """Count topics into a list of ``topic << 16 | count``, ascending; `counts` is zero before and after."""
+    """Count topics into a list of ``topic << 16 | count``, ascending; return how many lines it takes.
+
+    `counts` is zero before and after.
+    """
     n = 0
     for k in tokens:
         if counts[at(k)] == 0:
@@ -75,20 +78,16 @@ def _list(tokens, counts, own, entries, start):
     lines = (n + LINE - 1) // LINE
     for j in range(n, lines * LINE):
         entries[at(start + j)] = 0
-    return n
+    return lines
 
 
 @nb.njit(**_OPTIONS)
 def document_lists(doc_start, placed, line_start, n_lines, entries, n_topics):
-    """Fill the lists of documents whose tokens' topics are ``placed``; return how many topics they list."""
+    """Fill the lists of documents whose tokens' topics are ``placed``; both begin at the first of them."""
     counts, own = np.zeros(n_topics, np.int32), np.empty(n_topics, np.uint16)
-    total = 0
     for d in range(len(n_lines)):
         tokens = placed[doc_start[d] - doc_start[0] : doc_start[d + 1] - doc_start[0]]
-        n = _list(tokens, counts, own, entries, line_start[d] * LINE)
-        n_lines[d] = (n + LINE - 1) // LINE
-        total += n
-    return total
+        n_lines[d] = _list(tokens, counts, own, entries, line_start[d] * LINE)
 
 
 # Draws ----------------------------------------------------------------------------------------------
@@ -320,7 +319,7 @@ def sample_words(
         factor, rare = per_beta[w], np.int64(end - begin) < n_topics // RARE
         lines, list_total, tree_total = 0, _ZERO, shared_total
         if rare:
-            lines = (_list(topics[begin:end], counts, own, listed, 0) + LINE - 1) // LINE
+            lines = _list(topics[begin:end], counts, own, listed, 0)
             list_total = factor * _sum_list(listed, 0, lines, base, list_sums, list_prefix)
             for j in range(lines * LINE):
                 if listed[j]:

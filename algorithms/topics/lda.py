@@ -92,6 +92,11 @@ class LatentDirichletAllocation(TopicModel):
           alone where a document's topic and count do not fit 32 bits.
 
         `sampler_` says what ran. `partial_fit` draws later batches by Gibbs sampling.
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        Where the sweeps of "saber" run: "cuda" on a GPU, "auto" there if one can be used. The model is
+        *bitwise* the same. What does not fit the GPU's memory takes turns there, in chunks of documents.
+        Needs CuPy (``pip install stradask[cuda]``). `partial_fit`, and the sweeps from which a warm start
+        begins, run on the CPU.
     exact : bool, default=False
         Keep topic totals live, on one thread (see above).
     optimize_priors : bool, default=False
@@ -195,6 +200,7 @@ class LatentDirichletAllocation(TopicModel):
         "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "sampler": [StrOptions({"auto", "gibbs", "warp", "light", "saber"})],
+        "device": [StrOptions({"cpu", "cuda", "auto"})],
         "exact": ["boolean"],
         "optimize_priors": ["boolean"],
         "tol": [None, Interval(Real, 0, None, closed="left")],
@@ -219,6 +225,7 @@ class LatentDirichletAllocation(TopicModel):
         topic_word_prior=None,
         max_iter=200,
         sampler="auto",
+        device="cpu",
         exact=False,
         optimize_priors=False,
         tol=None,
@@ -234,6 +241,7 @@ class LatentDirichletAllocation(TopicModel):
         self.topic_word_prior = topic_word_prior
         self.max_iter = max_iter
         self.sampler = sampler
+        self.device = device
         self.exact = exact
         self.optimize_priors = optimize_priors
         self.tol = tol
@@ -353,6 +361,12 @@ class LatentDirichletAllocation(TopicModel):
                 f"exact=True with sampler={self.sampler!r}, which is not: set sampler='gibbs' or 'light'"
             )
 
+        if self.device == "cuda" and self.sampler != "saber":
+            raise DataError(
+                f"device='cuda' with sampler={self.sampler!r}, which runs on the CPU: set sampler='saber', "
+                "or device='cpu'"
+            )
+
     def _words(self, vocabulary):
         """Words of the columns, as given or as the names of `X` are; None if neither is there."""
         if vocabulary is not None:
@@ -420,7 +434,8 @@ class LatentDirichletAllocation(TopicModel):
             return GibbsState(*model, exact=self.exact, **known)
         from .samplers import sampler_state
 
-        choice = {"sampler": self.sampler, "exact": self.exact, "max_sweeps": self.max_iter}
+        choice = {"sampler": self.sampler, "device": self.device}
+        choice |= {"exact": self.exact, "max_sweeps": self.max_iter}
         options = {"fits_priors": self.optimize_priors, "folder": self.memmap_folder, "anneals": anneals}
         return sampler_state(*model, known=known, **(choice | options))
 

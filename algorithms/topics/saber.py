@@ -2,7 +2,8 @@
 
 A sweep lists the topics of each document, of groups of documents side by side, and then draws every token
 from the counts as they were before the sweep, of ranges of words side by side (`stradask.kernels.lda_saber`).
-A token's time grows with K_d / 32, hardly with K.
+A token's time grows with K_d / 32, hardly with K. With a device, a GPU does both, and all tokens lie there
+(`TokensOnDevice`); the topics are the same, bit for bit.
 
 All counts are delayed by a sweep, so that the chain's stationary distribution is near the posterior but not
 the posterior; the token's own count is left out, without which it would be a good deal farther away.
@@ -19,13 +20,14 @@ from ...errors import DataError
 from ...kernels import lda_gibbs, lda_saber, topic_counts
 from ...scheduler.program import Outcome
 from ...scheduler.switching import PassesSchedule
+from .saber_cuda import TokensOnDevice
 from .state import CorpusState
 
 MOST_TOPICS = 32**3
 _LONGEST = 2**16 - 1  # tokens of a document: counts of its topics have 16 bits
 _LEAST_BETA = 1e-12  # weights are divided by it
 _DOCUMENTS, _WORDS = 0, 1  # passes
-_SWEEP = 11  # purpose of a random stream
+SWEEP = 11  # purpose of a random stream
 
 
 class SaberState(CorpusState):
@@ -35,21 +37,17 @@ class SaberState(CorpusState):
     ----------
     X, n_topics, alpha, beta, seed, n_groups, fits_priors, annealed, folder
         See `CorpusState`.
-
-    Attributes
-    ----------
-    topics_per_document : float
-        Mean number of distinct topics of the documents that have words (K_d), of the last sweep.
+    device : stradask.kernels.device.Device, optional
+        Where tokens are drawn.
     """
 
     name = "saber"
 
-    def __init__(self, X, n_topics, alpha, beta, seed, **options):
+    def __init__(self, X, n_topics, alpha, beta, seed, *, device=None, **options):
         super().__init__(X, n_topics, alpha, beta, seed, **options)
         check_fits(self.lengths, n_topics, beta)
         self.n_blocks = 2
         self.schedule = PassesSchedule(len(self.shards), self.n_blocks)
-        self.topics_per_document = np.nan
         self.token_doc = self.storage.zeros(self.n_tokens + lda_saber.AHEAD, np.uint32)
         self.bounds = np.empty((len(self.shards) + 1, X.shape[1]), np.int64)
         lda_gibbs.lay_out(
@@ -63,12 +61,21 @@ class SaberState(CorpusState):
         self.n_lines = np.zeros(len(self.lengths), np.int32)
         self.entries = self.storage.zeros(int(self.line_start[-1]) * lda_saber.LINE, np.uint32)
         self.set_priors(alpha, beta)
+        self._there = None
         self.begin_from(self.first_topics(self.token_doc))
+        if device is not None:
+            self._there = TokensOnDevice(device, X, self)
+
+    @property
+    def topics(self):
+        """See `CorpusState`."""
+        return self._here if self._there is None else self._there.topics()
 
     def begin_from(self, topics):
         """Go on from topics of the tokens, as another state of the same corpus and groups laid them out."""
-        self.topics = topics
-        self.totals = np.bincount(topics, minlength=self.n_topics)
+        self._here, self.totals = topics, np.bincount(topics, minlength=self.n_topics)
+        if self._there is not None:
+            self._there.begin_from(topics)
 
     # Sampling -----------------------------------------------------------------------------------
 
@@ -76,35 +83,42 @@ class SaberState(CorpusState):
         """List a group's topics, or draw the tokens of a range of words; return the totals of these."""
         counted = np.zeros(self.n_topics, np.int64)
         if task.blocks == _DOCUMENTS:
-            return counted, self._list_documents(task.shard)
+            if self._there is None:
+                self._list_documents(task.shard)
+            return counted
         beta, _, beta_sum = self.beta_of(task.round)
         weights = topic_weights(self.alpha, state["totals"], beta_sum)
-        lda_saber.sample_words(
-            *self._cuts[task.shard : task.shard + 2], self.word_start, self.token_doc, self.topics,
-            self.entries, self.line_start, self.n_lines, *weights, *common_tree(*weights[:2]),
-            (1 / beta).astype(np.float32), counted, self.seed, _SWEEP, task.round,
-        )  # fmt: skip
-        return counted, 0
+        model = (weights, common_tree(*weights[:2]), (1 / beta).astype(np.float32))
+        stream = (self.seed, SWEEP, task.round)
+        if self._there is None:
+            self._sample_words(task.shard, counted, *model, *stream)
+        elif task.shard == 0:  # for all of them
+            counted = self._there.sweep(*model, *stream)
+        return counted
 
     def aggregate(self, tasks, partials):
         """Take over the topic totals."""
-        counted, listed = zip(*partials, strict=True)
         if tasks[0].step == _DOCUMENTS:
-            self.topics_per_document = sum(listed) / max(np.count_nonzero(self.lengths), 1)
             return Outcome(self.totals)
-        self.totals = sum(counted)
+        self.totals = sum(partials)
         self.after_sweep(tasks[0].round + 1)
         return Outcome(self.totals, updates=self.n_tokens)
 
+    def _sample_words(self, part, counted, weights, tree, per_beta, *stream):
+        """Draw the tokens of a range of words."""
+        tokens = (*self._cuts[part : part + 2], self.word_start, self.token_doc, self.topics)
+        lists = (self.entries, self.line_start, self.n_lines)
+        lda_saber.sample_words(*tokens, *lists, *weights, *tree, per_beta, counted, *stream)
+
     def _list_documents(self, group):
-        """List the topics of a group's documents; return how many entries there are."""
+        """List the topics of a group's documents."""
         first, last = self.group_docs[group : group + 2]
         start, lines = self.doc_start[first : last + 1], self.line_start[first : last + 1]
         placed = np.empty(start[-1] - start[0], np.uint16)
         tokens = (self.bounds[group], self.bounds[group + 1], self.token_doc, self.topics)
         lda_saber.by_document(*tokens, first, start, placed)
         into = (lines, self.n_lines[first:last], self.entries)
-        return lda_saber.document_lists(start, placed, *into, self.n_topics)
+        lda_saber.document_lists(start, placed, *into, self.n_topics)
 
     # Reading and keeping --------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ...errors import DataError
+from ...kernels.device import cuda_device, why_no_device
 from . import auto
 from .annealing import annealed_sweeps
 from .document_rows import DENSE_TOPICS, PackedLists
@@ -16,7 +17,19 @@ _LEAST_SWEEPS = 8  # of a fit that is worth two samplers
 
 
 def sampler_state(
-    X, n_topics, alpha, beta, seed, *, sampler, exact, max_sweeps, known, anneals=False, **options
+    X,
+    n_topics,
+    alpha,
+    beta,
+    seed,
+    *,
+    sampler,
+    exact,
+    max_sweeps,
+    known,
+    device="cpu",
+    anneals=False,
+    **options,
 ):
     """Make the state of the sampler that the parameters, or the sizes, ask for.
 
@@ -24,7 +37,7 @@ def sampler_state(
     ----------
     X, n_topics, alpha, beta, seed, options
         See `CorpusState`.
-    sampler, exact
+    sampler, exact, device
         As in `LatentDirichletAllocation`.
     max_sweeps : int
     known : dict
@@ -48,9 +61,14 @@ def sampler_state(
         return WarpState(*model, annealed=annealed_sweeps(max_sweeps, passes=1) if anneals else 0, **options)
     options["annealed"] = annealed_sweeps(max_sweeps) if anneals and not exact else 0
     if sampler == "saber":
-        return SaberState(*model, **options)
+        return SaberState(*model, device=_device(device), **options)
     kind = LightState if sampler == "light" else GibbsState
     return kind(*model, exact=exact, **options)
+
+
+def _device(device):
+    """Return the GPU if one is asked for, or is there and may be taken; None for the CPU."""
+    return None if device == "cpu" or (device == "auto" and why_no_device()) else cuda_device()
 
 
 def _chosen(X, n_topics, exact, max_sweeps):

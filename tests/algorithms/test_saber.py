@@ -65,7 +65,8 @@ def _redrawn(state, n, *, go_on):
         assert (counted == np.bincount(drawn, minlength=state.n_topics)).all()
         out[r] = drawn
         if go_on:
-            state.topics = topics = drawn
+            state.begin_from(drawn)
+            topics = drawn
     return out
 
 

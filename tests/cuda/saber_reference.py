@@ -37,17 +37,18 @@ def unit(bits):
 
 
 def scan(v):
-    """Inclusive prefix sums of 32 lanes, in the order of a warp."""
+    """Inclusive prefix sums of 32 lanes, the last axis, in the order of a warp."""
     for d in (1, 2, 4, 8, 16):
-        v = np.concatenate([v[:d], v[d:] + v[:-d]])
+        v = np.concatenate([v[..., :d], v[..., d:] + v[..., :-d]], axis=-1)
     return v
 
 
 def total(v):
     """Sum of 32 lanes by halves."""
-    while len(v) > 1:
-        v = v[: len(v) // 2] + v[len(v) // 2 :]
-    return v[0]
+    while v.shape[-1] > 1:
+        half = v.shape[-1] // 2
+        v = v[..., :half] + v[..., half:]
+    return v[..., 0]
 
 
 def in_lanes(v):
@@ -82,8 +83,8 @@ class Tree:
     def __init__(self, leaves):
         self.leaves = in_lanes(leaves)
         self.n = len(leaves)
-        sums = in_lanes(np.array([total(row) for row in self.leaves], F))
-        self.groups = np.array([scan(row) for row in sums])
+        sums = in_lanes(total(self.leaves))
+        self.groups = scan(sums)
         tops = np.zeros(32, F)
         tops[: len(sums)] = self.groups[:, 31]
         self.tops = scan(tops)

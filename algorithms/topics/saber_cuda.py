@@ -1,0 +1,60 @@
+"""The tokens of SaberLDA's sampler on a GPU; `stradask.kernels.lda_saber_cuda` tells how they lie there."""
+
+import itertools
+import threading
+
+import numpy as np
+
+from ...kernels import lda_saber_cuda
+
+
+class TokensOnDevice:
+    """The topics of a corpus's tokens where a GPU draws them.
+
+    Parameters
+    ----------
+    device : stradask.kernels.device.Device
+    X : CSR matrix of counts
+    state : SaberState
+        Of this corpus.
+    """
+
+    def __init__(self, device, X, state):
+        n_topics, order = state.n_topics, state.order
+        frequency = np.diff(state.word_start)
+        cuts, resident = lda_saber_cuda.choose_chunks(device, state.lengths, frequency, n_topics)
+        part = [X[order[a:b]].sum(axis=0, dtype=np.int64) for a, b in itertools.pairwise(cuts)]
+        part = np.array([np.asarray(row).ravel() for row in part])
+        layout = lda_saber_cuda.Layout(state.lengths, state.word_start, n_topics, cuts, part)
+        self._read = state.topics
+        self._reading = threading.Lock()  # groups of documents are measured side by side
+        self.sampler = lda_saber_cuda.Sampler(device, layout, resident, state.token_doc, state.topics)
+
+    def topics(self):
+        """Topics of the tokens, read from the device when they are first asked for."""
+        with self._reading:
+            if self._read is None:
+                self._read = self.sampler.topics()
+            return self._read
+
+    def begin_from(self, topics):
+        """Go on from topics of the tokens."""
+        self._read = topics
+        self.sampler.begin_from(topics)
+
+    def sweep(self, weights, tree, per_beta, *stream):
+        """Draw all tokens; return the topic totals.
+
+        Parameters
+        ----------
+        weights, tree, per_beta
+            As `stradask.kernels.lda_saber.sample_words` takes them.
+        stream
+            Seed, purpose and round.
+        """
+        alpha, inverse, _, lift = weights
+        of_topics = np.column_stack([alpha, inverse, lift, np.zeros_like(alpha)]).reshape(-1)
+        self._read = None
+        return self.sampler.sweep(
+            *stream, of_topics=of_topics, groups=tree[0], tops=tree[1], per_beta=per_beta
+        )

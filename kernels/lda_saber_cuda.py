@@ -1,0 +1,442 @@
+"""SaberLDA's sweep on a GPU: where its arrays lie, and the order of its launches (`lda_saber.cu`).
+
+Documents are dealt into chunks. What a chunk has of its own (`Chunk`) stays on the device where all chunks
+have room there; otherwise chunks take turns in two places, and while one is sampled the next one is copied in
+and the last one's topics are copied out. What all share stays: counts of words and, of rare ones, the topics.
+
+Memory of the device, in bytes: a token 4 for its document and 2 for its topic; the chunk that is sampled 2 a
+token more, and 128 for every 32 of ``min(length, K)`` topics of a document; a word of K / 4 tokens or more
+8 K, for its counts before and after the sweep; another word 2 a token, and 128 for every 32 tokens. Work
+lists take 60 for each word of each chunk.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import DeviceError
+
+RARE, LINE = 4, 32  # as in `lda_saber`
+VARIANTS = ({"IN_SHARED": 1}, {"IN_SHARED": 0})
+
+_FILE = "lda_saber.cu"
+_THREADS, _WARPS = 256, 8
+_MOST_BLOCKS = 8  # of one multiprocessor: 2,048 threads
+_STATIC = 2048  # bytes of shared memory beside the dynamic: what is declared, and what the system takes
+_ITEM, _RANGE = 6, 3  # numbers of a row of the work lists
+_PIECE, _WHOLE = 4096, 2**16  # tokens of a frequent word that are an item, and of a range of all
+_MOST_TOKENS = 2**30  # of a chunk: places in it have 31 bits
+_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)  # numbers to choose from
+_USABLE = 0.95  # part of the free memory
+
+
+class Chunk(NamedTuple):
+    """What the kernels read of a chunk of documents; tokens lie word by word.
+
+    Attributes
+    ----------
+    token_doc : uint32 array, by token
+        Document, counted in the chunk.
+    topics : uint16 array, by token
+    doc_start : int64 array, by document; line_start : int32 array
+        Where its topics are placed, and its list begins (in lines of 32).
+    items : int64 array
+        Work list of ``sample``, six numbers an item.
+    ranges : int32 array
+        Work list of ``count_ranges`` for frequent words, three numbers a range.
+    whole : int32 array
+        The same for the totals: all tokens, in row 0.
+    """
+
+    token_doc: np.ndarray
+    topics: np.ndarray
+    doc_start: np.ndarray
+    line_start: np.ndarray
+    items: np.ndarray
+    ranges: np.ndarray
+    whole: np.ndarray
+
+
+def choose_chunks(device, lengths, frequency, n_topics):
+    """Choose into how many chunks a corpus goes, and whether all of them stay on the device.
+
+    Parameters
+    ----------
+    device : stradask.kernels.device.Device
+    lengths, frequency : int64 arrays
+        Tokens of each document and of each word.
+    n_topics : int
+
+    Returns
+    -------
+    cuts : int64 array
+        Where the documents of each chunk begin.
+    resident : bool
+
+    Raises
+    ------
+    DeviceError
+        If there is no room for what all chunks share, or for any chunk.
+    """
+    room = int(device.free_memory() * _USABLE)
+    shared = _shared_bytes(device, frequency, n_topics)
+    ends, lines = np.cumsum(lengths), np.cumsum(_lines(lengths, n_topics))
+    n_words, least = np.count_nonzero(frequency), 0
+    for n_chunks in _CHUNKS:
+        cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_chunks) / n_chunks)
+        cuts = np.unique(np.concatenate([[0], cuts, [len(lengths)]]))
+        tokens, documents = np.diff(np.append(0, ends)[cuts]), np.diff(cuts)
+        items = np.minimum(tokens, n_words) + tokens // _PIECE
+        slots = 6 * tokens + 12 * documents + (8 * _ITEM + 4 * _RANGE) * items
+        work = int((2 * tokens + 4 * LINE * np.diff(np.append(0, lines)[cuts]) + 8 * documents).max())
+        least = min(2, len(slots)) * int(slots.max()) + work
+        if tokens.max() <= _MOST_TOKENS:
+            if shared + int(slots.sum()) + work <= room:
+                return cuts, True
+            if shared + least <= room:
+                return cuts, False
+    raise DeviceError(
+        f"{device.name} has {room:,} bytes that can be used; {n_topics:,} topics of these words take "
+        f"{shared:,}, and the corpus {least:,} more even in {len(slots):,} chunks: take fewer topics, leave "
+        "rare words out, or set device='cpu'"
+    )
+
+
+def _shared_bytes(device, frequency, n_topics):
+    """Bytes of what does not depend on chunks."""
+    is_rare = frequency < n_topics // RARE
+    rare = frequency[is_rare]
+    rows = 8 * n_topics * int(np.count_nonzero(~is_rare & (frequency > 0)))
+    lists = 2 * int(rare.sum()) + 4 * LINE * int(_lines(rare, n_topics).sum()) + 16 * len(rare)
+    scratch = 4 * n_topics * (_MOST_BLOCKS * device.n_processors + 8) + 4 * n_topics * _CHUNKS[-1] // 64
+    return rows + lists + scratch + 4 * len(frequency)
+
+
+class Layout:
+    """Where the tokens of a corpus lie, chunk by chunk, and the counts of its words.
+
+    Parameters
+    ----------
+    lengths : int64 array
+        Tokens of the documents, in the order in which a word's tokens lie.
+    word_start : int64 array
+        Where the tokens of each word begin, of the corpus.
+    n_topics : int
+    cuts : int64 array
+        Where the documents of each chunk begin.
+    part : int64 array, chunks x words
+        Tokens of each word in each chunk.
+
+    Attributes
+    ----------
+    rare, frequent : int64 arrays
+        Words of less than K / 4 tokens, and the others that occur.
+    """
+
+    def __init__(self, lengths, word_start, n_topics, cuts, part):
+        self.lengths, self.word_start, self.n_topics, self.cuts = lengths, word_start, n_topics, cuts
+        frequency = np.diff(word_start)
+        is_rare = frequency < n_topics // RARE
+        self.rare = np.flatnonzero(is_rare & (frequency > 0))
+        self.frequent = np.flatnonzero(~is_rare & (frequency > 0))
+        self.rare_start = np.concatenate([[0], np.cumsum(frequency[self.rare])])
+        self.rare_lines = _lines(frequency[self.rare], n_topics)
+        self.place = np.zeros(len(frequency), np.int64)
+        self.place[self.frequent] = np.arange(len(self.frequent))
+        self.place[self.rare] = -1 - np.arange(len(self.rare))
+        self.begin = word_start[:-1] + np.concatenate([np.zeros_like(part[:1]), np.cumsum(part, axis=0)])
+
+    def tokens(self, c):
+        """Places in the corpus of the tokens of a chunk."""
+        begin, size = self.begin[c], self.begin[c + 1] - self.begin[c]
+        return np.repeat(begin - np.cumsum(size) + size, size) + np.arange(size.sum())
+
+    def chunk(self, c, token_doc, topics):
+        """Make a chunk from the documents and topics of all tokens."""
+        first, last = self.cuts[c : c + 2]
+        tokens = self.tokens(c)
+        lengths = self.lengths[first:last]
+        items, ranges = self._work(c)
+        ends = np.append(np.arange(_WHOLE, len(tokens), _WHOLE), len(tokens))
+        return Chunk(
+            (token_doc[tokens] - np.uint32(first)).astype(np.uint32),
+            topics[tokens],
+            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            np.concatenate([[0], np.cumsum(_lines(lengths, self.n_topics))]).astype(np.int32),
+            items.reshape(-1),
+            ranges.reshape(-1),
+            np.column_stack([np.zeros_like(ends), np.append(0, ends[:-1]), ends])
+            .astype(np.int32)
+            .reshape(-1),
+        )
+
+    def _work(self, c):
+        """Items and ranges of a chunk; items of frequent words first, the longest first."""
+        size = self.begin[c + 1] - self.begin[c]
+        start = np.cumsum(size) - size
+        words = np.flatnonzero(size)
+        n_pieces = -(-size[words] // np.where(self.place[words] >= 0, max(_PIECE, self.n_topics), 2**30))
+        word, pieces = np.repeat(words, n_pieces), np.repeat(n_pieces, n_pieces)
+        piece = np.arange(len(word)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
+        begin, end = size[word] * piece // pieces, size[word] * (piece + 1) // pieces
+        token, place = self.begin[c][word] + begin, self.place[word]
+        rare = place < 0
+        out = np.zeros(len(word), np.int64)
+        out[rare] = self.rare_start[-1 - place[rare]] + token[rare] - self.word_start[word[rare]]
+        order = np.lexsort((begin - end, rare))
+        items = np.column_stack([word, start[word] + begin, start[word] + end, token, place, out])[order]
+        ranges = np.column_stack([place, start[word] + begin, start[word] + end])[~rare]
+        return items.astype(np.int64), ranges.astype(np.int32)
+
+
+def _lines(lengths, n_topics):
+    """Lines of 32 entries that lists of so many tokens can take."""
+    return -(-np.minimum(lengths, n_topics) // LINE)
+
+
+class Sampler:
+    """The topics of a corpus on a device.
+
+    Parameters
+    ----------
+    device : stradask.kernels.device.Device
+    layout : Layout
+    resident : bool
+        Whether all chunks stay on the device.
+    token_doc, topics : uint32 and uint16 arrays, by token of the corpus
+    """
+
+    def __init__(self, device, layout, resident, token_doc, topics):
+        self.device, self.layout, self.resident = device, layout, resident
+        K, self.n_chunks = layout.n_topics, len(layout.cuts) - 1
+        n_words, n_groups = len(layout.word_start) - 1, -(-K // LINE)
+        self._lay_out_shared_memory(K, n_groups)
+        self._compute, self._in, self._out = device.stream(), device.stream(), device.stream()
+        shapes = {"of_topics": 4 * K, "groups": n_groups, "tops": LINE, "per_beta": n_words}
+        self._sent = {name: device.pinned(n, np.float32) for name, n in shapes.items()}
+        self._told = {name: device.empty(n, np.float32) for name, n in shapes.items()}
+        n_rows = max(len(layout.frequent), 1) * K
+        self._rows = [device.zeros(n_rows, np.int32) for _ in range(2)]
+        self._totals = device.zeros(self.n_chunks * K, np.int32)
+        self._next = device.zeros(1, np.int32)
+        self._lists = _Lists(device, layout.rare_start, layout.rare_lines)
+        self._rare_topics = device.zeros(max(int(layout.rare_start[-1]), 1), np.uint16)
+        made = [layout.chunk(c, token_doc, topics) for c in range(self.n_chunks)]
+        self._make_room_for_lists(made)
+        device.synchronize()  # what is above was queued elsewhere
+        if resident:
+            self._slots = [_Slot(device, [chunk]) for chunk in made]
+            for slot, chunk in zip(self._slots, made, strict=True):
+                slot.load(chunk, self._compute)
+            self._compute.synchronize()
+        else:
+            self._slots = [_Slot(device, made) for _ in range(2)]
+            self._chunks = [self._pinned(chunk) for chunk in made]
+        self._count_all(topics)
+
+    def _lay_out_shared_memory(self, K, n_groups):
+        """Choose where the weights lie, and how many counts a block takes at a time."""
+        room = self.device.shared_memory - _STATIC
+        tree = 4 * (LINE + n_groups)
+        in_shared = tree + 4 * K <= room
+        self._kernels = self.device.kernels(_FILE, IN_SHARED=int(in_shared))
+        self._shared = tree + 4 * K * in_shared
+        blocks = max(1, min(_MOST_BLOCKS, room // (self._shared + _STATIC)))
+        self._n_blocks = blocks * self.device.n_processors
+        self._scratch = self.device.empty(1 if in_shared else self._n_blocks * K, np.float32)
+        whole = -(-K // 64) * 64
+        self._window = min(whole, room // (2 * _WARPS) // 64 * 64)
+        self._count_window = min(whole, room // 4 // 64 * 64)
+
+    def _pinned(self, chunk):
+        """Copy a chunk to where copies run beside kernels."""
+        arrays = []
+        for array in chunk:
+            arrays.append(self.device.pinned(array.shape, array.dtype))
+            arrays[-1][...] = array
+        return Chunk(*arrays)
+
+    def _make_room_for_lists(self, chunks):
+        device = self.device
+        n_documents = max(len(chunk.doc_start) for chunk in chunks)
+        self._entries = device.empty(max(int(chunk.line_start[-1]) for chunk in chunks) * LINE, np.uint32)
+        self._n_lines = device.zeros(n_documents, np.int32)
+        self._cursor = device.zeros(n_documents, np.int32)
+        self._placed = device.empty(max(len(chunk.topics) for chunk in chunks), np.uint16)
+
+    # Sweeping -----------------------------------------------------------------------------------
+
+    def sweep(self, seed, purpose, round_, **told):
+        """Draw all tokens once.
+
+        Parameters
+        ----------
+        seed : int
+            64 bits.
+        purpose, round_ : int
+            Name of the random streams.
+        of_topics, groups, tops, per_beta : float32 arrays
+            Of each topic (alpha, inverse, lift, 0) one after the other; the others as
+            `lda_saber.sample_words` takes them.
+
+        Returns
+        -------
+        int64 array
+            The topic totals.
+        """
+        for name, array in told.items():
+            self._sent[name][...] = array
+            self._compute.copy_in(self._told[name], self._sent[name])
+        seed = int(seed)
+        stream = (np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32), np.uint32(round_), np.uint32(purpose))
+        self._clear(self._rows[1])
+        self._clear(self._totals)
+        for c, slot in self._visits():
+            self._list_documents(slot)
+            self._clear(self._next)
+            n_items = slot.items.size // _ITEM
+            rare = self._lists
+            self._launch(
+                "sample", min(self._n_blocks, n_items), slot.items, np.int32(n_items), self._next,
+                slot.token_doc, slot.topics, self._entries, slot.line_start, self._n_lines, self._rows[0],
+                rare.entries, rare.line_start, rare.n_lines, self._rare_topics, *self._told.values(), self._scratch,
+                np.int32(self.layout.n_topics), *stream, shared=self._shared,
+            )  # fmt: skip
+            self._count(c, slot)
+        self._rows.reverse()
+        self._list_rare()
+        self._compute.synchronize()
+        self.device.synchronize()
+        return self._read_totals()
+
+    def _visits(self):
+        """Give the chunks one after the other where kernels find them."""
+        if self.resident:
+            yield from enumerate(self._slots)
+            return
+        self._slots[0].load(self._chunks[0], self._in)
+        for c, chunk in enumerate(self._chunks):
+            slot = self._slots[c % 2]
+            self._compute.wait(self._in)
+            if c + 1 < self.n_chunks:
+                self._in.wait(self._out)  # the topics that lay there before are out
+                self._slots[(c + 1) % 2].load(self._chunks[c + 1], self._in)
+            slot.show(chunk)
+            yield c, slot
+            self._out.wait(self._compute)
+            self._out.copy_out(chunk.topics, slot.topics)
+        self._out.synchronize()
+
+    def _list_documents(self, slot):
+        n_tokens, n_documents = slot.topics.size, slot.doc_start.size - 1
+        self._launch(
+            "begin_documents", self._grid(n_documents), slot.doc_start, np.int32(n_documents), self._cursor
+        )
+        tokens = (slot.token_doc, slot.topics, np.int32(n_tokens), self._cursor, self._placed)
+        self._launch("place_by_document", self._grid(n_tokens), *tokens)
+        into = (slot.line_start, self._entries, self._n_lines)
+        self._list(self._placed, slot.doc_start, n_documents, *into)
+
+    def _list_rare(self):
+        rare, n = self._lists, len(self.layout.rare)
+        if n:
+            self._list(self._rare_topics, rare.start, n, rare.line_start, rare.entries, rare.n_lines)
+
+    def _list(self, topics, start, n, line_start, entries, n_lines):
+        sizes = (np.int32(self.layout.n_topics), np.int32(self._window))
+        segments = (topics, start, np.int32(n), line_start, *sizes, entries, n_lines)
+        self._launch("list_segments", self._grid(n * LINE), *segments, shared=2 * _WARPS * self._window)
+
+    def _count(self, c, slot):
+        """Add the topics of a chunk to the next counts of words and to its totals."""
+        self._count_ranges(slot.ranges, slot.topics, self._rows[1])
+        self._count_ranges(slot.whole, slot.topics, self._totals[c * self.layout.n_topics :])
+
+    def _count_ranges(self, ranges, topics, rows):
+        if ranges.size:
+            sizes = (np.int32(self.layout.n_topics), np.int32(self._count_window))
+            shared = 4 * self._count_window
+            self._launch("count_ranges", ranges.size // _RANGE, ranges, topics, *sizes, rows, shared=shared)
+
+    def _clear(self, array):
+        self._launch("clear", self._grid(array.size), array, np.int64(array.size))
+
+    def _grid(self, n_threads):
+        most = self.device.n_processors * _MOST_BLOCKS
+        return max(1, min(most, -(-n_threads // _THREADS)))
+
+    def _launch(self, name, grid, *arguments, shared=0):
+        self._kernels.launch(name, grid, _THREADS, arguments, shared=shared, stream=self._compute)
+
+    def _read_totals(self):
+        totals = self.device.get(self._totals).reshape(self.n_chunks, self.layout.n_topics)
+        return totals.sum(axis=0, dtype=np.int64)
+
+    # Topics -------------------------------------------------------------------------------------
+
+    def topics(self):
+        """Read the topics of the corpus's tokens."""
+        out = np.empty(self.layout.word_start[-1], np.uint16)
+        for c in range(self.n_chunks):
+            here = self.device.get(self._slots[c].topics) if self.resident else self._chunks[c].topics
+            out[self.layout.tokens(c)] = here
+        return out
+
+    def begin_from(self, topics):
+        """Go on from topics of the corpus's tokens."""
+        for c in range(self.n_chunks):
+            here = topics[self.layout.tokens(c)]
+            if self.resident:
+                self._compute.copy_in(self._slots[c].topics, here)
+                self._compute.synchronize()
+            else:
+                self._chunks[c].topics[...] = here
+        self._count_all(topics)
+
+    def _count_all(self, topics):
+        """Count the words' topics, which `topics` are."""
+        layout = self.layout
+        size = np.diff(layout.rare_start)
+        shift = layout.word_start[layout.rare] - layout.rare_start[:-1]
+        rare = topics[np.repeat(shift, size) + np.arange(layout.rare_start[-1])]
+        if len(rare):
+            self._compute.copy_in(self._rare_topics, rare)
+        self._clear(self._rows[1])
+        for c, slot in self._visits():
+            self._count(c, slot)
+        self._rows.reverse()
+        self._list_rare()
+        self._compute.synchronize()
+        self.device.synchronize()
+
+
+class _Slot:
+    """A place on the device for one chunk at a time, with room for any of some."""
+
+    def __init__(self, device, chunks):
+        sizes = zip(*([array.size for array in chunk] for chunk in chunks), strict=True)
+        kinds = [array.dtype for array in chunks[0]]
+        self._room = [device.empty(max(max(size), 1), kind) for size, kind in zip(sizes, kinds, strict=True)]
+
+    def show(self, chunk):
+        """Name the parts that a chunk takes."""
+        views = [room[: array.size] for room, array in zip(self._room, chunk, strict=True)]
+        for name, view in zip(Chunk._fields, views, strict=True):
+            setattr(self, name, view)
+
+    def load(self, chunk, stream):
+        """Copy a chunk in."""
+        self.show(chunk)
+        for name, array in zip(Chunk._fields, chunk, strict=True):
+            if array.size:
+                stream.copy_in(getattr(self, name), array)
+
+
+class _Lists:
+    """Lists of the topics of rare words."""
+
+    def __init__(self, device, start, lines):
+        self.start = device.put(start.astype(np.int64))
+        self.line_start = device.put(np.concatenate([[0], np.cumsum(lines)]).astype(np.int32))
+        self.entries = device.zeros(max(int(lines.sum()), 1) * LINE, np.uint32)
+        self.n_lines = device.zeros(max(len(lines), 1), np.int32)

@@ -1,0 +1,275 @@
+"""SaberLDA's CUDA kernels against a plain reference and the CPU's form, bit for bit; then the estimator."""
+
+import numpy as np
+import pytest
+import saber_reference
+from cuda_emulator import MISSING, EmulatedDevice, EmulatedKernels
+from scipy import sparse
+
+import stradask as sd
+from stradask.algorithms.topics.saber import SWEEP, SaberState, topic_weights
+from stradask.datasets.generators import make_lda_corpus
+from stradask.errors import DataError, DeviceError
+from stradask.kernels import launch
+from stradask.kernels.device import cuda_device, standing_in, why_no_device
+from stradask.kernels.lda_saber_cuda import choose_chunks
+from stradask.scheduler.engine import run
+
+NO_GPU = why_no_device()
+SEED = 2**50 + 7
+emulated = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+on_gpu = [pytest.mark.gpu, pytest.mark.skipif(NO_GPU is not None, reason=str(NO_GPU))]
+
+
+def _device(kind, **options):
+    return cuda_device() if kind == "gpu" else EmulatedDevice(**options)
+
+
+@pytest.fixture(params=[pytest.param("cpu", marks=emulated), pytest.param("gpu", marks=on_gpu)])
+def kind(request):
+    return request.param
+
+
+def _corpus(n_tokens, n_words=400, seed=0):
+    X = make_lda_corpus(
+        n_tokens // 80, n_features=n_words, n_components=10, mean_length=80, random_state=seed
+    )[0]
+    return sparse.csr_array(X)
+
+
+def _priors(n_topics, n_words, beta):
+    rng = np.random.default_rng(1)
+    return rng.gamma(1, size=n_topics).clip(0.01) * 0.2, beta * rng.gamma(5, size=n_words)
+
+
+def _state(X, n_topics, beta=0.01, device=None, **options):
+    model = (X, n_topics, *_priors(n_topics, X.shape[1], beta), SEED)
+    return SaberState(*model, n_groups=2, device=device, **options)
+
+
+def _swept(state, n_sweeps=1):
+    run(state, state.schedule, max_rounds=n_sweeps)
+    return state
+
+
+def _by_reference(state):
+    weights = topic_weights(state.alpha, state.totals, state.beta.sum())
+    place = (state.topics, state.word_start, state.token_doc[: state.n_tokens])
+    per_beta = (1 / state.beta).astype(np.float32)
+    return saber_reference.sweep(*place, *weights[:2], weights[3], per_beta, SEED, SWEEP, 0)
+
+
+def _in_chunks(monkeypatch, *numbers):
+    monkeypatch.setattr("stradask.kernels.lda_saber_cuda._CHUNKS", numbers)
+
+
+# --- a sweep ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_topics", "beta", "parts"),
+    [
+        (100, 0.01, ["document", "list", "tree", "shared", "again"]),
+        (100, 1e-7, ["without"]),
+        (1000, 0.01, ["document", "list", "shared", "again"]),
+        (10_000, 0.01, ["document", "list", "shared"]),
+    ],
+)
+def test_a_sweep_is_the_references_bit_for_bit(kind, n_topics, beta, parts):
+    X = _corpus(5000)
+    expected, tally = _by_reference(_state(X, n_topics, beta))
+    assert all(tally[part] for part in parts), tally
+    assert (_swept(_state(X, n_topics, beta)).topics == expected).all()
+    for seed in (0, 1, 2):
+        state = _swept(_state(X, n_topics, beta, device=_device(kind, seed=seed)))
+        assert (state.topics == expected).all()
+        assert (state.totals == np.bincount(expected, minlength=n_topics)).all()
+
+
+@pytest.mark.parametrize("n_topics", [1, 2, 33, 1025])
+def test_sweeps_go_on_from_each_other_in_any_chunks(kind, n_topics, monkeypatch):
+    """Resident or taking turns, the counts of all chunks are those of the sweep before."""
+    X = _corpus(2500)
+    X = sparse.csr_array(
+        sparse.vstack([X[:0], sparse.csr_array((1, 400), dtype=np.int32), X])
+    )  # an empty one
+    expected = _swept(_state(X, n_topics), 3)
+    device = _device(kind, seed=5)
+    for n_chunks, resident in ((1, True), (3, True), (3, False)):
+        _in_chunks(monkeypatch, n_chunks)
+        if not resident:  # shared arrays, and of the chunks only two
+            monkeypatch.setattr("stradask.kernels.lda_saber_cuda.choose_chunks", _taking_turns)
+        state = _swept(_state(X, n_topics, device=device), 3)
+        assert (state._there.sampler.n_chunks, state._there.sampler.resident) == (n_chunks, resident)
+        assert (state.topics == expected.topics).all()
+        assert (state.totals == expected.totals).all()
+
+
+def _taking_turns(*args):
+    return choose_chunks(*args)[0], False
+
+
+def test_topics_that_do_not_fit_shared_memory_are_kept_outside(kind):
+    """The second variant of the source, and lists and counts made in several windows of topics."""
+    X, n_topics = _corpus(1500), 3000
+    device = _device(kind, seed=3)
+    before, device.shared_memory = device.shared_memory, 8 * 1024
+    try:
+        state = _state(X, n_topics, device=device)
+        assert state._there.sampler._window < n_topics
+        assert state._there.sampler._count_window < n_topics
+        assert (_swept(state, 2).topics == _swept(_state(X, n_topics), 2).topics).all()
+    finally:
+        device.shared_memory = before
+
+
+@emulated
+def test_a_missing_barrier_is_seen():
+    """Without the barrier that keeps a block from the next item, some order of warps gives other topics."""
+    X, n_topics = _corpus(2500), 100
+    expected = _swept(_state(X, n_topics)).topics
+    text = (launch.FOLDER / "lda_saber.cu").read_text()
+    harm = "__syncthreads();  // the item before is done"
+    assert harm in text
+    found = 0
+    for seed in range(1, 5):
+        device = _Altered(seed=seed, change=(harm, ""))
+        try:
+            found += bool((_swept(_state(X, n_topics, device=device)).topics != expected).any())
+        except DeviceError:
+            found += 1
+    assert found
+
+
+class _Altered(EmulatedDevice):
+    """The emulated GPU with a change in the source."""
+
+    def __init__(self, *, change, **options):
+        super().__init__(**options)
+        self.change = change
+
+    def kernels(self, file, **definitions):
+        if file not in self._modules:
+            text = launch.source(file, self.folder, **definitions).replace(*self.change)
+            self._modules[file] = EmulatedKernels(text, self)
+        return self._modules[file]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_topics", [100, 1000, 10_000])
+def test_a_hundred_thousand_tokens_are_those_of_the_cpu(kind, n_topics):
+    X = _corpus(100_000, n_words=3000)
+    state = _swept(_state(X, n_topics, device=_device(kind, seed=1)))
+    assert (state.topics == _swept(_state(X, n_topics)).topics).all()
+
+
+# --- room -------------------------------------------------------------------------------------------------
+
+
+@emulated
+def test_a_corpus_larger_than_the_device_takes_turns(monkeypatch):
+    X, n_topics = _corpus(20_000), 4
+    lengths, frequency = (np.asarray(X.sum(axis=axis)).ravel().astype(np.int64) for axis in (1, 0))
+    chosen = [
+        choose_chunks(EmulatedDevice(memory=memory), lengths, frequency, n_topics)
+        for memory in (10**8, 200_000, 90_000)
+    ]
+    sizes = [(len(cuts) - 1, resident) for cuts, resident in chosen]
+    assert sizes[0] == (1, True)
+    assert sizes[-1][0] > 2
+    assert not sizes[-1][1]
+    for cuts, _ in chosen:
+        assert cuts[0] == 0
+        assert cuts[-1] == len(lengths)
+        assert (np.diff(cuts) > 0).all()
+    with pytest.raises(DeviceError, match=r"bytes that can be used; 4 topics .* set device='cpu'"):
+        choose_chunks(EmulatedDevice(memory=15_000), lengths, frequency, n_topics)
+
+
+@emulated
+def test_what_is_chosen_has_room():
+    X = _corpus(20_000)
+    device = EmulatedDevice(memory=90_000)
+    state = _swept(_state(X, 4, device=device), 2)
+    assert not state._there.sampler.resident
+    assert (state.topics == _swept(_state(X, 4), 2).topics).all()
+
+
+# --- the estimator ----------------------------------------------------------------------------------------
+
+
+def _lda(n_components, **options):
+    given = {"sampler": "saber", "max_iter": 12, "random_state": 0, **options}
+    return sd.LatentDirichletAllocation(n_components, **given)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_lda_corpus(70, n_features=150, n_components=4, mean_length=40, random_state=0)[0]
+
+
+def _same(first, second):
+    assert (first.word_topic_counts_ != second.word_topic_counts_).nnz == 0
+    assert (first.doc_topic_counts_ != second.doc_topic_counts_).nnz == 0
+    np.testing.assert_array_equal(first.doc_topic_prior_, second.doc_topic_prior_)
+    np.testing.assert_array_equal(first.topic_word_prior_, second.topic_word_prior_)
+    np.testing.assert_allclose(first.log_likelihood_, second.log_likelihood_, rtol=1e-10)
+
+
+@pytest.mark.parametrize("n_components", [4, 300])
+def test_the_model_is_that_of_the_cpu(kind, corpus, n_components):
+    X, test = corpus, corpus[:20]
+    options = {"max_iter": 24, "optimize_priors": True}
+    with standing_in(_device(kind, seed=2)):
+        there = _lda(n_components, device="cuda", **options).fit(X)
+        here = _lda(n_components, **options).fit(X)
+        _same(there, here)
+        assert there.doc_topic_prior_.std() > 0
+        np.testing.assert_allclose(there.transform(test), here.transform(test))
+        assert there.perplexity(test) == pytest.approx(here.perplexity(test))
+
+
+def test_known_topics_are_found(kind):
+    """End to end, from a corpus whose topics are known."""
+    spread = {"n_common_words": 0.1, "word_spread": 0.02, "mean_length": 40, "random_state": 3}
+    X, truth, _ = make_lda_corpus(120, n_features=60, n_components=3, **spread)
+    with standing_in(_device(kind, seed=4)):
+        lda = _lda(3, device="cuda", max_iter=25).fit(X)
+    distance = 0.5 * np.abs(lda.topic_word_[:, None] - truth[None]).sum(axis=2)
+    assert sorted(distance.argmin(axis=1)) == [0, 1, 2]
+    assert distance.min(axis=1).max() < 0.15
+
+
+def test_a_checkpoint_goes_on_on_another_device(kind, corpus, tmp_path):
+    whole = _lda(5).fit(corpus)
+    with standing_in(_device(kind)):
+        cut = _lda(5, device="cuda", checkpoint=tmp_path).fit(corpus, callback=lambda info: info.round == 5)
+        assert cut.n_iter_ == 5
+        again = _lda(5, device="cuda", checkpoint=tmp_path, max_iter=9).fit(corpus)
+        assert again.n_iter_ == 9
+    _same(_lda(5, checkpoint=tmp_path).fit(corpus), whole)
+
+
+@emulated
+def test_auto_takes_a_gpu_if_there_is_one(corpus):
+    device = EmulatedDevice()
+    with standing_in(device):
+        _lda(3, device="auto", max_iter=2).fit(corpus)
+        assert device.launches.count("sample") == 2
+        _lda(3, device="auto", sampler="gibbs", max_iter=2).fit(corpus)
+        _lda(3, max_iter=2).fit(corpus)
+    assert device.launches.count("sample") == 2
+
+
+@pytest.mark.skipif(NO_GPU is None, reason="there is a GPU")
+def test_without_a_gpu(corpus):
+    _same(_lda(3, device="auto", max_iter=2).fit(corpus), _lda(3, max_iter=2).fit(corpus))
+    with pytest.raises(DeviceError, match=r"device='cpu'|pip install"):
+        _lda(3, device="cuda").fit(corpus)
+
+
+def test_other_samplers_do_not_run_there(corpus):
+    with pytest.raises(DataError, match="device='cuda' with sampler='gibbs'"):
+        _lda(3, device="cuda", sampler="gibbs").fit(corpus)
+    with pytest.raises(ValueError, match="device"):
+        _lda(3, device="tpu").fit(corpus)
