@@ -299,8 +299,8 @@ class Sampler:
             self._launch(
                 "sample", min(self._n_blocks, n_items), slot.items, np.int32(n_items), self._next,
                 slot.token_doc, slot.topics, self._entries, slot.line_start, self._n_lines, self._rows[0],
-                rare.entries, rare.line_start, rare.n_lines, self._rare_topics, *self._told.values(), self._scratch,
-                np.int32(self.layout.n_topics), *stream, shared=self._shared,
+                rare.entries, rare.line_start, rare.n_lines, self._rare_topics, *self._told.values(),
+                self._scratch, np.int32(self.layout.n_topics), *stream, shared=self._shared,
             )  # fmt: skip
             self._count(c, slot)
         self._rows.reverse()

@@ -189,6 +189,17 @@ class GibbsState(CorpusState):
         self.documents.restore(arrays, self.token_doc, self.topics)
         self._count_words()
 
+    def topics_for(self, other):
+        """Topics of the tokens as another state of the corpus, of other groups perhaps, lays them out."""
+        if np.array_equal(self.order, other.order):
+            return self.topics
+        words = np.repeat(np.arange(len(self.beta)), np.diff(self.word_start))
+        docs = (state.order[state.token_doc[: self.n_tokens]] for state in (self, other))
+        own, theirs = (np.lexsort((doc, words)) for doc in docs)
+        topics = np.empty_like(self.topics)
+        topics[theirs] = self.topics[own]
+        return topics
+
     def begin_from(self, topics):
         """Go on from topics of the tokens, as another state of the same corpus and groups laid them out."""
         self.topics[:] = topics

@@ -93,10 +93,10 @@ class LatentDirichletAllocation(TopicModel):
 
         `sampler_` says what ran. `partial_fit` draws later batches by Gibbs sampling.
     device : {"cpu", "cuda", "auto"}, default="cpu"
-        Where the sweeps of "saber" run: "cuda" on a GPU, "auto" there if one can be used. The model is
-        *bitwise* the same. What does not fit the GPU's memory takes turns there, in chunks of documents.
-        Needs CuPy (``pip install stradask[cuda]``). `partial_fit`, and the sweeps from which a warm start
-        begins, run on the CPU.
+        Where the sweeps of "saber" and "light" run: "cuda" is a GPU (see ``docs/gpu.md``). With "saber" the
+        model is *bitwise* that of the CPU, so "auto" takes a GPU for it if one can be used; a corpus larger
+        than its memory goes through it in chunks. `partial_fit`, and the sweeps from which a warm start or
+        given topics begin, run on the CPU.
     exact : bool, default=False
         Keep topic totals live, on one thread (see above).
     optimize_priors : bool, default=False
@@ -167,6 +167,8 @@ class LatentDirichletAllocation(TopicModel):
         If `X` does not hold counts (fractional, negative, NaN...), or a prior has the wrong shape.
     CheckpointMismatch
         If `checkpoint` holds a fit of other parameters or data.
+    DeviceError
+        If `device` asks for a GPU and none can be used, or it has no room.
     OSError
         If there is no room in `memmap_folder` (found before the first sweep).
 
@@ -361,10 +363,10 @@ class LatentDirichletAllocation(TopicModel):
                 f"exact=True with sampler={self.sampler!r}, which is not: set sampler='gibbs' or 'light'"
             )
 
-        if self.device == "cuda" and self.sampler != "saber":
+        if self.device == "cuda" and self.sampler not in ("saber", "light"):
             raise DataError(
-                f"device='cuda' with sampler={self.sampler!r}, which runs on the CPU: set sampler='saber', "
-                "or device='cpu'"
+                f"device='cuda' with sampler={self.sampler!r}, which runs on the CPU: set sampler='saber' or "
+                "'light', or device='cpu'"
             )
 
     def _words(self, vocabulary):
@@ -449,7 +451,7 @@ class LatentDirichletAllocation(TopicModel):
         done = run(at_hand, at_hand.schedule, max_rounds=_WARM_SWEEPS, n_jobs=self.n_jobs, label="LDA")
         if done.reason == "interrupted":
             raise KeyboardInterrupt  # before there is anything new: the last model stays
-        state.begin_from(at_hand.topics)
+        state.begin_from(at_hand.topics_for(state))
 
     def _run(self, state, X, callback, checkpoint=None, before=None, topics=None):
         """Sweep until done, then read the model off the state."""

@@ -9,6 +9,7 @@ from .annealing import annealed_sweeps
 from .document_rows import DENSE_TOPICS, PackedLists
 from .gibbs import GibbsState
 from .light import LightState
+from .light_cuda import LightCudaState
 from .saber import SaberState
 from .state import number_of_groups
 from .warp import WarpState
@@ -62,6 +63,8 @@ def sampler_state(
     options["annealed"] = annealed_sweeps(max_sweeps) if anneals and not exact else 0
     if sampler == "saber":
         return SaberState(*model, device=_device(device), **options)
+    if sampler == "light" and device == "cuda":
+        return LightCudaState(*model, device=cuda_device(), exact=exact, **options)
     kind = LightState if sampler == "light" else GibbsState
     return kind(*model, exact=exact, **options)
 
