@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import saber_reference
-from cuda_emulator import MISSING, EmulatedDevice, EmulatedKernels
+from cuda_emulator import MISSING, EmulatedDevice, EmulatedKernels, sanitized
 from scipy import sparse
 
 import stradask as sd
+from stradask.algorithms.topics.gibbs import GibbsState
+from stradask.algorithms.topics.light_cuda import LightCudaState
 from stradask.algorithms.topics.saber import SWEEP, SaberState, topic_weights
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError, DeviceError
@@ -155,6 +157,29 @@ class _Altered(EmulatedDevice):
         return self._modules[file]
 
 
+@emulated
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["address", "thread"])
+def test_a_sanitizer_finds_nothing(which):
+    script = """
+import sys
+from cuda_emulator import EmulatedDevice
+from test_saber_cuda import _corpus, _state, _swept
+X = _corpus(1000)
+for n_topics in (100, 1000):
+    topics = [
+        _swept(_state(X, n_topics, 1e-5, device=device), 2).topics
+        for device in (None, EmulatedDevice(sanitize=sys.argv[1], seed=2))
+    ]
+    assert (topics[0] == topics[1]).all()
+print("all ran", file=sys.stderr)
+"""
+    said = sanitized(which, script, which)
+    if said is None:
+        pytest.skip(f"the compiler has no {which} sanitizer")
+    assert said.strip() == "all ran"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n_topics", [100, 1000, 10_000])
 def test_a_hundred_thousand_tokens_are_those_of_the_cpu(kind, n_topics):
@@ -266,6 +291,23 @@ def test_without_a_gpu(corpus):
     _same(_lda(3, device="auto", max_iter=2).fit(corpus), _lda(3, max_iter=2).fit(corpus))
     with pytest.raises(DeviceError, match=r"device='cpu'|pip install"):
         _lda(3, device="cuda").fit(corpus)
+
+
+def test_light_begins_on_a_device_where_it_is_told_to(kind):
+    """Its groups there are others, and so is the place of each token; a short warm start keeps the topics."""
+    X = make_lda_corpus(
+        60, n_features=60, n_components=3, mean_length=60, n_common_words=0.1, random_state=1
+    )[0]
+    with standing_in(_device(kind)) as device:
+        lda = _lda(3, sampler="light", device="cuda", max_iter=10, warm_start=True).fit(X)
+        first = lda.perplexity(X)
+        state = LightCudaState(X, 3, np.full(3, 0.1), np.full(60, 0.01), 0, device=device, n_groups=4)
+        before = GibbsState(X, 3, np.full(3, 0.1), np.full(60, 0.01), 1, n_groups=1)
+        state.begin_from(before.topics_for(state))
+        assert (state.order != before.order).any()
+        assert (state.word_topic_counts() != before.word_topic_counts()).nnz == 0
+        assert (state.doc_topic_counts() != before.doc_topic_counts()).nnz == 0
+        assert lda.set_params(max_iter=1).fit(X).perplexity(X) < 1.05 * first
 
 
 def test_other_samplers_do_not_run_there(corpus):
