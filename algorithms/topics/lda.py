@@ -514,6 +514,8 @@ class LatentDirichletAllocation(TopicModel):
         parts |= {name: fingerprint_csr(matrix) for name, matrix in known.items() if matrix is not None}
         if self.sampler == "saber":  # the arrays of the others hold its own
             parts["sampler"] = "saber"
+        if self.sampler == "light" and self.device == "cuda":  # tokens lie in another order than on the CPU
+            parts["device"] = "cuda"
         if isinstance(self.random_state, Integral):
             parts["random_state"] = int(self.random_state)
         return parts

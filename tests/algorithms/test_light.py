@@ -198,6 +198,7 @@ def _sweeps(
     """Topics after each of n sweeps: from the starts while there are some, then from the sweep before."""
     topics, out = starts[0].copy(), np.empty((n, starts.shape[1]), starts.dtype)
     totals, n_groups = np.zeros(len(alpha), np.int64), len(cuts) - 1
+    none = np.empty(0, np.int64)  # totals are live
     for r in range(n):
         if r < len(starts):
             topics[:] = starts[r]
@@ -208,8 +209,8 @@ def _sweeps(
                 h, own = (g + step) % n_groups, before.copy()
                 sweep(
                     words[cuts[h] : cuts[h + 1]], bounds[g], bounds[g + 1], word_start, token_doc, topics,
-                    entries, line_start, n_lines, shift, lengths, row_of_word, rows, own, alpha, alpha.sum(),
-                    aliases, limits, beta, beta.sum(), n_steps, np.uint64(1), 7, r, g,
+                    entries, line_start, n_lines, shift, lengths, row_of_word, rows, own, none, alpha,
+                    alpha.sum(), aliases, limits, beta, beta.sum(), n_steps, np.uint64(1), 7, r, g,
                 )  # fmt: skip
                 totals += own - before
         out[r] = topics

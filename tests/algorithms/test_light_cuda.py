@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 from cuda_emulator import MISSING, EmulatedDevice, sanitized
+from scipy.optimize import linear_sum_assignment
 
+import stradask as sd
 from stradask.algorithms.topics.light import _SWEEP, LightState
 from stradask.algorithms.topics.light_cuda import LightCudaState, number_of_groups
 from stradask.datasets.generators import make_lda_corpus
-from stradask.errors import DataError
+from stradask.errors import CheckpointMismatch, DataError
 from stradask.kernels import lda_light
-from stradask.kernels.device import cuda_device, why_no_device
+from stradask.kernels.device import cuda_device, standing_in, why_no_device
 from stradask.scheduler.engine import run
 from stradask.scheduler.program import Task
 
@@ -184,6 +186,78 @@ def test_too_little_memory_is_told_before_any_work(monkeypatch, device):
 def test_number_of_groups(lengths, groups):
     assert number_of_groups(np.array(lengths)) == groups
 
+
+# Through the estimator ------------------------------------------------------------------------------------
+
+
+def _lda(n_components=5, **options):
+    given = {"sampler": "light", "device": "cuda", "random_state": 0, "max_iter": 3} | options
+    return sd.LatentDirichletAllocation(n_components, **given)
+
+
+def test_topics_of_a_corpus_are_found(device):
+    X, topic_word, _ = make_lda_corpus(
+        150, 80, 3, mean_length=40, n_common_words=1, word_spread=0.05, random_state=1
+    )
+    with standing_in(device):
+        lda = _lda(3, max_iter=24).fit(X)
+    assert lda.sampler_[0]["name"] == "light"
+    assert lda.doc_topic_counts_.sum() == X.sum() == lda.word_topic_counts_.sum()
+    likeness = topic_word @ lda.topic_word_.T
+    likeness /= np.linalg.norm(topic_word, axis=1)[:, None] * np.linalg.norm(lda.topic_word_, axis=1)
+    rows, columns = linear_sum_assignment(-likeness)
+    assert likeness[rows, columns].min() > 0.98
+    on_cpu = _lda(3, max_iter=24, device="cpu").fit(X)
+    assert lda.log_likelihood_[-1] == pytest.approx(on_cpu.log_likelihood_[-1], rel=0.01)
+
+
+def test_exact_fits_are_those_of_the_cpu(device):
+    X = _corpus(15, 40)
+    with standing_in(device):
+        lda = _lda(exact=True).fit(X)
+    assert (lda.components_ == _lda(exact=True, device="cpu").fit(X).components_).all()
+
+
+def test_a_checkpoint_goes_on_and_is_not_that_of_the_cpu(device, tmp_path):
+    X = _corpus(15, 40)
+    with standing_in(device):
+        cut = _lda(checkpoint=tmp_path, max_iter=12).fit(X, callback=lambda info: info.round == 10)
+        assert cut.n_iter_ == 10
+        again = _lda(checkpoint=tmp_path, max_iter=12).fit(X)
+        assert again.n_iter_ == 12
+        assert (again.components_ == _lda(max_iter=12).fit(X).components_).all()
+    with pytest.raises(CheckpointMismatch):
+        _lda(checkpoint=tmp_path, device="cpu", max_iter=12).fit(X)
+
+
+def test_topics_at_hand_reach_their_own_tokens(device):
+    X = _corpus()
+    model = (X, 60, *_priors(60, X.shape[1]), 5)
+    other = LightState(*model, n_groups=2)
+    state = LightCudaState(*model, n_groups=5, device=device)
+    assert (state.order != other.order).any()
+    state.begin_from(other.topics_for(state))
+    assert (state.doc_topic_counts() != other.doc_topic_counts()).nnz == 0
+    assert (state.word_topic_counts() != other.word_topic_counts()).nnz == 0
+    with standing_in(device):
+        lda = _lda(warm_start=True).fit(X)
+        assert lda.fit(X).doc_topic_counts_.sum() == X.sum()
+
+
+@pytest.mark.parametrize("sampler", ["auto", "gibbs", "warp"])
+def test_other_samplers_do_not_run_there(sampler):
+    with pytest.raises(DataError, match=r"device='cuda' with sampler=.*: set sampler='saber' or 'light'"):
+        _lda(sampler=sampler).fit(_corpus(15, 40))
+
+
+def test_auto_leaves_light_to_the_cpu():
+    device = EmulatedDevice()
+    with standing_in(device):
+        _lda(device="auto").fit(_corpus(15, 40))
+    assert device.launches == []
+
+
+# Sanitizers -----------------------------------------------------------------------------------------------
 
 SANITIZED = """
 import sys

@@ -146,15 +146,33 @@ class TestArguments:
 
 
 def _launched(path):
-    """What a CUDA form launches: the sources that it takes, and the names of kernels."""
-    calls = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
-    strings = {"kernels": set(), "launch": set()}
-    for call in calls:
-        name = getattr(call.func, "attr", "")
-        if name in strings:
-            assert isinstance(call.args[0], ast.Constant), f"{path.name}: line {call.lineno} hides a name"
-            strings[name].add(call.args[0].value)
-    return strings["kernels"], strings["launch"]
+    """What a CUDA form launches: the sources that it takes, and the names of kernels.
+
+    Names are strings or constants of the module; a method `_launch` may hand its first argument on.
+    """
+    tree = ast.parse(path.read_text("utf-8"))
+    constants = {
+        statement.targets[0].id: statement.value.value
+        for statement in tree.body
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
+    }
+    handed_on = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef) and function.name == "_launch"
+        for node in ast.walk(function)
+    }
+    found = {"kernels": set(), "launch": set()}
+    for call in ast.walk(tree):
+        name = getattr(getattr(call, "func", None), "attr", "").lstrip("_")
+        if isinstance(call, ast.Call) and name in found and id(call) not in handed_on:
+            first = call.args[0]
+            value = (
+                first.value if isinstance(first, ast.Constant) else constants.get(getattr(first, "id", ""))
+            )
+            assert isinstance(value, str), f"{path.name}: line {call.lineno} hides a name"
+            found[name].add(value)
+    return found["kernels"], found["launch"]
 
 
 FORMS = sorted(launch.FOLDER.glob("*_cuda.py"))
