@@ -10,6 +10,8 @@ common, and a sweep leaves the posterior as it is.
 The functions of `stradask.kernels.lda_light` do the same on the CPU, *bitwise*.
 """
 
+from typing import Any
+
 import numpy as np
 
 from ...errors import DataError
@@ -40,6 +42,8 @@ class LightCudaState(LightState):
         See `LightState`.
     device : `stradask.kernels.device.Device`
     """
+
+    _on_device: Any
 
     def __init__(self, X, n_topics, alpha, beta, seed, *, device, exact=False, n_groups=None, **options):
         self.device, self._on_device, self._host_is_old = device, None, False

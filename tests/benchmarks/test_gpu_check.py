@@ -5,10 +5,14 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from cuda_emulator import MISSING, EmulatedDevice
 
 from stradask.benchmarks import gpu_check
+from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError
+from stradask.kernels.device import standing_in
 
 ARGS = SimpleNamespace(samplers=["saber"], tokens=1e5, sweeps=3, minutes=1)
 
@@ -128,3 +132,50 @@ def test_the_command_that_the_page_names():
     command = [sys.executable, "-m", "stradask.benchmarks.gpu_check", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "--minutes" in done.stdout
+
+
+# The fits, on the emulator ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def emulated(monkeypatch):
+    """Let fits run on the emulator, with a corpus and numbers of topics that suit it."""
+    if MISSING:
+        pytest.skip(MISSING)
+    X, *_ = make_lda_corpus(30, 60, 4, mean_length=30, random_state=0)
+    monkeypatch.setattr(gpu_check, "corpus", lambda *_: X)
+    monkeypatch.setattr(gpu_check, "SAMPLERS", {"saber": [20], "light": [30]})
+    with standing_in(EmulatedDevice()) as device:
+        yield device
+    assert device.launches
+
+
+def _fits(kind, **options):
+    args = SimpleNamespace(**(vars(ARGS) | {"samplers": ["saber", "light"]} | options))
+    return list(gpu_check.FITS[kind](args))
+
+
+def test_small_fits(emulated):
+    assert [record["what"] for record in _fits("small")] == ["saber, 64 topics", "light, 64 topics"]
+
+
+def test_agreement_tells_both_log_likelihoods(emulated):
+    saber, light = _fits("agreement")
+    assert saber["log_likelihood"] == saber["log_likelihood_cpu"]  # bit for bit
+    assert saber["result"] == "passed"
+    assert "0.00 % apart" in saber["detail"]
+    assert light["log_likelihood"] != light["log_likelihood_cpu"]
+
+
+def test_speed_is_that_of_the_sweeps_after_the_first(emulated):
+    saber, light = _fits("speed")
+    assert (saber["sampler"], saber["n_components"], light["n_components"]) == ("saber", 20, 30)
+    for record in (saber, light):
+        assert len(record["sweep_seconds"]) == 3
+        after = sorted(record["sweep_seconds"][1:])
+        assert record["tokens_per_second"] == pytest.approx(record["tokens"] / np.mean(after), rel=0.05)
+
+
+def test_no_sweep_begins_when_the_time_is_up(emulated):
+    model, seconds = gpu_check.fit(gpu_check.corpus(), "light", 30, 50, "cuda", seconds=0)
+    assert (model.n_iter_, len(seconds)) == (1, 1)
