@@ -2,7 +2,8 @@
 //
 // A chunk of documents is at hand, its tokens word by word. place_by_document and list_segments make the
 // documents' lists of topic << 16 | count; sample draws every token; count_ranges counts the topics of
-// frequent words anew, list_segments those of rare ones, whose topics sample writes down for it.
+// frequent words anew, list_segments those of rare ones, whose topics sample writes down for it. joint_of_lists and
+// joint_of_rows tell what a document and a word give to the log-likelihood.
 //
 // A block works on one item after the other: a word, or a part of a frequent one. The word's weights g lie in
 // shared memory (IN_SHARED 1) or in a part of a scratch array (0). A warp draws its tokens one by one: its
@@ -382,6 +383,46 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int k = threadIdx.x; k < window; k += blockDim.x)
       if (counts[k]) atomicAdd(&row[low + k], counts[k]);
     __syncthreads();
+  }
+}
+
+__device__ __forceinline__ double sum_of_warp(double v) {
+#pragma unroll
+  for (int half = 16; half; half >>= 1) v += __shfl_xor_sync(FULL, v, half);
+  return v;
+}
+
+// Sum of lnG(count + prior) - lnG(prior) over each list; the prior is the topic's, or the list's. `base` is lnG of it.
+extern "C" __global__ void __launch_bounds__(256)
+    joint_of_lists(const unsigned* __restrict__ entries, const int* __restrict__ line_start,
+                   const int* __restrict__ n_lines, int n_lists, bool by_topic, const double* __restrict__ prior,
+                   const double* __restrict__ base, double* __restrict__ out) {
+  const int lane = lane_id(), n_warps = gridDim.x * (blockDim.x >> 5);
+  for (int s = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5); s < n_lists; s += n_warps) {
+    const unsigned* const list = entries + (long long)line_start[s] * 32;
+    double sum = 0.;
+    for (int i = 0; i < n_lines[s]; ++i) {
+      const unsigned entry = list[i * 32 + lane];
+      const unsigned of = by_topic ? entry >> 16 : s;
+      if (entry) sum += lgamma((double)(entry & 0xffffu) + prior[of]) - base[of];
+    }
+    sum = sum_of_warp(sum);
+    if (lane == 0) out[s] = sum;
+  }
+}
+
+// The same over each row of counts.
+extern "C" __global__ void __launch_bounds__(256)
+    joint_of_rows(const int* __restrict__ rows, int n_rows, int n_topics, const double* __restrict__ prior,
+                  const double* __restrict__ base, double* __restrict__ out) {
+  const int lane = lane_id(), n_warps = gridDim.x * (blockDim.x >> 5);
+  for (int r = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5); r < n_rows; r += n_warps) {
+    const int* const row = rows + (long long)r * n_topics;
+    double sum = 0.;
+    for (int k = lane; k < n_topics; k += 32)
+      if (row[k]) sum += lgamma((double)row[k] + prior[r]) - base[r];
+    sum = sum_of_warp(sum);
+    if (lane == 0) out[r] = sum;
   }
 }
 

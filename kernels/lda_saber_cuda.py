@@ -13,6 +13,7 @@ lists take 60 for each word of each chunk.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import gammaln
 
 from ..errors import DeviceError
 
@@ -88,7 +89,7 @@ def choose_chunks(device, lengths, frequency, n_topics):
         tokens, documents = np.diff(np.append(0, ends)[cuts]), np.diff(cuts)
         items = np.minimum(tokens, n_words) + tokens // _PIECE
         slots = 6 * tokens + 12 * documents + (8 * _ITEM + 4 * _RANGE) * items
-        work = int((2 * tokens + 4 * LINE * np.diff(np.append(0, lines)[cuts]) + 8 * documents).max())
+        work = int((2 * tokens + 4 * LINE * np.diff(np.append(0, lines)[cuts]) + 16 * documents).max())
         least = min(2, len(slots)) * int(slots.max()) + work
         if tokens.max() <= _MOST_TOKENS:
             if shared + int(slots.sum()) + work <= room:
@@ -109,7 +110,7 @@ def _shared_bytes(device, frequency, n_topics):
     rows = 8 * n_topics * int(np.count_nonzero(~is_rare & (frequency > 0)))
     lists = 2 * int(rare.sum()) + 4 * LINE * int(_lines(rare, n_topics).sum()) + 16 * len(rare)
     scratch = 4 * n_topics * (_MOST_BLOCKS * device.n_processors + 8) + 4 * n_topics * _CHUNKS[-1] // 64
-    return rows + lists + scratch + 4 * len(frequency)
+    return rows + lists + scratch + 28 * len(frequency) + 16 * n_topics
 
 
 class Layout:
@@ -309,8 +310,8 @@ class Sampler:
         self.device.synchronize()
         return self._read_totals()
 
-    def _visits(self):
-        """Give the chunks one after the other where kernels find them."""
+    def _visits(self, keep=True):
+        """Give the chunks one after the other where kernels find them; keep what becomes of their topics."""
         if self.resident:
             yield from enumerate(self._slots)
             return
@@ -324,7 +325,8 @@ class Sampler:
             slot.show(chunk)
             yield c, slot
             self._out.wait(self._compute)
-            self._out.copy_out(chunk.topics, slot.topics)
+            if keep:
+                self._out.copy_out(chunk.topics, slot.topics)
         self._out.synchronize()
 
     def _list_documents(self, slot):
@@ -372,6 +374,50 @@ class Sampler:
         totals = self.device.get(self._totals).reshape(self.n_chunks, self.layout.n_topics)
         return totals.sum(axis=0, dtype=np.int64)
 
+    def joint(self, alpha, beta):
+        """What the documents, and the words, give to the joint log-likelihood of words and topics.
+
+        Parameters
+        ----------
+        alpha, beta : float64 arrays
+            The priors, by topic and by word.
+
+        Returns
+        -------
+        documents, words : float64 arrays
+            Of each, the sum over topics of ``lnG(count + prior) - lnG(prior)``.
+        """
+        layout = self.layout
+        documents, words = np.zeros(len(layout.lengths)), np.zeros(len(layout.word_start) - 1)
+        prior = self._with_base(alpha)
+        for c, slot in self._visits(keep=False):
+            self._list_documents(slot)
+            first, last = layout.cuts[c : c + 2]
+            lists = (self._entries, slot.line_start, self._n_lines)
+            documents[first:last] = self._joint("joint_of_lists", last - first, lists, np.bool_(True), *prior)
+        if len(layout.rare):
+            rare, prior = self._lists, self._with_base(beta[layout.rare])
+            lists = (rare.entries, rare.line_start, rare.n_lines)
+            found = self._joint("joint_of_lists", len(layout.rare), lists, np.bool_(False), *prior)
+            words[layout.rare] = found
+        if len(layout.frequent):
+            prior, n_topics = self._with_base(beta[layout.frequent]), np.int32(layout.n_topics)
+            n = len(layout.frequent)
+            words[layout.frequent] = self._joint("joint_of_rows", n, (self._rows[0],), n_topics, *prior)
+        return documents, words
+
+    def _with_base(self, prior):
+        """A prior and lnG of it, on the device."""
+        there = tuple(self.device.put(array) for array in (prior, gammaln(prior)))
+        self.device.synchronize()  # other streams are to see them
+        return there
+
+    def _joint(self, name, n, counts, *rest):
+        out = self.device.empty(int(n), np.float64)
+        self._launch(name, self._grid(int(n) * LINE), *counts, np.int32(n), *rest, out)
+        self._compute.synchronize()
+        return self.device.get(out)
+
     # Topics -------------------------------------------------------------------------------------
 
     def topics(self):
@@ -402,7 +448,7 @@ class Sampler:
         if len(rare):
             self._compute.copy_in(self._rare_topics, rare)
         self._clear(self._rows[1])
-        for c, slot in self._visits():
+        for c, slot in self._visits(keep=False):
             self._count(c, slot)
         self._rows.reverse()
         self._list_rare()

@@ -124,14 +124,19 @@ class SaberState(CorpusState):
 
     def measure(self, state):
         """See `CorpusState`."""
-        self._list_documents(state["group"])
+        if self._there is None:
+            self._list_documents(state["group"])
         return super().measure(state)
 
     def _document_part(self, first, last):
+        if self._there is not None:
+            return self._there.joint(self.alpha, self.beta)[0][first:last].sum()
         lists = (self.entries, 2 * self.line_start, 2 * self.n_lines, 16)
         return topic_counts.documents_sparse(first, last, *lists, self.alpha)
 
     def _word_part(self, first, last):
+        if self._there is not None:
+            return self._there.joint(self.alpha, self.beta)[1][first:last].sum()
         none = (np.zeros((0, self.n_topics), np.int32), np.full(len(self.beta), -1, np.int32))
         return topic_counts.words(first, last, self.word_start, self.topics, *none, self.n_topics, self.beta)
 

@@ -23,10 +23,10 @@ class TokensOnDevice:
         n_topics, order = state.n_topics, state.order
         frequency = np.diff(state.word_start)
         cuts, resident = lda_saber_cuda.choose_chunks(device, state.lengths, frequency, n_topics)
-        part = [X[order[a:b]].sum(axis=0, dtype=np.int64) for a, b in itertools.pairwise(cuts)]
-        part = np.array([np.asarray(row).ravel() for row in part])
+        parts = [X[order[a:b]].sum(axis=0, dtype=np.int64) for a, b in itertools.pairwise(cuts)]
+        part = np.array([np.asarray(row).ravel() for row in parts])
         layout = lda_saber_cuda.Layout(state.lengths, state.word_start, n_topics, cuts, part)
-        self._read = state.topics
+        self._read, self._joint = state.topics, None
         self._reading = threading.Lock()  # groups of documents are measured side by side
         self.sampler = lda_saber_cuda.Sampler(device, layout, resident, state.token_doc, state.topics)
 
@@ -37,9 +37,16 @@ class TokensOnDevice:
                 self._read = self.sampler.topics()
             return self._read
 
+    def joint(self, alpha, beta):
+        """What documents and words give to the log-likelihood, computed when it is first asked for."""
+        with self._reading:
+            if self._joint is None or self._joint[0] is not alpha or self._joint[1] is not beta:
+                self._joint = (alpha, beta, self.sampler.joint(alpha, beta))
+            return self._joint[2]
+
     def begin_from(self, topics):
         """Go on from topics of the tokens."""
-        self._read = topics
+        self._read, self._joint = topics, None
         self.sampler.begin_from(topics)
 
     def sweep(self, weights, tree, per_beta, *stream):
@@ -54,7 +61,7 @@ class TokensOnDevice:
         """
         alpha, inverse, _, lift = weights
         of_topics = np.column_stack([alpha, inverse, lift, np.zeros_like(alpha)]).reshape(-1)
-        self._read = None
+        self._read = self._joint = None
         return self.sampler.sweep(
             *stream, of_topics=of_topics, groups=tree[0], tops=tree[1], per_beta=per_beta
         )

@@ -197,7 +197,7 @@ def test_a_corpus_larger_than_the_device_takes_turns(monkeypatch):
     lengths, frequency = (np.asarray(X.sum(axis=axis)).ravel().astype(np.int64) for axis in (1, 0))
     chosen = [
         choose_chunks(EmulatedDevice(memory=memory), lengths, frequency, n_topics)
-        for memory in (10**8, 200_000, 90_000)
+        for memory in (10**8, 200_000, 110_000)
     ]
     sizes = [(len(cuts) - 1, resident) for cuts, resident in chosen]
     assert sizes[0] == (1, True)
@@ -214,9 +214,10 @@ def test_a_corpus_larger_than_the_device_takes_turns(monkeypatch):
 @emulated
 def test_what_is_chosen_has_room():
     X = _corpus(20_000)
-    device = EmulatedDevice(memory=90_000)
+    device = EmulatedDevice(memory=110_000)
     state = _swept(_state(X, 4, device=device), 2)
     assert not state._there.sampler.resident
+    assert state.joint_log_likelihood() == pytest.approx(_swept(_state(X, 4), 2).joint_log_likelihood(), 1e-10)
     assert (state.topics == _swept(_state(X, 4), 2).topics).all()
 
 
