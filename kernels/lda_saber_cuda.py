@@ -84,8 +84,7 @@ def choose_chunks(device, lengths, frequency, n_topics):
     ends, lines = np.cumsum(lengths), np.cumsum(_lines(lengths, n_topics))
     n_words, least = np.count_nonzero(frequency), 0
     for n_chunks in _CHUNKS:
-        cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_chunks) / n_chunks)
-        cuts = np.unique(np.concatenate([[0], cuts, [len(lengths)]]))
+        cuts = _cuts(ends, n_chunks)
         tokens, documents = np.diff(np.append(0, ends)[cuts]), np.diff(cuts)
         items = np.minimum(tokens, n_words) + tokens // _PIECE
         slots = 6 * tokens + 12 * documents + (8 * _ITEM + 4 * _RANGE) * items
@@ -101,6 +100,15 @@ def choose_chunks(device, lengths, frequency, n_topics):
         f"{shared:,}, and the corpus {least:,} more even in {len(slots):,} chunks: take fewer topics, leave "
         "rare words out, or set device='cpu'"
     )
+
+
+def _cuts(ends, n_chunks):
+    """Where the documents of chunks of nearly equal numbers of tokens begin; no chunk is without."""
+    inner = np.searchsorted(ends, ends[-1] * np.arange(1, n_chunks) / n_chunks, side="right")
+    cuts = np.concatenate([[0], inner, [len(ends)]])
+    cuts = cuts[np.unique(np.append(0, ends)[cuts], return_index=True)[1]]
+    cuts[-1] = len(ends)  # documents without tokens at the end
+    return cuts
 
 
 def _shared_bytes(device, frequency, n_topics):

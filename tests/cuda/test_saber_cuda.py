@@ -14,7 +14,7 @@ from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError, DeviceError
 from stradask.kernels import launch
 from stradask.kernels.device import cuda_device, standing_in, why_no_device
-from stradask.kernels.lda_saber_cuda import choose_chunks
+from stradask.kernels.lda_saber_cuda import _cuts, choose_chunks
 from stradask.scheduler.engine import run
 
 NO_GPU = why_no_device()
@@ -211,13 +211,32 @@ def test_a_corpus_larger_than_the_device_takes_turns(monkeypatch):
         choose_chunks(EmulatedDevice(memory=15_000), lengths, frequency, n_topics)
 
 
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([0, 0, 9, 1, 1, 1], [0, 3, 6]),  # not one chunk of the two empty documents
+        ([5, 0, 5, 0, 0], [0, 2, 5]),
+        ([7], [0, 1]),
+        ([1] * 12, [0, 3, 6, 9, 12]),
+    ],
+)
+def test_no_chunk_is_without_tokens(lengths, expected):
+    cuts = _cuts(np.cumsum(lengths), 4)
+    assert (np.add.reduceat(lengths, cuts[:-1]) > 0).all()
+    assert cuts[[0, -1]].tolist() == [0, len(lengths)]
+    assert len(cuts) <= 5
+    assert cuts.tolist() == expected
+
+
 @emulated
 def test_what_is_chosen_has_room():
     X = _corpus(20_000)
     device = EmulatedDevice(memory=110_000)
     state = _swept(_state(X, 4, device=device), 2)
     assert not state._there.sampler.resident
-    assert state.joint_log_likelihood() == pytest.approx(_swept(_state(X, 4), 2).joint_log_likelihood(), 1e-10)
+    assert state.joint_log_likelihood() == pytest.approx(
+        _swept(_state(X, 4), 2).joint_log_likelihood(), 1e-10
+    )
     assert (state.topics == _swept(_state(X, 4), 2).topics).all()
 
 
