@@ -45,7 +45,8 @@ class SaberState(CorpusState):
 
     def __init__(self, X, n_topics, alpha, beta, seed, *, device=None, **options):
         super().__init__(X, n_topics, alpha, beta, seed, **options)
-        check_fits(self.lengths, n_topics, beta)
+        frequency = np.asarray(X.sum(axis=0, dtype=np.int64)).ravel()
+        check_fits(self.lengths, frequency, n_topics, beta)
         self.n_blocks = 2
         self.schedule = PassesSchedule(len(self.shards), self.n_blocks)
         self.token_doc = self.storage.zeros(self.n_tokens + lda_saber.AHEAD, np.uint32)
@@ -86,14 +87,15 @@ class SaberState(CorpusState):
             if self._there is None:
                 self._list_documents(task.shard)
             return counted
+        if self._there is not None and task.shard > 0:
+            return counted  # the first draws all of them
         beta, _, beta_sum = self.beta_of(task.round)
         weights = topic_weights(self.alpha, state["totals"], beta_sum)
         model = (weights, common_tree(*weights[:2]), (1 / beta).astype(np.float32))
         stream = (self.seed, SWEEP, task.round)
-        if self._there is None:
-            self._sample_words(task.shard, counted, *model, *stream)
-        elif task.shard == 0:  # for all of them
-            counted = self._there.sweep(*model, *stream)
+        if self._there is not None:
+            return self._there.sweep(*model, *stream)
+        self._sample_words(task.shard, counted, *model, *stream)
         return counted
 
     def aggregate(self, tasks, partials):
@@ -155,7 +157,7 @@ class SaberState(CorpusState):
         self.begin_from(arrays["topics"].copy())
 
 
-def check_fits(lengths, n_topics, beta):
+def check_fits(lengths, frequency, n_topics, beta):
     """Hold a corpus and a model against what the sampler's numbers hold."""
     if n_topics > MOST_TOPICS:
         raise DataError(
@@ -167,6 +169,11 @@ def check_fits(lengths, n_topics, beta):
         raise DataError(
             f"sampler='saber' holds documents of up to {_LONGEST:,} tokens, and one of X has {longest:,}: "
             "split it, or take sampler='warp'"
+        )
+    if frequency.max(initial=0) > np.iinfo(np.int32).max:
+        raise DataError(
+            f"word {int(frequency.argmax())} of X has {frequency.max():,} tokens, and counts of a word go up "
+            "to 2,147,483,647: leave so common a word out"
         )
     if beta.min() < _LEAST_BETA:
         raise DataError(

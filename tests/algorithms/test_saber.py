@@ -9,7 +9,7 @@ from scipy import sparse, stats
 from scipy.special import gammaln
 
 import stradask as sd
-from stradask.algorithms.topics.saber import SaberState, common_tree, topic_weights
+from stradask.algorithms.topics.saber import SaberState, check_fits, common_tree, topic_weights
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
 from stradask.kernels.lda_saber import grow_tree, sample_words
 from stradask.scheduler.engine import run
@@ -274,6 +274,11 @@ def test_what_it_does_not_hold_is_refused_with_a_remedy(X, options, message):
         sd.LatentDirichletAllocation(**{"n_components": 3, "sampler": "saber", **options}).fit(X)
     with pytest.raises(DataError, match="seed_words and doc_labels need Gibbs"):
         _lda(2).fit([[3, 1]], seed_words={0: [1]})
+
+
+def test_a_word_too_common_for_its_counts_is_refused():
+    with pytest.raises(DataError, match=r"word 1 of X has 2,147,483,648 tokens.*leave so common a word out"):
+        check_fits(np.array([9]), np.array([3, 2**31]), 5, np.full(2, 0.01))
 
 
 def test_documents_and_topics_as_large_as_it_holds():

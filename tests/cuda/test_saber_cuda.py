@@ -314,20 +314,19 @@ def test_without_a_gpu(corpus):
 
 
 def test_light_begins_on_a_device_where_it_is_told_to(kind):
-    """Its groups there are others, and so is the place of each token; a short warm start keeps the topics."""
-    X = make_lda_corpus(
-        60, n_features=60, n_components=3, mean_length=60, n_common_words=0.1, random_state=1
-    )[0]
+    """Its groups there are others, and so is the place of each token."""
+    X = make_lda_corpus(30, n_features=40, n_components=3, mean_length=30, random_state=1)[0]
+    priors = (np.full(3, 0.1), np.full(40, 0.01))
     with standing_in(_device(kind)) as device:
-        lda = _lda(3, sampler="light", device="cuda", max_iter=10, warm_start=True).fit(X)
-        first = lda.perplexity(X)
-        state = LightCudaState(X, 3, np.full(3, 0.1), np.full(60, 0.01), 0, device=device, n_groups=4)
-        before = GibbsState(X, 3, np.full(3, 0.1), np.full(60, 0.01), 1, n_groups=1)
-        state.begin_from(before.topics_for(state))
+        state = LightCudaState(X, 3, *priors, 0, device=device, n_groups=4)
+        before = GibbsState(X, 3, *priors, 1, n_groups=1)
         assert (state.order != before.order).any()
+        state.begin_from(before.topics_for(state))
         assert (state.word_topic_counts() != before.word_topic_counts()).nnz == 0
         assert (state.doc_topic_counts() != before.doc_topic_counts()).nnz == 0
-        assert lda.set_params(max_iter=1).fit(X).perplexity(X) < 1.05 * first
+        lda = _lda(3, sampler="light", device="cuda", max_iter=2, warm_start=True).fit(X).fit(X)
+    assert lda.sampler_[0]["name"] == "light"
+    assert lda.word_topic_counts_.sum() == X.sum()
 
 
 def test_other_samplers_do_not_run_there(corpus):
