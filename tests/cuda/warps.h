@@ -38,13 +38,14 @@ struct Lane : Fiber {
   Warp* warp;
 };
 
-struct Warp {  // one slot a lane: what it called, with what, and what it gets back
-  unsigned exist, done, ready;
-  uint8_t kind[32];
-  int sub[32], arg[32], line[32];
-  unsigned mask[32];
-  uint64_t val[32], out[32];
-  const char* name[32];
+struct Warp {                   // a slot a lane: what it called, with what, and what it gets back
+  unsigned exist, done, ready;  // lanes that there are, have returned, can run
+  uint8_t kind[32];             // of collective that the lane waits at
+  int sub[32], arg[32];         // which vote or reduction; of a shuffle source << 2 | how, and width << 8
+  unsigned mask[32];            // lanes that it names
+  uint64_t val[32], out[32];    // what it gives, and gets
+  const char* name[32];         // of the intrinsic, and where it stands
+  int line[32];
   Lane* lane[32];
 };
 
@@ -61,8 +62,8 @@ struct Engine {
   bool shuffled = false, fresh = false, yielded = false;
   std::string error;
 };
-inline Engine E;  // one launch at a time: the library is not re-entrant
-inline Lane* cur = nullptr;
+inline Engine E;             // one launch at a time: the library is not re-entrant
+inline Lane* cur = nullptr;  // the lane that runs
 
 inline uint64_t rnd() {  // splitmix64, for the order of lanes only
   uint64_t z = (E.rng += 0x9E3779B97F4A7C15ull);
@@ -71,6 +72,7 @@ inline uint64_t rnd() {  // splitmix64, for the order of lanes only
   return z ^ (z >> 31);
 }
 
+// End the launch with a message: back to the scheduler, and never to this lane.
 [[noreturn]] __attribute__((format(printf, 1, 2), noinline)) inline void fail(const char* fmt, ...) {
   char b[1024];
   va_list ap;
@@ -167,8 +169,9 @@ inline void resolve(Warp& w) {
   unsigned alive = w.exist & ~w.done, active = 0, yield = 0;
   for (unsigned t = alive; t;) {
     unsigned l = __builtin_ctz(t), k = w.kind[l];
-    if (k >= kActive) {
-      (k == kActive ? active : k == kYield ? yield : t) |= k == kBlock ? 0u : 1u << l;
+    if (k >= kActive) {  // waits for nobody by name; at a barrier of the block, for the scheduler
+      if (k == kActive) active |= 1u << l;
+      if (k == kYield) yield |= 1u << l;
       t &= t - 1;
       continue;
     }
@@ -216,6 +219,7 @@ inline Lane* next(Warp& w) {  // which lane runs now; null: back to the schedule
   return w.lane[__builtin_ctz(r)];
 }
 
+// Let other lanes run until this one is ready.
 __attribute__((noinline)) inline void park() {
   Lane* me = cur;
   me->warp->ready &= ~(1u << (me->id & 31));
@@ -226,6 +230,7 @@ __attribute__((noinline)) inline void park() {
   // whoever switched here has set cur = me
 }
 
+// What a fiber does: the kernel, once a block.
 inline void fiber_main() {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
@@ -255,6 +260,7 @@ inline void fiber_main() {
   }
 }
 
+// Wait for the other lanes at an intrinsic, and return what it gives this one.
 inline uint64_t collective(Kind k, int sub, unsigned mask, uint64_t v, int arg, const char* name, int line) {
   EMU_IGNORE_BEGIN();
   unsigned l = cur->id & 31;
@@ -336,6 +342,7 @@ inline thread_local __attribute__((aligned(128))) unsigned char smem[EMU_MAX_SHA
 }
 
 namespace emu {
+// Run all threads of a block to their ends, warp by warp; false if there is an error to report.
 inline bool run_block(unsigned smem_bytes, const TlsRange& tls) {
   char *dyn = reinterpret_cast<char*>(smem), *dyn_end = dyn + sizeof smem;
   if (tls.base && tls.base <= dyn && dyn_end <= tls.base + tls.size) {

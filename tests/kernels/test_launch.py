@@ -148,7 +148,7 @@ class TestArguments:
 def _launched(path):
     """What a CUDA form launches: the sources that it takes, and the names of kernels.
 
-    Names are strings or constants of the module; a method `_launch` may hand its first argument on.
+    Names are strings or constants of the module; a method whose first argument is `name` may hand it on.
     """
     tree = ast.parse(path.read_text("utf-8"))
     constants = {
@@ -156,23 +156,20 @@ def _launched(path):
         for statement in tree.body
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
     }
-    handed_on = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef) and function.name == "_launch"
-        for node in ast.walk(function)
-    }
-    found = {"kernels": set(), "launch": set()}
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    handing = [f for f in functions if [argument.arg for argument in f.args.args[:2]] == ["self", "name"]]
+    inside = {id(node) for function in handing for node in ast.walk(function)}
+    launching = {"launch", *(function.name for function in handing)} - {"get"}  # that is for arrays
+    sources, launched = set(), set()
     for call in ast.walk(tree):
-        name = getattr(getattr(call, "func", None), "attr", "").lstrip("_")
-        if isinstance(call, ast.Call) and name in found and id(call) not in handed_on:
-            first = call.args[0]
-            value = (
-                first.value if isinstance(first, ast.Constant) else constants.get(getattr(first, "id", ""))
-            )
-            assert isinstance(value, str), f"{path.name}: line {call.lineno} hides a name"
-            found[name].add(value)
-    return found["kernels"], found["launch"]
+        method = getattr(getattr(call, "func", None), "attr", None)
+        if not isinstance(call, ast.Call) or method not in {"kernels", *launching} or id(call) in inside:
+            continue
+        first = call.args[0]
+        name = first.value if isinstance(first, ast.Constant) else constants.get(getattr(first, "id", ""))
+        assert isinstance(name, str), f"{path.name}: line {call.lineno} hides a name"
+        (sources if method == "kernels" else launched).add(name)
+    return sources, launched
 
 
 FORMS = sorted(launch.FOLDER.glob("*_cuda.py"))
