@@ -25,7 +25,7 @@ _walk, _slice = random_walk.step, slice_sampling.step
 
 
 @nb.njit(**OPTIONS)
-def _adapt(tuning, averaging, accepted):
+def adapt_size(tuning, averaging, accepted):
     """Dual averaging; `averaging` is (mean of log size, error, centre, count, target, largest log size)."""
     averaging[3] += 1.0
     weight = 1.0 / (averaging[3] + _T0)
@@ -34,6 +34,14 @@ def _adapt(tuning, averaging, accepted):
     decay = averaging[3] ** -_KAPPA
     averaging[0] = decay * size + (1.0 - decay) * averaging[0]
     tuning[0] = math.exp(size)
+
+
+@nb.njit(**OPTIONS)
+def keep(z, gz, logp, mu, A, draw, gradient, statistic):
+    """Put where the chain is into the rows of its results."""
+    hmc.place(z, draw, mu, A)
+    hmc.gradient_of_place(gz, gradient, A)
+    statistic[0] = logp
 
 
 _RESULT = types.Tuple((hmc.MATRIX, hmc.MATRIX, hmc.MATRIX, hmc.VECTOR, hmc.VECTOR, nb.float64))
@@ -112,10 +120,8 @@ def run(density, sampler, z, gz, logp, mu, A, tuning, averaging, adapt, name, n,
         else:
             logp = _slice(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta)
         if adapt:
-            _adapt(tuning, averaging, info[0])
-        hmc.place(z, draws[t], mu, A)
-        hmc.gradient_of_place(gz, gradients[t], A)
-        statistics[t, 0] = logp
+            adapt_size(tuning, averaging, info[0])
+        keep(z, gz, logp, mu, A, draws[t], gradients[t], statistics[t])
     return draws, gradients, statistics, z, gz, logp
 
 

@@ -243,6 +243,8 @@ def _tile_pass(single, n, with_gradient):
 
 
 _gradient64, _gradient32 = _tile_pass(False, 1, True), _tile_pass(True, 1, True)
+_two64, _two32 = _tile_pass(False, 2, True), _tile_pass(True, 2, True)
+_four64, _four32 = _tile_pass(False, _TOGETHER, True), _tile_pass(True, _TOGETHER, True)
 _density64, _density32 = _tile_pass(False, _TOGETHER, False), _tile_pass(True, _TOGETHER, False)
 
 
@@ -322,6 +324,114 @@ def logistic32(q, g, data, meta):
     coefficients(q, b, data, meta)
     logp = _likelihood32(b, gb, _tiles_of(data, meta), meta[N_TILES]) + data[PADDING]
     return logp + add_prior(q, b, gb, g, data, meta)
+
+
+@nb.njit(**OPTIONS)
+def _likelihoods64(coefs, slopes, logps, X, n_tiles):
+    """Log likelihoods of two or four vectors, coefs (d, n), in one pass; slopes (d, n) are set.
+
+    Every number is made by the same operations as for one vector, so that it is the same to the last bit.
+    """
+    d, n = coefs.shape
+    half = n * LINE // 8
+    sums, running = np.empty(2 * half), np.zeros(d * half)
+    logps[:] = 0.0
+    for tile in range(0, n_tiles, _RUN64):
+        sums[:half], sums[half:] = 1.0, 0.0
+        address, many = X + tile * (d * N_VECTORS * LINE), min(_RUN64, n_tiles - tile)
+        if n == 2:
+            _two64(address, many, d, coefs.ctypes.data, running.ctypes.data, sums.ctypes.data)
+        else:
+            _four64(address, many, d, coefs.ctypes.data, running.ctypes.data, sums.ctypes.data)
+        for lane in range(half):
+            logps[lane // (LINE // 8)] -= math.log(sums[lane]) + sums[half + lane]
+    slopes[:] = 0.0
+    _sum_lanes(running, slopes.ravel())
+
+
+@nb.njit(**OPTIONS)
+def _likelihoods32(coefs, slopes, logps, X, n_tiles):
+    """The same on tiles in single precision."""
+    d, n = coefs.shape
+    half, runs = n * LINE // 4, 0
+    coefs = coefs.astype(np.float32)
+    sums, running, product = np.empty(2 * half, np.float32), np.zeros(d * half, np.float32), np.ones(half)
+    logps[:], slopes[:] = 0.0, 0.0
+    for tile in range(0, n_tiles, _RUN32):
+        sums[:half], sums[half:] = 1.0, 0.0
+        address, many = X + tile * (d * N_VECTORS * LINE), min(_RUN32, n_tiles - tile)
+        if n == 2:
+            _two32(address, many, d, coefs.ctypes.data, running.ctypes.data, sums.ctypes.data)
+        else:
+            _four32(address, many, d, coefs.ctypes.data, running.ctypes.data, sums.ctypes.data)
+        for lane in range(half):
+            product[lane] *= sums[lane]
+            logps[lane // (LINE // 4)] -= sums[half + lane]
+        runs += 1
+        if runs == _FLUSH or tile + _RUN32 >= n_tiles:
+            runs = 0
+            for lane in range(half):
+                logps[lane // (LINE // 4)] -= math.log(product[lane])
+                product[lane] = 1.0
+            _sum_lanes(running, slopes.ravel())
+
+
+@nb.njit(**OPTIONS)
+def _coefficients_of(Q, first, n, data, meta):
+    """Coefficients (d, n) of n parameter vectors, side by side."""
+    b, coefs = np.empty(meta[N_COEFS]), np.empty((meta[N_COEFS], n))
+    for k in range(n):
+        coefficients(Q[first + k], b, data, meta)
+        coefs[:, k] = b
+    return coefs
+
+
+@nb.njit(**OPTIONS)
+def _add_priors(coefs, slopes, likelihoods, Q, G, logps, first, data, meta):
+    """Fill log densities and gradients from the likelihoods of several vectors, the priors added."""
+    b, gb = np.empty(len(coefs)), np.empty(len(coefs))
+    for k in range(coefs.shape[1]):
+        b[:], gb[:] = coefs[:, k], slopes[:, k]
+        logp = likelihoods[k] + data[PADDING]
+        logps[first + k] = logp + add_prior(Q[first + k], b, gb, G[first + k], data, meta)
+
+
+@nb.njit(**OPTIONS)
+def _next_group(left):
+    """How many vectors share the next pass."""
+    return _TOGETHER if left >= _TOGETHER else 2 if left >= 2 else 1
+
+
+@nb.njit(**OPTIONS)
+def logistic64_together(n, Q, G, logps, data, meta):
+    """Log posterior densities and gradients of n parameter vectors, that share passes over the rows."""
+    first = 0
+    while first < n:
+        size = _next_group(n - first)
+        if size == 1:
+            logps[first] = logistic64(Q[first], G[first], data, meta)
+        else:
+            coefs = _coefficients_of(Q, first, size, data, meta)
+            slopes, likelihoods = np.empty_like(coefs), np.empty(size)
+            _likelihoods64(coefs, slopes, likelihoods, _tiles_of(data, meta), meta[N_TILES])
+            _add_priors(coefs, slopes, likelihoods, Q, G, logps, first, data, meta)
+        first += size
+
+
+@nb.njit(**OPTIONS)
+def logistic32_together(n, Q, G, logps, data, meta):
+    """The same on tiles in single precision."""
+    first = 0
+    while first < n:
+        size = _next_group(n - first)
+        if size == 1:
+            logps[first] = logistic32(Q[first], G[first], data, meta)
+        else:
+            coefs = _coefficients_of(Q, first, size, data, meta)
+            slopes, likelihoods = np.empty_like(coefs), np.empty(size)
+            _likelihoods32(coefs, slopes, likelihoods, _tiles_of(data, meta), meta[N_TILES])
+            _add_priors(coefs, slopes, likelihoods, Q, G, logps, first, data, meta)
+        first += size
 
 
 @nb.njit(**OPTIONS)

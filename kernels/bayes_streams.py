@@ -9,10 +9,15 @@ from typing import Any
 
 import numba as nb
 import numpy as np
+from numba.core.options import DefaultOptions
 
 from .random import philox4x32
 
 OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+# For the inside of a step, which makes no array: other functions count the references to all their arguments,
+# by locked instructions, which is half the time of a tree in ten dimensions. `_nrt` is no public option.
+INNER: dict[str, Any] = OPTIONS | {"forceinline": True}
+INNER |= {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 
 _HIGH_BITS, _LOW_BITS, _HALF = np.uint32(5), np.uint32(7), 0.5
 _SCALE, _UNIT = 2.0**25, 2.0**-52  # 52 bits and a half: every sum is exact, and none is 0 or 1

@@ -53,18 +53,24 @@ def copy(source, target):
 
 
 @nb.njit(**OPTIONS)
-def place(z, q, mu, A):
-    """Fill ``q = mu + A z``."""
-    d = len(z)
+def place_row(Z, row, q, mu, A):
+    """Fill ``q = mu + A z`` for a row of Z; making a view of the row would take longer than this."""
+    d = len(q)
     if A.shape[0] != d:
         for i in range(d):
-            q[i] = mu[i] + A[0, i] * z[i]
+            q[i] = mu[i] + A[0, i] * Z[row, i]
         return
     for i in range(d):
         total = mu[i]
         for j in range(i + 1):
-            total += A[i, j] * z[j]
+            total += A[i, j] * Z[row, j]
         q[i] = total
+
+
+@nb.njit(**OPTIONS)
+def place(z, q, mu, A):
+    """Fill ``q = mu + A z``."""
+    place_row(z.reshape(1, len(z)), 0, q, mu, A)
 
 
 @nb.njit(**OPTIONS)
@@ -83,20 +89,26 @@ def gradient_of_place(gz, g, A):
 
 
 @nb.njit(**OPTIONS)
-def evaluate(density, z, gz, q, g, mu, A, data, meta):
-    """Return the log density at z and fill its gradient in z; q and g are scratch."""
-    d = len(z)
-    place(z, q, mu, A)
-    logp = density(q, g, data, meta)
+def gradient_in_row(g, GZ, row, A):
+    """Fill a row of GZ with ``A' g``."""
+    d = len(g)
     if A.shape[0] != d:
         for i in range(d):
-            gz[i] = A[0, i] * g[i]
-        return logp
+            GZ[row, i] = A[0, i] * g[i]
+        return
     for i in range(d):
-        gz[i] = 0.0
+        GZ[row, i] = 0.0
     for i in range(d):
         for j in range(i + 1):
-            gz[j] += A[i, j] * g[i]
+            GZ[row, j] += A[i, j] * g[i]
+
+
+@nb.njit(**OPTIONS)
+def evaluate(density, z, gz, q, g, mu, A, data, meta):
+    """Return the log density at z and fill its gradient in z; q and g are scratch."""
+    place(z, q, mu, A)
+    logp = density(q, g, data, meta)
+    gradient_in_row(g, gz.reshape(1, len(gz)), 0, A)
     return logp
 
 

@@ -3,13 +3,18 @@
 A transition doubles a trajectory, forwards or backwards in time, until it turns back on itself. A subtree is
 built leaf by leaf: finished nodes wait on a stack, and equal ones merge like the digits of a binary counter,
 so that a tree of depth D holds at most D + 1 nodes. A node keeps the momenta of its first and last leaf, the
-sum rho of its momenta, its log weight, and one leaf chosen with probability in proportion to
+sum rho of its momenta, its weight, and one leaf chosen with probability in proportion to
 ``exp(-energy)``.
 
 Two nodes that become one have not turned if ``p_first . rho > 0`` and ``p_last . rho > 0``, over both
 together, over the left one and the first leaf of the right one, and over the last leaf of the left one and
 the right one. Inside a subtree the leaf is chosen uniformly by weight; at the top the new half is taken with
 probability ``min(1, w_new / w_old)``, which prefers far leaves. Coordinates and arguments: see ``hmc``.
+
+A transition is cut where it needs the density: `begin` fills the point q at which it is to be evaluated,
+`go_on` takes its value and its gradient, and fills the next q or says that the transition is over. So several
+chains can be evaluated together, and `step` is the same code for one of them. All vectors are rows of one
+array, called by number: a view of a row would be counted, which costs more than most of what is done with it.
 
 References: Hoffman, Gelman, "The No-U-Turn Sampler", JMLR 2014. Betancourt, "A conceptual introduction to
 Hamiltonian Monte Carlo", 2017.
@@ -20,128 +25,198 @@ import math
 import numba as nb
 import numpy as np
 
-from .bayes_streams import OPTIONS, fill_normal, uniform
-from .hmc import MAX_ERROR, acceptance, copy, dot, leapfrog
+from .bayes_streams import INNER, OPTIONS, fill_normal, uniform
+from .hmc import MAX_ERROR, acceptance, dot, gradient_in_row, place_row
 
-_FIRST, _LAST, _RHO, _Z, _GRADIENT, _ROWS = 0, 1, 2, 3, 4, 5  # of a node on the stack
-_BASE = 10  # rows of scratch before the stack
+# Rows of scratch: the point and the gradient there; the momentum of the old tree next to the new subtree; the
+# sum of momenta; the two ends, with position, momentum and gradient; then the stack of nodes.
+_NEAR, _RHO, _LEFT, _RIGHT, _STACK = 2, 3, 4, 7, 10
+_Z, _P, _G = 0, 1, 2  # of an end
+_FIRST, _LAST, _SUM, _CHOSEN, _GRADIENT, _ROWS = 0, 1, 2, 3, 4, 5  # of a node
+_LARGE = 500.0  # of a logarithm
+# Numbers of a transition: beyond them the weight and the log density of each node. Weights are in units of
+# exp(_UNIT), the first leaf having 1.
+LOGP, _ENERGY, _WEIGHT, _UNIT, _ACCEPTED, _LEAVES, _DEPTH, _END, _LEAF, _TOP, _DIVERGED, _NODES = range(12)
 
 
 def scratch_rows(max_depth):
     """Rows of scratch that a step needs."""
-    return _BASE + _ROWS * (max_depth + 1)
+    return _STACK + _ROWS * (max_depth + 1)
 
 
 @nb.njit(**OPTIONS)
-def _turned(first, last, rho, more):
-    """Whether the trajectory of momentum sum ``rho + more`` has turned at one of its ends."""
-    a, b = 0.0, 0.0
-    for i in range(len(rho)):
-        total = rho[i] + more[i]
-        a += first[i] * total
-        b += last[i] * total
-    return not (a > 0.0 and b > 0.0)
+def n_numbers(max_depth):
+    """Numbers that a transition keeps while it waits for a density."""
+    return _NODES + 2 * (max_depth + 1)
 
 
-@nb.njit(**OPTIONS)
-def _log_add(a, b):
-    high, low = max(a, b), min(a, b)
-    return high if low == -np.inf else high + math.log1p(math.exp(low - high))
+@nb.njit(**INNER)
+def _have_turned(work, first, last, rho, new_first, new_last, new_rho):
+    """Whether a trajectory and its continuation have turned, together or where they meet; all are rows.
+
+    Three pairs of inner products in one loop: each alone would wait for its own last addition.
+    """
+    a, b, c, d, e, f = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(work.shape[1]):
+        start, end, joint, next_joint = work[first, i], work[new_last, i], work[last, i], work[new_first, i]
+        old, new = work[rho, i], work[new_rho, i]
+        a += start * (old + new)
+        b += end * (old + new)
+        c += start * (old + next_joint)
+        d += next_joint * (old + next_joint)
+        e += joint * (new + joint)
+        f += end * (new + joint)
+    return not (a > 0.0 and b > 0.0 and c > 0.0 and d > 0.0 and e > 0.0 and f > 0.0)
 
 
-@nb.njit(**OPTIONS)
-def _merge(left, right, weights, logps, top, stream):
+@nb.njit(**INNER)
+def _weight(gain, numbers):
+    """The weight of a leaf; all weights are made smaller where it would be too large a number."""
+    if gain - numbers[_UNIT] > _LARGE:
+        smaller = math.exp(numbers[_UNIT] - gain)
+        numbers[_WEIGHT] *= smaller
+        for node in range(int(numbers[_TOP])):
+            numbers[_NODES + 2 * node] *= smaller
+        numbers[_UNIT] = gain
+    return math.exp(gain - numbers[_UNIT])
+
+
+@nb.njit(**INNER)
+def _merge(work, numbers, top, stream):
     """Merge the nodes `top` - 2 and `top` - 1 into the former; False if they turn."""
-    turned = (
-        _turned(left[_FIRST], right[_LAST], left[_RHO], right[_RHO])
-        or _turned(left[_FIRST], right[_FIRST], left[_RHO], right[_FIRST])
-        or _turned(left[_LAST], right[_LAST], right[_RHO], left[_LAST])
-    )
-    if turned:
+    left = _STACK + _ROWS * (top - 2)
+    right, at = left + _ROWS, _NODES + 2 * (top - 2)
+    if _have_turned(
+        work, left + _FIRST, left + _LAST, left + _SUM, right + _FIRST, right + _LAST, right + _SUM
+    ):
         return False
-    total = _log_add(weights[top - 2], weights[top - 1])
-    if uniform(stream) < math.exp(weights[top - 1] - total):
-        copy(right[_Z], left[_Z])
-        copy(right[_GRADIENT], left[_GRADIENT])
-        logps[top - 2] = logps[top - 1]
-    weights[top - 2] = total
-    copy(right[_LAST], left[_LAST])
-    _add(right[_RHO], left[_RHO])
+    total = numbers[at] + numbers[at + 2]
+    d = work.shape[1]
+    if uniform(stream) * total < numbers[at + 2]:
+        for i in range(d):
+            work[left + _CHOSEN, i] = work[right + _CHOSEN, i]
+            work[left + _GRADIENT, i] = work[right + _GRADIENT, i]
+        numbers[at + 1] = numbers[at + 3]
+    numbers[at] = total
+    for i in range(d):
+        work[left + _LAST, i] = work[right + _LAST, i]
+        work[left + _SUM, i] += work[right + _SUM, i]
     return True
 
 
-@nb.njit(**OPTIONS)
-def _add(source, target):
-    for i in range(len(source)):
-        target[i] += source[i]
+@nb.njit(**INNER)
+def _drift(q, mu, A, tuning, work, numbers):
+    """Half a kick and a whole drift at the end that grows; fills q."""
+    end = int(numbers[_END])
+    size = tuning[0] if end == _RIGHT else -tuning[0]
+    half = 0.5 * size
+    for i in range(work.shape[1]):
+        work[end + _P, i] += half * work[end + _G, i]
+        work[end + _Z, i] += size * work[end + _P, i]
+    place_row(work, end + _Z, q, mu, A)
 
 
-@nb.njit(**OPTIONS)
-def _set(z, p, gradient, to_z, to_p, to_gradient):
-    copy(z, to_z)
-    copy(p, to_p)
-    copy(gradient, to_gradient)
+@nb.njit(**INNER)
+def _double(work, numbers, stream):
+    """Choose the end at which the trajectory is doubled."""
+    end = _RIGHT if uniform(stream) < 0.5 else _LEFT
+    for i in range(work.shape[1]):
+        work[_NEAR, i] = work[end + _P, i]
+    numbers[_END], numbers[_LEAF], numbers[_TOP] = end, 0.0, 0.0
+
+
+@nb.njit(**INNER)
+def begin(z, gz, logp, q, mu, A, tuning, stream, work, numbers):
+    """Draw momenta, and go to the first leaf: fill q, where the density is needed."""
+    rho = work[_RHO]
+    fill_normal(stream, rho)
+    for i in range(len(z)):
+        work[_LEFT + _Z, i] = work[_RIGHT + _Z, i] = z[i]
+        work[_LEFT + _P, i] = work[_RIGHT + _P, i] = rho[i]
+        work[_LEFT + _G, i] = work[_RIGHT + _G, i] = gz[i]
+    numbers[LOGP], numbers[_ENERGY] = logp, 0.5 * dot(rho, rho) - logp
+    numbers[_WEIGHT], numbers[_UNIT] = 1.0, 0.0
+    numbers[_ACCEPTED] = numbers[_LEAVES] = numbers[_DEPTH] = numbers[_DIVERGED] = 0.0
+    _double(work, numbers, stream)
+    _drift(q, mu, A, tuning, work, numbers)
+
+
+@nb.njit(**INNER)
+def _add_leaf(logp, tuning, work, numbers, stream):
+    """Finish the leapfrog step, put the leaf on the stack and merge; False if that ends the transition."""
+    end, d = int(numbers[_END]), work.shape[1]
+    half = 0.5 * (tuning[0] if end == _RIGHT else -tuning[0])
+    kinetic = 0.0
+    for i in range(d):
+        work[end + _P, i] += half * work[end + _G, i]
+        kinetic += work[end + _P, i] * work[end + _P, i]
+    gain = numbers[_ENERGY] + logp - 0.5 * kinetic
+    numbers[_LEAVES] += 1.0
+    if not gain > -MAX_ERROR:
+        numbers[_DIVERGED] = 1.0
+        return False
+    top = int(numbers[_TOP])
+    node = _STACK + _ROWS * top
+    for i in range(d):
+        p = work[end + _P, i]
+        work[node + _FIRST, i] = p
+        work[node + _LAST, i] = p
+        work[node + _SUM, i] = p
+        work[node + _CHOSEN, i] = work[end + _Z, i]
+        work[node + _GRADIENT, i] = work[end + _G, i]
+    weight = _weight(gain, numbers)
+    numbers[_ACCEPTED] += min(1.0, weight) if numbers[_UNIT] == 0.0 else acceptance(gain)
+    numbers[_NODES + 2 * top], numbers[_NODES + 2 * top + 1] = weight, logp
+    numbers[_LEAF] += 1.0
+    top, rest = top + 1, int(numbers[_LEAF])
+    while rest & 1 == 0:
+        rest >>= 1
+        if not _merge(work, numbers, top, stream):
+            return False
+        top -= 1
+    numbers[_TOP] = top
+    return True
+
+
+@nb.njit(**INNER)
+def _join(z, gz, work, numbers, stream):
+    """Join the finished subtree to the trajectory; False if that has turned."""
+    d = work.shape[1]
+    numbers[_DEPTH] += 1.0
+    if uniform(stream) * numbers[_WEIGHT] < numbers[_NODES]:
+        for i in range(d):
+            z[i], gz[i] = work[_STACK + _CHOSEN, i], work[_STACK + _GRADIENT, i]
+        numbers[LOGP] = numbers[_NODES + 1]
+    numbers[_WEIGHT] += numbers[_NODES]
+    far = (_LEFT if int(numbers[_END]) == _RIGHT else _RIGHT) + _P
+    turned = _have_turned(work, far, _NEAR, _RHO, _STACK + _FIRST, _STACK + _LAST, _STACK + _SUM)
+    for i in range(d):
+        work[_RHO, i] += work[_STACK + _SUM, i]
+    return not turned
+
+
+@nb.njit(**INNER)
+def go_on(z, gz, logp, q, g, mu, A, tuning, stream, work, numbers, info):
+    """Take the density at q; False when the transition is over, and ``numbers[LOGP]`` belongs to its end."""
+    gradient_in_row(g, work, int(numbers[_END]) + _G, A)
+    if _add_leaf(logp, tuning, work, numbers, stream):
+        if int(numbers[_LEAF]) < 1 << int(numbers[_DEPTH]):
+            _drift(q, mu, A, tuning, work, numbers)
+            return True
+        if _join(z, gz, work, numbers, stream) and numbers[_DEPTH] < tuning[1]:
+            _double(work, numbers, stream)
+            _drift(q, mu, A, tuning, work, numbers)
+            return True
+    info[0], info[1], info[2] = numbers[_ACCEPTED] / numbers[_LEAVES], numbers[_LEAVES], numbers[_DEPTH]
+    info[3], info[4] = numbers[_DIVERGED], numbers[_ENERGY]
+    return False
 
 
 @nb.njit(**OPTIONS)
 def step(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta):
     """One transition in place; returns the log density at its end."""
-    d, size, max_depth = len(z), tuning[0], int(tuning[1])
-    q, g, near, rho = work[0], work[1], work[2], work[3]
-    left_z, left_p, left_g = work[4], work[5], work[6]
-    right_z, right_p, right_g = work[7], work[8], work[9]
-    stack = work[_BASE:].reshape(max_depth + 1, _ROWS, d)
-    weights, logps = np.empty(max_depth + 1), np.empty(max_depth + 1)
-    fill_normal(stream, rho)
-    _set(z, rho, gz, left_z, left_p, left_g)
-    _set(z, rho, gz, right_z, right_p, right_g)
-    energy = 0.5 * dot(rho, rho) - logp
-    log_weight, accepted, n_leaves, depth, diverged = 0.0, 0.0, 0, 0, False
-    while depth < max_depth:
-        forwards = uniform(stream) < 0.5
-        end_z, end_p, end_g = (right_z, right_p, right_g) if forwards else (left_z, left_p, left_g)
-        signed = size if forwards else -size
-        copy(end_p, near)  # the momentum of the old tree next to the new subtree
-        top, whole = 0, True
-        for leaf in range(1, (1 << depth) + 1):
-            end_logp = leapfrog(density, end_z, end_p, end_g, q, g, mu, A, signed, data, meta)
-            gain = energy + end_logp - 0.5 * dot(end_p, end_p)
-            n_leaves += 1
-            accepted += acceptance(gain)
-            if not gain > -MAX_ERROR:
-                diverged, whole = True, False
-                break
-            node = stack[top]
-            _set(end_p, end_p, end_p, node[_FIRST], node[_LAST], node[_RHO])
-            copy(end_z, node[_Z])
-            copy(end_g, node[_GRADIENT])
-            weights[top], logps[top] = gain, end_logp
-            top += 1
-            rest = leaf
-            while whole and rest & 1 == 0:
-                rest >>= 1
-                whole = _merge(stack[top - 2], stack[top - 1], weights, logps, top, stream)
-                top -= 1
-            if not whole:
-                break
-        if not whole:
-            break
-        depth += 1
-        new = stack[0]
-        if uniform(stream) < math.exp(min(0.0, weights[0] - log_weight)):
-            copy(new[_Z], z)
-            copy(new[_GRADIENT], gz)
-            logp = logps[0]
-        log_weight = _log_add(log_weight, weights[0])
-        far = left_p if forwards else right_p
-        turned = (
-            _turned(far, new[_LAST], rho, new[_RHO])
-            or _turned(far, new[_FIRST], rho, new[_FIRST])
-            or _turned(near, new[_LAST], new[_RHO], near)
-        )
-        _add(new[_RHO], rho)
-        if turned:
-            break
-    info[0], info[1], info[2] = accepted / max(1, n_leaves), n_leaves, depth
-    info[3], info[4] = 1.0 if diverged else 0.0, energy
-    return logp
+    q, g, numbers = work[0], work[1], np.empty(n_numbers(int(tuning[1])))
+    begin(z, gz, logp, q, mu, A, tuning, stream, work, numbers)
+    while go_on(z, gz, density(q, g, data, meta), q, g, mu, A, tuning, stream, work, numbers, info):
+        pass
+    return numbers[LOGP]
