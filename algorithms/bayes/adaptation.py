@@ -16,7 +16,7 @@ import numpy as np
 from ...errors import DataError
 from ...kernels.hmc import first_size
 from ...scheduler.threads import single_threaded_blas
-from .chains import SAMPLERS, WARM_UP, Draws, advance, init, stream
+from .chains import SAMPLERS, WARM_UP, Draws, advance_all, init, stream
 
 METRICS = ("diagonal", "dense", "laplace")
 _FIRST, _WINDOW, _LAST, _LEAST = 75, 25, 50, 20
@@ -58,9 +58,7 @@ def start_averaging(size, target, most=np.inf):
     return np.array([0.0, 0.0, math.log(10 * size), 0.0, target, math.log(most)])
 
 
-def warm_up(
-    model, q, sampler="nuts", *, n=1000, metric="diagonal", mode=None, target=None, limit=None, **numbers
-):
+def warm_up(model, q, sampler="nuts", *, chain=0, **settings):
     """Bring a chain to the posterior and tune it.
 
     Parameters
@@ -68,6 +66,41 @@ def warm_up(
     model : Model
     q : ndarray of shape (d,)
         Where it begins.
+    sampler, chain, **settings
+        See `warm_up_all`.
+
+    Returns
+    -------
+    state : State
+        Ready for its draw number 0.
+    draws : Draws
+        Those of the warm-up.
+    """
+    (made,) = warm_up_all(model, [q], sampler, chains=[chain], **settings)
+    return made
+
+
+def warm_up_all(
+    model,
+    points,
+    sampler="nuts",
+    *,
+    n=1000,
+    metric="diagonal",
+    mode=None,
+    target=None,
+    limit=None,
+    seed,
+    shard=0,
+    chains,
+):
+    """Bring several chains to the posterior, each tuned on its own.
+
+    Parameters
+    ----------
+    model : Model
+    points : list of ndarrays of shape (d,)
+        Where they begin.
     sampler : str, default="nuts"
     n : int, default=1000
         Draws; with the Laplace metric at most 150 of them, as only a step size is left to find.
@@ -78,15 +111,14 @@ def warm_up(
         Acceptance; the sampler's by default. Slice and Gibbs sampling accept always, and have none.
     limit : float, optional
         See `init`.
-    **numbers
-        seed, shard, chain.
+    seed, shard : int
+    chains : list of int
+        Their numbers.
 
     Returns
     -------
-    state : State
-        Ready for its draw number 0.
-    draws : Draws
-        Those of the warm-up.
+    list of (State, Draws)
+        As `warm_up` gives for each.
 
     Raises
     ------
@@ -98,29 +130,42 @@ def warm_up(
     if sampler == "split_hmc" or metric == "laplace":
         if mode is None:
             raise DataError(f"sampler={sampler!r} with metric={metric!r} needs a mode: see find_mode")
-        state = init(model, q, sampler, mu=mode.q, A=mode.A, limit=limit, draw=WARM_UP)
+        begin = {"mu": mode.q, "A": mode.A}
         stretches = [(min(n, _LAPLACE_WARM_UP), False)]
     else:
-        state = init(model, q, sampler, limit=limit, draw=WARM_UP)
+        begin = {}
         stretches = [(n, False)] if sampler == "gibbs" else windows(n)  # which keeps its coordinates
+    states = [init(model, q, sampler, **begin, limit=limit, draw=WARM_UP) for q in points]
     own = SAMPLERS[sampler].target
     target = own if own is None or target is None else target
-    parts, renewed = [], True
-    averaging = None
+    parts, renewed, averagings = [[] for _ in points], True, [None] * len(points)
     for length, renew in stretches:
         if renewed:
-            state, averaging = _begin(model, state, target, **numbers)
-        state, draws = advance(model, state, length, averaging=averaging, **numbers)
-        parts.append(draws)
-        if renew:
-            state = _with_metric(model, state, draws.draws, metric)
-        if averaging is not None and averaging[3]:
-            state = replace(state, tuning=np.array([math.exp(averaging[0]), state.tuning[1]]))
+            begun = [
+                _begin(model, state, target, seed=seed, shard=shard, chain=chain)
+                for state, chain in zip(states, chains, strict=True)
+            ]
+            states, averagings = map(list, zip(*begun, strict=True))
+        made = advance_all(
+            model, states, length, seed=seed, shard=shard, chains=chains, averagings=averagings
+        )
+        for i, (state, draws) in enumerate(made):
+            parts[i].append(draws)
+            states[i] = _adapted(model, state, draws.draws, averagings[i], metric if renew else None)
         renewed = renew
-    return replace(state, draw=0), Draws.join(parts)
+    return [(replace(state, draw=0), Draws.join(own)) for state, own in zip(states, parts, strict=True)]
 
 
-def _begin(model, state, target, *, seed, shard=0, chain=0):
+def _adapted(model, state, draws, averaging, metric):
+    """The state after a stretch: with a new metric where that is due, and the averaged step size."""
+    if metric is not None:
+        state = _with_metric(model, state, draws, metric)
+    if averaging is not None and averaging[3]:
+        state = replace(state, tuning=np.array([math.exp(averaging[0]), state.tuning[1]]))
+    return state
+
+
+def _begin(model, state, target, *, seed, shard, chain):
     """Look for a step size of the right order, and begin to average from there."""
     if target is None:
         return state, None

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from ...errors import DataError
-from ...kernels import bayes_chain
+from ...kernels import bayes_chain, bayes_together
 from ...kernels.bayes_streams import normals, uniforms
 from ...kernels.nuts import scratch_rows
 from . import gibbs
@@ -221,42 +221,119 @@ def advance(model, state, n, *, seed, shard=0, chain=0, averaging=None):
     state : State
     draws : Draws
     """
+    (made,) = advance_all(model, [state], n, seed=seed, shard=shard, chains=[chain], averagings=[averaging])
+    return made
+
+
+def advance_all(model, states, n, *, seed, shard=0, chains, averagings=None):
+    """Make n draws of several chains: in step, where the model's densities can be evaluated together.
+
+    Parameters
+    ----------
+    model : Model
+    states : list of State
+        Of one sampler, with metrics of one shape.
+    n : int
+    seed, shard : int
+    chains : list of int
+        Their numbers.
+    averagings : list of ndarrays of shape (6,), optional
+        All None, or none.
+
+    Returns
+    -------
+    list of (State, Draws)
+        Bit for bit what `advance` gives for each.
+    """
     if n < 1:
         raise DataError(f"n must be at least 1, got {n}")
-    tuning, name, before = state.tuning.copy(), stream(seed, shard, chain, state.draw), model.n_undefined()
-    if state.sampler == "gibbs":
-        made = gibbs.run(model, state.z, name, n)
+    averagings = [None] * len(states) if averagings is None else averagings
+    names = [stream(seed, shard, chain, s.draw) for chain, s in zip(chains, states, strict=True)]
+    if len(states) > 1 and in_step(model, states[0].sampler):
+        made = _run_together(model, states, averagings, names, n)
     else:
-        made = _run(model, state, tuning, averaging, name, n)
+        made = [_run(model, *one, n) for one in zip(states, averagings, names, strict=True)]
+    return [_result(state, *one) for state, one in zip(states, made, strict=True)]
+
+
+def in_step(model, sampler):
+    """Whether several chains of that sampler share the readings of the model's data."""
+    return model.together is not None and sampler in ("nuts", "split_hmc")
+
+
+def _result(state, made, tuning, n_undefined):
+    """The state after some draws, and these."""
     draws, gradients, statistics, z, gz, logp = made
-    model.raise_errors()
+    n = len(draws)
     figures = {name: statistics[:, i + 1] for i, name in enumerate(STATISTICS)}
     figures["step_size"] = np.full(n, tuning[0])
     figures["undefined"] = np.zeros(n)
-    figures["undefined"][0] = model.n_undefined() - before
+    figures["undefined"][0] = n_undefined
     state = replace(state, z=z, gz=gz, logp=logp, tuning=tuning, draw=state.draw + n)
     return state, Draws(draws, gradients, statistics[:, 0], figures)
 
 
-def _run(model, state, tuning, averaging, name, n):
-    """Call the compiled loop; `tuning` and `averaging` change in place."""
-    return bayes_chain.run(
-        model.density,
-        SAMPLERS[state.sampler].number,
-        state.z,
-        state.gz,
-        state.logp,
-        state.mu,
-        state.A,
+def _run_together(model, states, averagings, names, n):
+    """Call the compiled loop of several chains; `averagings` change in place."""
+    Z, GZ, logps, MU, A, tuning = (
+        np.stack([getattr(state, name) for state in states])
+        for name in ("z", "gz", "logp", "mu", "A", "tuning")
+    )
+    adapt = averagings[0] is not None
+    averaging = np.stack(averagings) if adapt else np.zeros((len(states), 6))
+    model.together.compile(bayes_together.SIGNATURE)
+    results = bayes_together.run(
+        model.together,
+        SAMPLERS[states[0].sampler].number,
+        Z,
+        GZ,
+        logps,
+        MU,
+        A,
         tuning,
-        np.zeros(6) if averaging is None else averaging,
-        averaging is not None,
-        name,
+        averaging,
+        adapt,
+        np.stack(names),
         n,
-        scratch_rows(int(tuning[1])) if state.sampler == "nuts" else _LEAST_ROWS,
+        max(map(_scratch_rows, states)),
         model.data,
         model.meta,
     )
+    for own, array in zip(averagings, averaging, strict=True):
+        if adapt:
+            own[:] = array
+    return [(made, own, 0) for own, *made in zip(tuning, *results, strict=True)]
+
+
+def _scratch_rows(state):
+    return scratch_rows(int(state.tuning[1])) if state.sampler == "nuts" else _LEAST_ROWS
+
+
+def _run(model, state, averaging, name, n):
+    """Call the compiled loop of one chain; `averaging` changes in place."""
+    tuning, before = state.tuning.copy(), model.n_undefined()
+    if state.sampler == "gibbs":
+        made = gibbs.run(model, state.z, name, n)
+    else:
+        made = bayes_chain.run(
+            model.density,
+            SAMPLERS[state.sampler].number,
+            state.z,
+            state.gz,
+            state.logp,
+            state.mu,
+            state.A,
+            tuning,
+            np.zeros(6) if averaging is None else averaging,
+            averaging is not None,
+            name,
+            n,
+            _scratch_rows(state),
+            model.data,
+            model.meta,
+        )
+    model.raise_errors()
+    return made, tuning, model.n_undefined() - before
 
 
 def starting_point(model, *, seed, shard=0, chain=0, mode=None):

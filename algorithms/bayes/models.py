@@ -26,6 +26,10 @@ _BATCHES = {
 }
 INTERCEPTS = 2**32 - 1  # the number of a chain that is none: random numbers of groups' intercepts
 _BLOCK = 100  # draws of intercepts that are a task
+_TOGETHER = {
+    bayes_logistic.logistic64: bayes_logistic.logistic64_together,
+    bayes_logistic.logistic32: bayes_logistic.logistic32_together,
+}
 _SCALES = {"normal": "sigma", "student_t": "sigma", "negative_binomial": "overdispersion"}
 _FAMILIES = {
     "bernoulli": bayes_glm.BERNOULLI,
@@ -129,6 +133,14 @@ class Model:
         out = np.empty(len(Q))
         batch(Q, out, self.data, self.meta)
         return out
+
+    @property
+    def together(self):
+        """A compiled function for several points, by which chains share readings of the data; or None.
+
+        It gives the same bits as `density`; see ``kernels.bayes_together``.
+        """
+        return _TOGETHER.get(self.density)
 
     def _points(self, Q):
         Q = np.require(Q, np.float64, ["C", "W"])

@@ -16,8 +16,8 @@ from ...scheduler.history import History
 from ...scheduler.loop import iterate
 from ...scheduler.parameters import check_count
 from ...scheduler.threads import effective_n_jobs, run_tasks
-from .adaptation import METRICS, warm_up
-from .chains import SAMPLERS, WARM_UP, Draws, State, advance, init, starting_point
+from .adaptation import METRICS, warm_up_all
+from .chains import SAMPLERS, WARM_UP, Draws, State, advance, advance_all, in_step, init, starting_point
 from .diagnostics import MOST_DIVERGENT
 from .gibbs import check_conjugate
 from .laplace import Mode, find_mode, laplace_draws
@@ -67,17 +67,27 @@ class Plan:
     draws: Draws | None = None
     several_modes: bool = False
 
-    def begin(self, model, n_warmup, **numbers):
+    def begin(self, model, n_warmup, *, chain=0, **numbers):
         """Warm up a chain, known by its numbers (seed, shard, chain); returns its state and those draws.
 
         Where draws still diverge in the second half, once more from the start, with an acceptance of 0.95.
         """
-        q = starting_point(model, mode=self.mode, **numbers)
+        return self.begin_all(model, n_warmup, chains=[chain], **numbers)[0]
+
+    def begin_all(self, model, n_warmup, *, chains, seed, shard=0):
+        """Warm up several chains; returns for each what `begin` does."""
+        numbers = {"seed": seed, "shard": shard}
+        points = [starting_point(model, mode=self.mode, chain=chain, **numbers) for chain in chains]
         settings = {"metric": self.metric, "mode": self.mode, "limit": self.limit, "n": n_warmup, **numbers}
-        state, draws = warm_up(model, q, self.sampler, target=self.target, **settings)
-        if self.sampler in CAREFUL and _diverges(draws) and (self.target or 0) < _SHORT_STEPS:
-            return warm_up(model, q, self.sampler, target=_SHORT_STEPS, **settings)
-        return state, draws
+        made = warm_up_all(model, points, self.sampler, target=self.target, chains=chains, **settings)
+        again = [i for i, (_, draws) in enumerate(made) if self.sampler in CAREFUL and _diverges(draws)]
+        if not again or (self.target or 0) >= _SHORT_STEPS:
+            return made
+        settings |= {"target": _SHORT_STEPS, "chains": [chains[i] for i in again]}
+        mended = warm_up_all(model, [points[i] for i in again], self.sampler, **settings)
+        for i, one in zip(again, mended, strict=True):
+            made[i] = one
+        return made
 
     def sample(self, chains, states, history, stopped=""):
         """Make the `Sample` of these chains."""
@@ -324,21 +334,26 @@ def _choose(model, mode, n, several, numbers, weighted):
 
 
 def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, callback):
-    """Warm up all chains in the first round, then draw in rounds of a chunk."""
+    """Warm up all chains in the first round, then draw in rounds of a chunk.
+
+    Where chains share readings of the data a thread has as many as there are for it, else one at a time.
+    """
     n_jobs, history = effective_n_jobs(n_jobs), History()
+    n_groups = min(n_jobs, n_chains) if in_step(model, plan.sampler) else n_chains
+    groups = [group.tolist() for group in np.array_split(np.arange(n_chains), n_groups)]
     states: list = [None] * n_chains
     parts: list[list[Draws]] = [[] for _ in range(n_chains)]
 
-    def begin(chain):
-        return plan.begin(model, n_warmup, chain=chain, **numbers)
+    def begin(group):
+        return plan.begin_all(model, n_warmup, chains=group, **numbers)
 
-    def go_on(chain):
-        n = min(CHUNK, n_samples - states[chain].draw)
-        return advance(model, states[chain], n, chain=chain, **numbers)
+    def go_on(group):
+        own = [states[chain] for chain in group]
+        return advance_all(model, own, min(CHUNK, n_samples - own[0].draw), chains=group, **numbers)
 
     def step(r):
         work = begin if r == 0 else go_on
-        results = run_tasks([(work, (chain,)) for chain in range(n_chains)], n_jobs)
+        results = [one for some in run_tasks([(work, (group,)) for group in groups], n_jobs) for one in some]
         for chain, (state, draws) in enumerate(results):
             states[chain] = state
             if r:
