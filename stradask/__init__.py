@@ -12,6 +12,9 @@ from ._version import __version__
 if TYPE_CHECKING:
     from . import datasets, scheduler
     from .algorithms._persistence import load
+    from .algorithms.bayes.adapters.bridgestan import from_bridgestan
+    from .algorithms.bayes.adapters.numpyro import from_numpyro
+    from .algorithms.bayes.adapters.pymc import from_pymc
     from .algorithms.bayes.linear import BayesianLinearRegression
     from .algorithms.bayes.logistic import BayesianLogisticRegression
     from .algorithms.bayes.mixture import GaussianMixtureDensity
@@ -53,6 +56,9 @@ _PLACES = {
     "SparseLogisticRegressionCV": ".algorithms.linear.cross_validation",
     "enet_path": ".algorithms.linear.path",
     "evaluate_ranking": ".algorithms.factorization.ranking",
+    "from_bridgestan": ".algorithms.bayes.adapters.bridgestan",
+    "from_numpyro": ".algorithms.bayes.adapters.numpyro",
+    "from_pymc": ".algorithms.bayes.adapters.pymc",
     "lasso_path": ".algorithms.linear.path",
     "load": ".algorithms._persistence",
     "minimize": ".algorithms.optimize.minimize",
@@ -84,6 +90,9 @@ __all__ = [
     "enet_path",
     "errors",
     "evaluate_ranking",
+    "from_bridgestan",
+    "from_numpyro",
+    "from_pymc",
     "lasso_path",
     "load",
     "minimize",

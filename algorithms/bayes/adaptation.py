@@ -138,7 +138,8 @@ def warm_up_all(
     states = [init(model, q, sampler, **begin, limit=limit, draw=WARM_UP) for q in points]
     own = SAMPLERS[sampler].target
     target = own if own is None or target is None else target
-    parts, renewed, averagings = [[] for _ in points], True, [None] * len(points)
+    parts: list[list[Draws]] = [[] for _ in points]
+    renewed, averagings = True, [None] * len(points)
     for length, renew in stretches:
         if renewed:
             begun = [

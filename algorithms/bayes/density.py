@@ -31,7 +31,7 @@ _POINTER = ctypes.POINTER(ctypes.c_double)
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_double, _POINTER, _POINTER, ctypes.c_int64)
 
 
-def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None, check=True):
+def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None, constrain=None, check=True):
     """Make a model of a user's own functions.
 
     Parameters
@@ -52,6 +52,9 @@ def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None,
         Of the prior: 1/M in a subposterior.
     names : sequence of str, optional
         Of the parameters.
+    constrain : callable, optional
+        ``constrain(Q)`` turns parameters (K, d) into the values to be shown (K, columns); for functions of
+        plain Python.
     check : bool, default=True
         Whether density and gradient are examined first, at three points.
 
@@ -85,7 +88,9 @@ def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None,
         model = _compiled_model(log_likelihood, log_prior, data, start, power, names)
     else:
         both = _Python(log_likelihood, log_prior, data, power)
-        model = PythonModel(callback, np.zeros(1), np.zeros(1, np.int64), names, start, False, both)
+        model = PythonModel(
+            callback, np.zeros(1), np.zeros(1, np.int64), names, start, False, both, constrain
+        )
     if check:
         check_density(model)
     return model
@@ -269,6 +274,12 @@ class PythonModel(Model):
     """
 
     function: Any = None
+    constrain: Any = None
+
+    def values(self, Q):
+        """Parameters, or what `constrain` makes of them."""
+        Q = self._points(Q)
+        return Q if self.constrain is None else self.constrain(Q)
 
     def __post_init__(self):
         super().__post_init__()

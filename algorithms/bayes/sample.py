@@ -10,6 +10,7 @@ from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs
 from .combine import COMBINERS
 from .density import user_model
+from .external import ExternalModel
 from .mixture import GaussianMixtureDensity
 from .sampling import CAREFUL, check_settings
 from .shard_chains import check_checkpoint, draw_posterior
@@ -19,8 +20,8 @@ from .shards import Part, cut_rows, number_of_shards
 
 def sample(
     log_likelihood,
-    log_prior,
-    data,
+    log_prior=None,
+    data=None,
     start=None,
     *,
     names=None,
@@ -42,13 +43,15 @@ def sample(
 
     Parameters
     ----------
-    log_likelihood : callable or GaussianMixtureDensity
+    log_likelihood : callable, GaussianMixtureDensity, or a model of NumPyro, PyMC or Stan
+        What `from_numpyro`, `from_pymc` and `from_bridgestan` make stands alone, without log_prior, data,
+        start and names. Else
         ``log_likelihood(q, data)`` for parameters q (d,) that may be any real numbers: take logarithms of
         what must be positive, and add the logarithm of the Jacobian to the prior. Returns a float, or a tuple
         of it and the gradient. A function compiled by ``numba.njit`` may take ``(q, data, g)`` and add its
         gradient to g; its data are an array of floats of one or two axes. Without a gradient it is
         differenced. Compiled functions are some hundred times faster.
-    log_prior : callable or None
+    log_prior : callable, optional
         ``log_prior(q)``, in the same way; None is flat. It alone is raised to 1 / n_shards.
     data : array, DataFrame, or tuple of arrays
         The first axis counts the observations. In several shards `log_likelihood` gets some of them, in the
@@ -114,6 +117,13 @@ def sample(
     >>> posterior.mean()["theta"].round(1), posterior.sd()["theta"].round(2)
     (array([3.]), array([0.03]))
     """
+    constrain, variables = None, None
+    if isinstance(log_likelihood, ExternalModel):
+        external = log_likelihood
+        _check_alone(log_prior=log_prior, data=data, start=start, names=names)
+        log_likelihood, log_prior = external.functions.likelihood, external.functions.prior
+        data, start, names = external.data, external.start, external.names
+        constrain, variables = external.functions.constrain, external.variables
     if combine not in COMBINERS:
         raise DataError(f"combine={combine!r} is unknown: take one of {', '.join(COMBINERS)}")
     if n_shards != "auto" and (isinstance(n_shards, bool) or not isinstance(n_shards, Integral)):
@@ -145,8 +155,10 @@ def sample(
         parts = [_some(data, rows) for rows in cut_rows(_n_rows(data), n_shards, seed)]
     if mixture is None:
         made = functools.partial(_model, log_likelihood, log_prior)
-        builds = [functools.partial(made, part, start, power=1 / n_shards, names=names) for part in parts]
-        variables = {"theta": (np.size(start),)} if names is None else dict.fromkeys(names, ())
+        options = {"power": 1 / n_shards, "names": names, "constrain": constrain}
+        builds = [functools.partial(made, part, start, **options) for part in parts]
+        if variables is None:
+            variables = {"theta": (np.size(start),)} if names is None else dict.fromkeys(names, ())
     else:
         made = functools.partial(_mixture, mixture.without_points(), 1 / n_shards)
         builds, variables = [functools.partial(made, part) for part in parts], mixture.variables()
@@ -167,6 +179,11 @@ def sample(
         callback=callback,
     )
     return posterior
+
+
+def _check_alone(**given):
+    if any(value is not None for value in given.values()):
+        raise DataError(f"a model of another library stands alone: leave out {', '.join(given)}")
 
 
 def _model(log_likelihood, log_prior, data, *arguments, **options):

@@ -1,0 +1,1 @@
+"""Models written in other languages for statistical models, one small file each."""

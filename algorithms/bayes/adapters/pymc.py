@@ -1,0 +1,133 @@
+"""Models written in PyMC.
+
+What has rows must be ``pm.Data`` along the data's dimension. The likelihood is every term of the model's log
+density that depends on such data; the others, with the Jacobians of constrained variables, are the prior.
+"""
+
+import numpy as np
+
+from ....errors import DataError
+from ..external import ExternalModel, Functions, flat_names
+
+
+def from_pymc(model, *, data_axis):
+    """Take a model written in PyMC for `sample`.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        All its arrays with rows, observed ones too, as ``pm.Data(name, values, dims=(data_axis, ...))``.
+    data_axis : str
+        Name of their first dimension.
+
+    Returns
+    -------
+    ExternalModel
+        For ``sample(model, ...)``. Its parameters have PyMC's names, shapes and constraints; chains begin
+        near the model's initial point.
+
+    Raises
+    ------
+    DataError
+        If no data have that dimension, a parameter is discrete or depends on rows, or the log density does.
+
+    Notes
+    -----
+    Terms that depend on no row enter with the power 1 / n_shards. Each gradient passes through Python.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> with pm.Model() as model:  # doctest: +SKIP
+    ...     x = pm.Data("x_seen", values, dims="rows")
+    ...     mean = pm.Normal("mean", 0, 10)
+    ...     pm.Normal("x", mean, 1, observed=x)
+    >>> posterior = sd.sample(sd.from_pymc(model, data_axis="rows"), n_shards=4)  # doctest: +SKIP
+    """
+    dims = model.named_vars_to_dims
+    cut = {v.name: v.get_value() for v in model.data_vars if (dims.get(v.name) or (None,))[0] == data_axis}
+    if not cut:
+        known = sorted({dim for some in dims.values() for dim in some if dim is not None})
+        raise DataError(
+            f"data_axis={data_axis!r}: no pm.Data of the model has it as its first dimension; the model's "
+            f"dimensions are {known}"
+        )
+    if model.discrete_value_vars:
+        name = model.values_to_rvs[model.discrete_value_vars[0]].name
+        raise DataError(f"the parameter {name!r} is discrete: sum it out, as there is no gradient in it")
+    point = model.initial_point()
+    values = [model.rvs_to_values[rv] for rv in model.free_RVs]
+    shapes = {value.name: np.shape(point[value.name]) for value in values}
+    start = np.concatenate([np.ravel(point[name]) for name in shapes]).astype(float)
+    functions = _PyMC(model, tuple(cut), point, tuple(x[:1] for x in cut.values()), start)
+    shown = [rv.name for rv in model.free_RVs]
+    sizes = functions.compiled[3](start)
+    variables = {name: np.shape(value) for name, value in zip(shown, sizes, strict=True)}
+    return ExternalModel(functions, tuple(cut.values()), start, flat_names(shapes), variables)
+
+
+class _PyMC(Functions):
+    """See `Functions`."""
+
+    def __init__(self, model, cut, point, row, start):
+        self.model, self.cut, self.point, self.row, self.start = model, cut, point, row, start
+
+    def compile(self):
+        """Likelihood, prior, whether there is a prior, and values: functions made by PyTensor."""
+        import pytensor
+        import pytensor.tensor as pt
+        from pymc.pytensorf import join_nonshared_inputs
+
+        model = self.model
+        data = [model[name] for name in self.cut]
+        terms: dict[bool, list] = {True: [], False: []}
+        for variable in [*model.basic_RVs, *model.potentials]:
+            term = model.logp(vars=[variable])
+            depends = self._depends(term, data)
+            if depends and variable in model.free_RVs:
+                raise DataError(
+                    f"the parameter {variable.name!r} depends on rows of the data: each shard would have "
+                    "another prior for it; give it one that does not"
+                )
+            terms[depends].append(term)
+        if not terms[True]:
+            raise DataError(
+                f"no term of the log density depends on {', '.join(self.cut)}: are the observed values, too, "
+                "pm.Data?"
+            )
+        values = [model.rvs_to_values[rv] for rv in model.free_RVs]
+        shown = model.replace_rvs_by_values(list(model.free_RVs))
+        outputs = [sum(terms[True]), sum(terms[False]) + pt.zeros(()), *shown]
+        joined, q = join_nonshared_inputs(self.point, outputs, values)
+        inputs = [pt.tensor(f"rows_{v.name}", dtype=v.dtype, shape=(None,) * v.ndim) for v in data]
+        likelihood, prior, *shown = joined
+        # Gradients first: whatever is replaced before them is replaced in them.
+        pair = [likelihood, pytensor.grad(likelihood, q)]
+        pair = pytensor.clone_replace(pair, dict(zip(data, inputs, strict=True)), rebuild_strict=False)
+        slope = pytensor.grad(prior, q, disconnected_inputs="ignore")
+        made = [([q, *inputs], pair), ([q], [prior, slope]), ([q], shown)]
+        functions = [pytensor.function(into, out, on_unused_input="ignore") for into, out in made]
+        return functions[0], functions[1], bool(terms[False]), functions[2]
+
+    @staticmethod
+    def _depends(term, data):
+        try:
+            from pytensor.graph.traversal import ancestors
+        except ImportError:  # its place before PyTensor 2.32
+            from pytensor.graph.basic import ancestors
+        found = set(ancestors([term]))
+        return any(variable in found for variable in data)
+
+    def likelihood(self, q, data):
+        """See `Functions`."""
+        value, gradient = self.compiled[0](q, *data)
+        return float(value), np.asarray(gradient)
+
+    def prior(self, q):
+        """See `Functions`."""
+        value, gradient = self.compiled[1](q)
+        return float(value), np.asarray(gradient)
+
+    def constrain(self, Q):
+        """See `Functions`."""
+        return np.array([np.concatenate([np.ravel(x) for x in self.compiled[3](q)]) for q in Q])

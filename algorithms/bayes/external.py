@@ -1,0 +1,169 @@
+"""A model of another library, taken apart: what belongs to each row of the data, and what does not.
+
+Shards need the two apart: each has the likelihood of its own rows, and the rest (priors, with the Jacobians
+of what is constrained, and whatever else no row has a part in) to the power 1/M. That what an adapter calls
+the likelihood is a sum over rows is found out before anything is sampled.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import DataError
+from ...kernels.bayes_streams import uniforms
+from .chains import STARTING, stream
+
+_PLACES = 3
+_SUM_TOLERANCE = 1e-7  # of the log likelihood, in parts of its size
+_DIGITS = 9  # of a density's values, by which it is known
+
+
+class Functions:
+    """Log likelihood and log prior of a model, with gradients, in unconstrained parameters q.
+
+    An adapter fills in the four methods. What they compile is made when first needed and stays behind when
+    the object travels: `compiled` is the place for it. ``row`` holds one row of the data, ``start`` a point.
+    """
+
+    row: tuple
+    start: np.ndarray
+
+    def likelihood(self, q, data):
+        """Return the log likelihood of rows (a tuple of arrays) and its gradient."""
+        raise NotImplementedError
+
+    def prior(self, q):
+        """Return the log of all that belongs to no row, the Jacobian included, and its gradient."""
+        raise NotImplementedError
+
+    def constrain(self, Q):
+        """Turn parameters q (K, d) into the model's own values, side by side (K, columns)."""
+        raise NotImplementedError
+
+    def compile(self):
+        """Make what the other methods call."""
+        raise NotImplementedError
+
+    @property
+    def compiled(self):
+        """What `compile` has made in this process."""
+        if "_compiled" not in vars(self):
+            self._compiled = self.compile()
+        return self._compiled
+
+    def __getstate__(self):
+        return {name: value for name, value in vars(self).items() if name != "_compiled"}
+
+    def __dask_tokenize__(self):
+        """Known by its values at a few points: no graph of another library says what it computes."""
+        points = _points(self.start)
+        values = [[f"{x:.{_DIGITS}g}" for x in _joined(self.prior(q))] for q in points]
+        rows = [[f"{x:.{_DIGITS}g}" for x in _joined(self.likelihood(q, self.row))] for q in points]
+        return type(self).__name__, values, rows
+
+
+@dataclass(frozen=True, eq=False)
+class ExternalModel:
+    """A model of another library for `sample`; made by ``from_numpyro``, ``from_pymc``, ``from_bridgestan``.
+
+    Parameters
+    ----------
+    functions : Functions
+    data : tuple of arrays
+        What is cut into shards, all of one length.
+    start : ndarray of shape (d,)
+        In unconstrained parameters.
+    names : tuple of str
+        Of those.
+    variables : dict of str to tuple of int
+        The model's own parameters and their shapes.
+    """
+
+    functions: Functions
+    data: tuple
+    start: np.ndarray
+    names: tuple[str, ...]
+    variables: dict[str, tuple]
+
+    def __post_init__(self):
+        check_sum(self.functions, self.data, self.start)
+
+
+def _joined(value_and_gradient):
+    value, gradient = value_and_gradient
+    return [float(value), *np.asarray(gradient, dtype=float)]
+
+
+def _points(start):
+    spread = uniforms(stream(0, 0, 0, STARTING), _PLACES * len(start)).reshape(_PLACES, len(start)) - 0.5
+    spread[0] = 0
+    return start + spread
+
+
+def check_sum(functions, data, start):
+    """Refuse a likelihood that is no sum over rows, up to a constant: shards of it would not multiply.
+
+    Raises
+    ------
+    DataError
+        Says how far off it is; or that parts of the rows cannot be evaluated, and why.
+    """
+    n = len(data[0])
+    if n < 2:
+        raise DataError(f"the data have {n} row(s) along their axis; at least 2 are needed")
+    parts = [data, tuple(x[: n // 2] for x in data), tuple(x[n // 2 :] for x in data)]
+    found, scale = [], 0.0
+    for q in _points(start):
+        try:
+            whole, first, second = (functions.likelihood(q, part)[0] for part in parts)
+        except DataError:
+            raise
+        except Exception as error:  # each library has errors of its own
+            raise DataError(
+                f"the likelihood of a part of the rows cannot be evaluated: {error}; every size in the model "
+                "must follow from the data that are cut"
+            ) from error
+        found.append(whole - first - second)
+        scale = max(scale, abs(whole))
+    gaps = np.array(found)
+    off = np.abs(gaps[np.isfinite(gaps)] - gaps[0]).max(initial=0.0)
+    if not np.isfinite(gaps[0]) or off > _SUM_TOLERANCE * (1 + scale):
+        raise DataError(
+            f"the likelihood is no sum over rows: cut in two it differs by {off:.3g}, or is not finite "
+            f"({gaps[0]:.3g}); terms that no single row has belong outside the data's axis, and a model "
+            "with means over rows, or parameters of their own for rows, cannot be cut"
+        )
+
+
+def rows_of(data, n, what):
+    """Split a dict into arrays of `n` rows and the rest.
+
+    Parameters
+    ----------
+    data : dict of str to array or anything
+    n : int
+    what : str
+        Names the axis in the message.
+
+    Returns
+    -------
+    cut : dict of str to ndarray
+    fixed : dict
+    """
+    cut: dict[str, np.ndarray] = {}
+    fixed: dict = {}
+    for name, value in data.items():
+        has_rows = np.ndim(value) > 0 and len(value) == n
+        (cut if has_rows else fixed)[name] = np.asarray(value) if has_rows else value
+    if not cut:
+        raise DataError(f"data: no array has as many rows ({n}) as {what}")
+    return cut, fixed
+
+
+def flat_names(shapes):
+    """Names for every entry of named arrays: ``b[0]``, ``b[1, 2]``, and ``a`` for a single number."""
+    names = []
+    for name, shape in shapes.items():
+        for index in np.ndindex(*shape):
+            names.append(f"{name}{list(index)}" if index else name)
+    return tuple(names)
