@@ -61,6 +61,13 @@ def gap_table(records):
     return f"{markdown(*rows(records, targets=(1e-6,)))}\n{setting(records)} {machine(records)}.\n"
 
 
+def sampling_table(records):
+    """Return effective draws a CPU second in Markdown, with the setting under it."""
+    from .sampling_summary import rows, setting
+
+    return f"{markdown(*rows(records))}\n{setting(records)} {machine(records)}.\n"
+
+
 def machine(records):
     """Return threads, processor and number of runs in a few words."""
     runs: dict[str, set] = {}
@@ -74,7 +81,7 @@ def machine(records):
 
 def latest(records):
     """Return the records of each data set's last run, or those of the last run where sets cannot be mixed."""
-    if records[-1]["procedure"] != "solving":
+    if records[-1]["procedure"] == "training":
         return [record for record in records if record["run"] == records[-1]["run"]]
     last = {record["data"]["name"]: record["run"] for record in records}
     return [record for record in records if record["run"] == last[record["data"]["name"]]]
@@ -121,6 +128,8 @@ def main(arguments=None):
     elif family == "lda":
         text = between(between(text, "bench", table(records)), "topics", topics())
         picture(records, ROOT / "docs" / "perplexity.png")
+    elif records[0]["procedure"] == "sampling":
+        text = between(text, f"bench {name}", sampling_table(records))
     else:
         text = between(text, f"bench {family}", gap_table(records))
         gap_picture(records, ROOT / "docs" / f"{family}.png")

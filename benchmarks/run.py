@@ -2,10 +2,10 @@
 
 Every run is a process of its own with the same number of threads; the systems take turns (A B C, A B
 C, ...), so that a slow minute of the machine falls on all of them. A process leaves models, and they are
-judged outside it by the objective of the family: the states of one long run (`stradask.benchmarks.training`)
-or the solutions of many short ones (`stradask.benchmarks.solving`). One line is appended to
-``records.jsonl`` as soon as a run is judged; `summary` and `gap_summary` make the tables, `report` and
-`gap_report` the pages.
+judged outside it by the objective of the family: the states of one long run (`stradask.benchmarks.training`),
+the solutions of many short ones (`stradask.benchmarks.solving`), or draws (`stradask.benchmarks.sampling`).
+One line is appended to ``records.jsonl`` as soon as a run is judged; `summary`, `gap_summary` and
+`sampling_summary` make the tables, `report`, `gap_report` and `sampling_report` the pages.
 """
 
 import argparse
@@ -27,12 +27,13 @@ from .._version import __version__
 from ..errors import DataError
 from .environments import PeerUnavailable, interpreter_for
 from .objectives import families, find_objective
+from .sampling import draw_and_judge
 from .solvers import find_solvers
 from .solving import time_to_gaps
 from .training import train_and_judge
 
 N_CHECKPOINTS = 12
-PROCEDURES = {"training": train_and_judge, "solving": time_to_gaps}
+PROCEDURES = {"training": train_and_judge, "solving": time_to_gaps, "sampling": draw_and_judge}
 
 
 @dataclass(frozen=True)
@@ -226,14 +227,12 @@ def _outcomes(plan, objective, solver, repeat, data, tell):
 def one_line(record, rounds):
     """Say in a line how one record came out."""
     head = f"round {record['repeat'] + 1} of {rounds}, {record['solver']}"
-    if record["procedure"] == "solving":
+    if record["procedure"] != "training":
         head += f", {record['data']['name']} {record.get('problem', '')}"
-    if record["status"] != "ok":
+    if record["status"] not in ("ok", "refused"):
         return f"{head} {record['status']}: {record['error']}"
-    if record["procedure"] == "solving":
-        from .gap_summary import result_of
-
-        return f"{head}: {result_of(record)}"
+    if record["procedure"] != "training":
+        return f"{head}: {summary_of(record['family']).result_of(record)}"
     last, metric = record["snapshots"][-1], record["metrics"][0]
     return f"{head}: {metric['label']} {last[metric['key']]:.2f} after {last['seconds']:.1f} s of training"
 
@@ -306,7 +305,7 @@ def add_arguments(parser):
         metavar="D",
         help="lda: docstrings, synthetic, or a docword file; lasso: a, b, c, d, path, or svmlight files; "
         "sparse-logistic: a, c, or svmlight files; logistic: dense, dense64, scaled, wide, words, c, or "
-        "svmlight files",
+        "svmlight files; mcmc: logistic, rare, credit, covtype, eight-schools, poisson-gamma, mixture",
     )
     parser.add_argument(
         "--against",
@@ -329,7 +328,7 @@ def add_arguments(parser):
         "--max-seconds",
         type=float,
         metavar="S",
-        help="training seconds of a run (lda: 8), or the most CPU seconds of a solve (lasso: 10)",
+        help="training seconds of a run (lda: 8), or the most CPU seconds of a solve (lasso: 10, mcmc: 300)",
     )
     parser.add_argument("--repeats", type=int, metavar="R", help="runs of each system (3; quick: 1)")
     parser.add_argument(
@@ -407,17 +406,20 @@ def main(args):
 
 def summary_of(family):
     """Return the module that makes the table of a family's records."""
-    from . import gap_summary, summary
+    from . import gap_summary, sampling_summary, summary
 
-    return gap_summary if find_objective(family).procedure == "solving" else summary
+    by_procedure = {"training": summary, "solving": gap_summary, "sampling": sampling_summary}
+    return by_procedure[find_objective(family).procedure]
 
 
 def page_of(family):
     """Return the function that makes the page of a family's records."""
     from .gap_report import gap_report
     from .report import bench_report
+    from .sampling_report import sampling_report
 
-    return gap_report if find_objective(family).procedure == "solving" else bench_report
+    by_procedure = {"training": bench_report, "solving": gap_report, "sampling": sampling_report}
+    return by_procedure[find_objective(family).procedure]
 
 
 def _write_report(records, path):

@@ -74,7 +74,9 @@ def _solve(asked, objective, problem, limit, solves):
 
     def gap_at(tolerance):
         try:
-            figures, arrays = asked.ask(problem, tolerance, limit)
+            arguments = problem.arguments | {"tolerance": tolerance}
+            # Within the budget the last timing starts.
+            figures, arrays = asked.ask(problem.call, arguments, limit + BUDGET, max_calls=MAX_CALLS)
         except OverTime:
             over_time.append(tolerance)
             return None
@@ -170,16 +172,14 @@ class Asked:
                 raise
         return self.told
 
-    def ask(self, problem, tolerance, limit):
+    def ask(self, call, arguments, limit, *, max_calls):
         """Return the figures and the arrays of one call; OverTime beyond `limit` CPU seconds."""
         self.start()
         assert self._running is not None
-        arguments = problem.arguments | {"tolerance": tolerance}
         try:
-            # Within the budget the last timing starts.
-            request = {"max_calls": MAX_CALLS, "budget": BUDGET, "limit": limit + BUDGET}
-            self._running.ask({"call": problem.call, "arguments": arguments} | request)
-            figures = self._running.answer(WALL * (limit + BUDGET))
+            request = {"max_calls": max_calls, "budget": BUDGET, "limit": limit}
+            self._running.ask({"call": call, "arguments": arguments} | request)
+            figures = self._running.answer(WALL * limit)
         except StradaskError:
             self._end()
             raise

@@ -227,6 +227,29 @@ def solve(job, folder, answer):
 
     solver, figures = prepared(job, read_design, warm_up)
     answer(figures | {"tolerances": solver.tolerances})
+    answer_requests(solver, folder, answer)
+
+
+def sample(job, folder, answer):
+    """Draw what is asked for, one line of stdin after another."""
+
+    def warm_up(solver, sample):
+        """A few draws of a small part of the data, in one piece and in shards."""
+        solver.settings = SimpleNamespace(**vars(solver.settings) | {"n_samples": 20, "n_warmup": 20})
+        solver.set_data(sample)
+        solver.sample()
+        if hasattr(solver, "automatic"):
+            solver.automatic()
+        if hasattr(solver, "combine") and str(sample.kind) == "logistic":
+            solver.combine(n_shards=2, method="auto")
+
+    solver, figures = prepared(job, read_arrays, warm_up)
+    answer(figures)
+    answer_requests(solver, folder, answer)
+
+
+def answer_requests(solver, folder, answer):
+    """Call the solver's methods as long as lines of stdin ask for it."""
     for line in sys.stdin:
         request = json.loads(line)
         figures, arrays = timed(getattr(solver, request["call"]), request)
@@ -279,8 +302,8 @@ def main(folder):
         answers.flush()
 
     job = json.loads((folder / "job.json").read_text())
-    sys.path.extend(job["path"])
-    {"training": train, "solving": solve}[job["procedure"]](job, folder, answer)
+    sys.path.extend([*job["path"], str(Path(job["solver"]).parent)])  # the latter for what solvers share
+    {"training": train, "solving": solve, "sampling": sample}[job["procedure"]](job, folder, answer)
 
 
 if __name__ == "__main__":

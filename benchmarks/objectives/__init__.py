@@ -2,8 +2,8 @@
 
 An objective is a file ``FAMILY.py`` with one class `Objective`. All have
 
-- ``procedure``: "training" (one long run whose states are judged on the way) or "solving" (many short solves
-  at finer and finer tolerances);
+- ``procedure``: "training" (one long run whose states are judged on the way), "solving" (many short solves
+  at finer and finer tolerances) or "sampling" (draws of a posterior);
 - ``default_datasets``; ``defaults``, the parameters with their values, the same for all solvers, and
   ``quick_defaults``, where they differ for a quick look; ``max_seconds`` and ``quick_max_seconds``;
 - ``__init__(dataset, *, seed, parameters, quick)``: loads the data set, and splits it where that is needed;
@@ -15,6 +15,8 @@ judged, the deciding one first; ``evaluate(snapshot)``, the metrics of a solver'
 does not allow.
 
 For "solving": ``problems()``, a list of `Problem`; ``evaluate(problem, arrays)``, a dict with the ``gap``.
+
+For "sampling": the same, the dict with errors and effective draws, or with ``refused``.
 """
 
 import importlib

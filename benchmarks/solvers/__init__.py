@@ -2,7 +2,8 @@
 
 A solver is a file ``FAMILY_NAME.py`` with one class `Solver`. It is loaded by path, in the runner to
 be listed and in a process of its own to be run, so it imports its library inside its methods and
-nothing from here. The class has
+nothing from here, but for what several solvers share: a neighbour whose name begins with an underscore. The
+class has
 
 - ``name``: what the user types after ``--against``; ``method``: what it computes, in a few words;
 - ``requires``: pip requirements of its own environment; empty for our solvers, which run in the
@@ -15,6 +16,8 @@ nothing from here. The class has
   step until it returns False. `snapshot` is a callable that returns the arrays which the objective judges; it
   is called at checkpoints only, while the clock stands still. In a warm-up ``watch.max_ticks`` is a number,
   else None;
+- where the family samples: ``sample()``, which returns the ``draws`` (chains, n, parameters), warm-up thrown
+  away, and perhaps ``automatic()`` and ``combine(n_shards, method)``: see ``objectives/mcmc.py``;
 - where the family solves: ``tolerances``, the loosest and the tightest that the library takes, and a method
   for each call of the family, such as ``solve(alpha, tolerance)``, which starts afresh each time and returns
   the arrays that the objective judges.

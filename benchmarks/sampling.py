@@ -1,0 +1,52 @@
+"""Draws of a posterior: a solver is asked once for each problem, and what it gives is judged outside."""
+
+from ..errors import StradaskError
+from .process import WorkerProcess
+from .solving import Asked
+
+
+def draw_and_judge(plan, objective, solver, repeat, python, data, folder):
+    """Ask one solver for all problems of an objective that it offers; return one outcome for each.
+
+    Parameters
+    ----------
+    plan : Plan
+    objective : object
+        As `stradask.benchmarks.objectives` describes.
+    solver : SolverFile
+    repeat : int
+    python : Path
+        The solver's interpreter.
+    data, folder : Path
+        Folders of the objective's arrays and for this run.
+
+    Returns
+    -------
+    list of dict
+        ``problem``, ``status`` ("ok", "refused" or "failed"), seconds, CPU seconds, and what the judge found.
+    """
+    job = {
+        "procedure": "sampling",
+        "settings": objective.settings() | {"n_jobs": plan.n_jobs, "seed": plan.seed + repeat},
+    }
+
+    def make_worker():
+        return WorkerProcess(python, solver, job, data=data, folder=folder, n_jobs=plan.n_jobs)
+
+    outcomes = []
+    with Asked(make_worker, folder) as asked:
+        for problem in objective.problems():
+            if problem.call not in solver.calls:
+                continue
+            outcome = {"problem": problem.name}
+            outcomes.append(outcome)
+            limit = plan.seconds * plan.n_jobs
+            try:
+                figures, arrays = asked.ask(problem.call, problem.arguments, limit, max_calls=1)
+                judged = objective.evaluate(problem, arrays)
+            except (StradaskError, ValueError, KeyError) as error:  # the latter two: arrays of the wrong kind
+                outcome |= {"status": "failed", "error": str(error)}
+            else:
+                status = {"status": "refused" if "refused" in judged else "ok"}
+                outcome |= status | asked.told | figures | judged
+    return outcomes

@@ -1,0 +1,252 @@
+"""stradask: NUTS, the sampler that "auto" picks, and shards."""
+
+import math
+import time
+
+import numpy as np
+
+PRIOR_SCALE = 2.5
+
+
+class Solver:
+    """`stradask.BayesianLogisticRegression`, and `stradask.sample` with compiled densities for the rest."""
+
+    name = "stradask"
+    method = "NUTS; auto: importance sampling about the mode, split HMC or NUTS (numba)"
+    requires = ()
+    libraries = ("numba", "scipy")
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    def set_data(self, data):
+        """Keep the arrays; compile the density, which a user does once for a model."""
+        self.data, self.kind = data, str(data.kind)
+        if self.kind == "logistic":
+            self.X, self.y = np.ascontiguousarray(data.X), data.y.astype(int)
+            return
+        self.functions = DENSITIES[self.kind]()
+        self.rows = np.column_stack([data.y, data.s]) if self.kind == "eight-schools" else data.y
+        start = np.zeros(10) if self.kind == "eight-schools" else data.start
+        for _ in range(2):  # once to compile, as other systems compile for their data
+            self._sample("nuts", start, n_samples=10, n_warmup=20)
+        self.start = start
+
+    def _sample(self, sampler, start, **settings):
+        import warnings
+
+        import stradask
+
+        log_likelihood, log_prior = self.functions
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", stradask.errors.PosteriorWarning)  # what is wrong is judged
+            return stradask.sample(
+                log_likelihood,
+                log_prior,
+                self.rows,
+                start,
+                sampler=sampler,
+                n_chains=self.settings.n_chains,
+                n_jobs=self.settings.n_jobs,
+                random_state=self.settings.seed,
+                **settings,
+            )
+
+    def sample(self):
+        """Chains of the whole posterior by NUTS, as the peers have it."""
+        return self._draw("nuts")
+
+    def automatic(self):
+        """What is drawn where nothing is said; weighted draws are resampled."""
+        return self._draw("auto")
+
+    def _draw(self, sampler):
+        counts = {"n_samples": self.settings.n_samples, "n_warmup": self.settings.n_warmup}
+        if self.kind == "logistic":
+            return _arrays(self._fit(sampler, **counts).posterior_, self.settings.n_chains)
+        arrays = _arrays(self._sample(sampler, self.start, **counts), self.settings.n_chains)
+        if self.kind == "eight-schools":
+            arrays["draws"] = arrays["draws"][..., 8:]
+        return arrays
+
+    def _fit(self, sampler, **settings):
+        import warnings
+
+        import stradask
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", stradask.errors.PosteriorWarning)
+            return stradask.BayesianLogisticRegression(
+                prior_scale=PRIOR_SCALE,
+                fit_intercept=False,
+                sampler=sampler,
+                n_chains=self.settings.n_chains,
+                n_jobs=self.settings.n_jobs,
+                random_state=self.settings.seed,
+                **settings,
+            ).fit(self.X, self.y)
+
+    def combine(self, n_shards, method):
+        """Sample shards one after another, each timed, and put their draws together."""
+        import warnings
+
+        from stradask.algorithms.bayes import combine, models, sampling
+
+        counts = {"n_samples": self.settings.n_samples, "n_warmup": self.settings.n_warmup}
+        prior = models.Prior("normal", PRIOR_SCALE)
+        order = np.random.default_rng(self.settings.seed).permutation(len(self.y))
+        seconds, samples, densities = [], [], []
+        for shard, rows in enumerate(np.array_split(order, n_shards)):
+            started = time.perf_counter()
+            model = models.regression(
+                "bernoulli", self.X[rows], 2.0 * self.y[rows] - 1, prior=prior, power=1 / n_shards
+            )
+            samples.append(
+                sampling.sample_model(
+                    model,
+                    n_chains=self.settings.n_chains,
+                    n_jobs=self.settings.n_jobs,
+                    seed=self.settings.seed,
+                    shard=shard,
+                    weighted=False,
+                    **counts,
+                )
+            )
+            seconds.append(time.perf_counter() - started)
+            densities.append(model)
+
+        def log_density(points):
+            """Each shard has a core of its own, so the slowest alone counts."""
+            parts = []
+            for model in densities:
+                begun = time.perf_counter()
+                parts.append(model.logp_batch(points))
+                elsewhere.append(time.perf_counter() - begun)
+            return np.sum(parts, axis=0)
+
+        elsewhere: list[float] = []
+        started = time.perf_counter()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", combine.CombinationWarning)
+                found = combine.combine(
+                    np.stack([sample.stacked() for sample in samples]),
+                    gradients=np.stack([sample.stacked("gradients") for sample in samples]),
+                    log_density=log_density,
+                    method=method,
+                    n_draws=self.settings.n_samples * self.settings.n_chains,
+                    random_state=self.settings.seed,
+                )
+        except combine.CombinationRefused as error:
+            return {"refused": np.array(str(error))}
+        spent = time.perf_counter() - started - sum(elsewhere) * (1 - 1 / n_shards)
+        draws, worth = _resampled(found, self.settings.seed)
+        figures = {"shard_seconds": np.array(seconds), "combine_seconds": np.array(spent)}
+        return {"draws": draws[None], "worth": np.array(worth)} | figures
+
+
+def _resampled(found, seed):
+    if found.log_weights is None:
+        return found.draws, math.inf
+    from stradask.algorithms.bayes.psis import importance_ess, resample
+
+    rng = np.random.default_rng(seed)
+    chosen = found.draws[resample(found.log_weights, len(found.draws), rng)]
+    return chosen, importance_ess(found.log_weights)
+
+
+def _arrays(posterior, n_chains):
+    """Draws in chains; of weighted ones also what they are worth."""
+    draws = posterior.draws
+    arrays = {"draws": draws.reshape(n_chains, -1, draws.shape[-1])}
+    diagnostics = posterior.diagnostics
+    if posterior.method.startswith("laplace"):
+        arrays["worth"] = np.array(float(diagnostics.row("importance ESS")["value"]))
+    return arrays
+
+
+def _schools():
+    from math import exp, log1p
+
+    import numba
+
+    @numba.njit
+    def log_likelihood(q, rows, g):
+        mu, tau, total = q[8], exp(q[9]), 0.0
+        for j in range(8):
+            weight = 1 / (rows[j, 1] * rows[j, 1])
+            rest = rows[j, 0] - mu - tau * q[j]
+            total -= 0.5 * rest * rest * weight
+            g[j] += rest * weight * tau
+            g[8] += rest * weight
+            g[9] += rest * weight * tau * q[j]
+        return total
+
+    @numba.njit
+    def log_prior(q, g):
+        tau = exp(q[9])
+        total = -q[8] * q[8] / 50 - log1p(tau * tau / 25) + q[9]
+        g[8] -= q[8] / 25
+        g[9] += 1 - 2 * tau * tau / (25 + tau * tau)
+        for j in range(8):
+            total -= 0.5 * q[j] * q[j]
+            g[j] -= q[j]
+        return total
+
+    return log_likelihood, log_prior
+
+
+def _poisson_gamma():
+    from math import exp, lgamma, log1p
+
+    import numba
+
+    @numba.njit
+    def log_likelihood(q, y):
+        a, total = exp(q[0]), 0.0
+        base = lgamma(a)
+        for count in y:
+            total += lgamma(a + count) - base
+        return total + len(y) * a * q[1] - (len(y) * a + y.sum()) * log1p(exp(q[1]))
+
+    @numba.njit
+    def log_prior(q):
+        return -0.5 * (q[0] * q[0] + q[1] * q[1])
+
+    return log_likelihood, log_prior
+
+
+def _mixture():
+    from math import exp, log, log1p
+
+    import numba
+
+    @numba.njit
+    def log_likelihood(q, y, g):
+        gap, precision = exp(q[1]), exp(-2 * q[2])
+        weight, total = 1 / (1 + exp(-q[3])), 0.0
+        for x in y:
+            near, far = x - q[0], x - q[0] - gap
+            # In parts of the first component, whose share is 1 / (1 + odds).
+            odds = exp(-0.5 * (far * far - near * near) * precision - q[3])
+            share = 1 / (1 + odds)
+            total += -0.5 * near * near * precision + log1p(odds)
+            rest = 1 - share
+            g[0] += (share * near + rest * far) * precision
+            g[1] += rest * far * precision * gap
+            g[2] += (share * near * near + rest * far * far) * precision - 1
+            g[3] += share - weight
+        return total + len(y) * (log(weight) - q[2])
+
+    @numba.njit
+    def log_prior(q, g):
+        g[0] -= q[0] / 25
+        g[1] -= q[1]
+        g[2] -= q[2]
+        g[3] -= q[3] / 2.25
+        return -0.5 * (q[0] * q[0] / 25 + q[1] * q[1] + q[2] * q[2] + q[3] * q[3] / 2.25)
+
+    return log_likelihood, log_prior
+
+
+DENSITIES = {"eight-schools": _schools, "poisson-gamma": _poisson_gamma, "mixture": _mixture}

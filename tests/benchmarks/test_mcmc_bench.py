@@ -1,0 +1,205 @@
+"""The judge of sampled posteriors, the truths it judges by, and the command that runs the family."""
+
+import argparse
+import json
+
+import numpy as np
+import pytest
+from scipy import integrate
+
+from stradask.algorithms.bayes.models import Prior, regression
+from stradask.benchmarks import mcmc_cases, run, sampling_report, sampling_summary, solvers
+from stradask.benchmarks.mcmc_cases import load, log_density, truth
+from stradask.benchmarks.objectives import mcmc
+from stradask.benchmarks.objectives.mcmc import Objective
+from stradask.errors import DataError
+
+
+def settings(**changed):
+    return {**Objective.defaults, **Objective.quick_defaults, **changed}
+
+
+def test_the_truth_of_a_logistic_posterior_is_that_of_a_quadrature(monkeypatch):
+    monkeypatch.setitem(mcmc_cases.CASES, "logistic", ("logistic", None, (80, 2)))
+    _, arrays = load("logistic", seed=1, quick=True)
+
+    def density(b, a):
+        return np.exp(log_density("logistic", arrays, np.array([a, b]))[0] + 45)
+
+    def moment(f):
+        return integrate.dblquad(lambda b, a: f(a, b) * density(b, a), -5, 6, -5, 6, epsabs=1e-6)[0]
+
+    found = truth("logistic", arrays)
+    whole = moment(lambda a, b: 1.0)
+    means = [moment(lambda a, b: a) / whole, moment(lambda a, b: b) / whole]
+    np.testing.assert_allclose(found.mean, means, atol=0.03 * found.sd.max())
+    second = moment(lambda a, b: b * b) / whole
+    assert found.sd[1] == pytest.approx(np.sqrt(second - means[1] ** 2), rel=0.03)
+
+
+def test_the_truth_of_eight_schools_is_the_known_one():
+    found = truth(*load("eight-schools", seed=0))
+    # Of 10,000 draws that posteriordb keeps: mean and standard deviation of mu.
+    assert found.mean[0] == pytest.approx(4.4, abs=0.15)
+    assert found.sd[0] == pytest.approx(3.3, abs=0.15)
+
+
+def test_densities_are_those_that_solvers_sample():
+    kind, arrays = load("logistic", seed=0, quick=True)
+    prior = Prior("normal", mcmc_cases.PRIOR_SCALE)
+    model = regression("bernoulli", arrays["X"], 2 * arrays["y"] - 1, prior=prior)
+    Q = np.random.default_rng(0).standard_normal((5, 20)) / 4
+    gap = log_density(kind, arrays, Q) - model.logp_grads(Q)[0]
+    np.testing.assert_allclose(gap, gap[0], rtol=0, atol=1e-7)
+    file = solvers.find_solvers("mcmc")["stradask"].path
+    for case in ("poisson-gamma", "mixture"):
+        kind, arrays = load(case, seed=0, quick=True)
+        theirs = _densities(file, kind)
+        Q = mcmc_cases.start(kind, arrays) + np.random.default_rng(1).standard_normal((4, 1)) / 4
+        gaps = log_density(kind, arrays, Q) - [theirs(q, arrays["y"]) for q in Q]
+        np.testing.assert_allclose(gaps, gaps[0], rtol=0, atol=1e-7)
+
+
+def _densities(file, kind):
+    from importlib.machinery import SourceFileLoader
+    from types import ModuleType
+
+    module = ModuleType("solver")
+    SourceFileLoader("solver", str(file)).exec_module(module)
+    likelihood, prior = (function.py_func for function in module.DENSITIES[kind]())
+
+    def density(q, y):
+        slopes = (np.zeros(len(q)),) if kind == "mixture" else ()
+        return likelihood(q, y, *slopes) + prior(q, *slopes)
+
+    return density
+
+
+def test_a_truth_that_is_not_known_is_refused(monkeypatch):
+    monkeypatch.setattr(mcmc_cases, "LEAST_ESS", 1e9)
+    with pytest.raises(DataError, match=r"the truth of mixture is not known: k-hat .*, worth \d+ draws"):
+        truth(*load("mixture", seed=0, quick=True))
+
+
+def test_errors_and_effective_draws_are_those_of_the_draws():
+    judge = Objective("eight-schools", seed=0, parameters=settings(), quick=True)
+    (whole, _) = judge.problems()
+    rng = np.random.default_rng(0)
+    exact = judge.truth.mean + judge.truth.sd * rng.standard_normal((4, 2000, 2))
+    found = judge.evaluate(whole, {"draws": exact})
+    assert found["mean_error"] < 0.03
+    assert found["sd_error"] < 0.03
+    assert 5000 < found["tail_ess"] < 10_000
+    off = judge.evaluate(whole, {"draws": exact + judge.truth.sd, "worth": np.array(300.0)})
+    assert off["mean_error"] == pytest.approx(1, abs=0.03)
+    assert off["tail_ess"] == off["bulk_ess"] == 300
+    wide = judge.evaluate(whole, {"draws": judge.truth.mean + 2 * (exact - judge.truth.mean)})
+    assert wide["sd_error"] == pytest.approx(1, abs=0.06)
+    shards = {"shard_seconds": np.array([1.0, 3.0]), "combine_seconds": np.array(0.5)}
+    assert judge.evaluate(whole, {"draws": exact} | shards)["parallel_seconds"] == 3.5
+    assert judge.evaluate(whole, {"refused": np.array("why")}) == {"refused": "why"}
+    assert judge.evaluate(whole, {"draws": np.zeros((4, 20, 2))})["tail_ess"] == 0
+    with pytest.raises(DataError, match=r"of the shape \(chains, n, 2\)"):
+        judge.evaluate(whole, {"draws": exact[..., :1]})
+
+
+def test_shards_have_rows_enough(monkeypatch):
+    monkeypatch.setitem(mcmc_cases.CASES, "logistic", ("logistic", None, (200, 4)))
+    judge = Objective("logistic", seed=0, parameters=settings(shards=(1, 4, 20)), quick=True)
+    names = [problem.name for problem in judge.problems()]
+    assert names == ["chains", "auto", "M=1 auto", "M=4 consensus", "M=4 auto"]
+
+
+@pytest.mark.parametrize("name", mcmc_cases.CASES)
+def test_a_seed_names_a_data_set(name):
+    kind, arrays = load(name, seed=3, quick=True)
+    _, again = load(name, seed=3, quick=True)
+    _, other = load(name, seed=4, quick=True)
+    assert kind == mcmc_cases.CASES[name][0]
+    for key, array in arrays.items():
+        np.testing.assert_array_equal(array, again[key])
+        assert np.isfinite(array).all()
+    assert (name == "eight-schools") == np.array_equal(arrays["y"], other["y"])
+    if name == "rare":
+        assert 0.002 < arrays["y"].mean() < 0.03
+
+
+@pytest.mark.parametrize(
+    ("dataset", "parameters", "said"),
+    [
+        ("z", {}, "'z' is none of logistic"),
+        ("mixture", {"n_chains": 0}, "n_chains is 0"),
+        ("mixture", {"n_samples": 4}, "8 are needed"),
+        ("mixture", {"shards": (0,)}, "integers of at least 1"),
+        ("mixture", {"shards": "a"}, "type int"),
+        ("mixture", {"methods": ("union",)}, "'union'.* none of average"),
+    ],
+)
+def test_wrong_options_are_errors_that_name_them(dataset, parameters, said):
+    with pytest.raises(DataError, match=said):
+        Objective(dataset, seed=0, parameters=settings(**parameters), quick=True)
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """Our solver and a peer written here, on small data, as the command runs them."""
+    folder = tmp_path_factory.mktemp("solvers")
+    (folder / "mcmc_peer.py").write_text(
+        "class Solver:\n"
+        "    name, method, requires = 'peer', 'none', ('numpy',)\n"
+        "    def __init__(self, settings): self.settings = settings\n"
+        "    def set_data(self, data): self.data = data\n"
+        "    def sample(self):\n"
+        "        import numpy, time\n"
+        "        end = time.process_time() + 0.5\n"
+        "        while time.process_time() < end: pass\n"
+        "        shape = (2, self.settings.n_samples, 3)\n"
+        "        return {'draws': numpy.random.default_rng(0).standard_normal(shape)}\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(mcmc_cases.CASES, "logistic", ("logistic", None, (400, 3)))
+        patch.setattr(mcmc, "LEAST_ROWS", 10)
+        parser = argparse.ArgumentParser()
+        run.add_arguments(parser)
+        out = folder / "out"
+        words = f"mcmc --quick --dataset logistic --against peer --solvers {folder} --out {out}"
+        options = "--param n_samples=100 n_warmup=100 shards=(2,) methods=('consensus','auto')"
+        assert run.main(parser.parse_args([*words.split(), *options.split()])) == 0
+    return run.read_records(out / "records.jsonl"), out
+
+
+def test_the_command_samples_judges_and_keeps_records(records):
+    found, out = records
+    problems = [(record["solver"], record["problem"]) for record in found]
+    ours = [("stradask", name) for name in ("chains", "auto", "M=2 consensus", "M=2 auto")]
+    assert problems == [*ours, ("peer", "chains")]
+    assert all(record["status"] == "ok" for record in found)
+    for record in found[:2] + found[3:4]:
+        assert record["mean_error"] < 0.25
+        assert record["sd_error"] < 0.25
+    assert found[4]["mean_error"] > 1  # noise about zero
+    assert found[4]["cpu_seconds"] >= 0.5
+    assert found[3]["parallel_seconds"] > 0
+    assert "stradask bench mcmc" in (out / "report.html").read_text()
+    json.dumps(found, allow_nan=False)
+
+
+def test_the_table_puts_ours_beside_the_best_peer(records):
+    found, _ = records
+    header, body = sampling_summary.rows(found)
+    assert header == ["tail ESS / CPU s (error)", "stradask", "stradask auto", "peer", "ours / best peer"]
+    rates = {r["solver"] + r["problem"]: r["tail_ess"] / r["cpu_seconds"] for r in found}
+    best = max(rates["stradaskchains"], rates["stradaskauto"]) / rates["peerchains"]
+    assert float(body[0][-1].split()[0].replace(",", "")) == pytest.approx(best, rel=0.05)
+    assert [row[1] for row in sampling_summary.shard_rows(found)[1]] == ["M=2 consensus", "M=2 auto"]
+    refused = found[3] | {"status": "refused", "refused": "R-hat of shard 1\nmore"}
+    text = sampling_summary.table([*found[:3], refused])
+    assert "M=2 auto: refused: R-hat of shard 1" in text
+    assert sampling_report.sampling_report([*found[:3], refused]).html().count("refused") >= 1
+
+
+@pytest.mark.parametrize("name", ["numpyro", "blackjax", "nutpie", "pymc"])
+def test_peers_are_found(name):
+    found = solvers.find_solvers("mcmc")[name]
+    assert found.calls.count("sample") == 1
+    assert not found.is_ours
