@@ -63,8 +63,15 @@ def _linear(name, estimator, data, summary, demo=None):
     )
 
 
-def _bayesian(name, estimator, data, summary):
-    return Model(name, estimator, data=data, summary=summary, report="stradask._bayes:report")
+def _bayesian(name, estimator, data, summary, demo=False):
+    return Model(
+        name,
+        estimator,
+        data=data,
+        summary=summary,
+        report="stradask._bayes:report",
+        demo="stradask._demo_bayes:run" if demo else None,
+    )
 
 
 MODELS = {
@@ -107,7 +114,11 @@ MODELS = {
         _linear("ridge", "Ridge", "targets", "linear regression with a squared penalty"),
         _linear("poisson", "PoissonRegressor", "targets", "counts by a linear model of their logarithm"),
         _bayesian(
-            "bayesian-logistic", "BayesianLogisticRegression", "dense classes", "two classes, a posterior"
+            "bayesian-logistic",
+            "BayesianLogisticRegression",
+            "dense classes",
+            "two classes, a posterior",
+            demo=True,
         ),
         _bayesian(
             "bayesian-linear", "BayesianLinearRegression", "dense targets", "a posterior of linear regression"

@@ -12,7 +12,15 @@ import pytest
 from scipy import optimize, sparse
 
 import stradask as sd
-from stradask import _demo_linear, _demo_logistic, _demo_pictures, _demo_topics, datasets, demo
+from stradask import (
+    _demo_bayes,
+    _demo_linear,
+    _demo_logistic,
+    _demo_pictures,
+    _demo_topics,
+    datasets,
+    demo,
+)
 from stradask.cli import main
 from stradask.registry import MODELS
 
@@ -68,7 +76,7 @@ def test_report_is_whole_html(page):
 
 def test_report_holds_its_pictures(page):
     pictures = page.all("img")
-    assert len(pictures) == 8
+    assert len(pictures) == 9
     for picture in pictures:
         kind, _, data = picture["src"].partition(",")
         assert kind == "data:image/svg+xml;base64"
@@ -172,6 +180,25 @@ def test_points_at_or_below_an_excess():
     curve = _demo_logistic.Curve("stradask", steps=[3, 5], seconds=[0.5, 0.25], excess=[1e-3, 1e-5])
     assert [curve.to(target) for target in (1e-2, 1e-4, 1e-6)] == [(0.25, 5), (0.25, 5), None]
     assert "0.250 (5 steps)" in _demo_logistic.comparison([curve] * 3)
+
+
+def test_the_combination_is_near_the_truth_and_averages_are_not(result):
+    found = result.document["bayesian-logistic"]
+    X, y = _demo_bayes.draw(demo.Settings(quick=True))
+    assert found["data"] == {"rows": len(X), "positives": int(y.sum()), "columns": 4}
+    ours, consensus, union = (found["errors"][way] for way in reversed(_demo_bayes.WAYS))
+    assert ours["mean"] < 0.15
+    assert 0.85 < ours["sd"] < 1.15
+    assert consensus["mean"] > 2 * ours["mean"]
+    assert union["sd"] > 3
+    assert f"{ours['mean']:18.2f}" in result.text
+
+
+def test_one_posterior_is_refused_with_its_reason(result, page):
+    reason = result.document["bayesian-logistic"]["refused"]
+    assert "R-hat" in reason
+    assert reason in result.text
+    assert any(reason.splitlines()[0] in text for text in page.text)
 
 
 def test_seconds_to_a_gap():
