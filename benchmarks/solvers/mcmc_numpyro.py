@@ -6,11 +6,12 @@ import numpy as np
 class Solver:
     """`numpyro.infer.MCMC` with `NUTS` and its defaults.
 
-    What JAX compiles belongs to the object and its lengths: a whole run before the timed one does that.
+    A run before the timed one compiles what NumPyro keeps. It keeps not all: on small data most of a run is
+    compiling, for a user as here, and it is counted.
     """
 
     name = "numpyro"
-    method = "NUTS (JAX)"
+    method = "NUTS (JAX; a run compiles in part)"
     requires = ("numpyro==0.22.0", "jax==0.10.2", "numpy")
 
     def __init__(self, settings):
