@@ -79,9 +79,9 @@ def setting(records):
     settings = records[0]["settings"]
     return (
         f"{settings['n_chains']} chains of {settings['n_warmup']} + {settings['n_samples']} draws. Tail ESS "
-        "of the worst parameter in a CPU second, warm-up counted, compiling not (but NumPyro's, of which each "
-        "run does a part); in brackets the error of the means, in posterior standard deviations (root mean "
-        "square over parameters). Medians over the runs."
+        "of the worst parameter in a CPU second, warm-up counted, compiling not (but NumPyro's, of which "
+        "each run does a part); in brackets the error of the means, in posterior standard deviations (root "
+        "mean square over parameters). Medians over the runs."
     )
 
 
