@@ -1,8 +1,11 @@
 """Alternating least squares: the factors of a range of rows, given those of the other side.
 
-The rows of the other side stand in `others` (n, d), C-contiguous; the ratings of row u are the entries
-``indptr[u]`` to ``indptr[u + 1]`` of a CSR table. Every row is solved on its own, so that a range may be cut
-anywhere without changing a bit. All arrays of numbers are of one type, float32 or float64.
+The rows of the other side stand in `others` (n, d), with d a multiple of 16; the ratings of row u are the
+entries ``indptr[u]`` to ``indptr[u + 1]`` of a CSR table. Every row is solved on its own, so that a range may
+be cut anywhere without changing a bit. All arrays of numbers are of one type, float32 or float64.
+
+The matrix of normal equations is summed in tiles of 16 x 16, which stay in registers, over as many ratings as
+leave their factors in the first cache; the Cholesky factorization U'U takes four rows at a time.
 """
 
 from typing import Any
@@ -10,232 +13,317 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from .indexing import at, span
-from .linear_columns import FAST
-from .mf_lanes import add_products
+from .indexing import at
+from .mf_lanes import (
+    LANES,
+    add_matrix_product,
+    add_products,
+    add_row,
+    add_rows,
+    add_tile,
+    row_product,
+    scale_row,
+    subtract_rows,
+    tail_product,
+)
 
-_SUMS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": FAST - {"afn"}}
-_CHUNK = 256  # ratings whose factors are brought together for one matrix product
-
-
-@nb.njit(**_SUMS)
-def _normal_equations(entries, indices, weights, pulls, offsets, others, rows, scaled, product, A, b):
-    """Add the ratings of a row to its normal equations: A += sum w q q', b += sum (pull - w offset) q."""
-    d = at(others.shape[1])
-    first, last = entries
-    for start in range(first, last, _CHUNK):
-        stop = min(last, start + _CHUNK)
-        for i in range(stop - start):
-            e = at(start + i)
-            j = at(indices[e])
-            w = weights[e]
-            pull = pulls[e] - w * offsets[j]
-            for k in range(d):
-                q = others[j, k]
-                rows[i, k] = q
-                scaled[i, k] = w * q
-                b[k] += pull * q
-        np.dot(rows[: stop - start].T, scaled[: stop - start], product)
-        for k in range(d):
-            for m in range(d):
-                A[k, m] += product[k, m]
+_SAME: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+_CHUNK = 8192  # numbers of factors that are read again for every tile
 
 
-@nb.njit(**_SUMS)
-def _cholesky_solve(A, x):
-    """Solve A x = b in place for a symmetric positive definite A, of which the upper half is read."""
-    d = len(x)
-    one = A.dtype.type(1)
+@nb.njit(**_SAME)
+def _terms(first, n, indices, values, weights, offsets, implicit, pulls, scaled):
+    """Fill weights and pulls of a row's ratings; return their sums and that of the weighted squared targets.
+
+    For implicit feedback the cells off the data, of confidence 1, are in the Gram matrix already.
+    """
+    one, zero = values.dtype.type(1), values.dtype.type(0)
+    each = at(len(weights) > 1)
+    total, pulled, squares = 0.0, 0.0, 0.0
+    for i in range(n):
+        e = at(first + i)
+        if implicit:
+            weight, pull = abs(values[e]) - one, max(values[e], zero)
+            square = np.float64(pull)
+        else:
+            weight = weights[e * each]
+            target = values[e] - offsets[at(indices[e])]
+            pull = weight * target
+            square = np.float64(pull) * np.float64(target)
+        scaled[i], pulls[i] = weight, pull
+        total += np.float64(weight)
+        pulled += np.float64(pull)
+        squares += square
+    return total, pulled, squares
+
+
+@nb.njit(**_SAME)
+def _gram(A, others, indices, first, scaled, n, vectors):
+    """Add ``sum w q q'`` to the upper tiles of A."""
+    d = len(vectors) * LANES
+    chunk = max(32, _CHUNK // d)
+    for begin in range(0, n, chunk):
+        end = min(n, begin + chunk)
+        for i in range(0, d, LANES):
+            for j in range(i, d, LANES):
+                add_tile(A, others, indices, first, scaled, begin, end, i, j, vectors)
+
+
+@nb.njit(**_SAME)
+def _factorize(A, inverse, vectors):
+    """Put U with U'U = A in place of the upper half of A, and one over its diagonal into `inverse`.
+
+    Tiles on the diagonal get zeros below it.
+    """
+    d = len(vectors) * LANES
+    one, zero = A.dtype.type(1), A.dtype.type(0)
     most = A[0, 0]
     for k in range(1, d):
         most = max(most, A[k, k])
     least = most * np.finfo(A.dtype).eps  # a smaller pivot is rounding alone
+    for panel in range(0, d, 4):
+        tile = panel - panel % LANES
+        for j in range(panel, panel + 4):
+            factor = one / np.sqrt(max(A[j, j], least))
+            inverse[j] = factor
+            A[j, tile:j] = zero
+            scale_row(A, j, factor, tile, vectors)
+            subtract_rows(A, j + 1, panel + 4, j, (0,), tile, vectors)
+        for start in range(tile, d, LANES):
+            subtract_rows(A, max(start, panel + 4), start + LANES, panel, (0, 0, 0, 0), start, vectors)
+
+
+@nb.njit(**_SAME)
+def _solve(A, inverse, x, noise, vectors):
+    """Put ``U^-1 (U'^-1 x + noise)`` in place of x."""
+    d, zero = len(vectors) * LANES, x.dtype.type(0)
     for j in range(d):
-        scale = one / np.sqrt(max(A[j, j], least))
-        for k in range(j, d):
-            A[j, k] *= scale
-        A[j, j] = scale
-        for i in range(j + 1, d):
-            factor = A[j, i]
-            for k in range(i, d):
-                A[i, k] -= factor * A[j, k]
-    for j in range(d):
-        value = x[j] * A[j, j]
+        value = x[j] * inverse[j]
+        add_row(x, A, j, -value, j - j % LANES, vectors)
         x[j] = value
-        for k in range(j + 1, d):
-            x[k] -= value * A[j, k]
+    for k in range(len(noise)):
+        x[k] += noise[k]
     for j in range(d - 1, -1, -1):
-        value = x[j]
-        for k in range(j + 1, d):
-            value -= A[j, k] * x[k]
-        x[j] = value * A[j, j]
+        value, x[j] = x[j], zero
+        x[j] = (value - tail_product(A, j, x, j - j % LANES, vectors)) * inverse[j]
 
 
-@nb.njit(**_SUMS)
-def _descend(A, b, x, n_bounded, sweeps):
-    """Minimise x'Ax / 2 - b'x by coordinate descent from x, the first entries being 0 or above."""
+@nb.njit(**_SAME)
+def _descend(A, b, x, sweeps):
+    """Minimise x'Ax / 2 - b'x over x of 0 and above by coordinate descent from x; return twice that."""
     d = len(x)
     zero = x.dtype.type(0)
+    for k in range(d):
+        for m in range(k):
+            A[k, m] = A[m, k]
     for _ in range(sweeps):
         for k in range(d):
             slope = b[k]
             for m in range(d):
                 slope -= A[k, m] * x[m]
-            value = x[k] + slope / A[k, k]
-            x[k] = max(value, zero) if k < n_bounded else value
+            x[k] = max(x[k] + slope / A[k, k], zero)
+    total = 0.0
+    for k in range(d):
+        slope = -b[k] - b[k]
+        for m in range(d):
+            slope += A[k, m] * x[m]
+        total += np.float64(slope * x[k])
+    return total
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_SAME)
 def solve_rows(
-    start, stop, indptr, indices, weights, pulls, offsets, others, base, ridge, n_bounded, sweeps, factors
-):
-    """Put the minimum over each row's factors, given all others, into ``factors[start:stop]``.
+    start, stop, indptr, indices, values, weights, offsets, implicit, others, base, shares, pull, precision,
+    ridge, bias, sweeps, noise, factors, biases, losses, vectors,
+):  # fmt: skip
+    """Put the minimum over each row's factors and bias, given all others, into the rows from start to stop.
 
-    The objective of row u is ``sum_e w_e (x.q_j)^2 - 2 (pull_e - w_e offset_j) x.q_j + x' base x + ridge_u
-    |x|^2``, which is that of weighted least squares if a pull is the weight times the target. A row without
-    ratings becomes 0, which is its minimum.
+    The objective of row u is, with targets t = value - offset::
+
+        precision sum_e w_e (t_e - c - q.x)^2 + share_u x' base x + ridge_u (|x|^2 + c^2) - 2 pull.x
+
+    and c = 0 without a bias. For implicit feedback a value is a confidence, w = |value| - 1, and the first
+    sum is ``sum_e w_e (q.x)^2 - 2 max(value_e, 0) q.x + max(value_e, 0)``. A row without ratings becomes 0 if
+    there is no noise.
 
     Parameters
     ----------
     start, stop : int
-    indptr : int64 array; indices : int32 array
-    weights, pulls : arrays, one entry a rating
+    indptr : int64 array; indices : int32 array; values : array
+    weights : array
+        One entry a rating, or a single one for all; not read for implicit feedback.
     offsets : array (n,)
+    implicit : bool
     others : array (n, d)
     base : array (d, d)
-    ridge : array, one entry a row; above 0
-    n_bounded : int
-        How many leading factors must not be negative. If any, `sweeps` of coordinate descent begin from the
-        factors as they are, instead of the exact solution.
+    shares : array
+        One entry a row, or a single one for all.
+    pull : array (d,)
+    precision : float of the arrays' type
+        1 where there is a bias.
+    ridge : array, one entry a row
+        Above 0, unless `base` is positive definite.
+    bias : bool
     sweeps : int
-    factors : array of d columns
+        Above 0 factors (not the bias) are 0 or above: so many sweeps of coordinate descent from the factors
+        as they are, instead of the exact solution.
+    noise : array (rows, d) or (0, d)
+        Standard normal numbers: the rows become draws, the objective being twice a negative log density.
+    factors : array (rows, d); biases : array (rows,)
         Written in the rows of the range alone.
+    losses : float64 array (rows,)
+        Likewise: each row's objective.
+    vectors : tuple of int
+        One for every 16 columns.
     """
-    d = at(others.shape[1])
-    zero = others.dtype.type(0)
-    rows, scaled = np.empty((_CHUNK, d), others.dtype), np.empty((_CHUNK, d), others.dtype)
-    product, A = np.empty((d, d), others.dtype), np.empty((d, d), others.dtype)
-    b = np.empty(d, others.dtype)
+    d = len(vectors) * LANES
+    longest = 0
     for u in range(start, stop):
-        entries = (indptr[u], indptr[u + 1])
-        if entries[0] == entries[1]:
-            for k in range(d):
-                factors[u, k] = zero
+        longest = max(longest, indptr[u + 1] - indptr[u])
+    pulls, scaled = np.empty(longest, values.dtype), np.empty(longest, values.dtype)
+    A, b, inverse = np.empty((d, d), values.dtype), np.empty(d, values.dtype), np.empty(d, values.dtype)
+    sums, none, zero = np.empty(d, values.dtype), np.empty(0, values.dtype), values.dtype.type(0)
+    for u in range(start, stop):
+        first = indptr[u]
+        n = indptr[u + 1] - first
+        biases[u], losses[u] = zero, 0.0
+        x = factors[u]
+        if n == 0 and len(noise) == 0:
+            x[:] = zero
             continue
+        total, pulled, squares = _terms(first, n, indices, values, weights, offsets, implicit, pulls, scaled)
+        share = shares[u if len(shares) > 1 else 0]
+        b[:], sums[:], A[:] = zero, zero, zero
+        _gram(A, others, indices, first, scaled, n, vectors)
+        add_rows(others, indices, first, pulls, scaled, n, b, sums, vectors)
         for k in range(d):
-            b[k] = zero
-            for m in range(d):
-                A[k, m] = base[k, m]
-        _normal_equations(entries, indices, weights, pulls, offsets, others, rows, scaled, product, A, b)
-        for k in range(d):
+            b[k] = precision * b[k] + pull[k]
+            for m in range(k, d):
+                A[k, m] = precision * A[k, m] + share * base[k, m]
             A[k, k] += ridge[u]
-        if n_bounded > 0:
-            _descend(A, b, factors[u], n_bounded, sweeps)
-        else:
-            _cholesky_solve(A, b)
+        if bias:  # eliminated: given the factors it is (pulled - sums.x) / (total + ridge)
+            least = total + np.float64(ridge[u])
+            scale, ratio = values.dtype.type(1 / least), values.dtype.type(pulled / least)
+            squares -= pulled * pulled / least
             for k in range(d):
-                factors[u, k] = b[k]
+                factor = sums[k] * scale
+                b[k] -= ratio * sums[k]
+                for m in range(k, d):
+                    A[k, m] -= factor * sums[m]
+        if sweeps > 0:
+            losses[u] = squares + _descend(A, b, x, sweeps)
+        else:
+            _factorize(A, inverse, vectors)
+            x[:] = b
+            _solve(A, inverse, x, noise[u] if len(noise) > 0 else none, vectors)
+            gain = 0.0
+            for k in range(d):
+                gain += np.float64(b[k]) * np.float64(x[k])
+            losses[u] = squares - gain
+        if bias:
+            shift = 0.0
+            for k in range(d):
+                shift += np.float64(sums[k]) * np.float64(x[k])
+            biases[u] = values.dtype.type((pulled - shift) / least)
 
 
-@nb.njit(**_SUMS)
-def _apply(first, last, indices, weights, others, gram, ridge, s, out, vectors):
-    """Fill out with gram s + ridge s + sum over the ratings of w (q.s) q."""
-    np.dot(gram, s, out)
-    for k in range(at(len(s))):
-        out[k] += ridge * s[k]
-    add_products(others, indices, weights, first, last, s, out, vectors)
-
-
-@nb.njit(**_SUMS)
+@nb.njit(**_SAME)
 def conjugate_rows(
-    start, stop, indptr, indices, weights, pulls, others, gram, ridge, steps, factors, vectors
+    start, stop, indptr, indices, values, others, gram, ridge, steps, factors, losses, vectors
 ):
     """Take steps of conjugate gradients from ``factors[start:stop]``, for implicit feedback.
 
-    The objective of row u is that of `solve_rows` with `gram` for the base and offsets of 0; its matrix is
-    applied without being formed.
+    The objective of row u is that of `solve_rows` with `gram` for the base; its matrix is applied without
+    being formed.
 
     Parameters
     ----------
     start, stop : int
-    indptr : int64 array; indices : int32 array
-    weights, pulls : arrays, one entry a rating
+    indptr : int64 array; indices : int32 array; values : array
     others : array (n, d)
     gram : array (d, d)
     ridge : array, one entry a row
     steps : int
     factors : array of d columns
         Written in the rows of the range alone.
+    losses : float64 array (rows,)
+        Likewise: each row's objective.
     vectors : tuple of int
-        One for every 16 columns; d is a multiple of 16.
+        One for every 16 columns.
     """
-    d = at(others.shape[1])
-    residual, direction = np.empty(d, others.dtype), np.empty(d, others.dtype)
-    image = np.empty(d, others.dtype)
-    zero, eps = others.dtype.type(0), np.finfo(others.dtype).eps
+    d = len(vectors) * LANES
+    longest = 0
     for u in range(start, stop):
-        first, last = indptr[u], indptr[u + 1]
-        if first == last:
-            for k in range(d):
-                factors[u, k] = zero
-            continue
+        longest = max(longest, indptr[u + 1] - indptr[u])
+    pulls, scaled = np.empty(longest, values.dtype), np.empty(longest, values.dtype)
+    residual, direction = np.empty(d, values.dtype), np.empty(d, values.dtype)
+    image = np.empty(d, values.dtype)
+    one, zero = values.dtype.type(1), values.dtype.type(0)
+    eps = np.finfo(values.dtype).eps
+    for u in range(start, stop):
+        first = indptr[u]
+        n = indptr[u + 1] - first
         x = factors[u]
+        losses[u] = 0.0
+        if n == 0:
+            x[:] = zero
+            continue
+        squares = 0.0
+        for i in range(n):
+            value = values[at(first + i)]
+            pulls[i], scaled[i] = max(value, zero), one - abs(value)
+            squares += np.float64(pulls[i])
         for k in range(d):
-            residual[k] = zero
-        for e in span(indptr, u):
-            j = at(indices[e])
-            for k in range(d):
-                residual[k] += pulls[e] * others[j, k]
-        size = np.dot(residual, residual)  # of the gradient at 0: what is small is judged by it
-        _apply(first, last, indices, weights, others, gram, ridge[u], x, image, vectors)
+            residual[k] = -ridge[u] * x[k]
+        pulled = add_products(others, indices, first, pulls, one, scaled, n, x, residual, vectors)
+        add_matrix_product(gram, x, -one, residual, vectors)
+        direction[:] = residual
+        square = zero
         for k in range(d):
-            residual[k] -= image[k]
-            direction[k] = residual[k]
-        square = np.dot(residual, residual)
+            square += residual[k] * residual[k]
+        least = square * eps * eps
         for _ in range(steps):
-            if square <= size * eps * eps:
+            if square <= least:
                 break
-            _apply(first, last, indices, weights, others, gram, ridge[u], direction, image, vectors)
-            length = square / np.dot(direction, image)
+            for k in range(d):
+                image[k] = -ridge[u] * direction[k]
+            gain = add_products(others, indices, first, pulls, zero, scaled, n, direction, image, vectors)
+            add_matrix_product(gram, direction, -one, image, vectors)
+            curvature, after = zero, zero
+            for k in range(d):
+                curvature -= direction[k] * image[k]
+            if not curvature > zero:
+                break
+            length = square / curvature
+            pulled += np.float64(length) * gain
             for k in range(d):
                 x[k] += length * direction[k]
-                residual[k] -= length * image[k]
-            before, square = square, np.dot(residual, residual)
-            kept = square / before
+                residual[k] += length * image[k]
+                after += residual[k] * residual[k]
+            kept = after / square
+            square = after
             for k in range(d):
                 direction[k] = residual[k] + kept * direction[k]
+        shift = 0.0
+        for k in range(d):
+            shift += np.float64(x[k]) * np.float64(residual[k])
+        losses[u] = squares - pulled - shift  # x'Ax = x'(b - residual)
 
 
-@nb.njit(**_SUMS)
-def row_losses(start, stop, indptr, indices, weights, targets, offsets, others, factors, losses):
-    """Fill ``losses[start:stop]`` (float64) with the weighted squares of each row's residuals."""
-    d = at(others.shape[1])
-    for u in range(start, stop):
-        total = 0.0
-        for e in span(indptr, u):
-            j = at(indices[e])
-            product = targets[e] - offsets[j]
-            for k in range(d):
-                product -= factors[u, k] * others[j, k]
-            total += np.float64(weights[e] * product * product)
-        losses[u] = total
+@nb.njit(**_SAME)
+def row_losses(
+    start, stop, indptr, indices, values, weights, offsets, others, factors, biases, losses, vectors
+):
+    """Fill ``losses[start:stop]`` (float64) with the weighted squares of each row's residuals.
 
-
-@nb.njit(**_SUMS)
-def implicit_losses(start, stop, indptr, indices, confidences, others, factors, losses):
-    """Fill ``losses[start:stop]`` (float64) with each row's ``sum c (t - x)^2 - x^2`` over its entries.
-
-    With the squares of all products, ``sum((P'P) * (Q'Q))``, that is the loss over all cells.
+    `weights` has one entry a rating, or a single one for all.
     """
-    d = at(others.shape[1])
-    one, zero = others.dtype.type(1), others.dtype.type(0)
+    each = at(len(weights) > 1)
     for u in range(start, stop):
         total = 0.0
-        for e in span(indptr, u):
-            j = at(indices[e])
-            product = zero
-            for k in range(d):
-                product += factors[u, k] * others[j, k]
-            miss = (one if confidences[e] > zero else zero) - product
-            total += np.float64(abs(confidences[e]) * miss * miss - product * product)
+        for i in range(indptr[u], indptr[u + 1]):
+            e = at(i)
+            j = indices[e]
+            miss = values[e] - offsets[at(j)] - biases[u] - row_product(factors, u, others, j, vectors)
+            total += np.float64(weights[e * each]) * np.float64(miss) ** 2
         losses[u] = total

@@ -37,8 +37,10 @@ def refit_rows(
     ----------
     start, stop : int
     indptr : int64 array; indices : int32 array
-    weights, residuals : arrays, one entry a rating
-        The residuals are kept up to date, for the change of both sides.
+    weights : array
+        One entry a rating, or a single one for all.
+    residuals : array, one entry a rating
+        They are kept up to date, for the change of both sides.
     x, ridge : arrays, one entry a row
     y, change : arrays, one entry a column
         The other side's factor, and what of it the residuals do not contain yet.
@@ -46,7 +48,7 @@ def refit_rows(
     own_change : array, one entry a row
         Filled with what was added to `x`.
     """
-    zero = x.dtype.type(0)
+    zero, each = x.dtype.type(0), at(len(weights) > 1)
     for u in range(start, stop):
         old = x[u]
         slope, curvature = -ridge[u] * old, ridge[u]
@@ -54,7 +56,7 @@ def refit_rows(
             j = at(indices[e])
             r = residuals[e] - old * change[j]
             residuals[e] = r
-            scaled = weights[e] * y[j]
+            scaled = weights[e * each] * y[j]
             slope += scaled * r
             curvature += scaled * y[j]
         new = old + slope / curvature if indptr[u] < indptr[u + 1] else zero

@@ -1,7 +1,8 @@
 """Stochastic gradient descent over one block of ratings of a matrix factorization.
 
 Two blocks that share no row and no column may run at the same time. A row carries one scalar of Adagrad: the
-sum of the mean squares of its gradients; the step is the learning rate over its root.
+sum of the mean squares of its gradients; the step is the learning rate over its root. With
+|grad p|^2 = z^2 |q|^2 - 2 a z (p.q) + a^2 |p|^2 one reading of both rows gives all that a step needs.
 
 Reference: Chin, Zhuang, Juan, Lin, "A learning-rate schedule for stochastic gradient methods to matrix
 factorization", PAKDD 2015.
@@ -13,60 +14,116 @@ import numba as nb
 import numpy as np
 
 from .indexing import at
-from .linear_columns import FAST
+from .mf_lanes import move_rows, row_products
 
-_SUMS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": FAST - {"afn"}}
+# No reassociation: the same bits wherever the kernel runs.
+_SAME: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+BIAS, SQUARES, RIDGE = np.uint64(0), np.uint64(1), np.uint64(2)  # what a row has beside its factors
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_SAME)
+def shuffle(start, stop, rows, columns, weights, targets, seed):
+    """Bring the ratings from `start` to `stop` into a random order, the same for a seed.
+
+    `weights` may be of length 1, for all ratings. The generator is splitmix64 (Steele, Lea, Flood 2014).
+    """
+    state = np.uint64(seed)
+    for e in range(stop - 1, start, -1):
+        state += np.uint64(0x9E3779B97F4A7C15)
+        z = state
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+        other = start + np.int64(z % np.uint64(e - start + 1))
+        rows[e], rows[other] = rows[other], rows[e]
+        columns[e], columns[other] = columns[other], columns[e]
+        targets[e], targets[other] = targets[other], targets[e]
+        if len(weights) > 1:
+            weights[e], weights[other] = weights[other], weights[e]
+
+
+@nb.njit(**_SAME)
 def descend_block(
-    start, stop, rows, columns, weights, targets, P, Q, p_bias, q_bias, p_squares, q_squares,
-    p_ridge, q_ridge, p_bias_ridge, q_bias_ridge, rate, bias,
-):  # fmt: skip
+    start, stop, rows, columns, weights, targets, P, Q, p_own, q_own, rate, shrink, inverse, bias, vectors
+):
     """Go once over the ratings from `start` to `stop`; return the weighted sum of squares met on the way.
 
-    A rating adds ``w (t - b_u - b_j - p.q)^2 + ridge_u |p|^2 + ridge_j |q|^2`` and the like for the biases
-    to the objective, of which a step takes half the gradient.
+    A rating adds ``w (t - b_u - b_j - p.q)^2 + shrink (ridge_u |p|^2 + ridge_j |q|^2) + ridge_u b_u^2 +
+    ridge_j b_j^2`` to the objective, of which a step takes half the gradient.
 
     Parameters
     ----------
     start, stop : int
-    rows, columns : int32 arrays; weights, targets : arrays
+    rows, columns : int32 arrays; targets : array
         One entry a rating.
+    weights : array
+        One entry a rating, or a single one for all.
     P, Q : arrays (m, d) and (n, d)
-    p_bias, q_bias, p_squares, q_squares : arrays (m,) and (n,)
-        Biases, and the scalars of Adagrad, which begin with 1.
-    p_ridge, q_ridge, p_bias_ridge, q_bias_ridge : arrays (m,) and (n,)
-        Share of a row's penalty that falls on one of its ratings.
-    rate : float of the arrays' type
+        d is a multiple of 16; columns of zeros stay so.
+    p_own, q_own : arrays (m, 3) and (n, 3)
+        Bias, scalar of Adagrad (which begins with 1), and share of the penalty that falls on one rating.
+    rate, shrink : floats of the arrays' type
+    inverse : float of the arrays' type
+        One over the number of factors, columns of zeros not counted.
     bias : bool
         Whether biases are fitted.
+    vectors : tuple of int
+        One for every 16 columns.
     """
-    d = at(P.shape[1])
-    zero, one, two, inverse = P.dtype.type(0), P.dtype.type(1), P.dtype.type(2), P.dtype.type(1.0 / d)
+    two, one = P.dtype.type(2), P.dtype.type(1)
+    each = at(len(weights) > 1)
     total = 0.0
-    for e in range(np.uint64(start), np.uint64(stop)):
-        u, j = at(rows[e]), at(columns[e])
-        pq, pp, qq = zero, zero, zero
-        for k in range(d):
-            p, q = P[u, k], Q[j, k]
-            pq += p * q
-            pp += p * p
-            qq += q * q
-        miss = targets[e] - p_bias[u] - q_bias[j] - pq
-        total += np.float64(weights[e] * miss * miss)
-        z = weights[e] * miss
-        a, c = p_ridge[u], q_ridge[j]
-        p_rate, q_rate = rate / np.sqrt(p_squares[u]), rate / np.sqrt(q_squares[j])
-        p_squares[u] += (z * z * qq - two * a * z * pq + a * a * pp) * inverse
-        q_squares[j] += (z * z * pp - two * c * z * pq + c * c * qq) * inverse
+    for e in range(at(start), at(stop)):
+        u, j, weight = at(rows[e]), at(columns[e]), weights[e * each]
+        pq, pp, qq = row_products(P, u, Q, j, vectors)
+        p_bias, q_bias = p_own[u, BIAS], q_own[j, BIAS]
+        miss = targets[e] - p_bias - q_bias - pq
+        z = weight * miss
+        total += np.float64(z * miss)
+        p_squares, q_squares = p_own[u, SQUARES], q_own[j, SQUARES]
+        p_ridge, q_ridge = p_own[u, RIDGE], q_own[j, RIDGE]
+        p_rate, q_rate = rate / np.sqrt(p_squares), rate / np.sqrt(q_squares)
+        a, c, zz = shrink * p_ridge, shrink * q_ridge, z * z
+        p_own[u, SQUARES] = p_squares + (zz * qq - two * a * z * pq + a * a * pp) * inverse
+        q_own[j, SQUARES] = q_squares + (zz * pp - two * c * z * pq + c * c * qq) * inverse
         if bias:
-            p_bias[u] += p_rate * (z - p_bias_ridge[u] * p_bias[u])
-            q_bias[j] += q_rate * (z - q_bias_ridge[j] * q_bias[j])
-        p_keep, p_move = one - p_rate * a, p_rate * z
-        q_keep, q_move = one - q_rate * c, q_rate * z
-        for k in range(d):
-            p, q = P[u, k], Q[j, k]
-            P[u, k] = p_keep * p + p_move * q
-            Q[j, k] = q_keep * q + q_move * p
+            p_own[u, BIAS] = p_bias + p_rate * (z - p_ridge * p_bias)
+            q_own[j, BIAS] = q_bias + q_rate * (z - q_ridge * q_bias)
+        move_rows(P, u, Q, j, one - p_rate * a, p_rate * z, one - q_rate * c, q_rate * z, vectors)
     return total
+
+
+@nb.njit(**_SAME)
+def deal(
+    indptr, indices, values, weights, mean, inverse, user_cell, user_place, item_cell, item_place, coming,
+    rows, columns, dealt, targets,
+):  # fmt: skip
+    """Bring ratings that lie by row into their blocks, as ``(value - mean) inverse``.
+
+    Parameters
+    ----------
+    indptr : int64 array; indices : int32 array; values : array
+        Ratings by row.
+    weights : array
+        One entry a rating, or a single one for all.
+    mean, inverse : float
+    user_cell, item_cell : int32 arrays
+        A rating lies in the block of number ``user_cell[u] + item_cell[j]``...
+    user_place, item_place : int32 arrays
+        ... and has there the row and column of these numbers.
+    coming : int64 array
+        Where each block begins; where it ends afterwards.
+    rows, columns : int32 arrays; targets : array; dealt : array as `weights`
+        Filled.
+    """
+    each = len(weights) > 1
+    for u in range(len(indptr) - 1):
+        for e in range(indptr[u], indptr[u + 1]):
+            j = at(indices[e])
+            block = at(user_cell[u] + item_cell[j])
+            place = coming[block]
+            coming[block] = place + 1
+            rows[place], columns[place] = user_place[u], item_place[j]
+            targets[place] = (values[e] - mean) * inverse
+            if each:
+                dealt[place] = weights[e]

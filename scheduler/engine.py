@@ -125,6 +125,7 @@ def run(
         history = machine.history
         ended = machine.done or (len(history) and _any_of(small_change(tol), stop)(history))
         if ended:  # a run that had come to its end before
+            machine.collect()
             return Run(history, start, ended if isinstance(ended, str) else "converged")
 
         def on_round(info):
@@ -141,7 +142,7 @@ def run(
             callback=callback,
             on_round=on_round,
             stop=enough,
-            snapshot=None if snapshot is None else lambda: snapshot(history),
+            snapshot=None if snapshot is None else lambda: (machine.collect(), snapshot(history))[1],
             start=start,
         )
         saved = not n_done or (start + n_done) % checkpoint_every == 0
@@ -150,6 +151,7 @@ def run(
                 f"a worker was lost while the last state was fetched: {store.path} has the one before it",
                 stacklevel=2,
             )
+        machine.collect()
     finally:
         machine.close()
     return Run(history, start + n_done, reason, machine.n_recoveries)
@@ -287,6 +289,24 @@ class Engine:
         figures["done"] = self._done = outcome.done or figures.get("done", False)
         if outcome.priorities is not None:
             events.append((_blocks_of(tasks), np.asarray(outcome.priorities, np.float64)))
+
+    def collect(self):
+        """Give the program what shards and blocks hold, if it wants that; also if workers are lost then."""
+        if type(self.program).collect is Program.collect:
+            return
+        rounds = len(self.history)
+        for attempt in range(_ATTEMPTS):
+            try:
+                if attempt:
+                    self._recover(rounds)
+                arrays = self._snapshot(rounds)
+            except WorkerLost:
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+            else:
+                held = {name: a for name, a in arrays.items() if name.startswith(("shard-", "block-"))}
+                self.program.collect(held)
+                return
 
     @property
     def done(self):

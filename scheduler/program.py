@@ -75,8 +75,8 @@ class Program:
     """A model-parallel algorithm: shards of data, blocks of the model, and what an update is.
 
     A program never sees threads, Dask or time. Its methods run in two places. The coordinator asks
-    `aggregate`, `objective`, `publish`, `arrays` and `restore`; they may keep what they like in ``self``.
-    Where a shard lies, `load`, `sync`, `update` and `measure` are called, on a copy of the program
+    `aggregate`, `objective`, `publish`, `collect`, `arrays` and `restore`; they may keep what they like in
+    ``self``. Where a shard lies, `load`, `sync`, `update` and `measure` are called, on a copy of the program
     without its `shards`; they may change the state of that shard and nothing of ``self``. A round goes as
     in STRADS:
 
@@ -263,6 +263,17 @@ class Program:
             names is already in its place when it comes, and it must not change that.
         """
         return None
+
+    def collect(self, arrays):
+        """Take in what shards and blocks hold: at the end of a run, and before a snapshot for callbacks.
+
+        Of a program that does not override this nothing is fetched.
+
+        Parameters
+        ----------
+        arrays : dict of str to ndarray
+            ``"shard-3/residual"`` for what `saved` names, ``"block-7"`` for a travelling block; to be read.
+        """
 
     def arrays(self):
         """What the coordinator's side must keep, for checkpoints and lost workers: a dict of arrays."""

@@ -1,117 +1,155 @@
 """Alternating least squares, for ratings and for implicit feedback."""
 
+import itertools
+
 import numpy as np
 
-from ...kernels.mf_als import conjugate_rows, implicit_losses, row_losses, solve_rows
+from ...kernels.mf_als import conjugate_rows, solve_rows
 from ...kernels.mf_lanes import LANES
+from ...scheduler.program import Outcome, Program
+from ...scheduler.schedule import Schedule
 from ...scheduler.threads import single_threaded_blas
 from .sides import Sides, mean_rating, run_rows, start_factors
 
+_SHARDS = 16
 _SWEEPS = 5  # of coordinate descent over a row's factors, where they must not be negative
 _FOLD_IN_SWEEPS = 200  # the same for a new row, which has no factors to begin from
 _STEPS = 3  # of conjugate gradients a row and iteration
 _SPREAD = 0.1  # of the factors to begin with
 
 
-class AlternatingLeastSquares:
+class Alternation(Schedule):
+    """All shards work on their users (block 0), then all on their items (block 1)."""
+
+    def __init__(self, n_shards):
+        self.n_shards = n_shards
+
+    def plan(self, round, state):
+        """Give both sides to every shard."""
+        return [[(shard, side) for shard in range(self.n_shards)] for side in (0, 1)]
+
+
+class AlternatingLeastSquares(Program):
     """All users' factors at once, then all items'; the objective never rises.
 
-    A bias is one more factor, whose counterpart on the other side is 1: so both are solved for together.
+    A shard holds a range of users and a range of items with their ratings, 16 bytes a rating in all (24 with
+    weights); the coordinator has the model, and every worker a copy, which it is told after each half.
 
     Parameters
     ----------
     entries : Entries
         Ratings by user; for implicit feedback the values are confidences, negative ones of dislikes.
     settings : Settings
-    rng : numpy Generator
+    seed : int
+
+    Attributes
+    ----------
+    schedule : Alternation
     """
 
-    def __init__(self, entries, settings, rng):
-        self._settings = settings
-        self._mean = mean_rating(entries, settings)
-        self._tables = (entries, entries.transposed())
-        self._terms = [_terms(table, settings) for table in self._tables]
-        dtype = entries.values.dtype
-        self._ridges = [settings.ridge(table.counts, dtype) for table in self._tables]
-        drawn = start_factors(rng, entries, settings, _SPREAD)
-        self._factors = [_with_column(part, 0.0) if settings.bias else part for part in drawn]
-        if self._by_steps:
-            self._factors = [_padded(part) for part in drawn]
+    barrier = "step"
+    n_blocks = 2
+    unit = "rating"
 
-    def step(self, _):
-        """Solve for both sides once; return figures for the history."""
-        half = self._by_conjugate_gradients if self._by_steps else self._exactly
-        with single_threaded_blas():
-            for side in (0, 1):
-                half(side)
-            objective = self._implicit_loss() if self._settings.implicit else self._explicit_loss()
-        objective += self.sides.penalty(*self._ridges)
-        return {"objective": objective, "updates": len(self._tables[0])}
+    def __init__(self, entries, settings, seed):
+        self.settings, self.seed, self.mean = settings, seed, mean_rating(entries, settings)
+        self.vectors = (0,) * (-(-settings.n_components // LANES))
+        self.n_ratings = len(entries)
+        tables = entries, entries.transposed()
+        n_shards = min(_SHARDS, *entries.shape)
+        cuts = [_cut(table.indptr, n_shards) for table in tables]
+        self.shards = [
+            [(table.part(*pair), pair) for table, pair in zip(tables, pairs, strict=True)]
+            for pairs in zip(*(itertools.pairwise(cut) for cut in cuts), strict=True)
+        ]
+        self.schedule = Alternation(n_shards)
+        self._ridges = [settings.ridge(table.counts, entries.values.dtype) for table in tables]
+        rng = np.random.default_rng(seed)
+        self.factors = [padded(part) for part in start_factors(rng, entries, settings, _SPREAD)]
+        self.biases = [np.zeros(n, entries.values.dtype) for n in entries.shape]
 
-    @property
-    def _by_steps(self):
-        return self._settings.implicit and not self._settings.non_negative
+    def __getstate__(self):
+        return {**self.__dict__, "shards": (), "factors": None, "biases": None, "_ridges": None}
+
+    # Where a shard lies -------------------------------------------------------------------------------
+
+    def load(self, data):
+        """Make the state of a shard: its ratings, and what it is told of both sides."""
+        tables, ranges = zip(*data, strict=True)
+        return {"tables": tables, "ranges": ranges, "told": [None, None]}
+
+    def sync(self, state, message):
+        """Learn the factors of a side."""
+        for side, told in message:
+            state["told"][side] = told
+
+    def update(self, state, task):
+        """Solve for a shard's rows of a side; return their factors and biases, and the objective."""
+        side = task.blocks
+        told, other = state["told"][side], state["told"][1 - side]
+        table, (a, b) = state["tables"][side], state["ranges"][side]
+        factors, biases = told["factors"][a:b].copy(), np.zeros(b - a, table.values.dtype)
+        loss = self.solve(table, other, factors, biases, state, task)
+        return factors, biases, loss
+
+    def solve(self, table, other, factors, biases, state, task):
+        """Solve for the rows of a table; return the sum of their objectives."""
+        settings = self.settings
+        if not (settings.implicit and not settings.non_negative):
+            sweeps = _SWEEPS if settings.non_negative else 0
+            return solve_table(table, other, settings, factors, biases, sweeps=sweeps, n_jobs=1).sum()
+        losses = np.empty(len(factors))
+        conjugate_rows(
+            0, len(factors), table.indptr, table.indices, table.values, other["factors"], other["gram"],
+            settings.ridge(table.counts, table.values.dtype), _STEPS, factors, losses, self.vectors,
+        )  # fmt: skip
+        return losses.sum()
+
+    # At the coordinator ---------------------------------------------------------------------------------
+
+    def aggregate(self, tasks, partials):
+        """Take in a side; after the items, the objective is known."""
+        side = tasks[0].blocks
+        factors, biases, losses = zip(*partials, strict=True)
+        self.factors[side], self.biases[side] = np.concatenate(factors), np.concatenate(biases)
+        message = [(side, self._told(side))]
+        if side == 0:
+            return Outcome(message)
+        penalty = _penalty(self._ridges[0], self.factors[0], self.biases[0])
+        return Outcome(message, objective=sum(losses) + penalty, updates=self.n_ratings)
+
+    def publish(self):
+        """Tell both sides."""
+        return [(side, self._told(side)) for side in (0, 1)]
+
+    def _told(self, side):
+        return known_side(self.factors[side], self.biases[side], self.mean, self.settings)
+
+    def arrays(self):
+        """Keep the model."""
+        names = [f"{part}-{side}" for part in ("factors", "biases") for side in (0, 1)]
+        return dict(zip(names, self.factors + self.biases, strict=True))
+
+    def restore(self, arrays):
+        """Go on from a model."""
+        self.factors = [arrays[f"factors-{side}"] for side in (0, 1)]
+        self.biases = [arrays[f"biases-{side}"] for side in (0, 1)]
 
     @property
     def sides(self):
         """The model so far, in memory of its own."""
-        K = self._settings.n_components
-        factors = [f[:, :K].copy() for f in self._factors]
-        bias = [f[:, K].copy() if self._settings.bias else np.zeros(len(f), f.dtype) for f in self._factors]
-        return Sides.of(factors, bias, self._mean)
+        K = self.settings.n_components
+        factors = [part[:, :K].copy() for part in self.factors]
+        return Sides.of(factors, [part.copy() for part in self.biases], self.mean)
 
-    def _exactly(self, side):
-        others, offsets = self._other(side)
-        solve_side(
-            self._tables[side],
-            self._terms[side],
-            others,
-            offsets,
-            self._ridges[side],
-            self._settings,
-            _SWEEPS,
-            self._factors[side],
-        )
 
-    def _by_conjugate_gradients(self, side):
-        table, others = self._tables[side], self._factors[1 - side]
-        run_rows(
-            conjugate_rows,
-            table.indptr,
-            self._settings.n_jobs,
-            table.indices,
-            *self._terms[side],
-            others,
-            others.T @ others,
-            self._ridges[side],
-            _STEPS,
-            self._factors[side],
-            (0,) * (others.shape[1] // LANES),
-        )
-
-    def _other(self, side):
-        """Return the other side's factors, with 1 for the bias, and what its rows add by themselves."""
-        others = self._factors[1 - side]
-        if not self._settings.bias:
-            return others, np.zeros(len(others), others.dtype)
-        offsets = others[:, -1] + others.dtype.type(self._mean)
-        return _with_column(others[:, :-1], 1.0), offsets
-
-    def _explicit_loss(self):
-        table, users = self._tables[0], self._factors[0]
-        others, offsets = self._other(0)
-        losses = np.empty(len(users))
-        arrays = (table.indices, table.weights, table.values, offsets, others, users, losses)
-        run_rows(row_losses, table.indptr, self._settings.n_jobs, *arrays)
-        return float(losses.sum())
-
-    def _implicit_loss(self):
-        table, (users, items) = self._tables[0], self._factors
-        losses = np.empty(len(users))
-        arrays = (table.indices, table.values, items, users, losses)
-        run_rows(implicit_losses, table.indptr, self._settings.n_jobs, *arrays)
-        grams = [part.T @ part for part in (users.astype(np.float64), items.astype(np.float64))]
-        return float(losses.sum() + np.sum(grams[0] * grams[1]))
+def known_side(factors, biases, mean, settings):
+    """Collect what solving for one side needs to know of the other, whose factors are padded."""
+    told = {"factors": factors, "offsets": biases + biases.dtype.type(mean)}
+    with single_threaded_blas():
+        none = np.zeros((factors.shape[1],) * 2, factors.dtype)
+        told["gram"] = factors.T @ factors if settings.implicit else none
+    return told
 
 
 def fold_in(entries, sides, settings):
@@ -129,52 +167,74 @@ def fold_in(entries, sides, settings):
     factors : ndarray of shape (n_rows, n_components)
     bias : ndarray of shape (n_rows,)
     """
-    dtype = sides.item_factors.dtype
-    others, offsets = sides.item_factors, np.zeros(len(sides.item_factors), dtype)
-    if settings.bias:
-        others, offsets = _with_column(others, 1.0), sides.item_bias + dtype.type(sides.mean)
-    out = np.zeros((entries.shape[0], others.shape[1]), dtype)
-    ridge = settings.ridge(entries.counts, dtype)
-    terms = _terms(entries, settings)
-    with single_threaded_blas():
-        solve_side(entries, terms, others, offsets, ridge, settings, _FOLD_IN_SWEEPS, out)
-    K = settings.n_components
-    return np.ascontiguousarray(out[:, :K]), out[:, K].copy() if settings.bias else np.zeros(len(out), dtype)
+    other = known_side(padded(sides.item_factors), sides.item_bias, sides.mean, settings)
+    factors = np.zeros((entries.shape[0], other["factors"].shape[1]), sides.item_factors.dtype)
+    biases = np.zeros(len(factors), factors.dtype)
+    sweeps = _FOLD_IN_SWEEPS if settings.non_negative else 0
+    solve_table(entries, other, settings, factors, biases, sweeps=sweeps, n_jobs=settings.n_jobs)
+    return np.ascontiguousarray(factors[:, : settings.n_components]), biases
 
 
-def solve_side(table, terms, others, offsets, ridge, settings, sweeps, out):
-    """Put the factors of a side that minimise the objective into `out`, given the other side."""
-    d = others.shape[1]
-    base = others.T @ others if settings.implicit else np.zeros((d, d), others.dtype)
+def solve_table(
+    table, other, settings, factors, biases, *, sweeps=0, shares=None, pull=None, precision=1.0, ridge=None,
+    noise=None, n_jobs=None,
+):  # fmt: skip
+    """Put rows that minimise the objective (or draws) into `factors` and `biases`; return their objectives.
+
+    Parameters
+    ----------
+    table : Entries
+        Ratings of the rows.
+    other : dict
+        See `known_side`.
+    settings : Settings
+    factors, biases : ndarrays of shape (n_rows, d) and (n_rows,)
+    sweeps, shares, pull, precision, ridge, noise
+        See `kernels.mf_als.solve_rows`; by default those of least squares.
+    n_jobs : int or None
+    """
+    dtype, d = factors.dtype, factors.shape[1]
+    losses = np.empty(len(factors))
     run_rows(
         solve_rows,
         table.indptr,
-        settings.n_jobs,
+        n_jobs,
         table.indices,
-        *terms,
-        offsets,
-        others,
-        base,
-        ridge,
-        settings.n_components if settings.non_negative else 0,
+        table.values,
+        table.weights,
+        other["offsets"],
+        settings.implicit,
+        other["factors"],
+        other["gram"],
+        np.ones(1, dtype) if shares is None else shares,
+        np.zeros(d, dtype) if pull is None else pull,
+        dtype.type(precision),
+        settings.ridge(table.counts, dtype) if ridge is None else ridge,
+        settings.bias,
         sweeps,
-        out,
+        np.empty((0, d), dtype) if noise is None else noise,
+        factors,
+        biases,
+        losses,
+        (0,) * (d // LANES),
     )
+    return losses
 
 
-def _terms(table, settings):
-    """Return weights and pulls of the ratings in the normal equations."""
-    if settings.implicit:  # the cells off the data, of confidence 1, are in the Gram matrix already
-        return np.abs(table.values) - 1, np.maximum(table.values, 0)
-    return table.weights, table.weights * table.values
-
-
-def _padded(factors):
+def padded(factors):
     """Add columns of zeros, which stay so, up to whole vectors."""
     return np.pad(factors, [(0, 0), (0, -factors.shape[1] % LANES)])
 
 
-def _with_column(factors, value):
-    out = np.full((len(factors), factors.shape[1] + 1), value, factors.dtype)
-    out[:, :-1] = factors
-    return out
+def _penalty(ridge, factors, biases):
+    squares = np.einsum("ij,ij->i", factors, factors, dtype=np.float64) + biases.astype(np.float64) ** 2
+    return float(np.dot(ridge.astype(np.float64), squares))
+
+
+def _cut(indptr, n_parts):
+    """Cut rows into ranges of about as much work, none empty; return where each begins, and the end."""
+    work = indptr + 8 * np.arange(len(indptr))  # a row costs something by itself
+    cuts = np.searchsorted(work, np.linspace(0, work[-1], n_parts + 1))
+    least = np.arange(n_parts + 1)
+    cuts = np.maximum.accumulate(np.maximum(cuts, least) - least) + least
+    return np.minimum(cuts, len(indptr) - 1 - least[::-1]).tolist()

@@ -3,22 +3,25 @@
 import numpy as np
 
 from ...kernels.mf_ccd import catch_up_rows, refit_rows
+from ...scheduler.program import Outcome, Program
+from ...scheduler.static import StaticSchedule
 from .sides import Sides, mean_rating, run_rows, start_factors
 
 _INNER = 2  # times that a factor's two sides are refitted in turn
 _SPREAD = 0.1  # of the factors to begin with
 
 
-class CyclicCoordinateDescent:
+class CyclicCoordinateDescent(Program):
     """One factor after another, on the residuals; the objective never rises.
 
-    A bias is one more factor, whose counterpart on the other side is 1.
+    A bias is one more factor, whose counterpart on the other side is 1. There is one shard, in this process,
+    whose rows are shared among threads. It holds 24 bytes a rating (32 with weights).
 
     Parameters
     ----------
     entries : Entries
     settings : Settings
-    rng : numpy Generator
+    seed : int
 
     References
     ----------
@@ -26,66 +29,90 @@ class CyclicCoordinateDescent:
     recommender systems", ICDM 2012.
     """
 
-    def __init__(self, entries, settings, rng):
-        self._settings = settings
-        self._mean = mean_rating(entries, settings)
-        self._tables = (entries, entries.transposed())
-        dtype = entries.values.dtype
-        self._ridges = [settings.ridge(table.counts, dtype) for table in self._tables]
-        # A row of these is a factor, so that the numbers of one factor lie side by side.
-        self._factors = [
-            np.ascontiguousarray(part.T) for part in start_factors(rng, entries, settings, _SPREAD)
-        ]
-        self._bias = [np.zeros(n, dtype) for n in entries.shape]
-        self._residuals = [self._fresh(side) for side in (0, 1)]
+    saved = ("factors-0", "factors-1", "bias-0", "bias-1", "residuals-0", "residuals-1")
+    unit = "rating"
 
-    def _fresh(self, side):
+    def __init__(self, entries, settings, seed):
+        self.settings, self.mean, self.seed = settings, mean_rating(entries, settings), seed
+        self.shards = [entries]
+        self.schedule = StaticSchedule(1)
+        self.tables = (entries, entries.transposed())
+        self.ridges = [settings.ridge(table.counts, entries.values.dtype) for table in self.tables]
+
+    def load(self, entries):
+        """Begin: factors at random, a row of them side by side; biases of zero; residuals in both orders."""
+        drawn = start_factors(np.random.default_rng(self.seed), entries, self.settings, _SPREAD)
+        state = {f"factors-{side}": np.ascontiguousarray(part.T) for side, part in enumerate(drawn)}
+        for side in (0, 1):
+            state[f"bias-{side}"] = np.zeros(entries.shape[side], entries.values.dtype)
+            state[f"residuals-{side}"] = self._fresh(side, state)
+        return state
+
+    def _fresh(self, side, state):
         """Compute the residuals in the order of a side."""
-        table, own, others = self._tables[side], self._factors[side], self._factors[1 - side]
-        residuals = table.values - table.values.dtype.type(self._mean)
-        for x, y in zip(own, others, strict=True):
-            run_rows(catch_up_rows, table.indptr, self._settings.n_jobs, table.indices, residuals, x, y)
+        table = self.tables[side]
+        residuals = table.values - table.values.dtype.type(self.mean)
+        for x, y in zip(state[f"factors-{side}"], state[f"factors-{1 - side}"], strict=True):
+            run_rows(catch_up_rows, table.indptr, self.settings.n_jobs, table.indices, residuals, x, y)
         return residuals
 
-    def step(self, _):
-        """Refit the biases and every factor; return figures for the history."""
-        if self._settings.bias:
+    def update(self, state, task):
+        """Refit the biases and every factor; return the objective."""
+        bias = [state["bias-0"], state["bias-1"]]
+        if self.settings.bias:
             for side in (0, 1):
-                ones = [np.ones_like(self._bias[0]), np.ones_like(self._bias[1])]
-                ones[side] = self._bias[side]
-                self._refit(ones, (side,), False)
-        for pair in zip(*self._factors, strict=True):
-            self._refit(pair, (0, 1) * _INNER, self._settings.non_negative)
-        weights, residuals = self._tables[0].weights, self._residuals[0].astype(np.float64)
-        objective = float(np.dot(weights, residuals**2)) + self.sides.penalty(*self._ridges)
-        return {"objective": objective, "updates": len(residuals)}
+                ones = [np.ones_like(bias[0]), np.ones_like(bias[1])]
+                ones[side] = bias[side]
+                self._refit(state, ones, (side,), False)
+        for pair in zip(state["factors-0"], state["factors-1"], strict=True):
+            self._refit(state, pair, (0, 1) * _INNER, self.settings.non_negative)
+        residuals = state["residuals-0"].astype(np.float64)
+        weights = self.tables[0].weights
+        loss = weights @ residuals**2 if len(weights) > 1 else weights[0] * (residuals @ residuals)
+        return float(loss) + _sides(state, self.mean).penalty(*self.ridges)
 
-    def _refit(self, pair, order, non_negative):
+    def _refit(self, state, pair, order, non_negative):
         """Refit the two sides of one factor in the given order, in place."""
         changes = [np.zeros_like(x) for x in pair]  # not yet in the residuals of the other order
+        n_jobs = self.settings.n_jobs
         for side in order:
-            table = self._tables[side]
+            table = self.tables[side]
             run_rows(
                 refit_rows,
                 table.indptr,
-                self._settings.n_jobs,
+                n_jobs,
                 table.indices,
                 table.weights,
-                self._residuals[side],
+                state[f"residuals-{side}"],
                 pair[side],
                 pair[1 - side],
                 changes[1 - side],
-                self._ridges[side],
+                self.ridges[side],
                 non_negative,
                 changes[side],
             )
         side = 1 - order[-1]
-        table = self._tables[side]
-        arrays = (table.indices, self._residuals[side], pair[side], changes[1 - side])
-        run_rows(catch_up_rows, table.indptr, self._settings.n_jobs, *arrays)
+        table = self.tables[side]
+        arrays = (table.indices, state[f"residuals-{side}"], pair[side], changes[1 - side])
+        run_rows(catch_up_rows, table.indptr, n_jobs, *arrays)
+
+    def aggregate(self, tasks, partials):
+        """Tell the objective."""
+        return Outcome(objective=partials[0], updates=len(self.tables[0]))
+
+    def restore(self, arrays):
+        """Keep nothing: all that changes lies in the shard."""
+
+    def collect(self, arrays):
+        """Keep the state of the shard."""
+        self._collected = {name: arrays[f"shard-0/{name}"] for name in self.saved}
 
     @property
     def sides(self):
-        """The model so far, in memory of its own."""
-        factors = [np.array(part.T, order="C") for part in self._factors]
-        return Sides.of(factors, [part.copy() for part in self._bias], self._mean)
+        """The model."""
+        return _sides(self._collected, self.mean)
+
+
+def _sides(state, mean):
+    factors = [np.array(state[f"factors-{side}"].T, order="C") for side in (0, 1)]
+    return Sides.of(factors, [state[f"bias-{side}"].copy() for side in (0, 1)], mean)

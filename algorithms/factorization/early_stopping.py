@@ -38,7 +38,7 @@ def hold_out(entries, fraction, patience, rng):
         )
     held = np.zeros(len(entries), bool)
     held[rng.permutation(len(entries))[:n_held]] = True
-    if not entries.weights[~held].any():
+    if len(entries.weights) > 1 and not entries.weights[~held].any():
         raise DataError("all ratings that are not held out have the weight 0; set early_stopping=False")
     return entries.chosen(~held), Watch(entries.chosen(held), patience)
 

@@ -21,8 +21,10 @@ class Entries:
     ----------
     indptr : int64 ndarray of shape (n_rows + 1,)
     indices : int32 ndarray of shape (n_ratings,)
-    values, weights : ndarray of shape (n_ratings,)
-        Of one type, float32 or float64.
+    values : ndarray of shape (n_ratings,)
+        float32 or float64.
+    weights : ndarray of shape (n_ratings,) or (1,)
+        Of the same type; a single one counts for all.
     shape : tuple of two int
     """
 
@@ -40,7 +42,8 @@ class Entries:
         ----------
         rows, columns : integer ndarrays of shape (n_ratings,)
             Known to lie within the shape.
-        values, weights : ndarrays of shape (n_ratings,)
+        values : ndarray of shape (n_ratings,)
+        weights : ndarray of shape (n_ratings,) or (1,)
         shape : tuple of two int
         place : callable
             ``place(i)`` says whose rating number i is, for the message if it is there twice.
@@ -48,18 +51,37 @@ class Entries:
         numbers = np.arange(len(rows))
         table = sparse.coo_array((numbers, (rows, columns)), shape=shape).tocsr()  # sums what is there twice
         if table.nnz < len(rows):
-            raise DataError(
-                "there are several ratings of one item by one user, the first "
-                f"{place(_repeated(rows, columns))}; keep one of them, or add them up"
-            )
+            _refuse_repeated(place(_repeated(rows, columns)))
         table.sort_indices()
+        weights = weights[table.data] if len(weights) > 1 else weights
         return cls(
             table.indptr.astype(np.int64),
-            table.indices.astype(np.int32),
+            table.indices.astype(np.int32, copy=False),
             values[table.data],
-            weights[table.data],
+            weights,
             shape,
         )
+
+    @classmethod
+    def of_matrix(cls, X, dtype, place):
+        """Take the arrays of a checked matrix; of a sorted CSR with int32 indices they are not copied."""
+        n_stored = X.nnz
+        table = X.tocsr()
+        if table.nnz < n_stored:  # a COO with entries that scipy has added up
+            at = _repeated(X.row, X.col)
+            _refuse_repeated(place(X.row[at], X.col[at]))
+        indptr, indices = table.indptr.astype(np.int64), np.asarray(table.indices, np.int32)
+        values = table.data
+        if not _ascending(indices, indptr).all():
+            table = sparse.csr_array((np.arange(len(indices)), indices.copy(), indptr), shape=X.shape)
+            table.sort_indices()
+            indices, values = table.indices.astype(np.int32, copy=False), values[table.data]
+            ascending = _ascending(indices, indptr)
+            if not ascending.all():
+                at = int(np.argmin(ascending))
+                _refuse_repeated(place(np.searchsorted(indptr, at, side="right") - 1, indices[at]))
+        values = np.ascontiguousarray(values.astype(dtype, copy=False))
+        return cls(indptr, np.ascontiguousarray(indices), values, np.ones(1, dtype), X.shape)
 
     def __len__(self):
         return len(self.indices)
@@ -76,27 +98,65 @@ class Entries:
 
     def transposed(self):
         """Return the same ratings by column."""
-        numbers = np.arange(len(self))
-        table = sparse.csr_array((numbers, self.indices, self.indptr), shape=self.shape).tocsc()
-        return Entries(
-            table.indptr.astype(np.int64),
-            table.indices.astype(np.int32),
-            self.values[table.data],
-            self.weights[table.data],
-            self.shape[::-1],
-        )
+
+        def laid(data):
+            return self.matrix(data).tocsc()
+
+        table = laid(self.values)
+        weights = laid(self.weights).data if len(self.weights) > 1 else self.weights
+        indices = table.indices.astype(np.int32, copy=False)
+        return Entries(table.indptr.astype(np.int64), indices, table.data, weights, self.shape[::-1])
+
+    def part(self, first, last):
+        """Return some rows, of the same memory."""
+        held = slice(self.indptr[first], self.indptr[last])
+        indptr = self.indptr[first : last + 1] - self.indptr[first]
+        weights = self.weights[held] if len(self.weights) > 1 else self.weights
+        shape = (last - first, self.shape[1])
+        return Entries(indptr, self.indices[held], self.values[held], weights, shape)
 
     def chosen(self, mask):
         """Return the ratings that a mask chooses."""
         kept = np.concatenate([[0], np.cumsum(mask)])
-        return Entries(
-            kept[self.indptr], self.indices[mask], self.values[mask], self.weights[mask], self.shape
-        )
+        weights = self.weights[mask] if len(self.weights) > 1 else self.weights
+        return Entries(kept[self.indptr], self.indices[mask], self.values[mask], weights, self.shape)
+
+    def average(self, function):
+        """Return the weighted mean of ``function(values)``, the values in float64."""
+        total = weight = 0.0
+        for start in range(0, len(self), 1 << 16):
+            part = function(self.values[start : start + (1 << 16)].astype(np.float64))
+            weights = np.ones(len(part))
+            if len(self.weights) > 1:
+                weights = self.weights[start : start + (1 << 16)].astype(np.float64)
+            total, weight = total + float(weights @ part), weight + float(weights.sum())
+        return total / weight
 
     def pattern(self):
-        """Return which cells are rated, as a csr_array of int8."""
+        """Return which cells are rated, as a csr_array of int8 with memory of its own."""
         ones = np.ones(len(self), np.int8)
-        return sparse.csr_array((ones, self.indices, self.indptr), shape=self.shape)
+        return self.matrix(ones).copy()
+
+    def matrix(self, data):
+        """Return a csr_array of these cells, of the same memory where it can be."""
+        # scipy wants index arrays of one type, and takes the wider one for both.
+        wide = len(self) > _INT32_MAX
+        indptr = self.indptr if wide else self.indptr.astype(np.int32)
+        return sparse.csr_array((data, self.indices, indptr), shape=self.shape)
+
+
+def _ascending(indices, indptr):
+    """Tell of each entry whether the next one of its row, if there is one, lies further on."""
+    steps = indices[1:] > indices[:-1]
+    steps[indptr[(indptr > 0) & (indptr < len(indices))] - 1] = True
+    return steps
+
+
+def _refuse_repeated(place):
+    raise DataError(
+        f"there are several ratings of one item by one user, the first {place}; keep one of them, or add "
+        "them up"
+    )
 
 
 def _repeated(rows, columns):
@@ -120,9 +180,8 @@ def check_matrix(R, name, n_columns=None):
 
     Returns
     -------
-    rows, columns : integer ndarrays of shape (n_ratings,)
-    values : ndarray of float64, shape (n_ratings,)
-    shape : tuple of two int
+    sparse array
+        CSR, CSC or COO, of the memory of `R` where it can be.
 
     Raises
     ------
@@ -133,15 +192,15 @@ def check_matrix(R, name, n_columns=None):
     --------
     >>> from scipy.sparse import csr_array
     >>> from stradask.algorithms.factorization.entries import check_matrix
-    >>> check_matrix(csr_array([[0, 5], [3, 0]]), "MatrixFactorization")[2]
-    array([5., 3.])
+    >>> check_matrix(csr_array([[0, 5], [3, 0]]), "MatrixFactorization").data
+    array([5, 3])
     """
     if not sparse.issparse(R):
         raise DataError(
             f"{name} takes ratings as a scipy sparse matrix, where a cell that is not stored is unknown, or "
             f"as pairs of ids with y, got a {type(R).__name__}; try scipy.sparse.csr_array(R)"
         )
-    X = _sound(R).tocoo()
+    X = _sound(R)
     if n_columns is not None and X.shape[1] != n_columns:
         raise DataError(
             f"R has {X.shape[1]} columns, but the model has {n_columns} items: give R the columns of "
@@ -151,9 +210,19 @@ def check_matrix(R, name, n_columns=None):
         raise DataError(f"R has the shape {X.shape}; a side may have at most {_INT32_MAX} rows or columns")
     if X.data.dtype.kind not in "buif":
         raise DataError(f"R must hold real numbers, got {X.data.dtype}; try R.astype('float32')")
-    values = X.data.astype(np.float64)
-    _check_values("R", values, lambda at: f"row {X.row[at]}, column {X.col[at]}")
-    return X.row, X.col, values, X.shape
+
+    def place(at):
+        cells = X.tocoo(copy=False)
+        return f"row {cells.row[at]}, column {cells.col[at]}"
+
+    _check_values("R", X.data, place)
+    return X
+
+
+def cells_of(X):
+    """Return rows, columns and float64 values of a checked matrix."""
+    cells = X.tocoo(copy=False)
+    return cells.row, cells.col, cells.data.astype(np.float64)
 
 
 def check_pairs(pairs):
@@ -306,10 +375,11 @@ def check_rating_weights(sample_weight, n_ratings):
 def _check_values(name, values, place):
     if not len(values):
         raise DataError(f"{name} holds no rating: at least one is needed")
-    wrong = np.flatnonzero(~(np.abs(values) <= _MOST))
-    if len(wrong):
-        at = wrong[0]
-        raise DataError(
-            f"{name} holds {values[at]:g} at {place(at)}; a rating must be finite, of at most {_MOST:g}: "
-            "leave out what is unknown, and scale what is larger"
-        )
+    for start in range(0, len(values), 1 << 16):
+        wrong = np.flatnonzero(~(np.abs(values[start : start + (1 << 16)].astype(np.float64)) <= _MOST))
+        if len(wrong):
+            at = start + wrong[0]
+            raise DataError(
+                f"{name} holds {values[at]:g} at {place(at)}; a rating must be finite, of at most {_MOST:g}: "
+                "leave out what is unknown, and scale what is larger"
+            )

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
-from .entries import check_matrix, find_ids
+from .entries import cells_of, check_matrix, find_ids
 
 _BATCH = 4096  # users recommended to at a time
 
@@ -116,11 +116,12 @@ def evaluate_ranking(model, held_out, k=10):
 
 
 def _relevant_cells(relevant):
-    rows, columns, values, shape = check_matrix(relevant, "ranking_metrics")
+    relevant = check_matrix(relevant, "ranking_metrics")
+    rows, columns, values = cells_of(relevant)
     positive = values > 0
     if not positive.any():
         raise DataError("no user has a relevant item: at least one stored value must be above zero")
-    return rows[positive].astype(np.int64), columns[positive].astype(np.int64), shape
+    return rows[positive].astype(np.int64), columns[positive].astype(np.int64), relevant.shape
 
 
 def _check_k(k):

@@ -23,6 +23,7 @@ class Settings:
     implicit: bool
     max_iter: int
     learning_rate: float
+    n_blocks: int
     n_jobs: int | None
 
     def ridge(self, counts, dtype):
@@ -83,8 +84,7 @@ def mean_rating(entries: Entries, settings):
     """Return the weighted mean; 0 for a model without biases."""
     if not settings.bias:
         return 0.0
-    weights = entries.weights.astype(np.float64)
-    return float(np.dot(weights, entries.values) / weights.sum())
+    return entries.average(lambda values: values)
 
 
 def run_rows(kernel, indptr, n_jobs, *arrays):

@@ -2,18 +2,17 @@
 
 import itertools
 
-import numba as nb
 import numpy as np
 import pytest
 from scipy import sparse
 
-from stradask.kernels.mf_als import conjugate_rows, implicit_losses, row_losses, solve_rows
+from stradask.kernels.mf_als import conjugate_rows, row_losses, solve_rows
 from stradask.kernels.mf_ccd import catch_up_rows, refit_rows
-from stradask.kernels.mf_lanes import add_products
-from stradask.kernels.mf_sgd import descend_block
+from stradask.kernels.mf_sgd import deal, descend_block, shuffle
 from stradask.kernels.mf_top import best_columns
 
-M, N, D = 23, 600, 5  # rows longer than a chunk of 256 ratings are among them
+M, N, D = 23, 600, 5  # rows longer than a chunk of 512 ratings are among them
+WIDTH = 16
 
 
 class Problem:
@@ -53,114 +52,185 @@ def in_parts(kernel, cuts, *arrays):
         kernel(a, b, *arrays)
 
 
-def solved(p, base, n_bounded=0, sweeps=0, cuts=(0, M)):
-    out = p.start.copy()
-    out = np.abs(out) if n_bounded else out
-    arrays = (p.weights, p.weights * p.values, p.offsets, p.others, base, p.ridge, n_bounded, sweeps, out)
+def padded(a, width=WIDTH):
+    return np.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, width - a.shape[-1])])
+
+
+def solved(p, base, *, bias=False, sweeps=0, cuts=(0, M), implicit=False, single=False, width=WIDTH, **more):
+    """Factors, biases and losses of `solve_rows`."""
+    dtype = p.values.dtype.type
+    out, biases, losses = (
+        padded(np.abs(p.start) if sweeps else p.start, width),
+        np.empty(M, dtype),
+        np.empty(M),
+    )
+    noise = more.get("noise", np.empty((0, width), dtype))
+    arrays = (
+        p.signed if implicit else p.values, p.weights[:1] if single else p.weights, p.offsets, implicit,
+        padded(p.others, width), base, more.get("shares", np.ones(1, dtype)),
+        more.get("pull", np.zeros(width, dtype)), dtype(more.get("precision", 1)), p.ridge, bias, sweeps,
+        noise, out, biases, losses, (0,) * (width // 16),
+    )  # fmt: skip
     in_parts(solve_rows, cuts, p.indptr, p.indices, *arrays)
-    return out
+    assert not out[:, D:].any()
+    return out[:, :D].astype(np.float64), biases.astype(np.float64), losses
 
 
-def normal_equations(p, u, base):
+def normal_equations(p, u, base, bias=False, single=False):
+    """Matrix, right side and constant of a row's objective, over its factors and, last, its bias."""
     part, Q, offsets = p.row(u)
-    w = p.weights[part].astype(np.float64)
-    A = Q.T @ (w[:, None] * Q) + base + p.ridge[u] * np.eye(D)
-    return A, Q.T @ (w * (p.values[part] - offsets))
+    w = p.weights[part].astype(np.float64) if not single else np.full(len(Q), np.float64(p.weights[0]))
+    t = p.values[part].astype(np.float64) - offsets
+    X = np.column_stack([Q, np.ones(len(Q))]) if bias else Q
+    A = X.T @ (w[:, None] * X) + p.ridge[u].astype(np.float64) * np.eye(X.shape[1])
+    A[:D, :D] += base[:D, :D]
+    return A, X.T @ (w * t), (w * t**2).sum()
 
 
-def test_rows_are_the_solutions_of_their_normal_equations(problem):
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("width", [16, 32])
+def test_rows_are_the_solutions_of_their_normal_equations(problem, bias, single, width):
     p = problem
-    base = (p.others.T @ p.others) / N
-    out = solved(p, base)
+    base = padded(padded(p.others.T @ p.others / N, width).T, width)
+    out, biases, losses = solved(p, base, bias=bias, single=single, width=width)
     for u in range(M):
-        A, b = normal_equations(p, u, base)
-        expected = np.zeros(D) if u == 4 else np.linalg.solve(A, b)
-        np.testing.assert_allclose(out[u], expected, **close(p))
+        A, b, squares = normal_equations(p, u, base, bias, single)
+        expected = np.zeros(len(A)) if u == 4 else np.linalg.solve(A, b)
+        found = np.append(out[u], biases[u])[: len(A)]
+        np.testing.assert_allclose(found, expected, **close(p))
+        np.testing.assert_allclose(losses[u], squares - b @ expected, rtol=1e-3, atol=1e-3)
+        if p.values.dtype == np.float64:
+            np.testing.assert_allclose(losses[u], squares - b @ expected, rtol=1e-9, atol=1e-9)
+
+
+def test_many_factors_are_solved_for_by_panels():
+    """Sizes of several tiles, against a solver for dense matrices."""
+    rng = np.random.default_rng(0)
+    for d in (32, 64):
+        others, values = rng.standard_normal((150, d)), rng.standard_normal(150)
+        x, bias, loss = np.zeros((1, d)), np.empty(1), np.empty(1)
+        solve_rows(
+            0, 1, np.array([0, 150]), np.arange(150, dtype=np.int32), values, np.ones(1),
+            np.zeros(150), False, others, np.zeros((d, d)), np.ones(1), np.zeros(d), 1.0, np.full(1, 0.3), False, 0,
+            np.empty((0, d)), x, bias, loss, (0,) * (d // 16),
+        )  # fmt: skip
+        expected = np.linalg.solve(others.T @ others + 0.3 * np.eye(d), others.T @ values)
+        np.testing.assert_allclose(x[0], expected, rtol=1e-10)
 
 
 def test_a_range_may_be_cut_anywhere(problem):
-    base = np.zeros((D, D), problem.values.dtype)
-    whole = solved(problem, base)
-    np.testing.assert_array_equal(whole, solved(problem, base, cuts=(0, 1, 9, 10, M)))
+    base = np.zeros((WIDTH, WIDTH), problem.values.dtype)
+    for bias in (False, True):
+        whole = solved(problem, base, bias=bias)
+        for one, other in zip(whole, solved(problem, base, bias=bias, cuts=(0, 1, 9, 10, M)), strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
-def test_non_negative_rows_meet_the_conditions_of_optimality():
+@pytest.mark.parametrize("bias", [False, True])
+def test_non_negative_rows_meet_the_conditions_of_optimality(bias):
     p = Problem(np.float64)
-    base = np.zeros((D, D))
-    out = solved(p, base, n_bounded=D - 1, sweeps=400)
+    base = np.zeros((WIDTH, WIDTH))
+    out, biases, losses = solved(p, base, bias=bias, sweeps=800)
     bound = 0
     for u in range(M):
-        A, b = normal_equations(p, u, base)
-        slope = A @ out[u] - b if u != 4 else np.zeros(D)
-        assert (out[u, : D - 1] >= 0).all()
-        at_bound = (out[u] == 0) & (np.arange(D) < D - 1)
+        A, b, squares = normal_equations(p, u, base, bias)
+        x = np.append(out[u], biases[u])[: len(A)]
+        slope = A @ x - b if u != 4 else np.zeros(len(A))
+        assert (x[:D] >= 0).all()
+        at_bound = (x == 0) & (np.arange(len(x)) < D)
         bound += at_bound.sum()
         np.testing.assert_allclose(slope[~at_bound], 0, atol=1e-8)
         assert (slope[at_bound] >= -1e-8).all()
+        np.testing.assert_allclose(losses[u], squares - 2 * b @ x + x @ A @ x, atol=1e-9)
     assert bound > 5
-    assert (out[:, D - 1] < 0).any()
+
+
+def test_draws_have_the_mean_and_covariance_of_the_posterior():
+    """Noise z moves a row by U^-1 z: its outer products over unit vectors sum to the inverse matrix."""
+    p = Problem(np.float64)
+    rng = np.random.default_rng(1)
+    base = padded(padded(p.others.T @ p.others / N + np.eye(D)).T)
+    base[range(D, WIDTH), range(D, WIDTH)] = 1
+    pull = padded(rng.standard_normal(D))
+    options = {"precision": 2.5, "pull": pull, "shares": 0.5 + rng.random(M)}
+    still = solved(p, base, noise=np.zeros((M, WIDTH)), **options)[0]
+    moves = []
+    for k in range(D):
+        noise = np.zeros((M, WIDTH))
+        noise[:, k] = 1
+        moves.append(solved(p, base, noise=noise, **options)[0] - still)
+    for u in range(M):
+        part, Q, offsets = p.row(u)
+        w = p.weights[part]
+        A = 2.5 * Q.T @ (w[:, None] * Q) + options["shares"][u] * base[:D, :D] + p.ridge[u] * np.eye(D)
+        b = 2.5 * Q.T @ (w * (p.values[part] - offsets)) + pull[:D]
+        np.testing.assert_allclose(still[u], np.linalg.solve(A, b), rtol=1e-9)
+        covariance = sum(np.outer(move[u], move[u]) for move in moves)
+        np.testing.assert_allclose(covariance, np.linalg.inv(A), rtol=1e-7, atol=1e-12)
 
 
 def test_a_singular_system_stays_finite():
     p = Problem(np.float32)
     p.others[:, 1] = p.others[:, 0]
     p.ridge[:] = 1e-30
-    assert np.isfinite(solved(p, np.zeros((D, D), np.float32))).all()
+    assert np.isfinite(solved(p, np.zeros((WIDTH, WIDTH), np.float32))[0]).all()
 
 
-@pytest.mark.parametrize("width", [16, 48])
+def implicit_equations(p, u):
+    part, Q, _ = p.row(u)
+    c = np.abs(p.signed[part]).astype(np.float64)
+    A = p.others.T.astype(np.float64) @ p.others + Q.T @ ((c - 1)[:, None] * Q) + p.ridge[u] * np.eye(D)
+    liked = c * (p.signed[part] > 0)
+    return A, Q.T @ liked, liked.sum()
+
+
+@pytest.mark.parametrize("width", [16, 32])
 def test_as_many_conjugate_gradients_as_factors_solve_exactly(problem, width):
     p = problem
-    start, others = (np.pad(a, [(0, 0), (0, width - D)]) for a in (p.start, p.others))
-    weights, pulls = abs(p.signed) - 1, np.maximum(p.signed, 0)
-    arrays = (p.indptr, p.indices, weights, pulls, others, others.T @ others, p.ridge, 3 * D)
+    start, others = padded(p.start, width), padded(p.others, width)
+    arrays = (p.indptr, p.indices, p.signed, others, others.T @ others, p.ridge, 3 * D)
     found = []
     for cuts in [(0, M), (0, 3, 11, M)]:
-        found.append(start.copy())
-        in_parts(conjugate_rows, cuts, *arrays, found[-1], (0,) * (width // 16))
-    out, parts = found
+        found.append((start.copy(), np.empty(M)))
+        in_parts(conjugate_rows, cuts, *arrays, *found[-1], (0,) * (width // 16))
+    (out, losses), (parts, _) = found
     np.testing.assert_array_equal(out, parts)
     assert not out[:, D:].any()
+    exact = solved(p, others.T @ others, implicit=True, width=width)
     for u in range(M):
-        part, Q, _ = p.row(u)
-        c = np.abs(p.signed[part]).astype(np.float64)
-        A = p.others.T.astype(np.float64) @ p.others + Q.T @ ((c - 1)[:, None] * Q) + p.ridge[u] * np.eye(D)
-        b = Q.T @ (c * (p.signed[part] > 0))
+        A, b, constant = implicit_equations(p, u)
         expected = np.zeros(D) if u == 4 else np.linalg.solve(A, b)
         np.testing.assert_allclose(out[u, :D], expected, **close(p))
+        np.testing.assert_allclose(exact[0][u], expected, **close(p))
+        for loss in (losses[u], exact[2][u]):
+            np.testing.assert_allclose(loss, constant - b @ expected, rtol=1e-3, atol=2e-2)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("width", [16, 64])
-def test_products_in_registers_are_those_of_dense_algebra(dtype, width):
-    rng = np.random.default_rng(0)
-    others, s, out = (rng.standard_normal(shape).astype(dtype) for shape in [(9, width), width, width])
-    indices, weights = rng.integers(0, 9, 20).astype(np.int32), rng.standard_normal(20).astype(dtype)
-
-    @nb.njit
-    def add(first, last, out, vectors):
-        add_products(others, indices, weights, first, last, s, out, vectors)
-
-    for first, last in [(3, 17), (5, 5), (7, 8)]:
-        found = out.copy()
-        add(first, last, found, (0,) * (width // 16))
-        Q = others[indices[first:last]].astype(np.float64)
-        expected = out + (weights[first:last] * (Q @ s)) @ Q
-        np.testing.assert_allclose(found, expected, rtol=1e-4 if dtype == np.float32 else 1e-12, atol=1e-5)
+def test_the_loss_of_a_few_conjugate_gradients_is_that_of_where_they_end():
+    p = Problem(np.float64)
+    others, x, losses = padded(p.others), padded(p.start), np.empty(M)
+    arrays = (p.indptr, p.indices, p.signed, others, others.T @ others, p.ridge, 2, x, losses, (0,))
+    conjugate_rows(0, M, *arrays)
+    for u in set(range(M)) - {4}:
+        A, b, constant = implicit_equations(p, u)
+        here = x[u, :D]
+        assert losses[u] == pytest.approx(constant - 2 * b @ here + here @ A @ here)
+        assert losses[u] < constant - 2 * b @ p.start[u] + p.start[u] @ A @ p.start[u]
 
 
-def test_losses_are_those_of_dense_tables(problem):
+@pytest.mark.parametrize("single", [False, True])
+def test_losses_are_those_of_dense_tables(problem, single):
     p = problem
-    losses, implicit = np.empty(M), np.empty(M)
-    row_losses(0, M, p.indptr, p.indices, p.weights, p.values, p.offsets, p.others, p.start, losses)
-    implicit_losses(0, M, p.indptr, p.indices, p.signed, p.others, p.start, implicit)
+    losses, biases = np.empty(M), p.start[:, 1].copy()
+    weights = p.weights[:1] if single else p.weights
+    sides = (p.offsets, padded(p.others), padded(p.start), biases)
+    row_losses(0, M, p.indptr, p.indices, p.values, weights, *sides, losses, (0,))
     for u in range(M):
         part, Q, offsets = p.row(u)
-        x = Q @ p.start[u]
-        expected = (p.weights[part] * (p.values[part] - offsets - x) ** 2).sum()
+        miss = p.values[part] - offsets - biases[u] - Q @ p.start[u]
+        expected = ((weights[0] if single else weights[part]) * miss**2).sum()
         np.testing.assert_allclose(losses[u], expected, **close(p))
-        expected = (np.abs(p.signed[part]) * ((p.signed[part] > 0) - x) ** 2 - x**2).sum()
-        np.testing.assert_allclose(implicit[u], expected, **close(p))
 
 
 @pytest.mark.parametrize("non_negative", [False, True])
@@ -193,32 +263,65 @@ def test_catching_up_takes_a_change_into_the_residuals(problem):
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_step_of_gradient_descent_is_that_of_the_formulas(bias):
+@pytest.mark.parametrize("single", [False, True])
+def test_a_step_of_gradient_descent_is_that_of_the_formulas(bias, single):
     rng = np.random.default_rng(7)
     P, Q = rng.standard_normal((3, D)), rng.standard_normal((4, D))
-    b, c = (0.1 * rng.standard_normal(n) * bias for n in (3, 4))
-    g, h = (1 + rng.random(n) for n in (3, 4))
-    ridges = [rng.random(n) for n in (3, 4, 3, 4)]
+    own = []
+    for n in (3, 4):
+        own.append(np.column_stack([0.1 * rng.standard_normal(n) * bias, 1 + rng.random(n), rng.random(n)]))
     rows, columns = np.array([2, 0, 2], np.int32), np.array([1, 1, 3], np.int32)
-    weights, targets = np.array([1.0, 0.5, 2.0]), np.array([0.3, -1.0, 2.0])
-    state = [a.copy() for a in (P, Q, b, c, g, h)]
-    total = descend_block(0, 3, rows, columns, weights, targets, *state, *ridges, 0.1, bias)
+    weights, targets = np.array([2.0]) if single else np.array([1.0, 0.5, 2.0]), np.array([0.3, -1.0, 2.0])
+    state = [padded(P), padded(Q), own[0].copy(), own[1].copy()]
+    total = descend_block(0, 3, rows, columns, weights, targets, *state, 0.1, 0.7, 1 / D, bias, (0,))
     expected = 0.0
-    for u, j, w, t in zip(rows, columns, weights, targets, strict=True):
+    (b, g, a), (c, h, e) = (part.T for part in own)
+    for u, j, w, t in zip(rows, columns, np.broadcast_to(weights, 3), targets, strict=True):
         miss = t - b[u] - c[j] - P[u] @ Q[j]
         expected += w * miss**2
-        slope_p, slope_q = w * miss * Q[j] - ridges[0][u] * P[u], w * miss * P[u] - ridges[1][j] * Q[j]
+        slope_p, slope_q = w * miss * Q[j] - 0.7 * a[u] * P[u], w * miss * P[u] - 0.7 * e[j] * Q[j]
         rate_p, rate_q = 0.1 / np.sqrt(g[u]), 0.1 / np.sqrt(h[j])
         g[u] += slope_p @ slope_p / D
         h[j] += slope_q @ slope_q / D
         P[u] += rate_p * slope_p
         Q[j] += rate_q * slope_q
         if bias:
-            b[u] += rate_p * (w * miss - ridges[2][u] * b[u])
-            c[j] += rate_q * (w * miss - ridges[3][j] * c[j])
+            b[u] += rate_p * (w * miss - a[u] * b[u])
+            c[j] += rate_q * (w * miss - e[j] * c[j])
     assert total == pytest.approx(expected)
-    for found, wanted in zip(state, (P, Q, b, c, g, h), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    for found, wanted in zip(state, (padded(P), padded(Q), *own), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_ratings_are_dealt_to_their_blocks_and_mixed_there(problem, weighted):
+    p = problem
+    rng = np.random.default_rng(2)
+    user_block, item_block = rng.integers(0, 3, M).astype(np.int32), rng.integers(0, 4, N).astype(np.int32)
+    user_place, item_place = rng.permutation(M).astype(np.int32), rng.permutation(N).astype(np.int32)
+    n, dtype = len(p.values), p.values.dtype.type
+    of_row = np.repeat(np.arange(M), np.diff(p.indptr))
+    block = 4 * user_block[of_row] + item_block[p.indices]
+    cuts = np.append(0, np.cumsum(np.bincount(block, minlength=12)))
+    rows, columns, targets = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, p.values.dtype)
+    weights = p.weights if weighted else p.weights[:1]
+    dealt, coming = np.empty_like(weights), cuts[:-1].copy()
+    deal(
+        p.indptr, p.indices, p.values, weights, dtype(0.5), dtype(2), 4 * user_block, user_place, item_block,
+        item_place, coming, rows, columns, dealt, targets,
+    )  # fmt: skip
+    np.testing.assert_array_equal(coming, cuts[1:])
+    given = np.column_stack([user_place[of_row], item_place[p.indices], 2 * (p.values - dtype(0.5))])
+    for number, (a, b) in enumerate(itertools.pairwise(cuts)):
+        before = rows[a:b].copy()
+        shuffle(a, b, rows, columns, dealt, targets, 99)
+        assert b - a < 20 or not np.array_equal(before, rows[a:b])
+        expected = given[block == number]
+        found = np.column_stack([rows, columns, targets])[a:b]
+        orders = [np.lexsort(part.T) for part in (expected, found)]
+        np.testing.assert_array_equal(found[orders[1]], expected[orders[0]])
+        if weighted:
+            np.testing.assert_array_equal(dealt[a:b][orders[1]], p.weights[block == number][orders[0]])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

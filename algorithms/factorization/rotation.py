@@ -1,0 +1,235 @@
+"""The grid of blocks over which gradient descent rotates: shards of users, and blocks of items."""
+
+import itertools
+
+import numpy as np
+
+from ...errors import DataError
+from ...kernels.mf_lanes import LANES
+from ...kernels.mf_sgd import RIDGE, SQUARES, deal, shuffle
+from ...scheduler.program import Outcome, Program
+from ...scheduler.rotation import RotationSchedule
+from ...scheduler.threads import run_tasks
+from .sides import Sides
+
+_OWN = 4  # numbers of a row beside its factors: those of the kernels, and how many ratings it has
+_COUNT = 3
+
+
+class Rotation(Program):
+    """Users in shards that stay, items in blocks that travel: no two that are worked on share a row.
+
+    So the result depends on the grid and the seed alone, wherever it is computed. A shard keeps 12 bytes a
+    rating (16 with weights) and ``4 (d + 4)`` a user; a block has ``4 (d + 4)`` an item; d is the number of
+    factors rounded up to 16.
+
+    Parameters
+    ----------
+    entries : Entries
+    settings : Settings
+    seed : int
+    mean, scale : float
+        Ratings are centred by the one and divided by the other.
+    spread : float
+        Standard deviation of the factors to begin with.
+
+    Attributes
+    ----------
+    schedule : RotationSchedule
+
+    References
+    ----------
+    Gemulla, Nijkamp, Haas, Sismanis, "Large-scale matrix factorization with distributed stochastic gradient
+    descent", KDD 2011.
+    """
+
+    travels = True
+    saved = ("factors", "own")
+    unit = "rating"
+
+    def __init__(self, entries, settings, seed, mean, scale, spread):
+        self.settings, self.seed, self.mean, self.scale, self.spread = settings, seed, mean, scale, spread
+        self.dtype = entries.values.dtype
+        self.vectors = (0,) * (-(-settings.n_components // LANES))
+        n_shards = min(settings.n_blocks, entries.shape[0])
+        self.n_blocks = min(2 * n_shards, entries.shape[1])
+        self.schedule = RotationSchedule(n_shards, self.n_blocks)
+        rng = np.random.default_rng(seed)
+        item_counts = np.bincount(entries.indices, minlength=entries.shape[1])
+        self.users = Deal(entries.counts, n_shards, rng)
+        self.items = Deal(item_counts, self.n_blocks, rng)
+        self.shards = self._dealt(entries)
+        self.n_ratings = len(entries)
+        # The steps of a round in which a shard, or a block, is met for the last time.
+        plan = [(step, *pair) for step, pairs in enumerate(self.schedule.plan(0, {})) for pair in pairs]
+        self._last_turn = {shard: step for step, shard, _ in plan}
+        self._last_visit = {block: step for step, _, block in plan}
+
+    def __getstate__(self):
+        return {**self.__dict__, "shards": (), "users": None}
+
+    def _dealt(self, entries):
+        """Lay the ratings of a block side by side, mixed: neighbours must not wait for each other."""
+        users, items, n_blocks = self.users, self.items, self.n_blocks
+        cells = np.zeros((len(users.starts) - 1) * n_blocks + 1, np.int64)
+        user_cell = users.block * np.int32(n_blocks)
+        for a, b in _ranges(entries.indptr):  # in parts: numbers of all blocks would take 8 bytes a rating
+            part = slice(entries.indptr[a], entries.indptr[b])
+            block = np.repeat(user_cell[a:b], np.diff(entries.indptr[a : b + 1]))
+            block += items.block[entries.indices[part]]
+            cells[1:] += np.bincount(block, minlength=len(cells) - 1)
+        cuts = np.cumsum(cells)
+        n = len(entries)
+        rows, columns, targets = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, self.dtype)
+        weights = np.empty(len(entries.weights), self.dtype) if len(entries.weights) > 1 else entries.weights
+        deal(
+            entries.indptr, entries.indices, entries.values, entries.weights, self.dtype.type(self.mean),
+            self.dtype.type(1 / self.scale), user_cell, users.place, items.block, items.place,
+            cuts[:-1].copy(), rows, columns, weights, targets,
+        )  # fmt: skip
+        tasks = [
+            (shuffle, (int(a), int(b), rows, columns, weights, targets, (self.seed << 16) + number))
+            for number, (a, b) in enumerate(itertools.pairwise(cuts))
+        ]
+        run_tasks(tasks, self.settings.n_jobs)
+        return [
+            self._shard(number, cuts[number * n_blocks :][: n_blocks + 1], rows, columns, weights, targets)
+            for number in range(len(users.starts) - 1)
+        ]
+
+    def _shard(self, number, cuts, rows, columns, weights, targets):
+        part = slice(cuts[0], cuts[-1])
+        return {
+            "number": number,
+            "cuts": cuts - cuts[0],
+            "rows": rows[part],
+            "columns": columns[part],
+            "weights": weights[part] if len(weights) > 1 else weights,
+            "targets": targets[part],
+            "counts": self.users.counts_of(number),
+        }
+
+    # Where a shard lies -------------------------------------------------------------------------------
+
+    def load(self, data):
+        """Make the factors of a shard's users."""
+        factors, own = self._begun(data["counts"], data["number"], 0)
+        return {**data, "factors": factors, "own": own}
+
+    def block(self, block):
+        """Make the factors of a block of items: all factors first, then what rows have beside them."""
+        return np.concatenate([part.ravel() for part in self._begun(self.items.counts_of(block), block, 1)])
+
+    def _begun(self, counts, number, side):
+        """Draw factors, from a stream of each shard or block; rows without ratings have zeros, and keep."""
+        n, K = len(counts), self.settings.n_components
+        rng = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, number, side]))
+        factors = np.zeros((n, len(self.vectors) * LANES), self.dtype)
+        factors[:, :K] = self.spread * rng.standard_normal((n, K)) * (counts > 0)[:, None]
+        own = np.zeros((n, _OWN), self.dtype)
+        own[:, SQUARES] = 1
+        own[:, RIDGE] = self.settings.ridge(counts, self.dtype) / np.maximum(counts, 1)
+        own[:, _COUNT] = counts
+        return factors, own
+
+    def opened(self, value):
+        """Return factors, and what rows have beside them, of a travelling block."""
+        d = len(self.vectors) * LANES
+        n = len(value) // (d + _OWN)
+        return value[: n * d].reshape(n, d), value[n * d :].reshape(n, _OWN)
+
+    def update(self, state, task):
+        """Descend over one block; return the loss met on the way, and penalties of what is ready."""
+        Q, q_own = self.opened(task.value)
+        loss = self.descend(state, task, Q, q_own)
+        return (
+            loss,
+            self._penalty(state["factors"], state["own"], task.step == self._last_turn[task.shard]),
+            self._penalty(Q, q_own, task.step == self._last_visit[task.blocks]),
+        )
+
+    def descend(self, state, task, Q, q_own):
+        """Work on one block; return its loss."""
+        raise NotImplementedError
+
+    def rate(self, round_):
+        """Return the learning rate of a round, which falls linearly."""
+        settings = self.settings
+        return self.dtype.type(settings.learning_rate * (1 - round_ / settings.max_iter))
+
+    def _penalty(self, factors, own, ready):
+        if not ready:
+            return 0.0
+        squares = self.scale * np.einsum("ij,ij->i", factors, factors, dtype=np.float64)
+        squares += (self.scale * own[:, 0].astype(np.float64)) ** 2
+        return float(np.dot(own[:, RIDGE].astype(np.float64) * own[:, _COUNT], squares))
+
+    # At the coordinator ---------------------------------------------------------------------------------
+
+    def aggregate(self, tasks, partials):
+        """Add up the objective of an epoch; the loss in it is of the residuals met on the way."""
+        loss, of_users, of_items = (sum(column) for column in zip(*partials, strict=True))
+        objective = loss * self.scale**2 + of_users + of_items
+        if not np.isfinite(objective):
+            raise DataError(
+                f"gradient descent diverged in epoch {tasks[0].round + 1} with learning_rate="
+                f"{self.settings.learning_rate:g}; take a lower one, or solver='als'"
+            )
+        return Outcome(objective=objective, updates=self.n_ratings)
+
+    def restore(self, arrays):
+        """Keep nothing: all that changes lies in shards and blocks."""
+
+    def collect(self, arrays):
+        """Keep the factors of all shards and blocks."""
+        shards = range(len(self.users.starts) - 1)
+        users = [[arrays[f"shard-{s}/{name}"] for s in shards] for name in self.saved]
+        items = zip(*(self.opened(arrays[f"block-{b}"]) for b in range(self.n_blocks)), strict=True)
+        self._collected = [[np.concatenate(part) for part in side] for side in (users, items)]
+
+    @property
+    def sides(self):
+        """The model, in the order of the caller's rows."""
+        K, scale = self.settings.n_components, self.dtype.type(self.scale)
+        factors, bias = [], []
+        for (table, own), order in zip(self._collected, (self.users, self.items), strict=True):
+            rows = table[order.number, :K]
+            rows *= np.sqrt(scale)
+            factors.append(rows)
+            bias.append(own[order.number, 0] * scale)
+        return Sides.of(factors, bias, self.mean)
+
+
+class Deal:
+    """Rows dealt to blocks, the busiest first, to and fro; rows of a block get adjacent numbers.
+
+    Attributes
+    ----------
+    block : int32 ndarray
+        Of each row.
+    number, place : int32 ndarray
+        Of each row, among all and in its block.
+    starts : int64 ndarray
+        Where the numbers of each block begin, and where all end.
+    """
+
+    def __init__(self, counts, n_blocks, rng):
+        lap, place = np.divmod(np.arange(len(counts)), n_blocks)
+        self.block = np.empty(len(counts), np.int32)
+        self.block[np.argsort(-counts, kind="stable")] = np.where(lap % 2 == 0, place, n_blocks - 1 - place)
+        rows = np.lexsort((rng.random(len(counts)), self.block))
+        self.number = np.empty(len(counts), np.int32)
+        self.number[rows] = np.arange(len(counts), dtype=np.int32)
+        self.starts = np.concatenate([[0], np.cumsum(np.bincount(self.block, minlength=n_blocks))])
+        self.place = (self.number - self.starts[self.block]).astype(np.int32)
+        self._counts = counts[rows].astype(np.int32)
+
+    def counts_of(self, block):
+        """Return how many ratings each row of a block has."""
+        return self._counts[self.starts[block] : self.starts[block + 1]]
+
+
+def _ranges(indptr, size=1 << 16):
+    """Cut rows into ranges of about so many ratings; a range has at least one row."""
+    cuts = np.searchsorted(indptr, np.arange(0, indptr[-1], size), side="right") - 1
+    return list(itertools.pairwise(np.unique(np.append(cuts, len(indptr) - 1)).tolist()))

@@ -1,0 +1,161 @@
+"""Matrix factorization through the engine: workers, losses, checkpoints, Ctrl-C, and memory."""
+
+import logging
+import os
+import signal
+import threading
+import tracemalloc
+
+import distributed
+import numpy as np
+import pytest
+from scipy import sparse
+
+from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
+from stradask.datasets import make_ratings
+from stradask.errors import CheckpointMismatch, DataError
+
+pytestmark = pytest.mark.timeout(150)
+FITS = {
+    "sgd": {"solver": "sgd"},
+    "als": {"solver": "als", "tol": 0},
+    "gibbs": {"solver": "gibbs"},
+    "implicit": {"implicit": True, "tol": 0},
+    "non-negative": {"solver": "als", "non_negative": True, "tol": 0},
+}
+PARTS = ("user_factors_", "item_factors_", "user_bias_", "item_bias_", "mean_")
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return abs(make_ratings(90, 70, 3, density=0.3, noise=0.3, random_state=0)[0])
+
+
+def fitted(R, name="sgd", callback=None, **options):
+    options = {"max_iter": 6, "random_state": 1} | FITS[name] | options
+    return MatrixFactorization(4, **options).fit(R, callback=callback)
+
+
+def equal(one, other):
+    for name in PARTS:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    np.testing.assert_array_equal(one.history_["objective"], other.history_["objective"])
+
+
+def started(**options):
+    options = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL} | options
+    return distributed.LocalCluster(**options)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with started(n_workers=3, processes=False) as cluster, distributed.Client(cluster):
+        yield cluster
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_workers_change_no_bit(cluster, ratings, name):
+    far = fitted(ratings, name, engine="dask")
+    equal(far, fitted(ratings, name))
+    assert far.history_["bytes_sent"].sum() > 0
+    np.testing.assert_array_equal(far.seen_.toarray(), fitted(ratings, name).seen_.toarray())
+
+
+def test_what_travels_are_the_blocks_of_items(cluster, ratings):
+    """Each of n_blocks workers hands on every item once an epoch, or less: K padded to 16, and 4, floats."""
+    far = fitted(ratings, engine=cluster.scheduler_address, n_blocks=3)
+    equal(far, fitted(ratings, n_blocks=3))
+    assert 0 < far.history_["bytes_sent"][1] <= 3 * 70 * (16 + 4) * 4 + 1000
+
+
+def test_early_stopping_looks_at_the_workers(cluster, ratings):
+    options = {"early_stopping": True, "max_iter": 20}
+    far, near = (fitted(ratings, engine=engine, **options) for engine in ("dask", "local"))
+    equal(far, near)
+    np.testing.assert_array_equal(far.validation_errors_, near.validation_errors_)
+
+
+@pytest.mark.cluster
+def test_two_processes_and_a_killed_worker_change_no_bit(ratings):
+    with started(n_workers=2) as cluster, distributed.Client(cluster) as client:
+        pids = sorted(client.run(os.getpid).values())
+
+        def kill(info):
+            if info.round == 2:
+                threading.Timer(0.02, os.kill, (pids[0], signal.SIGKILL)).start()
+
+        far = fitted(ratings, engine="dask", callback=kill, max_iter=60)
+        gone = pids[0] not in client.run(os.getpid).values()
+    assert gone
+    equal(far, fitted(ratings, max_iter=60))
+
+
+@pytest.mark.parametrize("name", [*FITS, "ccd"])
+def test_a_checkpoint_is_gone_on_from(ratings, name, tmp_path):
+    FITS.setdefault("ccd", {"solver": "ccd", "tol": 0})
+    whole = fitted(ratings, name, max_iter=12)
+    options = {"max_iter": 12, "checkpoint": tmp_path / "state"}
+    part = fitted(ratings, name, callback=lambda info: info.round == 7, **options)
+    assert part.n_iter_ == 7
+    rounds = []
+    rest = fitted(ratings, name, callback=lambda info: rounds.append(info.round), **options)
+    assert rounds == list(range(8, 13))
+    equal(rest, whole)
+    again = fitted(ratings, name, callback=rounds.append, **options)  # there is nothing left to do
+    assert len(rounds) == 5
+    equal(again, whole)
+
+
+@pytest.mark.parametrize("change", ["ratings", "reg", "random_state", "max_iter"])
+def test_a_checkpoint_of_something_else_is_refused(ratings, change, tmp_path):
+    options = {"checkpoint": tmp_path / "state"}
+    fitted(ratings, **options)
+    R = ratings.copy()
+    if change == "ratings":
+        R.data[5] += 1
+    else:
+        options[change] = {"reg": 0.2, "random_state": 2, "max_iter": 7}[change]
+    with pytest.raises(CheckpointMismatch):
+        fitted(R, **options)
+
+
+def test_options_that_do_not_go_together_are_refused(ratings):
+    with pytest.raises(DataError, match="solver='ccd' runs in this process"):
+        MatrixFactorization(solver="ccd", engine="dask").fit(ratings)
+    with pytest.raises(DataError, match="keeps the best model of this call"):
+        MatrixFactorization(early_stopping=True, checkpoint="here").fit(ratings)
+    with pytest.raises(DataError, match="draws factors of any sign"):
+        MatrixFactorization(solver="gibbs", non_negative=True).fit(ratings)
+    with pytest.raises(DataError, match="engine='nowhere' is unknown"):
+        MatrixFactorization(engine="nowhere").fit(ratings)
+
+
+def test_blocks_decide_the_order_and_threads_do_not(ratings):
+    few, many = (fitted(ratings, n_blocks=n, n_jobs=2) for n in (2, 8))
+    assert not np.array_equal(few.user_factors_, many.user_factors_)
+    equal(few, fitted(ratings, n_blocks=2))
+    equal(fitted(ratings, n_blocks=128), fitted(ratings, n_blocks=90))  # not more than there are users
+
+
+@pytest.mark.parametrize(("solver", "most"), [("sgd", 12.3), ("als", 8.3)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_memory_of_a_fit_is_that_promised(solver, most, dtype):
+    """Beside the matrix and what has the size of the factors."""
+    rng = np.random.default_rng(0)
+    n, m, size = 1200, 900, 900_000
+    cells = np.sort(rng.choice(n * m, size, replace=False))
+    indptr = np.searchsorted(cells // m, np.arange(n + 1)).astype(np.int32)
+    R = sparse.csr_array((rng.random(size).astype(dtype), (cells % m).astype(np.int32), indptr), shape=(n, m))
+    assert R.indices.dtype == np.int32
+    del cells
+    options = {"solver": solver, "max_iter": 1, "random_state": 0}
+    MatrixFactorization(2, **options).fit(R)  # compiles
+    tracemalloc.start()
+    model = MatrixFactorization(2, **options).fit(R)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    factors = 12 * (n + m) * 16 * 4  # drawn in float64, collected, put in order
+    copied = 4 if dtype == "float64" else 0
+    seen = model.seen_
+    assert seen.data.nbytes + seen.indices.nbytes == 5 * size
+    assert peak - factors < (most + copied) * size
