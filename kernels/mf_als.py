@@ -32,7 +32,7 @@ _CHUNK = 8192  # numbers of factors that are read again for every tile
 
 
 @nb.njit(**_SAME)
-def _terms(first, n, indices, values, weights, offsets, implicit, pulls, scaled):
+def _terms(first, n, indices, values, weights, offsets, implicit, precision, pulls, scaled):
     """Fill weights and pulls of a row's ratings; return their sums and that of the weighted squared targets.
 
     For implicit feedback the cells off the data, of confidence 1, are in the Gram matrix already.
@@ -43,10 +43,10 @@ def _terms(first, n, indices, values, weights, offsets, implicit, pulls, scaled)
     for i in range(n):
         e = at(first + i)
         if implicit:
-            weight, pull = abs(values[e]) - one, max(values[e], zero)
+            weight, pull = precision * (abs(values[e]) - one), precision * max(values[e], zero)
             square = np.float64(pull)
         else:
-            weight = weights[e * each]
+            weight = precision * weights[e * each]
             target = values[e] - offsets[at(indices[e])]
             pull = weight * target
             square = np.float64(pull) * np.float64(target)
@@ -191,16 +191,17 @@ def solve_rows(
         if n == 0 and len(noise) == 0:
             x[:] = zero
             continue
-        total, pulled, squares = _terms(first, n, indices, values, weights, offsets, implicit, pulls, scaled)
+        total, pulled, squares = _terms(
+            first, n, indices, values, weights, offsets, implicit, precision, pulls, scaled
+        )
         share = shares[u if len(shares) > 1 else 0]
-        b[:], sums[:], A[:] = zero, zero, zero
+        b[:], sums[:] = pull, zero
+        for k in range(d):
+            for m in range(d):
+                A[k, m] = share * base[k, m]
+            A[k, k] += ridge[u]
         _gram(A, others, indices, first, scaled, n, vectors)
         add_rows(others, indices, first, pulls, scaled, n, b, sums, vectors)
-        for k in range(d):
-            b[k] = precision * b[k] + pull[k]
-            for m in range(k, d):
-                A[k, m] = precision * A[k, m] + share * base[k, m]
-            A[k, k] += ridge[u]
         if bias:  # eliminated: given the factors it is (pulled - sums.x) / (total + ridge)
             least = total + np.float64(ridge[u])
             scale, ratio = values.dtype.type(1 / least), values.dtype.type(pulled / least)
@@ -208,7 +209,7 @@ def solve_rows(
             for k in range(d):
                 factor = sums[k] * scale
                 b[k] -= ratio * sums[k]
-                for m in range(k, d):
+                for m in range(d):
                     A[k, m] -= factor * sums[m]
         if sweeps > 0:
             losses[u] = squares + _descend(A, b, x, sweeps)
@@ -278,9 +279,7 @@ def conjugate_rows(
         pulled = add_products(others, indices, first, pulls, one, scaled, n, x, residual, vectors)
         add_matrix_product(gram, x, -one, residual, vectors)
         direction[:] = residual
-        square = zero
-        for k in range(d):
-            square += residual[k] * residual[k]
+        square = row_product(residual, 0, residual, 0, vectors)
         least = square * eps * eps
         for _ in range(steps):
             if square <= least:
@@ -289,9 +288,7 @@ def conjugate_rows(
                 image[k] = -ridge[u] * direction[k]
             gain = add_products(others, indices, first, pulls, zero, scaled, n, direction, image, vectors)
             add_matrix_product(gram, direction, -one, image, vectors)
-            curvature, after = zero, zero
-            for k in range(d):
-                curvature -= direction[k] * image[k]
+            curvature = -row_product(direction, 0, image, 0, vectors)
             if not curvature > zero:
                 break
             length = square / curvature
@@ -299,15 +296,14 @@ def conjugate_rows(
             for k in range(d):
                 x[k] += length * direction[k]
                 residual[k] += length * image[k]
-                after += residual[k] * residual[k]
+            after = row_product(residual, 0, residual, 0, vectors)
             kept = after / square
             square = after
             for k in range(d):
                 direction[k] = residual[k] + kept * direction[k]
-        shift = 0.0
-        for k in range(d):
-            shift += np.float64(x[k]) * np.float64(residual[k])
-        losses[u] = squares - pulled - shift  # x'Ax = x'(b - residual)
+        losses[u] = (
+            squares - pulled - np.float64(row_product(x, 0, residual, 0, vectors))
+        )  # x'Ax = x'(b - residual)
 
 
 @nb.njit(**_SAME)

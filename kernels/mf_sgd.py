@@ -42,6 +42,26 @@ def shuffle(start, stop, rows, columns, weights, targets, seed):
             weights[e], weights[other] = weights[other], weights[e]
 
 
+@nb.njit(**_SAME, inline="always")
+def step_rows(P, u, Q, j, p_own, q_own, z, products, rate, shrink, inverse, user_bias, item_bias, vectors):
+    """Move two rows along their gradients, of which -z is the slope in the prediction."""
+    two, one = P.dtype.type(2), P.dtype.type(1)
+    pq, pp, qq = products
+    p_squares, q_squares = p_own[u, SQUARES], q_own[j, SQUARES]
+    p_ridge, q_ridge = p_own[u, RIDGE], q_own[j, RIDGE]
+    p_rate, q_rate = rate / np.sqrt(p_squares), rate / np.sqrt(q_squares)
+    a, c, zz = shrink * p_ridge, shrink * q_ridge, z * z
+    p_own[u, SQUARES] = p_squares + (zz * qq - two * a * z * pq + a * a * pp) * inverse
+    q_own[j, SQUARES] = q_squares + (zz * pp - two * c * z * pq + c * c * qq) * inverse
+    if user_bias:
+        p_bias = p_own[u, BIAS]
+        p_own[u, BIAS] = p_bias + p_rate * (z - p_ridge * p_bias)
+    if item_bias:
+        q_bias = q_own[j, BIAS]
+        q_own[j, BIAS] = q_bias + q_rate * (z - q_ridge * q_bias)
+    move_rows(P, u, Q, j, one - p_rate * a, p_rate * z, one - q_rate * c, q_rate * z, vectors)
+
+
 @nb.njit(**_SAME)
 def descend_block(
     start, stop, rows, columns, weights, targets, P, Q, p_own, q_own, rate, shrink, inverse, bias, vectors
@@ -70,26 +90,15 @@ def descend_block(
     vectors : tuple of int
         One for every 16 columns.
     """
-    two, one = P.dtype.type(2), P.dtype.type(1)
     each = at(len(weights) > 1)
     total = 0.0
     for e in range(at(start), at(stop)):
         u, j, weight = at(rows[e]), at(columns[e]), weights[e * each]
-        pq, pp, qq = row_products(P, u, Q, j, vectors)
-        p_bias, q_bias = p_own[u, BIAS], q_own[j, BIAS]
-        miss = targets[e] - p_bias - q_bias - pq
+        products = row_products(P, u, Q, j, vectors)
+        miss = targets[e] - p_own[u, BIAS] - q_own[j, BIAS] - products[0]
         z = weight * miss
         total += np.float64(z * miss)
-        p_squares, q_squares = p_own[u, SQUARES], q_own[j, SQUARES]
-        p_ridge, q_ridge = p_own[u, RIDGE], q_own[j, RIDGE]
-        p_rate, q_rate = rate / np.sqrt(p_squares), rate / np.sqrt(q_squares)
-        a, c, zz = shrink * p_ridge, shrink * q_ridge, z * z
-        p_own[u, SQUARES] = p_squares + (zz * qq - two * a * z * pq + a * a * pp) * inverse
-        q_own[j, SQUARES] = q_squares + (zz * pp - two * c * z * pq + c * c * qq) * inverse
-        if bias:
-            p_own[u, BIAS] = p_bias + p_rate * (z - p_ridge * p_bias)
-            q_own[j, BIAS] = q_bias + q_rate * (z - q_ridge * q_bias)
-        move_rows(P, u, Q, j, one - p_rate * a, p_rate * z, one - q_rate * c, q_rate * z, vectors)
+        step_rows(P, u, Q, j, p_own, q_own, z, products, rate, shrink, inverse, bias, bias, vectors)
     return total
 
 

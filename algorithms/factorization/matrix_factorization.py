@@ -12,30 +12,25 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError
 from ...scheduler.engine import run
 from ...scheduler.store import fingerprint_csr
-from .._base import Estimator
-from .als import AlternatingLeastSquares, fold_in
+from .als import AlternatingLeastSquares
+from .bpr import PersonalisedRanking
 from .ccd import CyclicCoordinateDescent
 from .early_stopping import hold_out
 from .entries import (
     Entries,
-    cells_of,
-    check_ids,
     check_matrix,
-    check_pairs,
     check_rating_weights,
     check_table,
-    check_values,
-    find_ids,
 )
 from .gibbs import GibbsPolish
-from .recommend import best_items, nearest, with_ids
+from .model import FactorModel
 from .sgd import RotationSGD
-from .sides import Settings, Sides
+from .sides import Settings
+from .update import updated, widened
 
 _SOLVERS: dict[str, Any] = {
     "als": AlternatingLeastSquares,
@@ -48,7 +43,7 @@ _CHECKPOINT_EVERY = 5  # iterations
 _MANY = 50_000  # ratings from which on "auto" takes gradient descent
 
 
-class MatrixFactorization(Estimator):
+class MatrixFactorization(FactorModel):
     r"""Low-rank model of a table of users and items that is known in part.
 
     For ratings r of weight w it minimises
@@ -84,6 +79,11 @@ class MatrixFactorization(Estimator):
         Whether values are counts instead of ratings. There are no biases then.
     alpha : float, default=1.0
         Confidence of a count of 1 (`implicit` alone); 1 says no more than a cell without any.
+    loss : {"squared", "bpr"}, default="squared"
+        Of implicit feedback: the squares above, or Bayesian personalised ranking, which learns the order
+        alone, by "sgd": :math:`-\log \sigma(x_{ui} - x_{uj})` over choices i (values above zero) and other
+        items j that are drawn at random, with :math:`x_{ui} = c_i + p_u \cdot q_i`. A `reg` around 0.01 is
+        usual.
     solver : {"auto", "als", "ccd", "gibbs", "sgd"}, default="auto"
         Alternating least squares and CCD++ never raise the objective. Stochastic gradient descent in rotation
         predicts better where there are many ratings: it ends before the minimum, which overfits. "gibbs"
@@ -181,6 +181,7 @@ class MatrixFactorization(Estimator):
         "reg": [Interval(Real, 0, np.inf, closed="neither")],
         "implicit": ["boolean"],
         "alpha": [Interval(Real, 0, np.inf, closed="neither")],
+        "loss": [StrOptions({"squared", "bpr"})],
         "solver": [StrOptions({"auto", *_SOLVERS})],
         "non_negative": ["boolean"],
         "scale_reg": ["boolean", StrOptions({"auto"})],
@@ -207,6 +208,7 @@ class MatrixFactorization(Estimator):
         reg=0.05,
         implicit=False,
         alpha=1.0,
+        loss="squared",
         solver="auto",
         non_negative=False,
         scale_reg="auto",
@@ -229,6 +231,7 @@ class MatrixFactorization(Estimator):
         self.reg = reg
         self.implicit = implicit
         self.alpha = alpha
+        self.loss = loss
         self.solver = solver
         self.non_negative = non_negative
         self.scale_reg = scale_reg
@@ -280,10 +283,57 @@ class MatrixFactorization(Estimator):
             self.solver_ = solver
             return self._run(entries, callback)
 
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Take in new ratings, of known and of new users and items, without the old ones.
+
+        Minimises, over the users and items that are rated anew, the squares of the new residuals and how far
+        the model moves from what it was: a row of n old ratings moves by x at the cost of
+        ``n x' (C + reg I) x``, with C the mean of q q' over the other side's old ratings, as if its own had
+        been such; a new row costs its penalty. All users' and all items' rows in turn, three times. A new
+        rating of an old cell counts beside the old one. The first call is a `fit`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`. After a fit to a matrix, rows and columns are those of the model, and perhaps more.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            For implicit feedback, `non_negative`, and ids of another kind than those of the model.
+        """
+        if "user_factors_" not in vars(self):
+            return self.fit(X, y, sample_weight)
+        self._validate_params()
+        if self.implicit or self.non_negative:
+            raise DataError(
+                "partial_fit takes ratings, of a model without implicit=True and non_negative=True; new "
+                "users are folded in by recommend and transform, else fit anew"
+            )
+        with self._unchanged_on_error():
+            old = self._sides, (self.user_ids_, self.item_ids_), self.seen_
+            entries = self._read(X, y, sample_weight)
+            entries, sides, seen, ids = widened(entries, (self.user_ids_, self.item_ids_), *old)
+            settings = self._settings()
+            if self.solver_ == "gibbs":
+                settings = dataclasses.replace(settings, bias=False)
+            sides = updated(entries, sides, seen, settings)
+            self.user_ids_, self.item_ids_ = ids
+            self.user_factors_, self.item_factors_ = sides.user_factors, sides.item_factors
+            self.user_bias_, self.item_bias_ = sides.user_bias, sides.item_bias
+            self.seen_ = ((seen + entries.pattern()) != 0).astype(np.int8)
+            return self
+
     def _chosen_solver(self):
         """Return the solver, None if the number of ratings decides; refuse what does not go together."""
-        if self.implicit and self.solver not in ("auto", "als"):
-            raise DataError(f"solver={self.solver!r} does not fit implicit feedback; take 'als' or 'auto'")
+        if self.implicit and self.solver not in ("auto", "sgd" if self.loss == "bpr" else "als"):
+            raise DataError(
+                f"solver={self.solver!r} does not fit implicit feedback with loss={self.loss!r}; take 'auto'"
+            )
         if self.non_negative and self.solver == "sgd":
             raise DataError(
                 "solver='sgd' cannot keep factors from being negative; take 'als', 'ccd' or 'auto'"
@@ -304,6 +354,10 @@ class MatrixFactorization(Estimator):
                 "early_stopping=True takes an error on held-out ratings, which implicit=True has not; stop "
                 "by a callback, for instance on evaluate_ranking(info.snapshot(), held_out)"
             )
+        if self.loss == "bpr":
+            if not self.implicit or self.non_negative:
+                raise DataError("loss='bpr' ranks choices: set implicit=True and non_negative=False")
+            return "sgd"
         if self.solver != "auto":
             return self.solver
         return "als" if self.implicit or self.non_negative else None
@@ -351,11 +405,14 @@ class MatrixFactorization(Estimator):
         return entries
 
     def _settings(self):
+        scale = self.scale_reg
+        if scale == "auto":
+            scale = not self.implicit or self.loss == "bpr"
         return Settings(
             n_components=self.n_components,
             reg=self.reg,
-            scale_reg=not self.implicit if self.scale_reg == "auto" else self.scale_reg,
-            bias=self.bias and not self.implicit,
+            scale_reg=scale,
+            bias=self.bias and (not self.implicit or self.loss == "bpr"),
             non_negative=self.non_negative,
             implicit=self.implicit,
             max_iter=_MAX_ITER[self.solver_] if self.max_iter is None else self.max_iter,
@@ -398,6 +455,8 @@ class MatrixFactorization(Estimator):
 
     def _program(self, entries, seed):
         """Make the program of the solver."""
+        if self.loss == "bpr":
+            return PersonalisedRanking(entries, self._settings(), seed)
         more = (self.engine,) if self.solver_ == "gibbs" else ()
         return _SOLVERS[self.solver_](entries, self._settings(), seed, *more)
 
@@ -426,171 +485,6 @@ class MatrixFactorization(Estimator):
             self.validation_errors_ = np.array(watch.errors)
         return self
 
-    # Using --------------------------------------------------------------------------------------
-
-    def predict(self, X):
-        """Predict the rating (or, for implicit feedback, the preference) of pairs.
-
-        A user or item that was not in `fit` counts as one with factors and bias 0.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_pairs, 2)
-            Ids of users and items; after a fit to a matrix, numbers of rows and columns.
-
-        Returns
-        -------
-        ndarray of float64, shape (n_pairs,)
-        """
-        check_is_fitted(self)
-        users, items = check_pairs(X)
-        return self._sides.predict(find_ids(users, self.user_ids_), find_ids(items, self.item_ids_))
-
-    def score(self, X, y=None, sample_weight=None):
-        """Compute the negative root mean square error; for implicit feedback NDCG among ten recommendations.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_pairs, 2), or sparse matrix of shape (n_users, n_items)
-            As in `fit`. For implicit feedback, what was held out: a value above zero is a hit.
-        y : array-like of shape (n_pairs,), optional
-        sample_weight : array-like of shape (n_pairs,), optional
-            Not for implicit feedback.
-
-        Returns
-        -------
-        float
-        """
-        check_is_fitted(self)
-        if sparse.issparse(X):
-            X = check_matrix(X, type(self).__name__, len(self.item_ids_))
-            if X.shape[0] != len(self.user_ids_):
-                raise DataError(f"X has {X.shape[0]} rows, but the model has {len(self.user_ids_)} users")
-            rows, columns, values = cells_of(X)
-        else:
-            users, items = check_pairs(X)
-            values = check_values(y, len(users), type(self).__name__)
-            rows, columns = find_ids(users, self.user_ids_), find_ids(items, self.item_ids_)
-        if self.implicit:
-            return self._ranking_score(rows, columns, values)
-        weights = check_rating_weights(sample_weight, len(values))
-        return -float(
-            np.sqrt(np.average((self._sides.predict(rows, columns) - values) ** 2, weights=weights))
-        )
-
-    def _ranking_score(self, rows, columns, values):
-        from .ranking import evaluate_ranking
-
-        hits = (rows >= 0) & (columns >= 0) & (values > 0)
-        shape = (len(self.user_ids_), len(self.item_ids_))
-        held_out = sparse.csr_array((values[hits], (rows[hits], columns[hits])), shape=shape)
-        return evaluate_ranking(self, held_out, k=10)["ndcg"]
-
-    def transform(self, X):
-        """Fold in new users: find their factors, given those of the items.
-
-        Parameters
-        ----------
-        X : sparse matrix of shape (n_new_users, n_items)
-            Their ratings (or counts), as in `fit`, with the columns of `item_ids_`.
-
-        Returns
-        -------
-        ndarray of shape (n_new_users, n_components), or (n_new_users, n_components + 1) with biases
-            The exact minimum of each row's part of the objective; the last column is the bias.
-        """
-        factors, bias, _ = self._folded_in(X)
-        return np.column_stack([factors, bias]) if self._settings().bias else factors
-
-    def _folded_in(self, X):
-        check_is_fitted(self)
-        X = check_matrix(X, type(self).__name__, len(self.item_ids_))
-        model = copy.copy(self)
-        model.user_ids_ = np.arange(X.shape[0])
-        entries = model._matrix_entries(X)
-        return *fold_in(entries, self._sides, self._settings()), entries.pattern()
-
-    def recommend(self, users, n=10, *, exclude_seen=True, items=None):
-        """Recommend items of the highest predictions.
-
-        Parameters
-        ----------
-        users : id, array-like of ids, or sparse matrix of shape (n_new_users, n_items)
-            Users of `fit`; or the ratings of new ones, which are folded in (see `transform`).
-        n : int, default=10
-            Items for each user.
-        exclude_seen : bool, default=True
-            Leave out what the user has rated.
-        items : array-like of ids, optional
-            Choose among these alone.
-
-        Returns
-        -------
-        Recommendations
-            ``(items, scores)``, both of shape (n_users, n). Of equal scores the smaller id comes first.
-
-        Raises
-        ------
-        DataError
-            For ids that were not in `fit`.
-        """
-        check_is_fitted(self)
-        _check_n(n)
-        sides = self._sides
-        if sparse.issparse(users):
-            factors, bias, seen = self._folded_in(users)
-        else:
-            rows = self._known(users, "user")
-            factors, bias, seen = sides.user_factors[rows], sides.user_bias[rows], self.seen_[rows]
-        candidates = None if items is None else np.unique(self._known(items, "item"))
-        seen = seen if exclude_seen else None
-        found = best_items(factors, bias, sides, n, seen, candidates, self.n_jobs)
-        return with_ids(found, self.item_ids_)
-
-    def similar_items(self, items, n=10):
-        """Find the items whose factors point in the most similar direction.
-
-        Parameters
-        ----------
-        items : id or array-like of ids
-        n : int, default=10
-
-        Returns
-        -------
-        Recommendations
-            ``(items, scores)``, both of shape (n_given, n); scores are cosines. The item itself is left out.
-        """
-        check_is_fitted(self)
-        _check_n(n)
-        return with_ids(nearest(self.item_factors_, self._known(items, "item"), n), self.item_ids_)
-
-    @property
-    def _sides(self):
-        return Sides(self.user_factors_, self.item_factors_, self.user_bias_, self.item_bias_, self.mean_)
-
-    def _known(self, ids, what):
-        """Return the numbers of ids that must be known."""
-        ids = check_ids(ids, what)
-        rows = find_ids(ids, self.user_ids_ if what == "user" else self.item_ids_)
-        if (rows < 0).any():
-            unknown = ids[np.argmax(rows < 0)].item()
-            remedy = "; give the ratings of new users as a sparse matrix" if what == "user" else ""
-            raise DataError(f"the {what} {unknown!r} was not in fit{remedy}")
-        return rows
-
-    def _check_state(self):
-        super()._check_state()
-        if "user_factors_" not in vars(self):
-            return
-        for side in ("user", "item"):
-            factors, bias, ids = (getattr(self, f"{side}_{part}_") for part in ("factors", "bias", "ids"))
-            if factors.shape != (len(ids), self.n_components) or bias.shape != (len(ids),):
-                raise DataError(f"{side}_factors_ and {side}_bias_ cannot be those of {len(ids)} {side}s")
-            if factors.dtype != self.dtype or bias.dtype != self.dtype or ids.dtype.kind not in "iU":
-                raise DataError(f"the {side}s are not stored as {self.dtype}")
-        if self.seen_.shape != (len(self.user_ids_), len(self.item_ids_)):
-            raise DataError(f"seen_ has the shape {self.seen_.shape}")
-
 
 def _watched(watch, callback):
     """Make the callback of a fit: the caller's, and the watch over held-out ratings."""
@@ -603,8 +497,3 @@ def _watched(watch, callback):
         return enough or asked
 
     return look
-
-
-def _check_n(n):
-    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
-        raise DataError(f"n must be an integer of at least 1, got {n!r}")

@@ -88,7 +88,7 @@ class Rotation(Program):
             cuts[:-1].copy(), rows, columns, weights, targets,
         )  # fmt: skip
         tasks = [
-            (shuffle, (int(a), int(b), rows, columns, weights, targets, (self.seed << 16) + number))
+            (self.arrange, (int(a), int(b), rows, columns, weights, targets, (self.seed << 16) + number))
             for number, (a, b) in enumerate(itertools.pairwise(cuts))
         ]
         run_tasks(tasks, self.settings.n_jobs)
@@ -96,6 +96,11 @@ class Rotation(Program):
             self._shard(number, cuts[number * n_blocks :][: n_blocks + 1], rows, columns, weights, targets)
             for number in range(len(users.starts) - 1)
         ]
+
+    @staticmethod
+    def arrange(start, stop, rows, columns, weights, targets, seed):
+        """Bring the ratings of a block into the order in which they are worked on."""
+        shuffle(start, stop, rows, columns, weights, targets, seed)
 
     def _shard(self, number, cuts, rows, columns, weights, targets):
         part = slice(cuts[0], cuts[-1])

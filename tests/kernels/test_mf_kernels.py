@@ -112,8 +112,8 @@ def test_many_factors_are_solved_for_by_panels():
         x, bias, loss = np.zeros((1, d)), np.empty(1), np.empty(1)
         solve_rows(
             0, 1, np.array([0, 150]), np.arange(150, dtype=np.int32), values, np.ones(1),
-            np.zeros(150), False, others, np.zeros((d, d)), np.ones(1), np.zeros(d), 1.0, np.full(1, 0.3), False, 0,
-            np.empty((0, d)), x, bias, loss, (0,) * (d // 16),
+            np.zeros(150), False, others, np.zeros((d, d)), np.ones(1), np.zeros(d), 1.0, np.full(1, 0.3),
+            False, 0, np.empty((0, d)), x, bias, loss, (0,) * (d // 16),
         )  # fmt: skip
         expected = np.linalg.solve(others.T @ others + 0.3 * np.eye(d), others.T @ values)
         np.testing.assert_allclose(x[0], expected, rtol=1e-10)

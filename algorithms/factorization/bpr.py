@@ -1,0 +1,56 @@
+"""Bayesian personalised ranking by gradient descent in rotation."""
+
+import numpy as np
+
+from ...errors import DataError
+from ...kernels.mf_bpr import rank_block
+from .rotation import Rotation
+
+_SPREAD = 0.1  # of the factors to begin with
+
+
+class PersonalisedRanking(Rotation):
+    """Pairs of a chosen and another item of the same block; see `Rotation`.
+
+    Counts above zero are choices, however large; other values are not looked at. In an epoch every block
+    takes as many steps as it has choices.
+
+    Parameters
+    ----------
+    entries : Entries
+    settings : Settings
+    seed : int
+    """
+
+    def __init__(self, entries, settings, seed):
+        chosen = entries.values > 0
+        if not chosen.any():
+            raise DataError("loss='bpr' learns from values above zero, and there is none")
+        super().__init__(entries.chosen(chosen), settings, seed, 0.0, 1.0, _SPREAD)
+
+    @staticmethod
+    def arrange(start, stop, rows, columns, weights, targets, seed):
+        """Sort a block by row and column."""
+        order = np.lexsort((columns[start:stop], rows[start:stop]))
+        rows[start:stop], columns[start:stop] = rows[start:stop][order], columns[start:stop][order]
+
+    def descend(self, state, task, Q, q_own):
+        """Take the steps of a block; return the loss met on the way."""
+        dtype = self.dtype.type
+        return rank_block(
+            int(state["cuts"][task.blocks]),
+            int(state["cuts"][task.blocks + 1]),
+            state["rows"],
+            state["columns"],
+            state["factors"],
+            Q,
+            state["own"],
+            q_own,
+            self.rate(task.round),
+            dtype(1 / self.settings.n_components),
+            self.settings.bias,
+            self.seed,
+            task.round,
+            task.shard * self.n_blocks + task.blocks,
+            self.vectors,
+        )

@@ -1,0 +1,45 @@
+"""Which of a user's ratings drive a prediction."""
+
+import numpy as np
+
+
+def driving_ratings(entries, columns, sides, settings, n):
+    """Find the ratings that add most to the prediction of one item for each row.
+
+    Parameters
+    ----------
+    entries : Entries
+        Ratings of the rows, or confidences.
+    columns : int64 ndarray of shape (n_rows,)
+        The item of each row.
+    sides : Sides
+    settings : Settings
+    n : int
+
+    Returns
+    -------
+    rated : int64 ndarray of shape (n_rows, n)
+        Numbers of rated items, what adds most first; -1 for none.
+    amounts : float64 ndarray of shape (n_rows, n)
+        What each adds; -inf for none.
+    """
+    Q = sides.item_factors.astype(np.float64)
+    gram = Q.T @ Q if settings.implicit else 0.0
+    if settings.bias:
+        Q = np.column_stack([Q, np.ones(len(Q))])
+    rated = np.full((len(columns), n), -1)
+    amounts = np.full((len(columns), n), -np.inf)
+    ridge = settings.ridge(entries.counts, np.float64)
+    for u, column in enumerate(columns):
+        row = entries.part(u, u + 1)
+        q, values = Q[row.indices], row.values.astype(np.float64)
+        if settings.implicit:
+            weights, pulls = np.abs(values) - 1, np.maximum(values, 0)
+        else:
+            weights = np.ones(len(values))
+            pulls = values - sides.mean - sides.item_bias[row.indices]
+        A = q.T @ (weights[:, None] * q) + gram + ridge[u] * np.eye(Q.shape[1])
+        adds = pulls * (q @ np.linalg.solve(A, Q[column]))
+        order = np.argsort(-adds, kind="stable")[:n]
+        rated[u, : len(order)], amounts[u, : len(order)] = row.indices[order], adds[order]
+    return rated, amounts
