@@ -40,7 +40,7 @@ def rank_block(
 
     A step draws a cell (u, i), and from the block's items an item j that the user has not chosen, in three
     tries (else it is passed over). With x = b_i - b_j + p.(q_i - q_j) it moves u and i, and then u and j,
-    along the gradient of ``-log(sigmoid(x))`` and of half their penalties, as `mf_sgd.descend_block` moves rows.
+    along the gradient of ``-log(sigmoid(x))`` and of half their penalties, as `mf_sgd.descend_block` does.
 
     Parameters
     ----------

@@ -271,6 +271,13 @@ def _dense(read):
     return read_dense
 
 
+def read_ratings(source, vocab=None, *, n_features=None, verbose=0):
+    """Read ratings of items by users; see `stradask._factors.read`."""
+    from ._factors import read
+
+    return read(source, vocab, verbose=verbose)
+
+
 # What `Model.data` may say, and who reads it.
 READERS = {
     "counts": read_counts,
@@ -278,6 +285,7 @@ READERS = {
     "classes": read_classes,
     "dense targets": _dense(read_targets),
     "dense classes": _dense(read_classes),
+    "ratings": read_ratings,
 }
 
 

@@ -47,7 +47,11 @@ def fit(args):
     read, test = _read(model, args), None
     if args.test_size is not None:
         read, test = read.held_out(args.test_size, args.random_state, "--test-size")
+    if args.titles is not None and model.data != "ratings":
+        raise DataError(f"--titles: {model.name} has no items; leave it out")
     interrupted = run_fit(estimator, read.arguments)
+    if model.data == "ratings":
+        read.name_rows(estimator, args.titles)
     if read.vocabulary is not None:
         _remember(estimator, read.vocabulary)
     if args.save is not None:
@@ -73,8 +77,8 @@ def _plain(value):
 
 
 def _with_target(model, args):
-    if args.target is not None and model.data == "counts":
-        raise DataError(f"--target: {model.name} predicts nothing; leave it out")
+    if args.target is not None and model.data in ("counts", "ratings"):
+        raise DataError(f"--target: the data of {model.name} have no target column; leave it out")
     return data.with_target(args.data, args.target)
 
 
@@ -173,6 +177,9 @@ def predict(args):
     from ._linear import judged
 
     estimator, read = _load_and_read(args, "predict")
+    if model_of(estimator).data == "ratings":
+        _predict_ratings(args, estimator, read)
+        return
     data.check_columns(read, estimator)
     arrays, header = {"prediction": estimator.predict(read.X)}, ["prediction"]
     if hasattr(estimator, "predict_proba"):
@@ -181,6 +188,26 @@ def predict(args):
     rows = [str(row) for row in range(read.X.shape[0])]
     _put_out(args, _Table("row", rows, header, arrays), f"{len(rows):,} predictions")
     say(args, f"note: against the targets in {args.data}: {judged(estimator, read)[1]}")
+
+
+def _predict_ratings(args, estimator, read):
+    from ._factors import judged, predictions
+
+    users, items, values = predictions(estimator, read)
+    names = [str(user) for user in users]
+    arrays = {"prediction": values, "item": items}
+    _put_out(args, _Table("user", names, ["prediction", "item"], arrays), f"{len(names):,} predictions")
+    say(args, f"note: against the ratings in {args.data}: {judged(estimator, read)[1]}")
+
+
+def recommend(args):
+    """Recommend items to users."""
+    from ._factors import recommendations
+
+    estimator = _load(args.file, "recommend")
+    estimator.set_params(n_jobs=args.n_jobs)
+    document, text = recommendations(estimator, args.user, args.n, args.include_seen)
+    show(args, {"recommendations": document}, text)
 
 
 def _load_and_read(args, ability):
@@ -194,7 +221,9 @@ def _load_and_read(args, ability):
         estimator.set_params(n_jobs=args.n_jobs)
     args.data = data.with_target(args.data, args.target)
     read = data.READERS[model_of(estimator).data]
-    return estimator, read(args.data, args.vocab, n_features=estimator.n_features_in_, verbose=bars(args))
+    return estimator, read(
+        args.data, args.vocab, n_features=getattr(estimator, "n_features_in_", None), verbose=bars(args)
+    )
 
 
 # What models say of rows, and the files it goes into -------------------------------------------------

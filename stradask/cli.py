@@ -42,6 +42,7 @@ _EXAMPLES = {
   stradask fit lasso-cv prices.csv --target price --save prices.npz
   stradask fit sparse-logistic-cv data.svm --param cv=10 rule=1se
   stradask fit logistic data.svm --cluster tcp://host:8786
+  stradask fit mf ratings.csv --param n_components=64 --test-size 0.1 --titles movies.csv --save m.npz
 
 MODEL is one of
 {commands.model_lines()}
@@ -52,6 +53,8 @@ or the word docstrings: the documentation of the installed packages (./docstring
 DATA of the other models is rows of numbers with a target each: an svmlight file, or a table in text whose
 name ends in csv or tsv, both plain or compressed. Of a table say which column is the target, by its name in
 the header or by its number from 0, as prices.csv:price or with --target price; all others must hold numbers.
+DATA of mf is ratings: lines of user, item, rating in CSV or as MovieLens has them (ids are whole numbers or
+text, and kept with the model), or a sparse matrix of scipy.sparse.save_npz.
 
 Ctrl-C stops after the running sweep or round; the model so far is printed and saved, and the exit status
 is 130. (A search by cross-validation just stops.)
@@ -85,9 +88,14 @@ DATA are known, columns are matched by their words.
   stradask predict model.npz new.svm.gz --out predictions.csv
   stradask predict model.npz new.svm | head
   stradask predict prices.npz new.csv:price
+  stradask predict ratings-model.npz new-ratings.csv
 
 DATA is an svmlight file or a table with its target column, as for fit; how well its targets are predicted is
 told on stderr. Classifiers give the label and the probability of each class.
+""",
+    "recommend": """
+  stradask recommend model.npz --user 42
+  stradask recommend model.npz --user ann bob --n 3 --json
 """,
     "topics": """
   stradask topics model.npz
@@ -224,6 +232,7 @@ def build_parser(with_bench=False):
     _add_transform(commands_of)
     _add_predict(commands_of)
     _add_topics(commands_of)
+    _add_recommend(commands_of)
     _add_data(commands_of)
     info = _command(commands_of, "info", commands.info, "versions, processor, memory, GPU, folders")
     _add_cluster(info, "also say what this Dask scheduler and its workers have")
@@ -279,6 +288,9 @@ def _add_fit(parsers):
     parser.add_argument("data", metavar="DATA", help="a file, a table as FILE.csv:COLUMN, or docstrings")
     _add_target(parser)
     _add_vocabulary(parser)
+    parser.add_argument(
+        "--titles", type=Path, metavar="FILE", help="titles of the items of mf, lines of id,title"
+    )
     parser.add_argument("--save", type=Path, metavar="FILE", help="where the fitted model goes")
     _add_parameters(parser)
     _add_threads(parser)
@@ -355,6 +367,16 @@ def _add_topics(parsers):
         default="probability",
         help="which words are the best: the probable ones (default), or those that other topics lack",
     )
+    _add_output(parser)
+
+
+def _add_recommend(parsers):
+    parser = _command(parsers, "recommend", commands.recommend, "recommend items to users of a saved model")
+    parser.add_argument("file", metavar="FILE", help="a model that fit mf --save wrote")
+    parser.add_argument("--user", nargs="+", required=True, metavar="ID", help="users, as in the ratings")
+    parser.add_argument("--n", type=_positive, default=10, metavar="N", help="items a user (%(default)s)")
+    parser.add_argument("--include-seen", action="store_true", help="also what the user has rated")
+    _add_threads(parser)
     _add_output(parser)
 
 

@@ -63,6 +63,15 @@ def _linear(name, estimator, data, summary, demo=None):
     )
 
 
+_FACTORS = Model(
+    "mf",
+    "MatrixFactorization",
+    data="ratings",
+    summary="factors of users and items from ratings or counts, for recommendations",
+    report="stradask._factors:report",
+)
+
+
 def _bayesian(name, estimator, data, summary, demo=False):
     return Model(
         name,
@@ -124,6 +133,7 @@ MODELS = {
             "bayesian-linear", "BayesianLinearRegression", "dense targets", "a posterior of linear regression"
         ),
         _bayesian("bayesian-poisson", "BayesianPoissonRegression", "dense targets", "counts, a posterior"),
+        _FACTORS,
     )
 }
 

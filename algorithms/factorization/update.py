@@ -1,5 +1,7 @@
 """New ratings for a model whose old ones are not at hand."""
 
+import dataclasses
+
 import numpy as np
 from scipy import sparse
 
@@ -106,10 +108,8 @@ def _moves(table, own, other, mean, settings):
     """Solve for how far the rows of a side move, given the other side as it is now."""
     (factors, bias, counts), (others, other_bias, other_counts) = own, other
     dtype = factors.dtype
-    residuals = Entries(
-        table.indptr, table.indices, table.values - _predicted(table, factors, bias, others, other_bias, mean),
-        table.weights, table.shape,
-    )  # fmt: skip
+    misses = table.values - _predicted(table, factors, bias, others, other_bias, mean)
+    residuals = dataclasses.replace(table, values=misses)
     # n old ratings cost n (C + reg I), and n for the bias, which the penalty brings: so C - I is the rest.
     spread = (others.T * (other_counts / max(other_counts.sum(), 1)).astype(dtype)) @ others
     told = {

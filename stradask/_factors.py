@@ -1,0 +1,227 @@
+"""Matrix factorization on the command line: ratings and titles, what is told of a model, recommendations."""
+
+import csv
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .errors import DataError
+
+
+@dataclass(frozen=True)
+class Rated:
+    """Ratings with the ids of their rows and columns.
+
+    Attributes
+    ----------
+    R : CSR matrix of shape (n_users, n_items)
+    users, items : ndarray
+        Ids, ascending; whole numbers or text.
+    source : str
+        What the user typed.
+    """
+
+    R: Any
+    users: Any
+    items: Any
+    source: str
+
+    vocabulary = None  # words of columns are a matter of other models
+
+    def describe(self):
+        """Sizes, fit for JSON."""
+        users, items = self.R.shape
+        return {"source": self.source, "users": users, "items": items, "ratings": int(self.R.nnz)}
+
+    def told(self):
+        """Sizes, in words."""
+        users, items = self.R.shape
+        return f"{self.R.nnz:,} ratings of {items:,} items by {users:,} users"
+
+    def held_out(self, share, seed, option):
+        """Divide each user's ratings; return those to learn from and those to judge by."""
+        from .datasets.split import split_ratings
+
+        try:
+            parts = split_ratings(self.R, test_size=share, random_state=seed)
+        except ValueError as error:
+            raise DataError(f"{option} {share} cannot divide {self.source}: {error}") from error
+        return tuple(replace(self, R=part) for part in parts)
+
+    @property
+    def arguments(self):
+        """What `fit` is given."""
+        return (self.R,)
+
+    def name_rows(self, estimator, titles=None):
+        """Give a fitted model the ids, and titles of its items."""
+        estimator.user_ids_, estimator.item_ids_ = self.users, self.items
+        if titles is not None:
+            estimator.item_titles_ = read_titles(titles, self.items)
+
+    def pairs(self):
+        """Return the ids of users and items, and the ratings, one entry a rating."""
+        cells = self.R.tocoo()
+        return self.users[cells.row], self.items[cells.col], cells.data
+
+
+def read(source, vocab=None, *, n_features=None, verbose=0):
+    """Read ratings: lines of user, item, rating (`stradask.datasets.read_ratings`), or a sparse matrix (npz).
+
+    Parameters
+    ----------
+    source : str
+    vocab : None
+        Ratings have no vocabulary.
+    n_features : None
+    verbose : int
+
+    Returns
+    -------
+    Rated
+    """
+    import numpy as np
+
+    from ._cli_data import DOCSTRINGS, kind_of, read_npz_matrix
+
+    if vocab is not None:
+        raise DataError("--vocab: ratings have no words; titles of items come with --titles")
+    if source == DOCSTRINGS:
+        raise DataError("docstrings are no ratings; give a file of lines user,item,rating")
+    if kind_of(source) == "npz":
+        R = read_npz_matrix(source).tocsr()
+        return Rated(R, *(np.arange(n) for n in R.shape), source)
+    from .datasets import read_ratings
+
+    return Rated(*read_ratings(source, verbose=verbose), source)
+
+
+def read_titles(path, items):
+    """Read titles of items: lines of id and title, further columns passed over; an item without has its id.
+
+    Parameters
+    ----------
+    path : path-like
+        CSV with or without a header, or lines of MovieLens with ``::``.
+    items : ndarray
+        Ids.
+
+    Returns
+    -------
+    ndarray of str
+    """
+    import numpy as np
+
+    text = path.read_bytes()
+    try:
+        lines = text.decode().splitlines()
+    except UnicodeDecodeError:
+        lines = text.decode("latin-1").splitlines()  # as MovieLens has them
+    rows = [line.split("::") for line in lines] if lines and "::" in lines[0] else list(csv.reader(lines))
+    title_of = {row[0].strip(): row[1].strip() for row in rows if len(row) > 1}
+    titles = [title_of.get(str(item), str(item)) for item in items]
+    if not any(str(item) in title_of for item in items):
+        raise DataError(f"--titles: no item of the ratings is in {path}; its lines must be id,title")
+    return np.array(titles)
+
+
+def report(estimator, data, test):
+    """Return figures of a fitted model, for JSON and as text.
+
+    Parameters
+    ----------
+    estimator : MatrixFactorization
+        Fitted to `data`.
+    data : Rated
+    test : Rated or None
+        Ratings that were held out.
+
+    Returns
+    -------
+    document : dict
+    text : str
+    """
+    seconds = float(estimator.history_["seconds"].sum())
+    document: dict = {
+        "solver": estimator.solver_,
+        "iterations": estimator.n_iter_,
+        "objective": float(estimator.history_["objective"][-1]),
+        "seconds": seconds,
+    }
+    lines = [f"solver       {estimator.solver_}, {estimator.n_iter_} iterations in {seconds:.2f} s"]
+    for name, part in (("training", data), ("test", test)):
+        if part is not None and not (
+            estimator.implicit and name == "training"
+        ):  # which it does not recommend
+            document[name], text = judged(estimator, part)
+            lines.append(f"{name:<12} {text}")
+    return document, "\n".join(lines)
+
+
+def judged(estimator, data):
+    """Return how well a model predicts, or ranks, ratings: scores by name, and as text."""
+    import numpy as np
+
+    from .algorithms.factorization.entries import find_ids
+
+    users, items, values = data.pairs()
+    if not estimator.implicit:
+        rows, columns = find_ids(users, estimator.user_ids_), find_ids(items, estimator.item_ids_)
+        misses = estimator._sides.predict(rows, columns) - values
+        rmse = float(np.sqrt(np.mean(misses**2)))
+        return {"rmse": rmse}, f"RMSE {rmse:.4f} over {len(values):,} ratings"
+    from scipy import sparse
+
+    from .algorithms.factorization.ranking import evaluate_ranking
+
+    rows, columns = find_ids(users, estimator.user_ids_), find_ids(items, estimator.item_ids_)
+    known = (rows >= 0) & (columns >= 0)
+    shape = (len(estimator.user_ids_), len(estimator.item_ids_))
+    held_out = sparse.csr_array((values[known], (rows[known], columns[known])), shape=shape)
+    scores = evaluate_ranking(estimator, held_out)
+    return scores, f"NDCG@10 {scores['ndcg']:.4f}, recall@10 {scores['recall']:.4f}"
+
+
+def predictions(estimator, data):
+    """Return the ids of pairs and what a model predicts for them."""
+    from .algorithms.factorization.entries import find_ids
+
+    users, items, _ = data.pairs()
+    rows, columns = find_ids(users, estimator.user_ids_), find_ids(items, estimator.item_ids_)
+    return users, items, estimator._sides.predict(rows, columns)
+
+
+def recommendations(estimator, users, n, include_seen):
+    """Recommend to users, whose ids are text as typed.
+
+    Returns
+    -------
+    document : list of dict
+        For each user ``user`` and ``items``, each with ``item``, ``title`` if titles are known, and ``score``.
+    text : str
+    """
+    import numpy as np
+
+    numbers = estimator.user_ids_.dtype.kind != "U"
+    try:
+        ids = [int(user) if numbers else user for user in users]
+    except ValueError as error:
+        raise DataError(f"--user: the model's ids are whole numbers ({error})") from error
+    found = estimator.recommend(ids, n, exclude_seen=not include_seen)
+    titles = getattr(estimator, "item_titles_", None)
+    document, lines = [], []
+    for user, items, scores in zip(ids, *found, strict=True):
+        listed = []
+        for item, score in zip(items, scores, strict=True):
+            if np.isneginf(score):
+                break
+            entry = {"item": item.item(), "score": float(score)}
+            if titles is not None:
+                entry["title"] = str(titles[np.searchsorted(estimator.item_ids_, item)])
+            listed.append(entry)
+        document.append({"user": user, "items": listed})
+        lines += [f"for user {user}:"]
+        lines += [
+            f"{place:4d}  {entry['score']:8.4f}  {entry['item']}  {entry.get('title', '')}".rstrip()
+            for place, entry in enumerate(listed, 1)
+        ] or ["      nothing that the user has not rated"]
+    return document, "\n".join(lines)

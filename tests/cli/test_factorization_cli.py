@@ -1,0 +1,146 @@
+"""Matrix factorization on the command line: fit, predict, recommend, ids, titles, and mistakes."""
+
+import json
+import logging
+
+import distributed
+import numpy as np
+import pytest
+from scipy import sparse
+
+import stradask as sd
+from stradask.cli import main
+from stradask.datasets import make_ratings
+
+OPTIONS = ["--quiet", "--n-jobs", "1", "--param", "n_components=3"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Ratings by users and of items with text for ids, their titles, and the same as a matrix."""
+    path = tmp_path_factory.mktemp("ratings")
+    R = make_ratings(40, 25, 2, density=0.3, noise=0.2, random_state=0)[0].tocoo()
+    lines = [f"u{u:02},i{j:02},{r!r}" for u, j, r in zip(R.row, R.col, R.data.tolist(), strict=True)]
+    (path / "ratings.csv").write_text("\n".join(["user,item,rating", *lines]) + "\n")
+    (path / "plain.csv").write_text(
+        "\n".join(f"{u},{j},{r!r}" for u, j, r in zip(R.row, R.col, R.data.tolist(), strict=True))
+    )
+    (path / "titles.csv").write_text('id,title\ni00,"One, the first"\ni01,Two\n')
+    (path / "movies.dat").write_bytes("0::Amélie (2001)::Comedy\n1::Two::Drama\n".encode("latin-1"))
+    sparse.save_npz(path / "ratings.npz", R.tocsr())
+    return path
+
+
+def fit(folder, *options, data="ratings.csv"):
+    return main(["fit", "mf", f"{folder}/{data}", *OPTIONS, *map(str, options)])
+
+
+@pytest.fixture(scope="module")
+def saved(folder):
+    path = folder / "model.npz"
+    assert fit(folder, "--save", path, "--titles", folder / "titles.csv") == 0
+    return path
+
+
+def test_fit_tells_what_came_out(folder, capsys):
+    assert fit(folder, "--json", "--test-size", "0.2") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["data"] == {
+        "source": f"{folder}/ratings.csv",
+        "users": 40,
+        "items": 25,
+        "ratings": 200 + 100,
+    } | {"ratings": document["data"]["ratings"]}
+    assert document["solver"] == "als"
+    assert 0 < document["training"]["rmse"] < document["test"]["rmse"] < 1
+    assert fit(folder) == 0
+    assert "ratings of 25 items by 40 users" in capsys.readouterr().out
+
+
+def test_a_saved_model_recommends_by_the_ids_and_titles_of_the_files(saved, capsys):
+    model = sd.load(saved)
+    assert model.user_ids_[3] == "u03"
+    assert main(["recommend", str(saved), "--user", "u03", "u07", "--n", "30", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)["recommendations"]
+    found = model.recommend(["u03", "u07"], 30)
+    for entry, user, items, scores in zip(document, ("u03", "u07"), *found, strict=True):
+        assert entry["user"] == user
+        there = np.isfinite(scores)
+        assert [line["item"] for line in entry["items"]] == items[there].tolist()
+        np.testing.assert_allclose([line["score"] for line in entry["items"]], scores[there], rtol=1e-6)
+        titles = {"i00": "One, the first", "i01": "Two"}
+        assert all(line["title"] == titles.get(line["item"], line["item"]) for line in entry["items"])
+    assert main(["recommend", str(saved), "--user", "u03", "--n", "25", "--include-seen"]) == 0
+    out = capsys.readouterr().out
+    assert "for user u03:" in out
+    assert "i00  One, the first" in out
+    assert len(out.splitlines()) == 26
+
+
+def test_predictions_go_to_a_table(folder, saved, capsys, tmp_path):
+    assert main(["predict", str(saved), f"{folder}/ratings.csv", "--out", f"{tmp_path}/p.npz"]) == 0
+    assert "RMSE" in capsys.readouterr().err
+    with np.load(tmp_path / "p.npz") as file:
+        pairs = np.column_stack([file["users"], file["item"]])
+        np.testing.assert_allclose(file["prediction"], sd.load(saved).predict(pairs))
+    (tmp_path / "new.csv").write_text("u03,i01,3\nzoe,i01,4\n")
+    assert main(["predict", str(saved), f"{tmp_path}/new.csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "user,prediction,item"
+    assert [line.split(",")[::2] for line in lines[1:]] == [["u03", "i01"], ["zoe", "i01"]]
+
+
+def test_whole_numbers_matrices_counts_and_titles_of_movielens(folder, capsys, tmp_path):
+    path = tmp_path / "m.npz"
+    for data in ("plain.csv", "ratings.npz"):
+        assert fit(folder, "--save", path, "--titles", folder / "movies.dat", data=data) == 0
+        assert sd.load(path).item_titles_[0] == "Amélie (2001)"
+        capsys.readouterr()
+        assert main(["recommend", str(path), "--user", "3", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["recommendations"][0]["user"] == 3
+        path.unlink()
+    assert fit(folder, "--param", "implicit=True", "--test-size", "0.2", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert 0 < document["test"]["ndcg"] < 1
+    assert "training" not in document
+
+
+def test_workers_do_the_fit(folder, capsys, tmp_path):
+    options = {
+        "n_workers": 2,
+        "processes": False,
+        "dashboard_address": ":0",
+        "silence_logs": logging.CRITICAL,
+    }
+    solver = ["--param", "solver=sgd"]
+    with distributed.LocalCluster(threads_per_worker=1, **options) as cluster:
+        address = cluster.scheduler_address
+        assert fit(folder, *solver, "--cluster", address, "--save", tmp_path / "far.npz") == 0
+    assert fit(folder, *solver, "--save", tmp_path / "near.npz") == 0
+    far, near = (sd.load(tmp_path / f"{name}.npz") for name in ("far", "near"))
+    np.testing.assert_array_equal(far.item_factors_, near.item_factors_)
+    assert far.history_["bytes_sent"].sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["recommend", "{saved}", "--user", "zoe"], "the user 'zoe' was not in fit"),
+        (["recommend", "{saved}", "--user", "u01", "--n", "0"], "is not a whole number of 1 or more"),
+        (
+            ["fit", "mf", "{folder}/ratings.csv", "--titles", "{folder}/plain.csv"],
+            "no item of the ratings is in",
+        ),
+        (["fit", "mf", "{folder}/ratings.csv", "--titles", "{folder}/none.csv"], "No such file"),
+        (["fit", "mf", "{folder}/ratings.csv", "--vocab", "{folder}/titles.csv"], "ratings have no words"),
+        (["fit", "mf", "{folder}/ratings.csv", "--target", "rating"], "have no target column"),
+        (["fit", "mf", "docstrings"], "docstrings are no ratings"),
+        (["fit", "mf", "{folder}/titles.csv"], "user, item and rating make three"),
+        (["fit", "lasso", "{folder}/ratings.csv", "--target", "rating", "--titles", "x"], "has no items"),
+        (["fit", "bayesian-linear", "x.csv:y", "--cluster", "tcp://a:1"], "runs on this machine alone"),
+    ],
+)
+def test_mistakes_are_one_line(command, message, folder, saved, capsys):
+    command = [part.format(saved=saved, folder=folder) for part in command]
+    assert main(command) == 2
+    assert message in capsys.readouterr().err
