@@ -40,6 +40,8 @@ def show(args, document, text):
 def fit(args):
     """Fit a model to a file and say what came out."""
     model = find_model(args.model)
+    if args.titles is not None and model.data != "ratings":
+        raise DataError(f"--titles: {model.name} has no items; leave it out")
     args.data = _with_target(model, args)
     estimator = make_estimator(model, args)
     if args.save is not None:
@@ -47,8 +49,6 @@ def fit(args):
     read, test = _read(model, args), None
     if args.test_size is not None:
         read, test = read.held_out(args.test_size, args.random_state, "--test-size")
-    if args.titles is not None and model.data != "ratings":
-        raise DataError(f"--titles: {model.name} has no items; leave it out")
     interrupted = run_fit(estimator, read.arguments)
     if model.data == "ratings":
         read.name_rows(estimator, args.titles)

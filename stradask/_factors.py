@@ -196,7 +196,7 @@ def recommendations(estimator, users, n, include_seen):
     Returns
     -------
     document : list of dict
-        For each user ``user`` and ``items``, each with ``item``, ``title`` if titles are known, and ``score``.
+        For each user ``user`` and ``items``, each with ``item``, ``score``, and ``title`` if it is known.
     text : str
     """
     import numpy as np
@@ -220,8 +220,9 @@ def recommendations(estimator, users, n, include_seen):
             listed.append(entry)
         document.append({"user": user, "items": listed})
         lines += [f"for user {user}:"]
-        lines += [
+        told = [
             f"{place:4d}  {entry['score']:8.4f}  {entry['item']}  {entry.get('title', '')}".rstrip()
             for place, entry in enumerate(listed, 1)
-        ] or ["      nothing that the user has not rated"]
+        ]
+        lines += told or ["      nothing that the user has not rated"]
     return document, "\n".join(lines)

@@ -69,6 +69,7 @@ _FACTORS = Model(
     data="ratings",
     summary="factors of users and items from ratings or counts, for recommendations",
     report="stradask._factors:report",
+    demo="stradask._demo_factors:run",
 )
 
 

@@ -89,7 +89,7 @@ class MatrixFactorization(FactorModel):
         predicts better where there are many ratings: it ends before the minimum, which overfits. "gibbs"
         predicts best, for ratings, and takes several times as long: after five epochs of gradient descent it
         draws factors from their posterior, under priors that it learns (instead of `reg`), and keeps the mean
-        of the draws; there are no biases then. Implicit feedback takes "als", `non_negative` "als" or
+        of the draws; there are no biases then, which take two of the factors. Implicit feedback takes "als", `non_negative` "als" or
         "ccd". "auto" is "sgd" for 50,000 ratings or more where it can, else "als".
     non_negative : bool, default=False
         Factors of 0 or above. Biases may still be negative; parts that only add up come with ``bias=False``.

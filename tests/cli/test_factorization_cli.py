@@ -135,9 +135,9 @@ def test_workers_do_the_fit(folder, capsys, tmp_path):
         (["fit", "mf", "{folder}/ratings.csv", "--vocab", "{folder}/titles.csv"], "ratings have no words"),
         (["fit", "mf", "{folder}/ratings.csv", "--target", "rating"], "have no target column"),
         (["fit", "mf", "docstrings"], "docstrings are no ratings"),
-        (["fit", "mf", "{folder}/titles.csv"], "user, item and rating make three"),
+        (["fit", "mf", "{folder}/titles.csv"], "not UCI bag of words, svmlight, ratings"),
         (["fit", "lasso", "{folder}/ratings.csv", "--target", "rating", "--titles", "x"], "has no items"),
-        (["fit", "bayesian-linear", "x.csv:y", "--cluster", "tcp://a:1"], "runs on this machine alone"),
+        (["fit", "lda", "docstrings", "--cluster", "tcp://a:1"], "runs on this machine alone"),
     ],
 )
 def test_mistakes_are_one_line(command, message, folder, saved, capsys):

@@ -1,0 +1,102 @@
+"""Ratings for the benchmarks of matrix factorization: data sets by name, and their split."""
+
+import hashlib
+import itertools
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from ... import datasets
+from ...errors import DataError
+
+SHARE = 0.1  # of the ratings to validate by, and of those to test by
+
+
+def load_ratings(name, seed, *, implicit, quick):
+    """Return ratings (or counts) as a CSR matrix, users x items.
+
+    Parameters
+    ----------
+    name : str
+        "generated" (drawn by `seed`, with a long tail), "movielens-100k", "movielens-1m" (downloaded once),
+        or the path of a file that `stradask.datasets.read_ratings` reads.
+    seed : int
+    implicit : bool
+        Of a file or of MovieLens, ratings of 4 or more become counts of 1.
+    quick : bool
+        A smaller table of those generated.
+    """
+    if name == "generated":
+        n_users, n_items, density = (2000, 800, 0.05) if quick else (20_000, 5000, 0.02)
+        options = {"implicit": True} if implicit else {"noise": 0.5, "levels": [1, 2, 3, 4, 5]}
+        drawn, _ = datasets.make_ratings(n_users, n_items, 12, density=density, random_state=seed, **options)
+        return sparse.csr_array(drawn)
+    if name.startswith("movielens-"):
+        R = datasets.fetch_movielens(name.partition("-")[2]).matrix
+    elif Path(name).exists():
+        R = datasets.read_ratings(name).matrix
+    else:
+        raise DataError(f"--dataset: {name!r} is neither generated, movielens-100k, movielens-1m nor a file")
+    cells = R.tocoo()
+    kept = cells.data >= 4 if implicit else np.ones(cells.nnz, bool)
+    values = np.ones(kept.sum()) if implicit else cells.data
+    return sparse.csr_array((values, (cells.row[kept], cells.col[kept])), shape=R.shape)
+
+
+def three_parts(R, seed):
+    """Divide entries at random: to learn from, to validate by, and to test by."""
+    draws = np.random.default_rng(seed).random(R.nnz)
+    bounds = (0, SHARE, 2 * SHARE, 1)
+    cells = R.tocoo()
+    parts = []
+    for low, high in itertools.pairwise(bounds):
+        chosen = (draws >= low) & (draws < high)
+        values = cells.data[chosen], (cells.row[chosen], cells.col[chosen])
+        parts.append(sparse.csr_array(values, shape=R.shape))
+    test, validation, train = parts
+    if not (test.nnz and validation.nnz and train.nnz):
+        raise DataError(f"{R.nnz} ratings are too few to hold some out")
+    return train, validation, test
+
+
+def arrays_of(train, validation):
+    """Return what solvers are given: triples of both parts, and the shape."""
+    parts = {"train": train.tocoo(), "validation": validation.tocoo()}
+    arrays = {"shape": np.array(train.shape)}
+    for name, part in parts.items():
+        arrays |= {
+            f"{name}_users": part.row.astype(np.int32),
+            f"{name}_items": part.col.astype(np.int32),
+            f"{name}_values": part.data.astype(np.float32),
+        }
+    return arrays
+
+
+def describe(dataset, seed, train, validation, test):
+    """What the records say of the data."""
+    digest = hashlib.sha256()
+    for part in (train, validation, test):
+        for array in (part.indptr, part.indices, part.data):
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return {
+        "name": Path(dataset).name,
+        "fingerprint": digest.hexdigest()[:16],
+        "split_seed": seed,
+        "train_users": train.shape[0],
+        "train_items": train.shape[1],
+        "train_ratings": int(train.nnz),
+        "validation_ratings": int(validation.nnz),
+        "test_ratings": int(test.nnz),
+    }
+
+
+def factors_of(snapshot, shape, n_components):
+    """Return checked factors of users and items."""
+    found = []
+    for name, n in zip(("user_factors", "item_factors"), shape, strict=True):
+        table = np.asarray(snapshot[name], dtype=np.float64)
+        if table.shape != (n, n_components) or not np.isfinite(table).all():
+            raise DataError(f"{name} of shape {table.shape} are not {n} x {n_components} finite numbers")
+        found.append(table)
+    return found

@@ -1,0 +1,90 @@
+"""Matrix factorization of ratings: error on held-out ratings against seconds."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from ...errors import DataError
+from . import Metric, _ratings
+
+
+class Objective:
+    """Root mean square error on a tenth of the ratings, drawn by `seed`, that is looked at when all is done.
+
+    Another tenth is given to every solver, which chooses its penalty by it before the clock runs, from the
+    same number of values. A solver with a schedule of learning rates begins anew with more and more epochs;
+    the seconds of a state are those of the fit that led to it, from triples in memory to factors.
+
+    Parameters
+    ----------
+    dataset : str
+        See `_ratings.load_ratings`.
+    seed : int
+    parameters : mapping
+        ``n_components``; ``penalties``, how many values each solver may try.
+    quick : bool
+    """
+
+    family = "mf"
+    procedure = "training"
+    work = "ratings"
+    metrics = (Metric("rmse", "test RMSE", lower_is_better=True),)
+    default_datasets = ("generated",)
+    defaults: ClassVar[dict] = {"n_components": 32, "penalties": 4}
+    quick_defaults: ClassVar[dict] = {"n_components": 16, "penalties": 2}
+    max_seconds, quick_max_seconds = 6.0, 1.0
+
+    def __init__(self, dataset, *, seed, parameters, quick=False):
+        for name, value in parameters.items():
+            if not (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+                raise DataError(f"--param: {name} is {value!r}; a whole number above 0 is needed")
+        self.dataset, self.seed, self.parameters = dataset, seed, parameters
+        R = _ratings.load_ratings(dataset, seed, implicit=False, quick=quick)
+        self.train, self.validation, self.test = _ratings.three_parts(R, seed)
+
+    def describe(self):
+        """What the records say of the data."""
+        return _ratings.describe(self.dataset, self.seed, self.train, self.validation, self.test)
+
+    def settings(self):
+        """Settings that every solver is given."""
+        return dict(self.parameters)
+
+    def arrays(self):
+        """Triples to learn from and to validate by."""
+        return _ratings.arrays_of(self.train, self.validation)
+
+    def sample(self):
+        """Part of the users, to warm up on."""
+        return _ratings.arrays_of(self.train[:300], self.validation[:300])
+
+    def evaluate(self, snapshot):
+        """Judge factors, biases and mean.
+
+        Parameters
+        ----------
+        snapshot : mapping of arrays
+            ``user_factors``, ``item_factors``, ``user_bias``, ``item_bias``, ``mean`` and ``penalty``.
+
+        Returns
+        -------
+        dict
+            ``rmse``, ``validation_rmse`` and ``penalty``.
+        """
+        K = self.parameters["n_components"]
+        P, Q = _ratings.factors_of(snapshot, self.train.shape, K)
+        b, c = (np.asarray(snapshot[name], np.float64) for name in ("user_bias", "item_bias"))
+        figures = {"penalty": float(snapshot["penalty"])}
+        for name, part in (("rmse", self.test), ("validation_rmse", self.validation)):
+            cells = part.tocoo()
+            products = np.concatenate(
+                [
+                    np.einsum("ij,ij->i", P[cells.row[a : a + 65536]], Q[cells.col[a : a + 65536]])
+                    for a in range(0, cells.nnz, 65536)
+                ]
+            )
+            misses = float(snapshot["mean"]) + b[cells.row] + c[cells.col] + products - cells.data
+            figures[name] = float(np.sqrt(np.mean(misses**2)))
+        if not np.isfinite(figures["rmse"]):
+            raise DataError("the predictions are not finite")
+        return figures

@@ -1,0 +1,66 @@
+"""stradask: stochastic gradient descent in rotation."""
+
+import numpy as np
+
+PENALTIES = (0.03, 0.05, 0.02, 0.08, 0.12, 0.01)
+TUNING = 8  # epochs
+
+
+class Solver:
+    """`stradask.MatrixFactorization` as a user calls it, with more and more epochs."""
+
+    name = "stradask"
+    method = "SGD in rotation, biases, Adagrad, falling rate (numba)"
+    requires = ()
+    libraries = ("numba", "scipy")
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    def set_data(self, data):
+        """Build the matrix, and choose the penalty by the ratings to validate by."""
+        from scipy.sparse import csr_array
+
+        cells = data.train_users, data.train_items
+        self.R = csr_array((data.train_values, cells), shape=tuple(data.shape.tolist()))
+        pairs = np.column_stack([data.validation_users, data.validation_items])
+
+        def error(penalty):
+            misses = self.fit(penalty, TUNING).predict(pairs) - data.validation_values
+            return np.mean(misses**2)
+
+        self.penalty = min(PENALTIES[: self.settings.penalties], key=error)
+
+    def fit(self, penalty, epochs):
+        """Fit once."""
+        from stradask import MatrixFactorization
+
+        return MatrixFactorization(
+            self.settings.n_components,
+            reg=penalty,
+            solver="sgd",
+            max_iter=epochs,
+            n_jobs=self.settings.n_jobs,
+            random_state=self.settings.seed,
+        ).fit(self.R)
+
+    def run(self, watch):
+        """One fit a step, each from the beginning."""
+        epochs = 1
+        while True:
+            watch.restart()
+            model = self.fit(self.penalty, epochs)
+            if not watch.tick(epochs * self.R.nnz, lambda model=model: self.snapshot(model)):
+                return
+            epochs += max(1, epochs // 2)
+
+    def snapshot(self, model):
+        """Return the model."""
+        return {
+            "user_factors": model.user_factors_,
+            "item_factors": model.item_factors_,
+            "user_bias": model.user_bias_,
+            "item_bias": model.item_bias_,
+            "mean": np.float64(model.mean_),
+            "penalty": np.float64(self.penalty),
+        }
