@@ -89,8 +89,8 @@ class MatrixFactorization(FactorModel):
         predicts better where there are many ratings: it ends before the minimum, which overfits. "gibbs"
         predicts best, for ratings, and takes several times as long: after five epochs of gradient descent it
         draws factors from their posterior, under priors that it learns (instead of `reg`), and keeps the mean
-        of the draws; there are no biases then, which take two of the factors. Implicit feedback takes "als", `non_negative` "als" or
-        "ccd". "auto" is "sgd" for 50,000 ratings or more where it can, else "als".
+        of the draws; there are no biases then, which take two of the factors. Implicit feedback takes "als",
+        `non_negative` "als" or "ccd". "auto" is "sgd" for 50,000 ratings or more where it can, else "als".
     non_negative : bool, default=False
         Factors of 0 or above. Biases may still be negative; parts that only add up come with ``bias=False``.
     scale_reg : bool or "auto", default="auto"
@@ -112,8 +112,8 @@ class MatrixFactorization(FactorModel):
         Share of the ratings that are held out.
     n_iter_no_change : int, default=3
     n_blocks : int, default=8
-        Groups of users of "sgd", at most 128; items have twice as many. At most so many threads or workers
-        are of use. The result depends on it.
+        Groups of users of "sgd", at most 128; items have as many, and twice as many from 3 million ratings
+        on. At most so many threads or workers are of use. The result depends on it.
     dtype : {"float32", "float64"}, default="float32"
         Of ratings and factors.
     engine : str, default="local"

@@ -14,6 +14,7 @@ from .sides import Sides
 
 _OWN = 4  # numbers of a row beside its factors: those of the kernels, and how many ratings it has
 _COUNT = 3
+_LARGE = 3_000_000  # ratings from which on a block travels while another is worked on; fewer are soon done
 
 
 class Rotation(Program):
@@ -52,7 +53,7 @@ class Rotation(Program):
         self.dtype = entries.values.dtype
         self.vectors = (0,) * (-(-settings.n_components // LANES))
         n_shards = min(settings.n_blocks, entries.shape[0])
-        self.n_blocks = min(2 * n_shards, entries.shape[1])
+        self.n_blocks = min(n_shards * (2 if len(entries) >= _LARGE else 1), entries.shape[1])
         self.schedule = RotationSchedule(n_shards, self.n_blocks)
         rng = np.random.default_rng(seed)
         item_counts = np.bincount(entries.indices, minlength=entries.shape[1])
