@@ -80,8 +80,9 @@ class Entries:
             if not ascending.all():
                 at = int(np.argmin(ascending))
                 _refuse_repeated(place(np.searchsorted(indptr, at, side="right") - 1, indices[at]))
-        values = np.ascontiguousarray(values.astype(dtype, copy=False))
-        return cls(indptr, np.ascontiguousarray(indices), values, np.ones(1, dtype), X.shape)
+        # Kernels are compiled for arrays that can be written; others, though only read, are copied.
+        indices, values = (np.require(a, t, "CAW") for a, t in ((indices, np.int32), (values, dtype)))
+        return cls(indptr, indices, values, np.ones(1, dtype), X.shape)
 
     def __len__(self):
         return len(self.indices)
