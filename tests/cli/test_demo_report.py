@@ -14,6 +14,7 @@ from scipy import optimize, sparse
 import stradask as sd
 from stradask import (
     _demo_bayes,
+    _demo_factors,
     _demo_linear,
     _demo_logistic,
     _demo_pictures,
@@ -315,3 +316,17 @@ def test_without_matplotlib_there_is_text_and_the_remedy(tmp_path, monkeypatch, 
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert "pip install 'stradask[plot]'" in err
+
+
+def test_a_recommendation_is_explained(result):
+    found = result.document["mf"]
+    errors = [point["rmse"] for point in found["sgd"]]
+    assert [point["epochs"] for point in found["sgd"]] == list(_demo_factors.EPOCHS)
+    assert found["truth"]["rmse"] < errors[-1] < found["biases"]["rmse"]
+    assert found["truth"]["rmse"] == pytest.approx(_demo_factors.NOISE, abs=0.02)
+    explained = found["explanation"]
+    adds = [reason["adds"] for reason in explained["reasons"]]
+    assert len(adds) == 3
+    assert adds == sorted(adds, reverse=True)
+    assert f"recommended item {explained['item']}" in result.text
+    assert f"{errors[-1]:.4f}" in result.text

@@ -443,3 +443,55 @@ def test_programs_that_cannot_be_done_again_are_refused_where_workers_die(proble
         run(Misnames(*problem, 2), EveryBlock(6, 2), max_rounds=2)
     with pytest.raises(DataError, match="lookahead must be 0 or 1, got 2"):
         _solve(problem, lookahead=2)
+
+
+class Collecting(LeastSquares):
+    """Keeps what it was handed."""
+
+    held = None
+
+    def collect(self, arrays):
+        self.held = {name: array.copy() for name, array in arrays.items()}
+
+
+def test_a_program_is_handed_what_its_shards_hold():
+    """At the end, and before each snapshot of a callback; one that does not ask is not."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((12, 4)), rng.standard_normal(12)
+    program, seen = Collecting(X, y, 3), []
+
+    def look(info):
+        info.snapshot()
+        seen.append(program.held)
+
+    run(program, EveryBlock(4, 3), max_rounds=5, callback=look, snapshot=lambda history: None)
+    assert len(seen) == 5
+    for held in (seen[-1], program.held):
+        assert held.keys() == {f"shard-{s}/residual" for s in range(3)}
+        for s in range(3):
+            np.testing.assert_allclose(held[f"shard-{s}/residual"], y[s::3] - X[s::3] @ program.coef)
+    assert not np.array_equal(seen[0]["shard-0/residual"], program.held["shard-0/residual"])
+
+
+def test_what_shards_hold_is_fetched_again_after_a_loss():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((12, 4)), rng.standard_normal(12)
+    whole, program = Collecting(X, y, 3), Collecting(X, y, 3)
+    run(whole, EveryBlock(4, 3), max_rounds=6)
+
+    class Losing(LocalSession):
+        """Loses its shards when they are first asked for: after the last round."""
+
+        remote, asked = True, 0
+
+        def snapshot(self, messages):
+            self.asked += 1
+            if self.asked == 1:
+                self.states = None
+                raise WorkerLost("gone")
+            return super().snapshot(messages)
+
+    done = run(program, EveryBlock(4, 3), max_rounds=6, engine=Losing())
+    assert done.n_recoveries == 1
+    for name, array in whole.held.items():
+        np.testing.assert_array_equal(array, program.held[name])
