@@ -89,10 +89,11 @@ def read(source, vocab=None, *, n_features=None, verbose=0):
         raise DataError("docstrings are no ratings; give a file of lines user,item,rating")
     if kind_of(source) == "npz":
         R = read_npz_matrix(source).tocsr()
-        return Rated(R, *(np.arange(n) for n in R.shape), source)
+        return Rated(R, np.arange(R.shape[0]), np.arange(R.shape[1]), source)
     from .datasets import read_ratings
 
-    return Rated(*read_ratings(source, verbose=verbose), source)
+    found = read_ratings(source, verbose=verbose)
+    return Rated(found.matrix, found.users, found.items, source)
 
 
 def read_titles(path, items):

@@ -81,7 +81,8 @@ class Entries:
                 at = int(np.argmin(ascending))
                 _refuse_repeated(place(np.searchsorted(indptr, at, side="right") - 1, indices[at]))
         # Kernels are compiled for arrays that can be written; others, though only read, are copied.
-        indices, values = (np.require(a, t, "CAW") for a, t in ((indices, np.int32), (values, dtype)))
+        values = values.astype(dtype, copy=False)
+        indices, values = (np.require(part, requirements=["C", "A", "W"]) for part in (indices, values))
         return cls(indptr, indices, values, np.ones(1, dtype), X.shape)
 
     def __len__(self):

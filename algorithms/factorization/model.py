@@ -2,6 +2,7 @@
 
 import copy
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -26,6 +27,10 @@ from .sides import Sides
 
 class FactorModel(Estimator):
     """Base of `MatrixFactorization`: what is done with its attributes."""
+
+    user_ids_: np.ndarray
+    item_ids_: np.ndarray
+    seen_: Any
 
     def predict(self, X):
         """Predict the rating (or, for implicit feedback, the preference) of pairs.

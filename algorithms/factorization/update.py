@@ -46,7 +46,7 @@ def widened(entries, given, sides, known, seen):
         if new.dtype.kind != old.dtype.kind:
             raise DataError(f"the ids of the model's {what} are {_kind(old)}, but {_kind(new)} are given")
         ids.append(np.union1d(old, new))
-    shape = tuple(map(len, ids))
+    shape = (len(ids[0]), len(ids[1]))
     rows, columns = (find_ids(new, every) for new, every in zip(given, ids, strict=True))
     places = [find_ids(old, every) for old, every in zip(known, ids, strict=True)]
     order = Entries.make(

@@ -65,7 +65,7 @@ class Solver:
 
     def snapshot(self, model, penalty):
         """Return the factors; rows without ratings, of NaN, are predicted by the mean as the library does."""
-        found = {"mean": np.float64(0), "penalty": np.float64(penalty)}
+        found = {"mean": np.zeros(()), "penalty": np.array(penalty)}
         for name, pointer, length, n in (
             ("user", model.P, model.m, self.shape[0]),
             ("item", model.Q, model.n, self.shape[1]),

@@ -385,7 +385,7 @@ MISTAKES = {
     "data info nofile": "nofile: cannot be opened",
     "demo --out {folder}/docword": "was not written by this command",
     "demo --n-components 0": "1 or more",
-    "bench nothing": "there are: lasso, lda",
+    "bench nothing": "there are: implicit, lasso, lda",
     "bench lda --repeats 0": "above 0",
 }
 
