@@ -13,7 +13,8 @@ class Objective:
 
     Another tenth is given to every solver, which chooses its penalty by it before the clock runs, from the
     same number of values. A solver with a schedule of learning rates begins anew with more and more epochs;
-    the seconds of a state are those of the fit that led to it, from triples in memory to factors.
+    the seconds of a state are those of the fit that led to it, from triples in memory to factors. Where more
+    epochs validate worse, the state before is judged.
 
     Parameters
     ----------

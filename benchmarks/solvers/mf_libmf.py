@@ -16,21 +16,25 @@ class Solver:
 
     def __init__(self, settings):
         self.settings = settings
+        self.best = (np.inf, {})
 
     def set_data(self, data):
         """Make triples, and choose the penalty by the ratings to validate by."""
         self.shape = data.shape.tolist()
         columns = data.train_users, data.train_items, data.train_values
         self.triples = np.column_stack(columns).astype(np.float32)
-        users, items = data.validation_users, data.validation_items
+        self.data = data
+        penalties = PENALTIES[: self.settings.penalties]
+        self.penalty = min(
+            penalties, key=lambda penalty: self.error(self.arrays(self.fit(penalty, TUNING), penalty))
+        )
 
-        def error(penalty):
-            found = self.snapshot(self.fit(penalty, TUNING), penalty)
-            products = np.einsum("ij,ij->i", found["user_factors"][users], found["item_factors"][items])
-            predictions = products + found["user_bias"][users] + found["item_bias"][items]
-            return np.mean((predictions - data.validation_values) ** 2)
-
-        self.penalty = min(PENALTIES[: self.settings.penalties], key=error)
+    def error(self, found):
+        """Return the mean square on the ratings to validate by."""
+        users, items = self.data.validation_users, self.data.validation_items
+        products = np.einsum("ij,ij->i", found["user_factors"][users], found["item_factors"][items])
+        predictions = products + found["user_bias"][users] + found["item_bias"][items]
+        return np.mean((predictions - self.data.validation_values) ** 2)
 
     def fit(self, penalty, iterations):
         """Fit once; bins are at least as many as the library asks for."""
@@ -57,13 +61,17 @@ class Solver:
         while True:
             watch.restart()
             model = self.fit(self.penalty, iterations)
-            if not watch.tick(
-                iterations * len(self.triples), lambda model=model: self.snapshot(model, self.penalty)
-            ):
+            if not watch.tick(iterations * len(self.triples), lambda model=model: self.snapshot(model)):
                 return
             iterations += max(1, iterations // 2)
 
-    def snapshot(self, model, penalty):
+    def snapshot(self, model):
+        """Return the model, or one of fewer iterations that was looked at before and validates better."""
+        found = self.arrays(model, self.penalty)
+        self.best = min(self.best, (self.error(found), found), key=lambda pair: pair[0])
+        return self.best[1]
+
+    def arrays(self, model, penalty):
         """Return the factors; rows without ratings, of NaN, are predicted by the mean as the library does."""
         found = {"mean": np.zeros(()), "penalty": np.array(penalty)}
         for name, pointer, length, n in (

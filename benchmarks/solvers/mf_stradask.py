@@ -16,6 +16,7 @@ class Solver:
 
     def __init__(self, settings):
         self.settings = settings
+        self.best = (np.inf, {})
 
     def set_data(self, data):
         """Build the matrix, and choose the penalty by the ratings to validate by."""
@@ -23,13 +24,14 @@ class Solver:
 
         cells = data.train_users, data.train_items
         self.R = csr_array((data.train_values, cells), shape=tuple(data.shape.tolist()))
-        pairs = np.column_stack([data.validation_users, data.validation_items])
+        self.validation = np.column_stack([data.validation_users, data.validation_items])
+        self.values = data.validation_values
+        penalties = PENALTIES[: self.settings.penalties]
+        self.penalty = min(penalties, key=lambda penalty: self.error(self.fit(penalty, TUNING)))
 
-        def error(penalty):
-            misses = self.fit(penalty, TUNING).predict(pairs) - data.validation_values
-            return np.mean(misses**2)
-
-        self.penalty = min(PENALTIES[: self.settings.penalties], key=error)
+    def error(self, model):
+        """Return the mean square on the ratings to validate by."""
+        return np.mean((model.predict(self.validation) - self.values) ** 2)
 
     def fit(self, penalty, epochs):
         """Fit once."""
@@ -55,8 +57,9 @@ class Solver:
             epochs += max(1, epochs // 2)
 
     def snapshot(self, model):
-        """Return the model."""
-        return {
+        """Return the model, or one of fewer epochs that was looked at before and validates better."""
+        error = self.error(model)
+        found = {
             "user_factors": model.user_factors_,
             "item_factors": model.item_factors_,
             "user_bias": model.user_bias_,
@@ -64,3 +67,5 @@ class Solver:
             "mean": np.float64(model.mean_),
             "penalty": np.float64(self.penalty),
         }
+        self.best = min(self.best, (error, found), key=lambda pair: pair[0])
+        return self.best[1]
