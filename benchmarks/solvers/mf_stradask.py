@@ -16,7 +16,7 @@ class Solver:
 
     def __init__(self, settings):
         self.settings = settings
-        self.best = (np.inf, {})
+        self.best: tuple = (np.inf, {})
 
     def set_data(self, data):
         """Build the matrix, and choose the penalty by the ratings to validate by."""
