@@ -95,10 +95,12 @@ def _key(word, seed, purpose, round_, index):
 
 @nb.njit(**_INLINE)
 def _move(
-    i, word_first, word_last, doc_others, own_slot, topics, counts, entries, first, stop, bits, mask, totals,
+    i, number, word_first, word_last, doc_others, own_slot, topics, counts, entries, first, stop, bits, mask, totals,
     alpha, alpha_sum, aliases, limits, b, beta_sum, n_steps, key,
 ):  # fmt: skip
     """Expose the topic of token i to `n_steps` pairs of proposals; every count leaves the token out.
+
+    Its draws are those of token `number`.
 
     Returns
     -------
@@ -109,7 +111,7 @@ def _move(
     n_topics = len(totals)
     word_others, smooth = np.int64(word_last - word_first), n_topics * b
     s, slot = at(topics[i]), own_slot
-    x, lane = np.uint32(np.uint32(i) * _GOLDEN), key
+    x, lane = np.uint32(np.uint32(number) * _GOLDEN), key
     for _ in range(n_steps):
         # From the word: its part of p cancels, and the document's decides.
         u0, pick, u = _draws(x, lane)
@@ -144,7 +146,7 @@ def _move(
 def sweep(
     words, begin, end, word_start, token_doc, topics, entries, line_start, n_lines, shift, lengths,
     row_of_word, rows, totals, changes, alpha, alpha_sum, aliases, limits, beta, beta_sum, n_steps, seed,
-    purpose, round_, index,
+    purpose, round_, index, names=None, firsts=None,
 ):  # fmt: skip
     """Move the tokens ``begin[w]:end[w]`` of each of `words`.
 
@@ -173,6 +175,8 @@ def sweep(
         Pairs of proposals a token.
     seed, purpose, round_, index
         Name of the random streams, of which each word has its own.
+    names : int32 array; firsts : int64 array, by word, optional
+        Numbers of a word and of its first token in a corpus of which these are a part.
     """
     bits, mask = np.uint32(shift), np.uint32((np.int64(1) << shift) - 1)
     scratch = np.zeros(len(totals), np.int32)
@@ -185,8 +189,10 @@ def sweep(
             for i in span(word_start, w):
                 counts[at(topics[i])] += 1
         word_first, word_last = at(word_start[w]), at(word_start[w + 1] - 1)
-        key = _key(w, seed, purpose, round_, index)
+        key = _key(w if names is None else names[w], seed, purpose, round_, index)
+        before = at(0) if firsts is None else at(firsts[w]) - word_first
         for i in range(at(begin[w]), at(end[w])):
+            number = i + before
             coming = line_start[at(token_doc[i + _AHEAD])] * LANES
             for line in range(3):
                 prefetch(entries, coming + line * LANES)
@@ -198,7 +204,7 @@ def sweep(
             counts[old] -= 1
             totals[old] -= 1
             s, slot = _move(
-                i, word_first, word_last, lengths[d] - 1, own_slot, topics, counts, entries, first, stop,
+                i, number, word_first, word_last, lengths[d] - 1, own_slot, topics, counts, entries, first, stop,
                 bits, mask, totals, alpha, alpha_sum, aliases, limits, b, beta_sum, n_steps, key,
             )  # fmt: skip
             counts[s] += 1
@@ -245,7 +251,7 @@ def sweep_common(
             counts[old] -= 1
             totals[old] -= 1
             s, slot = _move(
-                i, word_first, word_last, lengths[d] - 1, own_slot, topics, counts, entries, first, stop,
+                i, i, word_first, word_last, lengths[d] - 1, own_slot, topics, counts, entries, first, stop,
                 bits, mask, totals, alpha, alpha_sum, aliases, limits, beta[w], beta_sum, n_steps, key,
             )  # fmt: skip
             counts[old] += 1

@@ -153,17 +153,17 @@ class ClusterSession:
         self._connect()
         return max(sum(self._client.nthreads().values()), 1)
 
-    def run(self, round, first, steps, messages):
+    def run(self, round, first, steps, messages, later=()):
         """Carry out the steps; partial results in their order."""
-        return self._sync(self._run, round, first, steps, messages)
+        return self._sync(self._run, round, first, steps, messages, later)
 
-    def measure(self, messages):
-        """Ask `Program.measure` of each shard."""
-        return self._sync(self._measure, messages)
+    def measure(self, messages, method="measure"):
+        """Ask a method of the program of each shard."""
+        return self._sync(self._measure, messages, method)
 
-    def snapshot(self, messages):
+    def snapshot(self, messages, *, blocks_only=False):
         """Fetch what updates change."""
-        return self._sync(self._snapshot, messages)
+        return self._sync(self._snapshot, messages, blocks_only)
 
     def close(self):
         """Empty the rooms; the caller's client stays open."""
@@ -417,8 +417,8 @@ class ClusterSession:
 
     # Rounds -------------------------------------------------------------------------------------------
 
-    async def _run(self, round_, first, steps, messages):
-        plans, moves, block_at, stamps = self._itineraries(first, steps)
+    async def _run(self, round_, first, steps, messages, later=()):
+        plans, moves, block_at, stamps = self._itineraries(first, steps, later)
         told = set(plans) | set(moves) | (set(self._shard_at) if messages else set())
         args = {m: (round_, moves.get(m, []), plans.get(m, [])) for m in told}
         partials = {}
@@ -429,19 +429,19 @@ class ClusterSession:
         self._block_at, self._stamps = block_at, stamps
         return [partials[position] for position in range(len(partials))]
 
-    def _itineraries(self, first, steps):
-        return itineraries(first, steps, self._shard_at, self._block_at, self._stamps)
+    def _itineraries(self, first, steps, later=()):
+        return itineraries(first, steps, self._shard_at, self._block_at, self._stamps, later)
 
-    async def _measure(self, messages):
+    async def _measure(self, messages, method="measure"):
         parts = {}
-        for answer in await self._calls("measure", dict.fromkeys(self._shard_at, ()), messages):
+        for answer in await self._calls("measure", dict.fromkeys(self._shard_at, (method,)), messages):
             parts.update(answer)
         self.bytes_sent += sum(map(payload_bytes, parts.values()))
         return [parts[shard] for shard in range(len(parts))]
 
-    async def _snapshot(self, messages):
+    async def _snapshot(self, messages, blocks_only=False):
         arrays = {}
-        holders = dict.fromkeys(self._shard_at + self._block_at, ())
+        holders = dict.fromkeys(self._shard_at + self._block_at, (blocks_only,))
         for answer in await self._calls("snapshot", holders, messages):
             arrays.update(answer)
         return arrays

@@ -34,12 +34,15 @@ class Run:
         ``"callback"`` or ``"interrupted"``.
     n_recoveries : int
         How often workers were lost and the session was opened anew.
+    fetched : object
+        What `at_end` returned.
     """
 
     history: History
     n_rounds: int
     reason: str
     n_recoveries: int = 0
+    fetched: Any = None
 
 
 def run(
@@ -54,6 +57,7 @@ def run(
     stop=None,
     callback=None,
     snapshot=None,
+    at_end=None,
     checkpoint=None,
     checkpoint_every=10,
     fingerprint=None,
@@ -89,7 +93,13 @@ def run(
     callback : callable, optional
         ``callback(info)`` after each round with a `stradask.scheduler.loop.Round`; True stops.
     snapshot : callable, optional
-        ``snapshot(history)`` gives the model as it is, for ``info.snapshot()`` of the callbacks.
+        ``snapshot(history)`` gives the model as it is, for ``info.snapshot()`` of the callbacks; of a program
+        with an `at_end` it is ``snapshot(history, fetched)``, with what that returned.
+    at_end : callable, optional
+        ``at_end(ask)`` fetches what lies in shards and blocks before the session is closed, in any number
+        of steps: ``ask(function)`` calls ``function(session, messages)``, which hands the messages to a
+        method of the session. Should a worker be lost meanwhile, the rounds are done again and the question
+        repeated.
     checkpoint : path-like or None, default=None
         Folder of states. If it holds one of the same `fingerprint`, the run goes on from it.
     checkpoint_every : int, default=10
@@ -126,7 +136,12 @@ def run(
         ended = machine.done or (len(history) and _any_of(small_change(tol), stop)(history))
         if ended:  # a run that had come to its end before
             machine.collect()
-            return Run(history, start, ended if isinstance(ended, str) else "converged")
+            reason, found = ended if isinstance(ended, str) else "converged", at_end and at_end(machine.ask)
+            return Run(history, start, reason, machine.n_recoveries, found)
+
+        def looked():
+            machine.collect()
+            return snapshot(history) if at_end is None else snapshot(history, at_end(machine.ask))
 
         def on_round(info):
             if store is not None and info.round % checkpoint_every == 0:
@@ -142,7 +157,7 @@ def run(
             callback=callback,
             on_round=on_round,
             stop=enough,
-            snapshot=None if snapshot is None else lambda: (machine.collect(), snapshot(history))[1],
+            snapshot=None if snapshot is None else looked,
             start=start,
         )
         saved = not n_done or (start + n_done) % checkpoint_every == 0
@@ -152,9 +167,10 @@ def run(
                 stacklevel=2,
             )
         machine.collect()
+        found = at_end and at_end(machine.ask)
     finally:
         machine.close()
-    return Run(history, start + n_done, reason, machine.n_recoveries)
+    return Run(history, start + n_done, reason, machine.n_recoveries, found)
 
 
 class Engine:
@@ -179,6 +195,7 @@ class Engine:
         held = bool(program.saved) or program.travels or program.barrier == "step"
         self._rewinds = session.remote and held
         self._done: bool | str = False
+        self._done_rounds = 0
         if schedule.lookahead not in (0, 1):
             raise DataError(
                 f"lookahead must be 0 or 1, got {schedule.lookahead!r}: one round is planned ahead"
@@ -204,6 +221,7 @@ class Engine:
         if self._rewinds:
             self._kept = _Kept(round_, _copied(self._coordinator()), self._plan, shards)
         self._open_session(shards)
+        self._done_rounds = round_
         return round_
 
     def close(self):
@@ -228,6 +246,7 @@ class Engine:
                 continue
             figures["bytes_sent"] = self.session.bytes_sent - sent
             figures["waiting"] = self.session.waiting - waited
+            self._done_rounds = r + 1
             return figures
         raise WorkerLost(
             f"round {r + 1} lost a worker {_ATTEMPTS} times; does it need more memory than a worker has? "
@@ -241,7 +260,8 @@ class Engine:
         events: list[tuple] = []
         try:
             for first, steps in self._segments(plan):
-                partials = self.session.run(r, first, steps, self._pending)
+                later = plan[first + len(steps) :] if self.program.travels else []
+                partials = self.session.run(r, first, steps, self._pending, later)
                 self._pending = []
                 tasks = [Task(r, n, *pair) for n, step in enumerate(steps, first) for pair in step]
                 outcome = self.program.aggregate(tasks, partials)
@@ -256,6 +276,21 @@ class Engine:
         if self._measured and (r + 1) % self.program.measure_every == 0:
             figures["objective"] = self.program.objective(self._measure())
         return figures
+
+    def ask(self, function):
+        """Call ``function(session, messages)`` between two rounds, again after a loss."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                if attempt:
+                    self._recover(self._done_rounds)
+                answer = function(self.session, self._pending)
+            except WorkerLost:
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+            else:
+                self._pending = []
+                return answer
+        raise AssertionError("unreachable")
 
     def _measure(self):
         """Ask the shards for their parts; where they hold nothing of their own, again after a loss."""

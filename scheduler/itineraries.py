@@ -3,7 +3,7 @@
 from .rooms import Assignment
 
 
-def itineraries(first, steps, shard_at, block_at, stamps):
+def itineraries(first, steps, shard_at, block_at, stamps, later=()):
     """Turn steps into what each member does, and where each block goes from there.
 
     Parameters
@@ -17,6 +17,8 @@ def itineraries(first, steps, shard_at, block_at, stamps):
         do not travel.
     stamps : list of int
         How often each block was used or moved.
+    later : list of list of (int, int), default=()
+        Steps that are known to follow: a block goes on to where it is needed then, as soon as it is free.
 
     Returns
     -------
@@ -45,9 +47,10 @@ def itineraries(first, steps, shard_at, block_at, stamps):
             plans.setdefault(shard_at[task[1]], []).append(Assignment(position, *task))
         return plans, moves, block_at, stamps
     users: dict[int, list] = {}
-    for _, shard, block in reversed(tasks):
+    for shard, block in reversed([pair for step in (*steps, *later) for pair in step]):
         users.setdefault(block, []).append(shard_at[shard])  # the first user is last
-    for block, queue in sorted(users.items()):
+    for block in sorted({block for _, _, block in tasks}):
+        queue = users[block]
         if block_at[block] != queue[-1]:
             moves.setdefault(block_at[block], []).append((block, stamps[block], queue[-1]))
             stamps[block] += 1

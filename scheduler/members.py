@@ -120,7 +120,7 @@ class SessionPlugin(WorkerPlugin):
     async def put(self, session, epoch, block, stamp, value):
         """Take in a block."""
         seat = self._seat(session, epoch)
-        return _not_here(epoch) if seat is None else _answer(seat.room.put, block, stamp, value)
+        return _not_here(epoch) if seat is None else _answer(seat.room.receive, block, stamp, value)
 
     async def look(self, session, epoch, name, first, last):
         """Show a part of what the program keeps here under a name."""

@@ -20,7 +20,8 @@ class Task:
     blocks : int or ndarray of int64
         The block that is here now (rotation), or the set of blocks to update together.
     value : ndarray or None
-        The travelling block itself, to be changed in place; None for a program whose blocks do not travel.
+        The travelling block itself (or what `Program.unpack` makes of it), to be changed in place; None for
+        a program whose blocks do not travel.
     """
 
     round: int
@@ -197,8 +198,42 @@ class Program:
         Returns
         -------
         ndarray
+            Or, where there is a `pack`, anything.
         """
         raise NotImplementedError(f"{type(self).__name__} has travelling blocks and must say how they begin")
+
+    def pack(self, block, value):
+        """Write a travelling block for its way to another process, and for snapshots.
+
+        A program whose blocks are arrays that travel as they lie leaves this and `unpack` as they are.
+
+        Parameters
+        ----------
+        block : int
+        value : object
+            As `block`, `unpack` or an `update` left it. It is not used any more, or not before the result.
+
+        Returns
+        -------
+        ndarray
+            Its length may be another each time.
+        """
+        return value
+
+    def unpack(self, block, packed):
+        """Make of a packed block what `update` works on; where it lies, on a thread that computes.
+
+        Parameters
+        ----------
+        block : int
+        packed : ndarray
+            From `pack`; perhaps out of a checkpoint's file.
+
+        Returns
+        -------
+        object
+        """
+        return packed
 
     def sync(self, state, message):
         """Take into a shard's state what `aggregate` published.

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from ..errors import StradaskError
 from .program import Task
-from .session import check_same_form, check_saved
+from .session import check_same_form, check_saved, laid_over
 from .threads import run_tasks
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -219,14 +219,19 @@ class Room:
     def make_block(self, block, saved=None):
         """Make a travelling block, or take its saved value."""
         value = self.program.block(block)
-        if type(value) is not np.ndarray or value.dtype.hasobject:
-            raise TypeError(
-                f"a block that travels is an array of numbers, got {value!r:.100} for block {block}"
-            )
         if saved is not None:
-            check_same_form(f"block-{block}", saved, value)
-            value = saved.copy()
+            value = laid_over(self.program, block, saved, value)
+        else:
+            self._packed(block, value)  # checks it
         self.put(block, 0, value)
+
+    def _packed(self, block, value):
+        packed = self.program.pack(block, value)
+        if type(packed) is not np.ndarray or packed.dtype.hasobject:
+            raise TypeError(
+                f"a block that travels is an array of numbers, got {packed!r:.100} for block {block}"
+            )
+        return packed
 
     def put(self, block, stamp, value):
         """Take in a block; one that is not newer than what was here has been sent twice."""
@@ -236,15 +241,21 @@ class Room:
                 self.stamps[block], self.blocks[block] = stamp, value
                 self.changed.notify_all()
 
+    def receive(self, block, stamp, packed):
+        """Take in a block that comes from another member; who uses it unpacks it."""
+        self.put(block, stamp, _Packed(packed))
+
     def pass_on(self, block, stamp, value, to):
-        """Put a block down here, or send it to another member."""
+        """Put a block down here, or send it to another member; return the bytes that were sent."""
         if not to:
             self.put(block, stamp, value)
-            return
-        hop = self._send(to, block, stamp, value)
+            return 0
+        packed = value.array if type(value) is _Packed else self._packed(block, value)
+        hop = self._send(to, block, stamp, packed)
         with self.changed:
             self._hops.add(hop)
         hop.add_done_callback(self._arrived)
+        return packed.nbytes
 
     def _arrived(self, hop):
         with self.changed:
@@ -285,9 +296,7 @@ class Room:
         """Do tasks; return their partial results by position, the bytes sent on, and the seconds waited."""
         moved = 0
         for block, stamp, to in moves:
-            value = self._taken(block, stamp)
-            moved += value.nbytes
-            self.pass_on(block, stamp + 1, value, to)
+            moved += self.pass_on(block, stamp + 1, self._taken(block, stamp), to)
         self._sync(messages)
         work = _Itinerary(self, round_, assignments)
         work.carry_out()
@@ -299,24 +308,27 @@ class Room:
                 raise StaleEpoch(f"block {block} is not here as it was {stamp} steps after its beginning")
             return self.blocks.pop(block)
 
-    def measure(self, messages):
-        """Return each shard's part of the objective."""
+    def measure(self, method, messages):
+        """Return what a method of the program says of each shard."""
         self._sync(messages)
-        shards = sorted(self.states)
-        parts = self._on_threads([(self.program.measure, (self.states[s],)) for s in shards])
+        shards, asked = sorted(self.states), getattr(self.program, method)
+        parts = self._on_threads([(asked, (self.states[s],)) for s in shards])
         for part in parts:
             payload_bytes(part)
         return dict(zip(shards, parts, strict=True))
 
-    def snapshot(self, messages):
+    def snapshot(self, blocks_only, messages):
         """Return copies of what `Program.saved` names and of the blocks here."""
         self._sync(messages)
         arrays = {
             f"shard-{s}/{name}": state[name].copy()
             for s, state in self.states.items()
             for name in self.program.saved
+            if not blocks_only
         }
-        arrays.update((f"block-{b}", value.copy()) for b, value in self.blocks.items())
+        for block, value in self.blocks.items():
+            packed = value.array if type(value) is _Packed else self._packed(block, value)
+            arrays[f"block-{block}"] = packed.copy()
         return arrays
 
     def _sync(self, messages):
@@ -325,6 +337,13 @@ class Room:
 
     def _on_threads(self, tasks):
         return run_tasks(tasks, self.n_threads)
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """A block as it came from another member."""
+
+    array: np.ndarray
 
 
 class _Itinerary:
@@ -393,16 +412,16 @@ class _Itinerary:
 
     def _do(self, a, value):
         room = self.room
-        if value is not None:  # what came through a network may begin anywhere, and kernels want it aligned
-            value = np.require(value, requirements=["ALIGNED", "WRITEABLE"])
+        if type(value) is _Packed:  # it may begin anywhere, and kernels want it aligned
+            array = np.require(value.array, requirements=["ALIGNED", "WRITEABLE"])
+            value = room.program.unpack(a.blocks, array)
         partial = room.program.update(
             room.states[a.shard], Task(self.round, a.step, a.shard, a.blocks, value)
         )
         payload_bytes(partial)
-        if value is not None:
-            room.pass_on(a.blocks, a.stamp + 1, value, a.to)
+        sent = 0 if a.stamp < 0 else room.pass_on(a.blocks, a.stamp + 1, value, a.to)
         with room.changed:
             self.partials[a.position] = partial
-            self.sent += value.nbytes if a.to else 0
+            self.sent += sent
             self.busy.discard(a.shard)
             room.changed.notify_all()

@@ -1,6 +1,7 @@
 """Where the shards of a program lie and its calls run: the interface, and the threads of this process."""
 
 import sys
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,23 +40,24 @@ class Session(Protocol):
         Called again it begins anew, on the workers that there are then.
         """
 
-    def run(self, round: int, first: int, steps: list, messages: list) -> list:
+    def run(self, round: int, first: int, steps: list, messages: list, later: Sequence = ()) -> list:
         """Give every shard the messages, carry out the steps in order; partial results in that order.
 
         The steps are those of the round that begin with number `first` (`Task.step`). Between the steps of
         one call nothing waits but a shard for its block. Asked again for the same round and step after
-        `WorkerLost` and `open`, it does them again.
+        `WorkerLost` and `open`, it does them again. Of the steps that come `later` in the round blocks may
+        be taken to their places beforehand.
         """
         ...
 
-    def measure(self, messages: list) -> list:
-        """Give every shard the messages, then ask `Program.measure` of each; in the order of shards."""
+    def measure(self, messages: list, method: str = "measure") -> list:
+        """Give every shard the messages, then ask a method of the program of each; in their order."""
         ...
 
-    def snapshot(self, messages: list) -> dict[str, Any]:
+    def snapshot(self, messages: list, *, blocks_only: bool = False) -> dict[str, Any]:
         """Return, after the messages, copies of what `Program.saved` names and of all travelling blocks.
 
-        Keys are ``"shard-3/residual"`` and ``"block-7"``.
+        Keys are ``"shard-3/residual"`` and ``"block-7"``; blocks are as `Program.pack` makes them.
         """
         ...
 
@@ -104,14 +106,14 @@ class LocalSession:
         """Put an array of a snapshot where it belongs; it may come from a file."""
         place, _, key = name.partition("/")
         kind, _, number = place.partition("-")
-        there = self.blocks[int(number)] if kind == "block" else self.states[int(number)][key]
-        check_same_form(name, array, there)
         if kind == "block":
-            self.blocks[int(number)] = array.copy()
+            self.blocks[int(number)] = laid_over(self.program, int(number), array, self.blocks[int(number)])
         else:
-            self.states[int(number)][key] = array.copy()
+            there = self.states[int(number)]
+            check_same_form(name, array, there[key])
+            there[key] = array.copy()
 
-    def run(self, round, first, steps, messages):
+    def run(self, round, first, steps, messages, later=()):
         """Carry out steps one after another."""
         self._sync(messages)
         return [
@@ -124,20 +126,23 @@ class LocalSession:
         value = None if self.blocks is None else self.blocks[blocks]
         return self.program.update(self.states[shard], Task(round, step, shard, blocks, value))
 
-    def measure(self, messages):
-        """Ask `Program.measure` of each shard."""
+    def measure(self, messages, method="measure"):
+        """Ask a method of the program of each shard."""
         self._sync(messages)
-        return run_tasks([(self.program.measure, (state,)) for state in self.states], self.n_jobs)
+        asked = getattr(self.program, method)
+        return run_tasks([(asked, (state,)) for state in self.states], self.n_jobs)
 
-    def snapshot(self, messages):
+    def snapshot(self, messages, *, blocks_only=False):
         """Copy what updates change."""
         self._sync(messages)
         arrays = {
             f"shard-{s}/{name}": state[name].copy()
             for s, state in enumerate(self.states)
             for name in self.program.saved
+            if not blocks_only
         }
-        arrays.update((f"block-{b}", block.copy()) for b, block in enumerate(self.blocks or ()))
+        pack = self.program.pack
+        arrays.update((f"block-{b}", pack(b, value).copy()) for b, value in enumerate(self.blocks or ()))
         return arrays
 
     def n_threads(self):
@@ -170,6 +175,13 @@ def check_same_form(name, array, there):
             f"the checkpoint's array {name} is {array.dtype}{array.shape}, but the program has "
             f"{there.dtype}{there.shape}; remove the folder to start anew"
         )
+
+
+def laid_over(program, block, packed, there):
+    """Make a block of its saved form, held against the one that it replaces; an array keeps its form."""
+    if type(there) is np.ndarray:
+        check_same_form(f"block-{block}", packed, there)
+    return program.unpack(block, packed.copy())
 
 
 def own_threads():

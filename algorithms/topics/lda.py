@@ -106,8 +106,17 @@ class LatentDirichletAllocation(TopicModel):
     tol : float, default=None
         Stop when the joint log-likelihood, measured every 10 sweeps, changes by no more than this part
         of itself. None runs all sweeps.
+    n_groups : int, default=None
+        Groups of documents and of words. None takes 1 to 16, by the sizes of `X` alone; on a cluster of
+        more threads than that, as many as it has threads. The model depends on this number, not on where
+        groups lie.
+    engine : str, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the workers of the current Dask client; an address
+        of a Dask scheduler. Groups of documents stay where they are, groups of words travel (see
+        docs/distributed-topics.md); "gibbs" and "light" give the model of ``"local"`` with as many groups,
+        *bitwise*, also if workers are lost. There "auto" is "gibbs".
     n_jobs : int, default=None
-        Threads. None is 1, -1 all cores.
+        Threads. None is 1, -1 all cores; on Dask threads of each worker, None as many as it has.
     checkpoint : str or path, default=None
         Folder in which the state is kept every 10 sweeps. A fit that finds there the state of the
         same parameters and data goes on from it, *bitwise* as if it had never stopped; `max_iter` may
@@ -206,6 +215,8 @@ class LatentDirichletAllocation(TopicModel):
         "exact": ["boolean"],
         "optimize_priors": ["boolean"],
         "tol": [None, Interval(Real, 0, None, closed="left")],
+        "n_groups": [None, Interval(Integral, 1, 2**16, closed="both")],
+        "engine": [str],
         "n_jobs": [None, Integral],
         "checkpoint": [None, str, os.PathLike],
         "memmap_folder": [None, str, os.PathLike],
@@ -231,6 +242,8 @@ class LatentDirichletAllocation(TopicModel):
         exact=False,
         optimize_priors=False,
         tol=None,
+        n_groups=None,
+        engine="local",
         n_jobs=None,
         checkpoint=None,
         memmap_folder=None,
@@ -247,6 +260,8 @@ class LatentDirichletAllocation(TopicModel):
         self.exact = exact
         self.optimize_priors = optimize_priors
         self.tol = tol
+        self.n_groups = n_groups
+        self.engine = engine
         self.n_jobs = n_jobs
         self.checkpoint = checkpoint
         self.memmap_folder = memmap_folder
@@ -333,6 +348,9 @@ class LatentDirichletAllocation(TopicModel):
             )
         with self._unchanged_on_error():
             previous = self.__dict__.get("word_topic_counts_") if self.warm_start else None
+            if self._in_shards(X):
+                known = {"seed_words": seed_words, "doc_labels": doc_labels, "topics": topics}
+                return self._fit_in_shards(X, vocabulary, callback, warm_start=previous, **known)
             X = check_counts(self, X, reset=previous is None)
             self._check_goes_on(previous, "warm_start=True")
             if previous is not None and topics is not None:
@@ -356,6 +374,19 @@ class LatentDirichletAllocation(TopicModel):
             if vocabulary is not None:
                 self.vocabulary_ = words
             return self
+
+    def _in_shards(self, X):
+        from .distributed import in_shards
+
+        return in_shards(X, self.engine)
+
+    def _fit_in_shards(self, X, vocabulary, callback, **known):
+        from .distributed import fit_in_shards
+
+        fit_in_shards(self, X, callback, **known)
+        if vocabulary is not None:
+            self.vocabulary_ = self._words(vocabulary)
+        return self
 
     def _check_sampler(self):
         if self.exact and self.sampler in ("warp", "saber"):
@@ -425,28 +456,32 @@ class LatentDirichletAllocation(TopicModel):
 
     def _new_state(self, X, priors, background=None, anneals=True, **known):
         """The state of a sampler; each batch of `partial_fit` has random streams of its own."""
-        seed = int(check_random_state(self.random_state).randint(0, 2**63, dtype=np.int64))
+        seed = self._seed()
         if background is not None:
             seed = _derived(seed, self.n_batch_iter_)
         model = (X, self.n_components, *priors, seed)
         if background is not None:
             from .gibbs import GibbsState
 
-            known |= {"background": background, "folder": self.memmap_folder}
+            known |= {"background": background, "folder": self.memmap_folder, "n_groups": self.n_groups}
             return GibbsState(*model, exact=self.exact, **known)
         from .samplers import sampler_state
 
         choice = {"sampler": self.sampler, "device": self.device}
         choice |= {"exact": self.exact, "max_sweeps": self.max_iter}
         options = {"fits_priors": self.optimize_priors, "folder": self.memmap_folder, "anneals": anneals}
+        options["n_groups"] = self.n_groups
         return sampler_state(*model, known=known, **(choice | options))
+
+    def _seed(self):
+        return int(check_random_state(self.random_state).randint(0, 2**63, dtype=np.int64))
 
     def _begin_from(self, state, X, **known):
         """Give the state topics that were drawn with the last fit's counts, or with given topics, at hand."""
         from .gibbs import GibbsState
 
         seed = _derived(int(state.seed), 0)
-        known |= {"exact": self.exact, "folder": self.memmap_folder}
+        known |= {"exact": self.exact, "folder": self.memmap_folder, "n_groups": self.n_groups}
         at_hand = GibbsState(X, self.n_components, state.alpha, state.beta, seed, **known)
         done = run(at_hand, at_hand.schedule, max_rounds=_WARM_SWEEPS, n_jobs=self.n_jobs, label="LDA")
         if done.reason == "interrupted":
@@ -460,7 +495,7 @@ class LatentDirichletAllocation(TopicModel):
         n_jobs = 1 if self.exact else effective_n_jobs(self.n_jobs)
 
         def snapshot(history):
-            return copy.copy(self)._read(state, history, before)
+            return self._copy()._read(state, history, before)
 
         done = run(
             state,
@@ -477,6 +512,9 @@ class LatentDirichletAllocation(TopicModel):
             verbose=self.verbose,
         )
         return self._read(state, done.history, before, n_jobs)
+
+    def _copy(self):
+        return copy.copy(self)
 
     def _read(self, state, history, before, n_jobs=1):
         """Take the model from the state."""

@@ -37,16 +37,50 @@ def fit_doc_topic_prior(doc_topic, alpha, n_steps=5, labels=None):
     """
     if labels is not None:
         return _fit_labelled(doc_topic, alpha, n_steps, labels)
-    lengths = np.asarray(doc_topic.sum(axis=1)).ravel()
-    lengths = lengths[lengths > 0]
+    lengths = tally_values(np.asarray(doc_topic.sum(axis=1)).ravel())
+    return fit_tallied_doc_topic_prior(tally(doc_topic), lengths, alpha, n_steps)
+
+
+def fit_tallied_doc_topic_prior(counts, lengths, alpha, n_steps=5):
+    """As `fit_doc_topic_prior`, from how often each topic's counts (`tally`) and each length occur."""
+    (topics, counts, times), (lengths, documents) = counts, lengths
+    documents = np.where(lengths > 0, documents, 0)
     for _ in range(n_steps):
-        terms = digamma(doc_topic.data + alpha[doc_topic.indices]) - digamma(alpha)[doc_topic.indices]
-        upper = np.bincount(doc_topic.indices, weights=terms, minlength=len(alpha))
-        lower = (digamma(lengths + alpha.sum()) - digamma(alpha.sum())).sum()
+        terms = times * (digamma(counts + alpha[topics]) - digamma(alpha)[topics])
+        upper = np.bincount(topics, weights=terms, minlength=len(alpha))
+        lower = (documents * (digamma(lengths + alpha.sum()) - digamma(alpha.sum()))).sum()
         if lower <= 0:  # alpha is so large that the counts no longer tell
             break
         alpha = np.maximum(alpha * upper / lower, _SMALLEST)
     return alpha
+
+
+def tally(counts):
+    """Count how often each count of each topic occurs in a CSR matrix.
+
+    Returns
+    -------
+    tuple of three int64 arrays
+        Topics, their counts, and how often: in order, no pair twice.
+    """
+    width = int(counts.data.max(initial=0)) + 1
+    pairs, times = np.unique(counts.indices.astype(np.int64) * width + counts.data, return_counts=True)
+    return pairs // width, pairs % width, times
+
+
+def tally_values(values):
+    """Count how often each value occurs; two int64 arrays, values in order."""
+    found, times = np.unique(np.asarray(values, np.int64), return_counts=True)
+    return found, times
+
+
+def merged(tallies):
+    """Add up tallies of either kind."""
+    *names, times = (np.concatenate(part) for part in zip(*tallies, strict=True))
+    different, place = np.unique(np.stack(names), axis=1, return_inverse=True)
+    added = np.zeros(different.shape[1], np.int64)
+    np.add.at(added, place.ravel(), times)
+    return (*different, added)
 
 
 def _fit_labelled(doc_topic, alpha, n_steps, labels):
@@ -75,17 +109,29 @@ def fit_topic_word_prior(word_topic, beta, n_steps=5, seeds=None):
     """
     n_words = word_topic.shape[0]
     totals = np.asarray(word_topic.sum(axis=0)).ravel()
-    held, more, more_sums = np.zeros(0), np.zeros(0), np.zeros(len(totals))
-    if seeds is not None:
-        both = sparse.csr_array(seeds.multiply(word_topic > 0)).sorted_indices()
-        held, more = sparse.csr_array(word_topic.multiply(both > 0)).sorted_indices().data, both.data
-        more_sums = np.asarray(seeds.sum(axis=0)).ravel()
+    if seeds is None:
+        return fit_tallied_topic_word_prior(tally_values(word_topic.data), totals, n_words, beta, n_steps)
+    both = sparse.csr_array(seeds.multiply(word_topic > 0)).sorted_indices()
+    held, more = sparse.csr_array(word_topic.multiply(both > 0)).sorted_indices().data, both.data
+    more_sums = np.asarray(seeds.sum(axis=0)).ravel()
     for _ in range(n_steps):
         upper = (digamma(word_topic.data + beta) - digamma(beta)).sum()
         upper += (digamma(held + beta + more) - digamma(beta + more)).sum()
         upper -= (digamma(held + beta) - digamma(beta)).sum()
         sums = n_words * beta + more_sums
         lower = n_words * (digamma(totals + sums) - digamma(sums)).sum()
+        if lower <= 0:
+            break
+        beta = max(beta * upper / lower, _SMALLEST)
+    return beta
+
+
+def fit_tallied_topic_word_prior(counts, totals, n_words, beta, n_steps=5):
+    """As `fit_topic_word_prior`, from how often each count (`tally_values`) occurs, and the topic totals."""
+    counts, times = counts
+    for _ in range(n_steps):
+        upper = (times * (digamma(counts + beta) - digamma(beta))).sum()
+        lower = n_words * (digamma(totals + n_words * beta) - digamma(n_words * beta)).sum()
         if lower <= 0:
             break
         beta = max(beta * upper / lower, _SMALLEST)

@@ -21,10 +21,13 @@ from . import priors
 from .annealing import annealed_prior, first_beta
 from .storage import Storage
 
-_CHOICES, _ASSIGN = 3, 4  # purposes of random streams; sweeps have 1 and 7 to 10, inference 2, 5, 6
-_FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
-_FIRST_TOPICS = 3  # a document starts from this many: held-out perplexity falls faster than from all K...
-_LONG_DOCUMENT = 200  # ...except for documents of so many tokens, if their sweeps are annealed
+PURPOSES = _CHOICES, _ASSIGN = (
+    3,
+    4,
+)  # of random streams; sweeps have 1 and 7 to 10, inference 2, 5, 6
+FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
+FIRST_TOPICS = 3  # a document starts from this many: held-out perplexity falls faster than from all K...
+LONG_DOCUMENT = 200  # ...except for documents of so many tokens, if their sweeps are annealed
 _LEAST_TOKENS, _MOST_GROUPS = 100_000, 16
 _TOKENS_PER_RUN = 20  # of one word in one group, on average: its row is fetched and weighed for each
 _MANY_TOPICS, _TOPICS_PER_TOKEN = 2**16, 10  # from so many on, blocks take at most so many a token of theirs
@@ -141,7 +144,7 @@ class CorpusState(Program):
 
     def after_sweep(self, swept):
         """Fit priors now and then; `swept` sweeps are done."""
-        is_time = swept % self.measure_every == 0 and swept >= max(_FIRST_PRIOR_FIT, self.annealed)
+        is_time = swept % self.measure_every == 0 and swept >= max(FIRST_PRIOR_FIT, self.annealed)
         if self.fits_priors and is_time:
             alpha = priors.fit_doc_topic_prior(self.doc_topic_counts(), self.alpha, labels=self.labels)
             beta = priors.fit_topic_word_prior(self.word_topic_counts(), self.beta[0], seeds=self.seeds)
@@ -152,8 +155,8 @@ class CorpusState(Program):
         topics = self.storage.zeros(self.n_tokens, self.kind)
         choices = np.empty((len(self.lengths), 4), np.float32)
         kernels.fill_uniform(choices.reshape(-1), 0, self.seed, _CHOICES, 0, 0)
-        few = choices[:, :_FIRST_TOPICS]
-        spread = (self.lengths >= _LONG_DOCUMENT) & (self.annealed > 0)
+        few = choices[:, :FIRST_TOPICS]
+        spread = (self.lengths >= LONG_DOCUMENT) & (self.annealed > 0)
         kernels.assign_first(token_doc, topics, self.n_topics, few, spread, self.seed, _ASSIGN)
         return topics
 

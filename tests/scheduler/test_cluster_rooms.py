@@ -70,7 +70,7 @@ class Network:
         def deliver():
             for delay in delays:
                 time.sleep(delay)
-                self.rooms[to].put(block, stamp, value.copy())
+                self.rooms[to].receive(block, stamp, value.copy())
 
         return self.pool.submit(deliver)
 
@@ -116,7 +116,7 @@ def test_any_plan_gives_what_one_thread_gives(situation):
         assert network.run(r, steps, [0.5]) == local.run(r, 0, steps, [0.5])
     found = {}
     for room in network.rooms.values():
-        found |= room.snapshot([])
+        found |= room.snapshot(False, [])
     want = local.snapshot([])
     assert found.keys() == want.keys()
     assert all(found[name].tobytes() == want[name].tobytes() for name in want)

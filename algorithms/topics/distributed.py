@@ -1,0 +1,151 @@
+"""Topic models whose corpus lies in shards: on a cluster of Dask workers, or in files on one machine."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ...errors import DataError
+from ...scheduler.engine import run
+from ...scheduler.session import open_session, own_threads
+from .._validation import check_counts
+from .annealing import annealed_sweeps
+from .rotating import RotatingGibbs, RotatingLight
+from .samplers import settled
+from .shard_input import corpus_of_matrix
+from .state import number_of_groups
+
+_PROGRAMS = {"auto": RotatingGibbs, "gibbs": RotatingGibbs, "light": RotatingLight}
+
+
+def in_shards(X, engine):
+    """Whether a fit is one of this module's: its engine is a cluster."""
+    if engine != "dask" and engine != "local" and "://" not in engine:
+        raise DataError(
+            f"engine={engine!r} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
+        )
+    return engine != "local"
+
+
+def fit_in_shards(model, X, callback=None, **known):
+    """Fit a `LatentDirichletAllocation` whose documents lie in shards; `known` is refused.
+
+    Parameters
+    ----------
+    model : LatentDirichletAllocation
+        Its parameters are checked.
+    X : matrix of counts
+    callback : callable, optional
+    **known
+        What only a fit in one process takes; None where it is not given.
+    """
+    for name, value in known.items():
+        if value is not None:
+            raise DataError(f"{name} works with engine='local' only, not with engine={model.engine!r}")
+    X = check_counts(model, X, reset=True)
+    alpha, beta = model._priors(X.shape[1], False)
+    n_shards = _number_of_shards(model, X)
+    exact = model.exact or (model.n_groups is None and n_shards == 1)
+    corpus = corpus_of_matrix(X, n_shards)
+    anneals = annealed_sweeps(model.max_iter) if not model.exact else 0
+    options = {"exact": exact, "annealed": anneals, "fits_priors": model.optimize_priors}
+    options["folder"] = model.memmap_folder
+    kind = _PROGRAMS[model.sampler]
+    program = kind(corpus, model.n_components, alpha, beta, model._seed(), **options)
+
+    def fetched(ask):
+        return Fetched.of(program, corpus, ask)
+
+    def snapshot(history, found):
+        return model._copy()._read(found, history, None)
+
+    done = run(
+        program,
+        program.schedule,
+        max_rounds=model.max_iter,
+        engine=model.engine,
+        n_jobs=model.n_jobs,
+        stop=settled(program, model.tol),
+        callback=callback,
+        snapshot=snapshot,
+        at_end=fetched,
+        checkpoint=model.checkpoint,
+        checkpoint_every=program.measure_every,
+        fingerprint=None if model.checkpoint is None else model._fingerprint(X, program, None),
+        label="LDA",
+        verbose=model.verbose,
+    )
+    return model._read(done.fetched, done.history, None)
+
+
+def _number_of_shards(model, X):
+    if model.exact:
+        return 1
+    if model.n_groups is not None:
+        return min(model.n_groups, X.shape[0])
+    n_words = len(np.unique(X.indices))
+    groups = number_of_groups(int(X.sum(dtype=np.int64)), n_words, model.n_components)
+    if groups > 1 and own_threads() is None:
+        groups = max(groups, _n_threads(model.engine))
+    return min(groups, X.shape[0])
+
+
+def _n_threads(engine):
+    session = open_session(engine)
+    try:
+        return session.n_threads()
+    finally:
+        session.close()
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What is read of a fit before its shards are let go: for `LatentDirichletAllocation._read`."""
+
+    program: Any
+    documents: sparse.csr_array
+    words: sparse.csr_array
+    joint: float
+
+    @classmethod
+    def of(cls, program, corpus, ask):
+        """Ask shards and blocks."""
+        arrays = ask(lambda session, messages: session.snapshot(messages, blocks_only=True))
+        blocks = [program.unpack(b, arrays.pop(f"block-{b}")) for b in range(program.n_blocks)]
+        beta = program.priors.beta
+        words = sum(program.word_part(b, value, beta) for b, value in enumerate(blocks))
+        parts = ask(lambda session, messages: session.measure(messages))
+        counts = program.word_counts(blocks)
+        documents = ask(lambda session, messages: session.measure(messages, "document_counts"))
+        documents = sparse.vstack(documents, format="csr")
+        if corpus.rows is not None:
+            documents = documents[np.argsort(np.concatenate(corpus.rows))]
+        return cls(program, sparse.csr_array(documents), counts, program.joint(parts, words))
+
+    @property
+    def ran(self):
+        """What `LatentDirichletAllocation.sampler_` says."""
+        return self.program.ran
+
+    @property
+    def alpha(self):
+        """The document-topic prior."""
+        return self.program.alpha
+
+    @property
+    def beta(self):
+        """The topic-word prior."""
+        return self.program.beta
+
+    def doc_topic_counts(self):
+        """Topic counts of documents, CSR."""
+        return self.documents
+
+    def word_topic_counts(self):
+        """Topic counts of words, CSR."""
+        return self.words
+
+    def joint_log_likelihood(self, n_jobs=1):
+        """Joint log-likelihood per token."""
+        return self.joint

@@ -1,0 +1,428 @@
+"""Gibbs sampling with documents in shards and words in blocks that travel: the sampler of a cluster.
+
+A sweep of B shards and B blocks runs B steps (sub-epochs); in step p shard i works on block (i + p) mod B.
+Layout, order and random streams are those of `GibbsState` with B groups, whose model this one has *bitwise*,
+wherever shards lie. Only what a shard must know of the others' tokens travels, with the block: of its
+frequent words (those that `GibbsState` keeps a row for) the topic counts, packed; of each other word the
+topics of all its tokens. The changes of the topic totals are added up after every step.
+
+In the first round a turn of the rotation comes before, in which blocks are filled with the first topics.
+
+Memory: a shard holds 8 bytes a token (topic 2, document 4, counts of rows in its blocks on average 2 to 4)
+and the documents' counts (`document_rows`); a block 4 K bytes a frequent word and 2 a token of the others
+(4 above 65,535 topics).
+"""
+
+import numpy as np
+from scipy import sparse
+from scipy.special import gammaln
+
+from ...errors import ModelFileError
+from ...kernels import alias, lda_blocks, lda_light, topic_counts
+from ...kernels import lda_gibbs as kernels
+from ...scheduler.program import Outcome, Program
+from . import priors
+from .annealing import first_beta
+from .document_rows import PackedLists, document_rows
+from .evaluation import padded_vector
+from .shard_input import read_shard
+from .state import FIRST_PRIOR_FIT, FIRST_TOPICS, LONG_DOCUMENT, PURPOSES, taken
+from .storage import Storage
+from .word_blocks import Block, FirstCountThenRotate, Priors, Words, add_changes, changes_of
+
+_SWEEP, _LIGHT_SWEEP = 1, 7  # purposes of random streams
+
+
+class RotatingGibbs(Program):
+    """Collapsed Gibbs sampling over shards of documents.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        Shards, and what is known of all of them (`shard_input`).
+    n_topics, alpha, beta, seed, fits_priors, annealed, folder
+        See `CorpusState`.
+    exact : bool
+        One shard, topic totals live.
+
+    Attributes
+    ----------
+    totals : int64 array of shape (n_topics,)
+    """
+
+    name, travels, barrier, unit = "gibbs", True, "step", "token"
+    measure_every = 10
+    keeps_rows = True
+
+    def __init__(
+        self, corpus, n_topics, alpha, beta, seed, *, exact=False, fits_priors=False, annealed=0, folder=None
+    ):
+        self.corpus, self.shards, self.n_blocks = corpus.summary, corpus.shards, len(corpus.shards)
+        self.schedule = FirstCountThenRotate(self.n_blocks)
+        self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
+        self.exact, self.folder = int(exact), folder
+        self.n_tokens = int(corpus.frequency.sum())
+        first = first_beta(self.n_tokens, n_topics, len(beta))
+        self.priors = Priors(alpha, beta, annealed if first > beta.min() else 0, first)
+        self.words = Words(corpus.frequency, self.n_blocks, n_topics, self.keeps_rows)
+        self.kind = np.uint16 if n_topics <= np.iinfo(np.uint16).max else np.uint32
+        self.totals = np.zeros(n_topics, np.int64)
+        dense = self.document_kind(np.zeros(0, np.int64), Storage())
+        self.saved = ("topics", *dense.arrays())
+        self._word_part = np.nan
+
+    def document_kind(self, lengths, storage):
+        """Make room for the counts of documents."""
+        return document_rows(lengths, self.n_topics, storage=storage)
+
+    @property
+    def alpha(self):
+        """The document-topic prior."""
+        return self.priors.alpha
+
+    @property
+    def beta(self):
+        """The topic-word prior."""
+        return self.priors.beta
+
+    @property
+    def annealed(self):
+        """How many sweeps are annealed."""
+        return self.priors.annealed
+
+    @property
+    def ran(self):
+        """What `LatentDirichletAllocation.sampler_` says."""
+        return [{"name": self.name, "sweep": 1, "topics_per_document": None}]
+
+    # Where a shard lies -----------------------------------------------------------------------------
+
+    def load(self, data):
+        """Read a shard, lay its tokens out and give them their first topics."""
+        X, summary, storage = read_shard(data), self.corpus, Storage(self.folder)
+        lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
+        order = np.argsort(lengths, kind="stable")
+        lengths = lengths[order]
+        rank = np.full(summary.n_words, -1, np.int32)
+        rank[self.words.ids] = np.arange(len(self.words.ids))
+        bounds = np.empty((2, len(self.words.ids)), np.int64)
+        docs = storage.zeros(int(lengths.sum()) + kernels.AHEAD, np.uint32)
+        whole = np.array([0, len(order)])
+        kernels.lay_out(X.indptr, rank[X.indices], X.data, order, whole, bounds, docs)
+        starts = np.append(bounds[0], lengths.sum())
+        offset = np.zeros(summary.n_words, np.int64)
+        offset[data["words"]] = data["offsets"]
+        documents = self.document_kind(lengths, storage)
+        state = {"order": order, "lengths": lengths, "docs": docs, "starts": starts, "documents": documents}
+        state |= {"offset": offset[self.words.ids], "totals": None, "priors": self.priors, "ready": False}
+        state["topics"] = self._first_topics(state, data["first_document"], storage)
+        return state | documents.arrays()
+
+    def _first_topics(self, state, first_document, storage):
+        """As `CorpusState.first_topics`, which see."""
+        topics = storage.zeros(len(state["docs"]) - kernels.AHEAD, self.kind)
+        choices = np.empty((len(state["lengths"]), 4), np.float32)
+        few, every = PURPOSES
+        lda_blocks.first_choices(first_document, self.corpus.n_documents, self.seed, few, choices)
+        spread = (state["lengths"] >= LONG_DOCUMENT) & (self.priors.annealed > 0)
+        firsts = self.words.first_token + state["offset"]
+        place = (state["starts"], firsts, state["docs"], topics)
+        chosen = choices[:, :FIRST_TOPICS]
+        lda_blocks.assign_first(*place, self.n_topics, chosen, spread, self.seed, every)
+        return topics
+
+    def block(self, block):
+        """A block without tokens: the first turn fills it."""
+        rows = np.zeros((self.words.n_rows[block], self.n_topics), np.int32)
+        return Block(rows, np.zeros(self.words.n_tokens[block], self.kind))
+
+    def pack(self, block, value):
+        """Counts packed, tokens as they lie."""
+        size = lda_blocks.packed_size(value.rows)
+        packed = np.empty(size + value.tokens.nbytes, np.uint8)
+        lda_blocks.pack_rows(value.rows, packed)
+        packed[size:] = value.tokens.view(np.uint8)
+        return packed
+
+    def unpack(self, block, packed):
+        """Undo `pack`; every topic and count is checked, for kernels trust them."""
+        value = self.block(block)
+        most = self.words.frequency[self.words.of(block)][: self.words.n_rows[block]]
+        size = len(packed) - value.tokens.nbytes if packed.dtype == np.uint8 and packed.ndim == 1 else -1
+        fits = size >= 0 and lda_blocks.unpack_rows(packed[:size], value.rows, most)
+        if fits:
+            value.tokens.view(np.uint8)[:] = packed[size:]
+        if not fits or value.tokens.max(initial=0) >= self.n_topics:
+            raise ModelFileError(
+                f"block {block} of the words is damaged; if it comes from a checkpoint, remove the folder to "
+                "start anew"
+            )
+        return value
+
+    def sync(self, state, message):
+        """Take over totals, or their changes, and priors."""
+        if "totals" in message:
+            state["totals"] = message["totals"].copy()
+        else:
+            add_changes(state["totals"], message["changes"])
+        if "alpha" in message:
+            state["priors"] = self._with_priors(message["alpha"], message["beta"])
+        if not state["ready"]:
+            self._count_documents(state)
+
+    def _with_priors(self, alpha, beta):
+        own = self.priors
+        return Priors(alpha, np.full(len(own.beta), beta), own.annealed, own.first)
+
+    def _count_documents(self, state):
+        """Count the topics of the documents, those of a snapshot if it is laid over."""
+        topics, documents = state["topics"], state["documents"]
+        if topics.max(initial=0) >= self.n_topics:
+            raise ModelFileError(
+                "the checkpoint's topics do not fit its data; remove the folder to start anew"
+            )
+        known = documents.arrays()
+        laid_over = any(state[name] is not array for name, array in known.items())
+        place = self._in_order_of_words(state["starts"])  # lists begin as those of a `GibbsState`
+        docs, topics = state["docs"][place], topics[place]
+        if laid_over:
+            documents.restore({name: state[name] for name in known}, docs, topics)
+            state |= documents.arrays()
+        else:
+            documents.fill(docs, topics)
+        state["ready"] = True
+
+    def _in_order_of_words(self, starts):
+        """Where the shard's tokens are if words are taken as they are numbered."""
+        ranks = np.argsort(self.words.ids)
+        sizes = np.diff(starts)[ranks]
+        return np.repeat(starts[ranks] - (np.cumsum(sizes) - sizes), sizes) + np.arange(starts[-1])
+
+    def update(self, state, task):
+        """Fill a block with own tokens, or draw own tokens of its words; return the change of the totals."""
+        step = task.step - (self.n_blocks if task.round == 0 else 0)
+        if step < 0:
+            return {"changes": self._fill(state, task.blocks, task.value)}
+        totals = state["totals"].copy()
+        self._draw(state, task, totals)
+        if step < self.n_blocks - 1:
+            return {"changes": changes_of(state["totals"], totals)}
+        state["documents"].tidy(0, len(state["lengths"]))
+        result = {"changes": changes_of(state["totals"], totals)}
+        if (task.round + 1) % self.measure_every == 0:
+            beta = state["priors"].beta
+            result["word_part"] = self.word_part(task.blocks, task.value, beta)
+        if self.fits_priors_after(task.round + 1):
+            result |= self._figures_for_priors(state, task)
+        return result
+
+    def _fill(self, state, block, value):
+        here, n_rows = self.words.of(block), self.words.n_rows[block]
+        starts = state["starts"][here.start : here.stop + 1]
+        topics = state["topics"]
+        lda_blocks.add_rows(starts, topics, value.rows)
+        begin = self._first_places(block) + state["offset"][here]
+        end = begin + np.diff(starts)
+        lda_blocks.put_own(begin[n_rows:], end[n_rows:], topics[starts[n_rows] : starts[-1]], value.tokens)
+        counted = np.bincount(topics[starts[0] : starts[-1]], minlength=self.n_topics)
+        return changes_of(np.zeros(self.n_topics, np.int64), counted)
+
+    def _first_places(self, block):
+        """Where the tokens of a block's words begin in `Block.tokens`; of words with a row, at 0."""
+        sizes = self.words.frequency[self.words.of(block)].copy()
+        sizes[: self.words.n_rows[block]] = 0
+        return np.cumsum(sizes) - sizes
+
+    def _draw(self, state, task, totals):
+        """Draw own tokens of a block's words.
+
+        Kernels take the tokens of a word in one piece. Of a word with a row that is the shard's own ones,
+        of another all: the shard's topics of the former stand before the block's tokens.
+        """
+        block, value = task.blocks, task.value
+        here, n_rows = self.words.of(block), self.words.n_rows[block]
+        starts = state["starts"][here.start : here.stop + 1]
+        own = np.diff(starts)
+        sizes = np.where(np.arange(len(own)) < n_rows, own, self.words.frequency[here])
+        word_start = np.concatenate([[0], np.cumsum(sizes)])
+        begin = word_start[:-1].copy()
+        begin[n_rows:] += state["offset"][here][n_rows:]
+        end = begin + own
+        first, middle, last = starts[0], starts[n_rows], starts[-1]
+        kept = middle - first
+        topics = np.concatenate([state["topics"][first:middle], value.tokens])
+        docs = np.empty(len(topics) + kernels.AHEAD, np.uint32)
+        lda_blocks.lay_documents(begin, end, state["docs"][first:last], docs)
+        row = np.full(len(own), -1, np.int32)
+        row[:n_rows] = np.arange(n_rows)
+        place = (np.arange(len(own), dtype=np.int32), begin, end, word_start, docs, topics)
+        self._sweep(state, task, place, (row, value.rows, totals))
+        state["topics"][first:middle] = topics[:kept]
+        value.tokens[:] = topics[kept:]
+        lda_blocks.take_own(begin[n_rows:], end[n_rows:], topics, state["topics"][middle:last])
+
+    def _sweep(self, state, task, place, words):
+        documents, known = state["documents"], state["priors"]
+        beta, beta_sum = known.beta_of(task.round)
+        beta = beta[self.words.ids[self.words.of(task.blocks)]].astype(np.float32)
+        priors_ = (padded_vector(known.alpha, documents.width), beta, np.float32(beta_sum))
+        stream = (self.seed, _SWEEP, task.round, task.shard * self.n_blocks + task.blocks)
+        documents.sweep(place, (*words, *priors_), (self.exact, *stream, None))
+
+    # Reading ------------------------------------------------------------------------------------------
+
+    def word_part(self, block, value, beta):
+        """Sum over the words of a block of lnG(C_wk + beta_w) - lnG(beta_w)."""
+        here, n_rows = self.words.of(block), self.words.n_rows[block]
+        beta = beta[self.words.ids[here]]
+        row, topic = np.nonzero(value.rows)
+        total = float((gammaln(value.rows[row, topic] + beta[row]) - gammaln(beta[row])).sum())
+        n_others = len(beta) - n_rows
+        start = np.append(self._first_places(block)[n_rows:], len(value.tokens))
+        none = (np.zeros((0, self.n_topics), np.int32), np.full(n_others, -1, np.int32))
+        others = (0, n_others, start, value.tokens, *none, self.n_topics, beta[n_rows:])
+        return total + float(topic_counts.words(*others))
+
+    def measure(self, state):
+        """Compute what a shard's documents give to the log-likelihood."""
+        alpha, lengths = state["priors"].alpha, state["lengths"]
+        part = state["documents"].log_likelihood(0, len(lengths), alpha)
+        return float(part + (gammaln(alpha.sum()) - gammaln(lengths + alpha.sum())).sum())
+
+    def document_counts(self, state):
+        """Topic counts of a shard's documents, CSR, in the order of its data."""
+        return state["documents"].csr()[np.argsort(state["order"])]
+
+    def word_counts(self, blocks):
+        """Topic counts of all words, CSR, from unpacked blocks."""
+        parts = [sparse.csr_array((0, self.n_topics), dtype=np.int32)]
+        for block, value in enumerate(blocks):
+            start = np.append(self._first_places(block)[len(value.rows) :], len(value.tokens))
+            indptr, indices, data = topic_counts.word_topic_csr(start, value.tokens, self.n_topics)
+            shape = (len(start) - 1, self.n_topics)
+            parts += [sparse.csr_array(value.rows), sparse.csr_array((data, indices, indptr), shape=shape)]
+        stacked = sparse.vstack(parts, format="csr")
+        place = np.full(self.corpus.n_words, stacked.shape[0], np.int64)
+        place[self.words.ids] = np.arange(stacked.shape[0])
+        none = sparse.csr_array((1, self.n_topics), dtype=np.int32)
+        return sparse.csr_array(sparse.vstack([stacked, none], format="csr")[place])
+
+    # At the coordinator -------------------------------------------------------------------------------
+
+    def publish(self):
+        """Tell the topic totals, and priors where they are fitted."""
+        return {"totals": self.totals} | self._fitted_priors()
+
+    def _fitted_priors(self):
+        own = self.priors
+        return {"alpha": own.alpha, "beta": float(own.beta[0])} if self.fits_priors else {}
+
+    def aggregate(self, tasks, partials):
+        """Add up what the shards did to the totals."""
+        changes = np.zeros(self.n_topics, np.int64)
+        for partial in partials:
+            add_changes(changes, partial["changes"])
+        self.totals = self.totals + changes
+        message = {"changes": changes_of(np.zeros_like(changes), changes)}
+        round_ = tasks[0].round
+        step = tasks[0].step - (self.n_blocks if round_ == 0 else 0)
+        if step < self.n_blocks - 1:
+            return Outcome(message)
+        if "word_part" in partials[0]:
+            self._word_part = sum(partial["word_part"] for partial in partials)
+        if self.fits_priors_after(round_ + 1):
+            self._fit_priors(partials)
+            message |= self._fitted_priors()
+        return Outcome(message, updates=self.n_tokens)
+
+    def objective(self, parts):
+        """Compute log p(w, z) per token from the parts of documents and of words."""
+        return self.joint(parts, self._word_part)
+
+    def joint(self, document_parts, word_part):
+        """Compute log p(w, z) per token."""
+        beta = self.priors.beta.sum()
+        total = sum(document_parts) + word_part + (gammaln(beta) - gammaln(self.totals + beta)).sum()
+        return float(total / self.n_tokens)
+
+    def fits_priors_after(self, swept):
+        """Whether priors are fitted when so many sweeps are done."""
+        is_time = swept % self.measure_every == 0 and swept >= max(FIRST_PRIOR_FIT, self.priors.annealed)
+        return self.fits_priors and is_time
+
+    def _figures_for_priors(self, state, task):
+        """How often each count occurs: all that the fixed points of the priors need."""
+        return {
+            "document_counts": priors.tally(state["documents"].csr()),
+            "lengths": priors.tally_values(state["lengths"]),
+            "word_counts": priors.tally_values(self._counts_of(task.blocks, task.value)),
+        }
+
+    def _counts_of(self, block, value):
+        start = np.append(self._first_places(block)[len(value.rows) :], len(value.tokens))
+        _, _, counts = topic_counts.word_topic_csr(start, value.tokens, self.n_topics)
+        return np.concatenate([value.rows[value.rows > 0], counts])
+
+    def _fit_priors(self, partials):
+        documents = priors.merged([partial["document_counts"] for partial in partials])
+        lengths = priors.merged([partial["lengths"] for partial in partials])
+        words = priors.merged([partial["word_counts"] for partial in partials])
+        alpha = priors.fit_tallied_doc_topic_prior(documents, lengths, self.priors.alpha)
+        beta = priors.fit_tallied_topic_word_prior(
+            words, self.totals, self.corpus.n_words, self.priors.beta[0]
+        )
+        self.priors = self._with_priors(alpha, beta)
+        counts, times = words
+        self._word_part = float((times * (gammaln(counts + beta) - gammaln(beta))).sum())
+
+    def arrays(self):
+        """What a checkpoint must hold beside what lies in shards and blocks."""
+        parts = {"seed": self.seed, "totals": self.totals, "alpha": self.priors.alpha}
+        parts |= {"beta": self.priors.beta, "annealed": np.int64(self.priors.annealed)}
+        return {name: np.asarray(value) for name, value in parts.items()}
+
+    def restore(self, arrays):
+        """Go on from the arrays of a checkpoint of the same corpus and parameters."""
+        seed, totals, alpha, beta, annealed = taken(arrays, "seed", "totals", "alpha", "beta", "annealed")
+        own = self.priors
+        fits = seed.shape == annealed.shape == () and (seed.dtype, annealed.dtype) == (np.uint64, np.int64)
+        fits = fits and totals.shape == self.totals.shape and totals.dtype == np.int64
+        fits = fits and bool((totals >= 0).all()) and int(totals.sum()) in (0, self.n_tokens)
+        for found, there in ((alpha, own.alpha), (beta, own.beta)):
+            fits = fits and found.shape == there.shape and found.dtype == there.dtype
+            fits = fits and bool((np.isfinite(found) & (found > 0)).all())
+        if not fits or annealed < 0:
+            raise ModelFileError(
+                "the checkpoint's arrays do not fit its data; remove the folder to start anew"
+            )
+        self.seed, self.totals = np.uint64(seed), totals.copy()
+        self.priors = Priors(alpha, beta, int(annealed), own.first)
+
+
+class RotatingLight(RotatingGibbs):
+    """LightLDA's chain over shards of documents; see `LightState`.
+
+    A proposal is the topic of any token of the word, so blocks carry the topics of all tokens.
+    """
+
+    name, keeps_rows, n_steps = "light", False, 2
+
+    def document_kind(self, lengths, storage):
+        """Make lists, for few topics too."""
+        return PackedLists(lengths, self.n_topics, storage)
+
+    def _sweep(self, state, task, place, words):
+        lists, known = state["documents"], state["priors"]
+        beta, beta_sum = known.beta_of(task.round)
+        names = self.words.ids[self.words.of(task.blocks)]
+        alpha = known.alpha
+        size = 0 if np.ptp(alpha) == 0 else len(alpha)
+        aliases, limits = np.empty(size, np.int64), np.empty(size, np.uint32)
+        if size:
+            alias.alias_tables(alpha, aliases, limits)
+        documents = (lists.entries, lists.line_start, lists.n_lines, lists.shift, state["lengths"])
+        stream = (self.seed, _LIGHT_SWEEP, task.round, task.shard)
+        lda_light.sweep(
+            *place, *documents, *words, alpha, float(alpha.sum()), aliases, limits, beta[names], beta_sum,
+            self.n_steps, *stream, names,
+        )  # fmt: skip

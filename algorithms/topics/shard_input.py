@@ -1,0 +1,83 @@
+"""A corpus in shards of documents, and what all shards must know of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from ...scheduler.rotation import balance
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Sizes of a corpus.
+
+    Attributes
+    ----------
+    n_words, n_documents : int
+    """
+
+    n_words: int
+    n_documents: int
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Shards of documents.
+
+    Attributes
+    ----------
+    shards : list of dict
+        Of each its ``source`` (what `read_shard` takes), the number of its ``first_document`` among all, and
+        for the ``words`` in it the ``offsets``: how many tokens of the word lie in shards before it.
+    frequency : int64 array of shape (n_words,)
+        Tokens of each word.
+    summary : Summary
+    rows : list of int64 array, or None
+        Which documents of X each shard has, where they are not in order.
+    """
+
+    shards: list
+    frequency: np.ndarray
+    summary: Summary
+    rows: list | None = None
+
+
+def corpus_of(sources, figures, n_words, rows=None):
+    """Put shards together.
+
+    Parameters
+    ----------
+    sources : list
+    figures : iterable of (int, int64 array, int64 array)
+        Of each shard its number of documents, the words in it and how many tokens they have.
+    n_words : int
+    rows : list of int64 array, optional
+    """
+    frequency, shards, n_documents = np.zeros(n_words, np.int64), [], 0
+    for source, (size, words, tokens) in zip(sources, figures, strict=True):
+        place = {"first_document": n_documents, "words": words, "offsets": frequency[words]}
+        shards.append({"source": source} | place)
+        frequency[words] += tokens
+        n_documents += size
+    return Corpus(shards, frequency, Summary(n_words, n_documents), rows)
+
+
+def corpus_of_matrix(X, n_shards):
+    """Deal the documents of a CSR matrix of counts into shards of equal weight."""
+    group = balance(np.asarray(X.sum(axis=1, dtype=np.int64)).ravel(), n_shards)
+    rows = [np.flatnonzero(group == g) for g in range(n_shards)]
+    parts = [X[own] for own in rows]
+    return corpus_of(parts, map(figures_of, parts), X.shape[1], rows)
+
+
+def figures_of(X):
+    """Number of documents of a shard, its words, and how many tokens they have."""
+    tokens = np.bincount(X.indices, weights=X.data, minlength=X.shape[1])
+    words = np.flatnonzero(tokens)
+    return X.shape[0], words, tokens[words].astype(np.int64)
+
+
+def read_shard(data):
+    """Make a CSR matrix of counts of a shard's entry."""
+    return sparse.csr_array(data["source"])

@@ -1,0 +1,114 @@
+"""Blocks of words: which words they hold, in which order they meet shards, and what else travels."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import DataError
+from ...scheduler.rotation import RotationSchedule, balance
+from .annealing import annealed_prior
+
+
+@dataclass(eq=False)
+class Block:
+    """What travels of a group of words: `rows` of counts of the frequent ones, `tokens` of the others."""
+
+    rows: np.ndarray
+    tokens: np.ndarray
+
+
+class Words:
+    """The words of a corpus in blocks, each from the most frequent one down.
+
+    Parameters
+    ----------
+    frequency : int64 array of shape (n_words,)
+    n_blocks, n_topics : int
+    keeps_rows : bool
+        Whether frequent words have rows.
+
+    Attributes
+    ----------
+    ids : int32 array
+        Words that occur, block by block; `frequency` is theirs.
+    start : int64 array of shape (n_blocks + 1,)
+    n_rows : int64 array of shape (n_blocks,)
+        Words of a block that keep a row: the first ones.
+    n_tokens : int64 array of shape (n_blocks,)
+        Tokens of the other words.
+    first_token : int64 array
+        Of each of `ids`, the number of its first token, words counted as they are numbered.
+    """
+
+    def __init__(self, frequency, n_blocks, n_topics, keeps_rows=True):
+        if int(frequency.max(initial=0)) > np.iinfo(np.int32).max:
+            raise DataError(
+                f"word {int(frequency.argmax())} of X has {frequency.max():,} tokens: counts of a word go up "
+                "to 2,147,483,647; leave so common a word out"
+            )
+        words = np.flatnonzero(frequency)
+        words = words[np.argsort(-frequency[words], kind="stable")]
+        block = balance(frequency[words], n_blocks)
+        self.ids = words[np.argsort(block, kind="stable")].astype(np.int32)
+        self.frequency = frequency[self.ids]
+        self.start = np.concatenate([[0], np.cumsum(np.bincount(block, minlength=n_blocks))])
+        most = -(-int(frequency.sum()) // n_topics) if keeps_rows else 0
+        rows = words[:most][frequency[words[:most]] >= max(n_topics // 2, 1)]
+        keeps = np.isin(self.ids, rows)
+        self.n_rows = np.add.reduceat(np.append(keeps, 0), self.start)[:-1] * (np.diff(self.start) > 0)
+        sizes = np.append(np.where(keeps, 0, self.frequency), 0)
+        self.n_tokens = np.add.reduceat(sizes, self.start)[:-1] * (np.diff(self.start) > 0)
+        self.first_token = (np.cumsum(frequency) - frequency)[self.ids]
+
+    def of(self, block):
+        """The range of a block's words in `ids`."""
+        return slice(self.start[block], self.start[block + 1])
+
+
+class Priors:
+    """alpha and beta as the samplers take them, beta annealed in the first sweeps."""
+
+    def __init__(self, alpha, beta, annealed, first):
+        self.alpha, self.beta, self.annealed, self.first = alpha, beta, annealed, first
+        self._drawn_with = (-1, beta, 0.0)
+
+    def beta_of(self, round_):
+        """The topic-word prior that a sweep is drawn with, and its sum."""
+        known = self._drawn_with
+        if known[0] != round_:
+            beta = annealed_prior(self.beta, round_, self.annealed, self.first)
+            # replaced as a whole: threads of one round may get here together, with the same result
+            known = self._drawn_with = (round_, beta, float(beta.sum()))
+        return known[1:]
+
+
+class FirstCountThenRotate(RotationSchedule):
+    """A rotation whose first round has one turn more, in which blocks are filled."""
+
+    def __init__(self, n_shards):
+        super().__init__(n_shards)
+
+    def plan(self, round, state):
+        """Pair shards with blocks, step by step."""
+        turn = super().plan(round, state)
+        return turn + turn if round == 0 else turn
+
+
+# Changes of totals: the few topics that changed, or all of them ----------------------------------------
+
+
+def changes_of(before, after):
+    """The difference of two vectors of counts in the shorter of two forms."""
+    change = after - before
+    topics = np.flatnonzero(change)
+    if 2 * len(topics) >= len(change):
+        return (change,)
+    return topics.astype(np.uint32), change[topics]
+
+
+def add_changes(totals, changes):
+    """Add what `changes_of` made, in place."""
+    if len(changes) == 1:
+        totals += changes[0]
+    else:
+        totals[changes[0]] += changes[1]
