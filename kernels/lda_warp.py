@@ -250,3 +250,73 @@ def document_pass(
             pairs[p, 0] = current[i]
             pairs[p, 1] = proposed[i]
     return distinct
+
+
+@nb.njit(**_PASS)
+def part_of_words(
+    names, begin, end, word_start, tokens, starts, pairs, totals, beta, beta_sum, seed, purpose, round_
+):  # fmt: skip
+    """Work on those tokens of words that are at hand, when of the others only the topics are.
+
+    As `word_pass`; but a word's counts are those of its tokens as they come, some of them drawn in this
+    pass and some not yet.
+
+    Parameters
+    ----------
+    names : int32 array, by word
+        Of its random streams.
+    begin, end : int64 arrays, by word
+        Places of the own tokens in `tokens`.
+    word_start : int64 array
+        Bounds of all tokens of a word in `tokens`.
+    tokens : unsigned array
+        Topics of all tokens; those of the own ones become what `pairs` says, and then what is drawn.
+    starts : int64 array
+        Where the own tokens of a word begin in `pairs`.
+    pairs : unsigned array (n, 2)
+        Topic and proposal of each own token; changed in place.
+    totals : int64 array (n_topics,)
+        C_k; the changes are added when all words are done.
+    beta : float64 array, by word; beta_sum : float
+    seed, purpose, round_
+        Name of the random streams.
+    """
+    n_topics = len(totals)
+    inverse, inverse_less = _invert(totals, 0, beta_sum), _invert(totals, 1, beta_sum)
+    counts, change = np.zeros(n_topics, np.int32), np.zeros(n_topics, np.int64)
+    for w in range(len(names)):
+        if begin[w] == end[w]:
+            continue
+        first, n = word_start[w], word_start[w + 1] - word_start[w]
+        shift, prior = starts[w] - begin[w], np.float32(beta[w])
+        for i in range(begin[w], end[w]):
+            tokens[i] = pairs[i + shift, 0]
+        for i in span(word_start, w):
+            counts[at(tokens[i])] += 1
+        accepting, proposing = _keys(names[w], seed, purpose, round_)
+        for i in range(begin[w], end[w]):
+            s, t = pairs[i + shift, 0], pairs[i + shift, 1]
+            u = np.float32(hash32(np.uint32(i - first) * _GOLDEN ^ accepting)) * _UNIT
+            own = (np.float32(counts[at(s)]) - _ONE + prior) * inverse_less[at(s)]
+            if s != t and u * own < (np.float32(counts[at(t)]) + prior) * inverse[at(t)]:
+                tokens[i] = t
+                change[at(s)] -= 1
+                change[at(t)] += 1
+        for i in range(begin[w], end[w]):  # counts go back to zero before the next word
+            counts[at(pairs[i + shift, 0])] = 0
+            pairs[i + shift, 0] = tokens[i]
+        for i in span(word_start, w):
+            counts[at(tokens[i])] = 0
+        smooth = n_topics * beta[w] / (n_topics * beta[w] + n - 1)
+        others = np.uint64(max(n - 1, 1))
+        threshold = np.uint32(min(smooth * 4294967296.0, 4294967295.0)) if n > 1 else np.uint32(0xFFFFFFFF)
+        for i in range(begin[w], end[w]):
+            name = np.uint64(i - first)
+            a = np.uint64(hash32(np.uint32(name) * _GOLDEN ^ proposing))
+            b = hash32(np.uint32(name) * _GOLDEN ^ (proposing ^ _OTHER))
+            j = (a * others) >> _HALF
+            j += np.uint64(j >= name)
+            taken = tokens[at(first) + min(j, np.uint64(n - 1))]
+            drawn = (a * np.uint64(n_topics)) >> _HALF
+            pairs[i + shift, 1] = drawn if b <= threshold else taken
+    totals += change

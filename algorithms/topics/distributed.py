@@ -12,11 +12,12 @@ from ...scheduler.session import open_session, own_threads
 from .._validation import check_counts
 from .annealing import annealed_sweeps
 from .rotating import RotatingGibbs, RotatingLight
+from .rotating_warp import RotatingWarp
 from .samplers import settled
 from .shard_input import corpus_of_matrix
 from .state import number_of_groups
 
-_PROGRAMS = {"auto": RotatingGibbs, "gibbs": RotatingGibbs, "light": RotatingLight}
+_PROGRAMS = {"auto": RotatingGibbs, "gibbs": RotatingGibbs, "light": RotatingLight, "warp": RotatingWarp}
 
 
 def in_shards(X, engine):
@@ -48,7 +49,8 @@ def fit_in_shards(model, X, callback=None, **known):
     n_shards = _number_of_shards(model, X)
     exact = model.exact or (model.n_groups is None and n_shards == 1)
     corpus = corpus_of_matrix(X, n_shards)
-    anneals = annealed_sweeps(model.max_iter) if not model.exact else 0
+    passes = 1 if model.sampler == "warp" else None
+    anneals = annealed_sweeps(model.max_iter, passes) if not model.exact else 0
     options = {"exact": exact, "annealed": anneals, "fits_priors": model.optimize_priors}
     options["folder"] = model.memmap_folder
     kind = _PROGRAMS[model.sampler]

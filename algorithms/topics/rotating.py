@@ -115,11 +115,11 @@ class RotatingGibbs(Program):
         documents = self.document_kind(lengths, storage)
         state = {"order": order, "lengths": lengths, "docs": docs, "starts": starts, "documents": documents}
         state |= {"offset": offset[self.words.ids], "totals": None, "priors": self.priors, "ready": False}
-        state["topics"] = self._first_topics(state, data["first_document"], storage)
+        state["topics"] = self.lay_out(state, X, data["first_document"], storage)
         return state | documents.arrays()
 
-    def _first_topics(self, state, first_document, storage):
-        """As `CorpusState.first_topics`, which see."""
+    def lay_out(self, state, X, first_document, storage):
+        """Make the first topics of the tokens, as `CorpusState.first_topics`, which see."""
         topics = storage.zeros(len(state["docs"]) - kernels.AHEAD, self.kind)
         choices = np.empty((len(state["lengths"]), 4), np.float32)
         few, every = PURPOSES
@@ -168,13 +168,14 @@ class RotatingGibbs(Program):
         if "alpha" in message:
             state["priors"] = self._with_priors(message["alpha"], message["beta"])
         if not state["ready"]:
-            self._count_documents(state)
+            self.make_ready(state)
+            state["ready"] = True
 
     def _with_priors(self, alpha, beta):
         own = self.priors
         return Priors(alpha, np.full(len(own.beta), beta), own.annealed, own.first)
 
-    def _count_documents(self, state):
+    def make_ready(self, state):
         """Count the topics of the documents, those of a snapshot if it is laid over."""
         topics, documents = state["topics"], state["documents"]
         if topics.max(initial=0) >= self.n_topics:
@@ -190,7 +191,6 @@ class RotatingGibbs(Program):
             state |= documents.arrays()
         else:
             documents.fill(docs, topics)
-        state["ready"] = True
 
     def _in_order_of_words(self, starts):
         """Where the shard's tokens are if words are taken as they are numbered."""
@@ -204,10 +204,10 @@ class RotatingGibbs(Program):
         if step < 0:
             return {"changes": self._fill(state, task.blocks, task.value)}
         totals = state["totals"].copy()
-        self._draw(state, task, totals)
+        self.draw(state, task, totals)
         if step < self.n_blocks - 1:
             return {"changes": changes_of(state["totals"], totals)}
-        state["documents"].tidy(0, len(state["lengths"]))
+        self.end_sweep(state)
         result = {"changes": changes_of(state["totals"], totals)}
         if (task.round + 1) % self.measure_every == 0:
             beta = state["priors"].beta
@@ -219,21 +219,30 @@ class RotatingGibbs(Program):
     def _fill(self, state, block, value):
         here, n_rows = self.words.of(block), self.words.n_rows[block]
         starts = state["starts"][here.start : here.stop + 1]
-        topics = state["topics"]
-        lda_blocks.add_rows(starts, topics, value.rows)
-        begin = self._first_places(block) + state["offset"][here]
+        first, middle, last = starts[0], starts[n_rows], starts[-1]
+        topics = self.own_topics(state, first, last)
+        lda_blocks.add_rows(starts[: n_rows + 1] - first, topics, value.rows)
+        begin = self.first_places(block) + state["offset"][here]
         end = begin + np.diff(starts)
-        lda_blocks.put_own(begin[n_rows:], end[n_rows:], topics[starts[n_rows] : starts[-1]], value.tokens)
-        counted = np.bincount(topics[starts[0] : starts[-1]], minlength=self.n_topics)
+        lda_blocks.put_own(begin[n_rows:], end[n_rows:], topics[middle - first :], value.tokens)
+        counted = np.bincount(topics, minlength=self.n_topics)
         return changes_of(np.zeros(self.n_topics, np.int64), counted)
 
-    def _first_places(self, block):
+    def own_topics(self, state, first, last):
+        """Topics of a range of the shard's tokens."""
+        return state["topics"][first:last]
+
+    def end_sweep(self, state):
+        """Tidy the documents' counts."""
+        state["documents"].tidy(0, len(state["lengths"]))
+
+    def first_places(self, block):
         """Where the tokens of a block's words begin in `Block.tokens`; of words with a row, at 0."""
         sizes = self.words.frequency[self.words.of(block)].copy()
         sizes[: self.words.n_rows[block]] = 0
         return np.cumsum(sizes) - sizes
 
-    def _draw(self, state, task, totals):
+    def draw(self, state, task, totals):
         """Draw own tokens of a block's words.
 
         Kernels take the tokens of a word in one piece. Of a word with a row that is the shard's own ones,
@@ -278,7 +287,7 @@ class RotatingGibbs(Program):
         row, topic = np.nonzero(value.rows)
         total = float((gammaln(value.rows[row, topic] + beta[row]) - gammaln(beta[row])).sum())
         n_others = len(beta) - n_rows
-        start = np.append(self._first_places(block)[n_rows:], len(value.tokens))
+        start = np.append(self.first_places(block)[n_rows:], len(value.tokens))
         none = (np.zeros((0, self.n_topics), np.int32), np.full(n_others, -1, np.int32))
         others = (0, n_others, start, value.tokens, *none, self.n_topics, beta[n_rows:])
         return total + float(topic_counts.words(*others))
@@ -286,18 +295,26 @@ class RotatingGibbs(Program):
     def measure(self, state):
         """Compute what a shard's documents give to the log-likelihood."""
         alpha, lengths = state["priors"].alpha, state["lengths"]
-        part = state["documents"].log_likelihood(0, len(lengths), alpha)
+        part = self.document_part(state, alpha)
         return float(part + (gammaln(alpha.sum()) - gammaln(lengths + alpha.sum())).sum())
 
     def document_counts(self, state):
         """Topic counts of a shard's documents, CSR, in the order of its data."""
-        return state["documents"].csr()[np.argsort(state["order"])]
+        return self.document_csr(state)[np.argsort(state["order"])]
+
+    def document_part(self, state, alpha):
+        """Sum over the documents of lnG(C_dk + alpha_k) - lnG(alpha_k)."""
+        return state["documents"].log_likelihood(0, len(state["lengths"]), alpha)
+
+    def document_csr(self, state):
+        """Topic counts of the documents, CSR, in the order of lengths."""
+        return state["documents"].csr()
 
     def word_counts(self, blocks):
         """Topic counts of all words, CSR, from unpacked blocks."""
         parts = [sparse.csr_array((0, self.n_topics), dtype=np.int32)]
         for block, value in enumerate(blocks):
-            start = np.append(self._first_places(block)[len(value.rows) :], len(value.tokens))
+            start = np.append(self.first_places(block)[len(value.rows) :], len(value.tokens))
             indptr, indices, data = topic_counts.word_topic_csr(start, value.tokens, self.n_topics)
             shape = (len(start) - 1, self.n_topics)
             parts += [sparse.csr_array(value.rows), sparse.csr_array((data, indices, indptr), shape=shape)]
@@ -353,13 +370,13 @@ class RotatingGibbs(Program):
     def _figures_for_priors(self, state, task):
         """How often each count occurs: all that the fixed points of the priors need."""
         return {
-            "document_counts": priors.tally(state["documents"].csr()),
+            "document_counts": priors.tally(self.document_csr(state)),
             "lengths": priors.tally_values(state["lengths"]),
             "word_counts": priors.tally_values(self._counts_of(task.blocks, task.value)),
         }
 
     def _counts_of(self, block, value):
-        start = np.append(self._first_places(block)[len(value.rows) :], len(value.tokens))
+        start = np.append(self.first_places(block)[len(value.rows) :], len(value.tokens))
         _, _, counts = topic_counts.word_topic_csr(start, value.tokens, self.n_topics)
         return np.concatenate([value.rows[value.rows > 0], counts])
 

@@ -1,0 +1,118 @@
+"""WarpLDA's order with documents in shards and words in blocks that travel.
+
+A sweep begins with the pass over a shard's documents, which needs nothing of others. Then blocks come by: of
+each word the topics of all tokens, into which the shard writes those of its own, accepts its documents'
+proposals by the counts, and draws new ones. The tokens of shards that the block has yet to meet are as they
+were left a sweep ago, so that counts are a little older than in `WarpState`, whose model is near this one but
+not the same. It is the same for any number of workers.
+
+Memory: 10 bytes a token (topic and proposal 4, place in the document's order 4, topic in a block 2).
+"""
+
+import numpy as np
+from scipy import sparse
+
+from ...errors import DataError, ModelFileError
+from ...kernels import alias, lda_warp, topic_counts
+from .rotating import RotatingGibbs
+
+_STREAMS = 8  # purposes of random streams: this one and the next
+
+
+class RotatingWarp(RotatingGibbs):
+    """Topics and proposals of the tokens of a shard.
+
+    Parameters
+    ----------
+    corpus, n_topics, alpha, beta, seed, fits_priors, annealed, folder
+        See `RotatingGibbs`.
+    """
+
+    name, keeps_rows = "warp", False
+
+    def document_kind(self, lengths, storage):
+        """Documents have no rows of counts."""
+        return _NoRows()
+
+    def lay_out(self, state, X, first_document, storage):
+        """See `RotatingGibbs`; adds where the documents' tokens lie."""
+        lengths = state["lengths"]
+        if lengths.max(initial=0) > np.iinfo(np.int32).max:
+            raise DataError(
+                "a document of X has more than 2,147,483,647 tokens, more than counts hold: split it"
+            )
+        topics = super().lay_out(state, X, first_document, storage)
+        docs = state.pop("docs")[: len(topics)]
+        # Tokens of a document lie in the order of words; sorted by document they keep it.
+        wide = np.uint32 if len(topics) <= 2**32 else np.int64
+        state["position"] = storage.zeros(len(topics), wide)
+        state["position"][:] = np.argsort(docs, kind="stable")
+        state["doc_start"] = np.concatenate([[0], np.cumsum(lengths)])
+        state["names"] = first_document + np.arange(len(lengths))
+        pairs = storage.zeros((len(topics), 2), self.kind)
+        pairs[:] = topics[:, None]  # the first proposals are the topics themselves
+        return pairs
+
+    def own_topics(self, state, first, last):
+        """See `RotatingGibbs`."""
+        return np.ascontiguousarray(state["topics"][first:last, 0])
+
+    def make_ready(self, state):
+        """See `RotatingGibbs`."""
+        if state["topics"].max(initial=0) >= self.n_topics:
+            raise ModelFileError(
+                "the checkpoint's topics do not fit its data; remove the folder to start anew"
+            )
+
+    # Sampling -----------------------------------------------------------------------------------------
+
+    def draw(self, state, task, totals):
+        """Before the first block make the pass over documents; work on own tokens of a block's words."""
+        known = state["priors"]
+        beta, beta_sum = known.beta_of(task.round)
+        if task.step % self.n_blocks == 0:
+            self._document_pass(state, task.round, beta_sum, totals)
+        here = self.words.of(task.blocks)
+        starts = state["starts"][here.start : here.stop + 1]
+        word_start = np.append(self.first_places(task.blocks), len(task.value.tokens))
+        begin = word_start[:-1] + state["offset"][here]
+        place = (self.words.ids[here], begin, begin + np.diff(starts), word_start, task.value.tokens)
+        stream = (self.seed, _STREAMS, task.round)
+        own = (starts, state["topics"], totals, beta[self.words.ids[here]], beta_sum)
+        lda_warp.part_of_words(*place, *own, *stream)
+
+    def _document_pass(self, state, round_, beta_sum, totals):
+        alpha, pairs = state["priors"].alpha, state["topics"]
+        size = 0 if np.ptp(alpha) == 0 else len(alpha)
+        aliases, limits = np.empty(size, np.int64), np.empty(size, np.uint32)
+        if size:
+            alias.alias_tables(alpha, aliases, limits)
+        counted = -np.bincount(pairs[:, 0], minlength=self.n_topics)
+        place = (0, len(state["lengths"]), state["doc_start"], state["position"], state["names"], pairs)
+        prior = (alpha.astype(np.float32), float(alpha.sum()), aliases, limits, beta_sum)
+        lda_warp.document_pass(*place, totals, *prior, counted, self.seed, _STREAMS + 1, round_)
+        totals += counted
+
+    def end_sweep(self, state):
+        """See `RotatingGibbs`."""
+
+    # Reading ------------------------------------------------------------------------------------------
+
+    def document_part(self, state, alpha):
+        """See `RotatingGibbs`."""
+        place = (state["doc_start"], state["position"], state["topics"])
+        return topic_counts.segments(0, len(state["lengths"]), *place, alpha)
+
+    def document_csr(self, state):
+        """See `RotatingGibbs`."""
+        tokens = state["topics"][state["position"], 0]
+        indptr, indices, data = topic_counts.word_topic_csr(state["doc_start"], tokens, self.n_topics)
+        return sparse.csr_array((data, indices, indptr), shape=(len(state["lengths"]), self.n_topics))
+
+
+class _NoRows:
+    """Stands where other samplers have counts of documents."""
+
+    def arrays(self):
+        """Nothing to keep."""
+        return {}
