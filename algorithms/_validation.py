@@ -239,6 +239,12 @@ def _index_dtype(n_stored, n_columns):
     return np.dtype(np.int32 if max(n_stored, n_columns) <= _INT32_MAX else np.int64)
 
 
+def check_width(X, n_features):
+    """Hold a parameter `n_features`, None if it is not given, against a matrix."""
+    if n_features is not None and X.shape[1] != n_features:
+        raise DataError(f"n_features={n_features!r}, but X has {X.shape[1]} columns; leave n_features out")
+
+
 def check_columns(estimator, X):
     """Check a matrix of features, for a solver that reads it column by column.
 

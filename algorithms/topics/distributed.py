@@ -9,55 +9,63 @@ from scipy import sparse
 from ...errors import DataError
 from ...scheduler.engine import run
 from ...scheduler.session import open_session, own_threads
-from .._validation import check_counts
+from .._validation import check_counts, check_width
+from ..linear.dask_input import is_dask
+from ..linear.distributed import place
 from .annealing import annealed_sweeps
 from .rotating import RotatingGibbs, RotatingLight
 from .rotating_warp import RotatingWarp
 from .samplers import settled
-from .shard_input import corpus_of_matrix
+from .shard_input import corpus_of, corpus_of_matrix
 from .state import number_of_groups
+from .survey import is_sharded, sources_of, survey
 
 _PROGRAMS = {"auto": RotatingGibbs, "gibbs": RotatingGibbs, "light": RotatingLight, "warp": RotatingWarp}
 
 
 def in_shards(X, engine):
-    """Whether a fit is one of this module's: its engine is a cluster."""
+    """Whether a fit is one of this module's: its engine is a cluster, or its data are no matrix."""
     if engine != "dask" and engine != "local" and "://" not in engine:
         raise DataError(
             f"engine={engine!r} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
         )
-    return engine != "local"
+    return engine != "local" or is_sharded(X)
 
 
-def fit_in_shards(model, X, callback=None, **known):
+def fit_in_shards(model, X, callback=None, n_features=None, **known):
     """Fit a `LatentDirichletAllocation` whose documents lie in shards; `known` is refused.
 
     Parameters
     ----------
     model : LatentDirichletAllocation
         Its parameters are checked.
-    X : matrix of counts
+    X : matrix of counts, or what `sources_of` takes
     callback : callable, optional
+    n_features : int, optional
+        Columns, for files.
     **known
-        What only a fit in one process takes; None where it is not given.
+        What only a fit to a matrix in one process takes; None where it is not given.
     """
     for name, value in known.items():
         if value is not None:
-            raise DataError(f"{name} works with engine='local' only, not with engine={model.engine!r}")
-    X = check_counts(model, X, reset=True)
-    alpha, beta = model._priors(X.shape[1], False)
-    n_shards = _number_of_shards(model, X)
-    exact = model.exact or (model.n_groups is None and n_shards == 1)
-    corpus = corpus_of_matrix(X, n_shards)
+            what = f"engine={model.engine!r}" if model.engine != "local" else "files or Dask's data"
+            raise DataError(f"{name} works with a matrix and engine='local' only, not with {what}")
+    engine = place(X, model.engine)
+    if is_sharded(X):
+        corpus, digest, exact = _corpus_of_shards(model, X, engine, n_features)
+    else:
+        X = check_counts(model, X, reset=True)
+        check_width(X, n_features)
+        n_shards = _number_of_shards(model, X)
+        corpus, digest = corpus_of_matrix(X, n_shards), X
+        exact = model.exact or (model.n_groups is None and n_shards == 1)
+    alpha, beta = model._priors(corpus.summary.n_words, False)
     passes = 1 if model.sampler == "warp" else None
     anneals = annealed_sweeps(model.max_iter, passes) if not model.exact else 0
     options = {"exact": exact, "annealed": anneals, "fits_priors": model.optimize_priors}
     options["folder"] = model.memmap_folder
     kind = _PROGRAMS[model.sampler]
     program = kind(corpus, model.n_components, alpha, beta, model._seed(), **options)
-
-    def fetched(ask):
-        return Fetched.of(program, corpus, ask)
 
     def snapshot(history, found):
         return model._copy()._read(found, history, None)
@@ -66,19 +74,46 @@ def fit_in_shards(model, X, callback=None, **known):
         program,
         program.schedule,
         max_rounds=model.max_iter,
-        engine=model.engine,
+        engine=engine,
         n_jobs=model.n_jobs,
         stop=settled(program, model.tol),
         callback=callback,
         snapshot=snapshot,
-        at_end=fetched,
+        at_end=lambda ask: Fetched.of(program, corpus, ask),
         checkpoint=model.checkpoint,
         checkpoint_every=program.measure_every,
-        fingerprint=None if model.checkpoint is None else model._fingerprint(X, program, None),
+        fingerprint=None if model.checkpoint is None else model._fingerprint(digest, program, None),
         label="LDA",
         verbose=model.verbose,
     )
     return model._read(done.fetched, done.history, None)
+
+
+def _corpus_of_shards(model, X, engine, n_features):
+    """Cut and survey what is no matrix; also whether one shard is all, so that totals can be live."""
+    n_threads = 1 if engine == "local" else _n_threads(engine)
+    sources = sources_of(X, 1 if model.exact else model.n_groups, n_threads)
+    if model.exact and len(sources) > 1:
+        raise DataError(
+            f"exact=True keeps one group of documents, but X comes in {len(sources)} parts: give a matrix "
+            "or set exact=False"
+        )
+    sources = _held(sources, engine)
+    found, width, digest = survey(sources, engine, model.n_jobs, n_features)
+    figures = [(part["size"], part["words"], part["tokens"]) for part in found]
+    model.n_features_in_ = width
+    if hasattr(model, "feature_names_in_"):
+        del model.feature_names_in_
+    return corpus_of(sources, figures, width), digest, len(sources) == 1
+
+
+def _held(sources, engine):
+    """Let Dask compute its data once, for the survey and the fit; an address has nobody to hold them."""
+    if engine != "dask" or own_threads() is not None or not is_dask(sources[0]):
+        return sources
+    import distributed
+
+    return distributed.default_client().compute(sources)
 
 
 def _number_of_shards(model, X):
@@ -106,7 +141,7 @@ class Fetched:
     """What is read of a fit before its shards are let go: for `LatentDirichletAllocation._read`."""
 
     program: Any
-    documents: sparse.csr_array
+    documents: sparse.csr_array | None
     words: sparse.csr_array
     joint: float
 
@@ -119,11 +154,12 @@ class Fetched:
         words = sum(program.word_part(b, value, beta) for b, value in enumerate(blocks))
         parts = ask(lambda session, messages: session.measure(messages))
         counts = program.word_counts(blocks)
-        documents = ask(lambda session, messages: session.measure(messages, "document_counts"))
-        documents = sparse.vstack(documents, format="csr")
-        if corpus.rows is not None:
-            documents = documents[np.argsort(np.concatenate(corpus.rows))]
-        return cls(program, sparse.csr_array(documents), counts, program.joint(parts, words))
+        documents = None
+        if corpus.rows is not None:  # of documents that lie in this process anyway
+            counted = ask(lambda session, messages: session.measure(messages, "document_counts"))
+            stacked = sparse.vstack(counted, format="csr")
+            documents = sparse.csr_array(stacked[np.argsort(np.concatenate(corpus.rows))])
+        return cls(program, documents, counts, program.joint(parts, words))
 
     @property
     def ran(self):
@@ -141,7 +177,7 @@ class Fetched:
         return self.program.beta
 
     def doc_topic_counts(self):
-        """Topic counts of documents, CSR."""
+        """Topic counts of documents, CSR; None if they lie in shards."""
         return self.documents
 
     def word_topic_counts(self):

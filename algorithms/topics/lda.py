@@ -14,7 +14,7 @@ from ...errors import DataError
 from ...scheduler.engine import run
 from ...scheduler.store import fingerprint_csr
 from ...scheduler.threads import effective_n_jobs
-from .._validation import check_counts, check_prior, check_vocabulary
+from .._validation import check_counts, check_prior, check_vocabulary, check_width
 from .guidance import check_doc_labels, check_given_topics, check_seed_words
 from .model import TopicModel
 
@@ -146,8 +146,8 @@ class LatentDirichletAllocation(TopicModel):
         Mean of theta of the documents of the last `fit` given the last assignments.
     word_topic_counts_ : CSR array of shape (n_features, n_components)
         C_wk. Eight bytes a non-zero.
-    doc_topic_counts_ : CSR array of shape (n_samples, n_components)
-        C_dk.
+    doc_topic_counts_ : CSR array of shape (n_samples, n_components), or None
+        C_dk. None, and no `doc_topic_`, after a fit to files or Dask's data: `transform` gives it lazily.
     doc_topic_prior_, topic_word_prior_ : ndarrays of shapes (n_components,), (n_features,)
         alpha and beta, as fitted or as given.
     seed_prior_ : CSR array of shape (n_features, n_components), or None
@@ -272,8 +272,9 @@ class LatentDirichletAllocation(TopicModel):
     # Fitting ------------------------------------------------------------------------------------
 
     def fit(
-        self, X, y=None, *, seed_words=None, doc_labels=None, topics=None, vocabulary=None, callback=None
-    ):
+        self, X, y=None, *, seed_words=None, doc_labels=None, topics=None, vocabulary=None, n_features=None,
+        callback=None,
+    ):  # fmt: skip
         """Fit topics to word counts.
 
         What is known beforehand of the words of topics (guided LDA) and of the topics of documents (labelled
@@ -287,7 +288,10 @@ class LatentDirichletAllocation(TopicModel):
         Parameters
         ----------
         X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
-            Counts of words in documents.
+            Counts of words in documents. Or a corpus that stays where it is: the name or pattern of files in
+            the UCI bag-of-words or svmlight format (indices from 1), or a list of them; a Dask array chunked
+            by rows, a Dask bag or list of delayed matrices. Its shards are the groups of documents, in the
+            order of the files' names; a local fit runs on threads, too.
         y : None
             Ignored.
         seed_words : dict or matrix of shape (n_components, n_features), optional
@@ -306,6 +310,8 @@ class LatentDirichletAllocation(TopicModel):
             five sweeps in which each of these counts as much as all of `X`; then they are left out.
         vocabulary : sequence of str or mapping of str to int, optional
             The words of the columns, kept as `vocabulary_`.
+        n_features : int, optional
+            Columns of a corpus in files; what they state, by default.
         callback : callable, optional
             ``callback(info)`` after every sweep; `info` has round, total, objective, seconds, updates,
             history, and ``info.snapshot()``, which is the model so far as a fitted estimator. Returning True
@@ -350,8 +356,9 @@ class LatentDirichletAllocation(TopicModel):
             previous = self.__dict__.get("word_topic_counts_") if self.warm_start else None
             if self._in_shards(X):
                 known = {"seed_words": seed_words, "doc_labels": doc_labels, "topics": topics}
-                return self._fit_in_shards(X, vocabulary, callback, warm_start=previous, **known)
+                return self._fit_in_shards(X, vocabulary, callback, n_features, warm_start=previous, **known)
             X = check_counts(self, X, reset=previous is None)
+            check_width(X, n_features)
             self._check_goes_on(previous, "warm_start=True")
             if previous is not None and topics is not None:
                 raise DataError(
@@ -380,10 +387,10 @@ class LatentDirichletAllocation(TopicModel):
 
         return in_shards(X, self.engine)
 
-    def _fit_in_shards(self, X, vocabulary, callback, **known):
+    def _fit_in_shards(self, X, vocabulary, callback, n_features, **known):
         from .distributed import fit_in_shards
 
-        fit_in_shards(self, X, callback, **known)
+        fit_in_shards(self, X, callback, n_features, **known)
         if vocabulary is not None:
             self.vocabulary_ = self._words(vocabulary)
         return self
@@ -542,7 +549,7 @@ class LatentDirichletAllocation(TopicModel):
             "topic_word_prior": _short(state.beta),
             "exact": bool(self.exact),
             "optimize_priors": bool(self.optimize_priors),
-            "X": fingerprint_csr(X),
+            "X": X if isinstance(X, str) else fingerprint_csr(X),
         }
         known = {
             "seed_words": getattr(state, "seeds", None),

@@ -224,7 +224,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
     @property
     def doc_topic_(self):
         """Topic shares of the fitted documents."""
-        self._fitted("doc_topic_counts_")
+        if self._fitted("doc_topic_counts_") is None:
+            raise AttributeError(
+                "the fit left the topics of its documents where they lay: take transform of the same X"
+            )
         weights, prior = self._doc_topic_weights
         shares = weights.toarray() + prior
         shares /= shares.sum(axis=1, keepdims=True)
@@ -261,14 +264,19 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         sound = {
             "word_topic_counts_": shape[0] == self.n_features_in_
             and self.word_topic_counts_.data.min(initial=1) >= 0,
-            "doc_topic_counts_": self.doc_topic_counts_.shape[1] == shape[1]
-            and self.doc_topic_counts_.data.min(initial=1) >= 0,
+            "doc_topic_counts_": self.doc_topic_counts_ is None
+            or (
+                self.doc_topic_counts_.shape[1] == shape[1]
+                and self.doc_topic_counts_.data.min(initial=1) >= 0
+            ),
             "doc_topic_prior_": (self.doc_topic_prior_ > 0).all()
             and self.doc_topic_prior_.shape == shape[1:],
             "topic_word_prior_": (self.topic_word_prior_ > 0).all()
             and self.topic_word_prior_.shape == shape[:1],
             "seed_prior_": _fits(getattr(self, "seed_prior_", None), shape),
-            "doc_labels_": _fits(getattr(self, "doc_labels_", None), self.doc_topic_counts_.shape),
+            "doc_labels_": _fits(
+                getattr(self, "doc_labels_", None), getattr(self.doc_topic_counts_, "shape", None)
+            ),
         }
         wrong = [name for name, fits in sound.items() if not fits]
         if wrong:
@@ -280,6 +288,11 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
         return tags
+
+
+def _are_counts(matrix, n_topics):
+    """Whether an attribute can be the documents' counts, or None where they were left in shards."""
+    return matrix is None or (matrix.shape[1] == n_topics and matrix.data.min(initial=1) >= 0)
 
 
 def _fits(matrix, shape):

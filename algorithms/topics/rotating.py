@@ -25,7 +25,7 @@ from . import priors
 from .annealing import first_beta
 from .document_rows import PackedLists, document_rows
 from .evaluation import padded_vector
-from .shard_input import read_shard
+from .shard_input import read_source
 from .state import FIRST_PRIOR_FIT, FIRST_TOPICS, LONG_DOCUMENT, PURPOSES, taken
 from .storage import Storage
 from .word_blocks import Block, FirstCountThenRotate, Priors, Words, add_changes, changes_of
@@ -99,7 +99,8 @@ class RotatingGibbs(Program):
 
     def load(self, data):
         """Read a shard, lay its tokens out and give them their first topics."""
-        X, summary, storage = read_shard(data), self.corpus, Storage(self.folder)
+        X, _ = read_source(data["source"], self.corpus.n_words)
+        summary, storage = self.corpus, Storage(self.folder)
         lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
         order = np.argsort(lengths, kind="stable")
         lengths = lengths[order]

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from ...datasets.document_files import read_pieces
+from ...errors import DataError
 from ...scheduler.rotation import balance
+from .._validation import check_counts
+from ..linear.dask_input import is_dask
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,33 @@ def figures_of(X):
     return X.shape[0], words, tokens[words].astype(np.int64)
 
 
-def read_shard(data):
-    """Make a CSR matrix of counts of a shard's entry."""
-    return sparse.csr_array(data["source"])
+def read_source(source, n_features=None):
+    """Read a shard as checked counts, CSR.
+
+    Parameters
+    ----------
+    source : tuple of Piece, matrix, list of matrices, or delayed value of either
+    n_features : int, optional
+
+    Returns
+    -------
+    X : csr_array of int32
+    n_entries : list of int
+        See `read_pieces`.
+    """
+    if isinstance(source, tuple):
+        X, n_entries = read_pieces(source, n_features)
+        return check_counts("LatentDirichletAllocation", X, reset=False), n_entries
+    if is_lazy(source):  # in a session of this process
+        source = source.compute(scheduler="threads") if hasattr(source, "compute") else source.result()
+    if isinstance(source, list):  # a partition of a bag
+        widths = {np.shape(part)[1] for part in source}
+        if len(widths) > 1:
+            raise DataError(f"a partition of X holds matrices of {sorted(widths)} columns: one width for all")
+        source = sparse.vstack([sparse.csr_array(part) for part in source], format="csr")
+    return check_counts("LatentDirichletAllocation", source, reset=False), []
+
+
+def is_lazy(X):
+    """Whether X is a collection or a future of Dask's."""
+    return is_dask(X) or type(X).__module__.startswith("distributed.client")

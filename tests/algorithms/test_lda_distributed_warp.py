@@ -112,7 +112,7 @@ def test_models_as_good_as_those_of_one_process():
     X, unseen = corpus[:800], corpus[800:]
     options = {"sampler": "warp", "max_iter": 100, "n_groups": 4}
     with (
-        LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         Client(cluster),
     ):
         found = {
@@ -130,7 +130,7 @@ def test_models_as_good_as_those_of_one_process():
 @pytest.mark.parametrize("options", [{"optimize_priors": True}, {"doc_topic_prior": np.linspace(0.05, 1, K)}])
 def test_priors(X, options):
     with (
-        LocalCluster(1, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
         Client(cluster),
     ):
         model = sd.LatentDirichletAllocation(

@@ -1,0 +1,143 @@
+"""What must be known of a corpus before its shards are laid out, found where they lie."""
+
+import hashlib
+import os
+from typing import Any
+
+from ...datasets.document_files import Piece, check_entries, cut_files, document_files
+from ...errors import DataError
+from ...scheduler.engine import run
+from ...scheduler.program import Outcome, Program
+from ...scheduler.static import StaticSchedule
+from ...scheduler.store import fingerprint_csr
+from .shard_input import figures_of, is_lazy, read_source
+
+_BYTES_PER_SHARD, _MOST_SHARDS = 2**22, 16  # of files, where nothing else says how many there are to be
+
+
+def is_sharded(X):
+    """Whether X is no matrix of this process: names of files, a collection of Dask's, or a list of such."""
+    return _are_files(X) or is_lazy(X) or (isinstance(X, (list, tuple)) and len(X) > 0 and is_lazy(X[0]))
+
+
+def _are_files(X):
+    parts = X if isinstance(X, (list, tuple)) and len(X) else [X]
+    return all(isinstance(part, (str, os.PathLike)) for part in parts)
+
+
+def sources_of(X, n_shards=None, n_threads=1):
+    """Cut what is not a matrix into shards, each of which can be read anywhere and again.
+
+    Parameters
+    ----------
+    X : names of files, Dask array or bag, list of delayed matrices or futures
+    n_shards : int, optional
+        Of files: how many, if it is not to follow from their sizes and `n_threads`. The others are as they
+        are cut.
+    n_threads : int
+
+    Returns
+    -------
+    list
+        Tuples of `Piece`, or delayed values.
+    """
+    if _are_files(X):
+        files = document_files(X)
+        wanted = sum(map(os.path.getsize, files)) // _BYTES_PER_SHARD + 1
+        return cut_files(files, n_shards or max(min(wanted, _MOST_SHARDS), n_threads))
+    if isinstance(X, (list, tuple)):
+        return list(X)
+    if hasattr(X, "to_dask_array"):
+        X = X.to_dask_array(lengths=True)
+    if not hasattr(X, "chunks"):  # a bag, or one delayed value
+        return X.to_delayed() if hasattr(X, "to_delayed") else [X]
+    if X.ndim != 2:
+        raise DataError(f"X must have two dimensions, documents and words, but it has {X.ndim}")
+    if X.numblocks[1] > 1:
+        raise DataError(
+            f"X is cut into {X.numblocks[1]} ranges of words: documents are to stay whole; call "
+            "X.rechunk({1: -1}) before the fit"
+        )
+    return list(X.to_delayed().ravel())
+
+
+class Survey(Program):
+    """Reads every shard once.
+
+    Parameters
+    ----------
+    sources : list
+        See `sources_of`.
+    n_features : int, optional
+
+    Attributes
+    ----------
+    found : list of dict
+        Of each shard ``size`` (documents), ``width``, its ``words`` and their ``tokens``, ``n_entries``,
+        and ``digest``, a hash of its contents.
+    """
+
+    measure_every = 0
+    unit = "shard"
+
+    def __init__(self, sources, n_features=None):
+        self.shards, self.n_features = [{"source": s, "number": n} for n, s in enumerate(sources)], n_features
+        self.found: list[dict[str, Any]] = []
+
+    def load(self, data):
+        """Keep what to read."""
+        return data
+
+    def update(self, state, task):
+        """Read a shard."""
+        try:
+            X, n_entries = read_source(state["source"], self.n_features)
+        except DataError as error:
+            raise DataError(f"in shard {state['number']} of X: {error}") from error
+        size, words, tokens = figures_of(X)
+        figures = {"size": size, "width": X.shape[1], "words": words, "tokens": tokens}
+        return figures | {"n_entries": n_entries, "digest": fingerprint_csr(X)}
+
+    def aggregate(self, tasks, partials):
+        """Take what was found."""
+        self.found = partials
+        return Outcome(done=True, updates=len(tasks))
+
+
+def survey(sources, engine, n_jobs=None, n_features=None):
+    """Find the figures of all shards, and hold them against one another.
+
+    Returns
+    -------
+    found : list of dict
+        See `Survey`.
+    n_features : int
+        Columns of all shards.
+    digest : str
+        Hash of the contents of all shards.
+    """
+    program = Survey(sources, n_features)
+    run(program, StaticSchedule(1, n_shards=len(sources)), max_rounds=1, engine=engine, n_jobs=n_jobs)
+    found = program.found
+    pieces = [piece for source in sources if isinstance(source, tuple) for piece in source]
+    check_entries(pieces, [n for figures in found for n in figures["n_entries"]])
+    widths = [figures["width"] for figures in found]
+    states = [not isinstance(source, tuple) or source[0].format == "docword" for source in sources]
+    width = n_features or max(widths)
+    for number, (source, own, is_stated) in enumerate(zip(sources, widths, states, strict=True)):
+        if own > width or (is_stated and own != width):
+            raise DataError(
+                f"shard {number} of X ({_called(source)}) has {own} columns, but n_features or another shard "
+                f"says {width}: all shards need the columns of one vocabulary"
+            )
+    if not any(len(figures["words"]) for figures in found):
+        raise DataError("X holds no count above zero; LatentDirichletAllocation needs at least one")
+    digest = hashlib.sha256("".join(figures["digest"] for figures in found).encode()).hexdigest()
+    return found, width, digest
+
+
+def _called(source):
+    if isinstance(source, tuple) and isinstance(source[0], Piece):
+        names = [os.path.basename(piece.path) for piece in source]
+        return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    return "a block of Dask's"

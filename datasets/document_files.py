@@ -1,0 +1,331 @@
+"""Files of documents in pieces that can be read one by one, anywhere and again.
+
+A piece is a range of documents of one file. Of a plain file it is a range of bytes, cut where a document
+ends; of a compressed one the range begins nowhere but in front, so that every piece of it goes through the
+whole file and keeps its own documents.
+"""
+
+import glob
+import itertools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from ..errors import DataError
+from ._files import Reader
+from .bag_of_words import Lines, read_header
+from .svmlight import read_svmlight
+
+_DTYPE = np.dtype(np.int32)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some documents of a file.
+
+    Attributes
+    ----------
+    path : str
+    format : {"docword", "svmlight"}
+    stated : tuple of three int, or None
+        Documents, words and entries that the head of a docword file states.
+    first, last : int
+        The documents ``first:last``, counted from 0, of a docword file; all of another if last is -1.
+    start, stop : int
+        Bytes in which their lines stand; -1 for all of the file.
+    """
+
+    path: str
+    format: str
+    stated: tuple[int, int, int] | None = None
+    first: int = 0
+    last: int = -1
+    start: int = -1
+    stop: int = -1
+
+    @property
+    def n_bytes(self):
+        """Bytes that are read for these documents alone."""
+        return os.path.getsize(self.path) if self.start < 0 else self.stop - self.start
+
+
+def document_files(paths):
+    """Make the sorted list of the files that names and patterns stand for.
+
+    Parameters
+    ----------
+    paths : str, path-like or list of them
+        A name with ``*``, ``?`` or ``[`` is a pattern unless there is such a file.
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    DataError
+        If a pattern fits nothing, a file is not there, or one comes twice.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from stradask.datasets.document_files import document_files
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for number in (2, 1):
+    ...         _ = pathlib.Path(folder, f"docword.{number}.txt").write_text("1\\n1\\n1\\n1 1 1\\n")
+    ...     [pathlib.Path(path).name for path in document_files(f"{folder}/docword.*")]
+    ['docword.1.txt', 'docword.2.txt']
+    """
+    found = []
+    for path in [paths] if isinstance(paths, (str, os.PathLike)) else list(paths):
+        name = os.fspath(path)
+        if not os.path.exists(name) and any(sign in name for sign in "*?["):
+            fits = glob.glob(name)
+            if not fits:
+                raise DataError(f"X={name!r}: no file fits this pattern")
+            found.extend(fits)
+        else:
+            found.append(name)
+    if not found:
+        raise DataError("X is an empty list: give the names of files of documents")
+    found.sort()
+    for name, following in itertools.pairwise(found):
+        if name == following:
+            raise DataError(f"X names the file {name} twice")
+    return found
+
+
+def cut_files(paths, n_shards):
+    """Deal the documents of files into shards, in the order of names.
+
+    Parameters
+    ----------
+    paths : list of str
+        As `document_files` gives them. Names with ``docword`` or headed by three lines of one number are in
+        the UCI bag-of-words format, others in the svmlight format.
+    n_shards : int
+        Wanted. Of files in the svmlight format there is at least one shard a file, and no more.
+
+    Returns
+    -------
+    list of tuple of Piece
+        Shards, none empty.
+    """
+    wholes = [_whole(path) for path in paths]
+    total = max(sum(piece.n_bytes for piece in wholes), 1)
+    pieces = [
+        part for piece in wholes for part in _cut(piece, max(round(piece.n_bytes / total * n_shards), 1))
+    ]
+    weights = np.array([_weight(piece) for piece in pieces])
+    place = ((np.cumsum(weights) - weights / 2) * n_shards / weights.sum()).astype(int)
+    shards = [[p for p, at in zip(pieces, place, strict=True) if at == shard] for shard in np.unique(place)]
+    return [tuple(shard) for shard in shards]
+
+
+def read_pieces(pieces, n_features=None):
+    """Read documents as counts.
+
+    Parameters
+    ----------
+    pieces : sequence of Piece
+    n_features : int, optional
+        Columns; by default what the files state, or for svmlight as many as occur.
+
+    Returns
+    -------
+    X : csr_array of shape (n_documents, n_features)
+        int64; for the svmlight format float64.
+    n_entries : list of int
+        Lines that were read of each piece (of svmlight, documents).
+
+    Raises
+    ------
+    DataError
+        Names file, line and remedy.
+    """
+    readers = {"docword": _read_docword, "svmlight": _read_lines}
+    parts, n_entries = zip(*(readers[piece.format](piece, n_features) for piece in pieces), strict=True)
+    widths = {part.shape[1] for part in parts}
+    if len(widths) > 1:
+        width = max(widths)
+        for piece, part in zip(pieces, parts, strict=True):
+            if piece.format == "docword" and part.shape[1] != width:
+                raise DataError(
+                    f"{piece.path} states {part.shape[1]} words, another file {width}: files of one corpus "
+                    "have one vocabulary; give n_features if it is a part of a larger one"
+                )
+        parts = tuple(sparse.csr_array((p.data, p.indices, p.indptr), (p.shape[0], width)) for p in parts)
+    return sparse.csr_array(sparse.vstack(parts, format="csr")), list(n_entries)
+
+
+def check_entries(pieces, n_entries):
+    """Hold the entries of files that were read in ranges against what their heads state.
+
+    Parameters
+    ----------
+    pieces : iterable of Piece
+    n_entries : iterable of int
+        See `read_pieces`.
+
+    Raises
+    ------
+    DataError
+        If a file has fewer or more than its third line says.
+    """
+    found: dict[Piece, int] = {}
+    for piece, n in zip(pieces, n_entries, strict=True):
+        if piece.start >= 0:
+            whole = Piece(piece.path, piece.format, piece.stated)
+            found[whole] = found.get(whole, 0) + n
+    for piece, n in found.items():
+        if n != piece.stated[2]:
+            raise DataError(
+                f"{piece.path} has {n} entries and line 3 states {piece.stated[2]}; it may be cut off: "
+                "download or write it again"
+            )
+
+
+# Cutting ----------------------------------------------------------------------------------------------
+
+
+def _weight(piece):
+    """About the bytes of a piece, also where it is some documents of a compressed file."""
+    share = (piece.last - piece.first) / max(piece.stated[0], 1) if piece.stated and piece.start < 0 else 1
+    return max(piece.n_bytes * share, 1)
+
+
+def _whole(path):
+    with Reader(path) as reader:
+        first = next(reader.blocks(), (1, b""))[1][:200].split(b"\n")
+        headed = len(first) > 3 and all(line.strip().isdigit() for line in first[:3])
+        is_docword = headed or "docword" in Path(path).name
+    if not is_docword:
+        return Piece(path, "svmlight")
+    with Reader(path) as reader:
+        stated, _ = read_header(reader, reader.blocks())
+    return Piece(path, "docword", tuple(stated), 0, stated[0])
+
+
+def _cut(piece, n):
+    """Cut the piece that is a whole file."""
+    if piece.format == "svmlight" or n == 1 or piece.last < 2:
+        return [piece]
+    n = min(n, piece.last)
+    with Reader(piece.path) as reader:
+        kind = reader.kind
+    if kind != "plain":
+        edges = [piece.last * i // n for i in range(n + 1)]
+        ranges = [(first, last, -1, -1) for first, last in itertools.pairwise(edges)]
+    else:
+        ranges = _byte_ranges(piece, n)
+    return [Piece(piece.path, piece.format, piece.stated, *part) for part in ranges]
+
+
+def _byte_ranges(piece, n):
+    with open(piece.path, "rb") as file:
+        for _ in range(3):
+            file.readline()
+        body, size = file.tell(), os.path.getsize(piece.path)
+        cuts = [(body, 0)]
+        for i in range(1, n):
+            at, document = _next_document(file, body + (size - body) * i // n, size)
+            if cuts[-1][0] < at < size and cuts[-1][1] < document < piece.last:
+                cuts.append((at, document))
+    cuts.append((size, piece.last))
+    return [(a[1], b[1], a[0], b[0]) for a, b in itertools.pairwise(cuts)]
+
+
+def _next_document(file, position, size):
+    """Find where, behind a place in a file, a document's lines begin; and its number, from 0."""
+    file.seek(position - 1)
+    file.readline()
+    before = None
+    while (at := file.tell()) < size:
+        number = file.readline().split(None, 1)[:1]
+        if not number or not number[0].isdigit():
+            return size, -1  # no well-formed line: whoever reads it says so
+        if before is not None and number[0] != before:
+            return at, int(number[0]) - 1
+        before = number[0]
+    return size, -1
+
+
+# Reading ----------------------------------------------------------------------------------------------
+
+
+class _Range(Reader):
+    """A range of the bytes of a plain file, its lines counted as those of the file."""
+
+    def __init__(self, path, start, stop):
+        super().__init__(path)
+        self.start, self._left = start, stop - start
+
+    def __enter__(self):
+        super().__enter__()
+        self._stream.seek(self.start)
+        return self
+
+    def read(self, size=-1):
+        """Return up to size bytes of the range."""
+        data = super().read(min(size, self._left) if size >= 0 else self._left)
+        self._left -= len(data)
+        return data
+
+    def error(self, line, what):
+        """Return a DataError at a line, counted from the beginning of the file."""
+        before = 0
+        with open(self.path, "rb") as file:
+            for begin in range(0, self.start, 1 << 20):
+                before += file.read(min(1 << 20, self.start - begin)).count(b"\n")
+        return super().error(line + before, what)
+
+
+def _read_docword(piece, n_features):
+    whole = piece.start < 0
+    with Reader(piece.path) if whole else _Range(piece.path, piece.start, piece.stop) as reader:
+        blocks = reader.blocks()
+        stated, head = read_header(reader, blocks) if whole else (piece.stated, (1, b""))
+        if tuple(stated) != piece.stated:
+            raise reader.error(1, f"the file has changed: {stated} were {list(piece.stated)}")
+        n_columns = _columns(piece, n_features)
+        lines = Lines(reader, *stated, _DTYPE)
+        kept = [np.empty((0, 3), np.int64)]
+        for line, block in _chain(head, blocks):
+            triples = lines.parse(line, block)
+            own = (triples[:, 0] > piece.first) & (triples[:, 0] <= piece.last)
+            if not whole and not own.all():
+                raise reader.error(
+                    line,
+                    f"in this block document {triples[~own][0, 0]} stands among documents "
+                    f"{piece.first + 1} to {piece.last}: sort the file by document, or compress it",
+                )
+            kept.append(triples[own])
+        if whole:
+            lines.check_complete()
+    triples = np.concatenate(kept)
+    place = (triples[:, 0] - 1 - piece.first, triples[:, 1] - 1)
+    X = sparse.coo_array((triples[:, 2], place), shape=(piece.last - piece.first, n_columns))
+    return sparse.csr_array(X), len(triples)  # entries that come more than once are added up
+
+
+def _chain(head, blocks):
+    if head[1]:
+        yield head
+    yield from blocks
+
+
+def _columns(piece, n_features):
+    n_words = piece.stated[1]
+    if n_features is not None and n_features < n_words:
+        raise DataError(
+            f"n_features={n_features}: {piece.path} states {n_words} words; give no smaller number"
+        )
+    return n_words if n_features is None else n_features
+
+
+def _read_lines(piece, n_features):
+    X, _ = read_svmlight(piece.path, n_features=n_features, zero_based=False)
+    return sparse.csr_array(X), X.shape[0]
