@@ -197,6 +197,12 @@ def _weight(piece):
     return max(piece.n_bytes * share, 1)
 
 
+def is_compressed(path):
+    """Whether a file is not plain, by what it holds."""
+    with Reader(path) as reader:
+        return reader.kind != "plain"
+
+
 def _whole(path):
     with Reader(path) as reader:
         first = next(reader.blocks(), (1, b""))[1][:200].split(b"\n")
@@ -214,9 +220,7 @@ def _cut(piece, n):
     if piece.format == "svmlight" or n == 1 or piece.last < 2:
         return [piece]
     n = min(n, piece.last)
-    with Reader(piece.path) as reader:
-        kind = reader.kind
-    if kind != "plain":
+    if is_compressed(piece.path):
         edges = [piece.last * i // n for i in range(n + 1)]
         ranges = [(first, last, -1, -1) for first, last in itertools.pairwise(edges)]
     else:

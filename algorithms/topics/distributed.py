@@ -1,24 +1,28 @@
 """Topic models whose corpus lies in shards: on a cluster of Dask workers, or in files on one machine."""
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from ...datasets.document_files import document_files, is_compressed
 from ...errors import DataError
 from ...scheduler.engine import run
 from ...scheduler.session import open_session, own_threads
+from ...scheduler.threads import effective_n_jobs
 from .._validation import check_counts, check_width
 from ..linear.dask_input import is_dask
 from ..linear.distributed import place
 from .annealing import annealed_sweeps
+from .out_of_core import AT_ONCE, Plan, check_blocks_fit, memory_in_bytes, plan_for, shards_for
 from .rotating import RotatingGibbs, RotatingLight
 from .rotating_warp import RotatingWarp
 from .samplers import settled
 from .shard_input import corpus_of, corpus_of_matrix
 from .state import number_of_groups
-from .survey import is_sharded, sources_of, survey
+from .survey import are_files, is_sharded, sources_of, survey
 
 _PROGRAMS = {"auto": RotatingGibbs, "gibbs": RotatingGibbs, "light": RotatingLight, "warp": RotatingWarp}
 
@@ -51,8 +55,12 @@ def fit_in_shards(model, X, callback=None, n_features=None, **known):
             what = f"engine={model.engine!r}" if model.engine != "local" else "files or Dask's data"
             raise DataError(f"{name} works with a matrix and engine='local' only, not with {what}")
     engine = place(X, model.engine)
+    memory = _memory(model, X, engine)
+    plan, kind = Plan(model.memmap_folder), _PROGRAMS[model.sampler]
     if is_sharded(X):
-        corpus, digest, exact = _corpus_of_shards(model, X, engine, n_features)
+        corpus, digest, exact, found = _corpus_of_shards(model, X, engine, n_features, memory)
+        if memory is not None:
+            plan = plan_for(kind, found, model.n_components, memory, model.memmap_folder)
     else:
         X = check_counts(model, X, reset=True)
         check_width(X, n_features)
@@ -63,9 +71,10 @@ def fit_in_shards(model, X, callback=None, n_features=None, **known):
     passes = 1 if model.sampler == "warp" else None
     anneals = annealed_sweeps(model.max_iter, passes) if not model.exact else 0
     options = {"exact": exact, "annealed": anneals, "fits_priors": model.optimize_priors}
-    options["folder"] = model.memmap_folder
-    kind = _PROGRAMS[model.sampler]
+    options |= {"folder": plan.folder, "at_once": plan.at_once}
     program = kind(corpus, model.n_components, alpha, beta, model._seed(), **options)
+    if memory is not None:
+        check_blocks_fit(program, memory)
 
     def snapshot(history, found):
         return model._copy()._read(found, history, None)
@@ -75,7 +84,7 @@ def fit_in_shards(model, X, callback=None, n_features=None, **known):
         program.schedule,
         max_rounds=model.max_iter,
         engine=engine,
-        n_jobs=model.n_jobs,
+        n_jobs=_n_jobs(model),
         stop=settled(program, model.tol),
         callback=callback,
         snapshot=snapshot,
@@ -89,22 +98,43 @@ def fit_in_shards(model, X, callback=None, n_features=None, **known):
     return model._read(done.fetched, done.history, None)
 
 
-def _corpus_of_shards(model, X, engine, n_features):
+def _memory(model, X, engine):
+    if model.memory_limit is None:
+        return None
+    if engine != "local" or not are_files(X):
+        raise DataError(
+            f"memory_limit={model.memory_limit!r} is for names of files and engine='local': a matrix is in "
+            "memory already, and workers have limits of their own"
+        )
+    return memory_in_bytes(model.memory_limit)
+
+
+def _n_jobs(model):
+    """Threads: no more than shards that memory is for."""
+    return model.n_jobs if model.memory_limit is None else min(effective_n_jobs(model.n_jobs), AT_ONCE)
+
+
+def _corpus_of_shards(model, X, engine, n_features, memory):
     """Cut and survey what is no matrix; also whether one shard is all, so that totals can be live."""
     n_threads = 1 if engine == "local" else _n_threads(engine)
-    sources = sources_of(X, 1 if model.exact else model.n_groups, n_threads)
+    at_least = 1
+    if memory is not None:
+        files = document_files(X)
+        n_bytes, compressed = sum(map(os.path.getsize, files)), any(map(is_compressed, files))
+        at_least = shards_for(n_bytes, compressed, memory)
+    sources = sources_of(X, 1 if model.exact else model.n_groups, max(n_threads, at_least))
     if model.exact and len(sources) > 1:
         raise DataError(
             f"exact=True keeps one group of documents, but X comes in {len(sources)} parts: give a matrix "
             "or set exact=False"
         )
     sources = _held(sources, engine)
-    found, width, digest = survey(sources, engine, model.n_jobs, n_features)
+    found, width, digest = survey(sources, engine, _n_jobs(model), n_features)
     figures = [(part["size"], part["words"], part["tokens"]) for part in found]
     model.n_features_in_ = width
     if hasattr(model, "feature_names_in_"):
         del model.feature_names_in_
-    return corpus_of(sources, figures, width), digest, len(sources) == 1
+    return corpus_of(sources, figures, width), digest, len(sources) == 1, found
 
 
 def _held(sources, engine):

@@ -128,6 +128,12 @@ class LatentDirichletAllocation(TopicModel):
         it lies there in memory-mapped files, of which the system keeps in memory what there is room for, and
         which are gone after the fit. The model is *bitwise* the same. Memory is still needed for `X`, for
         rows of frequent words and for the fitted counts. A fast disk pays: documents are met at random.
+    memory_limit : str or int, default=None
+        For files on one machine: memory of the fit, ``"2GB"`` or bytes. Files are cut into as many shards
+        as it takes to read four of them in half of it; if the tokens' state does not fit in the other half,
+        it lies in files of `memmap_folder` (by default the system's place for temporary files), and four
+        shards at a time, on as many threads, meet all words while the others stay on disk. The model depends
+        on the number of shards. A `checkpoint` is gathered in memory.
     warm_start : bool, default=False
         Begin a second `fit` from topics drawn in five sweeps with the last fit's topics at hand.
     random_state : int, RandomState or None, default=None
@@ -220,6 +226,7 @@ class LatentDirichletAllocation(TopicModel):
         "n_jobs": [None, Integral],
         "checkpoint": [None, str, os.PathLike],
         "memmap_folder": [None, str, os.PathLike],
+        "memory_limit": [None, str, Integral],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -247,6 +254,7 @@ class LatentDirichletAllocation(TopicModel):
         n_jobs=None,
         checkpoint=None,
         memmap_folder=None,
+        memory_limit=None,
         warm_start=False,
         random_state=None,
         verbose=0,
@@ -265,6 +273,7 @@ class LatentDirichletAllocation(TopicModel):
         self.n_jobs = n_jobs
         self.checkpoint = checkpoint
         self.memmap_folder = memmap_folder
+        self.memory_limit = memory_limit
         self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
@@ -354,7 +363,7 @@ class LatentDirichletAllocation(TopicModel):
             )
         with self._unchanged_on_error():
             previous = self.__dict__.get("word_topic_counts_") if self.warm_start else None
-            if self._in_shards(X):
+            if self.memory_limit is not None or self._in_shards(X):
                 known = {"seed_words": seed_words, "doc_labels": doc_labels, "topics": topics}
                 return self._fit_in_shards(X, vocabulary, callback, n_features, warm_start=previous, **known)
             X = check_counts(self, X, reset=previous is None)

@@ -8,6 +8,8 @@ from sklearn.utils.validation import check_is_fitted
 from ...datasets.split import split_tokens
 from ...errors import DataError
 from .._validation import check_counts
+from ..linear.dask_input import is_dask
+from .blocks_of_documents import lazy_shares, score_of_blocks
 from .evaluation import complete
 from .guidance import check_doc_labels
 from .inference import (
@@ -55,7 +57,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         Parameters
         ----------
         X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
-            Counts. A document without words gets the prior's mean. Words that had no count in `fit` are left
+            Counts; of a Dask array, chunked by rows, the result is a Dask array too, and nothing is computed
+            yet. A document without words gets the prior's mean. Words that had no count in `fit` are left
             out, with one warning that counts them: all topics know them equally little.
         n_sweeps : int, default=200
             Passes over each document, both chains together, at least 10. The error falls with its root. Mean
@@ -72,6 +75,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         """
         check_is_fitted(self, "word_topic_counts_")
         self._validate_params()
+        if is_dask(X):
+            return lazy_shares(self, X, n_sweeps, doc_labels)
         X = check_counts(self, X, reset=False)
         options = {"n_sweeps": n_sweeps, "random_state": self.random_state, "n_jobs": self.n_jobs}
         labels = check_doc_labels(doc_labels, X.shape[0], self.doc_topic_prior_)
@@ -178,7 +183,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         Parameters
         ----------
         X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
-            Counts, best of documents that were not in `fit`.
+            Counts, best of documents that were not in `fit`. Of a Dask array every block is scored where it
+            lies (and halved by itself, so that another cut gives a slightly different number).
         y : None
             Ignored.
         doc_labels : matrix of shape (n_samples, n_components), optional
@@ -189,11 +195,24 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         float
         """
         check_is_fitted(self, "word_topic_counts_")
-        X = check_counts(self, X, reset=False)
-        labels = check_doc_labels(doc_labels, X.shape[0], self.doc_topic_prior_)
-        observed, held_out = split_tokens(X, random_state=0)
-        if held_out.sum() == 0:
+        if is_dask(X):
+            total, n_tokens = score_of_blocks(self, X, doc_labels)
+        else:
+            X = check_counts(self, X, reset=False)
+            total, n_tokens = self._completed(
+                X, check_doc_labels(doc_labels, X.shape[0], self.doc_topic_prior_)
+            )
+        if n_tokens == 0:
             raise DataError("X has no document of two tokens or more: there is nothing to hold out")
+        return total / n_tokens
+
+    def _completed(self, X, labels=None):
+        """Log-likelihood of held-out tokens, and how many there are."""
+        observed, held_out = split_tokens(X, random_state=0)
+        n_tokens = int(held_out.sum())
+        return (n_tokens * self._completion(observed, held_out, labels) if n_tokens else 0.0), n_tokens
+
+    def _completion(self, observed, held_out, labels):
         if labels is not None:
             return labelled_completion(FixedTopics.of(self), observed, held_out, labels, n_jobs=self.n_jobs)
         if self.word_topic_counts_.shape[1] >= SPARSE_TOPICS:

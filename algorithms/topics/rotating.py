@@ -44,6 +44,8 @@ class RotatingGibbs(Program):
         See `CorpusState`.
     exact : bool
         One shard, topic totals live.
+    at_once : int, optional
+        See `FirstCountThenRotate`.
 
     Attributes
     ----------
@@ -55,10 +57,11 @@ class RotatingGibbs(Program):
     keeps_rows = True
 
     def __init__(
-        self, corpus, n_topics, alpha, beta, seed, *, exact=False, fits_priors=False, annealed=0, folder=None
-    ):
+        self, corpus, n_topics, alpha, beta, seed, *, exact=False, fits_priors=False, annealed=0, folder=None,
+        at_once=None,
+    ):  # fmt: skip
         self.corpus, self.shards, self.n_blocks = corpus.summary, corpus.shards, len(corpus.shards)
-        self.schedule = FirstCountThenRotate(self.n_blocks)
+        self.schedule = FirstCountThenRotate(self.n_blocks, at_once)
         self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
         self.exact, self.folder = int(exact), folder
         self.n_tokens = int(corpus.frequency.sum())
@@ -70,6 +73,8 @@ class RotatingGibbs(Program):
         dense = self.document_kind(np.zeros(0, np.int64), Storage())
         self.saved = ("topics", *dense.arrays())
         self._word_part = np.nan
+        self._figures: list[dict] = [{} for _ in self.shards]  # of the last sweep, by shard
+        self._block_figures: list[dict] = [{} for _ in self.shards]  # by block: what the last shard found
 
     def document_kind(self, lengths, storage):
         """Make room for the counts of documents."""
@@ -201,20 +206,23 @@ class RotatingGibbs(Program):
 
     def update(self, state, task):
         """Fill a block with own tokens, or draw own tokens of its words; return the change of the totals."""
-        step = task.step - (self.n_blocks if task.round == 0 else 0)
-        if step < 0:
+        place = self.schedule.place(task.round, task.step)
+        if place < 0:
             return {"changes": self._fill(state, task.blocks, task.value)}
         totals = state["totals"].copy()
         self.draw(state, task, totals)
-        if step < self.n_blocks - 1:
-            return {"changes": changes_of(state["totals"], totals)}
-        self.end_sweep(state)
         result = {"changes": changes_of(state["totals"], totals)}
-        if (task.round + 1) % self.measure_every == 0:
-            beta = state["priors"].beta
-            result["word_part"] = self.word_part(task.blocks, task.value, beta)
-        if self.fits_priors_after(task.round + 1):
-            result |= self._figures_for_priors(state, task)
+        fits = self.fits_priors_after(task.round + 1)
+        if self.schedule.is_last_of_shard(place):
+            self.end_sweep(state)
+            if fits:
+                result["document_counts"] = priors.tally(self.document_csr(state))
+                result["lengths"] = priors.tally_values(state["lengths"])
+        if self.schedule.may_be_last_of_block(place):
+            if (task.round + 1) % self.measure_every == 0:
+                result["word_part"] = self.word_part(task.blocks, task.value, state["priors"].beta)
+            if fits:
+                result["word_counts"] = priors.tally_values(self._counts_of(task.blocks, task.value))
         return result
 
     def _fill(self, state, block, value):
@@ -343,13 +351,22 @@ class RotatingGibbs(Program):
         self.totals = self.totals + changes
         message = {"changes": changes_of(np.zeros_like(changes), changes)}
         round_ = tasks[0].round
-        step = tasks[0].step - (self.n_blocks if round_ == 0 else 0)
-        if step < self.n_blocks - 1:
+        place = self.schedule.place(round_, tasks[0].step)
+        if place < 0:
             return Outcome(message)
-        if "word_part" in partials[0]:
-            self._word_part = sum(partial["word_part"] for partial in partials)
+        for task, partial in zip(tasks, partials, strict=True):
+            self._figures[task.shard].update(
+                {k: v for k, v in partial.items() if k in ("document_counts", "lengths")}
+            )
+            self._block_figures[task.blocks].update(
+                {k: v for k, v in partial.items() if k.startswith("word_")}
+            )
+        if place < self.schedule.n_steps - 1:
+            return Outcome(message)
+        if (round_ + 1) % self.measure_every == 0:
+            self._word_part = sum(figures["word_part"] for figures in self._block_figures)
         if self.fits_priors_after(round_ + 1):
-            self._fit_priors(partials)
+            self._fit_priors()
             message |= self._fitted_priors()
         return Outcome(message, updates=self.n_tokens)
 
@@ -368,23 +385,16 @@ class RotatingGibbs(Program):
         is_time = swept % self.measure_every == 0 and swept >= max(FIRST_PRIOR_FIT, self.priors.annealed)
         return self.fits_priors and is_time
 
-    def _figures_for_priors(self, state, task):
-        """How often each count occurs: all that the fixed points of the priors need."""
-        return {
-            "document_counts": priors.tally(self.document_csr(state)),
-            "lengths": priors.tally_values(state["lengths"]),
-            "word_counts": priors.tally_values(self._counts_of(task.blocks, task.value)),
-        }
-
     def _counts_of(self, block, value):
         start = np.append(self.first_places(block)[len(value.rows) :], len(value.tokens))
         _, _, counts = topic_counts.word_topic_csr(start, value.tokens, self.n_topics)
         return np.concatenate([value.rows[value.rows > 0], counts])
 
-    def _fit_priors(self, partials):
-        documents = priors.merged([partial["document_counts"] for partial in partials])
-        lengths = priors.merged([partial["lengths"] for partial in partials])
-        words = priors.merged([partial["word_counts"] for partial in partials])
+    def _fit_priors(self):
+        """Fit priors to how often each count occurs, which is all that their fixed points need."""
+        documents = priors.merged([figures["document_counts"] for figures in self._figures])
+        lengths = priors.merged([figures["lengths"] for figures in self._figures])
+        words = priors.merged([figures["word_counts"] for figures in self._block_figures])
         alpha = priors.fit_tallied_doc_topic_prior(documents, lengths, self.priors.alpha)
         beta = priors.fit_tallied_topic_word_prior(
             words, self.totals, self.corpus.n_words, self.priors.beta[0]

@@ -70,7 +70,7 @@ class RotatingWarp(RotatingGibbs):
         """Before the first block make the pass over documents; work on own tokens of a block's words."""
         known = state["priors"]
         beta, beta_sum = known.beta_of(task.round)
-        if task.step % self.n_blocks == 0:
+        if self.schedule.place(task.round, task.step) % self.n_blocks == 0:
             self._document_pass(state, task.round, beta_sum, totals)
         here = self.words.of(task.blocks)
         starts = state["starts"][here.start : here.stop + 1]

@@ -17,10 +17,11 @@ _BYTES_PER_SHARD, _MOST_SHARDS = 2**22, 16  # of files, where nothing else says 
 
 def is_sharded(X):
     """Whether X is no matrix of this process: names of files, a collection of Dask's, or a list of such."""
-    return _are_files(X) or is_lazy(X) or (isinstance(X, (list, tuple)) and len(X) > 0 and is_lazy(X[0]))
+    return are_files(X) or is_lazy(X) or (isinstance(X, (list, tuple)) and len(X) > 0 and is_lazy(X[0]))
 
 
-def _are_files(X):
+def are_files(X):
+    """Whether X is a name of files, or a list of names."""
     parts = X if isinstance(X, (list, tuple)) and len(X) else [X]
     return all(isinstance(part, (str, os.PathLike)) for part in parts)
 
@@ -41,7 +42,7 @@ def sources_of(X, n_shards=None, n_threads=1):
     list
         Tuples of `Piece`, or delayed values.
     """
-    if _are_files(X):
+    if are_files(X):
         files = document_files(X)
         wanted = sum(map(os.path.getsize, files)) // _BYTES_PER_SHARD + 1
         return cut_files(files, n_shards or max(min(wanted, _MOST_SHARDS), n_threads))

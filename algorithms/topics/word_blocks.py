@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import DataError
-from ...scheduler.rotation import RotationSchedule, balance
+from ...scheduler.rotation import balance
+from ...scheduler.schedule import Schedule
 from .annealing import annealed_prior
 
 
@@ -82,16 +83,48 @@ class Priors:
         return known[1:]
 
 
-class FirstCountThenRotate(RotationSchedule):
-    """A rotation whose first round has one turn more, in which blocks are filled."""
+class FirstCountThenRotate(Schedule):
+    """A rotation whose first round has one turn more, in which blocks are filled.
 
-    def __init__(self, n_shards):
-        super().__init__(n_shards)
+    Parameters
+    ----------
+    n_shards : int
+        And as many blocks.
+    at_once : int, optional
+        Shards that take part at a time; a few of them meet all blocks before the next few do, so that those
+        can lie on disk. All by default.
+
+    Attributes
+    ----------
+    n_steps : int
+        Of a turn.
+    """
+
+    def __init__(self, n_shards, at_once=None):
+        self.n_shards = n_shards
+        self.at_once = min(at_once or n_shards, n_shards)
+        self.n_steps = n_shards * -(-n_shards // self.at_once)
 
     def plan(self, round, state):
         """Pair shards with blocks, step by step."""
-        turn = super().plan(round, state)
+        turn = [self._step(*divmod(step, self.n_shards)) for step in range(self.n_steps)]
         return turn + turn if round == 0 else turn
+
+    def _step(self, party, step):
+        shards = range(party * self.at_once, min((party + 1) * self.at_once, self.n_shards))
+        return [(shard, (shard + step) % self.n_shards) for shard in shards]
+
+    def place(self, round, step):
+        """Number of a step in its turn of sampling; negative in the turn that fills blocks."""
+        return step - (self.n_steps if round == 0 else 0)
+
+    def is_last_of_shard(self, place):
+        """Whether a step is the last of its shards."""
+        return place % self.n_shards == self.n_shards - 1
+
+    def may_be_last_of_block(self, place):
+        """Whether a step belongs to the last shards: of those to meet a block, the last one leaves it."""
+        return place >= self.n_steps - self.n_shards
 
 
 # Changes of totals: the few topics that changed, or all of them ----------------------------------------

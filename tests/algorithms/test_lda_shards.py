@@ -167,3 +167,34 @@ def test_bad_blocks(client, X):
         lda().fit(parts, seed_words={0: [1]})
     with pytest.raises(DataError, match=r"n_features=7, but X has 120 columns"):
         lda().fit(X, n_features=7)
+
+
+# Inference -------------------------------------------------------------------------------------------
+
+
+def test_shares_of_blocks_are_lazy_and_those_of_the_matrix(client, X):
+    model = lda().fit(X)
+    meta = sparse.csr_matrix((0, 0), dtype=X.dtype)
+    lazy = [
+        da.from_delayed(part, (b - a, 120), X.dtype, meta=meta)
+        for part, (a, b) in zip(delayed(X), CUTS, strict=True)
+    ]
+    for blocks in (da.concatenate(lazy), da.from_array(X.toarray(), chunks=(70, 50))):
+        shares = model.transform(blocks)
+        assert isinstance(shares, da.Array)
+        assert shares.shape == (200, 6)
+        np.testing.assert_array_equal(shares.compute(), model.transform(X))
+        assert model.score(blocks) == pytest.approx(model.score(X), rel=0.02)
+    (one,) = (da.from_array(X.toarray(), chunks=(200, 120)),)
+    assert model.score(one) == model.score(X)
+    assert model.perplexity(one) == np.exp(-model.score(X))
+
+
+def test_bad_blocks_to_infer(client, X):
+    model = lda().fit(X)
+    with pytest.raises(DataError, match="119 columns, but the model was fitted to 120"):
+        model.transform(da.ones((5, 119)))
+    with pytest.raises(DataError, match="doc_labels works with a matrix"):
+        model.score(da.ones((5, 120)), doc_labels=np.ones((5, 6)))
+    with pytest.raises(DataError, match="nothing to hold out"):
+        model.score(da.zeros((5, 120), dtype=int))

@@ -1,0 +1,78 @@
+"""Inference on documents that lie with Dask: block by block, where they are, when it is asked for."""
+
+import copy
+
+import numpy as np
+
+from ...errors import DataError
+from .._validation import check_counts
+from ..linear.dask_input import check_blocks
+
+
+def lazy_shares(model, X, n_sweeps, doc_labels):
+    """Apply `TopicModel.transform` to the blocks of a Dask array.
+
+    Parameters
+    ----------
+    model : TopicModel
+        It goes to each worker once, without what it knows of the fitted documents.
+    X : Dask array or DataFrame of shape (n_samples, n_features)
+    n_sweeps : int
+    doc_labels : None
+
+    Returns
+    -------
+    Dask array of float64, shape (n_samples, n_components)
+    """
+    X = _rows(model, X, doc_labels)
+    chunks = (X.chunks[0], (len(model.doc_topic_prior_),))
+    options = {"model": _light(model), "n_sweeps": n_sweeps}
+    return X.map_blocks(_shares, chunks=chunks, dtype=np.float64, meta=np.empty((0, 0)), **options)
+
+
+def score_of_blocks(model, X, doc_labels):
+    """Score the blocks of a Dask array by document completion.
+
+    Returns
+    -------
+    total : float
+        Log-likelihood of the held-out tokens.
+    n_tokens : int
+        How many there are.
+    """
+    import dask
+
+    X, known = _rows(model, X, doc_labels), _light(model)
+    parts = [dask.delayed(_completed)(known, block) for block in X.to_delayed().ravel()]
+    totals, n_tokens = zip(*dask.compute(*parts), strict=True)
+    return sum(totals), sum(n_tokens)
+
+
+def _rows(model, X, doc_labels):
+    if doc_labels is not None:
+        raise DataError("doc_labels works with a matrix, not with Dask's data: take the blocks one by one")
+    X = check_blocks(X, type(model).__name__)
+    if X.shape[1] != model.n_features_in_:
+        raise DataError(f"X has {X.shape[1]} columns, but the model was fitted to {model.n_features_in_}")
+    return X.rechunk({1: -1})
+
+
+def _light(model):
+    """The model as a task of its own, for all blocks."""
+    import dask
+
+    known = copy.copy(model)
+    known.doc_topic_counts_, known.doc_labels_, known.n_jobs = None, None, 1
+    return dask.delayed(known, pure=False)
+
+
+def _shares(block, model, n_sweeps):
+    if not block.shape[0]:
+        return np.empty((0, len(model.doc_topic_prior_)))
+    return model.transform(block, n_sweeps=n_sweeps)
+
+
+def _completed(model, block):
+    if not block.shape[0]:
+        return 0.0, 0
+    return model._completed(check_counts(model, block, reset=False))

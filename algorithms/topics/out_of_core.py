@@ -1,0 +1,106 @@
+"""Corpora larger than memory on one machine: shards in memory-mapped files, a few at work at a time."""
+
+import tempfile
+from dataclasses import dataclass
+from numbers import Integral
+
+from ...errors import DataError
+from .document_rows import DENSE_TOPICS
+
+AT_ONCE = 4  # shards that are read, or at work, so that at most as many threads are used
+_READING = 6  # memory to read a plain file of entries, in units of its bytes
+_COMPRESSED = 4  # about how much longer a compressed file is than it looks
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a fit keeps to its memory.
+
+    Attributes
+    ----------
+    folder : path-like or None
+        Where the shards lie.
+    at_once : int or None
+        How many work at a time; None for all.
+    """
+
+    folder: object = None
+    at_once: int | None = None
+
+
+def memory_in_bytes(memory_limit):
+    """Read a parameter `memory_limit`: bytes, or a number with a unit.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.topics.out_of_core import memory_in_bytes
+    >>> memory_in_bytes("2GB")
+    2000000000
+    """
+    from dask.utils import parse_bytes
+
+    try:
+        n_bytes = memory_limit if isinstance(memory_limit, Integral) else parse_bytes(memory_limit)
+    except ValueError as error:
+        raise DataError(
+            f"memory_limit={memory_limit!r} is no amount of memory: give '2GB' or bytes"
+        ) from error
+    if n_bytes < 1:
+        raise DataError(f"memory_limit={memory_limit!r}: give an amount above zero")
+    return int(n_bytes)
+
+
+def shards_for(n_bytes, is_compressed, memory_limit):
+    """Into how many shards files must be cut so that half of the memory is enough to read them.
+
+    Parameters
+    ----------
+    n_bytes : int
+        Of the files.
+    is_compressed : bool
+    memory_limit : int
+    """
+    reading = n_bytes * _READING * (_COMPRESSED if is_compressed else 1)
+    return -(-reading * AT_ONCE * 2 // memory_limit)
+
+
+def plan_for(program_kind, found, n_topics, memory_limit, folder):
+    """Say where shards lie, from what a survey found.
+
+    Parameters
+    ----------
+    program_kind : class
+        `RotatingGibbs` or another.
+    found : list of dict
+        See `survey`.
+    n_topics : int
+    memory_limit : int
+    folder : path-like or None
+        Where files may be made, if it is not the system's place for temporary ones.
+    """
+    sizes = [_state_bytes(part, n_topics, program_kind) for part in found]
+    if sum(sizes) <= memory_limit // 2:
+        return Plan(folder)
+    return Plan(tempfile.gettempdir() if folder is None else folder, AT_ONCE)
+
+
+def check_blocks_fit(program, memory_limit):
+    """Refuse a model whose blocks alone take more than half of the memory."""
+    width = 4 * program.n_topics
+    words = program.words
+    needed = int(width * words.n_rows.sum() + program.kind().itemsize * words.n_tokens.sum())
+    if needed > memory_limit // 2:
+        raise DataError(
+            f"memory_limit={memory_limit:,} bytes, but the words' counts alone take {needed:,}, and "
+            f"half of the limit is for them: give {2 * needed:,} or more, or fewer topics"
+        )
+
+
+def _state_bytes(part, n_topics, kind):
+    """Bytes of a shard's arrays that grow with tokens and documents."""
+    n_tokens, topic = int(part["tokens"].sum()), 2 if n_topics <= 2**16 - 1 else 4
+    if kind.name == "warp":
+        return n_tokens * (2 * topic + 4)
+    dense = n_topics <= DENSE_TOPICS and kind.name == "gibbs"
+    rows = part["size"] * 64 * -(-n_topics // 32) if dense else 4 * n_tokens + 64 * part["size"]
+    return n_tokens * (topic + 4) + rows

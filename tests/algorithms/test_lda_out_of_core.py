@@ -1,0 +1,116 @@
+"""Corpora larger than a fit may have memory for: shards on disk, some at a time, and the same model."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import stradask as sd
+from stradask.algorithms.topics import out_of_core
+from stradask.algorithms.topics.rotating import RotatingGibbs
+from stradask.algorithms.topics.rotating_warp import RotatingWarp
+from stradask.algorithms.topics.shard_input import corpus_of_matrix
+from stradask.algorithms.topics.word_blocks import FirstCountThenRotate
+from stradask.datasets import save_uci_bow
+from stradask.datasets.generators import make_lda_corpus
+from stradask.errors import DataError
+from stradask.scheduler.engine import run
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def X():
+    return sparse.csr_matrix(make_lda_corpus(300, n_features=120, n_components=5, random_state=0)[0])
+
+
+@pytest.mark.parametrize(("n", "at_once"), [(1, 1), (5, 2), (6, 2), (7, 4), (4, None), (3, 9)])
+def test_every_shard_meets_every_block_and_parties_one_after_the_other(n, at_once):
+    schedule = FirstCountThenRotate(n, at_once)
+    first, turn = schedule.plan(0, {}), schedule.plan(1, {})
+    assert first == turn + turn
+    assert sorted(pair for step in turn for pair in step) == list(itertools.product(range(n), range(n)))
+    for step in turn:
+        assert len({block for _, block in step}) == len(step) <= (at_once or n)
+    parties = [tuple(shard for shard, _ in step) for step in turn]
+    assert len(list(itertools.groupby(parties))) == -(-n // min(at_once or n, n))
+    last_of_shard = {shard: p for p, step in enumerate(turn) for shard, _ in step}
+    last_of_block = {block: p for p, step in enumerate(turn) for _, block in step}
+    for place in range(len(turn)):
+        assert schedule.place(0, place + len(turn)) == schedule.place(3, place) == place
+        assert schedule.place(0, place) < 0
+        assert schedule.is_last_of_shard(place) == (place in last_of_shard.values())
+    assert all(schedule.may_be_last_of_block(p) for p in last_of_block.values())
+
+
+@pytest.mark.parametrize("kind", [RotatingGibbs, RotatingWarp])
+def test_parties_sample_every_token_once_and_measure_what_is_there(X, kind):
+    corpus = corpus_of_matrix(X, 5)
+    program = kind(corpus, 6, np.full(6, 0.1), np.full(120, 0.01), 3, at_once=2, fits_priors=True)
+    found = {}
+
+    def fetch(ask):
+        arrays = ask(lambda session, messages: session.snapshot(messages, blocks_only=True))
+        blocks = [program.unpack(b, arrays[f"block-{b}"]) for b in range(5)]
+        parts = ask(lambda session, messages: session.measure(messages))
+        beta = program.beta
+        words = sum(program.word_part(b, value, beta) for b, value in enumerate(blocks))
+        found.update(joint=program.joint(parts, words), words=program.word_counts(blocks))
+
+    done = run(program, program.schedule, max_rounds=30, at_end=fetch)
+    np.testing.assert_array_equal(found["words"].sum(axis=0), program.totals)
+    np.testing.assert_array_equal(found["words"].sum(axis=1), np.asarray(X.sum(axis=0)).ravel())
+    assert done.history.as_dict()["objective"][-1] == pytest.approx(found["joint"], rel=1e-12)
+    assert np.ptp(program.alpha) > 0
+
+
+@pytest.fixture
+def path(X, tmp_path):
+    save_uci_bow(X, tmp_path / "docword.txt")
+    return tmp_path / "docword.txt"
+
+
+def fitted(path, **options):
+    options = {"sampler": "gibbs", "max_iter": 40, "random_state": 0, "memory_limit": "300kB"} | options
+    return sd.LatentDirichletAllocation(6, **options).fit(path)
+
+
+def test_shards_on_disk(X, path, tmp_path, monkeypatch):
+    made = []
+    reserve = out_of_core.plan_for
+
+    def watched(*args):
+        made.append(reserve(*args))
+        return made[-1]
+
+    monkeypatch.setattr("stradask.algorithms.topics.distributed.plan_for", watched)
+    folder = tmp_path / "states"
+    folder.mkdir()
+    model = fitted(path, memmap_folder=folder)
+    assert made == [out_of_core.Plan(folder, 4)]
+    assert list(folder.iterdir()) == []
+    again = fitted(path, n_jobs=3)
+    assert (model.word_topic_counts_ != again.word_topic_counts_).nnz == 0
+    assert model.word_topic_counts_.sum() == X.sum()
+    in_memory = fitted(path, memory_limit=None, n_groups=8)
+    assert model.perplexity(X) == pytest.approx(in_memory.perplexity(X), rel=0.05)
+    fitted(path, memory_limit="1GB")
+    assert made[-1] == out_of_core.Plan(None, None)
+
+
+def test_the_shards_of_a_limit():
+    n = out_of_core.shards_for(10**9, False, 2 * 10**9)
+    assert 4 * 10**9 * out_of_core._READING / n <= 10**9 < 4 * 10**9 * out_of_core._READING / (n - 1)
+    assert out_of_core.shards_for(10**9, True, 2 * 10**9) == 4 * n
+
+
+def test_bad_limits(X, path):
+    with pytest.raises(DataError, match="memory_limit='lots' is no amount of memory"):
+        fitted(path, memory_limit="lots")
+    with pytest.raises(DataError, match="memory_limit=0: give an amount above zero"):
+        fitted(path, memory_limit=0)
+    with pytest.raises(DataError, match="a matrix is in memory already"):
+        fitted(X)
+    with pytest.raises(DataError, match="memory_limit=3,000 bytes, but the words' counts alone take"):
+        fitted(path, memory_limit=3000, n_groups=4)
