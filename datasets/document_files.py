@@ -16,7 +16,8 @@ from scipy import sparse
 
 from ..errors import DataError
 from ._files import Reader
-from .bag_of_words import Lines, read_header
+from .bag_of_words import Lines, read_header, save_uci_bow
+from .bag_of_words_chunks import iter_uci_bow
 from .svmlight import read_svmlight
 
 _DTYPE = np.dtype(np.int32)
@@ -92,6 +93,9 @@ def document_files(paths):
     if not found:
         raise DataError("X is an empty list: give the names of files of documents")
     found.sort()
+    for name in found:
+        if not os.path.isfile(name):
+            raise DataError(f"{name}: cannot be opened (there is no such file); check the path")
     for name, following in itertools.pairwise(found):
         if name == following:
             raise DataError(f"X names the file {name} twice")
@@ -186,6 +190,60 @@ def check_entries(pieces, n_entries):
                 f"{piece.path} has {n} entries and line 3 states {piece.stated[2]}; it may be cut off: "
                 "download or write it again"
             )
+
+
+def shard_uci_bow(path, n_shards, folder=None, *, verbose=0):
+    """Cut a file in the UCI bag-of-words format into several that can be read at the same time.
+
+    Memory: the entries of one of them.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Plain or compressed, its documents in order.
+    n_shards : int
+        At most as many as there are documents.
+    folder : str or path-like, optional
+        Made if it is not there; that of `path` by default.
+    verbose : int, default=0
+
+    Returns
+    -------
+    list of Path
+        ``NAME.0001.txt.gz`` and so on, for ``NAME.txt`` of any ending, each but the last with as many
+        documents as the others. Every one is whole or not there.
+
+    Raises
+    ------
+    DataError
+        As `iter_uci_bow`, and for too many shards.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from stradask.datasets import read_uci_bow
+    >>> from stradask.datasets.document_files import shard_uci_bow
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "docword.toy.txt")
+    ...     _ = path.write_text("3\\n3\\n3\\n1 1 2\\n1 3 1\\n3 2 5\\n")
+    ...     [(part.name, read_uci_bow(part).toarray().tolist()) for part in shard_uci_bow(path, 2)]
+    [('docword.toy.0001.txt.gz', [[2, 0, 1], [0, 0, 0]]), ('docword.toy.0002.txt.gz', [[0, 5, 0]])]
+    """
+    path = Path(path)
+    with Reader(path) as reader:
+        n_documents = read_header(reader, reader.blocks())[0][0]
+    if not 1 <= n_shards <= max(n_documents, 1):
+        raise DataError(f"n_shards={n_shards}: {path} has {n_documents} documents; give 1 to so many")
+    folder = path.parent if folder is None else Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = path.name
+    for ending in (".gz", ".xz", ".bz2", ".txt"):
+        stem = stem.removesuffix(ending)
+    size, paths = -(-n_documents // n_shards), []
+    for number, X in enumerate(iter_uci_bow(path, size, verbose=verbose), start=1):
+        paths.append(folder / f"{stem}.{number:04d}.txt.gz")
+        save_uci_bow(X, paths[-1])
+    return paths
 
 
 # Cutting ----------------------------------------------------------------------------------------------

@@ -42,11 +42,15 @@ def fit(args):
     model = find_model(args.model)
     if args.titles is not None and model.data != "ratings":
         raise DataError(f"--titles: {model.name} has no items; leave it out")
-    args.data = _with_target(model, args)
-    estimator = make_estimator(model, args)
+    files = _files(model, args)
+    if files is None:
+        args.data = _with_target(model, args)
+    on_cluster = {} if args.cluster is None else {"engine": args.cluster}
+    estimator = make_estimator(model, args, **on_cluster)
     if args.save is not None:
-        data.check_output("--save", args.save, inputs=[data.file_of(args.data)], is_ours=data.is_model_file)
-    read, test = _read(model, args), None
+        inputs = [data.file_of(args.data)] if files is None else files
+        data.check_output("--save", args.save, inputs=inputs, is_ours=data.is_model_file)
+    read, test = _read(model, args) if files is None else _find(files, args), None
     if args.test_size is not None:
         read, test = read.held_out(args.test_size, args.random_state, "--test-size")
     interrupted = run_fit(estimator, read.arguments)
@@ -69,6 +73,39 @@ def fit(args):
         lines += ["", f"saved as {args.save}"]
     show(args, header | document, "\n".join(lines))
     return INTERRUPTED if interrupted else 0
+
+
+def _files(model, args):
+    """Names of files that the fit reads in shards, or None where DATA is read here."""
+    known = inspect.signature(model.estimator_class()).parameters
+    if args.cluster is not None and "engine" not in known:
+        raise DataError(f"--cluster: {model.name} runs on this machine alone; leave it out")
+    if model.data == "counts" and (len(args.data) > 1 or args.cluster is not None):
+        if args.target is not None:
+            raise DataError(f"--target: {model.name} predicts nothing; leave it out")
+        if args.data == [data.DOCSTRINGS] or any(name.endswith(".npz") for name in args.data):
+            args.data = args.data[0] if len(args.data) == 1 else args.data
+            return None if isinstance(args.data, str) else _refuse(args)
+        paths, args.data = args.data, " ".join(args.data)
+        return paths
+    if len(args.data) > 1:
+        return _refuse(args)
+    args.data = args.data[0]
+    return None
+
+
+def _refuse(args):
+    raise DataError(
+        f"DATA: {len(args.data)} files are a corpus only for lda, in the bag-of-words or in the "
+        "svmlight format; give one"
+    )
+
+
+def _find(paths, args):
+    from ._cli_files import read_files
+
+    say(args, f"{len(paths)} files, read where the model is fitted")
+    return read_files(paths, args.vocab)
 
 
 def _plain(value):
@@ -344,6 +381,14 @@ def data_info(args):
     """Say what a file holds."""
     found = data.describe(args.file, verbose=bars(args))
     show(args, found, "\n".join(f"{name:<10} {_readable(value)}" for name, value in found.items()))
+
+
+def data_shard(args):
+    """Cut a file of documents into several."""
+    from .datasets.document_files import shard_uci_bow
+
+    paths = [str(path) for path in shard_uci_bow(args.file, args.shards, args.out, verbose=bars(args))]
+    show(args, {"file": args.file, "paths": paths}, "\n".join(paths))
 
 
 def _readable(value):

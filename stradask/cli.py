@@ -37,6 +37,7 @@ _EXAMPLES = {
     "fit": f"""
   stradask fit lda docstrings
   stradask fit lda docword.kos.txt.gz --vocab vocab.kos.txt --param n_components=50 max_iter=500
+  stradask fit lda corpus/docword.*.txt.gz --cluster tcp://host:8786 --param n_components=1000 --save topics
   stradask fit lda counts.npz --test-size 0.1 --n-jobs -1 --save model.npz --json
   stradask fit lasso data.svm.gz --param alpha=0.1 --test-size 0.2 --save model.npz
   stradask fit lasso-cv prices.csv --target price --save prices.npz
@@ -107,7 +108,9 @@ told on stderr. Classifiers give the label and the probability of each class.
   stradask data list
   stradask data get kos
   stradask data info docword.kos.txt.gz
+  stradask data shard docword.pubmed.txt.gz --shards 64 --out corpus
 """,
+    "shard": "\n  stradask data shard docword.pubmed.txt.gz --shards 64 --out corpus\n",
     "list": "\n  stradask data list\n  stradask data list --json\n",
     "get": "\n  stradask data get kos\n  STRADASK_DATA=/big/disk stradask data get pubmed\n",
     "info": "\n  stradask info\n  stradask info --json\n  stradask info --cluster tcp://host:8786\n"
@@ -285,7 +288,17 @@ def _add_demo(parsers):
 def _add_fit(parsers):
     parser = _command(parsers, "fit", commands.fit, "fit a model to data")
     parser.add_argument("model", metavar="MODEL", help=f"one of: {', '.join(MODELS)}")
-    parser.add_argument("data", metavar="DATA", help="a file, a table as FILE.csv:COLUMN, or docstrings")
+    parser.add_argument(
+        "data",
+        nargs="+",
+        metavar="DATA",
+        help="a file, a table as FILE.csv:COLUMN, or docstrings; for lda also several files of one corpus",
+    )
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="fit on the workers of this Dask scheduler; for lda they read the files themselves",
+    )
     _add_target(parser)
     _add_vocabulary(parser)
     parser.add_argument(
@@ -390,6 +403,11 @@ def _add_data(parsers):
     info = _command(actions, "info", commands.data_info, "say what a data file holds", "info of a file")
     info.add_argument("file", metavar="FILE", help="a file, or the word docstrings")
     _add_output(info)
+    shard = _command(actions, "shard", commands.data_shard, "cut a file of documents into several")
+    shard.add_argument("file", metavar="FILE", help="in the UCI bag-of-words format, documents in order")
+    shard.add_argument("--shards", type=_positive, required=True, metavar="N", help="how many files")
+    shard.add_argument("--out", type=Path, metavar="FOLDER", help="where they go (default: beside FILE)")
+    _add_output(shard)
 
 
 def _add_parameters(parser):

@@ -31,6 +31,7 @@ COMMANDS = [
     "data list",
     "data get",
     "data info",
+    "data shard",
     "info",
     "bench",
 ]
