@@ -179,15 +179,15 @@ def check_entries(pieces, n_entries):
     DataError
         If a file has fewer or more than its third line says.
     """
-    found: dict[Piece, int] = {}
+    found: dict[tuple[str, int], int] = {}
     for piece, n in zip(pieces, n_entries, strict=True):
-        if piece.start >= 0:
-            whole = Piece(piece.path, piece.format, piece.stated)
-            found[whole] = found.get(whole, 0) + n
-    for piece, n in found.items():
-        if n != piece.stated[2]:
+        if piece.start >= 0 and piece.stated is not None:
+            file = piece.path, piece.stated[2]
+            found[file] = found.get(file, 0) + n
+    for (path, stated), n in found.items():
+        if n != stated:
             raise DataError(
-                f"{piece.path} has {n} entries and line 3 states {piece.stated[2]}; it may be cut off: "
+                f"{path} has {n} entries and line 3 states {stated}; it may be cut off: "
                 "download or write it again"
             )
 
@@ -353,7 +353,8 @@ def _read_docword(piece, n_features):
         if tuple(stated) != piece.stated:
             raise reader.error(1, f"the file has changed: {stated} were {list(piece.stated)}")
         n_columns = _columns(piece, n_features)
-        lines = Lines(reader, *stated, _DTYPE)
+        n_documents, n_words, n_entries = stated
+        lines = Lines(reader, n_documents, n_words, n_entries, _DTYPE)
         kept = [np.empty((0, 3), np.int64)]
         for line, block in _chain(head, blocks):
             triples = lines.parse(line, block)

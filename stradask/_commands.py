@@ -45,8 +45,7 @@ def fit(args):
     files = _files(model, args)
     if files is None:
         args.data = _with_target(model, args)
-    on_cluster = {} if args.cluster is None else {"engine": args.cluster}
-    estimator = make_estimator(model, args, **on_cluster)
+    estimator = make_estimator(model, args)
     if args.save is not None:
         inputs = [data.file_of(args.data)] if files is None else files
         data.check_output("--save", args.save, inputs=inputs, is_ours=data.is_model_file)
@@ -77,10 +76,9 @@ def fit(args):
 
 def _files(model, args):
     """Names of files that the fit reads in shards, or None where DATA is read here."""
-    known = inspect.signature(model.estimator_class()).parameters
-    if args.cluster is not None and "engine" not in known:
-        raise DataError(f"--cluster: {model.name} runs on this machine alone; leave it out")
-    if model.data == "counts" and (len(args.data) > 1 or args.cluster is not None):
+    if model.data == "counts" and (
+        len(args.data) > 1 or (args.cluster is not None and args.test_size is None)
+    ):
         if args.target is not None:
             raise DataError(f"--target: {model.name} predicts nothing; leave it out")
         if args.data == [data.DOCSTRINGS] or any(name.endswith(".npz") for name in args.data):

@@ -294,11 +294,6 @@ def _add_fit(parsers):
         metavar="DATA",
         help="a file, a table as FILE.csv:COLUMN, or docstrings; for lda also several files of one corpus",
     )
-    parser.add_argument(
-        "--cluster",
-        metavar="ADDRESS",
-        help="fit on the workers of this Dask scheduler; for lda they read the files themselves",
-    )
     _add_target(parser)
     _add_vocabulary(parser)
     parser.add_argument(
