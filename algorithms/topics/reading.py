@@ -273,7 +273,7 @@ class ReadableTopics(Estimator):
         if topic is not None and not isinstance(topic, Integral):
             raise DataError(f"topic={topic!r} must be the number of a topic, or None for all")
         chosen = self._topics(topic)
-        counts = self.doc_topic_counts_ if X is None else check_counts(self, X, reset=False)
+        counts = self._fitted_documents() if X is None else check_counts(self, X, reset=False)
         lengths = np.asarray(counts.sum(axis=1)).ravel()
         rows = np.flatnonzero(lengths >= min_tokens)
         if not len(rows):
@@ -321,7 +321,7 @@ class ReadableTopics(Estimator):
         (['land', 'sky'], [200, 200], [1.0, 1.0])
         """
         check_is_fitted(self, "word_topic_counts_")
-        return comparison.prevalence(self.doc_topic_counts_, groups)
+        return comparison.prevalence(self._fitted_documents(), groups)
 
     def to_ldavis(self, X, vocabulary=None):
         """Return what ``pyLDAvis.prepare`` takes: ``pyLDAvis.prepare(**lda.to_ldavis(X))``.
@@ -357,7 +357,7 @@ class ReadableTopics(Estimator):
         vocabulary = self._vocabulary(vocabulary)
         X = check_counts(self, X, reset=False)
         lengths = np.asarray(X.sum(axis=1)).ravel()
-        fitted = np.asarray(self.doc_topic_counts_.sum(axis=1)).ravel()
+        fitted = np.asarray(self._fitted_documents().sum(axis=1)).ravel()
         if len(lengths) != len(fitted):
             raise DataError(
                 f"X has {len(lengths)} documents, but the model was fitted to {len(fitted)}: pass those"
@@ -444,6 +444,15 @@ class ReadableTopics(Estimator):
         """What is added to `topic_word_prior_`: counts, and the weights of seed words."""
         seeds = getattr(self, "seed_prior_", None)
         return self.word_topic_counts_ if seeds is None else sparse.csr_array(self.word_topic_counts_ + seeds)
+
+    def _fitted_documents(self):
+        """Topic counts of the fitted documents, unless they were left in shards."""
+        if self.doc_topic_counts_ is None:
+            raise DataError(
+                "the fit left the topics of its documents where they lay, in files or with Dask: fit a "
+                "matrix, or work with transform(X)"
+            )
+        return self.doc_topic_counts_
 
     @property
     def _doc_topic_weights(self):

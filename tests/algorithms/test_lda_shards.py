@@ -98,6 +98,14 @@ def test_files_on_one_machine(X, tmp_path, n_jobs):
     assert model.doc_topic_counts_ is None
     with pytest.raises(AttributeError, match="take transform"):
         _ = model.doc_topic_
+    for read in (
+        model.representative_documents,
+        lambda: model.topics_by_group([0] * 200),
+        lambda: model.to_ldavis(X),
+    ):
+        with pytest.raises(DataError, match=r"work with transform\(X\)"):
+            read()
+    assert len(model.representative_documents(X=X, n_documents=1).indices) == 6
     assert model.perplexity(X) == pytest.approx(lda(n_groups=5, max_iter=40).fit(X).perplexity(X), rel=0.05)
     model.save(tmp_path / "model")
     same(sd.load(tmp_path / "model"), model)
