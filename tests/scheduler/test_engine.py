@@ -306,7 +306,8 @@ def test_messages_come_once_and_before_the_next_update():
 @pytest.mark.parametrize("barrier", ["round", "step"])
 @pytest.mark.parametrize("losses", [[1], [6], [2, 3], [5, 11]])
 def test_travelling_blocks_survive_losses(barrier, losses, monkeypatch):
-    monkeypatch.setattr("stradask.scheduler.engine._KEEP_SECONDS", 0.0)
+    for name in ("_KEEP_SECONDS", "_KEEP_SHARE"):  # a snapshot after every round, however long it takes
+        monkeypatch.setattr(f"stradask.scheduler.engine.{name}", 0.0)
     calm, program = Pass(2, 4, barrier), Pass(2, 4, barrier)
     run(calm, RotationSchedule(2, 4), max_rounds=6)
     done = run(program, RotationSchedule(2, 4), max_rounds=6, engine=Flaky(losses))
