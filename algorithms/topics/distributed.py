@@ -132,8 +132,7 @@ def _corpus_of_shards(model, X, engine, n_features, memory):
     found, width, digest = survey(sources, engine, _n_jobs(model), n_features)
     figures = [(part["size"], part["words"], part["tokens"]) for part in found]
     model.n_features_in_ = width
-    if hasattr(model, "feature_names_in_"):
-        del model.feature_names_in_
+    model.__dict__.pop("feature_names_in_", None)  # those of a matrix that was fitted before
     return corpus_of(sources, figures, width), digest, len(sources) == 1, found
 
 

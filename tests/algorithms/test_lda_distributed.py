@@ -238,7 +238,7 @@ def test_what_only_one_process_can_do_is_refused(client, X):
         {"doc_labels": np.ones((250, 5))},
         {"topics": np.ones((5, 150))},
     ):
-        with pytest.raises(DataError, match=rf"{next(iter(options))} works with a matrix and engine='local' only"):
+        with pytest.raises(DataError, match=rf"{next(iter(options))} works with a matrix and engine='local'"):
             lda(engine="dask").fit(X, **options)
     with pytest.raises(DataError, match="warm_start works with a matrix and engine='local' only"):
         lda(engine="dask", warm_start=True).fit(X).fit(X)
