@@ -95,8 +95,8 @@ def _key(word, seed, purpose, round_, index):
 
 @nb.njit(**_INLINE)
 def _move(
-    i, number, word_first, word_last, doc_others, own_slot, topics, counts, entries, first, stop, bits, mask, totals,
-    alpha, alpha_sum, aliases, limits, b, beta_sum, n_steps, key,
+    i, number, word_first, word_last, doc_others, own_slot, topics, counts, entries, first, stop, bits, mask,
+    totals, alpha, alpha_sum, aliases, limits, b, beta_sum, n_steps, key,
 ):  # fmt: skip
     """Expose the topic of token i to `n_steps` pairs of proposals; every count leaves the token out.
 
@@ -204,8 +204,8 @@ def sweep(
             counts[old] -= 1
             totals[old] -= 1
             s, slot = _move(
-                i, number, word_first, word_last, lengths[d] - 1, own_slot, topics, counts, entries, first, stop,
-                bits, mask, totals, alpha, alpha_sum, aliases, limits, b, beta_sum, n_steps, key,
+                i, number, word_first, word_last, lengths[d] - 1, own_slot, topics, counts, entries, first,
+                stop, bits, mask, totals, alpha, alpha_sum, aliases, limits, b, beta_sum, n_steps, key,
             )  # fmt: skip
             counts[s] += 1
             if len(changes):

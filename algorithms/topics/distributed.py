@@ -54,6 +54,11 @@ def fit_in_shards(model, X, callback=None, n_features=None, **known):
         if value is not None:
             what = f"engine={model.engine!r}" if model.engine != "local" else "files or Dask's data"
             raise DataError(f"{name} works with a matrix and engine='local' only, not with {what}")
+    if model.sampler not in _PROGRAMS or model.device == "cuda":
+        raise DataError(
+            f"sampler={model.sampler!r} with device={model.device!r} works with a matrix and engine='local' "
+            f"only: take one of {', '.join(_PROGRAMS)}, and device='cpu'"
+        )
     engine = place(X, model.engine)
     memory = _memory(model, X, engine)
     plan, kind = Plan(model.memmap_folder), _PROGRAMS[model.sampler]

@@ -442,8 +442,9 @@ class RotatingLight(RotatingGibbs):
     def _sweep(self, state, task, place, words):
         lists, known = state["documents"], state["priors"]
         beta, beta_sum = known.beta_of(task.round)
-        names = self.words.ids[self.words.of(task.blocks)]
-        alpha = known.alpha
+        here = self.words.of(task.blocks)
+        names, firsts = self.words.ids[here], self.words.first_token[here]
+        live, alpha = np.empty(0, np.int64), known.alpha  # no changes beside the totals
         size = 0 if np.ptp(alpha) == 0 else len(alpha)
         aliases, limits = np.empty(size, np.int64), np.empty(size, np.uint32)
         if size:
@@ -451,6 +452,6 @@ class RotatingLight(RotatingGibbs):
         documents = (lists.entries, lists.line_start, lists.n_lines, lists.shift, state["lengths"])
         stream = (self.seed, _LIGHT_SWEEP, task.round, task.shard)
         lda_light.sweep(
-            *place, *documents, *words, alpha, float(alpha.sum()), aliases, limits, beta[names], beta_sum,
-            self.n_steps, *stream, names,
+            *place, *documents, *words, live, alpha, float(alpha.sum()), aliases, limits, beta[names],
+            beta_sum, self.n_steps, *stream, names, firsts,
         )  # fmt: skip

@@ -242,6 +242,10 @@ def test_what_only_one_process_can_do_is_refused(client, X):
             lda(engine="dask").fit(X, **options)
     with pytest.raises(DataError, match="warm_start works with a matrix and engine='local' only"):
         lda(engine="dask", warm_start=True).fit(X).fit(X)
+    with pytest.raises(DataError, match="sampler='saber' with device='cpu' works with a matrix"):
+        lda(engine="dask", sampler="saber").fit(X)
+    with pytest.raises(DataError, match="sampler='light' with device='cuda' works with a matrix"):
+        lda(engine="dask", sampler="light", device="cuda").fit(X)
     with pytest.raises(ValueError, match="n_groups"):
         lda(engine="dask", n_groups=0).fit(X)
     with pytest.raises(DataError, match="fractional"):
