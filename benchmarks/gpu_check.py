@@ -35,7 +35,8 @@ from ..kernels.device import cuda_device, why_no_device
 
 ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ("memcheck", "racecheck", "synccheck")
-TOLERANCE = 0.002  # of the log-likelihood of a token, between a GPU and the CPU
+# Of the log-likelihood of a token, between a GPU and the CPU: one chain for both, and two of one kind.
+TOLERANCE = {"saber": 0.002, "light": 0.02}
 SHARES = {
     "tests": 0.25,
     "sanitizer": 0.2,
@@ -266,7 +267,7 @@ def fit_agreement(args):
         apart = abs(values[0] / values[1] - 1)
         yield {
             "what": f"{sampler}, 200 topics, {int(X.sum()):,} tokens",
-            "result": "passed" if apart < TOLERANCE else "failed",
+            "result": "passed" if apart < TOLERANCE[sampler] else "failed",
             "detail": f"log-likelihood {values[0]:.4f}, CPU {values[1]:.4f}: {100 * apart:.2f} % apart",
             "log_likelihood": values[0],
             "log_likelihood_cpu": values[1],
