@@ -141,10 +141,10 @@ class LightCudaState(LightState):
     def update(self, state, task):
         """Move every token once."""
         beta, _, beta_sum = self.beta_of(task.round)
+        self._host_is_old = True
         self._on_device.set_beta(beta, beta_sum)
         self._on_device.sweep(self.n_steps, self.seed, _SWEEP, task.round)
         self.device.synchronize()
-        self._host_is_old = True
 
     def aggregate(self, tasks, partials):
         """Take note that a sweep is done."""

@@ -1,6 +1,9 @@
 """The launcher: what a source declares, and what it refuses before a kernel starts."""
 
 import ast
+import configparser
+from fnmatch import fnmatch
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -188,3 +191,12 @@ def test_kernels_and_launches_agree(path):
 def test_every_source_has_its_form():
     sources = {path.name for path in launch.FOLDER.glob("*.cu")}
     assert sources == {path.name.replace("_cuda.py", ".cu") for path in FORMS}
+
+
+def test_sources_are_in_the_wheel():
+    settings = configparser.ConfigParser()
+    settings.read(Path(__file__).parents[2] / "setup.cfg")
+    patterns = settings["options.package_data"]["stradask.kernels"].split(", ")
+    sources = [path.name for path in launch.FOLDER.glob("*.cu*")]
+    assert {"philox.cuh", "lda_light.cu"} <= set(sources)
+    assert all(any(fnmatch(name, pattern) for pattern in patterns) for name in sources)
