@@ -335,12 +335,13 @@ extern "C" __global__ void __launch_bounds__(LANES)
   }
 }
 
-// Move the tokens of the common words, whose counts and topics stand still meanwhile: a warp a document.
+// Move the tokens of the common words in a range of documents, a warp each; the counts and topics of the
+// words stand still meanwhile.
 //
 // places: as above, document by document; coming: the topics that the tokens move to, those of word w from
 // coming_start[w] on.
 extern "C" __global__ void __launch_bounds__(128)
-    sweep_common(const unsigned* places, const long long* doc_start, int n_documents,
+    sweep_common(const unsigned* places, const long long* doc_start, int first_doc, int last_doc,
                  const long long* coming_start, TOPIC* coming, unsigned index, const long long* word_start,
                  const TOPIC* topics, unsigned* entries, const long long* line_start, int* n_lines, int shift,
                  const int* lengths, const int* row_of_word, int* rows, cell* cells,
@@ -348,9 +349,9 @@ extern "C" __global__ void __launch_bounds__(128)
                  const long long* aliases, const unsigned* limits, int skewed, const double* beta,
                  double beta_sum, int n_topics, int n_steps, unsigned long long seed, unsigned purpose,
                  unsigned round) {
-  const int lane = (int)(threadIdx.x % LANES),
-            d = (int)(blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES);
-  if (d >= n_documents) return;
+  const int lane = (int)(threadIdx.x % LANES);
+  const int d = first_doc + (int)(blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES);
+  if (d >= last_doc) return;
   const Model model = {topics,    totals,   alpha,    aliases, skewed ? limits : 0,
                        alpha_sum, beta_sum, n_topics, n_steps};
   const Words words = {word_start, row_of_word, rows, cells, cell_start, beta};
@@ -370,11 +371,13 @@ extern "C" __global__ void __launch_bounds__(128)
   }
 }
 
-// After sweep_common: the tokens take over their new topics, and the words' counts with them, a warp a word.
+// After sweep_common: the tokens of the same documents take over their new topics, and the words' counts with
+// them, a warp a word.
 extern "C" __global__ void __launch_bounds__(128)
-    take_over(const int* common, int n_common, const long long* coming_start, const TOPIC* coming,
-              const long long* word_start, TOPIC* topics, const int* row_of_word, int* rows, cell* cells,
-              const long long* cell_start, int* changes, int n_topics) {
+    take_over(const int* common, int n_common, const unsigned* token_doc, int first_doc, int last_doc,
+              const long long* coming_start, const TOPIC* coming, const long long* word_start, TOPIC* topics,
+              const int* row_of_word, int* rows, cell* cells, const long long* cell_start, int* changes,
+              int n_topics) {
   const int lane = (int)(threadIdx.x % LANES),
             v = (int)(blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES);
   if (v >= n_common) return;
@@ -383,8 +386,10 @@ extern "C" __global__ void __launch_bounds__(128)
   const Row row = row_of(words, w, n_topics);
   const long long first = word_start[w], n = word_start[w + 1] - first;
   for (long long j = lane; j - lane < n; j += LANES) {
-    const unsigned from = j < n ? (unsigned)topics[first + j] : 0u;
-    const unsigned to = j < n ? (unsigned)coming[coming_start[w] + j] : 0u;
+    const int d = j < n ? (int)token_doc[first + j] : -1;
+    const bool told = d >= first_doc && d < last_doc;
+    const unsigned from = told ? (unsigned)topics[first + j] : 0u;
+    const unsigned to = told ? (unsigned)coming[coming_start[w] + j] : 0u;
     if (from != to) {
       topics[first + j] = (TOPIC)to;
       atomicSub(changes + from, 1);

@@ -226,13 +226,15 @@ def sweep(
 
 @nb.njit(**_SWEEP)
 def sweep_common(
-    words, word_start, token_doc, topics, entries, line_start, n_lines, shift, lengths, row_of_word, rows,
-    totals, changes, alpha, alpha_sum, aliases, limits, beta, beta_sum, n_steps, seed, purpose, round_, index,
+    words, first_doc, last_doc, word_start, token_doc, topics, entries, line_start, n_lines, shift, lengths,
+    row_of_word, rows, totals, changes, alpha, alpha_sum, aliases, limits, beta, beta_sum, n_steps, seed,
+    purpose, round_, index,
 ):  # fmt: skip
-    """Move all tokens of `words`, whose counts and topics, like the totals, stand still meanwhile.
+    """Move tokens of `words`, whose counts and topics, like the totals, stand still meanwhile.
 
-    So a GPU can move the tokens of a common word in all documents at a time, and gives the same topics.
-    The counts of documents are live. Parameters are those of `sweep`; `changes` are summed up.
+    Those of the documents from `first_doc` on and before `last_doc`; so a GPU can move a common word's tokens
+    in many documents at a time, and gives the same topics. The counts of documents are live. Other parameters
+    are those of `sweep`; `changes` are summed up.
     """
     bits, mask = np.uint32(shift), np.uint32((np.int64(1) << shift) - 1)
     counts = np.zeros(len(totals), np.int32)
@@ -244,6 +246,8 @@ def sweep_common(
         key = _key(w, seed, purpose, round_, index)
         for i in span(word_start, w):
             d, old = at(token_doc[i]), at(topics[i])
+            if d < first_doc or d >= last_doc:
+                continue
             first = at(line_start[d]) * _LINE
             stop = first + at(n_lines[d]) * _LINE
             own_slot = _slot_of(old, entries, first, stop, bits, mask)
@@ -262,8 +266,11 @@ def sweep_common(
             else:
                 n_lines[d] += _add(s, slot, entries, first, stop, bits, mask)
         for i in span(word_start, w):
+            counts[at(topics[i])] = 0
+        for i in span(word_start, w):
+            if token_doc[i] < first_doc or token_doc[i] >= last_doc:
+                continue
             old, s = at(topics[i]), at(coming[i - word_first])
-            counts[old] = 0
             changes[old] -= 1
             changes[s] += 1
             if row_of_word[w] >= 0:

@@ -6,6 +6,8 @@ its place in a block 8, and at most 12 for the table of its word or 8 for its ro
 symmetric), for each of G² blocks 8, and for each word and document some 50.
 """
 
+import itertools
+
 import numpy as np
 
 VARIANTS = ({"TOPIC": "unsigned short"}, {"TOPIC": "unsigned int"})
@@ -30,10 +32,13 @@ class LightOnDevice:
     shift : int
         Bits of a count in the documents' lists.
     n_groups : int
+    parts : sequence of int
+        Where the parts of the documents begin in which common words are moved, and where the last one ends.
     """
 
-    def __init__(self, device, arrays, shift, n_groups):
+    def __init__(self, device, arrays, shift, n_groups, parts):
         self.device, self.n_groups, self.shift = device, n_groups, np.int32(shift)
+        self.parts = list(dict.fromkeys(map(int, parts)))
         self.n_topics, self.n_documents = len(arrays["totals"]), len(arrays["n_lines"])
         self.kernels = device.kernels("lda_light.cu", **VARIANTS[arrays["topics"].dtype.itemsize == 4])
         self.at = {name: device.put(array) for name, array in arrays.items()}
@@ -70,7 +75,8 @@ class LightOnDevice:
         sizes = (np.int32(self.n_topics), np.int32(n_steps))
         model = (*self._alpha, *self._beta, *sizes, np.uint64(seed), np.uint32(purpose), np.uint32(round_))
         if len(self.at["common"]):
-            self.sweep_common(model)
+            for first, last in itertools.pairwise(self.parts):
+                self.sweep_common(model, first, last)
         places = self._arrays("places block_start")
         corpus = self._arrays("word_start token_doc topics entries line_start n_lines")
         counts = self._arrays("lengths row_of_word rows cells cell_start totals changes")
@@ -81,20 +87,21 @@ class LightOnDevice:
             self.settle()
         self.compact_lists()
 
-    def sweep_common(self, model):
-        """Move the tokens of common words, from counts that stand still."""
+    def sweep_common(self, model, first, last):
+        """Move the tokens of common words in a range of documents, from counts that stand still."""
         common = self._arrays("common_places doc_start")
         coming = self._arrays("coming_start coming")
         corpus = self._arrays("word_start topics entries line_start n_lines")
         counts = self._arrays("lengths row_of_word rows cells cell_start totals")
-        n, groups = np.int32(self.n_documents), np.uint32(self.n_groups)
-        arguments = (*common, n, *coming, groups, *corpus, self.shift, *counts, *model)
-        self.kernels.launch("sweep_common", _warps(self.n_documents, 128), 128, arguments)
+        documents, groups = (np.int32(first), np.int32(last)), np.uint32(self.n_groups)
+        arguments = (*common, *documents, *coming, groups, *corpus, self.shift, *counts, *model)
+        self.kernels.launch("sweep_common", _warps(last - first, 128), 128, arguments)
         words = self._arrays(
             "coming_start coming word_start topics row_of_word rows cells cell_start changes"
         )
         n_common = len(self.at["common"])
-        arguments = (self.at["common"], np.int32(n_common), *words, np.int32(self.n_topics))
+        which = (self.at["common"], np.int32(n_common), self.at["token_doc"], *documents)
+        arguments = (*which, *words, np.int32(self.n_topics))
         self.kernels.launch("take_over", _warps(n_common, 128), 128, arguments)
         self.settle()
 

@@ -3,9 +3,9 @@
 Documents and words are dealt into G groups, up to 1024, and in step p a warp moves the tokens of document
 group g and word group (g + p) mod G. No two share a document or a word, whose counts are live; the topic
 totals stand still within a step. Words that are more than half of a group by themselves would keep one warp
-busy and the others waiting: these common words are moved before, in all documents at a time, from counts and
-topics that stand still meanwhile. With one group, which ``exact=True`` asks for, all is live, no word is
-common, and a sweep leaves the posterior as it is.
+busy and the others waiting: these common words are moved before, in a sixteenth of the documents at a time,
+from counts and topics that stand still meanwhile. With one group, which ``exact=True`` asks for, all is live,
+no word is common, and a sweep leaves the posterior as it is.
 
 The functions of `stradask.kernels.lda_light` do the same on the CPU, *bitwise*.
 """
@@ -22,6 +22,7 @@ from ...scheduler.rotation import RotationSchedule, balance
 from .light import _SWEEP, LightState
 
 _MOST_GROUPS, _TOKENS_PER_BLOCK = 1024, 32
+_PARTS = 16  # of the documents, in which common words are moved in turn
 _SPARE = 2**28  # bytes of the device that are left to others
 
 
@@ -56,6 +57,7 @@ class LightCudaState(LightState):
     def _lay_out_words(self, X, n_groups):
         """See `GibbsState`; bounds of blocks are not kept, since a GPU has too many."""
         self._group_of_doc = np.repeat(np.arange(n_groups, dtype=np.int32), np.diff(self.group_docs))
+        self.parts = self.group_docs[np.linspace(0, n_groups, min(n_groups, _PARTS) + 1).astype(np.int64)]
         self.n_groups, self.group_docs = n_groups, np.array([0, len(self.lengths)])
         super()._lay_out_words(X, 1)
         words = self.group_words[0]
@@ -76,7 +78,7 @@ class LightCudaState(LightState):
             + 8 * int(arrays["cell_start"][-1])
             + self.topics.itemsize * int(arrays["coming_start"][-1])
         )
-        self._on_device = LightOnDevice(self.device, arrays, self.documents.shift, self.n_groups)
+        self._on_device = LightOnDevice(self.device, arrays, self.documents.shift, self.n_groups, self.parts)
         self.set_priors(self.alpha, self.beta)
         self._host_is_old = False
 

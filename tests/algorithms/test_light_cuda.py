@@ -1,5 +1,7 @@
 """LightLDA on a GPU: the moves of the CPU bit for bit, on the emulator and, where there is one, on a GPU."""
 
+import itertools
+
 import numpy as np
 import pytest
 from cuda_emulator import MISSING, EmulatedDevice, sanitized
@@ -46,7 +48,13 @@ def _after(state, sweeps):
     return state
 
 
-def _on_the_cpu(state, common_words, group_words, sweeps):
+def _settle(totals, changes):
+    if len(changes):
+        totals += changes
+        changes[:] = 0
+
+
+def _on_the_cpu(state, common_words, group_words, parts, sweeps):
     """Move the tokens of a state of the CPU as a GPU does, by the functions of `kernels.lda_light`."""
     n_groups, lists = len(group_words), state.documents
     live = n_groups == 1
@@ -58,14 +66,15 @@ def _on_the_cpu(state, common_words, group_words, sweeps):
         model = (*alpha, beta, beta_sum, state.n_steps, state.seed, _SWEEP, round_)
         changes = np.zeros(0 if live else state.n_topics, np.int64)
         words = (state.row_of_word, state.rows, state.totals, changes)
-        lda_light.sweep_common(common_words, *corpus, *documents, *words, *model, n_groups)
+        for first, last in itertools.pairwise(parts):
+            part = (common_words, first, last)
+            lda_light.sweep_common(*part, *corpus, *documents, *words, *model, n_groups)
+            _settle(state.totals, changes)
         for step in range(n_groups):
-            state.totals += changes if len(changes) else 0
-            changes[:] = 0
             for g in range(n_groups):
                 part = (group_words[(g + step) % n_groups], state.bounds[g], state.bounds[g + 1])
                 lda_light.sweep(*part, *corpus, *documents, *words, *model, g)
-        state.totals += changes if len(changes) else 0
+            _settle(state.totals, changes)
         lists.tidy(0, len(state.lengths))
     return state
 
@@ -89,7 +98,7 @@ def test_topics_are_those_of_the_cpu(n_topics, skewed, n_groups, device):
     state = _after(LightCudaState(*model, device=device, **options), 3)
     assert len(state.common_words) > 0 or n_groups < 7
     expected = LightState(*model, **options)
-    _on_the_cpu(expected, state.common_words, state.group_words, 3)
+    _on_the_cpu(expected, state.common_words, state.group_words, state.parts, 3)
     assert (state.topics == expected.topics).all()
     assert (state.totals == expected.totals).all()
     assert (state.totals == np.bincount(state.topics, minlength=n_topics)).all()
@@ -266,7 +275,7 @@ from cuda_emulator import EmulatedDevice
 from stradask.kernels.lda_light_cuda import LightOnDevice
 arrays = dict(np.load(sys.argv[2]))
 shift, alpha, beta = int(arrays.pop("shift")), arrays.pop("alpha"), arrays.pop("beta")
-corpus = LightOnDevice(EmulatedDevice(sanitize=sys.argv[1]), arrays, shift, 7)
+corpus = LightOnDevice(EmulatedDevice(sanitize=sys.argv[1]), arrays, shift, 7, [0, 11, 20])
 corpus.set_alpha(alpha, np.empty(0, np.int64), np.empty(0, np.uint32))
 corpus.set_beta(beta, beta.sum())
 corpus.sweep(2, 1, 7, 0)
