@@ -3,7 +3,7 @@
 Documents and words are dealt into G groups, up to 1024, and in step p a warp moves the tokens of document
 group g and word group (g + p) mod G. No two share a document or a word, whose counts are live; the topic
 totals stand still within a step. Words that are more than half of a group by themselves would keep one warp
-busy and the others waiting: these common words are moved before, in a sixteenth of the documents at a time,
+busy and the others waiting: these common words are moved before, in a 64th of the documents at a time,
 from counts and topics that stand still meanwhile. With one group, which ``exact=True`` asks for, all is live,
 no word is common, and a sweep leaves the posterior as it is.
 
@@ -22,7 +22,7 @@ from ...scheduler.rotation import RotationSchedule, balance
 from .light import _SWEEP, LightState
 
 _MOST_GROUPS, _TOKENS_PER_BLOCK = 1024, 32
-_PARTS = 16  # of the documents, in which common words are moved in turn
+_PARTS = 64  # of the documents, in which common words are moved in turn
 _SPARE = 2**28  # bytes of the device that are left to others
 
 
