@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -11,6 +12,49 @@ from ... import datasets
 from ...errors import DataError
 
 SHARE = 0.1  # of the ratings to validate by, and of those to test by
+
+
+class RatingsObjective:
+    """What both families of matrix factorization share: the data in three parts.
+
+    Parameters
+    ----------
+    dataset : str
+        See `load_ratings`.
+    seed : int
+    parameters : mapping
+    quick : bool
+    """
+
+    procedure = "training"
+    default_datasets = ("generated",)
+    max_seconds, quick_max_seconds = 6.0, 1.0
+    implicit: ClassVar[bool]
+
+    def __init__(self, dataset, *, seed, parameters, quick=False):
+        for name, value in parameters.items():
+            kinds, needed = ((int, float), "number") if self.implicit else (int, "whole number")
+            if isinstance(value, bool) or not isinstance(value, kinds) or not value > 0:
+                raise DataError(f"--param: {name} is {value!r}; a {needed} above 0 is needed")
+        self.dataset, self.seed, self.parameters = dataset, seed, parameters
+        R = load_ratings(dataset, seed, implicit=self.implicit, quick=quick)
+        self.train, self.validation, self.test = three_parts(R, seed)
+
+    def describe(self):
+        """What the records say of the data."""
+        return describe(self.dataset, self.seed, self.train, self.validation, self.test)
+
+    def settings(self):
+        """Settings that every solver is given."""
+        return dict(self.parameters)
+
+    def arrays(self):
+        """Triples to learn from and to validate by."""
+        return arrays_of(self.train, self.validation)
+
+    def sample(self):
+        """Part of the users, to warm up on."""
+        return arrays_of(self.train[:300], self.validation[:300])
 
 
 def load_ratings(name, seed, *, implicit, quick):

@@ -8,7 +8,7 @@ from ...errors import DataError
 from . import Metric, _ratings
 
 
-class Objective:
+class Objective(_ratings.RatingsObjective):
     """Root mean square error on a tenth of the ratings, drawn by `seed`, that is looked at when all is done.
 
     Another tenth is given to every solver, which chooses its penalty by it before the clock runs, from the
@@ -27,37 +27,11 @@ class Objective:
     """
 
     family = "mf"
-    procedure = "training"
+    implicit = False
     work = "ratings"
     metrics = (Metric("rmse", "test RMSE", lower_is_better=True),)
-    default_datasets = ("generated",)
     defaults: ClassVar[dict] = {"n_components": 32, "penalties": 4}
     quick_defaults: ClassVar[dict] = {"n_components": 16, "penalties": 2}
-    max_seconds, quick_max_seconds = 6.0, 1.0
-
-    def __init__(self, dataset, *, seed, parameters, quick=False):
-        for name, value in parameters.items():
-            if not (isinstance(value, int) and not isinstance(value, bool) and value > 0):
-                raise DataError(f"--param: {name} is {value!r}; a whole number above 0 is needed")
-        self.dataset, self.seed, self.parameters = dataset, seed, parameters
-        R = _ratings.load_ratings(dataset, seed, implicit=False, quick=quick)
-        self.train, self.validation, self.test = _ratings.three_parts(R, seed)
-
-    def describe(self):
-        """What the records say of the data."""
-        return _ratings.describe(self.dataset, self.seed, self.train, self.validation, self.test)
-
-    def settings(self):
-        """Settings that every solver is given."""
-        return dict(self.parameters)
-
-    def arrays(self):
-        """Triples to learn from and to validate by."""
-        return _ratings.arrays_of(self.train, self.validation)
-
-    def sample(self):
-        """Part of the users, to warm up on."""
-        return _ratings.arrays_of(self.train[:300], self.validation[:300])
 
     def evaluate(self, snapshot):
         """Judge factors, biases and mean.
