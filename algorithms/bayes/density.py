@@ -26,7 +26,9 @@ _STEP = np.finfo(float).eps ** (1 / 3)
 _TOLERANCE = 1e-4  # of a gradient, in parts of its size
 _NOISE = 1e-13  # of the log density, in parts of its size
 _PLACES = 3
-_FAR = ((1e2, 6e2), (1e5, 1e6), (1e8, 1e15))  # distances between which any density falls
+# Distances between which any proper density falls by more than 1/x does, if it is no wider than 1e30. Those
+# farther out are tried only where it did not at nearer ones, and squares there are still numbers.
+_FAR = ((1e2, 6e2), (1e5, 1e6), (1e8, 1e15), (1e20, 1e60))
 _POINTER = ctypes.POINTER(ctypes.c_double)
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_double, _POINTER, _POINTER, ctypes.c_int64)
 
@@ -369,7 +371,8 @@ def _check_falls(model):
     """Refuse a density that along some line from the start falls no faster than one over the distance.
 
     Such a one cannot be normalised, and its chains would wander without end. Tried are all axes, the gradient
-    and the eigenvectors of the Hessian at the start.
+    and the eigenvectors of the Hessian at the start. Of the latter only those that are exact to rounding are
+    ridges so far out; others are left to the diagnostics.
     """
     with single_threaded_blas():
         _, gradient = model.logp_grad(model.start)
@@ -395,7 +398,9 @@ def _stays(model, side, near, far):
     """Whether the log density falls by less than that of 1/x between two distances; no if it is undefined."""
     try:
         logps = [model.logp_grad(model.start + distance * side)[0] for distance in (near, far)]
-    except (ArithmeticError, ValueError):  # a function that does not reach so far
+    except (
+        Exception
+    ):  # whatever a function says of points where no chain ever comes: it does not reach so far
         return False
     return bool(np.isfinite(logps).all() and logps[1] - logps[0] > -np.log(far / near))
 

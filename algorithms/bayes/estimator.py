@@ -19,12 +19,11 @@ from .chains import SAMPLERS
 from .combine import COMBINERS
 from .groups import (
     LEAST_GROUPS,
-    NODES,
-    WEIGHTS,
     check_groups,
     code_groups,
     cut_groups,
     find_groups,
+    normal_nodes,
     text_of,
 )
 from .models import PRIORS, Prior, regression
@@ -114,9 +113,7 @@ class BayesianRegression(Estimator):
             if flat.any():
                 which = [name for name, is_flat in zip(names, flat, strict=True) if is_flat]
                 check_identified(self._family, X[:, flat], y, which)
-            check_scale_identified(
-                self._family, X, y, options["offsets"], prior.own_scale, flat.sum(), options["groups"]
-            )
+            check_scale_identified(self._family, X, y, prior.own_scale, flat.sum(), **options)
             self._sample(X, y, prior, options, callback)
         return self
 
@@ -131,7 +128,7 @@ class BayesianRegression(Estimator):
                 "groups are for likelihoods with a concave logarithm, which noise='student_t' has not: take "
                 "noise='normal', or leave groups out"
             )
-        self.groups_, options["groups"] = code_groups(options["groups"], self._family)
+        self.groups_, options["groups"] = code_groups(options["groups"], self._family, options["weights"])
 
     def _prior(self, X, y, weights):
         d = X.shape[1] - self.fit_intercept
@@ -288,12 +285,15 @@ class BayesianRegression(Estimator):
         f = self._predictors(X, offset, numbers)
         found = np.stack(function(f, posterior))
         if new.any():
-            sd = posterior["group_sd"]
-            found[:, new] = sum(
-                weight * np.stack(function(f[new] + node * sd, posterior))
-                for node, weight in zip(NODES, WEIGHTS, strict=True)
-            )
+            found[:, new] = self._over_groups(function, f[new], posterior)[: len(found)]
         return found
+
+    def _over_groups(self, function, f, posterior):
+        """Return means of ``function(f + u, posterior)`` over the intercepts u of new groups."""
+        sd, total = posterior["group_sd"], 0.0
+        for node, weight in zip(*normal_nodes(sd), strict=True):
+            total = total + weight * np.stack(function(f + node * sd, posterior))
+        return total
 
     def _is_new(self, numbers):
         """Which rows are of a group that the fit did not see."""

@@ -8,8 +8,7 @@ import numpy as np
 from ...errors import DataError
 
 LEAST_GROUPS = 20  # of a shard, if "auto" chooses how many: fewer say little of their spread
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(32)  # of the normal distribution of a new group
-WEIGHTS = WEIGHTS / WEIGHTS.sum()
+_STEP, _STEPS, _REACH = 0.6, 2000, 7.0  # of sums over new groups: standard deviations
 _KINDS = {
     "b": "numbers",
     "i": "numbers",
@@ -90,7 +89,7 @@ def _plain(labels):
     return plain
 
 
-def code_groups(labels, family):
+def code_groups(labels, family, weights=None):
     """Number the groups of a fit.
 
     Parameters
@@ -99,6 +98,8 @@ def code_groups(labels, family):
         From `check_groups`.
     family : str
         As in `regression`.
+    weights : ndarray of shape (n_samples,), optional
+        Of rows: a single row of weight 2 is two rows.
 
     Returns
     -------
@@ -124,7 +125,8 @@ def code_groups(labels, family):
             f"groups holds one group, {names.tolist()[0]!r}, whose intercept cannot be told from the common "
             "one: leave groups out"
         )
-    if len(names) == len(labels) and family != "poisson":
+    counted = family == "bernoulli" and weights is not None and (weights > 1).any()
+    if len(names) == len(labels) and family != "poisson" and not counted:
         raise DataError(
             f"groups holds {len(names)} groups for {len(labels)} rows: intercepts of single rows cannot be "
             "told from noise; give groups of several rows, or leave groups out"
@@ -163,10 +165,43 @@ def find_groups(labels, names):
             f"groups are {given}, those of the fit {known}, such as {names.tolist()[0]!r}: give labels "
             "as in the fit"
         )
-    if known == "times":
-        labels = labels.astype(names.dtype)
+    if known == "times":  # in the finer unit: an hour is not its day
+        unit = np.promote_types(labels.dtype, names.dtype)
+        labels, names = labels.astype(unit), names.astype(unit)
     table = {name: number for number, name in enumerate(names.tolist())}
     return np.array([table.get(label, -1) for label in labels.tolist()], dtype=np.int64)
+
+
+def normal_nodes(sd):
+    """Points and weights of sums for means over the intercepts of new groups, which are normal.
+
+    A trapezoidal sum: for ``expit(f + sd z)`` it errs by ``exp(-2 pi^2 / (sd step))``, and it reaches as far
+    as probabilities near zero have their mass.
+
+    Parameters
+    ----------
+    sd : ndarray
+        Standard deviations of the intercepts; the largest decides.
+
+    Returns
+    -------
+    nodes, weights : ndarray of shape (K,)
+        In standard deviations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.bayes.groups import normal_nodes
+    >>> nodes, weights = normal_nodes(np.array([0.5, 3.0]))
+    >>> round(float(weights @ nodes**2), 12), len(nodes)
+    (1.0, 35)
+    """
+    largest = max(float(np.max(sd)), 1e-3)
+    reach = _REACH + min(largest, _REACH)
+    n = min(int(np.ceil(reach / min(_STEP, 2 / largest))), _STEPS)
+    nodes = np.linspace(-reach, reach, 2 * n + 1)
+    weights = np.exp(-0.5 * nodes**2)
+    return nodes, weights / weights.sum()
 
 
 def cut_groups(numbers, n_shards, seed):

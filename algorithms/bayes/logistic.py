@@ -7,7 +7,7 @@ from sklearn.base import ClassifierMixin
 from ...errors import DataError
 from ..linear.inputs import check_labels
 from .estimator import BayesianRegression
-from .groups import NODES, WEIGHTS
+from .groups import normal_nodes
 
 
 class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
@@ -300,6 +300,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         found, new = special.log_expit(signs * f), self._is_new(numbers)
         if new.any():
             sd, signs = self.posterior_["group_sd"], signs[new]
-            nodes = [special.log_expit(signs * (f[new] + node * sd)) for node in NODES]
-            found[new] = special.logsumexp(nodes, axis=0, b=WEIGHTS[:, None, None])
+            total = np.full(f[new].shape, -np.inf)
+            for node, weight in zip(*normal_nodes(sd), strict=True):
+                part = special.log_expit(signs * (f[new] + node * sd))
+                total = np.logaddexp(total, np.log(weight) + part)
+            found[new] = total
         return found.T

@@ -138,6 +138,13 @@ class BayesianPoissonRegression(BayesianRegressor):
     def _mean(self, f):
         return np.exp(f)
 
+    def _over_groups(self, function, f, posterior):
+        """Moments over the intercepts of new groups: powers of the mean are log-normal."""
+        half = posterior["group_sd"] ** 2 / 2
+        mean, squares = np.exp(f + half), np.exp(2 * f + 4 * half)
+        own = posterior["overdispersion"] * squares if self.family == "negative_binomial" else 0.0
+        return np.stack([mean, squares, mean + own])
+
     def _variance(self, mean, posterior):
         if self.family == "poisson":
             return mean

@@ -66,17 +66,19 @@ def check_identified(family, X, y, names):
         )
 
 
-def check_scale_identified(family, X, y, offsets, own_scale, n_flat, groups=None):
+def check_scale_identified(family, X, y, own_scale, n_flat, *, weights=None, offsets=None, groups=None):
     """Check that the scale of the noise, or the overdispersion, can be neither zero nor infinite.
 
     Parameters
     ----------
-    family, X, y, offsets
+    family, X, y
         As in `regression`.
     own_scale : float
         Of its half-Cauchy prior; inf is flat.
     n_flat : int
         How many coefficients have a flat prior.
+    weights, offsets
+        As in `regression`; a row of weight 2 is two rows.
     groups : ndarray of int, shape (n,), optional
         Of rows with an intercept in common; what is constant in groups says nothing of the noise.
 
@@ -94,26 +96,26 @@ def check_scale_identified(family, X, y, offsets, own_scale, n_flat, groups=None
         return
     if family not in ("normal", "student_t"):
         return
+    free = len(y) if weights is None else weights.sum()
     if np.isinf(own_scale) and len(y) < n_flat + 2:
         raise DataError(
             f"noise_scale=inf is flat, and {len(y)} samples do not identify sigma: give it a finite scale"
         )
     targets = y if offsets is None else y - offsets
-    free = len(y)
     if groups is not None:
         both = np.column_stack([X.astype(np.float64), targets])
         sizes = np.bincount(groups)
         means = np.stack([np.bincount(groups, column) for column in both.T], axis=1) / sizes[:, None]
         both -= means[groups]
         both[np.abs(both) <= _EXACT * np.abs(means[groups])] = 0  # what is constant in its group
-        X, free = both[:, :-1], len(y) - len(sizes)
+        X, free = both[:, :-1], free - len(sizes)
         size, targets = np.abs(targets).max(), both[:, -1]
     else:
         size = np.abs(targets).max()
     with single_threaded_blas():
         coefs, _, rank, _ = np.linalg.lstsq(X.astype(np.float64), targets, rcond=None)
         rest = np.abs(targets - X @ coefs).max()
-    if free > rank and rest <= _EXACT * size:
+    if free >= rank + 1 and rest <= _EXACT * size:
         where = "" if groups is None else " in every group"
         raise DataError(
             f"y is a linear function of X without noise (or constant){where}, so that sigma would be zero: "
