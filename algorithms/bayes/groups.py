@@ -45,6 +45,9 @@ def check_groups(groups, n_samples):
     >>> check_groups(["north", "south", "north"], 3)
     array(['north', 'south', 'north'], dtype=object)
     """
+    if np.ma.is_masked(groups):
+        row = np.argwhere(np.ma.getmaskarray(groups))[0][0]
+        raise DataError(f"groups masks row {row}: give the row a label, a group of its own, or drop it")
     labels = np.asarray(groups)
     if labels.ndim == 2 and 1 in labels.shape:  # the column of a DataFrame
         labels = labels.ravel()

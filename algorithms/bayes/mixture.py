@@ -112,6 +112,9 @@ class GaussianMixtureDensity:
             For other shapes, values that are not finite, an axis without spread, and fewer points than
             components.
         """
+        if np.ma.is_masked(data) or np.iscomplexobj(data):
+            what = "complex numbers" if np.iscomplexobj(data) else "masked values"
+            raise DataError(f"data of a mixture hold {what}: give real numbers, without the rows that lack one")
         try:
             x = np.array(data, dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -128,7 +131,11 @@ class GaussianMixtureDensity:
             raise DataError(
                 f"{self.n_components} components need more than {len(x)} points: give a smaller n_components"
             )
-        location, unit = x.mean(axis=0), x.std(axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            location, unit = x.mean(axis=0), x.std(axis=0)
+        if not np.isfinite(unit).all():
+            axis = np.flatnonzero(~np.isfinite(unit))[0]
+            raise DataError(f"data of a mixture in column {axis} are too large to be squared: rescale them")
         if not (unit > 1e-12 * np.abs(location)).all():
             axis = np.flatnonzero(~(unit > 1e-12 * np.abs(location)))[0]
             raise DataError(f"data of a mixture are equal in column {axis}: leave the column out")

@@ -490,6 +490,7 @@ def test_labels_of_any_kind(labels, kind):
         (pd.array([1, None] * 20, dtype="Int64"), "groups holds (<NA>|nan) in row 1"),
         (np.array([1, "a"] * 20, dtype=object), "groups holds labels of the types int, str"),
         (np.array([{}] * 40), "groups holds labels of the types dict"),
+        (np.ma.array([1, 2] * 20, mask=[0, 1] * 20), "groups masks row 1: give the row a label"),
         (np.zeros(40, complex), "groups holds labels of the type complex128"),
         (np.array(["2020-01-01", "NaT"] * 20, dtype="M8[D]"), "groups holds NaT in row 1"),
     ],

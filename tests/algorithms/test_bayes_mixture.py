@@ -126,6 +126,9 @@ def test_components_on_top_of_each_other_are_right_or_refused():
         ([1.0, np.nan, 2.0, 3.0], "data of a mixture holds nan in row 1"),
         ([1.0, 2.0], "2 components need more than 2 points"),
         ([[1.0, 2.0], [1.0, 3.0], [1.0, 4.0]], "equal in column 0: leave the column out"),
+        (np.array([1.0, -2.0, 3.0]) * 1e200, "in column 0 are too large to be squared: rescale"),
+        (np.array([1.0, 2.0, 3.0j]), "data of a mixture hold complex numbers"),
+        (np.ma.array([1.0, 2.0, 3.0, 9.0], mask=[0, 0, 0, 1]), "data of a mixture hold masked values"),
         (["a", "b", "c"], "data of a mixture must be an array of numbers"),
     ],
 )
