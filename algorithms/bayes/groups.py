@@ -45,7 +45,7 @@ def check_groups(groups, n_samples):
     >>> check_groups(["north", "south", "north"], 3)
     array(['north', 'south', 'north'], dtype=object)
     """
-    if np.ma.is_masked(groups):
+    if isinstance(groups, np.ma.MaskedArray) and np.ma.is_masked(groups):  # pandas has masks of its own
         row = np.argwhere(np.ma.getmaskarray(groups))[0][0]
         raise DataError(f"groups masks row {row}: give the row a label, a group of its own, or drop it")
     labels = np.asarray(groups)

@@ -112,9 +112,10 @@ class GaussianMixtureDensity:
             For other shapes, values that are not finite, an axis without spread, and fewer points than
             components.
         """
-        if np.ma.is_masked(data) or np.iscomplexobj(data):
-            what = "complex numbers" if np.iscomplexobj(data) else "masked values"
-            raise DataError(f"data of a mixture hold {what}: give real numbers, without the rows that lack one")
+        if np.iscomplexobj(data):
+            raise DataError("data of a mixture hold complex numbers: give real ones")
+        if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
+            raise DataError("data of a mixture hold masked values: drop their rows")
         try:
             x = np.array(data, dtype=np.float64)
         except (TypeError, ValueError) as error:
