@@ -275,13 +275,21 @@ def shortened(value):
 
 
 def append_record(path, record):
-    """Append one JSON line in one write, so that readers and an interrupt see whole lines only."""
-    line = (json.dumps(shortened(record), allow_nan=False, separators=(",", ":")) + "\n").encode()
+    """Append one JSON line in one write, so that readers and an interrupt see whole lines only.
+
+    Returns
+    -------
+    dict
+        The record as it was written, with fewer digits.
+    """
+    record = shortened(record)
+    line = (json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n").encode()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, line)
     finally:
         os.close(descriptor)
+    return record
 
 
 def read_records(path):
@@ -384,8 +392,7 @@ def main(args):
 
     def keep(record):
         plan.out.mkdir(parents=True, exist_ok=True)
-        append_record(plan.out / "records.jsonl", record)
-        records.append(record)
+        records.append(append_record(plan.out / "records.jsonl", record))
 
     interrupted = False
     try:

@@ -279,8 +279,7 @@ def main(args):
     records: list[dict] = []
 
     def keep(record):
-        append_record(args.out / "records.jsonl", record)
-        records.append(record)
+        records.append(append_record(args.out / "records.jsonl", record))
 
     interrupted = False
     try:

@@ -129,16 +129,14 @@ def make_estimator(model, args, **strongest):
             raise DataError(f"--param: {model.name} has no parameter {name!r}; it has {', '.join(known)}")
         values[name] = value
     if getattr(args, "cluster", None) is not None:
-        values |= _on_cluster(model, args, known)
+        values |= _on_cluster(args, known)
     estimator = cls(**values | strongest)
     estimator._validate_params()
     return estimator
 
 
-def _on_cluster(model, args, known):
+def _on_cluster(args, known):
     """Return the parameters that send a fit to a cluster."""
-    if "engine" not in known:
-        raise DataError(f"--cluster: {model.name} is fitted on this machine only; leave it out")
     if any(name == "engine" for name, _ in args.param):
         raise DataError("--cluster and --param engine=... say the same; give one of them")
     # All cores of this machine, the default, are as many threads of a worker as it has.

@@ -76,7 +76,7 @@ class GaussianMixtureDensity:
     >>> x = np.concatenate([rng.normal(-3, 1, 300), rng.normal(2, 0.5, 700)])
     >>> posterior = sd.sample(sd.GaussianMixtureDensity(2), None, x, random_state=0)
     >>> posterior.mean()["means"].round(1), posterior.mean()["weights"].round(1)
-    (array([-3. ,  2. ]), array([0.3, 0.7]))
+    (array([-3.,  2.]), array([0.3, 0.7]))
     """
 
     def __init__(

@@ -137,7 +137,7 @@ def test_workers_do_the_fit(folder, capsys, tmp_path):
         (["fit", "mf", "docstrings"], "docstrings are no ratings"),
         (["fit", "mf", "{folder}/titles.csv"], "not UCI bag of words, svmlight, ratings"),
         (["fit", "lasso", "{folder}/ratings.csv", "--target", "rating", "--titles", "x"], "has no items"),
-        (["fit", "lda", "docstrings", "--cluster", "tcp://a:1"], "is fitted on this machine only"),
+        (["fit", "lda", "docstrings", "--cluster", "nowhere"], "engine='nowhere' is unknown"),
     ],
 )
 def test_mistakes_are_one_line(command, message, folder, saved, capsys):

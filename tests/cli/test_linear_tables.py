@@ -120,7 +120,7 @@ def test_targets_that_cannot_be_named(tmp_path, capsys):
     cases = {
         ("lasso", f"{path}:price"): "names a column already; leave one of the two out",
         ("lasso", tmp_path / "data.svm"): "data.svm is not the name of a table, FILE.csv or FILE.tsv",
-        ("lda", path): "--target: lda predicts nothing; leave it out",
+        ("lda", path): "--target: the data of lda have no target column; leave it out",
     }
     for (model, data), message in cases.items():
         assert message in fails(capsys, model, data, "--target", "price")
