@@ -236,9 +236,10 @@ def test_simulation_based_calibration():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_simulation_based_calibration_at_length(family):
-    _calibrated(family, 600, seed=22)
+    _calibrated(family, 150, seed=22)
 
 
 # Shards ------------------------------------------------------------------------------------------------
