@@ -213,7 +213,7 @@ def test_predictions_of_dask_arrays_are_lazy(client, wide):
         lasso.predict(lazy[:, 1:])
 
 
-@pytest.mark.parametrize("kind", ["local", "lazy"])
+@pytest.mark.parametrize("kind", ["local", pytest.param("lazy", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("by", ["columns", "rows"])
 def test_a_killed_worker_changes_no_bit(wide, tall, by, kind):
     X, y = wide if by == "columns" else tall
