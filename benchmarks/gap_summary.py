@@ -211,9 +211,12 @@ def words_of(records):
 def setting(records):
     """Return a sentence on how the seconds were measured."""
     kind = "CPU" if clock(records[0]) == "cpu_seconds" else "Wall"
+    limits = sorted({record["settings"]["max_seconds"] for record in records})
+    limit = " to ".join(f"{seconds:g}" for seconds in dict.fromkeys((limits[0], limits[-1])))
+    by_set = ", by data set" if len(limits) > 1 else ""
     return (
         f"{kind} seconds of the cheapest solve that meets the gap, {words_of(records).relative_to}; "
-        f"medians over the repeats (and range); stopped: beyond {records[0]['settings']['max_seconds']:g} s."
+        f"medians over the repeats (and range); stopped: beyond {limit} s{by_set}."
     )
 
 

@@ -204,3 +204,10 @@ def test_the_readme_takes_the_last_run_of_each_data_set(records):
     assert {record["run"] for record in readme.latest([*first, *other, *again])} == {"other", "again"}
     topics = [record | {"procedure": "training"} for record in [*first, *other]]
     assert {record["run"] for record in readme.latest(topics)} == {"other"}
+
+
+def test_limits_that_differ_are_all_told():
+    settings = {"intercept": False, "n_jobs": 1}
+    several = [record("s", SLOW, settings=settings | {"max_seconds": limit}) for limit in (5.0, 12.0, 6.0)]
+    assert gap_summary.setting(several).endswith("stopped: beyond 5 to 12 s, by data set.")
+    assert gap_summary.setting(several[:1]).endswith("stopped: beyond 5 s.")
