@@ -32,7 +32,6 @@ from .solvers import find_solvers
 from .solving import time_to_gaps
 from .training import train_and_judge
 
-N_CHECKPOINTS = 12
 PROCEDURES = {"training": train_and_judge, "solving": time_to_gaps, "sampling": draw_and_judge}
 
 
@@ -121,10 +120,9 @@ class Plan:
         """How often each system runs."""
         return self.repeats or (1 if self.quick else 3)
 
-    @property
-    def checkpoints(self):
+    def checkpoints(self, n_states):
         """Training seconds at which models are judged: from a fiftieth of the time, in equal ratios."""
-        return np.geomspace(self.seconds / 50, self.seconds, N_CHECKPOINTS).tolist()
+        return np.geomspace(self.seconds / 50, self.seconds, n_states).tolist()
 
     def all_parameters(self):
         """Parameters of the family with their defaults."""

@@ -29,7 +29,7 @@ def train_and_judge(plan, objective, solver, repeat, python, data, folder):
     job = {
         "procedure": "training",
         "settings": objective.settings() | {"n_jobs": plan.n_jobs, "seed": plan.seed + repeat},
-        "checkpoints": plan.checkpoints,
+        "checkpoints": plan.checkpoints(objective.n_states),
     }
     limit = plan.time_limit or 60 + 5 * plan.seconds
     try:

@@ -29,6 +29,7 @@ class RatingsObjective:
     procedure = "training"
     default_datasets = ("generated",)
     max_seconds, quick_max_seconds = 6.0, 1.0
+    n_states = 12
     implicit: ClassVar[bool]
 
     def __init__(self, dataset, *, seed, parameters, quick=False):

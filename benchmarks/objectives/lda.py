@@ -22,6 +22,7 @@ from . import Metric
 SAMPLE_DOCUMENTS = 200
 MAX_TEST_DOCUMENTS = 1000
 EM_STEPS = 20
+LARGE_STATE = 100_000_000  # topics x words from which a state takes half a gigabyte to keep
 
 
 class Objective:
@@ -74,6 +75,11 @@ class Objective:
         self.train, test = split_documents(load_counts(dataset, seed), seed)
         self.observed, self.held_out = split_tokens(test, random_state=seed)
         self.fingerprint = fingerprint(self.train, self.observed, self.held_out)
+
+    @property
+    def n_states(self):
+        """How many states of a run are judged: fewer where each takes gigabytes and minutes."""
+        return 12 if self.parameters["n_components"] * self.train.shape[1] < LARGE_STATE else 4
 
     def describe(self):
         """What the records say of the data."""
@@ -141,16 +147,17 @@ class Objective:
         return {"held_out_perplexity": float(np.exp(-held_out)), "joint_log_likelihood": joint}
 
     def _checked_topics(self, topic_word):
-        topic_word = np.asarray(topic_word, dtype=np.float64)
+        topic_word = np.array(topic_word, dtype=np.float32)
         shape = (self.parameters["n_components"], self.train.shape[1])
         if topic_word.shape != shape:
             raise DataError(f"topic_word has the shape {topic_word.shape}; the benchmark asked for {shape}")
-        totals = topic_word.sum(axis=1, keepdims=True)
+        totals = topic_word.sum(axis=1, keepdims=True, dtype=np.float64)
         if not (topic_word.min() >= 0 and np.allclose(totals, 1, atol=1e-3)):
             raise DataError(
                 "a row of topic_word is not a distribution: entries >= 0 that sum to 1 are needed"
             )
-        return topic_word / totals
+        topic_word /= totals.astype(np.float32)
+        return topic_word
 
     def _doc_topic_prior(self, snapshot):
         """The prior that judging is to use: the system's own where it has fitted one."""
