@@ -37,10 +37,13 @@ def interpreter_for(solver, folder):
     Raises
     ------
     PeerUnavailable
-        The environment could not be made; the message ends with what pip said.
+        The environment could not be made; the message ends with what pip said. Or the peer is a program
+        that nobody has built.
     """
     if solver.is_ours or solver.is_installed():
         return Path(sys.executable)
+    if solver.program:
+        raise PeerUnavailable(f"{solver.name} is a program: build it and set {solver.program} to its path")
     key = hashlib.sha256("\n".join([sys.version, *solver.requires]).encode()).hexdigest()[:10]
     environment = Path(folder or default_folder()).resolve() / f"{solver.name}-{key}"
     python = environment / ("Scripts" if os.name == "nt" else "bin") / "python"

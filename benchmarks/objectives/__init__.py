@@ -11,8 +11,8 @@ An objective is a file ``FAMILY.py`` with one class `Objective`. All have
 - ``arrays()`` and ``sample()``: what solvers are given, and a small part of it to warm up on.
 
 For "training": ``work``, the unit of work that solvers count (topic models: "tokens"); ``metrics``, what is
-judged, the deciding one first; ``n_states``, how many states of a run are judged; ``evaluate(snapshot)``, the metrics of a solver's state, None for one that it
-does not allow.
+judged, the deciding one first; ``n_states``, how many states of a run are judged; ``evaluate(snapshot)``, the
+metrics of a solver's state, None for one that it does not allow.
 
 For "solving": ``problems()``, a list of `Problem`; ``evaluate(problem, arrays)``, a dict with the ``gap``.
 

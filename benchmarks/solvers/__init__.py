@@ -7,7 +7,8 @@ class has
 
 - ``name``: what the user types after ``--against``; ``method``: what it computes, in a few words;
 - ``requires``: pip requirements of its own environment; empty for our solvers, which run in the
-  environment of stradask, and may name ``libraries`` whose versions the records should give;
+  environment of stradask, and may name ``libraries`` whose versions the records should give; ``program``,
+  where it runs a program that pip does not install: the environment variable that holds its path;
 - ``__init__(settings)``: the settings of the run as attributes (``n_jobs``, ``seed`` and the
   family's own, such as ``n_components``);
 - ``set_data(data)``: the arrays of the family's objective as attributes; converts them to what the
@@ -23,6 +24,8 @@ class has
   the arrays that the objective judges.
 """
 
+import os
+import shutil
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -42,6 +45,7 @@ class SolverFile:
     method: str
     requires: tuple[str, ...]
     calls: tuple[str, ...] = ()
+    program: str | None = None
 
     @property
     def is_ours(self):
@@ -50,6 +54,8 @@ class SolverFile:
 
     def is_installed(self):
         """Whether all that the solver requires is in the current environment (in any version)."""
+        if self.program and not shutil.which(os.environ.get(self.program, "")):
+            return False
         try:
             return bool(installed_versions(self.requires))
         except PackageNotFoundError:
@@ -88,6 +94,7 @@ def _read(path):
     try:
         solver = load_solver(path)
         calls = tuple(name for name, value in vars(solver).items() if callable(value))
-        return SolverFile(path, solver.name, solver.method, tuple(solver.requires), calls)
+        program = getattr(solver, "program", None)
+        return SolverFile(path, solver.name, solver.method, tuple(solver.requires), calls, program)
     except AttributeError as error:
         raise DataError(f"{path}: not a solver file ({error}); see benchmarks/solvers") from error
