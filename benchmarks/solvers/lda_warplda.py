@@ -1,7 +1,7 @@
 """WarpLDA: the authors' C++ program (Chen, Li, Zhu, Chen, VLDB 2016), where it is built.
 
 The environment variable ``WARPLDA`` names a program that is called as ``PROGRAM PREFIX TOPICS ALPHA BETA
-SWEEPS OUT``: it loads ``PREFIX`` by ``loadBinary``, runs ``estimate`` without computing the likelihood, stores
+SWEEPS OUT``: it loads ``PREFIX`` by ``loadBinary``, runs ``estimate`` without the likelihood, stores
 the topics by ``storeZ``, and prints the seconds of each iteration as the library does.
 """
 
