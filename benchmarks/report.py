@@ -19,7 +19,7 @@ STYLE = """
 :root { color-scheme: light dark; --line: #8884; --quiet: #666; }
 @media (prefers-color-scheme: dark) { :root { --quiet: #aaa; } }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
-h1, h2 { line-height: 1.2; }
+h1, h2, h3 { line-height: 1.2; }
 figure { margin: 1.5rem 0; }
 figure img { width: 100%; height: auto; background: #fff; border-radius: .5rem; }
 figcaption, caption { color: var(--quiet); font-size: .9rem; text-align: left; padding: .3rem 0; }
@@ -104,6 +104,13 @@ class Page:
             f'<div class="scroll" tabindex="0"><table><caption>{html.escape(caption)}</caption>'
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )
+
+    def include(self, page):
+        """Add another page as a section of this one: its headings go down by a level."""
+        self.heading(page.title)
+        for part in page._parts:
+            self._add(part.replace("<h2>", "<h3>").replace("</h2>", "</h3>"))
+        return self
 
     def html(self):
         """Return the page as a string."""

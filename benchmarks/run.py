@@ -8,15 +8,12 @@ One line is appended to ``records.jsonl`` as soon as a run is judged; `summary`,
 `sampling_summary` make the tables, `report`, `gap_report` and `sampling_report` the pages.
 """
 
-import argparse
 import datetime
 import json
 import os
 import platform
-import sys
 import tempfile
 import uuid
-from ast import literal_eval
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -141,6 +138,11 @@ class Plan:
                     f"--against: unknown peer {name!r} of {self.family}; there are: {', '.join(peers)}"
                 )
         return [solver for name, solver in known.items() if solver.is_ours or name in self.against]
+
+    def not_installed(self):
+        """Return the peers that are left out because nobody asked for them and they are not there."""
+        known = find_solvers(self.family, self.solver_folders) if self.against is None else {}
+        return [name for name, solver in known.items() if not (solver.is_ours or solver.is_installed())]
 
 
 def run(plan, *, on_record=None, tell=lambda line: None):
@@ -302,114 +304,6 @@ def read_records(path):
     return records
 
 
-def add_arguments(parser):
-    """Add the options of ``stradask bench`` to an argparse parser."""
-    parser.add_argument("family", metavar="FAMILY", help=f"one of: {', '.join(families())}, ssp, strads")
-    parser.add_argument(
-        "--dataset",
-        nargs="+",
-        metavar="D",
-        help="lda: docstrings, synthetic, or a docword file; mf, implicit: generated, movielens-1m, or a "
-        "file of ratings; lasso: a, b, c, d, path, or svmlight files; "
-        "sparse-logistic: a, c, or svmlight files; logistic: dense, dense64, scaled, wide, words, c, or "
-        "svmlight files; mcmc: logistic, rare, credit, covtype, eight-schools, poisson-gamma, mixture",
-    )
-    parser.add_argument(
-        "--against",
-        nargs="*",
-        metavar="PEER",
-        help="peers to run beside stradask; one that is not installed gets an environment of its own "
-        "(default: the peers that are installed; no name: none)",
-    )
-    parser.add_argument(
-        "--param",
-        type=_assignment,
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="NAME=VALUE",
-        help="parameters of the family, such as n_components=100, or divisor=10,100 intercept=True",
-    )
-    parser.add_argument("--quick", action="store_true", help="a look: less data or time, one run")
-    parser.add_argument(
-        "--max-seconds",
-        type=float,
-        metavar="S",
-        help="training seconds of a run (lda: 8), or the most CPU seconds of a solve (lasso: 10, mcmc: 300)",
-    )
-    parser.add_argument("--repeats", type=int, metavar="R", help="runs of each system (3; quick: 1)")
-    parser.add_argument(
-        "--n-jobs", type=int, default=Plan.n_jobs, metavar="N", help="threads of each system (%(default)s)"
-    )
-    parser.add_argument("--seed", type=int, default=Plan.seed, help="of data and runs (%(default)s)")
-    parser.add_argument(
-        "--out", type=Path, default=Plan.out, metavar="DIR", help="records and report (%(default)s)"
-    )
-    parser.add_argument(
-        "--envs", type=Path, metavar="DIR", help="peers' environments (default: in the cache folder)"
-    )
-    parser.add_argument(
-        "--solvers", type=Path, nargs="+", default=(), metavar="DIR", help="more solver files"
-    )
-    parser.add_argument("--json", action="store_true", help="print the records instead of the table")
-
-
-def _assignment(text):
-    """Read NAME=VALUE; a value is a literal of Python."""
-    name, equals, value = text.partition("=")
-    try:
-        if not (equals and name.isidentifier()):
-            raise ValueError
-        return name, literal_eval(value)
-    except (ValueError, SyntaxError):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not NAME=VALUE with a number or True or False"
-        ) from None
-
-
-def main(args):
-    """Run ``stradask bench``; return the exit status.
-
-    1 when a system failed (one without an environment is only reported), 130 when interrupted.
-    """
-    plan = Plan(
-        family=args.family,
-        against=None if args.against is None else tuple(args.against),
-        datasets=None if args.dataset is None else tuple(args.dataset),
-        parameters=dict(args.param),
-        max_seconds=args.max_seconds,
-        repeats=args.repeats,
-        n_jobs=args.n_jobs,
-        seed=args.seed,
-        quick=args.quick,
-        out=args.out,
-        environments=args.envs,
-        solver_folders=tuple(args.solvers),
-    )
-    records = []
-
-    def keep(record):
-        plan.out.mkdir(parents=True, exist_ok=True)
-        records.append(append_record(plan.out / "records.jsonl", record))
-
-    interrupted = False
-    try:
-        run(plan, on_record=keep, tell=lambda line: print(line, file=sys.stderr, flush=True))
-    except KeyboardInterrupt:
-        interrupted = True
-        print(
-            f"interrupted; {len(records)} finished runs are in {plan.out / 'records.jsonl'}", file=sys.stderr
-        )
-    if args.json:
-        print(json.dumps(records))
-    elif records:
-        print(summary_of(plan.family).table(records))
-        _write_report(records, plan.out / "report.html")
-    if interrupted:
-        return 130
-    return int(any(record["status"] == "failed" for record in records))
-
-
 def summary_of(family):
     """Return the module that makes the table of a family's records."""
     from . import gap_summary, sampling_summary, summary
@@ -426,13 +320,3 @@ def page_of(family):
 
     by_procedure = {"training": bench_report, "solving": gap_report, "sampling": sampling_report}
     return by_procedure[find_objective(family).procedure]
-
-
-def _write_report(records, path):
-    """Write the page; matplotlib is an extra, and without it there are the table and the records."""
-    try:
-        page_of(records[0]["family"])(records).write(path)
-    except ModuleNotFoundError as error:
-        print(f"no report: {error.name} is not installed (pip install 'stradask[plot]')", file=sys.stderr)
-    else:
-        print(f"records: {path.parent / 'records.jsonl'}\nreport:  {path}")

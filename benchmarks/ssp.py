@@ -8,12 +8,9 @@ sleep, and on two worker processes. There are no peers here: the bounds are comp
 import contextlib
 import datetime
 import functools
-import json
 import math
-import sys
 import time
 import uuid
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +19,8 @@ from scipy.optimize import minimize
 from ..errors import DataError
 from ..scheduler.table import SimulatedClock, run_replicas
 from ..scheduler.table_state import Adagrad
-from .run import append_record, describe_machine
+from .run import describe_machine
+from .summary import aligned
 
 STALENESS = (0, 1, 3, 10, math.inf)
 SLOWNESS = ("one replica", "in turns")
@@ -199,10 +197,7 @@ def table(records):
     lines = [
         f"Time to an excess of {TARGET:g}, in clocks that are not slow (in brackets: share waiting for rows)"
     ]
-    widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
-    for first, *cells in (header, *body):
-        aligned = (text.rjust(width) for text, width in zip(cells, widths[1:], strict=True))
-        lines.append("  ".join([first.ljust(widths[0]), *aligned]))
+    lines += aligned(header, body)
     return "\n".join(lines)
 
 
@@ -238,14 +233,14 @@ def picture(records):
     return drawing
 
 
-def ssp_report(records):
+def page(records):
     """Return the page of a run of the benchmark."""
     from .report import Page
 
     first = records[0]
     data = first["data"]
-    page = Page("stradask bench ssp: what staleness buys")
-    page.text(
+    whole = Page("stradask bench ssp: what staleness buys")
+    whole.text(
         f"A logistic regression of {data['n']:,} rows and {data['p']} columns by Downpour SGD with "
         f"{data['n_replicas']} replicas over one table, on {first['machine']['processor']} "
         f"({first['machine']['cores']} cores), {first['started']}. A slow clock takes {data['factor']:g} "
@@ -253,20 +248,20 @@ def ssp_report(records):
         "With staleness s a replica at clock c waits until all have done c - s clocks."
     )
     caption = "Excess of the first replica's parameters against time."
-    page.figure(picture(records), caption, f"Curves of excess against time. {table(records)}")
+    whole.figure(picture(records), caption, f"Curves of excess against time. {table(records)}")
     header, body = rows(records)
-    page.table(body, header, f"Time to an excess of {TARGET:g} (share of the time spent waiting for rows)")
-    page.text(
+    whole.table(body, header, f"Time to an excess of {TARGET:g} (share of the time spent waiting for rows)")
+    whole.text(
         "Where the same replica is slow all the time, a finite bound only puts off the moment from which the "
         "others wait for it; where slow clocks fall on one and another, it takes them up."
     )
     for key in ("data", "machine"):
-        page.table(first[key].items(), [key, ""], key.capitalize())
-    return page
+        whole.table(first[key].items(), [key, ""], key.capitalize())
+    return whole
 
 
-def main(args):
-    """Run ``stradask bench ssp``; return the exit status."""
+def collect(args, on_record, tell):
+    """Run what the arguments of ``stradask bench ssp`` ask for."""
     if args.against:
         raise DataError("--against: ssp compares bounds of staleness with one another and has no peers")
     if args.dataset is not None:
@@ -275,37 +270,5 @@ def main(args):
     if parameters.keys() != {"cluster", "threads"}:
         raise DataError("--param: ssp has the parameters cluster and threads")
     wanted = {"simulated": True, "threads": parameters["threads"], "two processes": parameters["cluster"]}
-    args.out.mkdir(parents=True, exist_ok=True)
-    records: list[dict] = []
-
-    def keep(record):
-        records.append(append_record(args.out / "records.jsonl", record))
-
-    interrupted = False
-    try:
-        bench(
-            places=tuple(place for place in PLACES if wanted[place]),
-            quick=args.quick,
-            seed=args.seed,
-            on_record=keep,
-            tell=lambda line: print(line, file=sys.stderr, flush=True),
-        )
-    except KeyboardInterrupt:
-        interrupted = True
-        print(f"interrupted; {len(records)} finished runs are in {args.out}", file=sys.stderr)
-    if args.json:
-        print(json.dumps(records))
-    elif records:
-        print(table(records))
-        _write_report(records, Path(args.out) / "report.html")
-    return 130 if interrupted else 0
-
-
-def _write_report(records, path):
-    """Write the page; without matplotlib there are the table and the records."""
-    try:
-        ssp_report(records).write(path)
-    except ModuleNotFoundError as error:
-        print(f"no report: {error.name} is not installed (pip install 'stradask[plot]')", file=sys.stderr)
-    else:
-        print(f"records: {path.parent / 'records.jsonl'}\nreport:  {path}")
+    places = tuple(place for place in PLACES if wanted[place])
+    bench(places=places, quick=args.quick, seed=args.seed, on_record=on_record, tell=tell)

@@ -8,12 +8,9 @@ wherever it runs. There are no peers here: the schedules are compared with one a
 
 import contextlib
 import datetime
-import json
-import sys
 import time
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +18,8 @@ import numpy as np
 from ..algorithms.linear.scheduled import Correlated, ScheduledElasticNet
 from ..errors import DataError
 from ..scheduler import DynamicSchedule, StaticSchedule, run
-from .run import append_record, describe_machine
+from .run import describe_machine
+from .summary import aligned
 
 POLICIES = ("cyclic", "random", "priority", "priority + dependency")
 SIZES = (1, 8, 32, 128)
@@ -277,16 +275,13 @@ def table(records):
         for figure in FIGURES:
             header, body = rows(records, place, figure)
             lines.append(f"{figure.capitalize()} to an excess of 1e-4, {place}")
-            widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
-            for first, *cells in (header, *body):
-                aligned = (text.rjust(width) for text, width in zip(cells, widths[1:], strict=True))
-                lines.append("  ".join([first.ljust(widths[0]), *aligned]))
+            lines += aligned(header, body)
     lines.append("In brackets: excess and updates at the end of a run that came to a limit of either.")
     return "\n".join(lines)
 
 
-def main(args):
-    """Run ``stradask bench strads``; return the exit status."""
+def collect(args, on_record, tell):
+    """Run what the arguments of ``stradask bench strads`` ask for."""
     if args.against:
         raise DataError("--against: strads compares schedules with one another and has no peers")
     known = ("independent", "correlated")
@@ -297,43 +292,20 @@ def main(args):
     parameters: dict[str, Any] = {"cluster": True, "sizes": SIZES} | dict(args.param)
     if parameters.keys() != {"cluster", "sizes"}:
         raise DataError("--param: strads has the parameters cluster and sizes")
-    max_seconds = args.max_seconds or (3.0 if args.quick else 20.0)
-    args.out.mkdir(parents=True, exist_ok=True)
-    records = []
-
-    def keep(record):
-        records.append(append_record(args.out / "records.jsonl", record))
-
-    interrupted = False
-    try:
-        bench(
-            names=names,
-            places=PLACES if parameters["cluster"] else PLACES[:1],
-            sizes=tuple(np.atleast_1d(parameters["sizes"]).tolist()),
-            quick=args.quick,
-            max_seconds=max_seconds,
-            seed=args.seed,
-            on_record=keep,
-            tell=lambda line: print(line, file=sys.stderr, flush=True),
-        )
-    except KeyboardInterrupt:
-        interrupted = True
-        print(f"interrupted; {len(records)} finished runs are in {args.out}", file=sys.stderr)
-    if args.json:
-        print(json.dumps(records))
-    elif records:
-        print(table(records))
-        _write_report(records, Path(args.out) / "report.html")
-    return 130 if interrupted else 0
+    bench(
+        names=names,
+        places=PLACES if parameters["cluster"] else PLACES[:1],
+        sizes=tuple(np.atleast_1d(parameters["sizes"]).tolist()),
+        quick=args.quick,
+        max_seconds=args.max_seconds or (3.0 if args.quick else 20.0),
+        seed=args.seed,
+        on_record=on_record,
+        tell=tell,
+    )
 
 
-def _write_report(records, path):
-    """Write the page; without matplotlib there are the tables and the records."""
-    try:
-        from .strads_report import strads_report
+def page(records):
+    """Return the page of a run of the benchmark."""
+    from .strads_report import strads_report
 
-        strads_report(records).write(path)
-    except ModuleNotFoundError as error:
-        print(f"no report: {error.name} is not installed (pip install 'stradask[plot]')", file=sys.stderr)
-    else:
-        print(f"records: {path.parent / 'records.jsonl'}\nreport:  {path}")
+    return strads_report(records)

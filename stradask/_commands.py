@@ -423,12 +423,7 @@ def demo(args):
 
 def bench(args):
     """Run a benchmark."""
-    if args.family == "strads":
-        from .benchmarks.strads import main
-    elif args.family == "ssp":
-        from .benchmarks.ssp import main
-    else:
-        from .benchmarks.run import main
+    from .benchmarks.command import main
 
     return main(args)
 

@@ -117,9 +117,11 @@ told on stderr. Classifiers give the label and the probability of each class.
     "  stradask info --measure\n",
     "info of a file": "\n  stradask data info docword.kos.txt.gz\n  stradask data info docstrings --json\n",
     "bench": """
+  stradask bench --quick                  # every family, three minutes
   stradask bench lda
   stradask bench strads --quick
   stradask bench lda --against tomotopy sklearn gensim --max-seconds 20 --repeats 5
+  stradask bench lasso --full --data folder --out benchmarks/results
 """,
 }
 
@@ -245,7 +247,7 @@ def build_parser(with_bench=False):
     _add_output(info, quiet=False)
     bench = _command(commands_of, "bench", commands.bench, "compare with other libraries on equal terms")
     if with_bench:
-        from .benchmarks.run import add_arguments
+        from .benchmarks.command import add_arguments
 
         add_arguments(bench)
     return parser

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stradask import datasets
-from stradask.benchmarks import environments, run, solvers, worker
+from stradask.benchmarks import command, environments, run, solvers, worker
 from stradask.errors import DataError
 
 # A model that knows word frequencies only; it assigns every token to topic 0.
@@ -279,7 +279,7 @@ def write_wheel(folder):
 
 def arguments(*words):
     parser = argparse.ArgumentParser()
-    run.add_arguments(parser)
+    command.add_arguments(parser)
     return parser.parse_args(["lda", *map(str, words)])
 
 
@@ -287,7 +287,7 @@ def test_ours_and_scikit_learn_by_the_command(docword, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     out = tmp_path / "out"
     options = ("--against", "sklearn", "--max-seconds", 0.5, "--repeats", 1, "--param", "n_components=4")
-    assert run.main(arguments("--dataset", docword, "--out", out, *options)) == 0
+    assert command.main(arguments("--dataset", docword, "--out", out, *options)) == 0
     printed = capsys.readouterr().out
     for words in ("stradask", "sklearn", "million tokens a second", "times ours", "held-out perplexity at"):
         assert words in printed
@@ -307,7 +307,7 @@ def test_json_prints_the_records_and_a_failure_is_the_exit_status(docword, folde
     write_solver(folder, "crash", 'raise RuntimeError("broken")')
     out = tmp_path / "out"
     options = ("--max-seconds", 0.1, "--repeats", 1, "--param", "n_components=4", "--json")
-    assert run.main(arguments("--dataset", docword, "--out", out, *options)) == 1
+    assert command.main(arguments("--dataset", docword, "--out", out, *options)) == 1
     records = json.loads(capsys.readouterr().out)
     assert records == run.read_records(out / "records.jsonl")
     assert [record["status"] for record in records] == ["failed", "ok"]
@@ -324,7 +324,7 @@ def test_an_interrupt_keeps_what_is_finished(docword, folder, tmp_path, capsys, 
 
     monkeypatch.setitem(run.PROCEDURES, "training", interrupted)
     options = ("--max-seconds", 0.1, "--param", "n_components=4", "--json")
-    assert run.main(arguments("--dataset", docword, "--out", tmp_path, *options)) == 130
+    assert command.main(arguments("--dataset", docword, "--out", tmp_path, *options)) == 130
     assert len(run.read_records(tmp_path / "records.jsonl")) == 1
     assert "1 finished run" in capsys.readouterr().err
 
@@ -343,7 +343,7 @@ def test_an_interrupt_keeps_what_is_finished(docword, folder, tmp_path, capsys, 
 )
 def test_wrong_options_are_errors_that_name_them(words, said, tmp_path):
     with pytest.raises(DataError, match=said):
-        run.main(arguments("--out", tmp_path / "out", *words))
+        command.main(arguments("--out", tmp_path / "out", *words))
     assert not (tmp_path / "out").exists()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from stradask import datasets
-from stradask.benchmarks import linear_cases, run, solvers, solving
+from stradask.benchmarks import command, linear_cases, run, solvers, solving
 from stradask.benchmarks.objectives import lasso as lasso_objective
 from stradask.benchmarks.process import WORKER
 
@@ -219,7 +219,7 @@ def small_regression(n_samples, n_features, *, n_informative, density, random_st
 
 def arguments(*words):
     parser = argparse.ArgumentParser()
-    run.add_arguments(parser)
+    command.add_arguments(parser)
     return parser.parse_args([*map(str, words)])
 
 
@@ -227,7 +227,7 @@ def test_ours_and_scikit_learn_solve_the_lasso_by_the_command(svmlight, tmp_path
     pytest.importorskip("matplotlib")
     out = tmp_path / "out"
     words = ("lasso", "--dataset", svmlight, "--against", "sklearn", "--repeats", 1, "--out", out)
-    assert run.main(arguments(*words, "--param", "divisor=20", "intercept=True")) == 0
+    assert command.main(arguments(*words, "--param", "divisor=20", "intercept=True")) == 0
     printed = capsys.readouterr().out
     for text in ("tiny /20 to gap 1e-6", "ours / best peer", "(sklearn)", "MB beyond the design"):
         assert text in printed
@@ -249,7 +249,7 @@ def test_ours_and_liblinear_solve_the_classification_by_the_command(tmp_path, ca
     ]
     path.write_text("\n".join(lines))
     words = ("sparse-logistic", "--dataset", path, "--against", "liblinear", "--repeats", 1, "--json")
-    assert run.main(arguments(*words, "--out", tmp_path, "--param", "divisor=5")) == 0
+    assert command.main(arguments(*words, "--out", tmp_path, "--param", "divisor=5")) == 0
     ours, theirs = json.loads(capsys.readouterr().out)
     best = [min(r["solves"], key=lambda solve: solve["gap"]) for r in (ours, theirs)]
     assert all(solve["gap"] < 1e-8 for solve in best)
@@ -262,7 +262,7 @@ def test_paths_of_ours_and_scikit_learn_agree(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(linear_cases.datasets, "make_sparse_regression", small_regression)
     monkeypatch.setattr(lasso_objective, "SMALLEST", 0.01)
     words = ("lasso", "--dataset", "path", "--against", "sklearn", "--quick", "--out", tmp_path)
-    assert run.main(arguments(*words)) == 0
+    assert command.main(arguments(*words)) == 0
     printed = capsys.readouterr().out
     assert "path (quick) 30 x 5 at tolerance 1e-6" in printed
     ours, theirs = run.read_records(tmp_path / "records.jsonl")
@@ -289,7 +289,7 @@ def test_paths_of_ours_and_scikit_learn_agree(tmp_path, capsys, monkeypatch):
 )
 def test_wrong_options_are_errors_that_name_them(words, said, tmp_path):
     with pytest.raises(run.DataError, match=said):
-        run.main(arguments(*words, "--out", tmp_path / "out"))
+        command.main(arguments(*words, "--out", tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import integrate
 
 from stradask.algorithms.bayes.models import Prior, regression
-from stradask.benchmarks import mcmc_cases, run, sampling_report, sampling_summary, solvers
+from stradask.benchmarks import command, mcmc_cases, run, sampling_report, sampling_summary, solvers
 from stradask.benchmarks.mcmc_cases import load, log_density, truth
 from stradask.benchmarks.objectives import mcmc
 from stradask.benchmarks.objectives.mcmc import Objective
@@ -160,11 +160,11 @@ def records(tmp_path_factory):
         patch.setitem(mcmc_cases.CASES, "logistic", ("logistic", None, (400, 3)))
         patch.setattr(mcmc, "LEAST_ROWS", 10)
         parser = argparse.ArgumentParser()
-        run.add_arguments(parser)
+        command.add_arguments(parser)
         out = folder / "out"
         words = f"mcmc --quick --dataset logistic --against peer --solvers {folder} --out {out}"
         options = "--param n_samples=100 n_warmup=100 shards=(2,) methods=('consensus','auto')"
-        assert run.main(parser.parse_args([*words.split(), *options.split()])) == 0
+        assert command.main(parser.parse_args([*words.split(), *options.split()])) == 0
     return run.read_records(out / "records.jsonl"), out
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from stradask.benchmarks import ssp
+from stradask.benchmarks import command, ssp
 from stradask.benchmarks.run import read_records
 from stradask.errors import DataError
 
@@ -16,14 +16,16 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def arguments(folder, **change):
-    options = {"against": None, "dataset": None, "quick": True, "seed": 0, "json": False, "out": folder}
-    return argparse.Namespace(**options | {"param": [("cluster", False), ("threads", False)]} | change)
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    args = parser.parse_args(["ssp", "--quick", "--out", str(folder)])
+    return argparse.Namespace(**vars(args) | {"param": [("cluster", False), ("threads", False)]} | change)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ssp")
-    assert ssp.main(arguments(folder)) == 0
+    assert command.main(arguments(folder)) == 0
     return folder
 
 
@@ -95,7 +97,7 @@ def test_threads_give_the_model_of_simulated_time_without_staleness():
 
 def test_json_is_the_records(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(ssp, "STALENESS", (1,))
-    assert ssp.main(arguments(tmp_path, json=True)) == 0
+    assert command.main(arguments(tmp_path, json=True)) == 0
     assert json.loads(capsys.readouterr().out) == read_records(tmp_path / "records.jsonl")
 
 
@@ -109,4 +111,4 @@ def test_json_is_the_records(tmp_path, capsys, monkeypatch):
 )
 def test_what_it_does_not_have(change, message, tmp_path):
     with pytest.raises(DataError, match=message):
-        ssp.main(arguments(tmp_path, **change))
+        command.main(arguments(tmp_path, **change))

@@ -17,7 +17,7 @@ from sklearn.model_selection import train_test_split
 
 import stradask as sd
 from stradask import datasets
-from stradask.benchmarks import run as bench_run
+from stradask.benchmarks import command as bench_command
 from stradask.cli import build_parser, explain, main
 from stradask.registry import MODELS, model_of, resolve
 
@@ -607,7 +607,7 @@ def test_info_says_why_there_is_no_gpu(script, devices, why, monkeypatch, tmp_pa
 
 def test_bench_is_the_runner_of_the_benchmarks(monkeypatch):
     seen = []
-    monkeypatch.setattr(bench_run, "main", lambda args: seen.append(args) or 1)
+    monkeypatch.setattr(bench_command, "main", lambda args: seen.append(args) or 1)
     assert main(["bench", "lda", "--against", "sklearn", "gensim", "--repeats", "2"]) == 1
     assert (seen[0].family, seen[0].against, seen[0].repeats) == ("lda", ["sklearn", "gensim"], 2)
 

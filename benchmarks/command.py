@@ -1,0 +1,269 @@
+"""``stradask bench``: one family, a quick look at all of them, or the recipes of the documentation's tables."""
+
+import argparse
+import importlib
+import json
+import sys
+from ast import literal_eval
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import DataError
+from . import recipes
+from .objectives import families
+from .run import Plan, append_record, page_of, run, summary_of
+
+COMPARISONS = ("ssp", "strads")  # of bounds and of schedules with one another: they have no peers
+SUFFIXES = (".gz", ".txt", ".csv")  # of recipes' data that are files
+
+
+class Family(NamedTuple):
+    """What the command needs of a family.
+
+    ``collect(args, on_record, tell)`` runs it; ``table`` and ``page`` make text and a `Page` of its records.
+    """
+
+    collect: Callable
+    table: Callable
+    page: Callable
+
+
+def family(name):
+    """Return how a family is run and shown; an unknown name is an error."""
+    if name in COMPARISONS:
+        module = importlib.import_module(f".{name}", __package__)
+        return Family(module.collect, module.table, module.page)
+    if name not in families():
+        known = ", ".join([*families(), *COMPARISONS])
+        raise DataError(f"no benchmark of the name {name!r}; there are: {known}")
+    return Family(_collect, summary_of(name).table, page_of(name))
+
+
+def _collect(args, on_record, tell):
+    """Run the systems of a family that has peers."""
+    plan = Plan(
+        family=args.family,
+        against=None if args.against is None else tuple(args.against),
+        datasets=None if args.dataset is None else tuple(args.dataset),
+        parameters=dict(args.param),
+        max_seconds=args.max_seconds,
+        repeats=args.repeats,
+        n_jobs=args.n_jobs,
+        seed=args.seed,
+        quick=args.quick,
+        out=args.out,
+        environments=args.envs,
+        solver_folders=tuple(args.solvers),
+    )
+    absent = plan.not_installed()
+    if absent:
+        tell(f"{args.family}: left out, since not installed: {', '.join(absent)} (--against installs them)")
+    run(plan, on_record=on_record, tell=tell)
+
+
+def add_arguments(parser):
+    """Add the options of ``stradask bench`` to an argparse parser."""
+    parser.add_argument(
+        "family",
+        metavar="FAMILY",
+        nargs="?",
+        help=f"one of: {', '.join([*families(), *COMPARISONS])}; left out with --quick: all of them",
+    )
+    parser.add_argument(
+        "--dataset",
+        nargs="+",
+        metavar="D",
+        help="lda: docstrings, synthetic, or a docword file; mf, implicit: generated, movielens-1m, or a "
+        "file of ratings; lasso: a, b, c, d, path, or svmlight files; "
+        "sparse-logistic: a, c, or svmlight files; logistic: dense, dense64, scaled, wide, words, c, or "
+        "svmlight files; mcmc: logistic, rare, credit, covtype, eight-schools, poisson-gamma, mixture",
+    )
+    parser.add_argument(
+        "--against",
+        nargs="*",
+        metavar="PEER",
+        help="peers to run beside stradask; one that is not installed gets an environment of its own "
+        "(default: the peers that are installed; no name: none)",
+    )
+    parser.add_argument(
+        "--param",
+        type=_assignment,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameters of the family, such as n_components=100, or divisor=10,100 intercept=True",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a look: less data or time, one run; all families: 3 minutes"
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="what the documentation's tables of FAMILY are made of"
+    )
+    parser.add_argument(
+        "--data", type=Path, default=Path(), metavar="DIR", help="with --full: where its data files are (.)"
+    )
+    parser.add_argument(
+        "--max-seconds",
+        type=float,
+        metavar="S",
+        help="training seconds of a run (lda: 8), or the most CPU seconds of a solve (lasso: 10, mcmc: 300)",
+    )
+    parser.add_argument("--repeats", type=int, metavar="R", help="runs of each system (3; quick: 1)")
+    parser.add_argument(
+        "--n-jobs", type=int, default=Plan.n_jobs, metavar="N", help="threads of each system (%(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=Plan.seed, help="of data and runs (%(default)s)")
+    parser.add_argument(
+        "--out", type=Path, default=Plan.out, metavar="DIR", help="records and report (%(default)s)"
+    )
+    parser.add_argument(
+        "--envs", type=Path, metavar="DIR", help="peers' environments (default: in the cache folder)"
+    )
+    parser.add_argument(
+        "--solvers", type=Path, nargs="+", default=(), metavar="DIR", help="more solver files"
+    )
+    parser.add_argument("--json", action="store_true", help="print the records instead of the table")
+
+
+def _assignment(text):
+    """Read NAME=VALUE; a value is a literal of Python."""
+    name, equals, value = text.partition("=")
+    try:
+        if not (equals and name.isidentifier()):
+            raise ValueError
+        return name, literal_eval(value)
+    except (ValueError, SyntaxError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not NAME=VALUE with a number or True or False"
+        ) from None
+
+
+def main(args):
+    """Run ``stradask bench``; return the exit status.
+
+    1 when a system failed (one without an environment is only reported), 130 when interrupted.
+    """
+    records: list[dict] = []
+    interrupted = False
+    try:
+        for out, jobs in jobs_of(args):
+            found: list[dict] = []
+            try:
+                for job in jobs:
+                    family(job.family).collect(job, _keeper(out, found), _tell)
+            finally:  # what was found is shown, also if the next family cannot go on
+                records += found
+                if found and not args.json:
+                    _show(found, out)
+    except KeyboardInterrupt:
+        interrupted = True
+        print(f"interrupted; {len(records)} finished runs are in {args.out}", file=sys.stderr)
+    if args.json:
+        print(json.dumps(records))
+    if interrupted:
+        return 130
+    return int(any(record.get("status") == "failed" for record in records))
+
+
+def _tell(line):
+    print(line, file=sys.stderr, flush=True)
+
+
+def _keeper(out, found):
+    """Return a function that writes a record and remembers it."""
+
+    def keep(record):
+        out.mkdir(parents=True, exist_ok=True)
+        found.append(append_record(out / "records.jsonl", record))
+
+    return keep
+
+
+def jobs_of(args):
+    """Return folders with the arguments of the runs whose records go there."""
+    if args.full:
+        return _full_jobs(args)
+    if args.family is not None:
+        return [(args.out, [args])]
+    if not args.quick:
+        known = ", ".join([*families(), *COMPARISONS])
+        raise DataError(f"which benchmark? --quick looks at all of them; or give one of: {known}")
+    _refuse_with(args, "--quick without a family", ("dataset", "param", "max_seconds", "repeats", "solvers"))
+    peers = [] if args.against is None else ["--against", *args.against]
+    if peers[1:]:
+        raise DataError("--against: peers are of one family: give it, or --against without a name")
+    jobs = [_job(args, recipe) for recipe in recipes.QUICK]
+    for job in jobs:
+        job.quick = True
+        if peers and job.family not in COMPARISONS:
+            job.against = []
+    return [(args.out, jobs)]
+
+
+def _full_jobs(args):
+    if args.family is None:
+        raise DataError("--full needs a family: its recipes take hours for all of them")
+    _refuse_with(args, "--full", ("dataset", "against", "param", "max_seconds", "repeats", "quick"))
+    family(args.family)
+    jobs = []
+    for folder, lines in recipes.full(args.family).items():
+        found = [job for line in lines if (job := _job(args, line)) is not None]
+        if found:
+            jobs.append((args.out / folder, found))
+    if not jobs:
+        raise DataError(f"--data: {str(args.data)!r} has none of the files that {args.family} --full runs on")
+    return jobs
+
+
+def _refuse_with(args, option, names):
+    for name in names:
+        if getattr(args, name):
+            raise DataError(f"--{name.replace('_', '-')} does not go with {option}: recipes settle it")
+
+
+def _job(args, recipe):
+    """Return the arguments of a recipe, with the user's for all the rest; None if no file of it is there."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    job = parser.parse_args(recipe.split())
+    for name in ("n_jobs", "seed", "out", "envs", "solvers", "json"):
+        setattr(job, name, getattr(args, name))
+    if job.dataset is None:
+        return job
+    places = {name: args.data / name if name.endswith(SUFFIXES) else None for name in job.dataset}
+    missing = [name for name, place in places.items() if place is not None and not place.exists()]
+    if missing:
+        _tell(f"{job.family}: left out, since not in {str(args.data)!r}: {', '.join(missing)}")
+    job.dataset = [str(place or name) for name, place in places.items() if name not in missing]
+    return job if job.dataset else None
+
+
+def _show(records, out):
+    """Print the table and write the page."""
+    names = list(dict.fromkeys(record["family"] for record in records))
+    if len(names) == 1:
+        print(family(names[0]).table(records))
+    else:
+        from .overview import table
+
+        print(table(records))
+    _write_report(names, records, out / "report.html")
+
+
+def _write_report(names, records, path):
+    """Write the page; matplotlib is an extra, and without it there are the table and the records."""
+    try:
+        if len(names) == 1:
+            page = family(names[0]).page(records)
+        else:
+            from .overview import page_of_all
+
+            pages = [family(name).page([r for r in records if r["family"] == name]) for name in names]
+            page = page_of_all(records, pages)
+        page.write(path)
+    except ModuleNotFoundError as error:
+        print(f"no report: {error.name} is not installed (pip install 'stradask[plot]')", file=sys.stderr)
+    else:
+        print(f"records: {path.parent / 'records.jsonl'}\nreport:  {path}")

@@ -1,0 +1,64 @@
+"""What is run where nothing is said: a look at every family, and the tables of the documentation.
+
+A recipe is a command line of ``stradask bench``, so that each can be tried by itself. File names without a
+folder are looked for in the folder of ``--data``; what is not there is left out, and named.
+"""
+
+# ``stradask bench --quick``: three minutes on two cores, data drawn or at hand, peers that are installed.
+QUICK = (
+    "lda --dataset synthetic --param n_components=50 --max-seconds 4",
+    "lasso --dataset a c --param divisor=10,100 --max-seconds 3",
+    "sparse-logistic --dataset a --param divisor=10,100 --max-seconds 3",
+    "logistic --dataset dense wide words --max-seconds 3",
+    "mf --dataset generated",
+    "implicit --dataset generated",
+    "mcmc --dataset logistic eight-schools --param n_samples=300 n_warmup=300 --max-seconds 20",
+    "ssp --param cluster=False threads=False",
+    "strads --param cluster=False sizes=32",
+)
+
+_LDA_PEERS = "--against tomotopy sklearn gensim"
+_SPARSE = "rcv1_small.svm.txt.gz dorothea.svm.txt.gz"
+_TEXTS = "basehock.svm.txt.gz pcmac.svm.txt.gz mushrooms.svm.txt.gz a9a.svm.txt.gz"
+_SMOOTH_PEERS = "--against liblinear sklearn-lbfgs sklearn-newton-cg sklearn-newton-cholesky"
+
+# ``stradask bench FAMILY --full``: the folder of the records, and what fills it. Medians are of three rounds;
+# where a system needs minutes for a problem, of one.
+FULL = {
+    "lda-20news": (
+        f"lda --dataset docword.20news.txt.gz {_LDA_PEERS} --param n_components=100 --max-seconds 20",
+    ),
+    "lda-20news-1000": (
+        "lda --dataset docword.20news.txt.gz --against tomotopy topica "
+        "--param n_components=1000 doc_topic_prior=0.05 --max-seconds 20",
+    ),
+    "lasso": (
+        f"lasso --dataset a b d {_SPARSE} debian_size.svm.txt.gz --against sklearn celer skglm adelie",
+        "lasso --dataset c news20.svm.txt.gz --against sklearn celer skglm adelie "
+        "--max-seconds 15 --repeats 1",
+    ),
+    "sparse-logistic": (
+        f"sparse-logistic --dataset a {_SPARSE} {_TEXTS} --against liblinear celer skglm adelie "
+        "--max-seconds 5",
+    ),
+    "logistic": (
+        f"logistic --dataset {_TEXTS} cod-rna.svm.txt.gz cina.svm.txt.gz relathe.svm.txt.gz "
+        f"rcv1_small.svm.txt.gz {_SMOOTH_PEERS} --max-seconds 5",
+        f"logistic --dataset dense scaled wide words {_SMOOTH_PEERS} --param C=1 --max-seconds 12 --repeats 1",
+    ),
+    "mf": ("mf --dataset ml-1m.csv.gz --against libmf --max-seconds 4",),
+    "implicit": ("implicit --dataset ml-1m.csv.gz --against implicit --max-seconds 4",),
+    "mcmc": ("mcmc --against numpyro blackjax nutpie pymc --repeats 1",),
+    "ssp": ("ssp",),
+    "strads": ("strads",),
+}
+
+
+def family_of(recipe):
+    """Return the family that a recipe runs."""
+    return recipe.split()[0]
+
+
+def full(family):
+    """Return the recipes of a family by the folder of their records."""
+    return {name: recipes for name, recipes in FULL.items() if family_of(recipes[0]) == family}
