@@ -1,10 +1,11 @@
-"""Write README's measured parts from records, so that no figure is typed by hand.
+"""Write the measured parts of README.md and docs/benchmarks.md from records, so that no figure is typed by hand.
 
-    python -m stradask.benchmarks.readme NAME
+    python -m stradask.benchmarks.readme [NAME ...]
 
-The table and the picture come from the last run of each data set in `benchmarks/results/NAME/records.jsonl`
-(topic models: from the last run). Their part of the README is the one that bears the folder's name, else
-their family's; with the main one of topic models come the topics of a fit.
+A name is a folder of `benchmarks/results` whose table and picture go to docs/benchmarks.md, from the last run of
+each data set (where sets cannot be mixed, from the last run); without names, all that have a part there. README.md
+gets one line for each of them, and what `package` measures. ``topics`` renews the topics of the README's
+example.
 """
 
 import argparse
@@ -12,14 +13,36 @@ import io
 import re
 from pathlib import Path
 
+from . import overview, recipes
+from .summary import number
+
 ROOT = Path(__file__).resolve().parent.parent
+RESULTS = Path("benchmarks") / "results"
+SHARE = 0.8  # of a core that a run must have had for its seconds to tell anything
+TITLES = {
+    "lda-20news": "topics: LDA, 100 topics",
+    "lda-20news-1000": "topics: LDA, 1,000 topics",
+    "lasso": "Lasso",
+    "sparse-logistic": "logistic regression, l1",
+    "logistic": "logistic regression, l2",
+    "mf": "factorization of ratings",
+    "implicit": "factorization of counts",
+    "mcmc": "posteriors by MCMC",
+}
+NOT_YET = "Not measured on this machine yet: `stradask bench {} --full --out benchmarks/results` does it.\n"
 
 
-def between(text, name, inside):
+STARVED = (
+    "Other work took the core from some of these runs: what is reached can be compared, how fast cannot, and the "
+    "README leaves them out."
+)
+
+
+def between(text, name, inside, page="README.md"):
     """Replace what stands between the two comments of that name."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
     if not pattern.search(text):
-        raise SystemExit(f"README.md has no part <!-- {name} -->")
+        raise SystemExit(f"{page} has no part <!-- {name} -->")
     return pattern.sub(lambda match: match[1] + inside + match[2], text)
 
 
@@ -43,29 +66,29 @@ def markdown(header, lines):
 
 
 def table(records):
-    """Return the summary of records of a training family in Markdown, with the setting under it."""
-    from .summary import rows
+    """Return the table of one folder's records in Markdown, with the setting under it."""
+    from . import gap_summary, sampling_summary, summary
 
-    data, settings = records[0]["data"], records[0]["settings"]
-    return (
-        f"{markdown(*rows(records))}\n"
-        f"{data['name']}: {data['train_tokens']:,} training tokens, {settings['n_components']} topics, "
-        f"{machine(records)}; medians (smallest to largest).\n"
+    if records[0]["procedure"] == "training":
+        data, settings = records[0]["data"], records[0]["settings"]
+        sizes = [f"{v:,} {k.removeprefix('train_')}" for k, v in data.items() if k.startswith("train_")]
+        header, said = summary.rows(records), f"{data['name']}: {', '.join(sizes)} to learn from"
+        said += f", {settings['n_components']} components; medians (smallest to largest)."
+    elif records[0]["procedure"] == "sampling":
+        header, said = sampling_summary.rows(records), sampling_summary.setting(records)
+    else:
+        header, said = gap_summary.rows(records, targets=(1e-6,)), gap_summary.setting(records)
+    notes = overview.left_out(records) + [STARVED] * starved(records)
+    return f"{markdown(*header)}\n{said} {machine(records)}.\n" + "".join(f"\n{note}\n" for note in notes)
+
+
+def starved(records):
+    """Return whether other work took the core from a run whose wall seconds are compared."""
+    return any(
+        record["cpu_seconds"] < SHARE * record["training_seconds"]
+        for record in records
+        if record["procedure"] == "training" and record["status"] == "ok"
     )
-
-
-def gap_table(records):
-    """Return the seconds to a gap of 1e-6 in Markdown, with the setting under it."""
-    from .gap_summary import rows, setting
-
-    return f"{markdown(*rows(records, targets=(1e-6,)))}\n{setting(records)} {machine(records)}.\n"
-
-
-def sampling_table(records):
-    """Return effective draws a CPU second in Markdown, with the setting under it."""
-    from .sampling_summary import rows, setting
-
-    return f"{markdown(*rows(records))}\n{setting(records)} {machine(records)}.\n"
 
 
 def machine(records):
@@ -87,53 +110,88 @@ def latest(records):
     return [record for record in records if record["run"] == last[record["data"]["name"]]]
 
 
-def picture(records, path):
-    """Draw the first metric against training seconds, as the report does."""
+def picture(records):
+    """Return the figure of one folder's records, as the report has it."""
     from .report import COLOURS, curves
-    from .summary import finished
 
-    groups = finished(records)
-    metric = next(iter(groups.values()))[0]["metrics"][0]
-    figure, _, _ = curves(groups, metric, dict(zip(groups, COLOURS, strict=False)))
-    figure.savefig(path, dpi=110)
+    if records[0]["procedure"] == "training":
+        from .summary import finished
 
-
-def gap_picture(records, path):
-    """Draw the gaps of the first data set against seconds, as the report does."""
+        runs = finished(records)
+        metric = next(iter(runs.values()))[0]["metrics"][0]
+        return curves(runs, metric, dict(zip(runs, COLOURS, strict=False)))[0]
+    if records[0]["procedure"] == "sampling":
+        return overview.picture(overview.comparisons(records))
     from .gap_report import gaps_against_seconds
     from .gap_summary import solved, solvers_of
-    from .report import COLOURS
 
     groups = solved(records)
     first = next(iter(groups))[0]
     panels = {problem: by_solver for (data, problem), by_solver in groups.items() if data == first}
-    colours = dict(zip(solvers_of(records), COLOURS, strict=False))
-    figure, _, _ = gaps_against_seconds(first, panels, colours)
-    figure.savefig(path, dpi=110)
+    return gaps_against_seconds(first, panels, dict(zip(solvers_of(records), COLOURS, strict=False)))[0]
+
+
+def part(name, records):
+    """Write the picture of a folder's records and return its part of the page."""
+    figure = f"bench-{name}.png"
+    picture(records).savefig(ROOT / "docs" / figure, dpi=100)
+    return f"![{TITLES[name]}, against seconds]({figure})\n\n{table(records)}"
+
+
+def in_short(found):
+    """Return the README's table of all folders.
+
+    Parameters
+    ----------
+    found : dict of str to list of records
+    """
+    lines = []
+    for name, records in found.items():
+        rows = [c for c in overview.comparisons(records) if c.other and c.speedup.median == c.speedup.median]
+        if not rows or starved(records):
+            continue
+        spread = overview.middle(rows)
+        middle, low, high = (number(v, "only ours") for v in (spread.median, spread.low, spread.high))
+        peers = sorted({r["solver"] for r in records if not r["ours"] and r["status"] == "ok"})
+        behind = sum(c.speedup.median < 1 for c in rows)
+        shown = middle if len(rows) == 1 else f"{middle} ({low} .. {high})"
+        lines.append([TITLES[name], ", ".join(peers), str(len(rows)), shown, str(behind)])
+    header = ["", "beside", "problems", "times as fast as the best of them", "of these behind"]
+    return markdown(header, lines)
+
+
+def records_of(name):
+    """Return the latest records of a folder; none if it has none."""
+    from .run import read_records
+
+    path = ROOT / RESULTS / name / "records.jsonl"
+    return latest(read_records(path)) if path.exists() else []
 
 
 def main(arguments=None):
-    """Rewrite the family's parts of README.md and its picture in docs."""
-    from .run import read_records
+    """Rewrite the parts of docs/benchmarks.md that were asked for, and README's table."""
+    from .package import line
 
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("name", help="a folder of benchmarks/results")
-    name = parser.parse_args(arguments).name
-    records = latest(read_records(ROOT / "benchmarks" / "results" / name / "records.jsonl"))
-    family = records[0]["family"]
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    if f"<!-- bench {name} -->" in text and family == "lda":
-        text = between(text, f"bench {name}", table(records))
-    elif family == "lda":
-        text = between(between(text, "bench", table(records)), "topics", topics())
-        picture(records, ROOT / "docs" / "perplexity.png")
-    elif records[0]["procedure"] == "sampling":
-        text = between(text, f"bench {name}", sampling_table(records))
-    else:
-        text = between(text, f"bench {family}", gap_table(records))
-        gap_picture(records, ROOT / "docs" / f"{family}.png")
-    readme.write_text(text, encoding="utf-8")
+    parser = argparse.ArgumentParser(prog="python -m stradask.benchmarks.readme", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="folders of benchmarks/results (all)")
+    names = parser.parse_args(arguments).names
+    if unknown := set(names) - {*TITLES, "topics", "package"}:
+        parser.error(f"{', '.join(sorted(unknown))}: there are {', '.join(TITLES)}, topics, package")
+    readme, page = ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
+    shown, text = readme.read_text(encoding="utf-8"), page.read_text(encoding="utf-8")
+    found = {name: records for name in TITLES if (records := records_of(name))}
+    for name in names or TITLES:
+        if name in TITLES:
+            family = recipes.family_of(recipes.FULL[name][0])
+            inside = part(name, found[name]) if name in found else NOT_YET.format(family)
+            text = between(text, f"bench {name}", inside, page.name)
+    shown = between(shown, "bench", in_short(found))
+    if "topics" in names:
+        shown = between(shown, "topics", topics())
+    if "package" in names:
+        shown = between(shown, "package", line() + "\n")
+    page.write_text(text, encoding="utf-8")
+    readme.write_text(shown, encoding="utf-8")
 
 
 if __name__ == "__main__":

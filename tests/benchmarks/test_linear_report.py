@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from stradask.benchmarks import gap_report, gap_summary, readme, report, run
+from stradask.benchmarks import gap_report, gap_summary, report, run
 
 
 def solve(tolerance, seconds, gap, **more):
@@ -176,34 +176,6 @@ def test_the_family_tells_which_table_and_page_its_records_have():
     assert run.summary_of("lasso") is run.summary_of("sparse-logistic") is gap_summary
     assert run.page_of("sparse-logistic") is gap_report.gap_report
     assert run.page_of("lda") is report.bench_report
-
-
-def test_the_readme_has_its_part_rewritten(records, tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
-    monkeypatch.setattr(readme, "ROOT", tmp_path)
-    results = tmp_path / "benchmarks" / "results" / "lasso"
-    results.mkdir(parents=True)
-    (tmp_path / "docs").mkdir()
-    for made in (record("old", SLOW, ours=True, run="1"), *(made | {"run": "2"} for made in records[:6])):
-        run.append_record(results / "records.jsonl", made)
-    (tmp_path / "README.md").write_text("before\n<!-- bench lasso -->\nstale\n<!-- /bench lasso -->\nafter\n")
-    readme.main(["lasso"])
-    lines = (tmp_path / "README.md").read_text().splitlines()
-    assert lines[0] == "before"
-    assert lines[2] == "| seconds | stradask | quick | slow | ours / best peer |"
-    assert lines[4] == "| a /10 to gap 1e-6 | 3.00 (2.00..4.00) | never | 8.00 | 0.38 (0.25..0.5) (slow) |"
-    assert lines[-3].endswith("1 thread(s), <abacus & co>, 2 alternating run(s).")
-    assert lines[-2:] == ["<!-- /bench lasso -->", "after"]
-    assert (tmp_path / "docs" / "lasso.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_readme_takes_the_last_run_of_each_data_set(records):
-    first = [record | {"run": "first"} for record in records]
-    other = [record | {"run": "other", "data": record["data"] | {"name": "other"}} for record in records]
-    again = [record | {"run": "again"} for record in records]
-    assert {record["run"] for record in readme.latest([*first, *other, *again])} == {"other", "again"}
-    topics = [record | {"procedure": "training"} for record in [*first, *other]]
-    assert {record["run"] for record in readme.latest(topics)} == {"other"}
 
 
 def test_limits_that_differ_are_all_told():
