@@ -1,0 +1,204 @@
+"""Draw the guide's pictures: ``python docs/pictures.py [NAME ...]``, five minutes for all of them.
+
+Pictures of measurements come from records (`python -m stradask.benchmarks.readme`), those of the stories from
+`examples`, that of a sweep over the number of topics from ``stradask sweep``.
+"""
+
+import argparse
+import functools
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+
+import stradask as sd
+from stradask.benchmarks.report import COLOURS
+
+HERE = Path(__file__).parent
+
+
+def axes_of(figure, **settings):
+    """Axes with two spines and a light grid."""
+    axes = figure.subplots()
+    axes.set(**settings)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+    return axes
+
+
+def rotation(n=3):
+    """Which block of words each shard of documents has in each step of a sweep."""
+    figure = Figure(figsize=(7.5, 2.6), layout="constrained")
+    for step, axes in enumerate(figure.subplots(1, n)):
+        grid = np.zeros((n, n))
+        for shard in range(n):
+            block = (shard + step) % n
+            grid[shard, block] = shard + 1
+            axes.text(block, shard, f"worker {shard}", ha="center", va="center", color="white", fontsize=8)
+        colours = ["#eeeeee", *COLOURS[:n]]
+        axes.imshow(grid, cmap=ListedColormap(colours), vmin=0, vmax=n)
+        axes.set_title(f"step {step + 1}")
+        axes.set_xlabel("blocks of words")
+        axes.set_xticks(range(n), [str(i) for i in range(n)])
+        axes.set_yticks(range(n), [str(i) for i in range(n)])
+        if step == 0:
+            axes.set_ylabel("shards of documents")
+    return figure
+
+
+def gpu_sweeps(documents=2000, max_iter=100):
+    """Joint log-likelihood a sweep of the samplers that run on a GPU, and of Gibbs sampling."""
+    X, *_ = sd.datasets.make_lda_corpus(documents, 2000, 50, mean_length=150, random_state=0)
+    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    axes = axes_of(figure, xlabel="sweeps", ylabel="joint log-likelihood per token", xscale="log")
+    for colour, sampler in zip(COLOURS, ("gibbs", "light", "saber"), strict=False):
+        lda = sd.LatentDirichletAllocation(50, sampler=sampler, max_iter=max_iter, random_state=0).fit(X)
+        likelihoods = lda.history_["objective"] / X.sum()
+        known = np.isfinite(likelihoods)  # it is measured now and then
+        sweeps = np.arange(1, len(likelihoods) + 1)
+        axes.plot(sweeps[known], likelihoods[known], "o-", color=colour, label=f'"{sampler}"', markersize=3)
+    axes.legend(frameon=False)
+    return figure
+
+
+def shards(rows=20_000, n_samples=1000):
+    """A rare event: the posterior of all the rows, and three combinations of ten shards."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((rows, 4))
+    y = rng.random(rows) < 1 / (1 + np.exp(4.5 - X @ [0.8, -0.5, 0.3, 0.0]))
+    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    axes = axes_of(figure, xlabel="coefficient of the first column", ylabel="density")
+    for colour, (label, settings) in zip(
+        COLOURS,
+        {
+            "all rows": {},
+            'combine="auto"': {"n_shards": 10},
+            'combine="consensus"': {"n_shards": 10, "combine": "consensus"},
+            'combine="average"': {"n_shards": 10, "combine": "average"},
+        }.items(),
+        strict=False,
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what speaks against a combination is what the picture shows
+            model = sd.BayesianLogisticRegression(
+                sampler="nuts", n_samples=n_samples, random_state=0, **settings
+            )
+            draws = model.fit(X, y).posterior_.draws[:, 0]
+        heights, edges = np.histogram(draws, bins=40, density=True)
+        axes.stairs(heights, edges, color=colour, label=label, linewidth=1.8)
+    axes.legend(frameon=False)
+    return figure
+
+
+def factorization(ratings=60_000, most=16):
+    """Held-out error after more and more iterations of three solvers."""
+    users = ratings // 60
+    noise = 0.5
+    R, _ = sd.datasets.make_ratings(users, 600, 8, density=ratings / users / 600, noise=noise, random_state=0)
+    observed, held_out = sd.datasets.split_ratings(R, random_state=0)
+    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    axes = axes_of(figure, xlabel="iterations", ylabel="held-out root mean square error", xscale="log")
+    iterations = [n for n in (2, 4, 8, 16, 32) if n <= most]
+    for colour, (solver, settings) in zip(
+        COLOURS, {"als": {"reg": 0.1}, "sgd": {"reg": 0.03}, "gibbs": {}}.items(), strict=False
+    ):
+        errors = []
+        for n in iterations:
+            model = sd.MatrixFactorization(8, solver=solver, max_iter=n, random_state=0, **settings)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that so few iterations are not enough
+                errors.append(-model.fit(observed).score(held_out))
+        axes.plot(iterations, errors, "o-", color=colour, label=f'solver="{solver}"', markersize=4)
+    axes.axhline(noise, color="0.5", linestyle=":", linewidth=1)
+    axes.set_xticks(iterations, [str(n) for n in iterations])
+    axes.minorticks_off()
+    axes.legend(frameon=False)
+    return figure
+
+
+def optimizers(rows=20_000, columns=50):
+    """Excess against steps of four ways to fit one badly scaled logistic regression."""
+    rng = np.random.default_rng(0)
+    scales = np.geomspace(0.01, 100, columns)
+    X = rng.standard_normal((rows, columns)) * scales
+    y = X @ (rng.standard_normal(columns) / scales) / 4 + rng.logistic(size=rows) > 0
+
+    def loss(portion, w):
+        X, y = portion
+        margin = y * (X @ w)
+        return np.logaddexp(0, -margin).sum(), -X.T @ (y / (1 + np.exp(margin)))
+
+    signs = np.where(y, 1.0, -1.0)
+    found = {}
+    for solver in ("auto", "newton", "sandblaster"):
+        history = sd.LogisticRegression(solver=solver, C=1e6, fit_intercept=False).fit(X, y).history_
+        found[f'solver="{solver}"'] = history["objective"] / 1e6
+    portions = [(X[part], signs[part]) for part in np.array_split(np.arange(rows), 16)]
+    plain = sd.minimize(loss, np.zeros(columns), portions, max_iter=200).history
+    found["minimize: L-BFGS alone"] = plain["objective"][1:]
+    best = min(np.min(objective) for objective in found.values())
+    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    axes = axes_of(figure, xlabel="steps", ylabel="excess over the minimum", xscale="log", yscale="log")
+    for colour, (label, objective) in zip(COLOURS, found.items(), strict=False):
+        excess = np.maximum(objective / best - 1, 1e-9)
+        axes.plot(
+            np.arange(1, len(excess) + 1),
+            excess,
+            "o-",
+            color=colour,
+            label=label,
+            linewidth=1.5,
+            markersize=3,
+        )
+    axes.legend(frameon=False)
+    return figure
+
+
+def staleness(quick=False):
+    """What staleness buys, in simulated time: the same on every machine."""
+    from stradask.benchmarks import ssp
+
+    records: list[dict] = []
+    options = {"quick": quick, "seed": 0, "tell": lambda line: None}
+    ssp.bench(places=("simulated",), on_record=records.append, **options)
+    return ssp.picture(records)
+
+
+PICTURES = {
+    "rotation": rotation,
+    "gpu-sweeps": gpu_sweeps,
+    "shards": shards,
+    "factorization": factorization,
+    "optimizers": optimizers,
+    "staleness": staleness,
+}
+# The same with little data, to see that it runs.
+SMALL = {
+    "gpu-sweeps": functools.partial(gpu_sweeps, 60, 4),
+    "shards": functools.partial(shards, 4_000, 60),
+    "factorization": functools.partial(factorization, 6_000, 2),
+    "optimizers": functools.partial(optimizers, 500, 5),
+    "staleness": functools.partial(staleness, True),
+}
+
+
+def main(arguments=None):
+    """Draw pictures into this folder, or into --out."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PICTURES)} (all)")
+    parser.add_argument("--small", action="store_true", help="little data: does it run?")
+    parser.add_argument("--out", type=Path, default=HERE, metavar="DIR")
+    args = parser.parse_args(arguments)
+    if unknown := set(args.names) - PICTURES.keys():
+        parser.error(f"{', '.join(sorted(unknown))}: there are {', '.join(PICTURES)}")
+    for name in args.names or PICTURES:
+        draw = SMALL.get(name, PICTURES[name]) if args.small else PICTURES[name]
+        draw().savefig(args.out / f"{name}.png", dpi=100)
+        print(args.out / f"{name}.png", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
