@@ -1,4 +1,4 @@
-"""``stradask bench``: one family, a quick look at all of them, or the recipes of the documentation's tables."""
+"""``stradask bench``: one family, a quick look at all of them, or the recipes of the tables in the docs."""
 
 import argparse
 import importlib

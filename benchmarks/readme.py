@@ -1,11 +1,11 @@
-"""Write the measured parts of README.md and docs/benchmarks.md from records, so that no figure is typed by hand.
+"""Write the measured parts of README.md and docs/benchmarks.md from records: no figure is typed by hand.
 
     python -m stradask.benchmarks.readme [NAME ...]
 
-A name is a folder of `benchmarks/results` whose table and picture go to docs/benchmarks.md, from the last run of
-each data set (where sets cannot be mixed, from the last run); without names, all that have a part there. README.md
-gets one line for each of them, and what `package` measures. ``topics`` renews the topics of the README's
-example.
+A name is a folder of `benchmarks/results` whose table and picture go to docs/benchmarks.md, from the last run
+of each data set (where sets cannot be mixed, from the last run); without names, all that have a part there,
+with the exponents of `growth` and the shares of `kernel_shares`. README.md gets one line for each of them.
+``package`` renews what `stradask.benchmarks.package` measures, ``topics`` the topics of the README's example.
 """
 
 import argparse
@@ -33,9 +33,12 @@ NOT_YET = "Not measured on this machine yet: `stradask bench {} --full --out ben
 
 
 STARVED = (
-    "Other work took the core from some of these runs: what is reached can be compared, how fast cannot, and the "
-    "README leaves them out."
+    "Other work took the core from some of these runs: what is reached can be compared, how fast cannot, and "
+    "the README leaves them out."
 )
+
+
+GROWTH = ["size that grows", "seconds, at most", "measured", "bytes, at most", "measured", ""]
 
 
 def between(text, name, inside, page="README.md"):
@@ -160,6 +163,30 @@ def in_short(found):
     return markdown(header, lines)
 
 
+def growth_part():
+    """Return the promised exponents, beside them those that were measured, if they were."""
+    from . import growth
+
+    path = ROOT / RESULTS / "growth" / "growth.jsonl"
+    measured, said = {}, "Not measured on this machine yet."
+    if path.exists():
+        from .run import read_records
+
+        records = read_records(path)
+        sweeps = [record["sweep"] for record in records]
+        measured = {(r["family"], r["size"]): row for r, row in zip(sweeps, growth.rows(sweeps), strict=True)}
+        growth.picture(list({(r["family"], r["size"]): r for r in sweeps}.values())).savefig(
+            ROOT / "docs" / "growth.png", dpi=90
+        )
+        said = f"{records[-1]['machine']['processor']}.\n\n![Costs against sizes](growth.png)"
+    lines = []
+    for family, size, seconds, memory in growth.steepest():
+        row = measured.get((family, size))
+        found = ["", "", ""] if row is None else [row[5], row[8], row[10]]
+        lines.append([f"{family}: {size}", seconds, found[0], memory, found[1], found[2]])
+    return f"{markdown(GROWTH, lines)}\n{said}\n"
+
+
 def records_of(name):
     """Return the latest records of a folder; none if it has none."""
     from .run import read_records
@@ -175,8 +202,8 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m stradask.benchmarks.readme", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="folders of benchmarks/results (all)")
     names = parser.parse_args(arguments).names
-    if unknown := set(names) - {*TITLES, "topics", "package"}:
-        parser.error(f"{', '.join(sorted(unknown))}: there are {', '.join(TITLES)}, topics, package")
+    if unknown := set(names) - {*TITLES, "growth", "topics", "package"}:
+        parser.error(f"{', '.join(sorted(unknown))}: there are {', '.join(TITLES)}, growth, topics, package")
     readme, page = ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
     shown, text = readme.read_text(encoding="utf-8"), page.read_text(encoding="utf-8")
     found = {name: records for name in TITLES if (records := records_of(name))}
@@ -185,6 +212,8 @@ def main(arguments=None):
             family = recipes.family_of(recipes.FULL[name][0])
             inside = part(name, found[name]) if name in found else NOT_YET.format(family)
             text = between(text, f"bench {name}", inside, page.name)
+    if "growth" in names or not names:
+        text = between(text, "growth", growth_part(), page.name)
     shown = between(shown, "bench", in_short(found))
     if "topics" in names:
         shown = between(shown, "topics", topics())
