@@ -14,7 +14,8 @@ from . import recipes
 from .objectives import families
 from .run import Plan, append_record, page_of, run, summary_of
 
-COMPARISONS = ("ssp", "strads")  # of bounds and of schedules with one another: they have no peers
+# What has no peers: shares of the machine, bounds and schedules compared with one another; and the modules.
+COMPARISONS = {"ceilings": "kernel_shares", "ssp": "ssp", "strads": "strads"}
 SUFFIXES = (".gz", ".txt", ".csv")  # of recipes' data that are files
 
 
@@ -32,7 +33,7 @@ class Family(NamedTuple):
 def family(name):
     """Return how a family is run and shown; an unknown name is an error."""
     if name in COMPARISONS:
-        module = importlib.import_module(f".{name}", __package__)
+        module = importlib.import_module(f".{COMPARISONS[name]}", __package__)
         return Family(module.collect, module.table, module.page)
     if name not in families():
         known = ", ".join([*families(), *COMPARISONS])

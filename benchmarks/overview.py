@@ -41,8 +41,8 @@ def comparisons(records):
     found = []
     for family in dict.fromkeys(record["family"] for record in records):
         own = [record for record in records if record["family"] == family]
-        kind = own[0].get("procedure", family)
-        found += [comparison._replace(family=family) for comparison in _BY_KIND[kind](own)]
+        compared = _BY_KIND.get(own[0].get("procedure", family), lambda records: [])
+        found += [comparison._replace(family=family) for comparison in compared(own)]
     return found
 
 

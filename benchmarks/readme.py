@@ -187,12 +187,28 @@ def growth_part():
     return f"{markdown(GROWTH, lines)}\n{said}\n"
 
 
+def ceilings_part():
+    """Return the shares of the machine that kernels reach, of the last run."""
+    from . import kernel_shares
+    from .run import read_records
+
+    path = ROOT / RESULTS / "ceilings" / "records.jsonl"
+    if not path.exists():
+        return NOT_YET.format("ceilings")
+    records = read_records(path)
+    records = [record for record in records if record["run"] == records[-1]["run"]]
+    return f"{markdown(*kernel_shares.rows(records))}\n{kernel_shares.setting(records)}\n"
+
+
 def records_of(name):
     """Return the latest records of a folder; none if it has none."""
     from .run import read_records
 
     path = ROOT / RESULTS / name / "records.jsonl"
     return latest(read_records(path)) if path.exists() else []
+
+
+PARTS = {"growth": growth_part, "ceilings": ceilings_part}
 
 
 def main(arguments=None):
@@ -202,8 +218,10 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m stradask.benchmarks.readme", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="folders of benchmarks/results (all)")
     names = parser.parse_args(arguments).names
-    if unknown := set(names) - {*TITLES, "growth", "topics", "package"}:
-        parser.error(f"{', '.join(sorted(unknown))}: there are {', '.join(TITLES)}, growth, topics, package")
+    if unknown := set(names) - {*TITLES, *PARTS, "topics", "package"}:
+        parser.error(
+            f"{', '.join(sorted(unknown))}: there are {', '.join([*TITLES, *PARTS])}, topics, package"
+        )
     readme, page = ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
     shown, text = readme.read_text(encoding="utf-8"), page.read_text(encoding="utf-8")
     found = {name: records for name in TITLES if (records := records_of(name))}
@@ -212,8 +230,9 @@ def main(arguments=None):
             family = recipes.family_of(recipes.FULL[name][0])
             inside = part(name, found[name]) if name in found else NOT_YET.format(family)
             text = between(text, f"bench {name}", inside, page.name)
-    if "growth" in names or not names:
-        text = between(text, "growth", growth_part(), page.name)
+    for name, written in PARTS.items():
+        if name in names or not names:
+            text = between(text, name, written(), page.name)
     shown = between(shown, "bench", in_short(found))
     if "topics" in names:
         shown = between(shown, "topics", topics())

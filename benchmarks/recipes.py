@@ -15,6 +15,7 @@ QUICK = (
     "mcmc --dataset logistic eight-schools --param n_samples=300 n_warmup=300 --max-seconds 20",
     "ssp --param cluster=False threads=False",
     "strads --param cluster=False sizes=32",
+    "ceilings",
 )
 
 _LDA_PEERS = "--against tomotopy sklearn gensim"
@@ -44,13 +45,15 @@ FULL = {
     "logistic": (
         f"logistic --dataset {_TEXTS} cod-rna.svm.txt.gz cina.svm.txt.gz relathe.svm.txt.gz "
         f"rcv1_small.svm.txt.gz {_SMOOTH_PEERS} --max-seconds 5",
-        f"logistic --dataset dense scaled wide words {_SMOOTH_PEERS} --param C=1 --max-seconds 12 --repeats 1",
+        f"logistic --dataset dense scaled wide words {_SMOOTH_PEERS} --param C=1 --max-seconds 12 "
+        "--repeats 1",
     ),
     "mf": ("mf --dataset ml-1m.csv.gz --against libmf --max-seconds 4",),
     "implicit": ("implicit --dataset ml-1m.csv.gz --against implicit --max-seconds 4",),
     "mcmc": ("mcmc --against numpyro blackjax nutpie pymc --repeats 1",),
     "ssp": ("ssp",),
     "strads": ("strads",),
+    "ceilings": ("ceilings",),
 }
 
 

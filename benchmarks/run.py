@@ -23,7 +23,7 @@ import numpy as np
 from .._version import __version__
 from ..errors import DataError
 from .environments import PeerUnavailable, interpreter_for
-from .objectives import families, find_objective
+from .objectives import find_objective
 from .sampling import draw_and_judge
 from .solvers import find_solvers
 from .solving import time_to_gaps

@@ -229,7 +229,8 @@ def picture(records):
             axes.grid(alpha=0.25)
         axes_row[0].set_ylabel("excess over the minimum")
     handles, labels = grid[0, 0].get_legend_handles_labels()
-    drawing.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    columns = len(labels) if len(places) > 1 else 3
+    drawing.legend(handles, labels, loc="outside upper center", ncols=columns)
     return drawing
 
 

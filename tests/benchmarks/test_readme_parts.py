@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stradask.benchmarks import package, readme, recipes, run
+from stradask.benchmarks import command, package, readme, recipes, run
 from stradask.benchmarks.objectives import families
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +53,7 @@ def tree(tmp_path, monkeypatch):
     ):
         run.append_record(results / "records.jsonl", made)
     parts = "".join(f"<!-- bench {name} -->\nstale\n<!-- /bench {name} -->\n" for name in readme.TITLES)
+    parts += "".join(f"<!-- {name} -->\nstale\n<!-- /{name} -->\n" for name in readme.PARTS)
     (tmp_path / "docs" / "benchmarks.md").write_text(f"before\n{parts}after\n")
     shutil.copy(ROOT / "README.md", tmp_path)
     return tmp_path
@@ -62,7 +63,9 @@ def test_all_parts_are_written_from_the_last_runs(tree):
     pytest.importorskip("matplotlib")
     readme.main([])
     page = (tree / "docs" / "benchmarks.md").read_text()
-    assert page.startswith("before\n") and page.endswith("after\n") and "stale" not in page
+    assert page.startswith("before\n")
+    assert page.endswith("after\n")
+    assert "stale" not in page
     lasso = page.split("<!-- bench lasso -->")[1].split("<!-- /bench lasso -->")[0].splitlines()
     assert "| seconds | stradask | slow | ours / best peer |" in lasso
     assert "| a /10 to gap 1e-6 | 3.00 (2.00..4.00) | 12.00 (8.00..16.00) | 0.25 (slow) |" in lasso
@@ -77,7 +80,9 @@ def test_all_parts_are_written_from_the_last_runs(tree):
 def test_one_part_leaves_the_others(tree):
     pytest.importorskip("matplotlib")
     readme.main(["lasso"])
-    assert (tree / "docs" / "benchmarks.md").read_text().count("stale") == len(readme.TITLES) - 1
+    assert (tree / "docs" / "benchmarks.md").read_text().count("stale") == len(readme.TITLES) + len(
+        readme.PARTS
+    ) - 1
 
 
 def test_an_unknown_name_is_an_error(tree, capsys):
@@ -106,7 +111,7 @@ def test_runs_without_their_core_are_not_ranked():
 def test_pages_have_a_part_for_every_folder_that_recipes_fill():
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert set(re.findall(r"<!-- bench ([\w-]+) -->", page)) == set(readme.TITLES)
-    assert set(readme.TITLES) == set(recipes.FULL) - {"ssp", "strads"}
+    assert set(readme.TITLES) == set(recipes.FULL) - set(command.COMPARISONS)
     assert {recipes.family_of(recipes.FULL[name][0]) for name in readme.TITLES} == set(families())
 
 
@@ -116,7 +121,7 @@ def test_readme_and_page_are_those_of_the_records():
     found = {name: records for name in readme.TITLES if (records := readme.records_of(name))}
     assert readme.between(shown, "bench", readme.in_short(found)) == shown
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    for name, records in found.items():
+    for records in found.values():
         assert readme.table(records) in page
 
 

@@ -1,0 +1,310 @@
+"""Which share of the machine each kernel reaches: ``stradask bench ceilings``.
+
+A kernel must move so many bytes from memory, reach so many places of a table, and do so many operations for
+each unit of its work, whatever the program. Three ceilings are measured on one thread, by loops that do
+nothing else: reading (GB/s), reaching places of a table of the same size (millions a second), and multiplying
+matrices by BLAS (operations a second). The largest of the three times is what a unit takes at best; the share
+is that time over the one that was measured, all of them by the processor's clock. What a kernel does beyond
+(random numbers, exponentials, divisions) is not counted, so that a share of one half is good.
+"""
+
+import datetime
+import functools
+import statistics
+import time
+import uuid
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numba as nb
+import numpy as np
+
+from .. import datasets
+from ..errors import DataError
+from .run import describe_machine
+from .summary import aligned
+
+REPEATS = 5
+LEAST_SECONDS = 0.1  # of a repeat
+WHOLE, QUICK = 1, 4  # a quick look takes problems of a fourth of the size
+
+
+class Kernel(NamedTuple):
+    """A kernel and the least that a unit of its work needs.
+
+    ``make(parts)`` returns a function that runs once and returns (units, seconds).
+    """
+
+    name: str
+    unit: str
+    make: Callable
+    bytes: float
+    places: float
+    table: int
+    operations: float
+    dtype: str = "float64"
+
+
+@nb.njit(nogil=True, cache=True, error_model="numpy")
+def _reach(table, places):
+    """Sum what lies at places that were drawn: nothing but reaching them."""
+    total = 0.0
+    for i in range(len(places)):
+        total += table[np.uint32(places[i])]
+    return total
+
+
+def _timed(call):
+    started = time.process_time()
+    call()
+    return time.process_time() - started
+
+
+def _least(call):
+    """Least seconds of a few calls, after one that compiles."""
+    call()
+    return min(_timed(call) for _ in range(REPEATS))
+
+
+def reading(parts=WHOLE):
+    """Bytes a second of one thread, read from memory."""
+    source = np.ones(2**25 // parts)
+    return source.nbytes / _least(lambda: np.add.reduce(source))
+
+
+def reaching(table_bytes, parts=WHOLE):
+    """Places a second, of a table of that size."""
+    table = np.ones(max(1, table_bytes // 8))
+    places = np.random.default_rng(0).integers(len(table), size=2**22 // parts, dtype=np.uint32)
+    return len(places) / _least(lambda: _reach(table, places))
+
+
+def multiplying(dtype):
+    """Operations a second of one thread, in a product of matrices."""
+    from threadpoolctl import threadpool_limits
+
+    A = np.ones((700, 700), dtype)
+    with threadpool_limits(1):
+        return 2 * len(A) ** 3 / _least(lambda: A @ A)
+
+
+# Kernels ------------------------------------------------------------------------------------------------
+
+
+def _repeated(call, units):
+    """A function that calls often enough to be timed."""
+
+    def run():
+        times, spent = 0, 0.0
+        while spent < LEAST_SECONDS:
+            spent += _timed(call)
+            times += 1
+        return units * times, spent
+
+    return run
+
+
+def _iterations(fit, units):
+    """A function that fits and counts the iterations after the first."""
+
+    def run():
+        ends: list[float] = []
+        fit(callback=lambda info: ends.append(time.process_time()))
+        return units * (len(ends) - 1), ends[-1] - ends[0]
+
+    return run
+
+
+def _lda(sampler, n_components):
+    def make(parts):
+        from ..algorithms.topics.lda import LatentDirichletAllocation
+
+        X, *_ = datasets.make_lda_corpus(10_000 // parts, 5000, 50, mean_length=150, random_state=0)
+        lda = LatentDirichletAllocation(n_components, sampler=sampler, max_iter=8, random_state=0)
+        return _iterations(functools.partial(lda.fit, X), int(X.sum()))
+
+    return make
+
+
+def _dense_pass(dtype):
+    def make(parts):
+        from ..kernels.glm_dense import dense_gradient
+        from ..kernels.glm_losses import LOGISTIC
+
+        X = np.random.default_rng(0).standard_normal((400_000 // parts, 64), dtype=np.float32).astype(dtype)
+        y, none = np.sign(X[:, 0]), np.empty(0, dtype)
+        coef, gradient = np.zeros(64, dtype), np.zeros(65)
+        arguments = (LOGISTIC, X, y, none, coef, 0.0, gradient, np.empty(0))
+        return _repeated(lambda: dense_gradient(*arguments), X.size)
+
+    return make
+
+
+N_COLUMNS = 50_000
+
+
+def _sparse_pass(parts):
+    from ..kernels.glm_losses import LOGISTIC
+    from ..kernels.glm_sparse import csr_gradient
+
+    X = datasets.make_sparse_regression(100_000 // parts, N_COLUMNS, density=1e-3, random_state=0)[0].tocsr()
+    y, coef, gradient = np.ones(X.shape[0]), np.zeros(N_COLUMNS), np.zeros(N_COLUMNS + 1)
+    arguments = (X.data, X.indices, X.indptr, y, np.empty(0), coef, 0.0, gradient, np.empty(0))
+    return _repeated(lambda: csr_gradient(LOGISTIC, *arguments), X.nnz)
+
+
+def _dense_scores(parts):
+    from ..kernels.linear_columns import dense_dot
+
+    X = np.asfortranarray(np.random.default_rng(0).standard_normal((2000, 8000 // parts)))
+    columns, out = np.arange(X.shape[1]), np.empty((1, X.shape[1]))
+    residual = np.ones((1, len(X)))
+    return _repeated(lambda: dense_dot(X, columns, residual, out), X.size)
+
+
+N_ROWS = 20_000
+
+
+def _sparse_scores(parts):
+    from ..kernels.linear_columns import csc_dot
+
+    X = datasets.make_sparse_regression(N_ROWS, 200_000 // parts, density=1e-3, random_state=0)[0].tocsc()
+    columns, out = np.arange(X.shape[1]), np.empty((1, X.shape[1]))
+    residual = np.ones((1, N_ROWS))
+    return _repeated(lambda: csc_dot(X.data, X.indices, X.indptr, columns, residual, out), X.nnz)
+
+
+RATINGS, USERS, ITEMS, FACTORS = 800_000, 8000, 2000, 32
+
+
+def _factors(solver):
+    def make(parts):
+        from ..algorithms.factorization.matrix_factorization import MatrixFactorization
+
+        users = USERS // parts
+        R, _ = datasets.make_ratings(users, ITEMS, 8, density=RATINGS / USERS / ITEMS, random_state=0)
+        mf = MatrixFactorization(FACTORS, solver=solver, max_iter=8, tol=0.0, random_state=0)
+        return _iterations(functools.partial(mf.fit, R), R.nnz)
+
+    return make
+
+
+def kernels():
+    """Return the kernels; bytes, places and operations are of one unit.
+
+    Gibbs: for each topic an addition, a product and a running sum. Warp: both passes read and write a topic
+    and a proposal, and one order must be reached from the other. Light: two proposals, each judged by the
+    counts of two topics in the document and of the word. Passes: an entry (sparse: and its index) is read
+    once, multiplied twice. Factors: a product of two rows and a step of both; least squares: half a matrix of
+    factors x factors for each rating in both halves, and a Cholesky factor for each row.
+    """
+    solves = (USERS + ITEMS) / RATINGS * FACTORS**3 / 3
+    single = "float32"
+    return [
+        Kernel("lda, gibbs, 100 topics", "tokens", _lda("gibbs", 100), 8, 0, 0, 3 * 100, single),
+        Kernel("lda, warp, 1,000 topics", "tokens", _lda("warp", 1000), 16, 2, 4 * 2**20, 0, single),
+        Kernel("lda, light, 1,000 topics", "tokens", _lda("light", 1000), 8, 8, 4 * 2**20, 0, single),
+        Kernel("GLM pass, dense", "entries", _dense_pass(np.float64), 8, 0, 0, 4),
+        Kernel("GLM pass, dense float32", "entries", _dense_pass(np.float32), 4, 0, 0, 4, single),
+        Kernel("GLM pass, CSR", "entries", _sparse_pass, 12, 2, 8 * N_COLUMNS, 4),
+        Kernel("Lasso scores, dense", "entries", _dense_scores, 8, 0, 0, 2),
+        Kernel("Lasso scores, CSC", "entries", _sparse_scores, 12, 1, 8 * N_ROWS, 2),
+        Kernel("factors, sgd", "ratings", _factors("sgd"), 12, 0, 0, 12 * FACTORS, single),
+        Kernel("factors, als", "ratings", _factors("als"), 8, 0, 0, 2 * FACTORS**2 + solves, single),
+    ]
+
+
+def share(kernel, rate, ceilings):
+    """Return the share of the machine that a rate is, and what bounds it.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    rate : float
+        Units a second.
+    ceilings : dict
+        ``bytes`` a second, ``places`` a second (None without places), ``operations`` a second.
+    """
+    least = {
+        "reading": kernel.bytes / ceilings["bytes"],
+        "reaching": kernel.places / ceilings["places"] if kernel.places else 0.0,
+        "multiplying": kernel.operations / ceilings["operations"],
+    }
+    bound = max(least, key=least.__getitem__)
+    return rate * least[bound], bound
+
+
+def collect(args, on_record, tell):
+    """Run what the arguments of ``stradask bench ceilings`` ask for."""
+    for name in ("against", "dataset", "param"):
+        if getattr(args, name):
+            raise DataError(f"--{name}: ceilings measures this machine and has nothing of that kind")
+    parts = QUICK if args.quick else WHOLE
+    common = {
+        "run": uuid.uuid4().hex[:12],
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "family": "ceilings",
+        "machine": describe_machine(),
+    }
+    read = reading(parts)
+    operations = {dtype: multiplying(dtype) for dtype in ("float32", "float64")}
+    for kernel in kernels():
+        run = kernel.make(parts)
+        run()  # compiles
+        rate = statistics.median(units / seconds for units, seconds in (run() for _ in range(3)))
+        ceilings = {
+            "bytes": read,
+            "places": reaching(kernel.table, parts) if kernel.places else None,
+            "operations": operations[kernel.dtype],
+        }
+        reached, bound = share(kernel, rate, ceilings)
+        needs = {name: getattr(kernel, name) for name in ("bytes", "places", "operations", "unit")}
+        record = {"kernel": kernel.name, "rate": rate, "share": reached, "bound": bound, **needs}
+        on_record({**common, **record, "ceilings": ceilings})
+        tell(f"{kernel.name}: {rate / 1e6:.3g} M {kernel.unit} a second, {reached:.0%} of {bound}")
+
+
+HEADER = ["kernel", "M a second", "of", "bytes", "places", "operations", "bound by", "share"]
+
+
+def rows(records):
+    """Return header and rows (of strings)."""
+    return HEADER, [
+        [
+            r["kernel"],
+            f"{r['rate'] / 1e6:.3g}",
+            r["unit"],
+            f"{r['bytes']:g}",
+            f"{r['places']:g}",
+            f"{r['operations']:,.0f}",
+            r["bound"],
+            f"{r['share']:.0%}",
+        ]
+        for r in records
+    ]
+
+
+def setting(records):
+    """Return a sentence with the ceilings."""
+    c = records[0]["ceilings"]
+    single = next((r["ceilings"]["operations"] for r in records if r["ceilings"] != c), c["operations"])
+    return (
+        f"One thread of {records[0]['machine']['processor']}: reads {c['bytes'] / 1e9:.1f} GB/s, multiplies "
+        f"{single / 1e9:.0f} to {c['operations'] / 1e9:.0f} G operations a second; bytes, places and "
+        "operations are what a unit needs at least."
+    )
+
+
+def table(records):
+    """Return the table as text."""
+    return "\n".join([*aligned(*rows(records)), setting(records)])
+
+
+def page(records):
+    """Return the page of a run."""
+    from .report import Page
+
+    header, body = rows(records)
+    whole = Page("stradask bench ceilings: shares of the machine")
+    whole.text((__doc__ or "").partition("\n\n")[2])
+    return whole.table(body, header, setting(records))
