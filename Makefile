@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV = .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint docs wheel bench clean
+.PHONY: demo test lint docs pictures dist bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/stradask demo
@@ -21,12 +21,16 @@ docs: $(VENV)/ready-lint
 	rm -rf docs/generated
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
-wheel: $(VENV)/ready-lint
+pictures: $(VENV)/ready
+	$(BIN)/python docs/pictures.py
+
+dist: $(VENV)/ready-lint
 	rm -rf build dist
 	$(BIN)/python -m build --wheel --sdist
+	$(BIN)/twine check --strict dist/*
 
 bench: $(VENV)/ready
-	$(BIN)/stradask bench lda --against tomotopy sklearn gensim
+	$(BIN)/stradask bench --quick
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

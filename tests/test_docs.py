@@ -1,19 +1,26 @@
 """The pages of docs/: every page and every public name is there, and the code that they show runs."""
 
+import importlib.util
+import itertools
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import stradask
 from stradask import datasets, errors, scheduler
+from stradask.benchmarks import readme
 
 DOCS = Path(__file__).parents[1] / "docs"
 
 
+def text_of(name):
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
 def blocks(name):
-    text = (DOCS / name).read_text(encoding="utf-8")
-    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return re.findall(r"^```python\n(.*?)^```", text_of(name), re.DOTALL | re.MULTILINE)
 
 
 def names_of(room):
@@ -57,6 +64,146 @@ def test_a_combiner_of_ones_own(capsys, monkeypatch):
         exec(compile(block, "add-a-combiner.md", "exec"), names)
     assert capsys.readouterr().out.split() == ["True", "True"]
     assert "diagonal" not in COMBINERS
+
+
+@pytest.mark.parametrize("page", ["add-a-sampler.md", "add-a-kernel.md"])
+def test_what_a_page_adds_works_as_it_says(page, capsys):
+    names: dict = {}
+    for block in blocks(page):
+        exec(compile(block, page, "exec"), names)
+    assert capsys.readouterr().out.split() == ["True", "True"]
+
+
+TINY = {
+    "max_iter=200": "max_iter=20",
+    "passes=10": "passes=1",
+    "LatentDirichletAllocation(20,": "LatentDirichletAllocation(3,",
+    "n_warmup=500, n_samples=500": "n_warmup=200, n_samples=200",
+}
+
+
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")  # of so few draws
+@pytest.mark.parametrize(
+    ("number", "given"),
+    [
+        (0, "topics"),
+        (1, "gensim"),
+        (2, "texts"),
+        (3, "rows"),
+        (4, "plays"),
+        (5, "rows"),
+    ],
+)
+def test_our_side_of_a_migration_runs(number, given):
+    ours = blocks("migrating.md")
+    theirs = re.findall(r"^```python theirs\n(.*?)^```", text_of("migrating.md"), re.DOTALL | re.MULTILINE)
+    assert len(ours) == len(theirs) == 6
+    compile(theirs[number], "migrating.md", "exec")
+    block = ours[number]
+    for said, instead in TINY.items():
+        block = block.replace(said, instead)
+    names = MIGRANTS[given]()
+    exec(compile(block, "migrating.md", "exec"), names)
+    made = names.get("lda") or names["model"]
+    assert hasattr(made, "n_features_in_") or hasattr(made, "user_factors_")
+    if number == 0:
+        assert names["shares"].shape == (5, 3)
+        assert len(names["words"][0]) == 10
+    if number == 2:
+        assert names["shares"].sum() == pytest.approx(1)
+    if number == 4:
+        assert len(names["ids"].ravel()) == len(names["like_it"].ravel()) == 5
+
+
+def counts():
+    return datasets.make_lda_corpus(60, n_features=40, n_components=3, random_state=0)[0]
+
+
+def topics_data():
+    X = counts()
+    return {"sd": stradask, "X": X, "X_new": X[:5], "vocabulary": [f"w{i}" for i in range(40)]}
+
+
+def gensim_data():
+    X = counts().tocsr()
+    corpus = [
+        list(zip(X.indices[a:b].tolist(), X.data[a:b].tolist(), strict=True))
+        for a, b in itertools.pairwise(X.indptr)
+    ]
+    return {"sd": stradask, "corpus": corpus, "id2word": {i: f"w{i}" for i in range(40)}}
+
+
+def texts_data():
+    rng = np.random.default_rng(0)
+    texts = [" ".join(f"w{i}" for i in rng.integers(30, size=20)) for _ in range(50)]
+    return {"sd": stradask, "texts": texts, "new_text": texts[0]}
+
+
+def rows_data():
+    X, y, _ = datasets.make_sparse_regression(120, 15, n_informative=3, density=0.5, random_state=0)
+    return {"sd": stradask, "X": X.toarray(), "y": y, "labels": (y > np.median(y)).astype(int)}
+
+
+def plays_data():
+    plays, _ = datasets.make_ratings(60, 30, 3, density=0.3, implicit=True, random_state=0)
+    return {"sd": stradask, "plays": plays}
+
+
+MIGRANTS = {
+    "topics": topics_data,
+    "gensim": gensim_data,
+    "texts": texts_data,
+    "rows": rows_data,
+    "plays": plays_data,
+}
+
+GUIDES = (
+    "topics",
+    "distributed-topics",
+    "gpu",
+    "sparse-linear",
+    "optimize",
+    "ssp",
+    "mcmc",
+    "matrix-factorization",
+)
+
+
+@pytest.mark.parametrize("page", GUIDES)
+def test_a_guide_page_begins_with_what_one_asks_first_and_has_a_picture(page):
+    text = text_of(f"{page}.md")
+    head = text.split("\n## ")[0]
+    for asked in ("computes", "use it", "the result", "cost", "distributed", "sources"):
+        assert f"\n| {asked} | " in head
+    pictures = re.findall(r"!\[([^\]]+)\]\(([\w-]+\.png)\)", text)
+    assert pictures
+    for alternative, name in pictures:
+        assert len(alternative) > 20
+        assert (DOCS / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_picture_is_shown_and_made_by_a_command():
+    shown = {
+        name for page in DOCS.glob("*.md") for name in re.findall(r"\(([\w-]+\.png)\)", page.read_text())
+    }
+    shown |= {
+        f"{name}.png" for name in re.findall(r"docs/([\w-]+)\.png", (DOCS.parent / "README.md").read_text())
+    }
+    assert {path.name for path in DOCS.glob("*.png")} == shown
+    of_scripts = set(re.findall(r'"([\w-]+)": ', (DOCS / "pictures.py").read_text()))
+    stories = {"sparse-path", "topics-story", "shards-story", "cluster-story"}
+    of_records = {"strads", "growth", *(f"bench-{name}" for name in readme.TITLES)}
+    assert {Path(name).stem for name in shown} <= of_scripts | stories | of_records | {"topic-sweep"}
+
+
+@pytest.mark.slow
+def test_the_pictures_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    spec = importlib.util.spec_from_file_location("pictures", DOCS / "pictures.py")
+    pictures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pictures)
+    pictures.main(["--small", "--out", str(tmp_path)])
+    assert {path.stem for path in tmp_path.glob("*.png")} == set(pictures.PICTURES)
 
 
 @pytest.mark.parametrize("page", sorted({path.name for path in DOCS.glob("*.md")} - {"design.md"}))
