@@ -59,7 +59,7 @@ def plot_path(
         line = {"color": colour, "linestyle": style, "linewidth": 1.2, "zorder": 1}
         upper.axvline(_places(value), **line)
         lower.axvline(_places(value), label=f"{name}: {value:.3g}", **line)
-    lower.legend(fontsize=8, frameon=False, title="alpha", title_fontsize=8)
+    lower.legend(loc="upper right", fontsize=8, frameon=False, title="alpha", title_fontsize=8)
     lower.set_xlabel("$-\\log_{10}$ alpha")
     for ax in (upper, lower):
         ax.spines[["top", "right"]].set_visible(False)
