@@ -64,13 +64,13 @@ def gpu_sweeps(documents=2000, max_iter=100):
     return figure
 
 
-def shards(rows=20_000, n_samples=1000):
+def shards(rows=8_000, n_samples=1000):
     """A rare event: the posterior of all the rows, and three combinations of ten shards."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((rows, 4))
-    y = rng.random(rows) < 1 / (1 + np.exp(4.5 - X @ [0.8, -0.5, 0.3, 0.0]))
+    y = rng.random(rows) < 1 / (1 + np.exp(4.2 - X @ [0.8, -0.5, 0.3, 0.0]))
     figure = Figure(figsize=(6.4, 3.8), layout="constrained")
-    axes = axes_of(figure, xlabel="coefficient of the first column", ylabel="density")
+    axes = axes_of(figure, xlabel="intercept", ylabel="density")
     for colour, (label, settings) in zip(
         COLOURS,
         {
@@ -86,7 +86,7 @@ def shards(rows=20_000, n_samples=1000):
             model = sd.BayesianLogisticRegression(
                 sampler="nuts", n_samples=n_samples, random_state=0, **settings
             )
-            draws = model.fit(X, y).posterior_.draws[:, 0]
+            draws = model.fit(X, y).posterior_.draws[:, -1]
         heights, edges = np.histogram(draws, bins=40, density=True)
         axes.stairs(heights, edges, color=colour, label=label, linewidth=1.8)
     axes.legend(frameon=False)
