@@ -4,18 +4,14 @@ import argparse
 import importlib
 import json
 import sys
-from ast import literal_eval
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import DataError
-from . import recipes
+from . import recipes, run
 from .objectives import families
-from .run import Plan, append_record, page_of, run, summary_of
 
-# What has no peers: shares of the machine, bounds and schedules compared with one another; and the modules.
-COMPARISONS = {"ceilings": "kernel_shares", "ssp": "ssp", "strads": "strads"}
+SETTLED = ("family", "dataset", "against", "param", "max_seconds", "repeats", "quick")  # by a recipe
 SUFFIXES = (".gz", ".txt", ".csv")  # of recipes' data that are files
 
 
@@ -32,113 +28,13 @@ class Family(NamedTuple):
 
 def family(name):
     """Return how a family is run and shown; an unknown name is an error."""
-    if name in COMPARISONS:
-        module = importlib.import_module(f".{COMPARISONS[name]}", __package__)
+    if name in run.COMPARISONS:
+        module = importlib.import_module(f".{run.COMPARISONS[name]}", __package__)
         return Family(module.collect, module.table, module.page)
     if name not in families():
-        known = ", ".join([*families(), *COMPARISONS])
+        known = ", ".join([*families(), *run.COMPARISONS])
         raise DataError(f"no benchmark of the name {name!r}; there are: {known}")
-    return Family(_collect, summary_of(name).table, page_of(name))
-
-
-def _collect(args, on_record, tell):
-    """Run the systems of a family that has peers."""
-    plan = Plan(
-        family=args.family,
-        against=None if args.against is None else tuple(args.against),
-        datasets=None if args.dataset is None else tuple(args.dataset),
-        parameters=dict(args.param),
-        max_seconds=args.max_seconds,
-        repeats=args.repeats,
-        n_jobs=args.n_jobs,
-        seed=args.seed,
-        quick=args.quick,
-        out=args.out,
-        environments=args.envs,
-        solver_folders=tuple(args.solvers),
-    )
-    absent = plan.not_installed()
-    if absent:
-        tell(f"{args.family}: left out, since not installed: {', '.join(absent)} (--against installs them)")
-    run(plan, on_record=on_record, tell=tell)
-
-
-def add_arguments(parser):
-    """Add the options of ``stradask bench`` to an argparse parser."""
-    parser.add_argument(
-        "family",
-        metavar="FAMILY",
-        nargs="?",
-        help=f"one of: {', '.join([*families(), *COMPARISONS])}; left out with --quick: all of them",
-    )
-    parser.add_argument(
-        "--dataset",
-        nargs="+",
-        metavar="D",
-        help="lda: docstrings, synthetic, or a docword file; mf, implicit: generated, movielens-1m, or a "
-        "file of ratings; lasso: a, b, c, d, path, or svmlight files; "
-        "sparse-logistic: a, c, or svmlight files; logistic: dense, dense64, scaled, wide, words, c, or "
-        "svmlight files; mcmc: logistic, rare, credit, covtype, eight-schools, poisson-gamma, mixture",
-    )
-    parser.add_argument(
-        "--against",
-        nargs="*",
-        metavar="PEER",
-        help="peers to run beside stradask; one that is not installed gets an environment of its own "
-        "(default: the peers that are installed; no name: none)",
-    )
-    parser.add_argument(
-        "--param",
-        type=_assignment,
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="NAME=VALUE",
-        help="parameters of the family, such as n_components=100, or divisor=10,100 intercept=True",
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="a look: less data or time, one run; all families: 3 minutes"
-    )
-    parser.add_argument(
-        "--full", action="store_true", help="what the documentation's tables of FAMILY are made of"
-    )
-    parser.add_argument(
-        "--data", type=Path, default=Path(), metavar="DIR", help="with --full: where its data files are (.)"
-    )
-    parser.add_argument(
-        "--max-seconds",
-        type=float,
-        metavar="S",
-        help="training seconds of a run (lda: 8), or the most CPU seconds of a solve (lasso: 10, mcmc: 300)",
-    )
-    parser.add_argument("--repeats", type=int, metavar="R", help="runs of each system (3; quick: 1)")
-    parser.add_argument(
-        "--n-jobs", type=int, default=Plan.n_jobs, metavar="N", help="threads of each system (%(default)s)"
-    )
-    parser.add_argument("--seed", type=int, default=Plan.seed, help="of data and runs (%(default)s)")
-    parser.add_argument(
-        "--out", type=Path, default=Plan.out, metavar="DIR", help="records and report (%(default)s)"
-    )
-    parser.add_argument(
-        "--envs", type=Path, metavar="DIR", help="peers' environments (default: in the cache folder)"
-    )
-    parser.add_argument(
-        "--solvers", type=Path, nargs="+", default=(), metavar="DIR", help="more solver files"
-    )
-    parser.add_argument("--json", action="store_true", help="print the records instead of the table")
-
-
-def _assignment(text):
-    """Read NAME=VALUE; a value is a literal of Python."""
-    name, equals, value = text.partition("=")
-    try:
-        if not (equals and name.isidentifier()):
-            raise ValueError
-        return name, literal_eval(value)
-    except (ValueError, SyntaxError):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not NAME=VALUE with a number or True or False"
-        ) from None
+    return Family(run.collect, run.summary_of(name).table, run.page_of(name))
 
 
 def main(args):
@@ -177,7 +73,7 @@ def _keeper(out, found):
 
     def keep(record):
         out.mkdir(parents=True, exist_ok=True)
-        found.append(append_record(out / "records.jsonl", record))
+        found.append(run.append_record(out / "records.jsonl", record))
 
     return keep
 
@@ -189,7 +85,7 @@ def jobs_of(args):
     if args.family is not None:
         return [(args.out, [args])]
     if not args.quick:
-        known = ", ".join([*families(), *COMPARISONS])
+        known = ", ".join([*families(), *run.COMPARISONS])
         raise DataError(f"which benchmark? --quick looks at all of them; or give one of: {known}")
     _refuse_with(args, "--quick without a family", ("dataset", "param", "max_seconds", "repeats", "solvers"))
     peers = [] if args.against is None else ["--against", *args.against]
@@ -198,7 +94,7 @@ def jobs_of(args):
     jobs = [_job(args, recipe) for recipe in recipes.QUICK]
     for job in jobs:
         job.quick = True
-        if peers and job.family not in COMPARISONS:
+        if peers and job.family not in run.COMPARISONS:
             job.against = []
     return [(args.out, jobs)]
 
@@ -227,10 +123,11 @@ def _refuse_with(args, option, names):
 def _job(args, recipe):
     """Return the arguments of a recipe, with the user's for all the rest; None if no file of it is there."""
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    run.add_arguments(parser)
     job = parser.parse_args(recipe.split())
-    for name in ("n_jobs", "seed", "out", "envs", "solvers", "json"):
-        setattr(job, name, getattr(args, name))
+    for name, value in vars(args).items():
+        if name not in SETTLED:
+            setattr(job, name, value)
     if job.dataset is None:
         return job
     places = {name: args.data / name if name.endswith(SUFFIXES) else None for name in job.dataset}

@@ -8,12 +8,14 @@ One line is appended to ``records.jsonl`` as soon as a run is judged; `summary`,
 `sampling_summary` make the tables, `report`, `gap_report` and `sampling_report` the pages.
 """
 
+import argparse
 import datetime
 import json
 import os
 import platform
 import tempfile
 import uuid
+from ast import literal_eval
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,12 +25,14 @@ import numpy as np
 from .._version import __version__
 from ..errors import DataError
 from .environments import PeerUnavailable, interpreter_for
-from .objectives import find_objective
+from .objectives import families, find_objective
 from .sampling import draw_and_judge
 from .solvers import find_solvers
 from .solving import time_to_gaps
 from .training import train_and_judge
 
+# What has no peers: shares of the machine, bounds and schedules compared with one another; and the modules.
+COMPARISONS = {"ceilings": "kernel_shares", "ssp": "ssp", "strads": "strads"}
 PROCEDURES = {"training": train_and_judge, "solving": time_to_gaps, "sampling": draw_and_judge}
 
 
@@ -302,6 +306,106 @@ def read_records(path):
             except json.JSONDecodeError as error:
                 raise DataError(f"{path}, line {number}: not JSON ({error.msg})") from error
     return records
+
+
+def add_arguments(parser):
+    """Add the options of ``stradask bench`` to an argparse parser."""
+    parser.add_argument(
+        "family",
+        metavar="FAMILY",
+        nargs="?",
+        help=f"one of: {', '.join([*families(), *COMPARISONS])}; left out with --quick: all of them",
+    )
+    parser.add_argument(
+        "--dataset",
+        nargs="+",
+        metavar="D",
+        help="lda: docstrings, synthetic, or a docword file; mf, implicit: generated, movielens-1m, or a "
+        "file of ratings; lasso: a, b, c, d, path, or svmlight files; "
+        "sparse-logistic: a, c, or svmlight files; logistic: dense, dense64, scaled, wide, words, c, or "
+        "svmlight files; mcmc: logistic, rare, credit, covtype, eight-schools, poisson-gamma, mixture",
+    )
+    parser.add_argument(
+        "--against",
+        nargs="*",
+        metavar="PEER",
+        help="peers to run beside stradask; one that is not installed gets an environment of its own "
+        "(default: the peers that are installed; no name: none)",
+    )
+    parser.add_argument(
+        "--param",
+        type=_assignment,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameters of the family, such as n_components=100, or divisor=10,100 intercept=True",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a look: less data or time, one run; all families: 3 minutes"
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="what the documentation's tables of FAMILY are made of"
+    )
+    parser.add_argument(
+        "--data", type=Path, default=Path(), metavar="DIR", help="with --full: where its data files are (.)"
+    )
+    parser.add_argument(
+        "--max-seconds",
+        type=float,
+        metavar="S",
+        help="training seconds of a run (lda: 8), or the most CPU seconds of a solve (lasso: 10, mcmc: 300)",
+    )
+    parser.add_argument("--repeats", type=int, metavar="R", help="runs of each system (3; quick: 1)")
+    parser.add_argument(
+        "--n-jobs", type=int, default=Plan.n_jobs, metavar="N", help="threads of each system (%(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=Plan.seed, help="of data and runs (%(default)s)")
+    parser.add_argument(
+        "--out", type=Path, default=Plan.out, metavar="DIR", help="records and report (%(default)s)"
+    )
+    parser.add_argument(
+        "--envs", type=Path, metavar="DIR", help="peers' environments (default: in the cache folder)"
+    )
+    parser.add_argument(
+        "--solvers", type=Path, nargs="+", default=(), metavar="DIR", help="more solver files"
+    )
+    parser.add_argument("--json", action="store_true", help="print the records instead of the table")
+
+
+def _assignment(text):
+    """Read NAME=VALUE; a value is a literal of Python."""
+    name, equals, value = text.partition("=")
+    try:
+        if not (equals and name.isidentifier()):
+            raise ValueError
+        return name, literal_eval(value)
+    except (ValueError, SyntaxError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not NAME=VALUE with a number or True or False"
+        ) from None
+
+
+def collect(args, on_record, tell):
+    """Run the systems of a family that has peers."""
+    plan = Plan(
+        family=args.family,
+        against=None if args.against is None else tuple(args.against),
+        datasets=None if args.dataset is None else tuple(args.dataset),
+        parameters=dict(args.param),
+        max_seconds=args.max_seconds,
+        repeats=args.repeats,
+        n_jobs=args.n_jobs,
+        seed=args.seed,
+        quick=args.quick,
+        out=args.out,
+        environments=args.envs,
+        solver_folders=tuple(args.solvers),
+    )
+    absent = plan.not_installed()
+    if absent:
+        tell(f"{args.family}: left out, since not installed: {', '.join(absent)} (--against installs them)")
+    run(plan, on_record=on_record, tell=tell)
 
 
 def summary_of(family):

@@ -247,7 +247,7 @@ def build_parser(with_bench=False):
     _add_output(info, quiet=False)
     bench = _command(commands_of, "bench", commands.bench, "compare with other libraries on equal terms")
     if with_bench:
-        from .benchmarks.command import add_arguments
+        from .benchmarks.run import add_arguments
 
         add_arguments(bench)
     return parser

@@ -10,7 +10,6 @@ import pytest
 
 import stradask
 from stradask import datasets, errors, scheduler
-from stradask.benchmarks import readme
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -190,10 +189,15 @@ def test_every_picture_is_shown_and_made_by_a_command():
         f"{name}.png" for name in re.findall(r"docs/([\w-]+)\.png", (DOCS.parent / "README.md").read_text())
     }
     assert {path.name for path in DOCS.glob("*.png")} == shown
-    of_scripts = set(re.findall(r'"([\w-]+)": ', (DOCS / "pictures.py").read_text()))
-    stories = {"sparse-path", "topics-story", "shards-story", "cluster-story"}
-    of_records = {"strads", "growth", *(f"bench-{name}" for name in readme.TITLES)}
-    assert {Path(name).stem for name in shown} <= of_scripts | stories | of_records | {"topic-sweep"}
+    scripts = [
+        path.read_text()
+        for room in ("docs", "examples", "benchmarks")
+        for path in DOCS.parent.glob(f"{room}/*.py")
+    ]
+    commands = [*scripts, *(path.read_text() for path in DOCS.glob("*.md"))]
+    for name in shown:
+        made = Path(name).stem.removeprefix("bench-")
+        assert sum(made in text for text in commands) > 1, f"{name}: which command draws it?"
 
 
 @pytest.mark.slow

@@ -12,11 +12,11 @@ from stradask.errors import DataError
 
 def arguments(*words):
     parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
+    run.add_arguments(parser)
     return parser.parse_args([str(word) for word in words])
 
 
-ALL = [*families(), *command.COMPARISONS]
+ALL = [*families(), *run.COMPARISONS]
 
 
 def test_a_quick_look_covers_every_family_once_or_more(tmp_path):
@@ -26,7 +26,7 @@ def test_a_quick_look_covers_every_family_once_or_more(tmp_path):
     assert all(job.quick and job.n_jobs == 2 and job.out == tmp_path for job in jobs)
     assert all(job.against is None for job in jobs)  # those that are installed
     [(_, jobs)] = command.jobs_of(arguments("--quick", "--against"))
-    assert {job.family for job in jobs if job.against is None} == set(command.COMPARISONS)
+    assert {job.family for job in jobs if job.against is None} == set(run.COMPARISONS)
 
 
 @pytest.mark.parametrize("family", ALL)
@@ -42,7 +42,7 @@ def test_a_full_run_covers_the_recipes_of_a_family(family, tmp_path):
     assert all(job.family == family and not job.quick for _, jobs in folders for job in jobs)
     for _, jobs in folders:
         for job in jobs:
-            known = {} if family in command.COMPARISONS else solvers.find_solvers(family)
+            known = {} if family in run.COMPARISONS else solvers.find_solvers(family)
             assert set(job.against or ()) <= known.keys()
 
 

@@ -279,7 +279,7 @@ def write_wheel(folder):
 
 def arguments(*words):
     parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
+    run.add_arguments(parser)
     return parser.parse_args(["lda", *map(str, words)])
 
 

@@ -49,7 +49,7 @@ def test_the_command_writes_records_table_and_page(tmp_path, capsys, monkeypatch
     monkeypatch.setattr(kernel_shares, "QUICK", 40)
     monkeypatch.setattr(kernel_shares, "LEAST_SECONDS", 1e-3)
     parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
+    run.add_arguments(parser)
     assert command.main(parser.parse_args(["ceilings", "--quick", "--out", str(tmp_path)])) == 0
     records = run.read_records(tmp_path / "records.jsonl")
     assert [record["kernel"] for record in records] == [k.name for k in cheap]

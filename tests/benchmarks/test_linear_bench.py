@@ -219,7 +219,7 @@ def small_regression(n_samples, n_features, *, n_informative, density, random_st
 
 def arguments(*words):
     parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
+    run.add_arguments(parser)
     return parser.parse_args([*map(str, words)])
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 
-from stradask.benchmarks import command, gap_report, solvers
+from stradask.benchmarks import command, gap_report, run, solvers
 from stradask.benchmarks.objectives import logistic
 from stradask.benchmarks.objectives.logistic import Objective, least_objective, load, mean_objective
 from stradask.errors import DataError
@@ -128,7 +128,7 @@ def test_it_and_scikit_learn_solve_it_by_the_command(tmp_path, capsys):
     ]
     path.write_text("\n".join(lines))
     parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
+    run.add_arguments(parser)
     words = ["logistic", "--dataset", path, "--against", "sklearn-newton-cholesky", "--repeats", 1, "--json"]
     words += ["--param", "C=2", "--out", tmp_path]
     command.main(parser.parse_args(list(map(str, words))))

@@ -160,7 +160,7 @@ def records(tmp_path_factory):
         patch.setitem(mcmc_cases.CASES, "logistic", ("logistic", None, (400, 3)))
         patch.setattr(mcmc, "LEAST_ROWS", 10)
         parser = argparse.ArgumentParser()
-        command.add_arguments(parser)
+        run.add_arguments(parser)
         out = folder / "out"
         words = f"mcmc --quick --dataset logistic --against peer --solvers {folder} --out {out}"
         options = "--param n_samples=100 n_warmup=100 shards=(2,) methods=('consensus','auto')"

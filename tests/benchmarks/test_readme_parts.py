@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stradask.benchmarks import command, package, readme, recipes, run
+from stradask.benchmarks import package, readme, recipes, run
 from stradask.benchmarks.objectives import families
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +111,7 @@ def test_runs_without_their_core_are_not_ranked():
 def test_pages_have_a_part_for_every_folder_that_recipes_fill():
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert set(re.findall(r"<!-- bench ([\w-]+) -->", page)) == set(readme.TITLES)
-    assert set(readme.TITLES) == set(recipes.FULL) - set(command.COMPARISONS)
+    assert set(readme.TITLES) == set(recipes.FULL) - set(run.COMPARISONS)
     assert {recipes.family_of(recipes.FULL[name][0]) for name in readme.TITLES} == set(families())
 
 

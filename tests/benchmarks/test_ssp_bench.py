@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from stradask.benchmarks import command, ssp
+from stradask.benchmarks import command, run, ssp
 from stradask.benchmarks.run import read_records
 from stradask.errors import DataError
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(60)
 
 def arguments(folder, **change):
     parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
+    run.add_arguments(parser)
     args = parser.parse_args(["ssp", "--quick", "--out", str(folder)])
     return argparse.Namespace(**vars(args) | {"param": [("cluster", False), ("threads", False)]} | change)
 
