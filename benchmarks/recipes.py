@@ -6,10 +6,10 @@ folder are looked for in the folder of ``--data``; what is not there is left out
 
 # ``stradask bench --quick``: three minutes on two cores, data drawn or at hand, peers that are installed.
 QUICK = (
-    "lda --dataset synthetic --param n_components=50 --max-seconds 4",
-    "lasso --dataset a c --param divisor=10,100 --max-seconds 3",
-    "sparse-logistic --dataset a --param divisor=10,100 --max-seconds 3",
-    "logistic --dataset dense wide words --max-seconds 3",
+    "lda --dataset synthetic --param n_components=50 --max-seconds 2",
+    "lasso --dataset a c --param divisor=10,100 --max-seconds 2",
+    "sparse-logistic --dataset a --param divisor=10,100 --max-seconds 2",
+    "logistic --dataset dense words --max-seconds 2",
     "mf --dataset generated",
     "implicit --dataset generated",
     "mcmc --dataset logistic eight-schools --param n_samples=300 n_warmup=300 --max-seconds 20",
