@@ -30,8 +30,8 @@ FULL = {
         f"lda --dataset docword.20news.txt.gz {_LDA_PEERS} --param n_components=100 --max-seconds 20",
     ),
     "lda-20news-1000": (
-        "lda --dataset docword.20news.txt.gz --against tomotopy topica "
-        "--param n_components=1000 doc_topic_prior=0.05 --max-seconds 20",
+        "lda --dataset docword.20news.txt.gz --against tomotopy topica warplda "
+        "--param n_components=1000 doc_topic_prior=0.05 --max-seconds 30",
     ),
     "lasso": (
         f"lasso --dataset a b d {_SPARSE} debian_size.svm.txt.gz --against sklearn celer skglm adelie",

@@ -103,8 +103,10 @@ def test_the_last_run_of_each_data_set_counts():
 
 def test_runs_without_their_core_are_not_ranked():
     made = {"procedure": "training", "status": "ok", "cpu_seconds": 9.0, "training_seconds": 10.0}
+    made["solver"] = "stradask"
     assert not readme.starved([made])
     assert readme.starved([made, made | {"cpu_seconds": 1.5}])
+    assert not readme.starved([made, made | {"cpu_seconds": 1.5, "solver": "warplda"}])
     assert not readme.starved([solved("stradask", [(1.0, 1e-7)])])
 
 
