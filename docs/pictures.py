@@ -1,7 +1,7 @@
 """Draw the guide's pictures: ``python docs/pictures.py [NAME ...]``, five minutes for all of them.
 
 Pictures of measurements come from records (`python -m stradask.benchmarks.readme`), those of the stories from
-`examples`, that of a sweep over the number of topics from ``stradask sweep``.
+`examples`, topic-sweep.png from the command ``stradask sweep`` that stands above it in topics.md.
 """
 
 import argparse
