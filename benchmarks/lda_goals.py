@@ -14,17 +14,10 @@ from .run import read_records
 from .summary import Spread, final, finished, time_to
 
 MARGIN = 1.005
-HEADER: tuple[str, ...] = (
-    "corpus",
-    "topics",
-    "threads",
-    "against",
-    "target",
-    "s until it is there",
-    "until ours is",
-    "ratio",
+HEADER = (
+    *("corpus", "topics", "threads", "against", "target", "s until it is there", "until ours is", "ratio"),
+    *("at equal time, ours", "theirs"),
 )
-HEADER += ("at equal time, ours", "theirs")
 
 
 def lines(records):

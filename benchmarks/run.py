@@ -320,8 +320,8 @@ def add_arguments(parser):
         "--dataset",
         nargs="+",
         metavar="D",
-        help="lda: docstrings, synthetic, or a docword file; mf, implicit: generated, movielens-1m, or a "
-        "file of ratings; lasso: a, b, c, d, path, or svmlight files; "
+        help="lda: docstrings, synthetic, or a docword file; mf, implicit: generated (2 million), "
+        "generated-10m, movielens-1m, or a file of ratings; lasso: a, b, c, d, path, or svmlight files; "
         "sparse-logistic: a, c, or svmlight files; logistic: dense, dense64, scaled, wide, words, c, or "
         "svmlight files; mcmc: logistic, rare, credit, covtype, eight-schools, poisson-gamma, mixture",
     )

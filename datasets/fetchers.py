@@ -258,7 +258,7 @@ def fetch_movielens(size="100k", *, dtype=np.float64, data_home=None, base_url=N
     file = _movielens_file(_checked_name(size, _MOVIELENS, "size"), base_url)
     home = data_folder(data_home)
     reader = Reader(fetch(file, home, verbose), member=_MOVIELENS[size][1], verbose=verbose)
-    return read_and_trust(lambda: _read_ratings(reader, None, "auto", "last", dtype), [file], home)
+    return read_and_trust(lambda: _read_ratings(reader, None, "auto", 3, "last", dtype), [file], home)
 
 
 def catalogue(data_home=None):

@@ -32,7 +32,9 @@ class Ratings(NamedTuple):
     """Id of each column, likewise."""
 
 
-def read_ratings(path, *, sep=None, header="auto", duplicates="last", dtype=np.float64, verbose=0):
+def read_ratings(
+    path, *, sep=None, header="auto", value_column=3, duplicates="last", dtype=np.float64, verbose=0
+):
     r"""Read ratings: CSV with or without a header, and the ``::`` and tab forms of MovieLens.
 
     A line is ``user, item, rating``; further columns (a time stamp) are passed over. Plain, gzip, xz and
@@ -50,6 +52,9 @@ def read_ratings(path, *, sep=None, header="auto", duplicates="last", dtype=np.f
     header : bool or "auto", default="auto"
         Whether the first line names the columns. ``"auto"``: it does where none of its first three
         columns is a number.
+    value_column : int, default=3
+        The column, from 1, that the values of the matrix come from: 4 for the time stamps of MovieLens, which
+        `split_ratings` takes.
     duplicates : {"last", "sum", "error"}, default="last"
         What becomes of a pair of user and item that is rated more than once: the last line of the file
         counts, the ratings are added up (plays, purchases), or it is an error.
@@ -86,17 +91,17 @@ def read_ratings(path, *, sep=None, header="auto", duplicates="last", dtype=np.f
     (array([7, 9]), array(['ant', 'bee'], dtype='<U3'))
     >>> folder.cleanup()
     """
-    return _read(Reader(path, verbose=verbose), sep, header, duplicates, dtype)
+    return _read(Reader(path, verbose=verbose), sep, header, value_column, duplicates, dtype)
 
 
-def _read(reader, sep, header, duplicates, dtype):
-    _check_parameters(sep, header, duplicates, dtype)
+def _read(reader, sep, header, value_column, duplicates, dtype):
+    _check_parameters(sep, header, value_column, duplicates, dtype)
     users, items, values = _Ids(), _Ids(), []
     with reader:
         layout = None
         for line, block in reader.blocks():
             if layout is None:
-                layout, line, block = _recognise(reader, line, block, sep, header)
+                layout, line, block = _recognise(reader, line, block, sep, header, value_column)
             if not block:  # it held the header alone, or empty lines before anything else
                 continue
             columns = _parse_block(block, layout) or _parse_rows(reader, line, block, layout)
@@ -117,11 +122,13 @@ def _read(reader, sep, header, duplicates, dtype):
     return Ratings(matrix, user_ids, item_ids)
 
 
-def _check_parameters(sep, header, duplicates, dtype):
+def _check_parameters(sep, header, value_column, duplicates, dtype):
     if sep is not None and (not isinstance(sep, str) or not sep or "\n" in sep):
         raise DataError(f"sep={sep!r}: give the text between two columns, or None to have it found")
     if not (isinstance(header, bool) or header == "auto"):
         raise DataError(f"header={header!r}: give True, False or 'auto'")
+    if not isinstance(value_column, int) or isinstance(value_column, bool) or value_column < 3:
+        raise DataError(f"value_column={value_column!r}: give a whole number from 3, after user and item")
     if duplicates not in _DUPLICATES:
         raise DataError(f"duplicates={duplicates!r}: give one of {', '.join(map(repr, _DUPLICATES))}")
     if np.dtype(dtype).kind != "f":
@@ -131,9 +138,11 @@ def _check_parameters(sep, header, duplicates, dtype):
 class _Layout(NamedTuple):
     sep: str
     n_columns: int
+    value: int
+    """Number of the column of values, from 0."""
 
 
-def _recognise(reader, line, block, sep, header):
+def _recognise(reader, line, block, sep, header, value_column):
     """Return the layout, and the block without empty lines at its head and without the header."""
     stripped = block.lstrip(b"\n")
     line += len(block) - len(stripped)
@@ -149,6 +158,8 @@ def _recognise(reader, line, block, sep, header):
         raise reader.error(
             line, f"{len(fields)} columns with sep={sep!r}; user, item and rating make three: {first[:60]!r}"
         )
+    if len(fields) < value_column:
+        raise reader.error(line, f"{len(fields)} columns, and value_column={value_column}")
     if header is True or (header == "auto" and not any(_is_number(field) for field in fields[:3])):
         names = [field.strip().lower().removesuffix("id").strip("_ ") for field in fields[:3]]
         if "user" in names[1:] or "rating" in names[:2]:
@@ -156,7 +167,7 @@ def _recognise(reader, line, block, sep, header):
                 line, f"the columns are {fields[:3]}; user, item and rating must stand in this order"
             )
         line, stripped = line + 1, stripped[stripped.index(b"\n") + 1 :]
-    return _Layout(sep, len(fields)), line, stripped
+    return _Layout(sep, len(fields), value_column - 1), line, stripped
 
 
 def _decode(reader, line, text):
@@ -189,7 +200,8 @@ def _parse_block(block, layout):
     # because numbers of 15 digits and powers of ten up to 10**9 are exact.
     text = block.translate(bytes.maketrans(sep, b" " * len(sep)), b"." if decimals else b"")
     numbers = np.fromstring(text, dtype=np.int64, sep=" ").reshape(-1, layout.n_columns)
-    return numbers[:, 0], numbers[:, 1], numbers[:, 2] / 10**decimals
+    values = numbers[:, layout.value]
+    return numbers[:, 0], numbers[:, 1], values / 10**decimals if layout.value == 2 else values
 
 
 def _pattern(sep, n_columns, decimals):
@@ -210,7 +222,7 @@ def _parse_rows(reader, line, block, layout):
             continue
         if len(row) != layout.n_columns:
             raise reader.error(number, f"{len(row)} columns, and the first line has {layout.n_columns}")
-        user, item, rating = row[0].strip(), row[1].strip(), row[2]
+        user, item, rating = row[0].strip(), row[1].strip(), row[layout.value]
         if not user or not item:
             raise reader.error(number, f"the {'item' if user else 'user'} is empty")
         try:

@@ -1,7 +1,9 @@
-"""Hold out part of the tokens of every document, or part of the ratings of every user.
+"""Hold out part of the tokens of every document, or part of the ratings.
 
 Whole documents are held out by scikit-learn's `train_test_split`, which takes sparse matrices.
 """
+
+from numbers import Integral
 
 import numpy as np
 from scipy import sparse
@@ -66,19 +68,27 @@ def split_tokens(X, *, test_size=0.5, random_state=0):
     return observed, held_out
 
 
-def split_ratings(R, *, test_size=0.2, random_state=0):
-    """Hold out part of every user's ratings.
+def split_ratings(R, *, test_size=0.2, n_test=None, by="user", times=None, random_state=0):
+    """Hold out part of the ratings: of every user's, or of all, at random or the last ones.
 
-    Of a user's n ratings exactly ``floor(test_size * n)`` are held out, every subset of that size
-    being equally likely; so a user with one rating keeps it (unless `test_size` is 1). Memory beyond
-    the result is about 40 bytes a rating.
+    Of n ratings exactly ``floor(test_size * n)`` are held out, every subset of that size being equally
+    likely; so by users one with a single rating keeps it (unless `test_size` is 1). With `times` those
+    given last are held out instead; ``n_test=1, times=T`` leaves each user's last one out. Memory beyond the
+    result is about 40 bytes a rating.
 
     Parameters
     ----------
     R : sparse matrix of shape (n_users, n_items)
         Ratings; every stored entry is one, also a stored zero.
     test_size : float, default=0.2
-        Share of each user's ratings to hold out, from 0 to 1.
+        Share of the ratings to hold out, from 0 to 1.
+    n_test : int, default=None
+        How many of each user's ratings to hold out instead; users with no more than that keep all.
+    by : {"user", "rating"}, default="user"
+        Whether n are the ratings of each user, or all ratings.
+    times : sparse matrix with the stored entries of R, default=None
+        When each rating was given, for instance by ``read_ratings(path, value_column=4)``; of equal times it
+        is drawn which is later.
     random_state : int, Generator, RandomState or None, default=0
         Seed, for the same split again.
 
@@ -108,12 +118,40 @@ def split_ratings(R, *, test_size=0.2, random_state=0):
         raise DataError(
             "R has several ratings of one item by one user; keep one, or add them: R.sum_duplicates()"
         )
+    if by not in ("user", "rating"):
+        raise DataError(f"by={by!r}: give 'user' or 'rating'")
     rng = check_generator(random_state)
     lengths = np.diff(R.indptr)
     users = np.repeat(np.arange(R.shape[0]), lengths)
-    rank = rank_in_rows(rng.random(R.nnz), users, R.indptr)
-    out = rank < _held(test_size, lengths)[users]
+    groups, ends = users, R.indptr
+    if by == "rating":
+        groups, ends, lengths = np.zeros(R.nnz, np.int64), np.array([0, R.nnz]), np.array([R.nnz])
+    held = _held(test_size, lengths) if n_test is None else _so_many(n_test, by, lengths)
+    keys = rng.random(R.nnz)
+    if times is not None:
+        latest_first = np.lexsort((keys, -_times_of(times, R)))
+        keys[latest_first] = np.arange(R.nnz)
+    out = rank_in_rows(keys, groups, ends) < held[groups]
     return tuple(_stored(R, users, chosen) for chosen in (~out, out))
+
+
+def _so_many(n_test, by, lengths):
+    if not isinstance(n_test, Integral) or isinstance(n_test, bool) or n_test < 1:
+        raise DataError(f"n_test={n_test!r}: give a whole number of at least 1, or None")
+    if by != "user":
+        raise DataError("n_test counts the ratings of a user: set by='user', or give test_size")
+    return np.where(lengths > n_test, int(n_test), 0)
+
+
+def _times_of(times, R):
+    """The times in the order of the ratings."""
+    times = _sorted_rows("times", times)
+    same = times.shape == R.shape and times.nnz == R.nnz and np.array_equal(times.indptr, R.indptr)
+    if not (same and np.array_equal(times.indices, R.indices)):
+        raise DataError("times must have a stored entry for each rating of R, and no other")
+    if times.dtype.kind not in "uif" or not np.isfinite(times.data).all():
+        raise DataError("times must be finite numbers")
+    return times.data.astype(np.float64)
 
 
 def _draw_without_replacement(rng, X, test_size):

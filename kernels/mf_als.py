@@ -32,6 +32,15 @@ _CHUNK = 8192  # numbers of factors that are read again for every tile
 
 
 @nb.njit(**_SAME)
+def _room(start, stop, indptr, values):
+    """Make two arrays for numbers of the ratings of a row, of any of the range."""
+    longest = 0
+    for u in range(start, stop):
+        longest = max(longest, indptr[u + 1] - indptr[u])
+    return np.empty(longest, values.dtype), np.empty(longest, values.dtype)
+
+
+@nb.njit(**_SAME)
 def _terms(first, n, indices, values, weights, offsets, implicit, precision, pulls, scaled):
     """Fill weights and pulls of a row's ratings; return their sums and that of the weighted squared targets.
 
@@ -133,18 +142,19 @@ def _descend(A, b, x, sweeps):
 
 @nb.njit(**_SAME)
 def solve_rows(
-    start, stop, indptr, indices, values, weights, offsets, implicit, others, base, shares, pull, precision,
-    ridge, bias, sweeps, noise, factors, biases, losses, vectors,
+    start, stop, indptr, indices, values, weights, offsets, implicit, others, base, shares, pull, bias_pull,
+    precision, ridge, bias, sweeps, noise, factors, biases, losses, vectors,
 ):  # fmt: skip
     """Put the minimum over each row's factors and bias, given all others, into the rows from start to stop.
 
     The objective of row u is, with targets t = value - offset::
 
-        precision sum_e w_e (t_e - c - q.x)^2 + share_u x' base x + ridge_u (|x|^2 + c^2) - 2 pull.x
+        precision sum_e w_e (t_e - c - q.x)^2 + share_u x' base x + ridge_u (|x|^2 + c^2)
+            - 2 pull_u.x - 2 bias_pull_u c
 
     and c = 0 without a bias. For implicit feedback a value is a confidence, w = |value| - 1, and the first
-    sum is ``sum_e w_e (q.x)^2 - 2 max(value_e, 0) q.x + max(value_e, 0)``. A row without ratings becomes 0 if
-    there is no noise.
+    sum is ``sum_e w_e (q.x)^2 - 2 max(value_e, 0) q.x + max(value_e, 0)``. Without noise a row that has no
+    ratings is left as it is.
 
     Parameters
     ----------
@@ -158,7 +168,8 @@ def solve_rows(
     base : array (d, d)
     shares : array
         One entry a row, or a single one for all.
-    pull : array (d,)
+    pull : array (rows, d) or (1, d); bias_pull : array (rows,) or (1,)
+        One entry a row, or a single one for all.
     precision : float of the arrays' type
         1 where there is a bias.
     ridge : array, one entry a row
@@ -177,25 +188,22 @@ def solve_rows(
         One for every 16 columns.
     """
     d = len(vectors) * LANES
-    longest = 0
-    for u in range(start, stop):
-        longest = max(longest, indptr[u + 1] - indptr[u])
-    pulls, scaled = np.empty(longest, values.dtype), np.empty(longest, values.dtype)
+    pulls, scaled = _room(start, stop, indptr, values)
     A, b, inverse = np.empty((d, d), values.dtype), np.empty(d, values.dtype), np.empty(d, values.dtype)
     sums, none, zero = np.empty(d, values.dtype), np.empty(0, values.dtype), values.dtype.type(0)
     for u in range(start, stop):
         first = indptr[u]
         n = indptr[u + 1] - first
-        biases[u], losses[u] = zero, 0.0
-        x = factors[u]
+        losses[u] = 0.0
         if n == 0 and len(noise) == 0:
-            x[:] = zero
             continue
+        x = factors[u]
         total, pulled, squares = _terms(
             first, n, indices, values, weights, offsets, implicit, precision, pulls, scaled
         )
         share = shares[u if len(shares) > 1 else 0]
-        b[:], sums[:] = pull, zero
+        b[:], sums[:] = pull[u if len(pull) > 1 else 0], zero
+        pulled += np.float64(bias_pull[u if len(bias_pull) > 1 else 0])
         for k in range(d):
             for m in range(d):
                 A[k, m] = share * base[k, m]
@@ -230,7 +238,7 @@ def solve_rows(
 
 @nb.njit(**_SAME)
 def conjugate_rows(
-    start, stop, indptr, indices, values, others, gram, ridge, steps, factors, losses, vectors
+    start, stop, indptr, indices, values, others, gram, pull, ridge, steps, factors, losses, vectors
 ):
     """Take steps of conjugate gradients from ``factors[start:stop]``, for implicit feedback.
 
@@ -243,6 +251,7 @@ def conjugate_rows(
     indptr : int64 array; indices : int32 array; values : array
     others : array (n, d)
     gram : array (d, d)
+    pull : array (rows, d) or (1, d)
     ridge : array, one entry a row
     steps : int
     factors : array of d columns
@@ -253,10 +262,7 @@ def conjugate_rows(
         One for every 16 columns.
     """
     d = len(vectors) * LANES
-    longest = 0
-    for u in range(start, stop):
-        longest = max(longest, indptr[u + 1] - indptr[u])
-    pulls, scaled = np.empty(longest, values.dtype), np.empty(longest, values.dtype)
+    pulls, scaled = _room(start, stop, indptr, values)
     residual, direction = np.empty(d, values.dtype), np.empty(d, values.dtype)
     image = np.empty(d, values.dtype)
     one, zero = values.dtype.type(1), values.dtype.type(0)
@@ -264,18 +270,17 @@ def conjugate_rows(
     for u in range(start, stop):
         first = indptr[u]
         n = indptr[u + 1] - first
-        x = factors[u]
         losses[u] = 0.0
         if n == 0:
-            x[:] = zero
             continue
+        x, drawn = factors[u], pull[u if len(pull) > 1 else 0]
         squares = 0.0
         for i in range(n):
             value = values[at(first + i)]
             pulls[i], scaled[i] = max(value, zero), one - abs(value)
             squares += np.float64(pulls[i])
         for k in range(d):
-            residual[k] = -ridge[u] * x[k]
+            residual[k] = drawn[k] - ridge[u] * x[k]
         pulled = add_products(others, indices, first, pulls, one, scaled, n, x, residual, vectors)
         add_matrix_product(gram, x, -one, residual, vectors)
         direction[:] = residual
@@ -301,9 +306,9 @@ def conjugate_rows(
             square = after
             for k in range(d):
                 direction[k] = residual[k] + kept * direction[k]
-        losses[u] = (
-            squares - pulled - np.float64(row_product(x, 0, residual, 0, vectors))
-        )  # x'Ax = x'(b - residual)
+        for k in range(d):  # x'Ax = x'(b - residual)
+            pulled += np.float64(x[k]) * np.float64(drawn[k] + residual[k])
+        losses[u] = squares - pulled
 
 
 @nb.njit(**_SAME)

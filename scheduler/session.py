@@ -180,7 +180,7 @@ def check_same_form(name, array, there):
 def laid_over(program, block, packed, there):
     """Make a block of its saved form, held against the one that it replaces; an array keeps its form."""
     if type(there) is np.ndarray:
-        check_same_form(f"block-{block}", packed, there)
+        check_same_form(f"block-{block}", packed, program.pack(block, there))
     return program.unpack(block, packed.copy())
 
 

@@ -234,13 +234,20 @@ def _predict_ratings(args, estimator, read):
 
 
 def recommend(args):
-    """Recommend items to users."""
-    from ._factors import recommendations
+    """Recommend items to users, find items like others, or draw a map of them."""
+    from ._factors import draw_map, neighbours, recommendations
 
     estimator = _load(args.file, "recommend")
     estimator.set_params(n_jobs=args.n_jobs)
-    document, text = recommendations(estimator, args.user, args.n, args.include_seen)
-    show(args, {"recommendations": document}, text)
+    if args.map is not None:
+        draw_map(estimator, args.map)
+        show(args, {"map": str(args.map)}, f"map of the items written to {args.map}")
+    elif args.like is not None:
+        document, text = neighbours(estimator, args.like, args.n)
+        show(args, {"similar": document}, text)
+    else:
+        document, text = recommendations(estimator, args.user, args.n, args.include_seen)
+        show(args, {"recommendations": document}, text)
 
 
 def _load_and_read(args, ability):

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 
+from ._demo_factors_map import picture
 from .demo import Part
 
 SIZE, QUICK_SIZE = (6000, 2000, 0.05), (600, 300, 0.1)  # users, items, share of the cells that are rated
@@ -70,6 +71,12 @@ def run(settings, say):
         )
         page.figure(*_picture(document))
         page.text(story(explained))
+        page.figure(
+            picture(settings.seed),
+            "A map of items: 300 items of three genres, of which the model was told ratings alone; titles of "
+            "the most rated ones.",
+            "Points with titles; those of a genre lie together.",
+        )
 
     return Part(document, add_to)
 

@@ -200,17 +200,32 @@ def recommendations(estimator, users, n, include_seen):
         For each user ``user`` and ``items``, each with ``item``, ``score``, and ``title`` if it is known.
     text : str
     """
+    ids = _typed_ids(users, estimator.user_ids_, "--user")
+    found = estimator.recommend(ids, n, exclude_seen=not include_seen)
+    return _listed(estimator, "user", ids, found, "for user", "nothing that the user has not rated")
+
+
+def neighbours(estimator, items, n):
+    """Find items like others, whose ids are text as typed; return them as `recommendations` does."""
+    ids = _typed_ids(items, estimator.item_ids_, "--like")
+    return _listed(estimator, "item", ids, estimator.similar_items(ids, n), "like item", "no other item")
+
+
+def _typed_ids(typed, known, option):
+    """Make ids of what was typed, of the kind of the known ones."""
+    try:
+        return [name if known.dtype.kind == "U" else int(name) for name in typed]
+    except ValueError as error:
+        raise DataError(f"{option}: the model's ids are whole numbers ({error})") from error
+
+
+def _listed(estimator, name, ids, found, heading, nothing):
+    """Return lists of items, one for each id, fit for JSON and as text."""
     import numpy as np
 
-    numbers = estimator.user_ids_.dtype.kind != "U"
-    try:
-        ids = [int(user) if numbers else user for user in users]
-    except ValueError as error:
-        raise DataError(f"--user: the model's ids are whole numbers ({error})") from error
-    found = estimator.recommend(ids, n, exclude_seen=not include_seen)
     titles = getattr(estimator, "item_titles_", None)
     document, lines = [], []
-    for user, items, scores in zip(ids, *found, strict=True):
+    for asked, items, scores in zip(ids, *found, strict=True):
         listed = []
         for item, score in zip(items, scores, strict=True):
             if np.isneginf(score):
@@ -219,11 +234,26 @@ def recommendations(estimator, users, n, include_seen):
             if titles is not None:
                 entry["title"] = str(titles[np.searchsorted(estimator.item_ids_, item)])
             listed.append(entry)
-        document.append({"user": user, "items": listed})
-        lines += [f"for user {user}:"]
+        document.append({name: asked, "items": listed})
+        lines += [f"{heading} {asked}:"]
         told = [
             f"{place:4d}  {entry['score']:8.4f}  {entry['item']}  {entry.get('title', '')}".rstrip()
             for place, entry in enumerate(listed, 1)
         ]
-        lines += told or ["      nothing that the user has not rated"]
+        lines += told or [f"      {nothing}"]
     return document, "\n".join(lines)
+
+
+def draw_map(estimator, path):
+    """Draw a map of the items into a file whose name ends in png or svg."""
+    if path.suffix not in (".png", ".svg"):
+        raise DataError(f"--map {path}: the name must end in .png or .svg")
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise DataError("--map needs matplotlib: pip install 'stradask[plot]'") from error
+    from .scheduler.store import write_atomic
+
+    figure = Figure(figsize=(7.2, 5.4), layout="constrained")
+    estimator.plot_items(ax=figure.add_subplot())
+    write_atomic(path, lambda file: figure.savefig(file, format=path.suffix[1:], dpi=120))

@@ -97,6 +97,8 @@ told on stderr. Classifiers give the label and the probability of each class.
     "recommend": """
   stradask recommend model.npz --user 42
   stradask recommend model.npz --user ann bob --n 3 --json
+  stradask recommend model.npz --like 260
+  stradask recommend model.npz --map items.png
 """,
     "topics": """
   stradask topics model.npz
@@ -383,8 +385,11 @@ def _add_topics(parsers):
 def _add_recommend(parsers):
     parser = _command(parsers, "recommend", commands.recommend, "recommend items to users of a saved model")
     parser.add_argument("file", metavar="FILE", help="a model that fit mf --save wrote")
-    parser.add_argument("--user", nargs="+", required=True, metavar="ID", help="users, as in the ratings")
-    parser.add_argument("--n", type=_positive, default=10, metavar="N", help="items a user (%(default)s)")
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--user", nargs="+", metavar="ID", help="users, as in the ratings")
+    asked.add_argument("--like", nargs="+", metavar="ID", help="items, to find similar ones")
+    asked.add_argument("--map", type=Path, metavar="FILE", help="draw a map of the items, as png or svg")
+    parser.add_argument("--n", type=_positive, default=10, metavar="N", help="items for each (%(default)s)")
     parser.add_argument("--include-seen", action="store_true", help="also what the user has rated")
     _add_threads(parser)
     _add_output(parser)

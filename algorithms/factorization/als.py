@@ -9,6 +9,7 @@ from ...kernels.mf_lanes import LANES
 from ...scheduler.program import Outcome, Program
 from ...scheduler.schedule import Schedule
 from ...scheduler.threads import single_threaded_blas
+from .features import LinearPrior
 from .sides import Sides, mean_rating, run_rows, start_factors
 
 _SHARDS = 16
@@ -41,6 +42,8 @@ class AlternatingLeastSquares(Program):
         Ratings by user; for implicit feedback the values are confidences, negative ones of dislikes.
     settings : Settings
     seed : int
+    features : pair of None or matrix, default=(None, None)
+        Of users and items, with a constant; see `features.LinearPrior`.
 
     Attributes
     ----------
@@ -51,7 +54,7 @@ class AlternatingLeastSquares(Program):
     n_blocks = 2
     unit = "rating"
 
-    def __init__(self, entries, settings, seed):
+    def __init__(self, entries, settings, seed, features=(None, None)):
         self.settings, self.seed, self.mean = settings, seed, mean_rating(entries, settings)
         self.vectors = (0,) * (-(-settings.n_components // LANES))
         self.n_ratings = len(entries)
@@ -67,9 +70,17 @@ class AlternatingLeastSquares(Program):
         rng = np.random.default_rng(seed)
         self.factors = [padded(part) for part in start_factors(rng, entries, settings, _SPREAD)]
         self.biases = [np.zeros(n, entries.values.dtype) for n in entries.shape]
+        self._rated = [table.counts > 0 for table in tables]
+        for factors, rated in zip(self.factors, self._rated, strict=True):
+            factors[~rated] = 0
+        self.priors = [
+            None if table is None else LinearPrior(table, ratings.counts, settings)
+            for table, ratings in zip(features, tables, strict=True)
+        ]
 
     def __getstate__(self):
-        return {**self.__dict__, "shards": (), "factors": None, "biases": None, "_ridges": None}
+        far = {"shards": (), "factors": None, "biases": None, "_ridges": None, "_rated": None}
+        return {**self.__dict__, **far, "priors": (None, None)}
 
     # Where a shard lies -------------------------------------------------------------------------------
 
@@ -88,22 +99,34 @@ class AlternatingLeastSquares(Program):
         side = task.blocks
         told, other = state["told"][side], state["told"][1 - side]
         table, (a, b) = state["tables"][side], state["ranges"][side]
-        factors, biases = told["factors"][a:b].copy(), np.zeros(b - a, table.values.dtype)
+        factors, biases = told["factors"][a:b].copy(), told["biases"][a:b].copy()
         loss = self.solve(table, other, factors, biases, state, task)
         return factors, biases, loss
 
     def solve(self, table, other, factors, biases, state, task):
         """Solve for the rows of a table; return the sum of their objectives."""
         settings = self.settings
+        pull, bias_pull = self._pulls(table, state["told"][task.blocks], state["ranges"][task.blocks])
         if not (settings.implicit and not settings.non_negative):
             sweeps = _SWEEPS if settings.non_negative else 0
-            return solve_table(table, other, settings, factors, biases, sweeps=sweeps, n_jobs=1).sum()
+            return solve_table(
+                table, other, settings, factors, biases, sweeps=sweeps, pull=pull, bias_pull=bias_pull,
+                n_jobs=1,
+            ).sum()  # fmt: skip
         losses = np.empty(len(factors))
         conjugate_rows(
             0, len(factors), table.indptr, table.indices, table.values, other["factors"], other["gram"],
+            np.zeros((1, factors.shape[1]), factors.dtype) if pull is None else pull,
             settings.ridge(table.counts, table.values.dtype), _STEPS, factors, losses, self.vectors,
         )  # fmt: skip
         return losses.sum()
+
+    def _pulls(self, table, told, rows):
+        """Return how rows are drawn to their prior means, which are 0 without features."""
+        if "means" not in told:
+            return None, None
+        means, shifts = (part[slice(*rows)] for part in told["means"])
+        return pulls_to(means, shifts, self.settings.ridge(table.counts, means.dtype))
 
     # At the coordinator ---------------------------------------------------------------------------------
 
@@ -112,47 +135,81 @@ class AlternatingLeastSquares(Program):
         side = tasks[0].blocks
         factors, biases, losses = zip(*partials, strict=True)
         self.factors[side], self.biases[side] = np.concatenate(factors), np.concatenate(biases)
+        objective = sum(losses)
+        prior = self.priors[side]
+        if prior is not None:  # losses leave out the squares of the means, and are of the means before
+            objective += prior.constant()
+            objective -= prior.penalty(self.factors[side], self.biases[side])
+            prior.refit(self.factors[side], self.biases[side])
+            objective += prior.penalty(self.factors[side], self.biases[side])
         message = [(side, self._told(side))]
         if side == 0:
             return Outcome(message)
-        penalty = _penalty(self._ridges[0], self.factors[0], self.biases[0])
-        return Outcome(message, objective=sum(losses) + penalty, updates=self.n_ratings)
+        return Outcome(message, objective=objective + self._penalty(0), updates=self.n_ratings)
+
+    def _penalty(self, side):
+        factors, biases = self.factors[side], self.biases[side]
+        if self.priors[side] is not None:
+            return self.priors[side].penalty(factors, biases)
+        squares = np.einsum("ij,ij->i", factors, factors, dtype=np.float64) + biases.astype(np.float64) ** 2
+        return float(np.dot(self._ridges[side].astype(np.float64), squares))
 
     def publish(self):
         """Tell both sides."""
         return [(side, self._told(side)) for side in (0, 1)]
 
     def _told(self, side):
-        return known_side(self.factors[side], self.biases[side], self.mean, self.settings)
+        known = known_side(self.factors[side], self.biases[side], self.mean, self.settings, self._rated[side])
+        known["biases"] = self.biases[side]
+        if self.priors[side] is not None:
+            means, shifts = self.priors[side].means(self.factors[side].dtype)
+            known["means"] = padded(means), shifts
+        return known
 
     def arrays(self):
         """Keep the model."""
         names = [f"{part}-{side}" for part in ("factors", "biases") for side in (0, 1)]
-        return dict(zip(names, self.factors + self.biases, strict=True))
+        kept = dict(zip(names, self.factors + self.biases, strict=True))
+        return kept | {f"weights-{side}": prior.weights for side, prior in self._with_features()}
 
     def restore(self, arrays):
         """Go on from a model."""
         self.factors = [arrays[f"factors-{side}"] for side in (0, 1)]
         self.biases = [arrays[f"biases-{side}"] for side in (0, 1)]
+        for side, prior in self._with_features():
+            prior.weights = arrays[f"weights-{side}"]
+
+    def _with_features(self):
+        return [(side, prior) for side, prior in enumerate(self.priors) if prior is not None]
 
     @property
     def sides(self):
         """The model so far, in memory of its own."""
         K = self.settings.n_components
         factors = [part[:, :K].copy() for part in self.factors]
-        return Sides.of(factors, [part.copy() for part in self.biases], self.mean)
+        weights = tuple(None if prior is None else prior.weights for prior in self.priors)
+        return Sides.of(factors, [part.copy() for part in self.biases], self.mean, weights)
 
 
-def known_side(factors, biases, mean, settings):
-    """Collect what solving for one side needs to know of the other, whose factors are padded."""
+def known_side(factors, biases, mean, settings, rated=None):
+    """Collect what solving for one side needs to know of the other, whose factors are padded.
+
+    Cells of rows that are not `rated` (by default all are) are in no sum.
+    """
     told = {"factors": factors, "offsets": biases + biases.dtype.type(mean)}
     with single_threaded_blas():
         none = np.zeros((factors.shape[1],) * 2, factors.dtype)
-        told["gram"] = factors.T @ factors if settings.implicit else none
+        present = factors if rated is None or rated.all() else factors[rated]
+        told["gram"] = present.T @ present if settings.implicit else none
     return told
 
 
-def fold_in(entries, sides, settings):
+def pulls_to(means, shifts, ridge):
+    """Return the pulls on factors and biases whose penalties are `ridge` times the square from a mean."""
+    return ridge[:, None] * means, ridge * shifts
+
+
+def fold_in(entries, sides, settings, means=None, rated=None):
     """Solve for new rows, given the items of a model.
 
     Parameters
@@ -161,23 +218,34 @@ def fold_in(entries, sides, settings):
         Ratings of the new rows, or confidences.
     sides : Sides
     settings : Settings
+    means : pair of ndarrays of shape (n_rows, n_components) and (n_rows,), optional
+        Prior means of factors and biases; rows without ratings have these.
+    rated : bool ndarray, optional
+        Which items are in the sums of implicit feedback; by default all.
 
     Returns
     -------
     factors : ndarray of shape (n_rows, n_components)
     bias : ndarray of shape (n_rows,)
     """
-    other = known_side(padded(sides.item_factors), sides.item_bias, sides.mean, settings)
-    factors = np.zeros((entries.shape[0], other["factors"].shape[1]), sides.item_factors.dtype)
-    biases = np.zeros(len(factors), factors.dtype)
+    other = known_side(padded(sides.item_factors), sides.item_bias, sides.mean, settings, rated)
+    dtype = sides.item_factors.dtype
+    factors = np.zeros((entries.shape[0], other["factors"].shape[1]), dtype)
+    biases, pull, bias_pull = np.zeros(len(factors), dtype), None, None
+    if means is not None:
+        factors, biases = padded(means[0]), means[1].copy()
+        pull, bias_pull = pulls_to(factors, biases, settings.ridge(entries.counts, dtype))
     sweeps = _FOLD_IN_SWEEPS if settings.non_negative else 0
-    solve_table(entries, other, settings, factors, biases, sweeps=sweeps, n_jobs=settings.n_jobs)
+    solve_table(
+        entries, other, settings, factors, biases, sweeps=sweeps, pull=pull, bias_pull=bias_pull,
+        n_jobs=settings.n_jobs,
+    )  # fmt: skip
     return np.ascontiguousarray(factors[:, : settings.n_components]), biases
 
 
 def solve_table(
-    table, other, settings, factors, biases, *, sweeps=0, shares=None, pull=None, precision=1.0, ridge=None,
-    noise=None, n_jobs=None,
+    table, other, settings, factors, biases, *, sweeps=0, shares=None, pull=None, bias_pull=None,
+    precision=1.0, ridge=None, noise=None, n_jobs=None,
 ):  # fmt: skip
     """Put rows that minimise the objective (or draws) into `factors` and `biases`; return their objectives.
 
@@ -189,7 +257,7 @@ def solve_table(
         See `known_side`.
     settings : Settings
     factors, biases : ndarrays of shape (n_rows, d) and (n_rows,)
-    sweeps, shares, pull, precision, ridge, noise
+    sweeps, shares, pull, bias_pull, precision, ridge, noise
         See `kernels.mf_als.solve_rows`; by default those of least squares.
     n_jobs : int or None
     """
@@ -207,7 +275,8 @@ def solve_table(
         other["factors"],
         other["gram"],
         np.ones(1, dtype) if shares is None else shares,
-        np.zeros(d, dtype) if pull is None else pull,
+        np.zeros((1, d), dtype) if pull is None else pull,
+        np.zeros(1, dtype) if bias_pull is None else bias_pull,
         dtype.type(precision),
         settings.ridge(table.counts, dtype) if ridge is None else ridge,
         settings.bias,
@@ -224,11 +293,6 @@ def solve_table(
 def padded(factors):
     """Add columns of zeros, which stay so, up to whole vectors."""
     return np.pad(factors, [(0, 0), (0, -factors.shape[1] % LANES)])
-
-
-def _penalty(ridge, factors, biases):
-    squares = np.einsum("ij,ij->i", factors, factors, dtype=np.float64) + biases.astype(np.float64) ** 2
-    return float(np.dot(ridge.astype(np.float64), squares))
 
 
 def _cut(indptr, n_parts):

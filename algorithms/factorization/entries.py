@@ -168,7 +168,7 @@ def _repeated(rows, columns):
     return order[np.argmax(same)]
 
 
-def check_matrix(R, name, n_columns=None):
+def check_matrix(R, name, n_columns=None, *, may_be_empty=False):
     """Check a sparse matrix of ratings.
 
     Parameters
@@ -179,6 +179,8 @@ def check_matrix(R, name, n_columns=None):
         The estimator, for messages.
     n_columns : int, optional
         How many columns it must have.
+    may_be_empty : bool, default=False
+        Whether it may hold no rating at all.
 
     Returns
     -------
@@ -217,7 +219,8 @@ def check_matrix(R, name, n_columns=None):
         cells = X.tocoo(copy=False)
         return f"row {cells.row[at]}, column {cells.col[at]}"
 
-    _check_values("R", X.data, place)
+    if X.nnz or not may_be_empty:
+        _check_values("R", X.data, place)
     return X
 
 

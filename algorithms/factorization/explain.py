@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def driving_ratings(entries, columns, sides, settings, n):
+def driving_ratings(entries, columns, sides, settings, n, rated=None):
     """Find the ratings that add most to the prediction of one item for each row.
 
     Parameters
@@ -15,19 +15,22 @@ def driving_ratings(entries, columns, sides, settings, n):
     sides : Sides
     settings : Settings
     n : int
+    rated : bool ndarray, optional
+        Which items are in the sums of implicit feedback; by default all.
 
     Returns
     -------
-    rated : int64 ndarray of shape (n_rows, n)
+    found : int64 ndarray of shape (n_rows, n)
         Numbers of rated items, what adds most first; -1 for none.
     amounts : float64 ndarray of shape (n_rows, n)
         What each adds; -inf for none.
     """
     Q = sides.item_factors.astype(np.float64)
-    gram = Q.T @ Q if settings.implicit else 0.0
+    present = Q if rated is None else Q[rated]
+    gram = present.T @ present if settings.implicit else 0.0
     if settings.bias:
         Q = np.column_stack([Q, np.ones(len(Q))])
-    rated = np.full((len(columns), n), -1)
+    found = np.full((len(columns), n), -1)
     amounts = np.full((len(columns), n), -np.inf)
     ridge = settings.ridge(entries.counts, np.float64)
     for u, column in enumerate(columns):
@@ -41,5 +44,5 @@ def driving_ratings(entries, columns, sides, settings, n):
         A = q.T @ (weights[:, None] * q) + gram + ridge[u] * np.eye(Q.shape[1])
         adds = pulls * (q @ np.linalg.solve(A, Q[column]))
         order = np.argsort(-adds, kind="stable")[:n]
-        rated[u, : len(order)], amounts[u, : len(order)] = row.indices[order], adds[order]
-    return rated, amounts
+        found[u, : len(order)], amounts[u, : len(order)] = row.indices[order], adds[order]
+    return found, amounts

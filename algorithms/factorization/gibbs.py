@@ -70,8 +70,9 @@ class GibbsPolish(AlternatingLeastSquares):
         noise[:, :K] = task.rng(self.seed).standard_normal((len(factors), K), dtype=noise.dtype)
         prior = state["told"][task.blocks]["prior"]
         solve_table(
-            table, {**other, "gram": prior["matrix"]}, self.settings, factors, biases, pull=prior["pull"],
-            precision=prior["precision"], ridge=np.zeros(len(factors), factors.dtype), noise=noise, n_jobs=1,
+            table, {**other, "gram": prior["matrix"]}, self.settings, factors, biases,
+            pull=prior["pull"][None], precision=prior["precision"],
+            ridge=np.zeros(len(factors), factors.dtype), noise=noise, n_jobs=1,
         )  # fmt: skip
         if task.blocks == 0:
             return 0.0

@@ -19,17 +19,12 @@ from ...scheduler.store import fingerprint_csr
 from .als import AlternatingLeastSquares
 from .bpr import PersonalisedRanking
 from .ccd import CyclicCoordinateDescent
+from .choose import check_combination, chosen_solver, settings_of
 from .early_stopping import hold_out
-from .entries import (
-    Entries,
-    check_matrix,
-    check_rating_weights,
-    check_table,
-)
 from .gibbs import GibbsPolish
 from .model import FactorModel
+from .reading import read_ratings
 from .sgd import RotationSGD
-from .sides import Settings
 from .update import updated, widened
 
 _SOLVERS: dict[str, Any] = {
@@ -38,9 +33,7 @@ _SOLVERS: dict[str, Any] = {
     "gibbs": GibbsPolish,
     "sgd": RotationSGD,
 }
-_MAX_ITER = {"als": 15, "ccd": 15, "gibbs": 24, "sgd": 15}
 _CHECKPOINT_EVERY = 5  # iterations
-_MANY = 50_000  # ratings from which on "auto" takes gradient descent
 
 
 class MatrixFactorization(FactorModel):
@@ -63,6 +56,14 @@ class MatrixFactorization(FactorModel):
     zero; a negative value is a dislike, of target 0; all cells that are not stored have confidence 1 and
     target 0. A stored zero has confidence 0: that cell is left out.
 
+    With features x_u of users the prior of their factors and biases has a mean that is linear in them,
+
+    .. math:: \lambda \sum_u n_u (|p_u - A^T x_u|^2 + (b_u - a^T x_u)^2) + \lambda \rho (|A|^2 + |a|^2)
+
+    in place of the sum above, with rho = `feature_reg`, x_u with a last entry 1, and the least over A and a
+    too; likewise items. The sum over cells is then over users and items with ratings; one without has the
+    factors A' x.
+
     The result is *bitwise* the same for any `n_jobs`, and on Dask for any number of workers, also if some are
     lost in the midst.
 
@@ -75,6 +76,8 @@ class MatrixFactorization(FactorModel):
         Factors.
     reg : float, default=0.05
         lambda, above 0. For implicit feedback without `scale_reg`, values from 1 to 100 are usual.
+    feature_reg : float, default=10.0
+        rho, above 0: the weights of features are shrunk as by so many ratings (rows, without `scale_reg`).
     implicit : bool, default=False
         Whether values are counts instead of ratings. There are no biases then.
     alpha : float, default=1.0
@@ -114,6 +117,9 @@ class MatrixFactorization(FactorModel):
     n_blocks : int, default=8
         Groups of users of "sgd", at most 128; items have as many, and twice as many from 3 million ratings
         on. At most so many threads or workers are of use. The result depends on it.
+    half_blocks : bool, default=False
+        Whether "sgd" rounds the factors of a block of items to float16 whenever it is handed on, so that on
+        Dask half as much travels. Local fits round alike.
     dtype : {"float32", "float64"}, default="float32"
         Of ratings and factors.
     engine : str, default="local"
@@ -138,6 +144,10 @@ class MatrixFactorization(FactorModel):
         Zeros without biases.
     mean_ : float
         0 without biases.
+    confidence_ : float
+        Mean confidence of the cells stored, for implicit feedback; 1 for ratings.
+    user_feature_weights_, item_feature_weights_ : ndarray of shape (n_features + 1, n_components + 1) or None
+        A and a: a row for each feature and the constant, a column for each factor and the bias.
     user_ids_, item_ids_ : ndarray
         Sorted id of each row of the factors: numbers of rows and columns of a matrix, or what the pairs held.
     seen_ : csr_array of int8, shape (n_users, n_items)
@@ -179,6 +189,7 @@ class MatrixFactorization(FactorModel):
     _parameter_constraints: ClassVar[dict] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "reg": [Interval(Real, 0, np.inf, closed="neither")],
+        "feature_reg": [Interval(Real, 0, np.inf, closed="neither")],
         "implicit": ["boolean"],
         "alpha": [Interval(Real, 0, np.inf, closed="neither")],
         "loss": [StrOptions({"squared", "bpr"})],
@@ -193,6 +204,7 @@ class MatrixFactorization(FactorModel):
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "n_blocks": [Interval(Integral, 1, 128, closed="both")],
+        "half_blocks": ["boolean"],
         "dtype": [StrOptions({"float32", "float64"})],
         "engine": [str],
         "checkpoint": [None, str, os.PathLike],
@@ -206,6 +218,7 @@ class MatrixFactorization(FactorModel):
         n_components=32,
         *,
         reg=0.05,
+        feature_reg=10.0,
         implicit=False,
         alpha=1.0,
         loss="squared",
@@ -220,6 +233,7 @@ class MatrixFactorization(FactorModel):
         validation_fraction=0.1,
         n_iter_no_change=3,
         n_blocks=8,
+        half_blocks=False,
         dtype="float32",
         engine="local",
         checkpoint=None,
@@ -229,6 +243,7 @@ class MatrixFactorization(FactorModel):
     ):
         self.n_components = n_components
         self.reg = reg
+        self.feature_reg = feature_reg
         self.implicit = implicit
         self.alpha = alpha
         self.loss = loss
@@ -243,6 +258,7 @@ class MatrixFactorization(FactorModel):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.n_blocks = n_blocks
+        self.half_blocks = half_blocks
         self.dtype = dtype
         self.engine = engine
         self.checkpoint = checkpoint
@@ -252,7 +268,7 @@ class MatrixFactorization(FactorModel):
 
     # Fitting ------------------------------------------------------------------------------------
 
-    def fit(self, X, y=None, sample_weight=None, *, callback=None):
+    def fit(self, X, y=None, sample_weight=None, *, user_features=None, item_features=None, callback=None):
         """Fit the factors.
 
         Ctrl-C stops after the running iteration and keeps the model so far, with a warning.
@@ -265,6 +281,9 @@ class MatrixFactorization(FactorModel):
         y : array-like of shape (n_ratings,), optional
         sample_weight : array-like of shape (n_ratings,), optional
             Weights of the ratings of pairs, not negative; they multiply the confidence of counts.
+        user_features, item_features : array-like or sparse matrix of shape (n_rows, n_features), optional
+            Of the users (rows of `X`) or items (its columns), of a scale of about 1; by "als". With pairs,
+            ``(ids, features)``; ids without a rating join the model.
         callback : callable, optional
             ``callback(info)`` after every iteration; `info` has round, total, objective, seconds, updates,
             history, and ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the
@@ -275,22 +294,27 @@ class MatrixFactorization(FactorModel):
         self
         """
         self._validate_params()
-        solver = self._chosen_solver()
+        features = user_features, item_features
+        with_features = any(table is not None for table in features)
+        check_combination(self, with_features)
         with self._unchanged_on_error():
-            entries = self._read(X, y, sample_weight)
-            if solver is None:
-                solver = "sgd" if len(entries) >= _MANY else "als"
-            self.solver_ = solver
-            return self._run(entries, callback)
+            entries, ids, features = read_ratings(self, X, y, sample_weight, features)
+            self.user_ids_, self.item_ids_ = ids
+            self.solver_ = chosen_solver(self, len(entries), with_features)
+            self.confidence_ = entries.average(np.abs) if self.implicit else 1.0
+            return self._run(entries, features, callback)
 
     def partial_fit(self, X, y=None, sample_weight=None):
         """Take in new ratings, of known and of new users and items, without the old ones.
 
-        Minimises, over the users and items that are rated anew, the squares of the new residuals and how far
-        the model moves from what it was: a row of n old ratings moves by x at the cost of
-        ``n x' (C + reg I) x``, with C the mean of q q' over the other side's old ratings, as if its own had
-        been such; a new row costs its penalty. All users' and all items' rows in turn, three times. A new
-        rating of an old cell counts beside the old one. The first call is a `fit`.
+        Minimises, over the users and items that are rated anew, the terms of the new cells and how far the
+        model moves from what it was: a row of n old ratings moves by x at the cost of ``n x' (C + reg I) x``,
+        with C the mean of q q' over the other side's old ratings, as if its own had been such. For implicit
+        feedback rows are put at the minimum of the objective over all cells, in which old ones have their
+        mean confidence, shifted such that without new cells the row would stay. A new row costs its penalty
+        (from the mean that its features give, if `add_users` or `add_items` brought it in). All users' and
+        all items' rows in turn, three times. A new rating of an old cell counts beside the old one. The first
+        call is a `fit`.
 
         Parameters
         ----------
@@ -304,142 +328,56 @@ class MatrixFactorization(FactorModel):
         Raises
         ------
         DataError
-            For implicit feedback, `non_negative`, and ids of another kind than those of the model.
+            For ``loss="bpr"``, ids of another kind than those of the model, and new ids on a side with
+            features.
         """
         if "user_factors_" not in vars(self):
             return self.fit(X, y, sample_weight)
         self._validate_params()
-        if self.implicit or self.non_negative:
-            raise DataError(
-                "partial_fit takes ratings, of a model without implicit=True and non_negative=True; new "
-                "users are folded in by recommend and transform, else fit anew"
-            )
+        self._check_folds("partial_fit")
         with self._unchanged_on_error():
+            entries, ids, _ = read_ratings(self, X, y, sample_weight)
+            total = entries.average(np.abs) * len(entries) + self.confidence_ * self.seen_.nnz
+            confidence = total / (len(entries) + self.seen_.nnz) if self.implicit else 1.0
             old = self._sides, (self.user_ids_, self.item_ids_), self.seen_
-            entries = self._read(X, y, sample_weight)
-            entries, sides, seen, ids = widened(entries, (self.user_ids_, self.item_ids_), *old)
-            settings = self._settings()
+            entries, sides, seen, ids = widened(entries, ids, *old)
+            self._refuse_new_without_features(ids)
+            settings = settings_of(self)
             if self.solver_ == "gibbs":
                 settings = dataclasses.replace(settings, bias=False)
-            sides = updated(entries, sides, seen, settings)
-            self.user_ids_, self.item_ids_ = ids
-            self.user_factors_, self.item_factors_ = sides.user_factors, sides.item_factors
-            self.user_bias_, self.item_bias_ = sides.user_bias, sides.item_bias
-            self.seen_ = ((seen + entries.pattern()) != 0).astype(np.int8)
+            sides = updated(entries, sides, seen, settings, self.confidence_)
+            self._take_rows(sides, ids, ((seen + entries.pattern()) != 0).astype(np.int8))
+            self.confidence_ = confidence
             return self
 
-    def _chosen_solver(self):
-        """Return the solver, None if the number of ratings decides; refuse what does not go together."""
-        if self.implicit and self.solver not in ("auto", "sgd" if self.loss == "bpr" else "als"):
-            raise DataError(
-                f"solver={self.solver!r} does not fit implicit feedback with loss={self.loss!r}; take 'auto'"
-            )
-        if self.non_negative and self.solver == "sgd":
-            raise DataError(
-                "solver='sgd' cannot keep factors from being negative; take 'als', 'ccd' or 'auto'"
-            )
-        if self.non_negative and self.solver == "gibbs":
-            raise DataError("solver='gibbs' draws factors of any sign; take 'als', 'ccd' or 'auto'")
-        if self.solver == "ccd" and self.engine != "local":
-            raise DataError(
-                f"solver='ccd' runs in this process; with engine={self.engine!r} take 'als' or 'sgd'"
-            )
-        if self.checkpoint is not None and self.early_stopping:
-            raise DataError(
-                "early_stopping=True keeps the best model of this call, which a checkpoint does not hold: "
-                "set one of the two"
-            )
-        if self.implicit and self.early_stopping:
-            raise DataError(
-                "early_stopping=True takes an error on held-out ratings, which implicit=True has not; stop "
-                "by a callback, for instance on evaluate_ranking(info.snapshot(), held_out)"
-            )
-        if self.loss == "bpr":
-            if not self.implicit or self.non_negative:
-                raise DataError("loss='bpr' ranks choices: set implicit=True and non_negative=False")
-            return "sgd"
-        if self.solver != "auto":
-            return self.solver
-        return "als" if self.implicit or self.non_negative else None
-
-    def _read(self, X, y, sample_weight):
-        """Check the input, set the ids, and bring the ratings to one form."""
-        name = type(self).__name__
-        if sparse.issparse(X) or y is None:
-            if y is not None or sample_weight is not None:
+    def _refuse_new_without_features(self, ids):
+        for what, known, every in zip(("user", "item"), (self.user_ids_, self.item_ids_), ids, strict=True):
+            if getattr(self, f"{what}_feature_weights_") is not None and len(every) > len(known):
+                new = np.setdiff1d(every, known)[0].item()
                 raise DataError(
-                    "y and sample_weight go with pairs of ids; a sparse matrix holds the ratings itself, and "
-                    "with weights: fit(numpy.column_stack([R.row, R.col]), R.data, sample_weight) for a COO R"
+                    f"the {what} {new!r} is new, and the model has features of {what}s: call "
+                    f"add_{what}s(ids, features) first"
                 )
-            X = check_matrix(X, name)
-            self.user_ids_, self.item_ids_ = (np.arange(n) for n in X.shape)
-            return self._matrix_entries(X)
-        self.user_ids_, self.item_ids_, rows, columns, values = check_table(X, y, name)
-        weights = check_rating_weights(sample_weight, len(values))
-        weights = np.ones(1) if weights is None else weights
-        if self.implicit:
-            values, weights = values * weights, np.ones(1)
-        shape = (len(self.user_ids_), len(self.item_ids_))
-        return self._scaled(
-            Entries.make(
-                rows, columns, values.astype(self.dtype), weights.astype(self.dtype), shape,
-                lambda i: self._place(rows[i], columns[i]),
-            )
-        )  # fmt: skip
 
-    def _matrix_entries(self, X):
-        return self._scaled(Entries.of_matrix(X, np.dtype(self.dtype), self._place))
-
-    def _place(self, row, column):
-        return f"for user {self.user_ids_[row].item()!r} and item {self.item_ids_[column].item()!r}"
-
-    def _scaled(self, entries):
-        """Turn counts into confidences; refuse what factors cannot reach."""
-        if self.implicit:
-            return dataclasses.replace(entries, values=entries.values * entries.values.dtype.type(self.alpha))
-        if self.non_negative and not self.bias and entries.values.min() < 0:
-            raise DataError(
-                f"the rating {entries.values.min():g} is below zero, which non_negative=True without bias "
-                "cannot reach; set bias=True or non_negative=False"
-            )
-        return entries
-
-    def _settings(self):
-        scale = self.scale_reg
-        if scale == "auto":
-            scale = not self.implicit or self.loss == "bpr"
-        return Settings(
-            n_components=self.n_components,
-            reg=self.reg,
-            scale_reg=scale,
-            bias=self.bias and (not self.implicit or self.loss == "bpr"),
-            non_negative=self.non_negative,
-            implicit=self.implicit,
-            max_iter=_MAX_ITER[self.solver_] if self.max_iter is None else self.max_iter,
-            learning_rate=self.learning_rate,
-            n_blocks=self.n_blocks,
-            n_jobs=self.n_jobs,
-        )
-
-    def _run(self, entries, callback):
+    def _run(self, entries, features, callback):
         seed = check_random_state(self.random_state).randint(2**31)
         fitted, watch = entries, None
         if self.early_stopping:
             rng = np.random.default_rng(seed)
             fitted, watch = hold_out(entries, self.validation_fraction, self.n_iter_no_change, rng)
         seen = functools.cache(entries.pattern)
-        fingerprint = self._fingerprint(entries, seed) if self.checkpoint is not None else None
+        fingerprint = self._fingerprint(entries, features, seed) if self.checkpoint is not None else None
         # What the solver held is let go before the pattern, which takes 5 bytes a rating, is made.
-        sides, history = self._solve(fitted, seed, watch, callback, seen, fingerprint)
+        sides, history = self._solve(fitted, features, seed, watch, callback, seen, fingerprint)
         return self._take(sides, history, watch, seen())
 
-    def _solve(self, entries, seed, watch, callback, seen, fingerprint):
+    def _solve(self, entries, features, seed, watch, callback, seen, fingerprint):
         """Run the solver; return the model and the history."""
-        program = self._program(entries, seed)
+        program = self._program(entries, features, seed)
         done = run(
             program,
             program.schedule,
-            max_rounds=self._settings().max_iter,
+            max_rounds=settings_of(self).max_iter,
             engine=self.engine,
             n_jobs=self.n_jobs,
             tol=self.tol if self.solver_ in ("als", "ccd") else None,
@@ -453,16 +391,17 @@ class MatrixFactorization(FactorModel):
         )
         return program.sides if watch is None else watch.best, done.history
 
-    def _program(self, entries, seed):
+    def _program(self, entries, features, seed):
         """Make the program of the solver."""
+        settings = settings_of(self)
         if self.loss == "bpr":
-            return PersonalisedRanking(entries, self._settings(), seed)
-        more = (self.engine,) if self.solver_ == "gibbs" else ()
-        return _SOLVERS[self.solver_](entries, self._settings(), seed, *more)
+            return PersonalisedRanking(entries, settings, seed)
+        more = {"gibbs": (self.engine,), "als": (features,)}.get(self.solver_, ())
+        return _SOLVERS[self.solver_](entries, settings, seed, *more)
 
-    def _fingerprint(self, entries, seed):
+    def _fingerprint(self, entries, features, seed):
         """Say what a checkpoint belongs to."""
-        settings = dataclasses.asdict(self._settings()) | {"n_jobs": None}
+        settings = dataclasses.asdict(settings_of(self)) | {"n_jobs": None}
         if self.solver_ != "sgd":  # whose rates depend on it; elsewhere a fit may go on for longer
             del settings["max_iter"]
         weights = hashlib.blake2b(np.ascontiguousarray(entries.weights).data, digest_size=16).hexdigest()
@@ -471,13 +410,16 @@ class MatrixFactorization(FactorModel):
             "seed": seed,
             "ratings": fingerprint_csr(entries.matrix(entries.values)),
             "weights": weights,
+            "features": [
+                None if table is None else fingerprint_csr(sparse.csr_array(table)) for table in features
+            ],
         }
 
     def _take(self, sides, history, watch, seen):
         """Take the model from the solver."""
-        self.user_factors_, self.item_factors_ = sides.user_factors, sides.item_factors
-        self.user_bias_, self.item_bias_ = sides.user_bias, sides.item_bias
-        self.mean_, self.seen_ = sides.mean, seen
+        self._take_rows(sides, (self.user_ids_, self.item_ids_), seen)
+        self.mean_ = sides.mean
+        self.user_feature_weights_, self.item_feature_weights_ = sides.weights
         self.n_iter_ = len(history)
         self.history_ = history.as_dict()
         self.__dict__.pop("validation_errors_", None)

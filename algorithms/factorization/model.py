@@ -1,6 +1,5 @@
 """What a fitted factorization can do: predict, recommend, explain, fold in."""
 
-import copy
 from numbers import Integral
 from typing import Any
 
@@ -11,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from ...errors import DataError
 from .._base import Estimator
 from .als import fold_in
+from .choose import settings_of
 from .entries import (
     cells_of,
     check_ids,
@@ -21,8 +21,12 @@ from .entries import (
     find_ids,
 )
 from .explain import driving_ratings
+from .features import means_of, with_constant
+from .item_map import draw, projected
+from .reading import matrix_entries
 from .recommend import best_items, nearest, with_ids
 from .sides import Sides
+from .update import joined
 
 
 class FactorModel(Estimator):
@@ -31,6 +35,9 @@ class FactorModel(Estimator):
     user_ids_: np.ndarray
     item_ids_: np.ndarray
     seen_: Any
+    item_titles_: np.ndarray
+    user_feature_weights_: np.ndarray | None
+    item_feature_weights_: np.ndarray | None
 
     def predict(self, X):
         """Predict the rating (or, for implicit feedback, the preference) of pairs.
@@ -90,32 +97,118 @@ class FactorModel(Estimator):
         held_out = sparse.csr_array((values[hits], (rows[hits], columns[hits])), shape=shape)
         return evaluate_ranking(self, held_out, k=10)["ndcg"]
 
-    def transform(self, X):
+    def transform(self, X, *, user_features=None):
         """Fold in new users: find their factors, given those of the items.
 
         Parameters
         ----------
         X : sparse matrix of shape (n_new_users, n_items)
-            Their ratings (or counts), as in `fit`, with the columns of `item_ids_`.
+            Their ratings (or counts), as in `fit`, with the columns of `item_ids_`; a user may have none.
+        user_features : array-like or sparse matrix of shape (n_new_users, n_features), optional
+            Needed if the model was fitted with features of users.
 
         Returns
         -------
         ndarray of shape (n_new_users, n_components), or (n_new_users, n_components + 1) with biases
             The exact minimum of each row's part of the objective; the last column is the bias.
         """
-        factors, bias, _ = self._folded_in(X)
-        return np.column_stack([factors, bias]) if self._settings().bias else factors
+        factors, bias, _ = self._folded_in(X, user_features)
+        return np.column_stack([factors, bias]) if settings_of(self).bias else factors
 
-    def _folded_in(self, X):
+    def _folded_in(self, X, user_features):
         check_is_fitted(self)
         self._check_folds("folding in new users")
-        X = check_matrix(X, type(self).__name__, len(self.item_ids_))
-        model = copy.copy(self)
-        model.user_ids_ = np.arange(X.shape[0])
-        entries = model._matrix_entries(X)
-        return *fold_in(entries, self._sides, self._settings()), entries.pattern()
+        X = check_matrix(X, type(self).__name__, len(self.item_ids_), may_be_empty=True)
+        entries = matrix_entries(self, X, np.arange(X.shape[0]), self.item_ids_)
+        means = self._prior_means("user", user_features, X.shape[0])
+        found = fold_in(entries, self._sides, settings_of(self), means, self._rated_items())
+        return *found, entries.pattern()
 
-    def recommend(self, users, n=10, *, exclude_seen=True, items=None):
+    def _prior_means(self, what, features, n_rows):
+        """Return the prior means of new rows; None without features, which must fit the model."""
+        weights = getattr(self, f"{what}_feature_weights_")
+        if weights is None:
+            if features is not None:
+                raise DataError(
+                    f"the model was fitted without {what}_features: give them to fit, or none here"
+                )
+            return None
+        if features is None:
+            raise DataError(f"the model was fitted with {what}_features: give those of the new {what}s too")
+        table = with_constant(features, what, n_rows, len(weights) - 1)
+        return means_of(table, weights, self.user_factors_.dtype)
+
+    def _rated_items(self):
+        """Tell which items take part in the sums over cells; None for all."""
+        if self.item_feature_weights_ is None:
+            return None
+        return self._item_counts() > 0
+
+    def add_users(self, ids, features):
+        """Add users of whom features alone are known; their factors are the means these give.
+
+        Afterwards `predict`, `recommend` and the like know them, and `partial_fit` takes their ratings.
+
+        Parameters
+        ----------
+        ids : array-like of shape (n_new,)
+            New ones, of the kind of the model's.
+        features : array-like or sparse matrix of shape (n_new, n_features)
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            If the model was fitted without such features, and for ids that it has.
+        """
+        return self._add("user", ids, features)
+
+    def add_items(self, ids, features):
+        """Add items of which features alone are known; see `add_users`.
+
+        Parameters
+        ----------
+        ids : array-like of shape (n_new,)
+        features : array-like or sparse matrix of shape (n_new, n_features)
+
+        Returns
+        -------
+        self
+        """
+        return self._add("item", ids, features)
+
+    def _add(self, what, ids, features):
+        check_is_fitted(self)
+        given = check_ids(ids, what)
+        wrong = find_ids(given, getattr(self, f"{what}_ids_")) >= 0
+        wrong |= ~np.isin(np.arange(len(given)), np.unique(given, return_index=True)[1])
+        if wrong.any():
+            first = given[np.argmax(wrong)].item()
+            raise DataError(f"ids of new {what}s must be new and different: {first!r}")
+        factors, bias = self._prior_means(what, features, len(given))
+        old = self._sides, (self.user_ids_, self.item_ids_), self.seen_
+        new = {"user": (given, self.item_ids_[:0]), "item": (self.user_ids_[:0], given)}[what]
+        sides, seen, ids = joined(new, *old)
+        at = find_ids(given, ids[what == "item"])
+        getattr(sides, f"{what}_factors")[at], getattr(sides, f"{what}_bias")[at] = factors, bias
+        self._take_rows(sides, ids, seen)
+        return self
+
+    def _take_rows(self, sides, ids, seen):
+        """Take users and items; new items have their ids for titles, if there are any."""
+        if hasattr(self, "item_titles_") and len(ids[1]) > len(self.item_titles_):
+            titles = ids[1].astype(object).astype(str).astype(object)
+            titles[find_ids(self.item_ids_, ids[1])] = self.item_titles_
+            self.item_titles_ = titles.astype(str)
+        self.user_ids_, self.item_ids_ = ids
+        self.user_factors_, self.item_factors_ = sides.user_factors, sides.item_factors
+        self.user_bias_, self.item_bias_ = sides.user_bias, sides.item_bias
+        self.seen_ = seen
+
+    def recommend(self, users, n=10, *, exclude_seen=True, items=None, user_features=None):
         """Recommend items of the highest predictions.
 
         Parameters
@@ -128,6 +221,8 @@ class FactorModel(Estimator):
             Leave out what the user has rated.
         items : array-like of ids, optional
             Choose among these alone.
+        user_features : array-like or sparse matrix of shape (n_new_users, n_features), optional
+            Of new users; see `transform`.
 
         Returns
         -------
@@ -143,7 +238,12 @@ class FactorModel(Estimator):
         _check_n(n)
         sides = self._sides
         if sparse.issparse(users):
-            factors, bias, seen = self._folded_in(users)
+            factors, bias, seen = self._folded_in(users, user_features)
+        elif user_features is not None:
+            raise DataError(
+                "user_features goes with new users, whose ratings are a sparse matrix (of zeros alone for "
+                "users without any)"
+            )
         else:
             rows = self._known(users, "user")
             factors, bias, seen = sides.user_factors[rows], sides.user_bias[rows], self.seen_[rows]
@@ -175,8 +275,8 @@ class FactorModel(Estimator):
 
         The factors of a user who is folded in (see `transform`) are a weighted sum over the user's ratings,
         and so is the prediction: rating j of weight w and target t adds :math:`w t\, q_i^T A^{-1} q_j` to the
-        mean and the item's bias, where A is the matrix of the user's normal equations (and q ends with a 1
-        for the user's bias).
+        mean and the item's bias (and to what features of the user give), where A is the matrix of the user's
+        normal equations (and q ends with a 1 for the user's bias).
 
         Parameters
         ----------
@@ -211,9 +311,9 @@ class FactorModel(Estimator):
         X = check_matrix(ratings, type(self).__name__, len(self.item_ids_))
         if X.shape[0] != len(columns):
             raise DataError(f"ratings have {X.shape[0]} rows, but there are {len(columns)} items to explain")
-        model = copy.copy(self)
-        model.user_ids_ = np.arange(X.shape[0])
-        found = driving_ratings(model._matrix_entries(X), columns, self._sides, self._settings(), n)
+        entries = matrix_entries(self, X, np.arange(X.shape[0]), self.item_ids_)
+        rated = self._rated_items()
+        found = driving_ratings(entries, columns, self._sides, settings_of(self), n, rated)
         return with_ids(found, self.item_ids_)
 
     def _check_folds(self, what):
@@ -237,6 +337,49 @@ class FactorModel(Estimator):
         _check_n(n)
         return with_ids(nearest(self.item_factors_, self._known(items, "item"), n), self.item_ids_)
 
+    def item_map(self):
+        """Project the factors of items on the two directions in which they vary most.
+
+        Returns
+        -------
+        ndarray of shape (n_items, 2)
+            By principal components of the items that have ratings; in the order of `item_ids_`.
+        """
+        check_is_fitted(self)
+        return projected(self.item_factors_, self._item_counts())
+
+    def plot_items(self, titles=None, *, n_items=300, n_titles=30, ax=None):
+        """Draw a map of the items with most ratings; items near each other are liked by the same users.
+
+        Parameters
+        ----------
+        titles : sequence of str, optional
+            In the order of `item_ids_`; None takes those of ``stradask fit mf --titles``, else ids.
+        n_items : int, default=300
+            Points, whose area grows with the number of ratings.
+        n_titles : int, default=30
+            At most so many are written, where they do not lie on one another.
+        ax : matplotlib axes, optional
+
+        Returns
+        -------
+        matplotlib axes
+
+        Raises
+        ------
+        StradaskError
+            If matplotlib is not installed.
+        """
+        check_is_fitted(self)
+        for n in (n_items, n_titles):
+            _check_n(n)
+        if titles is None:
+            titles = getattr(self, "item_titles_", self.item_ids_)
+        return draw(self.item_map(), self._item_counts(), titles, n_items=n_items, n_titles=n_titles, ax=ax)
+
+    def _item_counts(self):
+        return np.bincount(self.seen_.indices, minlength=len(self.item_ids_))
+
     @property
     def _sides(self):
         return Sides(self.user_factors_, self.item_factors_, self.user_bias_, self.item_bias_, self.mean_)
@@ -255,6 +398,10 @@ class FactorModel(Estimator):
         super()._check_state()
         if "user_factors_" not in vars(self):
             return
+        for side in ("user", "item"):
+            weights = getattr(self, f"{side}_feature_weights_")
+            if weights is not None and (weights.ndim != 2 or weights.shape[1] != self.n_components + 1):
+                raise DataError(f"{side}_feature_weights_ has the shape {weights.shape}")
         for side in ("user", "item"):
             factors, bias, ids = (getattr(self, f"{side}_{part}_") for part in ("factors", "bias", "ids"))
             if factors.shape != (len(ids), self.n_components) or bias.shape != (len(ids),):

@@ -21,8 +21,8 @@ class Rotation(Program):
     """Users in shards that stay, items in blocks that travel: no two that are worked on share a row.
 
     So the result depends on the grid and the seed alone, wherever it is computed. A shard keeps 12 bytes a
-    rating (16 with weights) and ``4 (d + 4)`` a user; a block has ``4 (d + 4)`` an item; d is the number of
-    factors rounded up to 16.
+    rating (16 with weights) and ``4 (d + 4)`` a user; a block has ``4 (d + 4)`` an item, and travels as
+    ``2 d + 16`` with `half_blocks`; d is the number of factors rounded up to 16.
 
     Parameters
     ----------
@@ -124,7 +124,34 @@ class Rotation(Program):
 
     def block(self, block):
         """Make the factors of a block of items: all factors first, then what rows have beside them."""
-        return np.concatenate([part.ravel() for part in self._begun(self.items.counts_of(block), block, 1)])
+        factors, own = self._begun(self.items.counts_of(block), block, 1)
+        self._round(factors)
+        return np.concatenate([factors.ravel(), own.ravel()])
+
+    def _round(self, factors):
+        """Round a block's factors to what travels; here too, so that where it goes makes no difference."""
+        if self.settings.half_blocks:
+            with np.errstate(over="ignore"):  # infinity is found in the objective
+                factors[:] = factors.astype(np.float16)
+
+    def pack(self, block, value):
+        """Write factors in two bytes, with `half_blocks`; they are rounded already."""
+        if not self.settings.half_blocks:
+            return value
+        factors, own = self.opened(value)
+        parts = factors.astype(np.float16), own
+        return np.concatenate([np.ascontiguousarray(part).view(np.uint8).ravel() for part in parts])
+
+    def unpack(self, block, packed):
+        """Undo `pack`."""
+        if not self.settings.half_blocks:
+            return packed
+        n, d = len(self.items.counts_of(block)), len(self.vectors) * LANES
+        value = np.empty(n * (d + _OWN), self.dtype)
+        factors, own = self.opened(value)
+        factors[:] = packed[: 2 * n * d].view(np.float16).reshape(n, d)
+        own[:] = packed[2 * n * d :].view(self.dtype).reshape(n, _OWN)
+        return value
 
     def _begun(self, counts, number, side):
         """Draw factors, from a stream of each shard or block; rows without ratings have zeros, and keep."""
@@ -148,6 +175,7 @@ class Rotation(Program):
         """Descend over one block; return the loss met on the way, and penalties of what is ready."""
         Q, q_own = self.opened(task.value)
         loss = self.descend(state, task, Q, q_own)
+        self._round(Q)
         return (
             loss,
             self._penalty(state["factors"], state["own"], task.step == self._last_turn[task.shard]),
@@ -190,7 +218,8 @@ class Rotation(Program):
         """Keep the factors of all shards and blocks."""
         shards = range(len(self.users.starts) - 1)
         users = [[arrays[f"shard-{s}/{name}"] for s in shards] for name in self.saved]
-        items = zip(*(self.opened(arrays[f"block-{b}"]) for b in range(self.n_blocks)), strict=True)
+        blocks = (self.opened(self.unpack(b, arrays[f"block-{b}"])) for b in range(self.n_blocks))
+        items = zip(*blocks, strict=True)
         self._collected = [[np.concatenate(part) for part in side] for side in (users, items)]
 
     @property

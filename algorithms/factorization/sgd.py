@@ -6,7 +6,7 @@ from ...kernels.mf_sgd import descend_block
 from .rotation import Rotation
 from .sides import mean_rating
 
-_SPREAD = 0.02  # of the factors to begin with: small, so that directions are learned one after another
+_SPREAD = 0.01  # of the factors to begin with: small, so that directions are learned one after another
 
 
 class RotationSGD(Rotation):
@@ -20,7 +20,7 @@ class RotationSGD(Rotation):
     entries : Entries
     settings : Settings
     seed : int
-    spread : float, default=0.02
+    spread : float, default=0.01
         Standard deviation of the factors to begin with.
     """
 

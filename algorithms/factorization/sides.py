@@ -17,6 +17,7 @@ class Settings:
 
     n_components: int
     reg: float
+    feature_reg: float
     scale_reg: bool
     bias: bool
     non_negative: bool
@@ -24,6 +25,7 @@ class Settings:
     max_iter: int
     learning_rate: float
     n_blocks: int
+    half_blocks: bool
     n_jobs: int | None
 
     def ridge(self, counts, dtype):
@@ -41,11 +43,12 @@ class Sides:
     user_bias: np.ndarray
     item_bias: np.ndarray
     mean: float
+    weights: tuple = (None, None)  # of the features of users and of items; see `features.LinearPrior`
 
     @classmethod
-    def of(cls, factors, bias, mean):
+    def of(cls, factors, bias, mean, weights=(None, None)):
         """Make a model of pairs of users' and items' arrays."""
-        return cls(factors[0], factors[1], bias[0], bias[1], mean)
+        return cls(factors[0], factors[1], bias[0], bias[1], mean, weights)
 
     def predict(self, users, items):
         """Predict pairs of rows; -1 stands for a row that is not known, of factors and bias 0."""

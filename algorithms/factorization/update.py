@@ -1,6 +1,6 @@
 """New ratings for a model whose old ones are not at hand."""
 
-import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -11,6 +11,7 @@ from .entries import Entries, find_ids
 from .sides import Sides
 
 _ROUNDS = 3  # of all users and all items
+_SWEEPS = 200  # of coordinate descent over a row's factors, where they must not be negative
 
 
 def widened(entries, given, sides, known, seen):
@@ -21,6 +22,35 @@ def widened(entries, given, sides, known, seen):
     entries : Entries
     given : pair of ndarrays
         Ids of the users and items of `entries`.
+    sides, known, seen
+        See `joined`.
+
+    Returns
+    -------
+    entries : Entries
+    sides, seen, ids
+        See `joined`.
+
+    Raises
+    ------
+    DataError
+        If ids are numbers on the one side and text on the other.
+    """
+    sides, seen, ids = joined(given, sides, known, seen)
+    rows, columns = (find_ids(new, every) for new, every in zip(given, ids, strict=True))
+    order = Entries.make(
+        rows[entries.rows], columns[entries.indices], entries.values, entries.weights, seen.shape, str
+    )
+    return order, sides, seen, ids
+
+
+def joined(given, sides, known, seen):
+    """Bring new users and items into a model.
+
+    Parameters
+    ----------
+    given : pair of ndarrays
+        Ids of users and items, new ones or not.
     sides : Sides
     known : pair of ndarrays
         Ids of the model's users and items.
@@ -29,7 +59,6 @@ def widened(entries, given, sides, known, seen):
 
     Returns
     -------
-    entries : Entries
     sides : Sides
         With zeros for what is new.
     seen : csr_array of int8
@@ -47,11 +76,7 @@ def widened(entries, given, sides, known, seen):
             raise DataError(f"the ids of the model's {what} are {_kind(old)}, but {_kind(new)} are given")
         ids.append(np.union1d(old, new))
     shape = (len(ids[0]), len(ids[1]))
-    rows, columns = (find_ids(new, every) for new, every in zip(given, ids, strict=True))
     places = [find_ids(old, every) for old, every in zip(known, ids, strict=True)]
-    order = Entries.make(
-        rows[entries.rows], columns[entries.indices], entries.values, entries.weights, shape, str
-    )
     cells = seen.tocoo()
     seen = sparse.csr_array((cells.data, (places[0][cells.row], places[1][cells.col])), shape=shape)
     factors, bias = [], []
@@ -65,14 +90,14 @@ def widened(entries, given, sides, known, seen):
         factors.append(np.zeros((len(every), table.shape[1]), table.dtype))
         bias.append(np.zeros(len(every), table.dtype))
         factors[-1][place], bias[-1][place] = table, shift
-    return order, Sides.of(factors, bias, sides.mean), seen, tuple(ids)
+    return Sides.of(factors, bias, sides.mean, sides.weights), seen, tuple(ids)
 
 
 def _kind(ids):
     return "text" if ids.dtype.kind == "U" else "whole numbers"
 
 
-def updated(entries, sides, seen, settings):
+def updated(entries, sides, seen, settings, confidence):
     """Move the rows that are rated anew; see `MatrixFactorization.partial_fit`.
 
     Parameters
@@ -83,61 +108,122 @@ def updated(entries, sides, seen, settings):
     seen : csr_array
         Cells of the old ratings.
     settings : Settings
+    confidence : float
+        Mean of the old cells, for implicit feedback.
 
     Returns
     -------
     Sides
     """
     tables = entries, entries.transposed()
+    patterns = seen, sparse.csr_array(seen.T)
     old = [padded(sides.user_factors), padded(sides.item_factors)]
     old_bias = [sides.user_bias, sides.item_bias]
-    counts = [np.diff(seen.indptr), np.bincount(seen.indices, minlength=seen.shape[1])]
+    counts = [np.diff(pattern.indptr) for pattern in patterns]
     now, now_bias = [part.copy() for part in old], [part.copy() for part in old_bias]
     for _ in range(_ROUNDS):
         for side in (0, 1):
-            own = old[side], old_bias[side], counts[side]
-            other = now[1 - side], now_bias[1 - side], counts[1 - side]
-            move, shift = _moves(tables[side], own, other, sides.mean, settings)
-            now[side], now_bias[side] = old[side] + move, old_bias[side] + shift
+            rows = now[side], now_bias[side]
+            if settings.implicit:
+                others = old[1 - side], now[1 - side], counts[1 - side]
+                _solve_counts(tables[side], patterns[side], confidence, old[side], others, rows, settings)
+            else:
+                other = now[1 - side], now_bias[1 - side], counts[1 - side]
+                own = old[side], old_bias[side], counts[side]
+                _solve_ratings(tables[side], own, other, rows, sides.mean, settings)
     K = settings.n_components
     factors = [np.ascontiguousarray(part[:, :K]) for part in now]
-    return Sides.of(factors, now_bias, sides.mean)
+    return Sides.of(factors, now_bias, sides.mean, sides.weights)
 
 
-def _moves(table, own, other, mean, settings):
-    """Solve for how far the rows of a side move, given the other side as it is now."""
+def _solve_ratings(table, own, other, rows, mean, settings):
+    """Solve for the rows of a side that are rated anew, given the other side as it is now, in place.
+
+    n old ratings cost n (C + reg I), and n for the bias, which the penalty brings: so C - I is the rest.
+    """
     (factors, bias, counts), (others, other_bias, other_counts) = own, other
     dtype = factors.dtype
-    misses = table.values - _predicted(table, factors, bias, others, other_bias, mean)
-    residuals = dataclasses.replace(table, values=misses)
-    # n old ratings cost n (C + reg I), and n for the bias, which the penalty brings: so C - I is the rest.
     spread = (others.T * (other_counts / max(other_counts.sum(), 1)).astype(dtype)) @ others
-    told = {
-        "factors": others,
-        "offsets": np.zeros(len(others), dtype),
-        "gram": spread - np.eye(len(spread), dtype=dtype),
-    }
+    rest = spread - np.eye(len(spread), dtype=dtype)
     ridge = settings.ridge(counts + table.counts, dtype) + counts.astype(dtype)
-    move, shift = np.zeros_like(factors), np.zeros_like(bias)
-    solve_table(
-        residuals,
-        told,
-        settings,
-        move,
-        shift,
-        shares=counts.astype(dtype),
-        ridge=ridge,
-        n_jobs=settings.n_jobs,
+    shares = counts.astype(dtype)
+    told = {"factors": others, "offsets": other_bias + dtype.type(mean), "gram": rest}
+    pull = shares[:, None] * (factors @ rest) + ridge[:, None] * factors
+    _solve(table, told, settings, rows, shares=shares, pull=pull, bias_pull=ridge * bias, ridge=ridge)
+
+
+def _solve_counts(table, pattern, confidence, own, others, rows, settings):
+    """The same for implicit feedback.
+
+    With c the confidence of all old cells, the normal equations of a row were ``H o = b``, b = c sum_old q.
+    The new ones are ``A x = H o + c sum_old (q - q_before) + sum_new v t q`` with
+
+        A = Q'Q + (c - 1) sum_old q q' + sum_new v q q' - sum_(new, not old) q q' + ridge I,
+
+    which leave a row as it is while nothing is new, and are exact if all old cells have the confidence c.
+    """
+    before, now, counts = others
+    dtype = own.dtype
+    n_old = np.diff(pattern.indptr)
+    cells = _both(table, pattern, confidence)
+
+    def summed(coefficients, factors):
+        layer = (coefficients.astype(dtype), cells.columns, cells.indptr)
+        return sparse.csr_array(layer, shape=table.shape) @ factors
+
+    begun = np.where(n_old[:, None] > 0, own, dtype.type(0))  # others had no equations
+    ridge = settings.ridge(n_old + table.counts, dtype)
+    pull = begun @ (before[counts > 0].T @ before[counts > 0]) + ridge[:, None] * own
+    pull += summed(cells.is_old * ((confidence - 1) * _products(cells, begun, before) - confidence), before)
+    pull += summed(cells.is_old * confidence + cells.liked, now)
+    present = now[counts + np.bincount(table.indices, minlength=len(now)) > 0]
+    # As dislikes the kernel takes confidences alone: what is linear is in the pull.
+    confidences = -cells.confidences.astype(dtype)
+    union = Entries(cells.indptr, cells.columns, confidences, np.ones(1, dtype), table.shape)
+    told = {"factors": now, "offsets": np.zeros(len(now), dtype), "gram": present.T @ present}
+    _solve(union, told, settings, rows, pull=pull, ridge=ridge)
+
+
+class _Cells(NamedTuple):
+    """Old and new cells of the rows that have new ones."""
+
+    indptr: np.ndarray
+    columns: np.ndarray
+    confidences: np.ndarray
+    liked: np.ndarray
+    """v t of the new ones."""
+    is_old: np.ndarray
+
+
+def _both(table, pattern, confidence):
+    lengths = np.diff(pattern.indptr)
+    held = np.repeat(table.counts > 0, lengths)
+    n_old, (n_rows, n_columns) = int(held.sum()), table.shape
+    rows = np.concatenate([np.repeat(np.arange(n_rows), lengths)[held], table.rows])
+    columns = np.concatenate([pattern.indices[held], table.indices])
+    keys, number = np.unique(rows.astype(np.int64) * n_columns + columns, return_inverse=True)
+    values = np.concatenate([np.full(n_old, confidence), np.abs(table.values)])
+    liked = np.concatenate([np.zeros(n_old), np.maximum(table.values, 0)])
+    is_old = np.bincount(number[:n_old], minlength=len(keys)) > 0
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(keys // n_columns, minlength=n_rows))])
+    return _Cells(
+        indptr.astype(np.int64),
+        (keys % n_columns).astype(np.int32),
+        np.bincount(number, weights=values, minlength=len(keys)),
+        np.bincount(number, weights=liked, minlength=len(keys)),
+        is_old,
     )
-    return move, shift
 
 
-def _predicted(table, factors, bias, others, other_bias, mean):
-    values = np.empty_like(table.values)
-    for start in range(0, len(factors), 4096):
-        part = table.part(start, min(start + 4096, len(factors)))
-        rows = part.rows + start
-        products = np.einsum("ij,ij->i", factors[rows], others[part.indices])
-        held = slice(table.indptr[start], table.indptr[start] + len(part))
-        values[held] = products + bias[rows] + other_bias[part.indices] + values.dtype.type(mean)
-    return values
+def _products(cells, rows, columns):
+    found = np.empty(len(cells.columns))
+    numbers = np.repeat(np.arange(len(rows)), np.diff(cells.indptr))
+    for start in range(0, len(found), 65536):
+        part = slice(start, start + 65536)
+        found[part] = np.einsum("ij,ij->i", rows[numbers[part]], columns[cells.columns[part]])
+    return found
+
+
+def _solve(table, told, settings, rows, **more):
+    sweeps = _SWEEPS if settings.non_negative else 0
+    solve_table(table, told, settings, *rows, sweeps=sweeps, n_jobs=settings.n_jobs, **more)

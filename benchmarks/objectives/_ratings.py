@@ -11,6 +11,12 @@ from scipy import sparse
 from ... import datasets
 from ...errors import DataError
 
+# Users, items, share of cells; and the same of a quick look.
+GENERATED = {
+    "generated": ((20_000, 5000, 0.02), (2000, 800, 0.05)),
+    "generated-10m": ((70_000, 10_000, 10 / 700), (2500, 1000, 0.04)),
+}
+LEVELS = {"generated": np.arange(1, 6), "generated-10m": np.arange(1, 11) / 2}
 SHARE = 0.1  # of the ratings to validate by, and of those to test by
 
 
@@ -64,17 +70,18 @@ def load_ratings(name, seed, *, implicit, quick):
     Parameters
     ----------
     name : str
-        "generated" (drawn by `seed`, with a long tail), "movielens-100k", "movielens-1m" (downloaded once),
-        or the path of a file that `stradask.datasets.read_ratings` reads.
+        "generated" or "generated-10m" (drawn by `seed`, with a long tail; 2 and 10 million ratings),
+        "movielens-100k", "movielens-1m" (downloaded once), or the path of a file that
+        `stradask.datasets.read_ratings` reads.
     seed : int
     implicit : bool
         Of a file or of MovieLens, ratings of 4 or more become counts of 1.
     quick : bool
         A smaller table of those generated.
     """
-    if name == "generated":
-        n_users, n_items, density = (2000, 800, 0.05) if quick else (20_000, 5000, 0.02)
-        options = {"implicit": True} if implicit else {"noise": 0.5, "levels": [1, 2, 3, 4, 5]}
+    if name in GENERATED:
+        n_users, n_items, density = GENERATED[name][quick]
+        options = {"implicit": True} if implicit else {"noise": 0.5, "levels": LEVELS[name]}
         drawn, _ = datasets.make_ratings(n_users, n_items, 12, density=density, random_state=seed, **options)
         return sparse.csr_array(drawn)
     if name.startswith("movielens-"):
@@ -82,7 +89,10 @@ def load_ratings(name, seed, *, implicit, quick):
     elif Path(name).exists():
         R = datasets.read_ratings(name).matrix
     else:
-        raise DataError(f"--dataset: {name!r} is neither generated, movielens-100k, movielens-1m nor a file")
+        raise DataError(
+            f"--dataset: {name!r} is neither generated, generated-10m, movielens-100k, movielens-1m nor a "
+            "file"
+        )
     cells = R.tocoo()
     kept = cells.data >= 4 if implicit else np.ones(cells.nnz, bool)
     values = np.ones(kept.sum()) if implicit else cells.data

@@ -18,6 +18,7 @@ from stradask.errors import CheckpointMismatch, DataError
 pytestmark = pytest.mark.timeout(150)
 FITS = {
     "sgd": {"solver": "sgd"},
+    "half": {"solver": "sgd", "half_blocks": True},
     "als": {"solver": "als", "tol": 0},
     "gibbs": {"solver": "gibbs"},
     "implicit": {"implicit": True, "tol": 0},
@@ -66,6 +67,15 @@ def test_what_travels_are_the_blocks_of_items(cluster, ratings):
     far = fitted(ratings, engine=cluster.scheduler_address, n_blocks=3)
     equal(far, fitted(ratings, n_blocks=3))
     assert 0 < far.history_["bytes_sent"][1] <= 3 * 70 * (16 + 4) * 4 + 1000
+
+
+def test_half_blocks_are_half_as_long_and_hardly_worse(cluster, ratings):
+    whole = fitted(ratings, engine="dask", n_blocks=6)
+    half = fitted(ratings, "half", engine="dask", n_blocks=6)
+    told = [model.history_["bytes_sent"].sum() for model in (whole, half)]
+    assert 0.5 < told[1] / told[0] < (2 * 16 + 16) / (4 * 16 + 16) + 0.05
+    assert not np.array_equal(whole.item_factors_, half.item_factors_)
+    assert half.score(ratings) == pytest.approx(whole.score(ratings), rel=0.01)
 
 
 def test_early_stopping_looks_at_the_workers(cluster, ratings):
@@ -159,3 +169,27 @@ def test_memory_of_a_fit_is_that_promised(solver, most, dtype):
     seen = model.seen_
     assert seen.data.nbytes + seen.indices.nbytes == 5 * size
     assert peak - factors < (most + copied) * size
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("solver", "most"), [("sgd", 12.3), ("als", 8.3)])
+def test_memory_of_ten_million_ratings(solver, most):
+    """At most 16 bytes a rating with the factors' own: as measured small, at the size that matters."""
+    rng = np.random.default_rng(0)
+    n, m, size = 70_000, 10_000, 10_000_000
+    indptr = np.arange(n + 1, dtype=np.int64) * size // n
+    indices = np.empty(indptr[-1], np.int32)
+    for u in range(n):  # different items, sorted
+        count = indptr[u + 1] - indptr[u]
+        indices[indptr[u] : indptr[u + 1]] = (rng.integers(m) + np.arange(count) * (m // count)) % m
+        indices[indptr[u] : indptr[u + 1]].sort()
+    R = sparse.csr_array((rng.random(size, np.float32), indices, indptr.astype(np.int32)), shape=(n, m))
+    options = {"solver": solver, "max_iter": 1, "random_state": 0}
+    MatrixFactorization(32, **options).fit(R[:100])  # compiles
+    tracemalloc.start()
+    MatrixFactorization(32, **options).fit(R)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak - 12 * (n + m) * 32 * 4 < most * size
+    assert peak < 16 * size + 12 * (n + m) * 32 * 4

@@ -241,8 +241,8 @@ def test_a_first_partial_fit_is_a_fit_and_text_is_text(ratings):
     with pytest.raises(DataError, match="users are whole numbers, but text are given"):
         one.partial_fit([["ann", "tea"]], [3])
     assert vars(one) == before
-    model = MatrixFactorization(2, implicit=True, random_state=0).fit(abs(ratings))
-    with pytest.raises(DataError, match="partial_fit takes ratings"):
+    model = MatrixFactorization(2, implicit=True, loss="bpr", random_state=0).fit(abs(ratings))
+    with pytest.raises(DataError, match="partial_fit solves least squares"):
         model.partial_fit(abs(ratings))
 
 
@@ -298,3 +298,33 @@ def test_similar_users_have_the_highest_cosine(ratings):
         cosines = P @ P[u]
         cosines[u] = -2
         assert found.items[row].tolist() == np.argsort(-cosines)[:6].tolist()
+
+
+# A map of items --------------------------------------------------------------------------------------------
+
+
+def test_the_map_of_items_is_that_of_the_singular_values(ratings):
+    model = MatrixFactorization(3, random_state=0).fit(ratings)
+    centred = model.item_factors_ - model.item_factors_.mean(axis=0)
+    U, s, _ = np.linalg.svd(centred.astype(np.float64), full_matrices=False)
+    found = model.item_map()
+    np.testing.assert_allclose(np.abs(found), np.abs(U[:, :2] * s[:2]), atol=1e-5)
+    np.testing.assert_array_equal(MatrixFactorization(1, random_state=0).fit(ratings).item_map()[:, 1], 0)
+
+
+def test_the_picture_has_the_most_rated_items_and_titles_apart(ratings):
+    from matplotlib.figure import Figure
+
+    model = MatrixFactorization(3, random_state=0).fit(ratings)
+    counts = np.bincount(ratings.indices, minlength=40)
+    ax = Figure().add_subplot()
+    assert model.plot_items([f"T{j}" for j in range(40)], n_items=12, n_titles=4, ax=ax) is ax
+    points = ax.collections[0].get_offsets()
+    best = np.argsort(-counts, kind="stable")[:12]
+    np.testing.assert_allclose(points, model.item_map()[best])
+    written = [text.get_text() for text in ax.texts]
+    assert written[0] == f"T{best[0]}"
+    assert 1 < len(written) <= 4
+    assert {text[1:] for text in written} <= {str(j) for j in best}
+    with pytest.raises(DataError, match="titles has 3 entries"):
+        model.plot_items(["a", "b", "c"], ax=ax)

@@ -77,7 +77,7 @@ def test_report_is_whole_html(page):
 
 def test_report_holds_its_pictures(page):
     pictures = page.all("img")
-    assert len(pictures) == 10
+    assert len(pictures) == 11
     for picture in pictures:
         kind, _, data = picture["src"].partition(",")
         assert kind == "data:image/svg+xml;base64"

@@ -77,6 +77,24 @@ def test_a_saved_model_recommends_by_the_ids_and_titles_of_the_files(saved, caps
     assert len(out.splitlines()) == 26
 
 
+def test_items_like_others_and_a_map_of_all(saved, capsys, tmp_path):
+    model = sd.load(saved)
+    assert main(["recommend", str(saved), "--like", "i00", "i04", "--n", "3", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)["similar"]
+    assert [entry["item"] for entry in document] == ["i00", "i04"]
+    assert [line["item"] for line in document[1]["items"]] == model.similar_items("i04", 3).items[0].tolist()
+    assert main(["recommend", str(saved), "--like", "i04", "--n", "24"]) == 0
+    assert "i00  One, the first" in capsys.readouterr().out
+    for suffix, begin in (("png", b"\x89PNG"), ("svg", b"<?xml")):
+        path = tmp_path / f"map.{suffix}"
+        assert main(["recommend", str(saved), "--map", str(path)]) == 0
+        assert path.read_bytes().startswith(begin)
+    assert "One, the first" in (tmp_path / "map.svg").read_text()  # in a comment beside the letters' outlines
+    # New items keep the titles of the others in place.
+    model.partial_fit([["u03", "i00x"]], [3.0])
+    assert model.item_titles_[:3].tolist() == ["One, the first", "i00x", "Two"]
+
+
 def test_predictions_go_to_a_table(folder, saved, capsys, tmp_path):
     assert main(["predict", str(saved), f"{folder}/ratings.csv", "--out", f"{tmp_path}/p.npz"]) == 0
     assert "RMSE" in capsys.readouterr().err
@@ -126,6 +144,8 @@ def test_workers_do_the_fit(folder, capsys, tmp_path):
     ("command", "message"),
     [
         (["recommend", "{saved}", "--user", "zoe"], "the user 'zoe' was not in fit"),
+        (["recommend", "{saved}", "--like", "i99"], "the item 'i99' was not in fit"),
+        (["recommend", "{saved}", "--map", "{folder}/map.jpg"], "must end in .png or .svg"),
         (["recommend", "{saved}", "--user", "u01", "--n", "0"], "is not a whole number of 1 or more"),
         (
             ["fit", "mf", "{folder}/ratings.csv", "--titles", "{folder}/plain.csv"],

@@ -251,3 +251,15 @@ def test_what_would_be_read_as_something_else_is_refused(tmp_path, text, options
     path.write_text(text)
     with pytest.raises(DataError, match=message):
         read_ratings(path, **options)
+
+
+@pytest.mark.parametrize(
+    "text", ["7::11::3.5::100\n9::11::5.0::1020000007\n", '"7",11,3.5,100\n9,11,5,1020000007\n']
+)
+def test_time_stamps_are_values_as_well(tmp_path, text):
+    path = write(tmp_path, text)
+    assert as_dict(read_ratings(path, value_column=4)) == {(7, 11): 100, (9, 11): 1020000007}
+    with pytest.raises(DataError, match="4 columns, and value_column=5"):
+        read_ratings(path, value_column=5)
+    with pytest.raises(DataError, match="give a whole number from 3"):
+        read_ratings(path, value_column=2)

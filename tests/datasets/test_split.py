@@ -170,3 +170,50 @@ def test_ratings_given_twice_are_refused(kind):
         R = sparse.csr_matrix((np.ones(3), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
     with pytest.raises(DataError, match="several ratings of one item by one user"):
         split_ratings(R)
+
+
+def test_of_all_ratings_exactly_a_share_is_held_out_wherever_it_lies():
+    R = sparse.csr_array(np.ones((4000, 3)))
+    _, held_out = split_ratings(R, test_size=0.25, by="rating", random_state=2)
+    assert held_out.nnz == 3000
+    found = np.bincount(np.diff(held_out.indptr), minlength=4)
+    assert stats.chisquare(found, 4000 * stats.binom(3, 0.25).pmf(range(4))).pvalue > 1e-3
+
+
+def test_the_last_ratings_are_held_out():
+    rng = np.random.default_rng(0)
+    table = rng.random((30, 20)) * (rng.random((30, 20)) < 0.3)
+    table[29] = np.eye(20)[3]  # a single rating
+    R = sparse.csr_array(table)
+    times = R.copy()
+    times.data = rng.permutation(R.nnz).astype(float)
+    observed, held_out = split_ratings(R, n_test=1, times=times)
+    dense = times.toarray()
+    for u in range(30):
+        n = len(R[[u]].data)
+        assert len(held_out[[u]].data) == (n > 1)
+        if n > 1:
+            assert dense[u].argmax() == held_out[[u]].indices[0]
+    np.testing.assert_array_equal((observed + held_out).toarray(), R.toarray())
+    _, held_out = split_ratings(R, test_size=0.2, by="rating", times=times.tocoo())
+    kept = held_out.toarray() != 0
+    assert dense[kept].min() == R.nnz - kept.sum()
+    times.data[:] = 5  # all at once: at random
+    ties = [split_ratings(R, test_size=0.5, times=times, random_state=seed)[1] for seed in (0, 1)]
+    assert (ties[0] != ties[1]).nnz > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"by": "item"}, "give 'user' or 'rating'"),
+        ({"n_test": 0}, "n_test=0: give a whole number"),
+        ({"n_test": 2, "by": "rating"}, "n_test counts the ratings of a user"),
+        ({"times": sparse.csr_array([[1.0, 0, 3]])}, "a stored entry for each rating"),
+        ({"times": sparse.csr_array([[1.0, np.nan, 0]])}, "times must be finite"),
+        ({"times": np.ones((1, 3))}, "times must be a scipy sparse matrix"),
+    ],
+)
+def test_splits_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(DataError, match=message):
+        split_ratings(sparse.csr_array([[1.0, 2, 0]]), **options)

@@ -29,6 +29,7 @@ class Problem:
         self.offsets = rng.standard_normal(N).astype(dtype)
         self.ridge = (0.5 + rng.random(M)).astype(dtype)
         self.start = rng.standard_normal((M, D)).astype(dtype)
+        self.start[4] = 0  # such a row, without ratings, is left as it is
 
     def row(self, u):
         part = slice(self.indptr[u], self.indptr[u + 1])
@@ -61,15 +62,16 @@ def solved(p, base, *, bias=False, sweeps=0, cuts=(0, M), implicit=False, single
     dtype = p.values.dtype.type
     out, biases, losses = (
         padded(np.abs(p.start) if sweeps else p.start, width),
-        np.empty(M, dtype),
+        np.zeros(M, dtype),
         np.empty(M),
     )
     noise = more.get("noise", np.empty((0, width), dtype))
     arrays = (
         p.signed if implicit else p.values, p.weights[:1] if single else p.weights, p.offsets, implicit,
         padded(p.others, width), base, more.get("shares", np.ones(1, dtype)),
-        more.get("pull", np.zeros(width, dtype)), dtype(more.get("precision", 1)), p.ridge, bias, sweeps,
-        noise, out, biases, losses, (0,) * (width // 16),
+        np.atleast_2d(more.get("pull", np.zeros(width, dtype))), more.get("bias_pull", np.zeros(1, dtype)),
+        dtype(more.get("precision", 1)), p.ridge, bias, sweeps, noise, out, biases, losses,
+        (0,) * (width // 16),
     )  # fmt: skip
     in_parts(solve_rows, cuts, p.indptr, p.indices, *arrays)
     assert not out[:, D:].any()
@@ -112,11 +114,41 @@ def test_many_factors_are_solved_for_by_panels():
         x, bias, loss = np.zeros((1, d)), np.empty(1), np.empty(1)
         solve_rows(
             0, 1, np.array([0, 150]), np.arange(150, dtype=np.int32), values, np.ones(1),
-            np.zeros(150), False, others, np.zeros((d, d)), np.ones(1), np.zeros(d), 1.0, np.full(1, 0.3),
-            False, 0, np.empty((0, d)), x, bias, loss, (0,) * (d // 16),
+            np.zeros(150), False, others, np.zeros((d, d)), np.ones(1), np.zeros((1, d)), np.zeros(1), 1.0,
+            np.full(1, 0.3), False, 0, np.empty((0, d)), x, bias, loss, (0,) * (d // 16),
         )  # fmt: skip
         expected = np.linalg.solve(others.T @ others + 0.3 * np.eye(d), others.T @ values)
         np.testing.assert_allclose(x[0], expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("implicit", [False, True])
+def test_rows_are_drawn_to_means_of_their_own(implicit):
+    """A pull of ridge times a mean is a penalty about it; a row without ratings stays."""
+    p = Problem(np.float64)
+    p.start[4] = 7
+    rng = np.random.default_rng(2)
+    means, shifts = rng.standard_normal((M, D)), rng.standard_normal(M)
+    base = padded(p.others).T @ padded(p.others) if implicit else np.zeros((WIDTH, WIDTH))
+    pull = padded(p.ridge[:, None] * means)
+    bias = not implicit
+    out, biases, losses = solved(p, base, bias=bias, implicit=implicit, pull=pull, bias_pull=p.ridge * shifts)
+    steps = padded(p.start), np.empty(M)
+    for u in set(range(M)) - {4}:
+        if implicit:
+            A, b, constant = implicit_equations(p, u)
+            b = b + p.ridge[u] * means[u]
+        else:
+            A, b, constant = normal_equations(p, u, base, bias)
+            b = b + p.ridge[u] * np.append(means[u], shifts[u])
+        expected = np.linalg.solve(A, b)
+        np.testing.assert_allclose(np.append(out[u], biases[u])[: len(A)], expected, rtol=1e-8)
+        assert losses[u] == pytest.approx(constant - b @ expected)
+    np.testing.assert_array_equal(out[4], p.start[4])
+    if implicit:
+        others = padded(p.others)
+        conjugate_rows(0, M, p.indptr, p.indices, p.signed, others, base, pull, p.ridge, 3 * D, *steps, (0,))
+        np.testing.assert_allclose(steps[0][:, :D], out, rtol=1e-6)
+        np.testing.assert_allclose(np.delete(steps[1], 4), np.delete(losses, 4), rtol=1e-8)
 
 
 def test_a_range_may_be_cut_anywhere(problem):
@@ -189,7 +221,8 @@ def implicit_equations(p, u):
 def test_as_many_conjugate_gradients_as_factors_solve_exactly(problem, width):
     p = problem
     start, others = padded(p.start, width), padded(p.others, width)
-    arrays = (p.indptr, p.indices, p.signed, others, others.T @ others, p.ridge, 3 * D)
+    none = np.zeros((1, width), start.dtype)
+    arrays = (p.indptr, p.indices, p.signed, others, others.T @ others, none, p.ridge, 3 * D)
     found = []
     for cuts in [(0, M), (0, 3, 11, M)]:
         found.append((start.copy(), np.empty(M)))
@@ -210,10 +243,12 @@ def test_as_many_conjugate_gradients_as_factors_solve_exactly(problem, width):
 def test_the_loss_of_a_few_conjugate_gradients_is_that_of_where_they_end():
     p = Problem(np.float64)
     others, x, losses = padded(p.others), padded(p.start), np.empty(M)
-    arrays = (p.indptr, p.indices, p.signed, others, others.T @ others, p.ridge, 2, x, losses, (0,))
+    pull = padded(np.random.default_rng(3).standard_normal((M, D)))
+    arrays = (p.indptr, p.indices, p.signed, others, others.T @ others, pull, p.ridge, 2, x, losses, (0,))
     conjugate_rows(0, M, *arrays)
     for u in set(range(M)) - {4}:
         A, b, constant = implicit_equations(p, u)
+        b = b + pull[u, :D]
         here = x[u, :D]
         assert losses[u] == pytest.approx(constant - 2 * b @ here + here @ A @ here)
         assert losses[u] < constant - 2 * b @ p.start[u] + p.start[u] @ A @ p.start[u]

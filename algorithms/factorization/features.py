@@ -1,0 +1,204 @@
+"""Features of users and items: factors whose prior mean is linear in them.
+
+With x_u the features of row u of a side and a last 1, the prior of its factors and bias y_u = (p_u, b_u) is
+normal about A' x_u: the objective has
+
+    lambda sum_u n_u |y_u - A' x_u|^2 + lambda rho |A|^2      in place of      lambda sum_u n_u |y_u|^2,
+
+with n_u as there (1 without `scale_reg`) and rho = `feature_reg`. The sums are over rows with ratings; one
+without has the mean A' x_u itself. Given the factors, A is the ridge regression
+
+    (X' N X + rho I) A = X' N Y,
+
+which is solved by conjugate gradients from the last A, so that X may be sparse and have many columns.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ...errors import DataError
+from .entries import check_ids, find_ids
+
+_TOLERANCE = 1e-10  # of residuals, relative to the right side
+_MOST_STEPS = 300
+
+
+class LinearPrior:
+    """The prior of one side of a model while it is fitted.
+
+    Parameters
+    ----------
+    features : ndarray or csr_array of float64, shape (n_rows, n_features + 1)
+        See `with_constant`.
+    counts : ndarray of shape (n_rows,)
+        How many ratings each row has.
+    settings : Settings
+
+    Attributes
+    ----------
+    weights : ndarray of float64, shape (n_features + 1, n_components + 1)
+        A, at first of zeros.
+    """
+
+    def __init__(self, features, counts, settings):
+        self._features, self._rated = features, counts > 0
+        shares = settings.ridge(counts, np.float64) / settings.reg * self._rated
+        self._shares, self._reg, self._rho = shares, settings.reg, settings.feature_reg
+        self.weights = np.zeros((features.shape[1], settings.n_components + 1))
+
+    def means(self, dtype):
+        """Return the mean of each row's factors and bias."""
+        return means_of(self._features, self.weights, dtype)
+
+    def refit(self, factors, biases):
+        """Find A given the factors; bring the rows without ratings to their means, in place."""
+        K = self.weights.shape[1] - 1
+        Y = np.column_stack([factors[:, :K], biases]).astype(np.float64)
+        self.weights = ridge_regression(self._features, self._shares, self._rho, Y, self.weights)
+        means, shifts = self.means(factors.dtype)
+        free = ~self._rated
+        factors[free, :K], biases[free] = means[free], shifts[free]
+
+    def constant(self):
+        """Return the part of the penalty that the factors are not in."""
+        means, shifts = self.means(np.float64)
+        return self._sum(np.einsum("ij,ij->i", means, means) + shifts**2)
+
+    def penalty(self, factors, biases):
+        """Return the part of the objective that is of this side's factors and of A."""
+        means, shifts = self.means(np.float64)
+        moves = factors[:, : means.shape[1]] - means
+        return self._sum(np.einsum("ij,ij->i", moves, moves) + (biases - shifts) ** 2)
+
+    def _sum(self, squares):
+        return self._reg * (float(self._shares @ squares) + self._rho * float((self.weights**2).sum()))
+
+
+def ridge_regression(X, shares, rho, Y, start):
+    """Solve ``(X' N X + rho I) A = X' N Y`` with N = diag(shares), all columns at once, from a start."""
+    diagonal = rho + _squared(X).T @ shares
+
+    def applied(A):
+        return X.T @ (shares[:, None] * (X @ A)) + rho * A
+
+    right = X.T @ (shares[:, None] * Y)
+    A = start.copy()
+    residual = right - applied(A)
+    scaled = residual / diagonal[:, None]
+    direction, size = scaled.copy(), (residual * scaled).sum(axis=0)
+    enough = _TOLERANCE**2 * (right * right / diagonal[:, None]).sum(axis=0)
+    for _ in range(_MOST_STEPS):
+        active = size > enough
+        if not active.any():
+            break
+        image = applied(direction)
+        lengths = np.divide(size, (direction * image).sum(axis=0), out=np.zeros_like(size), where=active)
+        A += lengths * direction
+        residual -= lengths * image
+        scaled = residual / diagonal[:, None]
+        after = (residual * scaled).sum(axis=0)
+        direction = scaled + np.divide(after, size, out=np.zeros_like(size), where=active) * direction
+        size = after
+    return A
+
+
+def _squared(X: Any):
+    return X * X if isinstance(X, np.ndarray) else X.power(2)
+
+
+def means_of(features, weights, dtype):
+    """Return the prior mean of factors and bias of rows of features (with their constant)."""
+    means = np.asarray(features @ weights)
+    return np.ascontiguousarray(means[:, :-1].astype(dtype)), means[:, -1].astype(dtype)
+
+
+def with_constant(features, what, n_rows=None, n_columns=None):
+    """Check a table of features; add a column of ones.
+
+    Parameters
+    ----------
+    features : array-like or sparse matrix of shape (n_rows, n_features)
+    what : {"user", "item"}
+    n_rows, n_columns : int, optional
+        How many it must have.
+
+    Returns
+    -------
+    ndarray or csr_array of float64
+
+    Raises
+    ------
+    DataError
+        For another shape, and for what are no finite numbers.
+    """
+    name = f"{what}_features"
+    table: Any = features
+    is_sparse = sparse.issparse(features)
+    if not is_sparse:
+        try:
+            table = np.asarray(table, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"{name} must hold numbers: {error}; encode text, for instance as 0 and 1"
+            ) from error
+    if table.ndim != 2:
+        raise DataError(f"{name} must have two dimensions, {what}s x features, got the shape {table.shape}")
+    for axis, wanted, kind in ((0, n_rows, "rows"), (1, n_columns, "columns")):
+        if wanted is not None and table.shape[axis] != wanted:
+            raise DataError(f"{name} has {table.shape[axis]} {kind}, but {wanted} are needed: one a "
+                            f"{what if axis == 0 else 'feature of fit'}")  # fmt: skip
+    ones = np.ones((table.shape[0], 1))
+    if is_sparse:
+        if table.dtype.kind not in "buif":
+            raise DataError(f"{name} must hold real numbers, got {table.dtype}")
+        layers: Any = [sparse.csr_array(table, dtype=np.float64), ones]
+        table = sparse.hstack(layers, format="csr")
+        values = table.data
+    else:
+        table = values = np.hstack([table, ones])
+    if not np.isfinite(values).all():
+        raise DataError(f"{name} holds NaN or infinity: fill in what is missing, for instance with 0")
+    return table
+
+
+def split_features(given, what):
+    """Take ``(ids, features)`` apart, and check the ids.
+
+    Returns
+    -------
+    ids : ndarray
+        As given, all different.
+    features : object
+    """
+    if not (isinstance(given, tuple) and len(given) == 2):
+        raise DataError(f"{what}_features must be a pair (ids, features), to say whose each row is")
+    ids = check_ids(given[0], what)
+    if len(np.unique(ids)) < len(ids):
+        raise DataError(f"{what}_features has an id twice: give each {what} one row")
+    return ids, given[1]
+
+
+def in_order(given, ids, what):
+    """Bring features ``(ids, table)`` into the order of the model's ids, which must all be there.
+
+    Parameters
+    ----------
+    given : pair of ids and table
+    ids : ndarray
+        Sorted.
+    what : {"user", "item"}
+
+    Returns
+    -------
+    ndarray or csr_array of float64
+        With a constant.
+    """
+    names, table = split_features(given, what)
+    table = with_constant(table, what, n_rows=len(names))
+    order = np.argsort(names, kind="stable")
+    at = find_ids(ids, names[order]) if len(names) else np.full(len(ids), -1)
+    if (at < 0).any():
+        raise DataError(f"{what}_features has no row for the {what} {ids[np.argmax(at < 0)].item()!r}")
+    return table[order[at]]

@@ -1,0 +1,103 @@
+"""What `fit` and its like are given, in one form: checked ratings with ids, and features in their order."""
+
+import dataclasses
+
+import numpy as np
+from scipy import sparse
+
+from ...errors import DataError
+from .entries import Entries, check_matrix, check_rating_weights, check_table, find_ids
+from .features import in_order, split_features, with_constant
+
+
+def read_ratings(model, X, y, sample_weight, features=(None, None)):
+    """Check ratings and features.
+
+    Parameters
+    ----------
+    model : MatrixFactorization
+        For its parameters.
+    X, y, sample_weight
+        See `MatrixFactorization.fit`.
+    features : pair
+        Of users and of items, None or as in `MatrixFactorization.fit`.
+
+    Returns
+    -------
+    entries : Entries
+        For implicit feedback the values are confidences.
+    ids : pair of ndarrays
+        Sorted, of users and items.
+    features : pair of None or matrix
+        In the order of the ids, with a constant.
+    """
+    name = type(model).__name__
+    if not sparse.issparse(X) and y is not None:
+        return _read_pairs(model, X, y, sample_weight, features)
+    if y is not None or sample_weight is not None:
+        raise DataError(
+            "y and sample_weight go with pairs of ids; a sparse matrix holds the ratings itself, and "
+            "with weights: fit(numpy.column_stack([R.row, R.col]), R.data, sample_weight) for a COO R"
+        )
+    X = check_matrix(X, name)
+    ids = tuple(np.arange(n) for n in X.shape)
+    tables = [
+        None if table is None else with_constant(table, what, n_rows=n)
+        for table, what, n in zip(features, ("user", "item"), X.shape, strict=True)
+    ]
+    return matrix_entries(model, X, *ids), ids, tables
+
+
+def _read_pairs(model, X, y, sample_weight, features):
+    user_ids, item_ids, rows, columns, values = check_table(X, y, type(model).__name__)
+    weights = check_rating_weights(sample_weight, len(values))
+    weights = np.ones(1) if weights is None else weights
+    if model.implicit:
+        values, weights = values * weights, np.ones(1)
+    ids, numbers, tables = [], [], []
+    for what, known, number, table in zip(
+        ("user", "item"), (user_ids, item_ids), (rows, columns), features, strict=True
+    ):
+        every = known
+        if table is not None:
+            more = split_features(table, what)[0]
+            if more.dtype.kind != known.dtype.kind:
+                raise DataError(f"the ids of {what}_features are not of the kind of those of the ratings")
+            every = np.union1d(known, more)
+            number = find_ids(known, every)[number]
+            table = in_order(table, every, what)
+        ids.append(every)
+        numbers.append(number)
+        tables.append(table)
+    (rows, columns), (user_ids, item_ids) = numbers, ids
+    dtype, shape = np.dtype(model.dtype), (len(user_ids), len(item_ids))
+    entries = Entries.make(
+        rows, columns, values.astype(dtype), weights.astype(dtype), shape,
+        lambda i: _place(user_ids, item_ids, rows[i], columns[i]),
+    )  # fmt: skip
+    return _scaled(model, entries), (user_ids, item_ids), tables
+
+
+def matrix_entries(model, X, user_ids, item_ids):
+    """Bring a checked matrix to the form that solvers take."""
+
+    def place(row, column):
+        return _place(user_ids, item_ids, row, column)
+
+    return _scaled(model, Entries.of_matrix(X, np.dtype(model.dtype), place))
+
+
+def _place(user_ids, item_ids, row, column):
+    return f"for user {user_ids[row].item()!r} and item {item_ids[column].item()!r}"
+
+
+def _scaled(model, entries):
+    """Turn counts into confidences; refuse what factors cannot reach."""
+    if model.implicit:
+        return dataclasses.replace(entries, values=entries.values * entries.values.dtype.type(model.alpha))
+    if model.non_negative and not model.bias and len(entries) and entries.values.min() < 0:
+        raise DataError(
+            f"the rating {entries.values.min():g} is below zero, which non_negative=True without bias "
+            "cannot reach; set bias=True or non_negative=False"
+        )
+    return entries
