@@ -1,8 +1,8 @@
 """Draw the guide's pictures: ``python docs/pictures.py [NAME ...]``, five minutes for all of them.
 
 Pictures of measurements come from records (`python -m stradask.benchmarks.readme`), those of the stories from
-`examples`, topic-sweep.png from the command ``stradask sweep`` that stands above it in topics.md, item-map.png
-from ``stradask recommend --map``.
+`examples`, topic-sweep.png from the command ``stradask sweep`` that stands above it in topics.md,
+item-map.png from ``stradask recommend --map``.
 """
 
 import argparse
