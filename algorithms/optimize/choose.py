@@ -8,8 +8,8 @@ the data and Hessians:
   15 p rows, which must be less than half of all, 2 Hessians and 20 passes.
 - *Diagonal*: L-BFGS preconditioned by the diagonal of the Hessian, about 35 passes. Nothing in the shape
   of the data says how many it will be: where it has not arrived after 25 steps (60 if neither of the others
-  can follow), it hands over: to the sketch or to Newton-Cholesky if p allows, else to Newton's method with
-  conjugate gradients.
+  can follow, 8 if a step's vectors then cost more than its pass), it hands over: to the sketch or to
+  Newton-Cholesky if p allows, else to Newton's method with conjugate gradients.
 
 L-BFGS with the diagonal, and that of multinomial models, is believed to have converged where `excess` proves
 it. The squared loss with a penalty and fewer rows than columns is left to `dual_ridge`.
@@ -46,6 +46,7 @@ _LATE_NEWTON_MOST = 4000  # parameters, where all else has failed
 _QUADRATIC_STEPS = 2  # of conjugate gradients: what one solve does not reach, more will not
 _GRAM_MOST = 500  # columns of a multinomial model for one class's Hessian
 _PATIENCE, _LONG_PATIENCE = 25, 60  # steps of the diagonal, where the sketch can follow and where it cannot
+_SHORT_PATIENCE, _THIN = 8, 10  # where there are so few entries a column that a step costs more than its pass
 _FORCING, _QUADRATIC = 0.1, 1e-5  # residuals of Newton systems; a quadratic has but one
 
 
@@ -187,9 +188,10 @@ def _diagonal_first(objective, x0, *, max_iter, tol_decrease, callback):
     small = p <= NEWTON_MOST and objective.n_rows >= _LATE_SKETCH_ROWS * p and objective.can_sample
     stages = Stages(objective, x0, max_iter, callback)
     scaling = scaling_of(objective, x0)
+    thin = objective.rows.n_entries < _THIN * p
     stages.run(
         minimize_lbfgs,
-        most=_PATIENCE if small else _LONG_PATIENCE,
+        most=_PATIENCE if small else _SHORT_PATIENCE if thin else _LONG_PATIENCE,
         preconditioner=scaling,
         excess=_excess(objective, tol_decrease, scaling),
         tol_gradient=0.0,

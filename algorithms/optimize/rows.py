@@ -199,9 +199,7 @@ class SparseRows(_Rows):
 
     def squared(self):
         """Rows of the squares of the entries."""
-        return SparseRows(
-            self.data**2, self.indices, self.indptr, self.n_columns, self.y, self.weights
-        )
+        return SparseRows(self.data**2, self.indices, self.indptr, self.n_columns, self.y, self.weights)
 
     def gradient(self, loss, coef, intercept, curvature=_NONE):
         """Return the loss and its gradient, (d + 1,); fill the curvatures of the rows, if asked for."""

@@ -61,20 +61,19 @@ def minimize_sketch(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback
             stages.run(minimize_newton, tol_decrease=tol_decrease)
             break
         sample = objective.sample(sampled_rows(objective.n_rows, n_rows, seed=attempt))
-        steps = _STEPS
         if attempt == 0 and solve_sample:
             stages.x, preconditioner = _solved(objective, sample, stages.x)
-            steps = _STEPS if isinstance(preconditioner, Cholesky) else _PATIENCE
         else:
             preconditioner = _preconditioner(objective, sample, stages.x)
+        by_hessian = isinstance(preconditioner, Cholesky)
         stages.run(
             minimize_lbfgs,
-            most=steps,
+            most=_STEPS if by_hessian else _PATIENCE,
             preconditioner=preconditioner,
             tol_gradient=0.0,
             tol_decrease=LBFGS_SHARE * tol_decrease,
         )
-        n_rows *= _GROWTH
+        n_rows *= _GROWTH if by_hessian else 1
         attempt += 1
     return stages.result()
 
