@@ -18,16 +18,16 @@ def train_and_judge(turn):
     list of dict
         ``status`` "ok" and what the worker measured, or "failed" and the ``error``.
     """
-    plan = turn.plan
+    plan, objective = turn.plan, turn.objective
     limit = plan.time_limit or 60 + 5 * plan.seconds
     try:
-        with turn.worker("training", checkpoints=plan.checkpoints) as worker:
+        with turn.worker("training", checkpoints=plan.checkpoints(objective.n_states)) as worker:
             children = [0.0]
             result = worker.answer(limit, meanwhile=lambda: children.append(worker.memory_of_children()))
         result["peak_mb"] += max(children)
         for snapshot in result["snapshots"]:
             with np.load(turn.folder / snapshot.pop("file"), allow_pickle=False) as arrays:
-                snapshot.update(turn.objective.evaluate(arrays))
+                snapshot.update(objective.evaluate(arrays))
     except OverTime as error:
         said = f"{error}; {plan.seconds:g} s of training were asked for"
         return [{"status": "failed", "error": said}]
