@@ -30,6 +30,7 @@ from .sampling import draw_and_judge
 from .solvers import find_solvers
 from .solving import time_to_gaps
 from .training import train_and_judge
+from .turn import Turn
 
 # What has no peers: shares of the machine, bounds and schedules compared with one another; and the modules.
 COMPARISONS = {"ceilings": "kernel_shares", "ssp": "ssp", "strads": "strads"}
@@ -221,7 +222,7 @@ def _outcomes(plan, objective, solver, repeat, data, tell):
     load = {"load_before": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory(prefix="stradask-bench-") as folder:
         run_once = PROCEDURES[plan.objective.procedure]
-        outcomes = run_once(plan, objective, solver, repeat, python, data, Path(folder))
+        outcomes = run_once(Turn(plan, objective, solver, repeat, python, data, Path(folder)))
     for outcome in outcomes:
         if solver.is_ours and "versions" in outcome:
             outcome["versions"]["stradask"] = __version__

@@ -1,40 +1,24 @@
 """Draws of a posterior: a solver is asked once for each problem, and what it gives is judged outside."""
 
 from ..errors import StradaskError
-from .process import WorkerProcess
 from .solving import Asked
 
 
-def draw_and_judge(plan, objective, solver, repeat, python, data, folder):
+def draw_and_judge(turn):
     """Ask one solver for all problems of an objective that it offers; return one outcome for each.
 
     Parameters
     ----------
-    plan : Plan
-    objective : object
-        As `stradask.benchmarks.objectives` describes.
-    solver : SolverFile
-    repeat : int
-    python : Path
-        The solver's interpreter.
-    data, folder : Path
-        Folders of the objective's arrays and for this run.
+    turn : Turn
 
     Returns
     -------
     list of dict
         ``problem``, ``status`` ("ok", "refused" or "failed"), seconds, CPU seconds, and what the judge found.
     """
-    job = {
-        "procedure": "sampling",
-        "settings": objective.settings() | {"n_jobs": plan.n_jobs, "seed": plan.seed + repeat},
-    }
-
-    def make_worker():
-        return WorkerProcess(python, solver, job, data=data, folder=folder, n_jobs=plan.n_jobs)
-
+    plan, objective, solver = turn.plan, turn.objective, turn.solver
     outcomes = []
-    with Asked(make_worker, folder) as asked:
+    with Asked(lambda: turn.worker("sampling"), turn.folder) as asked:
         for problem in objective.problems():
             if problem.call not in solver.calls:
                 continue

@@ -20,20 +20,12 @@ NEAR = 0.5  # a gap above this share of its target wastes nothing that halving c
 QUARTERS = 4  # steps in a decade of tolerances
 
 
-def time_to_gaps(plan, objective, solver, repeat, python, data, folder):
+def time_to_gaps(turn):
     """Solve all problems of an objective with one solver; return one outcome for each.
 
     Parameters
     ----------
-    plan : Plan
-    objective : object
-        As `stradask.benchmarks.objectives` describes.
-    solver : SolverFile
-    repeat : int
-    python : Path
-        The solver's interpreter.
-    data, folder : Path
-        Folders of the objective's arrays and for this run.
+    turn : Turn
 
     Returns
     -------
@@ -41,16 +33,9 @@ def time_to_gaps(plan, objective, solver, repeat, python, data, folder):
         ``problem``, ``measure``, ``targets``, ``status`` ("ok", "failed" or "not offered") and ``solves``:
         dicts of tolerance, seconds, CPU seconds, gap, ...; ``over_time``: whether a call had to be stopped.
     """
-    job = {
-        "procedure": "solving",
-        "settings": objective.settings() | {"n_jobs": plan.n_jobs, "seed": plan.seed + repeat},
-    }
-
-    def make_worker():
-        return WorkerProcess(python, solver, job, data=data, folder=folder, n_jobs=plan.n_jobs)
-
+    plan, objective, solver = turn.plan, turn.objective, turn.solver
     outcomes = []
-    with Asked(make_worker, folder) as asked:
+    with Asked(lambda: turn.worker("solving"), turn.folder) as asked:
         for problem in objective.problems():
             outcome = {"problem": problem.name, "measure": problem.measure, "targets": problem.targets}
             outcome["solves"] = []

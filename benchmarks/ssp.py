@@ -229,8 +229,7 @@ def picture(records):
             axes.grid(alpha=0.25)
         axes_row[0].set_ylabel("excess over the minimum")
     handles, labels = grid[0, 0].get_legend_handles_labels()
-    columns = len(labels) if len(places) > 1 else 3
-    drawing.legend(handles, labels, loc="outside upper center", ncols=columns)
+    drawing.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 3 * len(places)))
     return drawing
 
 

@@ -158,23 +158,12 @@ def optimizers(rows=20_000, columns=50):
     return figure
 
 
-def staleness(quick=False):
-    """What staleness buys, in simulated time: the same on every machine."""
-    from stradask.benchmarks import ssp
-
-    records: list[dict] = []
-    options = {"quick": quick, "seed": 0, "tell": lambda line: None}
-    ssp.bench(places=("simulated",), on_record=records.append, **options)
-    return ssp.picture(records)
-
-
 PICTURES = {
     "rotation": rotation,
     "gpu-sweeps": gpu_sweeps,
     "shards": shards,
     "factorization": factorization,
     "optimizers": optimizers,
-    "staleness": staleness,
 }
 # The same with little data, to see that it runs.
 SMALL = {
@@ -182,7 +171,6 @@ SMALL = {
     "shards": functools.partial(shards, 4_000, 60),
     "factorization": functools.partial(factorization, 6_000, 2),
     "optimizers": functools.partial(optimizers, 500, 5),
-    "staleness": functools.partial(staleness, True),
 }
 
 

@@ -23,17 +23,16 @@ _SUMS: dict[str, Any] = {
     "error_model": "numpy",
     "fastmath": FAST - {"afn"},
 }
-_LONG_ROW = (
-    1024  # bytes: tiles of such rows are larger, or the change from one pass to the other costs too much
-)
-_TILE, _LARGE_TILE = 8192, 131_072  # bytes; with 4096 a pass over float64 rows took a third longer
-_TILES = 8  # whose sums are in the type of X
+_LONG_ROW = 256  # bytes: tiles of such rows are large, as the change between the passes stops the stream
+_TILE, _LARGE_TILE = 8192, 131_072  # bytes
+_VECTORS = 16  # rows whose losses are computed in whole vectors
+_MOST_SUMS = 256  # rows whose sums are in the type of X, about
 
 
 @nb.njit(**_SUMS)
 def _tile_rows(row_bytes):
-    size = _TILE if row_bytes <= _LONG_ROW else _LARGE_TILE
-    return max(4, size // row_bytes // 4 * 4)
+    rows = (_TILE if row_bytes < _LONG_ROW else _LARGE_TILE) // row_bytes
+    return rows // _VECTORS * _VECTORS if rows >= _VECTORS else max(4, rows // 4 * 4)
 
 
 @nb.njit(**_SUMS)
@@ -104,6 +103,7 @@ def dense_gradient(loss, X, y, weights, coef, intercept, gradient, curvature):
     z, values, slopes, curves = np.empty(rows), np.empty(rows), np.empty(rows), np.empty(rows)
     sums = np.zeros(d, X.dtype)
     total, total_slope = 0.0, 0.0
+    tiles = max(1, _MOST_SUMS // rows)
     for tile in range(-(-n // rows)):
         start = tile * rows
         stop = min(n, start + rows)
@@ -116,7 +116,7 @@ def dense_gradient(loss, X, y, weights, coef, intercept, gradient, curvature):
             curvature[start:stop] = curves[: stop - start]
         _add_rows(part, slopes, sums)
         total_slope += _add_up(slopes, stop - start)
-        if (tile + 1) % _TILES == 0:
+        if (tile + 1) % tiles == 0:
             _flush(sums, gradient)
     _flush(sums, gradient)
     gradient[d] += total_slope
@@ -141,6 +141,7 @@ def dense_product(X, curvature, v, v_intercept, out):
     z = np.empty(rows)
     sums = np.zeros(d, X.dtype)
     total = 0.0
+    tiles = max(1, _MOST_SUMS // rows)
     for tile in range(-(-n // rows)):
         start = tile * rows
         stop = min(n, start + rows)
@@ -150,7 +151,7 @@ def dense_product(X, curvature, v, v_intercept, out):
             z[i] *= curvature[start + i]
         _add_rows(part, z, sums)
         total += _add_up(z, stop - start)
-        if (tile + 1) % _TILES == 0:
+        if (tile + 1) % tiles == 0:
             _flush(sums, out)
     _flush(sums, out)
     out[d] += total

@@ -167,13 +167,15 @@ def run(estimator, minimise, objective, x0, *, unit, callback, snapshot):
         traffic=objective.bytes_sent,
     )
     with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"), watch:
-        first, _ = objective.value_and_gradient(x0)
-        if not np.isfinite(first):
+        if x0[: objective.n_penalised].any() and not np.isfinite(objective.value_and_gradient(x0)[0]):
             x0 = np.zeros_like(x0)
-            first, _ = objective.value_and_gradient(x0)
         result, name = minimise(objective, x0, max_iter=estimator.max_iter, tol=tol, callback=watch)
         unknown = name == "proximal-newton" or watch.ended or result.nit >= estimator.max_iter
-        apart = not unknown and separated(objective, result.x, first)
+        apart = not unknown and separated(objective, result.x, x0)
+        short = not (apart or result.success or watch.ended)
+        if short:  # unless nothing is left but rounding
+            first, _ = objective.value_and_gradient(x0)
+            short = not result.fun <= _EXACT * first + _ROUNDING * abs(objective.constant)
     if apart:
         warnings.warn(
             f"{label}: without a penalty there are no best coefficients, because a combination of columns "
@@ -181,8 +183,7 @@ def run(estimator, minimise, objective, x0, *, unit, callback, snapshot):
             ConvergenceWarning,
             stacklevel=4,
         )
-    nothing_left = _EXACT * first + _ROUNDING * abs(objective.constant)
-    if not (apart or result.success or watch.ended or result.fun <= nothing_left):
+    if short:
         single = "pass X in float64, " if objective.rows.dtype == np.float32 else ""
         warnings.warn(
             f"{label} stopped short of tol={estimator.tol:g} after {result.nit} steps: {result.message}; "

@@ -8,8 +8,8 @@ the data and Hessians:
   15 p rows, which must be less than half of all, 2 Hessians and 20 passes.
 - *Diagonal*: L-BFGS preconditioned by the diagonal of the Hessian, about 35 passes. Nothing in the shape
   of the data says how many it will be: where it has not arrived after 25 steps (60 if neither of the others
-  can follow), it hands over: to the sketch or to Newton-Cholesky if p allows, else to Newton's method with
-  conjugate gradients.
+  can follow, 8 if a step's vectors then cost more than its pass), it hands over: to the sketch or to
+  Newton-Cholesky if p allows, else to Newton's method with conjugate gradients.
 
 L-BFGS with the diagonal, and that of multinomial models, is believed to have converged where `excess` proves
 it. The squared loss with a penalty and fewer rows than columns is left to `dual_ridge`.
@@ -26,11 +26,12 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError
 
+from .costs import CALL, row_costs
 from .dual_ridge import DualFactor, applies, minimize_dual
 from .excess import Excess
 from .lbfgs import minimize_lbfgs
 from .newton import minimize_newton, minimize_newton_cg, minimize_proximal_newton
-from .preconditioner import Centred, Cholesky, Diagonal, Factors, Repeated, far_means
+from .preconditioner import Cholesky, Diagonal, Factors, Repeated, scaling_of
 from .rows import SQUARED
 from .sketch import minimize_sketch, sample_size
 from .stages import LBFGS_SHARE, Stages
@@ -38,7 +39,6 @@ from .stages import LBFGS_SHARE, Stages
 NEWTON_MOST = 2000  # parameters: beyond, a Hessian and its factor take too much memory and time
 _NEWTON_STEPS, _SKETCH_PASSES, _DIAGONAL_PASSES = 6, 9, 35
 _SAMPLE_HESSIANS, _SAMPLE_PASSES = 2, 20
-_CALL = 1e5  # nanoseconds around a pass, however short
 _AT_ONCE = 5e6  # nanoseconds: a fit so short that nothing is gained by another method
 _PROOF_PASSES = 10  # that a Hessian may cost which proves that L-BFGS has converged
 _LATE_SKETCH_ROWS = 6  # a parameter
@@ -46,8 +46,8 @@ _LATE_NEWTON_MOST = 4000  # parameters, where all else has failed
 _QUADRATIC_STEPS = 2  # of conjugate gradients: what one solve does not reach, more will not
 _GRAM_MOST = 500  # columns of a multinomial model for one class's Hessian
 _PATIENCE, _LONG_PATIENCE = 25, 60  # steps of the diagonal, where the sketch can follow and where it cannot
+_SHORT_PATIENCE, _THIN = 8, 10  # where there are so few entries a column that a step costs more than its pass
 _FORCING, _QUADRATIC = 0.1, 1e-5  # residuals of Newton systems; a quadratic has but one
-_HEAVY = 50.0  # largest |x_i|^2 over their mean: the diagonal at the start is that of a few rows
 
 
 def minimise(objective, x0, *, solver="auto", max_iter=1000, tol=1e-6, callback=None):
@@ -87,10 +87,10 @@ def minimise(objective, x0, *, solver="auto", max_iter=1000, tol=1e-6, callback=
 def method_for(objective):
     """Return "newton", "sketch" or "lbfgs" by the module's rule, from the shape of the data alone."""
     p, n = objective.n_parameters, objective.n_rows
-    row, hessian_row = _row_costs(objective.rows)
+    row, hessian_row = row_costs(objective.rows)
     factor = 0.1 * p**3 / 3
     steps = 1 if objective.loss == SQUARED else _NEWTON_STEPS
-    a_pass = n * row + _CALL
+    a_pass = n * row + CALL
     newton = steps * (n * hessian_row + a_pass + factor) + a_pass
     if newton <= _AT_ONCE and p <= NEWTON_MOST:
         return "newton"
@@ -100,18 +100,8 @@ def method_for(objective):
     if p <= NEWTON_MOST:
         times["newton"] = newton
         if 2 * m < n and objective.can_sample:
-            times["sketch"] = _SKETCH_PASSES * a_pass + _SAMPLE_PASSES * _CALL + sample
+            times["sketch"] = _SKETCH_PASSES * a_pass + _SAMPLE_PASSES * CALL + sample
     return min(times, key=lambda name: times[name])
-
-
-def _row_costs(rows):
-    """Nanoseconds that a row takes in a pass and in a Hessian."""
-    n, d = rows.shape
-    product = 5 + 0.3 * d + 0.04 * d**2
-    per_row = rows.n_entries / n
-    if per_row == d:
-        return 3 + 0.4 * d, product
-    return 5 + 1.2 * per_row, min(product, 5 + 0.7 * per_row**2)
 
 
 def minimise_square(objective, x0, *, solver="auto", factor=None, max_iter=1000, tol=1e-6, callback=None):
@@ -198,9 +188,10 @@ def _diagonal_first(objective, x0, *, max_iter, tol_decrease, callback):
     small = p <= NEWTON_MOST and objective.n_rows >= _LATE_SKETCH_ROWS * p and objective.can_sample
     stages = Stages(objective, x0, max_iter, callback)
     scaling = scaling_of(objective, x0)
+    thin = objective.rows.n_entries < _THIN * p
     stages.run(
         minimize_lbfgs,
-        most=_PATIENCE if small else _LONG_PATIENCE,
+        most=_PATIENCE if small else _SHORT_PATIENCE if thin else _LONG_PATIENCE,
         preconditioner=scaling,
         excess=_excess(objective, tol_decrease, scaling),
         tol_gradient=0.0,
@@ -217,26 +208,6 @@ def _diagonal_first(objective, x0, *, max_iter, tol_decrease, callback):
         if not stages.over and factors:
             stages.run(minimize_newton, tol_decrease=tol_decrease)
     return stages.result()
-
-
-def scaling_of(objective, x):
-    """A preconditioner from the diagonal of the Hessian at x.
-
-    Columns are centred where there is an intercept. Where a few rows are far longer than the others (raw
-    counts), nothing is scaled: the diagonal at the start is theirs, and their curvature vanishes after the
-    first steps.
-    """
-    largest, mean = objective.rows.longest
-    if largest > _HEAVY * mean:
-        return Diagonal(np.ones(len(x)))
-    diagonal = objective.hessian_diagonal(x)
-    if not objective.fit_intercept:
-        return Diagonal(diagonal)
-    intercept = np.zeros(len(x))
-    intercept[-1] = 1.0
-    column = objective.hessian_product(x, intercept)
-    means = far_means(diagonal, column)
-    return Centred(diagonal, column, None if means is None else objective.hessian_diagonal(x, means))
 
 
 def _newton_cg(objective, x0, **options):
@@ -271,10 +242,10 @@ def _lbfgs_by_diagonal(objective, x0, *, tol_decrease, **options):
 
 def _excess(objective, tol, scaling):
     """What proves that L-BFGS has converged: a factor where it costs no more than a few passes."""
-    row, hessian_row = _row_costs(objective.rows)
+    row, hessian_row = row_costs(objective.rows)
     p, n = objective.n_parameters, objective.n_rows
     cost = n * hessian_row + 0.1 * p**3 / 3
-    by_factor = p <= NEWTON_MOST and cost <= _PROOF_PASSES * (n * row + _CALL)
+    by_factor = p <= NEWTON_MOST and cost <= _PROOF_PASSES * (n * row + CALL)
     return Excess(objective, tol, scaling, by_factor)
 
 

@@ -23,6 +23,7 @@ _WORTH_THREADS = 1 << 15  # entries; below, handing work over takes longer than 
 _PRECISION = 1e-12  # relative, of a sum in float64
 LAST_PLACES = 10  # of the type of the data: the least tolerance that can be met in it
 _HESSIAN_BYTES = 1 << 26  # that partial Hessians may take together
+_ROWS_TO_COUNT = 4096
 
 
 def tree_sum(parts):
@@ -236,6 +237,26 @@ class LinearObjective(_Penalised):
             fit_intercept=self.fit_intercept,
             n_jobs=self.n_jobs,
         )
+
+    def rows_behind_diagonal(self, w):
+        """How many rows made each entry of the Hessian's diagonal, about: ``(sum_i a_i)^2 / sum_i a_i^2``.
+
+        Over at most some thousand rows; 0 where numbers become too small or too large to tell.
+
+        Parameters
+        ----------
+        w : float64 ndarray of shape (n_parameters,)
+
+        Returns
+        -------
+        float64 ndarray of shape (n_columns,)
+        """
+        some = slice(None, None, -(-self.n_rows // _ROWS_TO_COUNT))
+        rows, curvature = self.rows.take(some), self._curvatures(w)[some]
+        with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+            once, twice = rows.diagonal(curvature)[:-1], rows.squared().diagonal(curvature**2)[:-1]
+            counts = once**2 / twice
+        return np.where(np.isfinite(counts) & (twice > 0), counts, 0.0)
 
     def _split(self, w):
         return w[: self.n_columns], float(w[self.n_columns]) if self.fit_intercept else 0.0

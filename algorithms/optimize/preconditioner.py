@@ -10,6 +10,7 @@ from scipy.linalg.blas import dtrsv
 _LEAST = 1e-12  # of a diagonal entry before its column was centred: what rounding may leave of it
 _TINY = float(np.finfo(np.float64).tiny)  # smaller entries have lost their digits
 _FAR = 1e-6  # a column's variance as a part of its mean square, below which it is computed by itself
+_HEAVY = 50.0  # largest |x_i|^2 over their mean: the diagonal at the start is that of a few rows
 _JITTER, _GROWTH, _MOST_JITTER = 1e-14, 100.0, 1e4
 
 
@@ -207,3 +208,23 @@ class Repeated:
     def _each(self, function, v):
         columns = v.reshape(-1, self._n_columns)
         return np.column_stack([function(column) for column in columns.T]).ravel()
+
+
+def scaling_of(objective, x):
+    """A preconditioner from the diagonal of the Hessian at x.
+
+    Columns are centred where there is an intercept. Where a few rows are far longer than the others (raw
+    counts), nothing is scaled: the diagonal at the start is theirs, and their curvature vanishes after the
+    first steps.
+    """
+    largest, mean = objective.rows.longest
+    if largest > _HEAVY * mean:
+        return Diagonal(np.ones(len(x)))
+    diagonal = objective.hessian_diagonal(x)
+    if not objective.fit_intercept:
+        return Diagonal(diagonal)
+    intercept = np.zeros(len(x))
+    intercept[-1] = 1.0
+    column = objective.hessian_product(x, intercept)
+    means = far_means(diagonal, column)
+    return Centred(diagonal, column, None if means is None else objective.hessian_diagonal(x, means))

@@ -90,6 +90,10 @@ class DenseRows(_Rows):
             self.X[rows], self.y[rows], self.weights[rows] if len(self.weights) else self.weights
         )
 
+    def squared(self):
+        """Rows of the squares of the entries."""
+        return DenseRows(self.X**2, self.y, self.weights)
+
     def gradient(self, loss, coef, intercept, curvature=_NONE):
         """Return the loss and its gradient, (d + 1,); fill the curvatures of the rows, if asked for."""
         out = np.zeros(self.X.shape[1] + 1)
@@ -192,6 +196,10 @@ class SparseRows(_Rows):
         X = sparse.csr_array((self.data, self.indices, self.indptr), shape=self.shape)[rows]
         weights = self.weights[rows] if len(self.weights) else self.weights
         return SparseRows(X.data, X.indices, X.indptr, self.n_columns, self.y[rows], weights)
+
+    def squared(self):
+        """Rows of the squares of the entries."""
+        return SparseRows(self.data**2, self.indices, self.indptr, self.n_columns, self.y, self.weights)
 
     def gradient(self, loss, coef, intercept, curvature=_NONE):
         """Return the loss and its gradient, (d + 1,); fill the curvatures of the rows, if asked for."""

@@ -16,21 +16,21 @@ _NOTHING = 1e-8  # of the loss at the start: all classes are told apart
 _MOST = 2000  # parameters, for the step
 
 
-def separated(objective, x, first):
+def separated(objective, x, x0):
     """Tell whether the loss falls without end from x, where a fit has ended.
 
     Parameters
     ----------
     objective : LinearObjective or MultinomialObjective
     x : float64 ndarray
-    first : float
-        The objective at the start.
+    x0 : float64 ndarray
+        The start.
     """
     loss = getattr(objective, "loss", None)
     if objective.l2 > 0 or loss == SQUARED:
         return False
     value, g = objective.value_and_gradient(x)
-    if loss != POISSON and value <= _NOTHING * first:
+    if loss != POISSON and value <= _NOTHING * objective.value_and_gradient(x0)[0]:
         return True
     rows = objective.rows
     here = isinstance(rows, DenseRows | SparseRows)

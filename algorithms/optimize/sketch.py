@@ -1,15 +1,21 @@
-"""L-BFGS preconditioned by the Hessian of a sample of the rows.
+"""L-BFGS from the solution of a sample of the rows, preconditioned by the Hessian of a sample.
 
 For many rows and few parameters, p:
 
 1. The problem of 15 p random rows (at least 4,000) is solved to its own sampling error, which gives a start
    w_s.
-2. The Cholesky factor of the sample's Hessian H_s there is a change of variables. With ``e = sqrt(p / rows)``
+2. Rows are added to the sample as long as their Hessian takes but a part of a pass over all rows, and the
+   solution is corrected on them.
+3. The Cholesky factor of the sample's Hessian H_s there is a change of variables. With ``e = sqrt(p / rows)``
    the condition number of ``H_s^(-1) H`` is about ``((1 + e) / (1 - e))^2``, however the columns are scaled
-   or correlated: a handful of passes over all rows is left. Entries of the diagonal are raised to those of
-   all rows, as a column that the sample hardly saw would get steps far too long.
-3. L-BFGS on all rows. After every 8 steps without success four times the rows are taken, and Newton's method
+   or correlated: a handful of passes over all rows is left. Where the sample hardly saw a column, entries of
+   the diagonal are raised to those of all rows, as the column would get steps far too long.
+4. L-BFGS on all rows. After every 8 steps without success four times the rows are taken, and Newton's method
    when these are half of all.
+
+Where the Hessian of the first sample takes longer than a pass over all rows, the sample's problem is solved
+with the diagonal of its Hessian. If few steps did that, the columns correlate little, and the diagonal serves
+for all rows, too; else the Hessian follows.
 
 Rows are drawn in blocks of 8, so that a sample reads whole cache lines, by a seed of its own that is
 always the same.
@@ -17,14 +23,19 @@ always the same.
 
 import numpy as np
 
+from .costs import CALL, row_costs
 from .lbfgs import minimize_lbfgs
 from .newton import minimize_newton
-from .preconditioner import Cholesky, Factors, far_means
+from .preconditioner import Cholesky, Factors, far_means, scaling_of
 from .stages import LBFGS_SHARE, Stages
 
 _ROWS_PER_PARAMETER, _LEAST_ROWS = 15, 4_000
 _BLOCK, _STEPS, _GROWTH = 8, 8, 4
 _SAMPLE_STEPS, _SAMPLE_TOL = 40, 0.02  # tolerance in units of p / rows, the sample's own relative error
+_ADDED = 0.3  # of a pass over all rows: what the Hessian of a larger sample may take
+_BY_HESSIAN = 6  # steps on all rows with a sample's Hessian, about
+_PATIENCE = 25  # steps of the diagonal on all rows
+_SEEN = 100.0  # rows that made a column's entry of the diagonal: it is then known to a tenth
 
 
 def minimize_sketch(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback=None, solve_sample=True):
@@ -51,15 +62,18 @@ def minimize_sketch(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback
             break
         sample = objective.sample(sampled_rows(objective.n_rows, n_rows, seed=attempt))
         if attempt == 0 and solve_sample:
-            stages.x = _solution(sample, stages.x, _SAMPLE_TOL * objective.n_parameters / n_rows)
+            stages.x, preconditioner = _solved(objective, sample, stages.x)
+        else:
+            preconditioner = _preconditioner(objective, sample, stages.x)
+        by_hessian = isinstance(preconditioner, Cholesky)
         stages.run(
             minimize_lbfgs,
-            most=_STEPS,
-            preconditioner=_preconditioner(objective, sample, stages.x),
+            most=_STEPS if by_hessian else _PATIENCE,
+            preconditioner=preconditioner,
             tol_gradient=0.0,
             tol_decrease=LBFGS_SHARE * tol_decrease,
         )
-        n_rows *= _GROWTH
+        n_rows *= _GROWTH if by_hessian else 1
         attempt += 1
     return stages.result()
 
@@ -83,24 +97,44 @@ def sampled_rows(n, n_wanted, seed):
     return (np.sort(blocks)[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
 
 
-def _solution(sample, x, tol):
+def _solved(objective, sample, x):
+    """The solution of a sample, and a preconditioner for all rows there."""
+    row, hessian_row = row_costs(objective.rows)
+    a_pass, hessian = objective.n_rows * row + CALL, sample.n_rows * hessian_row
+    if hessian > a_pass:
+        found = _descent(sample, x, scaling_of(sample, x), int(_BY_HESSIAN + hessian / a_pass))
+        if found.success:
+            return found.x, scaling_of(sample, found.x)
+        x = found.x
+    x = _descent(sample, x, Factors(sample).at(x), _SAMPLE_STEPS).x
+    more = int(_ADDED * a_pass / hessian_row)
+    if more < 2 * sample.n_rows:
+        return x, _preconditioner(objective, sample, x)
+    larger = objective.sample(sampled_rows(objective.n_rows, min(more, objective.n_rows // 2), seed=0))
+    factor = _preconditioner(objective, larger, x)
+    return _descent(larger, x, factor, 1).x, factor
+
+
+def _descent(sample, x, preconditioner, max_iter):
+    """L-BFGS to the sampling error."""
     return minimize_lbfgs(
         sample.value_and_gradient,
         x,
-        preconditioner=Factors(sample).at(x),
-        max_iter=_SAMPLE_STEPS,
+        preconditioner=preconditioner,
+        max_iter=max_iter,
         tol_gradient=0.0,
-        tol_decrease=tol,
+        tol_decrease=_SAMPLE_TOL * sample.n_parameters / sample.n_rows,
         precision=sample.precision,
-    ).x
+    )
 
 
 def _preconditioner(objective, sample, x):
-    """Cholesky factor of the sample's Hessian, its diagonal raised to that of all rows."""
+    """Cholesky factor of the sample's Hessian, its diagonal raised to that of all rows where it must be."""
     H, means = sample.hessian(x), None
     if objective.fit_intercept:
         means = far_means(np.diagonal(H), H[-1])
         H = H if means is None else sample.hessian(x, means)
-    places = np.arange(len(H))
-    H[places, places] = np.maximum(H[places, places], objective.hessian_diagonal(x, means))
+    if means is not None or sample.rows_behind_diagonal(x).min() < _SEEN:
+        places = np.arange(len(H))
+        H[places, places] = np.maximum(H[places, places], objective.hessian_diagonal(x, means))
     return Cholesky(H, means)

@@ -300,9 +300,41 @@ def test_the_sketch_needs_few_passes_over_badly_scaled_columns():
     f = LinearObjective(make_rows(X, y, weights), LOGISTIC, scale=1 / 20_000, l2=1e-6)
     result = minimize_sketch(f, np.zeros(31), tol_decrease=1e-8)
     assert result.success
-    assert f.n_passes <= 12
+    assert f.n_passes <= 6
     best = minimize_newton(f, result.x, tol_decrease=1e-14)
     assert 0 <= result.fun - best.fun <= 1e-8 * best.fun
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.95])  # of neighbours
+def test_the_diagonal_serves_where_columns_hardly_correlate(correlation, monkeypatch):
+    """A Hessian of the sample would take longer than six passes over all rows."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20_000, 300))
+    for j in range(1, 300):
+        X[:, j] += correlation * X[:, j - 1]
+    y = np.where(X @ rng.standard_normal(300) / 20 + rng.logistic(size=20_000) > 0, 1.0, -1.0)
+    f = LinearObjective(make_rows(X, y), LOGISTIC, scale=1 / 20_000, l2=1e-6, fit_intercept=False)
+    hessians, original = [], LinearObjective.hessian
+    monkeypatch.setattr(LinearObjective, "hessian", lambda *args: hessians.append(1) or original(*args))
+    result = minimize_sketch(f, np.zeros(300), tol_decrease=1e-8)
+    assert result.success
+    assert bool(hessians) == (correlation > 0)
+    assert f.n_passes <= 20
+    best = minimize_newton(f, result.x, tol_decrease=1e-14)
+    assert abs(result.fun - best.fun) <= 1e-8 * best.fun
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_rows_behind_the_diagonal_are_counted(form):
+    X = np.zeros((40, 4))
+    X[:, 0] = 3.0
+    X[5:25, 1] = -2.0
+    X[7, 2] = 1e-170  # its square is lost
+    X[:, 3] = np.append(100.0, np.ones(39))
+    f = LinearObjective(make_rows(form(X), np.ones(40)), SQUARED, scale=1 / 40)
+    counts = f.rows_behind_diagonal(np.zeros(5))
+    np.testing.assert_allclose(counts[:3], [40, 20, 0])
+    assert 1 < counts[3] < 1.01
 
 
 def test_the_sketch_grows_its_sample_until_it_is_everything():

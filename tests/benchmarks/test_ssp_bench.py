@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from stradask.benchmarks import command, run, ssp
+from stradask.benchmarks import command, run, ssp, ssp_page
 from stradask.benchmarks.run import read_records
 from stradask.errors import DataError
 
@@ -112,3 +112,15 @@ def test_json_is_the_records(tmp_path, capsys, monkeypatch):
 def test_what_it_does_not_have(change, message, tmp_path):
     with pytest.raises(DataError, match=message):
         command.main(arguments(tmp_path, **change))
+
+
+def test_the_page_holds_what_was_measured():
+    records = ssp_page.newest(read_records(ssp_page.RECORDS))
+    assert ssp_page.measured(records) in ssp_page.PAGE.read_text()
+    assert ssp_page.PICTURE.exists()
+    assert [(r["slowness"], r["staleness"]) for r in records if r["place"] == "simulated"] == [
+        (slowness, str(staleness)) for slowness in ssp.SLOWNESS for staleness in ssp.STALENESS
+    ]
+    assert records[0]["data"].items() >= ssp.WHOLE.items()
+    older = [{"run": "a"}, {"run": "b"}, {"run": "b"}]
+    assert ssp_page.newest(older) == older[1:]

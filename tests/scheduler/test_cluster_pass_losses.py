@@ -2,7 +2,10 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 
 import dask
 import numpy as np
@@ -199,3 +202,36 @@ def test_a_worker_that_hangs_holds_nobody_up(start_cluster, portions, eight_step
         finally:
             os.kill(victim, signal.SIGCONT)
     assert result.x.tobytes() == eight_steps.x.tobytes()
+
+
+@pytest.mark.cluster
+def test_a_client_that_is_killed_in_mid_pass_leaves_nothing_on_the_workers(start_cluster):
+    code = """
+import sys, time, numpy as np
+from stradask.algorithms.optimize.minimize import minimize
+def loss(portion, w):
+    time.sleep(1.0)
+    return float((w - portion) @ (w - portion)), 2 * (w - portion)
+minimize(loss, np.zeros(3), list(np.ones((8, 3))), tol=0.0, engine=sys.argv[1])
+"""
+
+    def until(wanted):
+        end = time.monotonic() + 60
+        while (found := seats(client)) != wanted:
+            assert time.monotonic() < end, found
+            time.sleep(0.05)
+
+    with start_cluster(2, client=True) as (cluster, client):
+        other = subprocess.Popen([sys.executable, "-c", code, cluster.scheduler_address])
+        until(2)
+        other.kill()
+        other.wait()
+        until(0)
+        result = minimize(
+            make_loss(),
+            np.zeros(2),
+            [(np.eye(2), np.array([1.0, -1.0]))] * 3,
+            max_iter=2,
+            engine=cluster.scheduler_address,
+        )  # the workers serve the next one
+        assert result.nit > 0

@@ -1,0 +1,48 @@
+"""One solver's turn at one objective: what every procedure is told, and the process that it asks."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .process import WorkerProcess
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What is to be run once.
+
+    Parameters
+    ----------
+    plan : Plan
+    objective : object
+        As `stradask.benchmarks.objectives` describes.
+    solver : SolverFile
+    repeat : int
+    python : Path
+        The solver's interpreter.
+    data, folder : Path
+        Folders of the objective's arrays and for this run.
+    """
+
+    plan: Any
+    objective: Any
+    solver: Any
+    repeat: int
+    python: Path
+    data: Path
+    folder: Path
+
+    def worker(self, procedure, **more):
+        """Return the solver in a process of its own, told which procedure it serves.
+
+        Parameters
+        ----------
+        procedure : {"training", "solving", "sampling"}
+        **more
+            For its job, beside the settings.
+        """
+        plan = self.plan
+        settings = self.objective.settings() | {"n_jobs": plan.n_jobs, "seed": plan.seed + self.repeat}
+        job = {"procedure": procedure, "settings": settings, **more}
+        places = {"data": self.data, "folder": self.folder}
+        return WorkerProcess(self.python, self.solver, job, n_jobs=plan.n_jobs, **places)
