@@ -512,7 +512,7 @@ def test_what_groups_cannot_do_is_refused():
         sd.BayesianLinearRegression().fit(X, X[:, 0] + groups, groups=groups)
     with pytest.raises(DataError, match="n_shards=5, but there are 4 groups"):
         sd.BayesianLinearRegression(n_shards=5).fit(X, y, groups=groups)
-    with pytest.raises(DataError, match="all rows of shard 0 of 2 are of one class, as groups are not split"):
+    with pytest.raises(DataError, match="all rows of shard 0 of 2 are of one class: take a smaller n_shards"):
         sd.BayesianLogisticRegression(n_shards=2).fit(X, groups < 2, groups=groups < 2)
     model = sd.BayesianLinearRegression(random_state=0).fit(X, y, groups=groups)
     with pytest.raises(DataError, match="groups are text, those of the fit numbers"):
