@@ -186,11 +186,9 @@ class BayesianRegression(Estimator):
         self.n_shards_ = self._count_shards(X, y, groups)
         shards = [None]
         if self.n_shards_ > 1:
-            self._check_sharded(self.n_shards_)
-            if groups is not None:
-                shards = cut_groups(groups, self.n_shards_, seed)
-            else:
-                shards = cut_rows(len(X), self.n_shards_, seed, y if self._family == "bernoulli" else None)
+            self._check_sharded()
+            shards = self._cut(y, groups, seed)
+        if self.n_shards_ > 1:
             for m, rows in enumerate(shards):
                 self._check_shard(f"shard {m}", X[rows], y[rows], names, prior)
         arrays = {"X": X, "y": y} | {name: value for name, value in options.items() if value is not None}
@@ -204,12 +202,24 @@ class BayesianRegression(Estimator):
         ]
         self._draw(builds, seed, callback, local=local)
 
+    def _cut(self, y, groups, seed):
+        """Deal rows out; of whole groups "auto" takes fewer shards until all have both classes."""
+        classes = y if self._family == "bernoulli" else None
+        if groups is None:
+            return cut_rows(len(y), self.n_shards_, seed, classes)
+        while self.n_shards_ > 1:
+            shards = cut_groups(groups, self.n_shards_, seed)
+            if self.n_shards != "auto" or classes is None or all(len(np.unique(y[r])) > 1 for r in shards):
+                return shards
+            self.n_shards_ -= 1
+        return [None]
+
     def _fit_far(self, sources, callback):
         """Draw from the shards where they lie; the rows do not come here."""
         n = len(sources)
         if self.n_shards not in ("auto", n):
             raise DataError(f"n_shards={self.n_shards}, but X is {n} shards: take n_shards='auto' or {n}")
-        self._check_sharded(n)
+        self._check_sharded()
         seed, self.n_shards_ = self._seed(), n
         door = type(self)(**self.get_params(deep=False))
         found = look(door, sources, engine=self.engine, n_jobs=self.n_jobs)
@@ -257,7 +267,7 @@ class BayesianRegression(Estimator):
         most = None if groups is None else int(groups.max() + 1) // LEAST_GROUPS
         return number_of_shards(self.n_shards, len(X), X.shape[1], n_rare, most)
 
-    def _check_sharded(self, n_shards):
+    def _check_sharded(self):
         """Refuse settings that have no shards: weighted draws, and funnels."""
         if self.prior == "horseshoe":
             raise DataError(
@@ -271,8 +281,8 @@ class BayesianRegression(Estimator):
         n = self.n_shards_
         if self._family == "bernoulli" and len(np.unique(y)) < 2:
             raise DataError(
-                f"all rows of {shard} of {n} are of one class: take a smaller n_shards, for groups are not "
-                "split, or other shards"
+                f"all rows of {shard} of {n} are of one class: take a smaller n_shards, or 'auto', which "
+                "does so where groups are not split"
             )
         flat = np.isinf(prior.scale)
         heavy = self.prior == "student_t" and (self.prior_freedom + 1) / n <= 1

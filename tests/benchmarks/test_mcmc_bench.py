@@ -2,6 +2,8 @@
 
 import argparse
 import json
+from importlib.machinery import SourceFileLoader
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -44,7 +46,7 @@ def test_the_truth_of_eight_schools_is_the_known_one():
     assert found.sd[0] == pytest.approx(3.3, abs=0.15)
 
 
-def test_densities_are_those_that_solvers_sample():
+def test_densities_are_those_that_solvers_sample(monkeypatch):
     kind, arrays = load("logistic", seed=0, quick=True)
     prior = Prior("normal", mcmc_cases.PRIOR_SCALE)
     model = regression("bernoulli", arrays["X"], 2 * arrays["y"] - 1, prior=prior)
@@ -52,27 +54,63 @@ def test_densities_are_those_that_solvers_sample():
     gap = log_density(kind, arrays, Q) - model.logp_grads(Q)[0]
     np.testing.assert_allclose(gap, gap[0], rtol=0, atol=1e-7)
     file = solvers.find_solvers("mcmc")["stradask"].path
-    for case in ("poisson-gamma", "mixture"):
+    monkeypatch.setitem(mcmc_cases.CASES, "saturation", ("saturation", None, (300, 1)))
+    for case in ("poisson-gamma", "mixture", "saturation"):
         kind, arrays = load(case, seed=0, quick=True)
-        theirs = _densities(file, kind)
+        theirs, rows = _densities(file, kind), arrays["y"]
+        if case == "saturation":
+            rows = np.column_stack([arrays[name] for name in ("x", "y", "s")])
         Q = mcmc_cases.start(kind, arrays) + np.random.default_rng(1).standard_normal((4, 1)) / 4
-        gaps = log_density(kind, arrays, Q) - [theirs(q, arrays["y"]) for q in Q]
+        gaps = log_density(kind, arrays, Q) - [theirs(q, rows) for q in Q]
         np.testing.assert_allclose(gaps, gaps[0], rtol=0, atol=1e-7)
 
 
-def _densities(file, kind):
-    from importlib.machinery import SourceFileLoader
-    from types import ModuleType
-
+def _module(file):
     module = ModuleType("solver")
     SourceFileLoader("solver", str(file)).exec_module(module)
-    likelihood, prior = (function.py_func for function in module.DENSITIES[kind]())
+    return module
+
+
+def _densities(file, kind):
+    likelihood, prior = (function.py_func for function in _module(file).DENSITIES[kind]())
 
     def density(q, y):
-        slopes = (np.zeros(len(q)),) if kind == "mixture" else ()
+        slopes = () if kind == "poisson-gamma" else (np.zeros(len(q)),)
         return likelihood(q, y, *slopes) + prior(q, *slopes)
 
     return density
+
+
+def test_the_truth_of_a_shoulder_is_that_of_many_weighted_draws(monkeypatch):
+    monkeypatch.setitem(mcmc_cases.CASES, "saturation", ("saturation", None, (200, 1)))
+    kind, arrays = load("saturation", seed=0, quick=True)
+    found, rng = truth(kind, arrays), np.random.default_rng(0)
+    # From the priors themselves, which are wide enough: a in 1, b in 1.5.
+    Q = rng.standard_normal((40_000, 2)) * [1.0, 1.5]
+    heights = log_density(kind, arrays, Q) + (Q**2 / [2, 4.5]).sum(axis=1)
+    draws = Q[rng.choice(len(Q), 40_000, p=np.exp(heights) / np.exp(heights).sum())]
+    np.testing.assert_allclose(draws.mean(axis=0), found.mean, atol=0.05 * found.sd.min())
+    np.testing.assert_allclose(draws.std(axis=0), found.sd, rtol=0.05)
+    np.testing.assert_allclose(np.quantile(draws, (0.05, 0.95), axis=0), found.quantiles, atol=0.1)
+
+
+def test_a_race_is_won_by_shards_where_laplace_fails(monkeypatch):
+    judge = Objective("saturation", seed=0, parameters=settings(), quick=True)
+    monkeypatch.syspath_prepend(str(solvers.find_solvers("mcmc")["stradask"].path.parent))
+    solver = _module(solvers.find_solvers("mcmc")["stradask"].path).Solver(
+        SimpleNamespace(n_chains=1, n_samples=100, n_warmup=100, n_jobs=1, seed=0)
+    )
+    solver.set_data(SimpleNamespace(**judge.arrays()))
+    found = {
+        problem.arguments["rival"]: judge.evaluate(problem, solver.race(**problem.arguments))
+        for problem in judge.problems()
+    }
+    ours = found["shards"]
+    for error in ("mean_error", "sd_error", "quantile_error"):
+        assert ours[error] < 0.1
+    assert ours["k_hat"] < 0.7 < found["laplace"]["k_hat"] + 0.1
+    assert found["laplace"]["quantile_error"] > ours["quantile_error"]
+    assert {one["parallel_seconds"] for one in found.values()} == {ours["parallel_seconds"]}
 
 
 def test_a_truth_that_is_not_known_is_refused(monkeypatch):
