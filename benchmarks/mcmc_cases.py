@@ -69,7 +69,7 @@ def load(name, *, seed, quick=False):
         return kind, {"y": np.where(rng.random(n) < 0.3, 0.0, 2.5) + rng.standard_normal(n)}
     if kind == "saturation":
         x, s = rng.random(n), _NOISE * np.sqrt(n)
-        return kind, {"x": x, "y": 5 * x / (2 + x) + s * rng.standard_normal(n), "s": np.full(n, s)}
+        return kind, {"x": x, "y": 9 * x / (4 + x) + s * rng.standard_normal(n), "s": np.full(n, s)}
     X = _columns(name, n, d, rng)
     b = rng.standard_normal(d) / np.sqrt(d) * (1 if name in ("covtype", "rare") else 2)
     b[0] = -5.0 if name == "rare" else 0.5

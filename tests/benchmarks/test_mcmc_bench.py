@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy import integrate
+from scipy import integrate, special
 
 from stradask.algorithms.bayes.models import Prior, regression
 from stradask.benchmarks import mcmc_cases, run, sampling_report, sampling_summary, solvers
@@ -85,13 +85,18 @@ def test_the_truth_of_a_shoulder_is_that_of_many_weighted_draws(monkeypatch):
     monkeypatch.setitem(mcmc_cases.CASES, "saturation", ("saturation", None, (200, 1)))
     kind, arrays = load("saturation", seed=0, quick=True)
     found, rng = truth(kind, arrays), np.random.default_rng(0)
-    # From the priors themselves, which are wide enough: a in 1, b in 1.5.
-    Q = rng.standard_normal((40_000, 2)) * [1.0, 1.5]
-    heights = log_density(kind, arrays, Q) + (Q**2 / [2, 4.5]).sum(axis=1)
-    draws = Q[rng.choice(len(Q), 40_000, p=np.exp(heights) / np.exp(heights).sum())]
-    np.testing.assert_allclose(draws.mean(axis=0), found.mean, atol=0.05 * found.sd.min())
-    np.testing.assert_allclose(draws.std(axis=0), found.sd, rtol=0.05)
-    np.testing.assert_allclose(np.quantile(draws, (0.05, 0.95), axis=0), found.quantiles, atol=0.1)
+    # From normal densities, that of b its prior.
+    Q = rng.standard_normal((40_000, 2)) / [7, 1 / 1.5]
+    blocks = np.split(Q, 40)
+    heights = np.concatenate([log_density(kind, arrays, block) for block in blocks])
+    heights += (Q**2 * [24.5, 1 / 4.5]).sum(axis=1)
+    weights = special.softmax(heights)
+    assert 1 / (weights**2).sum() > 3000
+    draws = Q[rng.choice(len(Q), 40_000, p=weights)]
+    np.testing.assert_allclose((draws.mean(axis=0) - found.mean) / found.sd, 0, atol=0.08)
+    np.testing.assert_allclose(draws.std(axis=0), found.sd, rtol=0.08)
+    ends = np.quantile(draws, (0.05, 0.95), axis=0)
+    np.testing.assert_allclose((ends - found.quantiles) / found.sd, 0, atol=0.15)
 
 
 def test_a_race_is_won_by_shards_where_laplace_fails(monkeypatch):
@@ -108,8 +113,8 @@ def test_a_race_is_won_by_shards_where_laplace_fails(monkeypatch):
     ours = found["shards"]
     for error in ("mean_error", "sd_error", "quantile_error"):
         assert ours[error] < 0.1
-    assert ours["k_hat"] < 0.7 < found["laplace"]["k_hat"] + 0.1
-    assert found["laplace"]["quantile_error"] > ours["quantile_error"]
+        assert ours[error] < found["laplace"][error]
+    assert ours["k_hat"] < 0.5
     assert {one["parallel_seconds"] for one in found.values()} == {ours["parallel_seconds"]}
 
 
