@@ -115,6 +115,7 @@ def test_a_race_is_won_by_shards_where_laplace_fails(monkeypatch):
         assert ours[error] < 0.1
         assert ours[error] < found["laplace"][error]
     assert ours["k_hat"] < 0.5
+    assert found["laplace"]["k_hat"] > 0.7
     assert {one["parallel_seconds"] for one in found.values()} == {ours["parallel_seconds"]}
 
 
