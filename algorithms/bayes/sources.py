@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ...datasets import read_svmlight
 from ...errors import DataError
 
 BESIDE = ("sample_weight", "offset")  # what an npz file may hold beside X and y
@@ -84,6 +83,8 @@ class Source:
         if path.endswith(".npz"):
             with np.load(path, allow_pickle=False) as file:
                 return {name: file[name] for name in file.files}
+        from ...datasets import read_svmlight
+
         X, y = read_svmlight(path, n_features=self.n_features)
         return {"X": X, "y": y}
 
