@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...errors import DataError
-from ...kernels.device import cuda_device, why_no_device
+from ...kernels.device import device_for
 from . import auto
 from .annealing import annealed_sweeps
 from .document_rows import DENSE_TOPICS, PackedLists
@@ -62,16 +62,11 @@ def sampler_state(
         return WarpState(*model, annealed=annealed_sweeps(max_sweeps, passes=1) if anneals else 0, **options)
     options["annealed"] = annealed_sweeps(max_sweeps) if anneals and not exact else 0
     if sampler == "saber":
-        return SaberState(*model, device=_device(device), **options)
+        return SaberState(*model, device=device_for(device), **options)
     if sampler == "light" and device == "cuda":
-        return LightCudaState(*model, device=cuda_device(), exact=exact, **options)
+        return LightCudaState(*model, device=device_for(device), exact=exact, **options)
     kind = LightState if sampler == "light" else GibbsState
     return kind(*model, exact=exact, **options)
-
-
-def _device(device):
-    """Return the GPU if one is asked for, or is there and may be taken; None for the CPU."""
-    return None if device == "cpu" or (device == "auto" and why_no_device()) else cuda_device()
 
 
 def _chosen(X, n_topics, exact, max_sweeps):

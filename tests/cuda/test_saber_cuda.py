@@ -263,15 +263,16 @@ def _same(first, second):
 
 @pytest.mark.parametrize("n_components", [4, 300])
 def test_the_model_is_that_of_the_cpu(kind, corpus, n_components):
-    X, test = corpus, corpus[:20]
+    X, test = corpus, corpus[:2]
     options = {"max_iter": 24, "optimize_priors": True}
     with standing_in(_device(kind, seed=2)):
         there = _lda(n_components, device="cuda", **options).fit(X)
         here = _lda(n_components, **options).fit(X)
         _same(there, here)
         assert there.doc_topic_prior_.std() > 0
-        np.testing.assert_allclose(there.transform(test), here.transform(test))
-        assert there.perplexity(test) == pytest.approx(here.perplexity(test))
+        shares = there.transform(test, n_sweeps=10)
+        np.testing.assert_allclose(shares, here.transform(test, n_sweeps=10), rtol=1e-4, atol=1e-6)
+        assert there.perplexity(test) == pytest.approx(here.perplexity(test), rel=1e-4)
 
 
 def test_known_topics_are_found(kind):
