@@ -16,8 +16,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from ..errors import DeviceError
+from .lda_host import LINE, listed
 
-RARE, LINE = 4, 32  # as in `lda_saber`
+RARE = 4  # as in `lda_saber`
 VARIANTS = ({"IN_SHARED": 1}, {"IN_SHARED": 0})
 
 _FILE = "lda_saber.cu"
@@ -29,6 +30,7 @@ _PIECE, _WHOLE = 4096, 2**16  # tokens of a frequent word that are an item, and 
 _MOST_TOKENS = 2**30  # of a chunk: places in it have 31 bits
 _CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)  # numbers to choose from
 _USABLE = 0.95  # part of the free memory
+_PART = 2**24  # counts that are read from the device at a time
 
 
 class Chunk(NamedTuple):
@@ -426,7 +428,38 @@ class Sampler:
         self._compute.synchronize()
         return self.device.get(out)
 
-    # Topics -------------------------------------------------------------------------------------
+    # Counts and topics --------------------------------------------------------------------------
+
+    def document_counts(self):
+        """Topics and counts of all documents, and how many each has: `lda_host.listed`."""
+        parts = []
+        for _, slot in self._visits(keep=False):
+            self._list_documents(slot)
+            self._compute.synchronize()
+            line_start = self.device.get(slot.line_start)
+            entries = self.device.get(self._entries[: line_start[-1] * LINE])
+            parts.append(listed(entries, line_start, self.device.get(self._n_lines[: len(line_start) - 1])))
+        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+
+    def word_counts(self):
+        """Topics and counts of all words, and how many each has."""
+        K, frequent, rare = self.layout.n_topics, self.layout.frequent, self.layout.rare
+        parts, step = [], max(_PART // self.layout.n_topics, 1)
+        for first in range(0, len(frequent), step):
+            rows = self.device.get(self._rows[0][first * K : min(first + step, len(frequent)) * K]).reshape(-1, K)
+            row, topic = np.nonzero(rows)
+            parts.append((topic.astype(np.int32), rows[row, topic], np.bincount(row, minlength=len(rows))))
+        if len(rare):
+            lists = (self._lists.entries, self._lists.line_start, self._lists.n_lines)
+            parts.append(listed(*map(self.device.get, lists)))
+        topics, counts, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
+        words = np.concatenate([frequent, rare])
+        order = np.argsort(words)
+        found = np.zeros(len(self.layout.word_start) - 1, np.int64)
+        found[words] = sizes
+        begin, n = (np.cumsum(sizes) - sizes)[order], sizes[order]
+        take = np.repeat(begin - np.cumsum(n) + n, n) + np.arange(n.sum())
+        return topics[take], counts[take], found
 
     def topics(self):
         """Read the topics of the corpus's tokens."""

@@ -392,7 +392,7 @@ class LatentDirichletAllocation(TopicModel):
             return self
 
     def _in_shards(self, X):
-        from .distributed import in_shards
+        from .survey import in_shards
 
         return in_shards(X, self.engine)
 
