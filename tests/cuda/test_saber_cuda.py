@@ -14,7 +14,7 @@ from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError, DeviceError
 from stradask.kernels import launch
 from stradask.kernels.device import cuda_device, standing_in, why_no_device
-from stradask.kernels.lda_saber_cuda import _cuts, choose_chunks
+from stradask.kernels.lda_saber_chunks import _cuts, choose_chunks
 from stradask.scheduler.engine import run
 
 NO_GPU = why_no_device()
@@ -62,7 +62,7 @@ def _by_reference(state):
 
 
 def _in_chunks(monkeypatch, *numbers):
-    monkeypatch.setattr("stradask.kernels.lda_saber_cuda._CHUNKS", numbers)
+    monkeypatch.setattr("stradask.kernels.lda_saber_chunks._CHUNKS", numbers)
 
 
 # --- a sweep ----------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def test_sweeps_go_on_from_each_other_in_any_chunks(kind, n_topics, monkeypatch)
     for n_chunks, resident in ((1, True), (3, True), (3, False)):
         _in_chunks(monkeypatch, n_chunks)
         if not resident:  # shared arrays, and of the chunks only two
-            monkeypatch.setattr("stradask.kernels.lda_saber_cuda.choose_chunks", _taking_turns)
+            monkeypatch.setattr("stradask.kernels.lda_saber_chunks.choose_chunks", _taking_turns)
         state = _swept(_state(X, n_topics, device=device), 3)
         assert (state._there.sampler.n_chunks, state._there.sampler.resident) == (n_chunks, resident)
         assert (state.topics == expected.topics).all()
@@ -108,7 +108,7 @@ def test_sweeps_go_on_from_each_other_in_any_chunks(kind, n_topics, monkeypatch)
 
 
 def _taking_turns(*args):
-    return choose_chunks(*args)[0], False
+    return choose_chunks(*args)._replace(resident=False)
 
 
 def test_topics_that_do_not_fit_shared_memory_are_kept_outside(kind):
@@ -199,15 +199,15 @@ def test_a_corpus_larger_than_the_device_takes_turns(monkeypatch):
         choose_chunks(EmulatedDevice(memory=memory), lengths, frequency, n_topics)
         for memory in (10**8, 200_000, 110_000)
     ]
-    sizes = [(len(cuts) - 1, resident) for cuts, resident in chosen]
+    sizes = [(len(plan.cuts) - 1, plan.resident) for plan in chosen]
     assert sizes[0] == (1, True)
     assert sizes[-1][0] > 2
     assert not sizes[-1][1]
-    for cuts, _ in chosen:
+    for cuts, _, _ in chosen:
         assert cuts[0] == 0
         assert cuts[-1] == len(lengths)
         assert (np.diff(cuts) > 0).all()
-    with pytest.raises(DeviceError, match=r"bytes that can be used; 4 topics .* set device='cpu'"):
+    with pytest.raises(DeviceError, match=r"bytes that can be used; 4 topics .* even in [\d,]+ chunks.*set device='cpu'"):
         choose_chunks(EmulatedDevice(memory=15_000), lengths, frequency, n_topics)
 
 
