@@ -6,11 +6,11 @@ It needs a checkout of the project (the tests are in it), Python with the packag
 the driver's CUDA, and pytest with pytest-timeout; not dask, and no network. In turn it
 
 1. runs the tests marked ``gpu``;
-2. runs every kernel under the tools of compute-sanitizer, where that is installed: small fits of each sampler,
-   their log-likelihoods, and inference, with and without room in shared memory;
+2. runs every kernel under the tools of compute-sanitizer, where that is installed: small fits of each
+   sampler, their log-likelihoods, and inference, with and without room in shared memory;
 3. compares the log-likelihood of each sampler with that of its CPU form after as many sweeps, and the topic
    shares of new documents;
-4. runs ``stradask bench lda --device cuda --quick``;
+4. runs ``stradask bench lda --device cuda --quick``, which judges by held-out perplexity;
 5. times sweeps on a generated corpus with the shape of NYTimes (300,000 documents, 102,000 words, 100
    million tokens).
 

@@ -99,7 +99,7 @@ def plan_for(memory, n_processors, name, lengths, frequency, n_topics):
     least, shared = min(plans, key=lambda plan: plan.n_bytes), shared_bytes(n_processors, frequency, n_topics)
     raise DeviceError(
         f"{name} has {room:,} bytes that can be used; {n_topics:,} topics of this corpus take "
-        f"{least.n_bytes:,} even in {len(least.cuts) - 1:,} chunks, {shared:,} of them for any number of chunks: "
+        f"{least.n_bytes:,} even in {len(least.cuts) - 1:,} chunks, {shared:,} of them for any number: "
         "take fewer topics, leave rare words out, or set device='cpu'"
     )
 

@@ -258,9 +258,10 @@ class Sampler:
     def word_counts(self):
         """Topics and counts of all words, and how many each has."""
         K, frequent, rare = self.layout.n_topics, self.layout.frequent, self.layout.rare
-        parts, step = [], max(_PART // self.layout.n_topics, 1)
+        parts, step = [], max(_PART // K, 1)
         for first in range(0, len(frequent), step):
-            rows = self.device.get(self._rows[0][first * K : min(first + step, len(frequent)) * K]).reshape(-1, K)
+            last = min(first + step, len(frequent))
+            rows = self.device.get(self._rows[0][first * K : last * K]).reshape(-1, K)
             row, topic = np.nonzero(rows)
             parts.append((topic.astype(np.int32), rows[row, topic], np.bincount(row, minlength=len(rows))))
         if len(rare):

@@ -1,8 +1,8 @@
 """Launches of the kernels for new documents (`topic_inference.cu`), under the names of the CPU's functions.
 
 Memory on the device: 12 bytes a non-zero count of a word and topic, and 12 a count of a document's word.
-`fold_in` takes documents in lots; a document 20 bytes for each of its words and topics, 40 a topic, 8 a token.
-`completion` 16 bytes a topic for each document that is at work.
+`fold_in` takes documents in lots; a document 20 bytes for each of its words and topics, 24 to 40 a topic, and
+8 a token. `completion` 16 bytes a topic for each document that is at work.
 """
 
 import numpy as np

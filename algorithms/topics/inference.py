@@ -59,6 +59,7 @@ class FixedTopics:
 
     @property
     def arrays(self):
+        """See above."""
         from ...kernels.lda_gibbs import padded
 
         *parts, alpha = self.parts

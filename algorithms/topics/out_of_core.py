@@ -42,9 +42,7 @@ def memory_in_bytes(memory_limit, name="memory_limit"):
     try:
         n_bytes = memory_limit if isinstance(memory_limit, Integral) else parse_bytes(memory_limit)
     except ValueError as error:
-        raise DataError(
-            f"{name}={memory_limit!r} is no amount of memory: give '2GB' or bytes"
-        ) from error
+        raise DataError(f"{name}={memory_limit!r} is no amount of memory: give '2GB' or bytes") from error
     if n_bytes < 1:
         raise DataError(f"{name}={memory_limit!r}: give an amount above zero")
     return int(n_bytes)

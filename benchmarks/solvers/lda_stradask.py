@@ -1,5 +1,6 @@
 """stradask: its default sampler, WarpLDA's order first and Gibbs sampling when K_d has fallen."""
 
+
 class Solver:
     """`stradask.LatentDirichletAllocation` as a user calls it, watched by a callback.
 

@@ -67,12 +67,13 @@ def test_samplers_that_cannot_hold_a_corpus_are_left_out(X):
 
 
 def test_from_the_command_line(capsys):
-    assert main(["data", "info", "docstrings", "--n-components", "50", "--memory", "1GB", "--json", "--quiet"]) == 0
+    command = ["data", "info", "docstrings", "--quiet", "--n-components", "50"]
+    assert main([*command, "--memory", "1GB", "--json"]) == 0
     assert '"cuda chunks"' in capsys.readouterr().out
-    assert main(["data", "info", "docstrings", "--n-components", "50", "--quiet"]) == 0
+    assert main(command) == 0
     assert "cpu gibbs" in capsys.readouterr().out
     for wrong in (["--memory", "1GB"], ["--n-components", "50", "--memory", "much"]):
-        assert main(["data", "info", "docstrings", "--quiet", *wrong]) != 0
+        assert main([*command[:4], *wrong]) != 0
         assert "--memory" in capsys.readouterr().err
-    assert main(["data", "info", "docstrings", "--n-components", "9000", "--memory", "1MB", "--quiet"]) != 0
+    assert main([*command, "--memory", "1MB"]) != 0
     assert "chunks" in capsys.readouterr().err

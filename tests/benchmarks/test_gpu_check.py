@@ -141,8 +141,9 @@ def test_fits_that_break_off_keep_what_was_done(monkeypatch):
     ],
 )
 def test_what_the_benchmark_says(monkeypatch, status, solvers, results):
+    measured = {"snapshots": [{"pp": 700.5, "seconds": 2.0, "work": 10}]}
     told = {
-        "ok": {"snapshots": [{"ll": 700.5, "seconds": 2.0, "work": 10}], "metrics": [{"label": "perplexity", "key": "ll"}]},
+        "ok": measured | {"metrics": [{"label": "perplexity", "key": "pp"}]},
         "failed": {"error": "it broke"},
         "unavailable": {"error": "no GPU"},
     }

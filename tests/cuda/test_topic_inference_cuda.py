@@ -141,7 +141,8 @@ def test_a_fitted_model_infers_and_scores_there(device, fitted, choice):
             assert model.score(new) == pytest.approx(score, rel=1e-5)
             assert model.perplexity(new) == pytest.approx(np.exp(-score), rel=1e-4)
             empty = model.transform(sparse.csr_array((2, 80), dtype=np.int32))
-            np.testing.assert_allclose(empty, np.tile(model.doc_topic_prior_ / model.doc_topic_prior_.sum(), (2, 1)))
+            prior = model.doc_topic_prior_ / model.doc_topic_prior_.sum()
+            np.testing.assert_allclose(empty, np.tile(prior, (2, 1)))
             with pytest.raises(DataError, match="n_sweeps"):
                 model.transform(new, n_sweeps=3)
     finally:

@@ -1,4 +1,4 @@
-"""A GPU is driven without numba, Dask and distributed: a fit, its likelihood, priors, inference and a checkpoint."""
+"""A GPU is driven without numba and Dask: a fit, its likelihood, priors, inference and a checkpoint."""
 
 import os
 import subprocess
@@ -40,9 +40,8 @@ with standing_in(EmulatedDevice()):
 def test_a_fit_on_a_gpu_imports_no_numba_and_is_the_cpus(tmp_path):
     path = os.pathsep.join([str(HERE), str(ROOT), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "kept"), str(tmp_path / "found.npz")]
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=240, check=False
-    )
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found = np.load(tmp_path / "found.npz")
     X = make_lda_corpus(40, n_features=50, n_components=3, mean_length=30, random_state=0)[0]
@@ -59,7 +58,8 @@ def test_a_fit_on_a_gpu_imports_no_numba_and_is_the_cpus(tmp_path):
 
 
 def test_the_modules_of_a_gpu_import_no_numba():
-    names = [path.stem for path in sorted((ROOT / "kernels").glob("*_cuda.py"))] + ["device", "launch", "lda_host"]
+    names = [path.stem for path in sorted((ROOT / "kernels").glob("*_cuda.py"))]
+    names += ["device", "launch", "lda_host"]
     script = "import sys; sys.modules['numba'] = sys.modules['distributed'] = None; import importlib\n"
     script += "".join(f"importlib.import_module('stradask.kernels.{name}')\n" for name in names)
     script += "import stradask.algorithms.topics.lda, stradask.algorithms.topics.samplers\n"
