@@ -201,8 +201,8 @@ def completion(topics, observed, held_out, *, n_jobs, device=None):
         Log-likelihood per held-out token.
     """
     if device is not None:
-        documents = [(X.indptr, X.indices, X.data) for X in (observed, held_out)]
-        likelihood = FixedTopicsOnDevice(device, *topics.parts).completion(*documents, EM_STEPS)
+        known, asked = ((X.indptr, X.indices, X.data) for X in (observed, held_out))
+        likelihood = FixedTopicsOnDevice(device, *topics.parts).completion(known, asked, EM_STEPS)
         return float(likelihood.sum() / held_out.sum())
     from ...kernels.topic_sparse import completion as kernel
 
