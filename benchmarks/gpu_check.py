@@ -6,9 +6,12 @@ It needs a checkout of the project (the tests are in it), Python with the packag
 the driver's CUDA, and pytest with pytest-timeout; not dask, and no network. In turn it
 
 1. runs the tests marked ``gpu``;
-2. fits a small model of each sampler under the tools of compute-sanitizer, where that is installed;
-3. compares the log-likelihood of each sampler with that of its CPU form after as many sweeps;
-4. times sweeps on a generated corpus with the shape of NYTimes (300,000 documents, 102,000 words, 100
+2. runs every kernel under the tools of compute-sanitizer, where that is installed: small fits of each
+   sampler, their log-likelihoods, and inference, with and without room in shared memory;
+3. compares the log-likelihood of each sampler with that of its CPU form after as many sweeps, and the topic
+   shares of new documents;
+4. runs ``stradask bench lda --device cuda --quick``, which judges by held-out perplexity;
+5. times sweeps on a generated corpus with the shape of NYTimes (300,000 documents, 102,000 words, 100
    million tokens).
 
 Each record is a line of JSON in ``records.jsonl``, written at once, with the device's name; a table is
@@ -24,6 +27,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -37,11 +41,14 @@ ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ("memcheck", "racecheck", "synccheck")
 # Of the log-likelihood of a token, between a GPU and the CPU: one chain for both, and two of one kind.
 TOLERANCE = {"saber": 0.002, "light": 0.02}
+SHARES_APART = 1e-3  # of topic shares: the chains draw the same topics on both
+SCARCE = 3 * 1024  # bytes of shared memory in which 300 topics have no room
 SHARES = {
     "tests": 0.25,
     "sanitizer": 0.2,
     "agreement": 0.15,
-    "speed": 0.4,
+    "bench": 0.1,
+    "speed": 0.3,
 }  # of the time, if all of it is used
 SAMPLERS = {"saber": [1000, 10_000], "light": [10_000, 100_000]}  # and the numbers of topics to time
 
@@ -134,6 +141,26 @@ def run_sanitizer(args, seconds):
             yield left_out(f"{tool}, {sampler}", last_line(done))
 
 
+def run_bench(args, seconds):
+    """Run the benchmark of topic models, with nothing to download; its records are kept beside ours."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["--device", "cuda", "--quick", "--against", "--dataset", "docstrings", "--json"]
+        command = [sys.executable, "-m", "stradask", "bench", "lda", *options, "--out", folder]
+        done = timed(command, seconds)
+        kept = Path(folder, "records.jsonl")
+        found = [json.loads(line) for line in kept.read_text("utf-8").splitlines()] if kept.exists() else []
+    for record in found:
+        if record["status"] != "ok":
+            yield outcome(f"bench lda, {record['solver']}", False, record["error"], done)
+            continue
+        last, metric = record["snapshots"][-1], record["metrics"][0]
+        detail = f"{metric['label']} {last[metric['key']]:.1f} after {last['seconds']:.1f} s"
+        rate = {"tokens_per_second": last["work"] / last["seconds"], "bench": record}
+        yield outcome(f"bench lda, {record['solver']}", True, detail, done) | rate
+    if done["status"] != 0 and all(record["status"] == "ok" for record in found):
+        yield outcome("bench lda", False, last_line(done), done)
+
+
 def run_fits(kind):
     """Make the part that fits models in one process and reads a record from each line that it prints."""
 
@@ -151,6 +178,7 @@ PARTS = {
     "tests": run_tests,
     "sanitizer": run_sanitizer,
     "agreement": run_fits("agreement"),
+    "bench": run_bench,
     "speed": run_fits("speed"),
 }
 
@@ -249,10 +277,18 @@ def corpus(tokens, n_words=102_000, seed=1):
 
 
 def fit_small(args):
-    """Fit so little that a tool which follows every access is done with it."""
-    for sampler in args.samplers:
-        model, _ = fit(corpus(5000, 500), sampler, 64, 3, "cuda")
-        yield {"what": f"{sampler}, 64 topics", "log_likelihood": float(model.log_likelihood_[-1])}
+    """Fit and infer so little that a tool which follows every access is done with it."""
+    X, device = corpus(5000, 500), cuda_device()
+    before = device.shared_memory
+    for sampler, (n_topics, shared) in itertools.product(args.samplers, ((64, before), (300, SCARCE))):
+        try:
+            device.shared_memory = shared  # the variants of the sources for topics that do not fit
+            model, _ = fit(X, sampler, n_topics, 2, "cuda")
+            model.transform(X[:2], n_sweeps=10)
+            found = {"log_likelihood": float(model.log_likelihood_[-1]), "score": model.score(X[:4])}
+        finally:
+            device.shared_memory = before
+        yield {"what": f"{sampler}, {n_topics} topics, {shared:,} bytes of shared memory"} | found
 
 
 def fit_agreement(args):
@@ -273,6 +309,19 @@ def fit_agreement(args):
             "log_likelihood_cpu": values[1],
             "seconds": round(time.perf_counter() - begun, 1),
         }
+        yield agreement_of_shares(model, X[:200], sampler)
+
+
+def agreement_of_shares(model, X, sampler):
+    """Compare the topic shares of documents, and their score, on the GPU and on the CPU."""
+    begun = time.perf_counter()
+    here, score = model.set_params(device="cpu").transform(X, n_sweeps=50), model.score(X)
+    there, other = model.set_params(device="cuda").transform(X, n_sweeps=50), model.score(X)
+    apart = float(abs(there - here).max())
+    well = apart < SHARES_APART and abs(other / score - 1) < SHARES_APART
+    detail = f"topic shares {apart:.1e} apart at most, scores {other:.4f} and {score:.4f}"
+    done = {"seconds": round(time.perf_counter() - begun, 1)}
+    return outcome(f"{sampler}, inference on {X.shape[0]} documents", well, detail, done)
 
 
 def fit_speed(args):

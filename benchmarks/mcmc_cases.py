@@ -1,6 +1,6 @@
 """Posteriors to be sampled, and what is known of them without any chain.
 
-Four kinds of model, each with parameters that may be any real numbers:
+Five kinds of model, each with parameters that may be any real numbers:
 
 - "logistic": ``y_i ~ Bernoulli(1 / (1 + exp(-x_i b)))``, ``b_j ~ N(0, scale)``; parameters b.
 - "eight-schools": ``y_j ~ N(mu + tau z_j, s_j)``, ``z_j ~ N(0, 1)``, ``mu ~ N(0, 5)``, ``tau ~
@@ -8,9 +8,12 @@ Four kinds of model, each with parameters that may be any real numbers:
 - "poisson-gamma": ``y_i ~ Poisson(l_i)``, ``l_i ~ Gamma(a, rate b)`` integrated out; log a, log b N(0, 1).
 - "mixture": ``y_i ~ w N(m, s) + (1 - w) N(m + g, s)``; ``m ~ N(0, 5)``, log g and log s N(0, 1), logit w
   N(0, 1.5); parameters (m, log g, log s, logit w).
+- "saturation": ``y_i ~ N(e^a (2k + 1) x_i / (k + x_i), s)``, ``k = e^b``, x uniform on (0, 1), s known; a,
+  the logarithm of the response to 1/2, N(0, 1), b N(0, 1.5): doses too small to tell k, that of half the
+  largest response, from any larger one. So b has a long shoulder, and Laplace's approximation misses it.
 
-Means and standard deviations come from quadrature, or from importance sampling about the mode in plain numpy,
-whose k-hat and effective number of draws are asked for.
+Means, standard deviations and quantiles come from quadrature, or from importance sampling about the mode in
+plain numpy, whose k-hat and effective number of draws are asked for.
 """
 
 from dataclasses import dataclass
@@ -24,6 +27,7 @@ from ..errors import DataError
 PRIOR_SCALE = 2.5
 FREEDOM = 7
 DRAWS, LEAST_ESS, MOST_K_HAT = 20_000, 4_000, 0.5
+LEVELS = (0.05, 0.95)
 SCHOOLS = np.array([[28.0, 8, -3, 7, -1, 1, 18, 12], [15.0, 10, 16, 11, 9, 11, 10, 18]])
 # name: (kind, rows and columns, the same for a quick look)
 CASES = {
@@ -34,15 +38,19 @@ CASES = {
     "eight-schools": ("eight-schools", (8, 1), (8, 1)),
     "poisson-gamma": ("poisson-gamma", (2_000, 1), (500, 1)),
     "mixture": ("mixture", (2_000, 1), (500, 1)),
+    "saturation": ("saturation", (100_000, 1), (20_000, 1)),
 }
+RACES = {"saturation": 5}  # shards against what else can be done in the same time
+_NOISE = 0.03  # of "saturation", in roots of the number of rows
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Means and standard deviations of the parameters that are judged, and how they are known."""
+    """Means, standard deviations, quantiles (2, d) of 5 and 95 %, and how they are known."""
 
     mean: np.ndarray
     sd: np.ndarray
+    quantiles: np.ndarray
     how: str
 
 
@@ -59,6 +67,9 @@ def load(name, *, seed, quick=False):
         return kind, {"y": rng.poisson(rng.gamma(2.0, 1 / 0.5, n)).astype(float)}
     if kind == "mixture":
         return kind, {"y": np.where(rng.random(n) < 0.3, 0.0, 2.5) + rng.standard_normal(n)}
+    if kind == "saturation":
+        x, s = rng.random(n), _NOISE * np.sqrt(n)
+        return kind, {"x": x, "y": 9 * x / (4 + x) + s * rng.standard_normal(n), "s": np.full(n, s)}
     X = _columns(name, n, d, rng)
     b = rng.standard_normal(d) / np.sqrt(d) * (1 if name in ("covtype", "rare") else 2)
     b[0] = -5.0 if name == "rare" else 0.5
@@ -90,6 +101,11 @@ def log_density(kind, arrays, Q):
         counts, times = np.unique(y, return_counts=True)
         terms = special.gammaln(a + counts) - special.gammaln(a) + a * np.log(b) - (a + counts) * np.log1p(b)
         return terms @ times - (Q**2).sum(axis=1) / 2
+    if kind == "saturation":
+        x, s = arrays["x"], arrays["s"]
+        k = np.exp(Q[:, 1:])
+        rest = (y - np.exp(Q[:, :1]) * (2 * k + 1) * x / (k + x)) / s
+        return -0.5 * (rest**2).sum(axis=1) - Q[:, 0] ** 2 / 2 - Q[:, 1] ** 2 / 4.5
     m, log_g, log_s, logit_w = Q.T
     s = np.exp(log_s)
     two = np.stack([-0.5 * ((y[:, None] - at) / s) ** 2 for at in (m, m + np.exp(log_g))])
@@ -103,6 +119,8 @@ def start(kind, arrays):
     if kind == "mixture":
         low, high = np.quantile(arrays["y"], [0.2, 0.7])
         return np.array([low, np.log(high - low), 0.0, -0.5])
+    if kind == "saturation":
+        return np.array([0.0, 0.5])
     return np.zeros(arrays["X"].shape[1] if kind == "logistic" else 2)
 
 
@@ -114,7 +132,8 @@ def truth(kind, arrays, seed=0):
     DataError
         If importance sampling cannot be trusted.
     """
-    return _schools(arrays) if kind == "eight-schools" else _by_importance(kind, arrays, seed)
+    known = {"eight-schools": _schools, "saturation": _saturation}
+    return known[kind](arrays) if kind in known else _by_importance(kind, arrays, seed)
 
 
 def _schools(arrays):
@@ -130,7 +149,34 @@ def _schools(arrays):
     weights = special.softmax(logp)
     means = np.array([weights @ mean, weights @ log_tau])
     seconds = np.array([weights @ (mean**2 + 1 / precision), weights @ log_tau**2])
-    return Truth(means, np.sqrt(seconds - means**2), "quadrature")
+    sd = np.sqrt(seconds - means**2)
+
+    def below(mu):
+        return weights @ special.ndtr((mu - mean) * np.sqrt(precision))
+
+    reach = means[0] + 20 * sd[0] * np.array([-1, 1])
+    of_mu = [optimize.brentq(lambda mu, level=level: below(mu) - level, *reach) for level in LEVELS]
+    of_tau = np.interp(LEVELS, np.cumsum(weights), log_tau)
+    return Truth(means, sd, np.column_stack([of_mu, of_tau]), "quadrature")
+
+
+def _saturation(arrays):
+    """A sum over a grid; given b the response is linear in e^a, and two sums over rows serve all a."""
+    a, b = np.linspace(-1.5, 1.5, 601), np.linspace(-4, 10, 701)
+    x, y, s = (arrays[name] for name in ("x", "y", "s"))
+    sums = np.empty((2, len(b)))
+    for i, k in enumerate(np.exp(b)):
+        shape = (2 * k + 1) * x / (k + x) / s
+        sums[:, i] = shape @ (y / s), shape @ shape
+    slope = np.exp(a)[:, None]
+    logp = slope * sums[0] - slope**2 * sums[1] / 2 - a[:, None] ** 2 / 2 - b**2 / 4.5
+    joint = special.softmax(logp)
+    pairs = ((a, joint.sum(axis=1)), (b, joint.sum(axis=0)))
+    mean = np.array([weights @ at for at, weights in pairs])
+    sd = np.sqrt([weights @ (at - m) ** 2 for (at, weights), m in zip(pairs, mean, strict=True)])
+    # The sum up to a point of the grid is that up to half a step beyond it.
+    ends = [np.interp(LEVELS, np.cumsum(w), at + (at[1] - at[0]) / 2) for at, w in pairs]
+    return Truth(mean, sd, np.stack(ends, axis=1), "quadrature")
 
 
 def _by_importance(kind, arrays, seed):
@@ -148,7 +194,17 @@ def _by_importance(kind, arrays, seed):
     weights = special.softmax(log_weights)
     mean = weights @ Q
     sd = np.sqrt(weights @ (Q - mean) ** 2)
-    return Truth(mean, sd, f"{DRAWS} weighted draws, worth {ess:.0f}, k-hat {k_hat:.2f}")
+    how = f"{DRAWS} weighted draws, worth {ess:.0f}, k-hat {k_hat:.2f}"
+    return Truth(mean, sd, _weighted_quantiles(Q, weights), how)
+
+
+def _weighted_quantiles(Q, weights):
+    """Quantiles (2, d) of weighted draws."""
+    found = []
+    for column in Q.T:
+        order = np.argsort(column)
+        found.append(np.interp(LEVELS, np.cumsum(weights[order]), column[order]))
+    return np.stack(found, axis=1)
 
 
 def _mode(kind, arrays):

@@ -24,6 +24,7 @@ import numpy as np
 
 from .._version import __version__
 from ..errors import DataError
+from ..kernels.device import cuda_device, why_no_device
 from .environments import PeerUnavailable, interpreter_for
 from .objectives import families, find_objective
 from .sampling import draw_and_judge
@@ -57,6 +58,8 @@ class Plan:
         Runs of each system; run r has the seed ``seed + r``. None is 3, and 1 when quick.
     n_jobs : int
         Threads or processes of each system.
+    device : {"cpu", "cuda"}
+        "cuda" adds our solvers that run on a GPU.
     seed : int
         Also fixes the split of the data.
     quick : bool
@@ -78,6 +81,7 @@ class Plan:
     max_seconds: float | None = None
     repeats: int | None = None
     n_jobs: int = 1
+    device: str = "cpu"
     seed: int = 0
     quick: bool = False
     out: Path = Path("stradask-bench")
@@ -98,6 +102,8 @@ class Plan:
             if name not in objective.defaults:
                 known = ", ".join(objective.defaults)
                 raise DataError(f"--param: {self.family} has no parameter {name!r}; it has {known}")
+        if self.device == "cuda" and not any(s.device == "cuda" for s in self._known().values()):
+            raise DataError(f"--device: {self.family} has no solver that runs on a GPU; leave it out")
         if objective.procedure == "training" and len(self.names) > 1:
             raise DataError(f"--dataset: {self.family} runs on one data set at a time, not {len(self.names)}")
 
@@ -131,9 +137,14 @@ class Plan:
         quick = self.objective.quick_defaults if self.quick else {}
         return {**self.objective.defaults, **quick, **self.parameters}
 
+    def _known(self):
+        return find_solvers(self.family, self.solver_folders)
+
     def solvers(self):
         """Return the solver files to run, ours first; an unknown name raises."""
-        known = find_solvers(self.family, self.solver_folders)
+        known = self._known()
+        if self.device == "cpu":
+            known = {name: solver for name, solver in known.items() if solver.device == "cpu"}
         peers = [name for name, solver in known.items() if not solver.is_ours]
         if self.against is None:
             return [solver for solver in known.values() if solver.is_ours or solver.is_installed()]
@@ -171,7 +182,7 @@ def run(plan, *, on_record=None, tell=lambda line: None):
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "family": plan.family,
         "procedure": plan.objective.procedure,
-        "machine": describe_machine(),
+        "machine": describe_machine() | _gpu(plan),
     }
     records = []
     for dataset in plan.names:
@@ -213,6 +224,9 @@ def _run_on(plan, objective, solvers, tell):
 
 def _outcomes(plan, objective, solver, repeat, data, tell):
     """Run one solver once; what goes wrong is part of the outcome, not an exception."""
+    why = why_no_device() if solver.device == "cuda" else None
+    if why is not None:
+        return [{"status": "unavailable", "error": why}]
     try:
         if not (solver.is_ours or solver.is_installed()):
             tell(f"finding or making the environment of {solver.name}")
@@ -240,6 +254,12 @@ def one_line(record, rounds):
         return f"{head}: {summary_of(record['family']).result_of(record)}"
     last, metric = record["snapshots"][-1], record["metrics"][0]
     return f"{head}: {metric['label']} {last[metric['key']]:.2f} after {last['seconds']:.1f} s of training"
+
+
+def _gpu(plan):
+    """The name of the GPU that takes part, if one does."""
+    is_asked = plan.device == "cuda" and why_no_device() is None
+    return {"gpu": cuda_device().name} if is_asked else {}
 
 
 def describe_machine():
@@ -361,6 +381,12 @@ def add_arguments(parser):
     parser.add_argument(
         "--n-jobs", type=int, default=Plan.n_jobs, metavar="N", help="threads of each system (%(default)s)"
     )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default=Plan.device,
+        help="cuda: also the samplers of lda on this machine's GPU (%(default)s)",
+    )
     parser.add_argument("--seed", type=int, default=Plan.seed, help="of data and runs (%(default)s)")
     parser.add_argument(
         "--out", type=Path, default=Plan.out, metavar="DIR", help="records and report (%(default)s)"
@@ -397,6 +423,7 @@ def collect(args, on_record, tell):
         max_seconds=args.max_seconds,
         repeats=args.repeats,
         n_jobs=args.n_jobs,
+        device=args.device,
         seed=args.seed,
         quick=args.quick,
         out=args.out,

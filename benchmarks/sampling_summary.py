@@ -65,13 +65,18 @@ def shard_rows(records):
                 continue
             figures = [
                 Spread.of(run[key] for run in runs).median
-                for key in ("mean_error", "sd_error", "parallel_seconds")
+                for key in ("mean_error", "sd_error", "quantile_error", "parallel_seconds")
             ]
             body.append([data, problem, *(f"{figure:.3g}" for figure in figures)])
-    body += [[data, problem, "refused", "", ""] for data, problem in refused]
-    return ["shards", "", "error of means", "error of sd", "slowest shard + combination, s"], sorted(
-        body, key=lambda row: row[0]
-    )
+    body += [[data, problem, "refused", "", "", ""] for data, problem in refused]
+    return [
+        "shards",
+        "",
+        "error of means",
+        "error of sd",
+        "of 5 and 95 %",
+        "slowest shard + combination, s",
+    ], sorted(body, key=lambda row: row[0])
 
 
 def setting(records):

@@ -108,7 +108,7 @@ class _AfterNumba:
         return spec
 
 
-if "numba" in sys.modules:
+if sys.modules.get("numba") is not None:
     _arrange()
 else:
     sys.meta_path.insert(0, _AfterNumba())

@@ -52,6 +52,13 @@ def why_no_device():
     return None
 
 
+def device_for(choice):
+    """Return the GPU where ``"cuda"`` asks for one, or ``"auto"`` and it can be used; None for the CPU."""
+    if choice == "cpu" or (choice == "auto" and why_no_device() is not None):
+        return None
+    return cuda_device()
+
+
 @contextmanager
 def standing_in(device):
     """Let a device take the place of the GPU, for tests."""

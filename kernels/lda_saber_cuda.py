@@ -3,204 +3,20 @@
 Documents are dealt into chunks. What a chunk has of its own (`Chunk`) stays on the device where all chunks
 have room there; otherwise chunks take turns in two places, and while one is sampled the next one is copied in
 and the last one's topics are copied out. What all share stays: counts of words and, of rare ones, the topics.
-
-Memory of the device, in bytes: a token 4 for its document and 2 for its topic; the chunk that is sampled 2 a
-token more, and 128 for every 32 of ``min(length, K)`` topics of a document; a word of K / 4 tokens or more
-8 K, for its counts before and after the sweep; another word 2 a token, and 128 for every 32 tokens. Work
-lists take 60 for each word of each chunk.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
-from ..errors import DeviceError
+from .lda_host import LINE, listed
+from .lda_saber_chunks import ITEM, MOST_BLOCKS, RANGE, Chunk
 
-RARE, LINE = 4, 32  # as in `lda_saber`
 VARIANTS = ({"IN_SHARED": 1}, {"IN_SHARED": 0})
 
 _FILE = "lda_saber.cu"
 _THREADS, _WARPS = 256, 8
-_MOST_BLOCKS = 8  # of one multiprocessor: 2,048 threads
 _STATIC = 2048  # bytes of shared memory beside the dynamic: what is declared, and what the system takes
-_ITEM, _RANGE = 6, 3  # numbers of a row of the work lists
-_PIECE, _WHOLE = 4096, 2**16  # tokens of a frequent word that are an item, and of a range of all
-_MOST_TOKENS = 2**30  # of a chunk: places in it have 31 bits
-_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)  # numbers to choose from
-_USABLE = 0.95  # part of the free memory
-
-
-class Chunk(NamedTuple):
-    """What the kernels read of a chunk of documents; tokens lie word by word.
-
-    Attributes
-    ----------
-    token_doc : uint32 array, by token
-        Document, counted in the chunk.
-    topics : uint16 array, by token
-    doc_start : int64 array, by document; line_start : int32 array
-        Where its topics are placed, and its list begins (in lines of 32).
-    items : int64 array
-        Work list of ``sample``, six numbers an item.
-    ranges : int32 array
-        Work list of ``count_ranges`` for frequent words, three numbers a range.
-    whole : int32 array
-        The same for the totals: all tokens, in row 0.
-    """
-
-    token_doc: np.ndarray
-    topics: np.ndarray
-    doc_start: np.ndarray
-    line_start: np.ndarray
-    items: np.ndarray
-    ranges: np.ndarray
-    whole: np.ndarray
-
-
-def choose_chunks(device, lengths, frequency, n_topics):
-    """Choose into how many chunks a corpus goes, and whether all of them stay on the device.
-
-    Parameters
-    ----------
-    device : stradask.kernels.device.Device
-    lengths, frequency : int64 arrays
-        Tokens of each document and of each word.
-    n_topics : int
-
-    Returns
-    -------
-    cuts : int64 array
-        Where the documents of each chunk begin.
-    resident : bool
-
-    Raises
-    ------
-    DeviceError
-        If there is no room for what all chunks share, or for any chunk.
-    """
-    room = int(device.free_memory() * _USABLE)
-    shared = _shared_bytes(device, frequency, n_topics)
-    ends, lines = np.cumsum(lengths), np.cumsum(_lines(lengths, n_topics))
-    n_words, least = np.count_nonzero(frequency), 0
-    for n_chunks in _CHUNKS:
-        cuts = _cuts(ends, n_chunks)
-        tokens, documents = np.diff(np.append(0, ends)[cuts]), np.diff(cuts)
-        items = np.minimum(tokens, n_words) + tokens // _PIECE
-        slots = 6 * tokens + 12 * documents + (8 * _ITEM + 4 * _RANGE) * items
-        work = int((2 * tokens + 4 * LINE * np.diff(np.append(0, lines)[cuts]) + 16 * documents).max())
-        least = min(2, len(slots)) * int(slots.max()) + work
-        if tokens.max() <= _MOST_TOKENS:
-            if shared + int(slots.sum()) + work <= room:
-                return cuts, True
-            if shared + least <= room:
-                return cuts, False
-    raise DeviceError(
-        f"{device.name} has {room:,} bytes that can be used; {n_topics:,} topics of these words take "
-        f"{shared:,}, and the corpus {least:,} more even in {len(slots):,} chunks: take fewer topics, leave "
-        "rare words out, or set device='cpu'"
-    )
-
-
-def _cuts(ends, n_chunks):
-    """Where the documents of chunks of nearly equal numbers of tokens begin; no chunk is without."""
-    inner = np.searchsorted(ends, ends[-1] * np.arange(1, n_chunks) / n_chunks, side="right")
-    cuts = np.concatenate([[0], inner, [len(ends)]])
-    cuts = cuts[np.unique(np.append(0, ends)[cuts], return_index=True)[1]]
-    cuts[-1] = len(ends)  # documents without tokens at the end
-    return cuts
-
-
-def _shared_bytes(device, frequency, n_topics):
-    """Bytes of what does not depend on chunks."""
-    is_rare = frequency < n_topics // RARE
-    rare = frequency[is_rare]
-    rows = 8 * n_topics * int(np.count_nonzero(~is_rare & (frequency > 0)))
-    lists = 2 * int(rare.sum()) + 4 * LINE * int(_lines(rare, n_topics).sum()) + 16 * len(rare)
-    scratch = 4 * n_topics * (_MOST_BLOCKS * device.n_processors + 8) + 4 * n_topics * _CHUNKS[-1] // 64
-    return rows + lists + scratch + 28 * len(frequency) + 16 * n_topics
-
-
-class Layout:
-    """Where the tokens of a corpus lie, chunk by chunk, and the counts of its words.
-
-    Parameters
-    ----------
-    lengths : int64 array
-        Tokens of the documents, in the order in which a word's tokens lie.
-    word_start : int64 array
-        Where the tokens of each word begin, of the corpus.
-    n_topics : int
-    cuts : int64 array
-        Where the documents of each chunk begin.
-    part : int64 array, chunks x words
-        Tokens of each word in each chunk.
-
-    Attributes
-    ----------
-    rare, frequent : int64 arrays
-        Words of less than K / 4 tokens, and the others that occur.
-    """
-
-    def __init__(self, lengths, word_start, n_topics, cuts, part):
-        self.lengths, self.word_start, self.n_topics, self.cuts = lengths, word_start, n_topics, cuts
-        frequency = np.diff(word_start)
-        is_rare = frequency < n_topics // RARE
-        self.rare = np.flatnonzero(is_rare & (frequency > 0))
-        self.frequent = np.flatnonzero(~is_rare & (frequency > 0))
-        self.rare_start = np.concatenate([[0], np.cumsum(frequency[self.rare])])
-        self.rare_lines = _lines(frequency[self.rare], n_topics)
-        self.place = np.zeros(len(frequency), np.int64)
-        self.place[self.frequent] = np.arange(len(self.frequent))
-        self.place[self.rare] = -1 - np.arange(len(self.rare))
-        self.begin = word_start[:-1] + np.concatenate([np.zeros_like(part[:1]), np.cumsum(part, axis=0)])
-
-    def tokens(self, c):
-        """Places in the corpus of the tokens of a chunk."""
-        begin, size = self.begin[c], self.begin[c + 1] - self.begin[c]
-        return np.repeat(begin - np.cumsum(size) + size, size) + np.arange(size.sum())
-
-    def chunk(self, c, token_doc, topics):
-        """Make a chunk from the documents and topics of all tokens."""
-        first, last = self.cuts[c : c + 2]
-        tokens = self.tokens(c)
-        lengths = self.lengths[first:last]
-        items, ranges = self._work(c)
-        ends = np.append(np.arange(_WHOLE, len(tokens), _WHOLE), len(tokens))
-        return Chunk(
-            (token_doc[tokens] - np.uint32(first)).astype(np.uint32),
-            topics[tokens],
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            np.concatenate([[0], np.cumsum(_lines(lengths, self.n_topics))]).astype(np.int32),
-            items.reshape(-1),
-            ranges.reshape(-1),
-            np.column_stack([np.zeros_like(ends), np.append(0, ends[:-1]), ends])
-            .astype(np.int32)
-            .reshape(-1),
-        )
-
-    def _work(self, c):
-        """Items and ranges of a chunk; items of frequent words first, the longest first."""
-        size = self.begin[c + 1] - self.begin[c]
-        start = np.cumsum(size) - size
-        words = np.flatnonzero(size)
-        n_pieces = -(-size[words] // np.where(self.place[words] >= 0, max(_PIECE, self.n_topics), 2**30))
-        word, pieces = np.repeat(words, n_pieces), np.repeat(n_pieces, n_pieces)
-        piece = np.arange(len(word)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
-        begin, end = size[word] * piece // pieces, size[word] * (piece + 1) // pieces
-        token, place = self.begin[c][word] + begin, self.place[word]
-        rare = place < 0
-        out = np.zeros(len(word), np.int64)
-        out[rare] = self.rare_start[-1 - place[rare]] + token[rare] - self.word_start[word[rare]]
-        order = np.lexsort((begin - end, rare))
-        items = np.column_stack([word, start[word] + begin, start[word] + end, token, place, out])[order]
-        ranges = np.column_stack([place, start[word] + begin, start[word] + end])[~rare]
-        return items.astype(np.int64), ranges.astype(np.int32)
-
-
-def _lines(lengths, n_topics):
-    """Lines of 32 entries that lists of so many tokens can take."""
-    return -(-np.minimum(lengths, n_topics) // LINE)
+_PART = 2**24  # counts that are read from the device at a time
 
 
 class Sampler:
@@ -250,7 +66,7 @@ class Sampler:
         in_shared = tree + 4 * K <= room
         self._kernels = self.device.kernels(_FILE, IN_SHARED=int(in_shared))
         self._shared = tree + 4 * K * in_shared
-        blocks = max(1, min(_MOST_BLOCKS, room // (self._shared + _STATIC)))
+        blocks = max(1, min(MOST_BLOCKS, room // (self._shared + _STATIC)))
         self._n_blocks = blocks * self.device.n_processors
         self._scratch = self.device.empty(1 if in_shared else self._n_blocks * K, np.float32)
         whole = -(-K // 64) * 64
@@ -303,7 +119,7 @@ class Sampler:
         for c, slot in self._visits():
             self._list_documents(slot)
             self._clear(self._next)
-            n_items = slot.items.size // _ITEM
+            n_items = slot.items.size // ITEM
             rare = self._lists
             self._launch(
                 "sample", min(self._n_blocks, n_items), slot.items, np.int32(n_items), self._next,
@@ -366,13 +182,13 @@ class Sampler:
         if ranges.size:
             sizes = (np.int32(self.layout.n_topics), np.int32(self._count_window))
             shared = 4 * self._count_window
-            self._launch("count_ranges", ranges.size // _RANGE, ranges, topics, *sizes, rows, shared=shared)
+            self._launch("count_ranges", ranges.size // RANGE, ranges, topics, *sizes, rows, shared=shared)
 
     def _clear(self, array):
         self._launch("clear", self._grid(array.size), array, np.int64(array.size))
 
     def _grid(self, n_threads):
-        most = self.device.n_processors * _MOST_BLOCKS
+        most = self.device.n_processors * MOST_BLOCKS
         return max(1, min(most, -(-n_threads // _THREADS)))
 
     def _launch(self, name, grid, *arguments, shared=0):
@@ -426,7 +242,39 @@ class Sampler:
         self._compute.synchronize()
         return self.device.get(out)
 
-    # Topics -------------------------------------------------------------------------------------
+    # Counts and topics --------------------------------------------------------------------------
+
+    def document_counts(self):
+        """Topics and counts of all documents, and how many each has: `lda_host.listed`."""
+        parts = []
+        for _, slot in self._visits(keep=False):
+            self._list_documents(slot)
+            self._compute.synchronize()
+            line_start = self.device.get(slot.line_start)
+            entries = self.device.get(self._entries[: line_start[-1] * LINE])
+            parts.append(listed(entries, line_start, self.device.get(self._n_lines[: len(line_start) - 1])))
+        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+
+    def word_counts(self):
+        """Topics and counts of all words, and how many each has."""
+        K, frequent, rare = self.layout.n_topics, self.layout.frequent, self.layout.rare
+        parts, step = [], max(_PART // K, 1)
+        for first in range(0, len(frequent), step):
+            last = min(first + step, len(frequent))
+            rows = self.device.get(self._rows[0][first * K : last * K]).reshape(-1, K)
+            row, topic = np.nonzero(rows)
+            parts.append((topic.astype(np.int32), rows[row, topic], np.bincount(row, minlength=len(rows))))
+        if len(rare):
+            lists = (self._lists.entries, self._lists.line_start, self._lists.n_lines)
+            parts.append(listed(*map(self.device.get, lists)))
+        topics, counts, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
+        words = np.concatenate([frequent, rare])
+        order = np.argsort(words)
+        found = np.zeros(len(self.layout.word_start) - 1, np.int64)
+        found[words] = sizes
+        begin, n = (np.cumsum(sizes) - sizes)[order], sizes[order]
+        take = np.repeat(begin - np.cumsum(n) + n, n) + np.arange(n.sum())
+        return topics[take], counts[take], found
 
     def topics(self):
         """Read the topics of the corpus's tokens."""

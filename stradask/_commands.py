@@ -382,8 +382,33 @@ def data_get(args):
 
 def data_info(args):
     """Say what a file holds."""
+    if args.memory is not None and args.n_components is None:
+        raise DataError("--memory tells in how many chunks a corpus fits a GPU: give --n-components too")
     found = data.describe(args.file, verbose=bars(args))
-    show(args, found, "\n".join(f"{name:<10} {_readable(value)}" for name, value in found.items()))
+    lines = [f"{name:<10} {_readable(value)}" for name, value in found.items()]
+    if args.n_components is not None:
+        found["memory"] = _memory(args)
+        lines += [f"\nbytes of a fit with {args.n_components:,} topics"]
+        lines += [f"{name:<18} {_readable(value)}" for name, value in _flat(found["memory"])]
+    show(args, found, "\n".join(lines))
+
+
+def _memory(args):
+    """What a topic model of the file's counts would take of memory."""
+    from .algorithms.topics.footprint import footprint
+    from .algorithms.topics.out_of_core import memory_in_bytes
+    from .kernels.device import device_for
+
+    memory = None if args.memory is None else memory_in_bytes(args.memory, "--memory")
+    X = data.read_counts(args.file, verbose=bars(args)).X
+    return footprint(X, args.n_components, memory, device_for("auto"))
+
+
+def _flat(found):
+    """Pairs of a name and a value, those of inner dicts under both names."""
+    for name, value in found.items():
+        inner = value.items() if isinstance(value, dict) else [("", value)]
+        yield from ((f"{name} {which}".strip(), each) for which, each in inner)
 
 
 def data_shard(args):

@@ -117,7 +117,8 @@ told on stderr. Classifiers give the label and the probability of each class.
     "get": "\n  stradask data get kos\n  STRADASK_DATA=/big/disk stradask data get pubmed\n",
     "info": "\n  stradask info\n  stradask info --json\n  stradask info --cluster tcp://host:8786\n"
     "  stradask info --measure\n",
-    "info of a file": "\n  stradask data info docword.kos.txt.gz\n  stradask data info docstrings --json\n",
+    "info of a file": "\n  stradask data info docword.kos.txt.gz\n  stradask data info docstrings --json\n"
+    "  stradask data info docword.nytimes.txt.gz --n-components 10000 --memory 8GB\n",
     "bench": """
   stradask bench --quick                  # every family, three minutes
   stradask bench lda
@@ -404,6 +405,12 @@ def _add_data(parsers):
     _add_output(get)
     info = _command(actions, "info", commands.data_info, "say what a data file holds", "info of a file")
     info.add_argument("file", metavar="FILE", help="a file, or the word docstrings")
+    info.add_argument(
+        "--n-components", type=_positive, metavar="K", help="also the memory that a fit of K topics takes"
+    )
+    info.add_argument(
+        "--memory", metavar="BYTES", help="of a GPU, 80GB say: in how many chunks the corpus goes through it"
+    )
     _add_output(info)
     shard = _command(actions, "shard", commands.data_shard, "cut a file of documents into several")
     shard.add_argument("file", metavar="FILE", help="in the UCI bag-of-words format, documents in order")

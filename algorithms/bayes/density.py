@@ -9,7 +9,7 @@ import ctypes
 import functools
 import inspect
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -304,6 +304,10 @@ class PythonModel(Model):
         pointer = _CALLBACK(call)
         meta = np.array([ctypes.cast(pointer, ctypes.c_void_p).value], dtype=np.int64)
         self.__dict__.update(meta=meta, _errors=errors, _counts=counts, _pointer=pointer)
+
+    def without_data(self):
+        """Return the model without its function, which holds the data."""
+        return replace(self, function=None)
 
     def identity(self):
         """What the density depends on, for digests."""

@@ -1,6 +1,6 @@
 """What the Bayesian regressions share: priors, sampling in one piece or in shards, averaged predictions."""
 
-from functools import partial
+from functools import cache, partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -33,6 +33,8 @@ from .sampling import CAREFUL
 from .shard_chains import check_checkpoint, draw_posterior
 from .shard_places import check_engine
 from .shards import Part, cut_rows, number_of_shards
+from .source_fit import far_model, look, moments, sources_of_fit, spreads
+from .sources import BESIDE, columns_of
 
 _HORSESHOE_TARGET = 0.95  # acceptance: its funnels want short steps
 _CELLS = 4_000_000  # of predictors, rows times draws, at a time
@@ -91,31 +93,54 @@ class BayesianRegression(Estimator):
     def _fit(self, X, y, sample_weight, offset, groups, callback):
         """Check, build, sample, store."""
         self._validate_params()
+        sources = sources_of_fit(X, y, sample_weight=sample_weight, offset=offset, groups=groups)
+        if sources is not None and len(sources) == 1:  # nothing to combine: read here, as any array
+            arrays, _ = columns_of(sources[0])
+            X, y, sample_weight, offset = map(arrays.get, ("X", "y", *BESIDE))
+        elif sources is not None:
+            with self._unchanged_on_error():
+                self._fit_far(sources, callback)
+            return self
         with self._unchanged_on_error():
-            checked = check_columns(self, _dense(X, type(self).__name__))
-            n_samples = len(checked)
-            check_names(self, X, y)
-            y = self._targets(y, n_samples)
-            weights, offset = _counts(sample_weight, n_samples), check_offset(offset, n_samples, 1)
-            groups = None if groups is None else check_groups(groups, n_samples)
-            rows = slice(None) if weights is None else weights > 0
-            X, y = np.ascontiguousarray(checked[rows]), y[rows]
-            options = {
-                name: None if value is None else value[rows]
-                for name, value in (("weights", weights), ("offsets", offset), ("groups", groups))
-            }
+            X, y, options = self._checked(X, y, sample_weight, offset, groups)
             self._number_groups(options)
-            names = [f"x{j}" for j in range(X.shape[1])]
-            if self.fit_intercept:
-                X, names = np.column_stack([X, np.ones(len(X), X.dtype)]), [*names, "the intercept"]
-            prior = self._prior(X, y, options["weights"])
-            flat = np.isinf(prior.scale)
-            if flat.any():
-                which = [name for name, is_flat in zip(names, flat, strict=True) if is_flat]
-                check_identified(self._family, X[:, flat], y, which)
-            check_scale_identified(self._family, X, y, prior.own_scale, flat.sum(), **options)
-            self._sample(X, y, prior, options, callback)
+            columns, weights = X, options["weights"]
+            scales = cache(lambda: spreads([moments(columns, y, weights)]))
+            prior = self._prior(X.shape[1], scales)
+            X, names = self._with_intercept(X)
+            self._check_proper(X, y, names, prior, options)
+            self._sample(X, y, names, prior, scales, options, callback)
         return self
+
+    def _checked(self, X, y, sample_weight=None, offset=None, groups=None):
+        """Check what a fit is given; rows of weight 0 are left out."""
+        checked = check_columns(self, _dense(X, type(self).__name__))
+        n_samples = len(checked)
+        check_names(self, X, y)
+        y = self._targets(y, n_samples)
+        weights, offset = _counts(sample_weight, n_samples), check_offset(offset, n_samples, 1)
+        groups = None if groups is None else check_groups(groups, n_samples)
+        rows = slice(None) if weights is None else weights > 0
+        options = {
+            name: None if value is None else value[rows]
+            for name, value in (("weights", weights), ("offsets", offset), ("groups", groups))
+        }
+        return np.ascontiguousarray(checked[rows]), y[rows], options
+
+    def _with_intercept(self, X):
+        """Add the column of ones; names of all columns, for messages."""
+        names = [f"x{j}" for j in range(X.shape[1])]
+        if not self.fit_intercept:
+            return X, names
+        return np.column_stack([X, np.ones(len(X), X.dtype)]), [*names, "the intercept"]
+
+    def _check_proper(self, X, y, names, prior, options):
+        """Refuse a flat prior that the rows do not make up for."""
+        flat = np.isinf(prior.scale)
+        if flat.any():
+            which = [name for name, is_flat in zip(names, flat, strict=True) if is_flat]
+            check_identified(self._family, X[:, flat], y, which)
+        check_scale_identified(self._family, X, y, prior.own_scale, flat.sum(), **options)
 
     def _number_groups(self, options):
         """Keep the groups' labels, and put numbers in their place."""
@@ -130,9 +155,12 @@ class BayesianRegression(Estimator):
             )
         self.groups_, options["groups"] = code_groups(options["groups"], self._family, options["weights"])
 
-    def _prior(self, X, y, weights):
-        d = X.shape[1] - self.fit_intercept
-        scale = self._coef_scale(X[:, :d], y, weights)
+    def _prior(self, d, spreads):
+        """Make the prior of d coefficients, and of the intercept.
+
+        ``spreads()`` are standard deviations of the columns and of y, for priors that go by them.
+        """
+        scale = self._coef_scale(spreads)
         try:
             scale = np.broadcast_to(np.asarray(scale, dtype=np.float64), d)
         except (TypeError, ValueError) as error:
@@ -142,53 +170,89 @@ class BayesianRegression(Estimator):
         if self.prior == "horseshoe" and np.isinf(scale).any():
             raise DataError("prior_scale must be finite with prior='horseshoe'")
         scales = np.append(scale, self.intercept_scale) if self.fit_intercept else scale
-        own = self._own_scale(y, weights)
-        return Prior(self.prior, scales, self.prior_freedom, 1.0, own, n_shrunk=d)
+        return Prior(self.prior, scales, self.prior_freedom, 1.0, self._own_scale(spreads), n_shrunk=d)
 
-    def _coef_scale(self, X, y, weights):
+    def _coef_scale(self, spreads):
         return self.prior_scale
 
-    def _own_scale(self, y, weights):
+    def _own_scale(self, spreads):
         """Of the half-Cauchy prior of what the noise has of its own."""
         return 1.0
 
-    def _sample(self, X, y, prior, options, callback):
+    def _sample(self, X, y, names, prior, scales, options, callback):
         """Draw from the posterior, in one piece or in shards."""
+        seed = self._seed()
+        groups, local = options["groups"], None
+        self.n_shards_ = self._count_shards(X, y, groups)
+        shards = [None]
+        if self.n_shards_ > 1:
+            self._check_sharded()
+            shards = self._cut(y, groups, seed)
+        if self.n_shards_ > 1:
+            for m, rows in enumerate(shards):
+                self._check_shard(f"shard {m}", X[rows], y[rows], names, prior)
+        arrays = {"X": X, "y": y} | {name: value for name, value in options.items() if value is not None}
+        made = self._model_options(prior)
+        if groups is not None:
+            made["group_scale"] = self._group_scale(scales)
+            local = partial(_intercepts, seed, effective_n_jobs(self.n_jobs) if self.n_shards_ == 1 else 1)
+        builds = [
+            partial(_model, self._family, {name: Part(value, rows) for name, value in arrays.items()}, made)
+            for rows in shards
+        ]
+        self._draw(builds, seed, callback, local=local)
+
+    def _cut(self, y, groups, seed):
+        """Deal rows out; of whole groups "auto" takes fewer shards until all have both classes."""
+        classes = y if self._family == "bernoulli" else None
+        if groups is None:
+            return cut_rows(len(y), self.n_shards_, seed, classes)
+        while self.n_shards_ > 1:
+            shards = cut_groups(groups, self.n_shards_, seed)
+            if self.n_shards != "auto" or classes is None or all(len(np.unique(y[r])) > 1 for r in shards):
+                return shards
+            self.n_shards_ -= 1
+        return [None]
+
+    def _fit_far(self, sources, callback):
+        """Draw from the shards where they lie; the rows do not come here."""
+        n = len(sources)
+        if self.n_shards not in ("auto", n):
+            raise DataError(f"n_shards={self.n_shards}, but X is {n} shards: take n_shards='auto' or {n}")
+        self._check_sharded()
+        seed, self.n_shards_ = self._seed(), n
+        door = type(self)(**self.get_params(deep=False))
+        found = look(door, sources, engine=self.engine, n_jobs=self.n_jobs)
+        check_names(self, np.empty((1, found.n_features)), np.zeros(1))
+        if found.classes is not None:
+            self.classes_ = found.classes
+        for name in ("groups_", "group_intercepts_"):
+            self.__dict__.pop(name, None)
+        made = self._model_options(self._prior(found.n_features, partial(spreads, found.moments)))
+        builds = [partial(far_model, door, source, made) for source in found.sources]
+        self._draw(builds, seed, callback, n_held=effective_n_jobs(self.n_jobs))
+
+    def _seed(self):
         check_engine(self.engine)
         check_checkpoint(self.checkpoint, self.random_state)
-        seed = int(check_random_state(self.random_state).randint(2**31))
+        return int(check_random_state(self.random_state).randint(2**31))
+
+    def _model_options(self, prior):
+        return {"prior": prior, "power": 1 / self.n_shards_, "freedom": self._noise_freedom}
+
+    def _draw(self, builds, seed, callback, **places):
         names = ("sampler", "n_samples", "n_chains", "n_warmup", "combine", "engine", "checkpoint", "n_jobs")
         settings = {name: getattr(self, name) for name in (*names, "verbose")}
         if self.sampler in ("auto", *CAREFUL):
             least = _HORSESHOE_TARGET if self.prior == "horseshoe" and self.sampler == "auto" else 0.0
             settings["target"] = max(self.target_accept, least)
-        groups = options["groups"]
-        self.n_shards_ = self._count_shards(X, y, groups)
-        shards, local = [None], None
-        if self.n_shards_ > 1 and groups is not None:
-            shards = cut_groups(groups, self.n_shards_, seed)
-        elif self.n_shards_ > 1:
-            shards = cut_rows(len(X), self.n_shards_, seed, y if self._family == "bernoulli" else None)
-        if self.n_shards_ > 1:
-            self._check_shards(X, y, shards)
-        arrays = {"X": X, "y": y} | {name: value for name, value in options.items() if value is not None}
-        options = {"prior": prior, "power": 1 / self.n_shards_, "freedom": self._noise_freedom}
-        if groups is not None:
-            options["group_scale"] = self._group_scale(y, arrays.get("weights"))
-            local = partial(_intercepts, seed, effective_n_jobs(self.n_jobs) if self.n_shards_ == 1 else 1)
-        builds = [
-            partial(
-                _model, self._family, {name: Part(value, rows) for name, value in arrays.items()}, options
-            )
-            for rows in shards
-        ]
         posterior, samplers = draw_posterior(
-            builds, self._variables, seed=seed, callback=callback, local=local, **settings
+            builds, self._variables, seed=seed, callback=callback, **places, **settings
         )
         self.sampler_ = ", ".join(sorted(set(samplers)))
         self._keep(posterior)
 
-    def _group_scale(self, y, weights):
+    def _group_scale(self, spreads):
         """Of the half-normal prior of the standard deviation of the groups' intercepts."""
         return self.group_scale
 
@@ -203,30 +267,38 @@ class BayesianRegression(Estimator):
         most = None if groups is None else int(groups.max() + 1) // LEAST_GROUPS
         return number_of_shards(self.n_shards, len(X), X.shape[1], n_rare, most)
 
-    def _check_shards(self, X, y, shards):
-        """Refuse what has no shards: weighted draws, funnels, and a heavy prior whose root is improper."""
+    def _check_sharded(self):
+        """Refuse settings that have no shards: weighted draws, and funnels."""
         if self.prior == "horseshoe":
             raise DataError(
                 "prior='horseshoe' makes funnels of the shards, which no combination takes: n_shards=1"
             )
         if self.sampler == "laplace":
             raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
-        for m, rows in enumerate(shards):
-            if self._family == "bernoulli" and len(np.unique(y[rows])) < 2:
-                raise DataError(
-                    f"all rows of shard {m} of {len(shards)} are of one class, as groups are not split: take "
-                    "a smaller n_shards"
-                )
-        if self.prior != "student_t" or (self.prior_freedom + 1) / len(shards) > 1:
+
+    def _check_shard(self, shard, X, y, names, prior):
+        """Refuse a shard that cannot be normalised: all of one class, or a prior too weak for its rows."""
+        n = self.n_shards_
+        if self._family == "bernoulli" and len(np.unique(y)) < 2:
+            raise DataError(
+                f"all rows of {shard} of {n} are of one class: take a smaller n_shards, or 'auto', which "
+                "does so where groups are not split"
+            )
+        flat = np.isinf(prior.scale)
+        heavy = self.prior == "student_t" and (self.prior_freedom + 1) / n <= 1
+        if heavy:
+            flat = np.ones_like(flat)
+        if not flat.any():
             return
-        names = [f"column {j}" for j in range(X.shape[1])]
         try:
-            for rows in shards:
-                check_identified(self._family, X[rows], y[rows], names)
+            which = [name for name, is_flat in zip(names, flat, strict=True) if is_flat]
+            check_identified(self._family, X[:, flat], y, which)
         except DataError as error:
+            if not heavy:
+                raise DataError(f"{shard} of {n}: {error}; or take a smaller n_shards") from error
             raise DataError(
                 f"prior='student_t' with {self.prior_freedom:g} degrees of freedom is improper to the power "
-                f"1/{len(shards)}, and a shard's rows do not make up for it ({error}): take n_shards below "
+                f"1/{n}, and the rows of {shard} do not make up for it ({error}): take n_shards below "
                 f"{self.prior_freedom + 1:g}, or prior='normal'"
             ) from error
 

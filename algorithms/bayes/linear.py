@@ -9,8 +9,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from .estimator import SCALE
 from .regressor import BayesianRegressor
 
-_ROUNDING = 1e-12
-
 
 class BayesianLinearRegression(BayesianRegressor):
     r"""Bayesian linear regression with normal or Student-t noise.
@@ -148,20 +146,17 @@ class BayesianLinearRegression(BayesianRegressor):
     def _noise_freedom(self):
         return self.noise_freedom
 
-    def _coef_scale(self, X, y, weights):
+    def _coef_scale(self, spreads):
         if not isinstance(self.prior_scale, str):
             return self.prior_scale
-        return 2.5 * _spreads(y[:, None], weights)[0] / _spreads(X, weights)
+        of_columns, of_y = spreads()
+        return 2.5 * of_y / of_columns
 
-    def _own_scale(self, y, weights):
-        if not isinstance(self.noise_scale, str):
-            return self.noise_scale
-        return 2.5 * _spreads(y[:, None], weights)[0]
+    def _own_scale(self, spreads):
+        return self.noise_scale if not isinstance(self.noise_scale, str) else 2.5 * spreads()[1]
 
-    def _group_scale(self, y, weights):
-        if not isinstance(self.group_scale, str):
-            return self.group_scale
-        return 2.5 * _spreads(y[:, None], weights)[0]
+    def _group_scale(self, spreads):
+        return self.group_scale if not isinstance(self.group_scale, str) else 2.5 * spreads()[1]
 
     def _mean(self, f):
         return f
@@ -173,10 +168,3 @@ class BayesianLinearRegression(BayesianRegressor):
         else:
             factor = 1.0
         return np.broadcast_to(factor * posterior["sigma"] ** 2, mean.shape)
-
-
-def _spreads(X, weights):
-    """Standard deviations of columns, 1 for constant ones."""
-    mean = np.average(X, axis=0, weights=weights)
-    sd = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weights))
-    return np.where(sd > _ROUNDING * np.abs(mean), sd, 1.0)

@@ -180,17 +180,19 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def fit(self, X, y, sample_weight=None, *, offset=None, groups=None, callback=None):
+    def fit(self, X, y=None, sample_weight=None, *, offset=None, groups=None, callback=None):
         """Draw from the posterior.
 
         Ctrl-C stops a run in one piece after the running hundred draws, and keeps those, with a warning.
 
         Parameters
         ----------
-        X : ndarray or DataFrame of shape (n_samples, n_features)
-            float32 and float64 are kept.
-        y : array-like of shape (n_samples,)
-            Labels of two classes: numbers or strings.
+        X : ndarray or DataFrame of shape (n_samples, n_features), Dask array, or list of where shards lie
+            float32 and float64 are kept. Blocks of rows of a Dask array (not persisted), and entries of a
+            list, are shards that workers read themselves, again if one dies: paths of npz files with X and
+            y, and perhaps sample_weight and offset; of svmlight files; pairs of npy files; Delayed of (X, y).
+        y : array-like of shape (n_samples,), or Dask array
+            Labels of two classes: numbers or strings. None with a list, whose entries have it.
         sample_weight : float or array-like of shape (n_samples,), optional
             A row of weight 2 counts as two rows.
         offset : array-like of shape (n_samples,), optional

@@ -1,7 +1,7 @@
 """Models: a log density, and what samplers, combiners and readers need to know of it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -172,6 +172,10 @@ class Model:
         function = self.density.py_func
         name = (function.__module__, function.__qualname__)
         return name, self.data, self.meta, self.names, self.start
+
+    def without_data(self):
+        """Return a model that knows its names and what `values` returns, and has no density."""
+        return replace(self, data=np.zeros(0))
 
     def __getstate__(self):
         """Travel as plain arrays."""

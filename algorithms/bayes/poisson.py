@@ -132,7 +132,7 @@ class BayesianPoissonRegression(BayesianRegressor):
             )
         return y
 
-    def _own_scale(self, y, weights):
+    def _own_scale(self, spreads):
         return self.overdispersion_scale
 
     def _mean(self, f):

@@ -1,7 +1,5 @@
 """The `Posterior`: draws by name, what they say, and whether to trust them."""
 
-import math
-
 import numpy as np
 from sklearn.utils import check_random_state
 
@@ -11,6 +9,16 @@ from ...scheduler.store import read_npz, write_npz
 from .diagnostics import Diagnostics, ess, split_rhat
 from .psis import importance_ess, resample
 from .tables import Table
+from .variables import (
+    by_name,
+    checked_variables,
+    finite,
+    in_chains,
+    is_text,
+    names_of,
+    normalised,
+    shape_of,
+)
 
 _FORMAT, _VERSION = "stradask posterior", 1
 
@@ -77,18 +85,18 @@ class Posterior:
         method="",
         log_likelihood=None,
     ):
-        self.draws = _finite("draws", draws, 2)
+        self.draws = finite("draws", draws, 2)
         n, d = self.draws.shape
         given = {"theta": (d,)} if variables is None else variables
-        self.labels = {name: list(shape) for name, shape in given.items() if _is_text(shape)}
+        self.labels = {name: list(shape) for name, shape in given.items() if is_text(shape)}
         shapes = {name: (len(shape),) if name in self.labels else shape for name, shape in given.items()}
-        self.variables = _checked_variables(shapes, d)
+        self.variables = checked_variables(shapes, d)
         self.names = [
             name
             for variable, shape in self.variables.items()
-            for name in _names(variable, shape, self.labels.get(variable))
+            for name in names_of(variable, shape, self.labels.get(variable))
         ]
-        self.log_weights = None if log_weights is None else _normalised(log_weights, n)
+        self.log_weights = None if log_weights is None else normalised(log_weights, n)
         if n_chains is not None and (self.log_weights is not None or n_chains < 1 or n % n_chains):
             raise DataError(
                 f"n_chains={n_chains} does not fit {n} {'weighted ' * (log_weights is not None)}draws: "
@@ -97,7 +105,7 @@ class Posterior:
         self.n_chains = n_chains
         self.shard_draws = None
         if shard_draws is not None:
-            self.shard_draws = _finite("shard_draws", shard_draws, 4)
+            self.shard_draws = finite("shard_draws", shard_draws, 4)
             if self.shard_draws.shape[3] > d:
                 raise DataError(f"shard_draws have {self.shard_draws.shape[3]} parameters, the draws {d}")
         self.diagnostics = Diagnostics([]) if diagnostics is None else diagnostics
@@ -125,7 +133,7 @@ class Posterior:
                 f"sample()[{name!r}] for draws that count alike, or draws together with weights"
             )
         if name in self.variables:
-            return _by_name(self.variables, self.draws)[name]
+            return by_name(self.variables, self.draws)[name]
         if name in self.names:
             return self.draws[:, self.names.index(name)]
         raise DataError(f"there is no variable {name!r}; there are {', '.join(self.variables)}")
@@ -225,7 +233,7 @@ class Posterior:
         return np.full(self.draws.shape[1], np.nan)
 
     def _split(self, values):
-        split = _by_name(self.variables, values)
+        split = by_name(self.variables, values)
         return {name: value[()] for name, value in split.items()}
 
     # Draws for further use --------------------------------------------------------------------------------
@@ -244,7 +252,7 @@ class Posterior:
         -------
         dict of str to ndarray of shape ``(n, *shape)``
         """
-        return _by_name(self.variables, self.draws[self._chosen(n, random_state)])
+        return by_name(self.variables, self.draws[self._chosen(n, random_state)])
 
     def _chosen(self, n, random_state):
         most = len(self) if self.log_weights is None else max(int(importance_ess(self.log_weights)), 1)
@@ -341,12 +349,12 @@ class Posterior:
             chains, draws = self.n_chains, self.draws
         else:
             chains, draws = 1, self.draws[self._chosen(n, random_state)]
-        values = _by_name(self.variables, draws)
-        groups = {"posterior": _in_chains(values, chains)}
+        values = by_name(self.variables, draws)
+        groups = {"posterior": in_chains(values, chains)}
         if log_likelihood:
             if self._log_likelihood is None:
                 self.log_likelihood()  # says what is missing
-            groups["log_likelihood"] = _in_chains({"y": np.asarray(self._log_likelihood(values))}, chains)
+            groups["log_likelihood"] = in_chains({"y": np.asarray(self._log_likelihood(values))}, chains)
         attributes = {"inference_library": "stradask", "inference_library_version": __version__}
         tree = arviz_base.from_dict(groups)
         tree["posterior"].attrs.update(attributes, method=self.method, verdict=self.diagnostics.verdict)
@@ -381,7 +389,7 @@ class Posterior:
         try:
             state = dict(state)
             diagnostics = Diagnostics([_line(*line) for line in state.pop("diagnostics")])
-            variables = {name: _shape(shape) for name, shape in state.pop("variables").items()}
+            variables = {name: shape_of(shape) for name, shape in state.pop("variables").items()}
             return cls(variables=variables, diagnostics=diagnostics, **state)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise ModelFileError(f"holds a posterior that makes no sense: {error}") from error
@@ -456,72 +464,6 @@ class Posterior:
         from .posterior_plots import plot_posterior
 
         return plot_posterior(self, kind, names, axes)
-
-
-def _finite(name, values, ndim):
-    try:
-        array = np.ascontiguousarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be an array of numbers: {error}") from error
-    if array.ndim != ndim or not array.size:
-        raise DataError(f"{name} must have {ndim} dimensions, none of length 0, got the shape {array.shape}")
-    if not np.isfinite(array).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise DataError(f"{name} holds {array[place]} at {place}: every draw must be finite")
-    return array
-
-
-def _checked_variables(variables, d):
-    checked = {}
-    for name, shape in variables.items():
-        sides = tuple(int(side) for side in shape)
-        if not isinstance(name, str) or not name or any(side < 1 for side in sides):
-            raise DataError(f"variables must map names to shapes of positive sides, got {name!r}: {shape!r}")
-        checked[name] = sides
-    total = sum(math.prod(shape) for shape in checked.values())
-    if total != d:
-        raise DataError(f"the variables {checked} have {total} parameters in all, the draws {d}")
-    return checked
-
-
-def _is_text(shape):
-    return len(shape) > 0 and all(isinstance(entry, str) for entry in shape)
-
-
-def _shape(stored):
-    return stored if _is_text(stored) else tuple(stored)
-
-
-def _names(variable, shape, labels=None):
-    if not shape:
-        return [variable]
-    if labels is not None:
-        return [f"{variable}[{label}]" for label in labels]
-    return [f"{variable}[{','.join(map(str, place))}]" for place in np.ndindex(*shape)]
-
-
-def _by_name(variables, draws):
-    """Split the last axis into variables."""
-    values, first = {}, 0
-    for name, shape in variables.items():
-        size = math.prod(shape)
-        values[name] = draws[..., first : first + size].reshape((*draws.shape[:-1], *shape))
-        first += size
-    return values
-
-
-def _in_chains(values, chains):
-    return {name: v.reshape(chains, len(v) // chains, *v.shape[1:]) for name, v in values.items()}
-
-
-def _normalised(log_weights, n):
-    weights = np.asarray(log_weights, dtype=np.float64)
-    if weights.shape != (n,):
-        raise DataError(f"log_weights must have one number for each of {n} draws, got {weights.shape}")
-    if np.isnan(weights).any() or not np.isfinite(weights.max()):
-        raise DataError("log_weights must be numbers or -inf, one of them finite and none inf")
-    highest = weights.max()
-    return weights - highest - math.log(np.exp(weights - highest).sum())
 
 
 def _line(name, value, limit, level, words):

@@ -4,6 +4,7 @@ import functools
 from numbers import Integral, Real
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_random_state
 
 from ...errors import DataError
@@ -15,7 +16,9 @@ from .mixture import GaussianMixtureDensity
 from .sampling import CAREFUL, check_settings
 from .shard_chains import check_checkpoint, draw_posterior
 from .shard_places import check_engine, check_ships
+from .shard_tasks import ShardPool
 from .shards import Part, cut_rows, number_of_shards
+from .sources import Source, checksum, find_sources
 
 
 def sample(
@@ -53,9 +56,11 @@ def sample(
         differenced. Compiled functions are some hundred times faster.
     log_prior : callable, optional
         ``log_prior(q)``, in the same way; None is flat. It alone is raised to 1 / n_shards.
-    data : array, DataFrame, or tuple of arrays
+    data : array, DataFrame, tuple of arrays, or list of where shards lie
         The first axis counts the observations. In several shards `log_likelihood` gets some of them, in the
-        same form (of a DataFrame an array).
+        same form (of a DataFrame an array). Entries of a list are paths of files (npy: an array; npz: its
+        arrays in a tuple, of one alone the array; svmlight: ``(X, y)`` with X in CSR), Delayed of Dask's, or
+        tuples of these: each is a shard, and is read where that is worked on.
     start : array-like of shape (d,)
         A point where the density is finite; chains begin within 2 of it. A `GaussianMixtureDensity` has
         its own, and its own priors and names.
@@ -71,7 +76,8 @@ def sample(
         divergences. A chain whose warm-up diverges begins anew with 0.95.
     n_shards : int or "auto", default=1
         Each has a part of the data and the prior to the power 1 / n_shards. "auto" leaves at least 100
-        observations a parameter to each, and is 1 below a million of observations times parameters.
+        observations a parameter to each, and is 1 below a million of observations times parameters. Where
+        `data` lists shards, "auto" or their number.
     combine : str, default="auto"
         From shards' draws to the posterior, see `combine`.
     engine : str, default="local"
@@ -138,21 +144,20 @@ def sample(
         check_ships("log_likelihood", log_likelihood)
         check_ships("log_prior", log_prior)
     seed = int(check_random_state(random_state).randint(2**31))
-    mixture = None
+    mixture, sources = None, find_sources(data)
     if isinstance(log_likelihood, GaussianMixtureDensity):
         _check_absent(log_prior=log_prior, start=start, names=names)
+        if sources is not None:
+            raise DataError("a GaussianMixtureDensity is fitted to its data first: give them as one array")
         mixture = log_likelihood.fitted_to(data)
         data, start = mixture.points, mixture.start
     elif start is None:
         raise DataError("start is missing: give a point where the density is finite, one number a parameter")
-    if n_shards != 1:
-        n_shards = number_of_shards(n_shards, _n_rows(data), np.size(start))
-    if n_shards == 1:
-        parts = [data]
-    elif sampler == "laplace":
+    n_shards, parts = _cut(data, sources, n_shards, np.size(start), seed)
+    if n_shards > 1 and sampler == "laplace":
         raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
-    else:
-        parts = [_some(data, rows) for rows in cut_rows(_n_rows(data), n_shards, seed)]
+    if sources is not None and n_shards > 1:
+        parts = _seen(sources, engine=engine, n_jobs=n_jobs)
     if mixture is None:
         made = functools.partial(_model, log_likelihood, log_prior)
         options = {"power": 1 / n_shards, "names": names, "constrain": constrain}
@@ -177,6 +182,7 @@ def sample(
         n_jobs=n_jobs,
         verbose=verbose,
         callback=callback,
+        n_held=None if sources is None else effective_n_jobs(n_jobs),
     )
     return posterior
 
@@ -186,8 +192,51 @@ def _check_alone(**given):
         raise DataError(f"a model of another library stands alone: leave out {', '.join(given)}")
 
 
+def _cut(data, sources, n_shards, d, seed):
+    """Count the shards, and say what each has."""
+    if sources is not None:
+        if n_shards not in ("auto", len(sources)):
+            raise DataError(
+                f"n_shards={n_shards}, but data lists {len(sources)}: take n_shards='auto' or {len(sources)}"
+            )
+        return len(sources), sources
+    if n_shards != 1:
+        n_shards = number_of_shards(n_shards, _n_rows(data), d)
+    if n_shards == 1:
+        return 1, [data]
+    return n_shards, [_some(data, rows) for rows in cut_rows(_n_rows(data), n_shards, seed)]
+
+
+def _seen(sources, **places):
+    """Read every shard once where it is worked on, so that later readings can be told from it."""
+    with ShardPool([functools.partial(_look, source) for source in sources], len(sources), **places) as pool:
+        seen = pool.values(_itself, None)
+    n_features = max((width for _, width in seen if width is not None), default=None)
+    return [
+        Source(source.spec, source.number, None if width is None else n_features, total)
+        for source, (total, width) in zip(sources, seen, strict=True)
+    ]
+
+
+def _look(source, shard):
+    """What the shard sums up to, and of an svmlight file the width that it has by itself."""
+    found = source.read()
+    sparse_file = isinstance(found, dict) and sparse.issparse(found.get("X"))
+    return checksum(found), found["X"].shape[1] if sparse_file else None
+
+
+def _itself(seen, points):
+    return seen
+
+
 def _model(log_likelihood, log_prior, data, *arguments, **options):
-    return user_model(log_likelihood, log_prior, _taken(data), *arguments, **options)
+    if not isinstance(data, Source):
+        return user_model(log_likelihood, log_prior, _taken(data), *arguments, **options)
+    rows = data.take()
+    try:
+        return user_model(log_likelihood, log_prior, rows, *arguments, **options)
+    except DataError as error:
+        raise DataError(f"{data}: {error}") from error
 
 
 def _mixture(mixture, power, points):

@@ -70,6 +70,7 @@ def draw_posterior(
     verbose=0,
     callback=None,
     local=None,
+    n_held=None,
 ):
     """Draw from a posterior, in one piece or in shards.
 
@@ -89,6 +90,8 @@ def draw_posterior(
         ``local(model, points)`` draws what belongs to a shard alone, given draws (K, d) of the parameters
         that all share; returns (K, c), and the c numbers of these columns among all such. They become the
         last columns of the posterior.
+    n_held : int, optional
+        See `ShardPool`.
 
     Returns
     -------
@@ -100,9 +103,10 @@ def draw_posterior(
     check_engine(engine)
     counts = {"n_samples": n_samples, "n_chains": n_chains, "n_warmup": n_warmup}
     choice = {"sampler": sampler, "target": target, "seed": seed, "n_starts": n_chains}
-    ways = {"engine": engine, "checkpoint": checkpoint, "n_jobs": n_jobs}
+    ways = {"engine": engine, "checkpoint": checkpoint, "n_jobs": n_jobs, "n_held": n_held}
     told = {"verbose": verbose, "callback": callback}
-    model, whole = builds[0](), len(builds) == 1
+    whole = len(builds) == 1
+    model = builds[0]() if whole else None
     own = None if local is None else lambda points: _in_place([local(model, points)])
     if whole and engine == "local" and checkpoint is None:
         sample = sample_model(model, sampler, **counts, target=target, seed=seed, n_jobs=n_jobs, **told)
@@ -124,6 +128,7 @@ def draw_posterior(
             sample = _as_sample(runs, plan, n_samples)
             return from_sample(model, sample, variables(model), seed, own), [plan.sampler]
         arrays = {name: array[:, :, :n_samples] for name, array in runs.arrays.items()}
+        model = pool.values(_without_data, None)[0]
         settings = {"method": combine, "n_draws": n_samples * n_chains, "seed": seed}
         if local is not None:
             settings["local"] = lambda points: _in_place(pool.values(partial(_local, local), points))
@@ -182,6 +187,10 @@ def _unpacked(state):
     arrays = {name: np.array(array) for name, array in state.items()}  # what travelled may be read-only
     plain = {name: arrays[name].item() for name in ("sampler", "logp", "draw")}
     return State(**arrays | plain)
+
+
+def _without_data(shard, points):
+    return shard.model.without_data()
 
 
 def _log_density(shard, points):

@@ -144,12 +144,12 @@ def check_engine(engine):
         )
 
 
-def make_place(engine, n_jobs):
+def make_place(engine, n_jobs, n_held=None):
     """Return where chunks are done: an object with `open`, `close`, `chains` and `values`."""
     check_engine(engine)
     threads = own_threads()  # inside a Dask task everything is local
     if engine == "local" or threads is not None:
-        return _Threads(n_jobs if n_jobs is not None or threads is None else threads)
+        return _Threads(n_jobs if n_jobs is not None or threads is None else threads, n_held)
     return _Cluster(engine)
 
 
@@ -164,25 +164,30 @@ def _in_order(pairs, found):
 
 
 class _Threads:
-    """Chunks on threads of this process; a shard's data are loaded when first needed."""
+    """Chunks on threads of this process; shards are loaded when needed, and the last `n_held` kept."""
 
-    def __init__(self, n_jobs):
-        self.n_jobs = effective_n_jobs(n_jobs)
+    def __init__(self, n_jobs, n_held):
+        self.n_jobs, self.n_held = effective_n_jobs(n_jobs), n_held
 
     def open(self, loads, with_digest):
         self._load = lambda shard: _load(loads[shard], shard, with_digest)
-        self._loaded: list[Any] = [None] * len(loads)
+        self._loaded: dict[int, _Loaded] = {}  # the one that was used last stands last
         self._locks = [threading.Lock() for _ in loads]
-        self._advancing = threading.Lock()
+        self._advancing, self._holding = threading.Lock(), threading.Lock()
 
     def close(self):
-        self._loaded = [None] * len(self._loaded)
+        self._loaded = {}
 
     def _data(self, shard):
         with self._locks[shard]:
-            if self._loaded[shard] is None:
-                self._loaded[shard] = self._load(shard)
-            return self._loaded[shard]
+            with self._holding:
+                found = self._loaded.pop(shard, None)
+                if found is None and self.n_held is not None and len(self._loaded) >= self.n_held:
+                    del self._loaded[next(iter(self._loaded))]
+            found = self._load(shard) if found is None else found
+            with self._holding:
+                self._loaded[shard] = found
+            return found
 
     def chains(self, work, n_chains, numbers, after, done):
         def chain_of(shard, chain):
@@ -195,12 +200,14 @@ class _Threads:
                     done(shard)
             return chunks
 
-        pairs = _pairs(len(self._loaded), n_chains)
+        pairs = _pairs(len(self._locks), n_chains)
+        if self.n_held is not None:
+            pairs.sort()  # all chains of a shard while it is held
         found = run_tasks([(chain_of, pair) for pair in pairs], self.n_jobs)
         return _in_order(pairs, found)
 
     def values(self, function, points):
-        shards = range(len(self._loaded))
+        shards = range(len(self._locks))
         return run_tasks([lambda m=m: _value(function, self._data(m), points) for m in shards], self.n_jobs)
 
 

@@ -55,6 +55,10 @@ class ShardPool:
         A folder, of the workers as well, for the chunks' files. A chunk whose file is there is read and not
         done again. The name of a file has a digest of everything that the chunk depends on.
 
+    n_held : int, optional
+        Shards whose data the local engine holds at a time; others are loaded again when they are needed. All
+        by default.
+
     Raises
     ------
     DataError
@@ -74,12 +78,12 @@ class ShardPool:
     ((3, 2, 20, 1), array([ 0., 10., 20.]), array([-200.]))
     """
 
-    def __init__(self, load, n_shards, *, engine="local", n_jobs=None, checkpoint=None):
+    def __init__(self, load, n_shards, *, engine="local", n_jobs=None, checkpoint=None, n_held=None):
         _check_positive("n_shards", n_shards)
         if "://" in str(checkpoint or ""):
             raise DataError(f"checkpoint={str(checkpoint)!r} is a URL; give a folder that all workers see")
         self.n_shards, self.checkpoint = int(n_shards), None if checkpoint is None else str(checkpoint)
-        self._place = make_place(engine, n_jobs)
+        self._place = make_place(engine, n_jobs, n_held)
         loads = [load] * self.n_shards if callable(load) else list(load)
         if len(loads) != self.n_shards:
             raise DataError(f"load holds {len(loads)} functions for {self.n_shards} shards: one a shard")

@@ -46,7 +46,7 @@ class AutoState(Program):
         the K_d that the sweep before met.
     """
 
-    barrier, unit = "step", "token"
+    name, barrier, unit = "auto", "step", "token"
 
     def __init__(self, X, n_topics, alpha, beta, seed, *, max_sweeps, anneals=False, **options):
         self._make = (X, n_topics, alpha, beta, seed)

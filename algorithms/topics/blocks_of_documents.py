@@ -15,7 +15,7 @@ def lazy_shares(model, X, n_sweeps, doc_labels):
     Parameters
     ----------
     model : TopicModel
-        It goes to each worker once, without what it knows of the fitted documents.
+        It goes to each worker once, without what it knows of the fitted documents, to be used on the CPU.
     X : Dask array or DataFrame of shape (n_samples, n_features)
     n_sweeps : int
     doc_labels : None
@@ -62,7 +62,7 @@ def _light(model):
     import dask
 
     known = copy.copy(model)
-    known.doc_topic_counts_, known.doc_labels_, known.n_jobs = None, None, 1
+    known.doc_topic_counts_, known.doc_labels_, known.n_jobs, known.device = None, None, 1, "cpu"
     return dask.delayed(known, pure=False)
 
 

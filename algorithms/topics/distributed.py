@@ -27,15 +27,6 @@ from .survey import are_files, is_sharded, sources_of, survey
 _PROGRAMS = {"auto": RotatingGibbs, "gibbs": RotatingGibbs, "light": RotatingLight, "warp": RotatingWarp}
 
 
-def in_shards(X, engine):
-    """Whether a fit is one of this module's: its engine is a cluster, or its data are no matrix."""
-    if engine != "dask" and engine != "local" and "://" not in engine:
-        raise DataError(
-            f"engine={engine!r} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
-        )
-    return engine != "local" or is_sharded(X)
-
-
 def fit_in_shards(model, X, callback=None, n_features=None, **known):
     """Fit a `LatentDirichletAllocation` whose documents lie in shards; `known` is refused.
 

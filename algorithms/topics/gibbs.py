@@ -93,8 +93,8 @@ class GibbsState(CorpusState):
         if background is not None:
             words = np.flatnonzero(frequency)
         else:
-            words = np.argsort(-frequency, kind="stable")[: -(-self.n_tokens // self.n_topics)]
-            words = np.sort(words[frequency[words] >= max(self.n_topics // 2, 1)])
+            words = np.argsort(-frequency, kind="stable")[: number_of_rows(frequency, self.n_topics)]
+            words = np.sort(words)
         self.row_of_word = np.full(len(frequency), -1, np.int32)
         self.row_of_word[words] = np.arange(len(words))
         self.background = np.zeros((0, self.n_topics), np.int32)
@@ -204,6 +204,12 @@ class GibbsState(CorpusState):
         """Go on from topics of the tokens, as another state of the same corpus and groups laid them out."""
         self.topics[:] = topics
         self._count()
+
+
+def number_of_rows(frequency, n_topics):
+    """Words that keep a row of counts: of at least K / 2 tokens, and 4 bytes a token in all."""
+    frequent = int(np.count_nonzero(frequency >= max(n_topics // 2, 1)))
+    return min(frequent, -(-int(frequency.sum()) // n_topics))
 
 
 def _for_kernels(seeds):

@@ -11,10 +11,12 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
+from ...kernels.topic_inference_cuda import FixedTopicsOnDevice
 from ...scheduler.threads import effective_n_jobs, run_tasks
 from .evaluation import EM_STEPS, padded_vector
 
 _FOLD_IN, _LEFT_TO_RIGHT, _ANNEALED = 2, 5, 6  # purposes of random streams; `state` names the others
+_CHAINS = 2  # of `kernels.topic_inference`
 _CHUNK, _LONG = 32, 2_000  # documents a task, and tokens of one that is a task of its own
 _AT_ONCE = 1e7  # tokens squared times topics: milliseconds
 SPARSE_TOPICS = 2**14  # from so many on, nothing takes memory for each word and topic
@@ -35,16 +37,15 @@ class FixedTopics:
 
     Attributes
     ----------
+    parts : tuple
+        Counts as CSR, beta, the reciprocals of ``C_k + sum(beta)``, and alpha.
     arrays : tuple
-        Counts as CSR, beta, the reciprocals of ``C_k + sum(beta)``, and alpha in float32, padded with zeros
-        to whole vectors.
+        The same for kernels of the CPU: alpha in float32, padded with zeros to whole vectors.
     unseen : ndarray of bool, shape (n_features,)
         Words that no document of the fit held, and that are no seed words.
     """
 
     def __init__(self, word_topic_counts, doc_topic_prior, topic_word_prior):
-        from ...kernels.lda_gibbs import padded
-
         counts = word_topic_counts
         if not (counts.has_canonical_format and counts.data.all()):
             counts = counts.copy()
@@ -52,15 +53,17 @@ class FixedTopics:
             counts.eliminate_zeros()
         self.n_components = len(doc_topic_prior)
         totals = np.asarray(counts.sum(axis=0)).ravel() + topic_word_prior.sum()
-        self.arrays = (
-            counts.indptr,
-            counts.indices,
-            counts.data,
-            np.asarray(topic_word_prior, np.float64),
-            1 / totals,
-            padded_vector(doc_topic_prior, padded(self.n_components)),
-        )
+        beta = np.asarray(topic_word_prior, np.float64)
+        self.parts = (counts.indptr, counts.indices, counts.data, beta, 1 / totals, doc_topic_prior)
         self.unseen = np.diff(counts.indptr) == 0
+
+    @property
+    def arrays(self):
+        """See above."""
+        from ...kernels.lda_gibbs import padded
+
+        *parts, alpha = self.parts
+        return (*parts, padded_vector(alpha, padded(self.n_components)))
 
     def of_document(self, words, own, weights):
         """Return what a document of some words that has some topics only needs of the topics.
@@ -72,22 +75,14 @@ class FixedTopics:
         weights : float array
             Factors of alpha, by topic of `own`.
         """
-        from ...kernels.lda_gibbs import padded
-
-        indptr, indices, data, beta, inverse, alpha = self.arrays
+        indptr, indices, data, beta, inverse, alpha = self.parts
         shape = (len(indptr) - 1, self.n_components)
         counts = sparse.csr_array((data, indices, indptr), shape=shape)[words][:, own]
         counts.sort_indices()
         part = copy.copy(self)
         part.n_components = len(own)
-        part.arrays = (
-            counts.indptr,
-            counts.indices,
-            counts.data,
-            beta[words],
-            inverse[own],
-            padded_vector(weights * alpha[own], padded(len(own))),
-        )
+        priors = (beta[words], inverse[own], weights * alpha[own])
+        part.parts = (counts.indptr, counts.indices, counts.data, *priors)
         part.unseen = np.zeros(len(words), bool)
         return part
 
@@ -102,7 +97,7 @@ class FixedTopics:
         return known[1]
 
 
-def topic_shares(topics, X, *, n_sweeps, random_state, n_jobs):
+def topic_shares(topics, X, *, n_sweeps, random_state, n_jobs, device=None):
     """Infer the posterior mean of each document's topic shares.
 
     Parameters
@@ -112,21 +107,26 @@ def topic_shares(topics, X, *, n_sweeps, random_state, n_jobs):
     n_sweeps : int
         Sweeps over each document, at least 10, those of both chains together; the first 15 % only warm up.
     random_state, n_jobs
+    device : stradask.kernels.device.Device, optional
+        A GPU that draws the same topics; with `SPARSE_TOPICS` or more the CPU does it all the same.
 
     Returns
     -------
     ndarray of shape (n_documents, n_components)
     """
-    from ...kernels import topic_inference, topic_sparse
-
     _check_count("n_sweeps", n_sweeps, least=10)
     X = _without_unseen(topics, X)
-    each = -(-int(n_sweeps) // topic_inference.CHAINS)
+    each = -(-int(n_sweeps) // _CHAINS)
     burn_in = max(1, int(_BURN_IN * each))
+    plan = (_FOLD_IN, burn_in, each - burn_in)
+    if device is not None and topics.n_components < SPARSE_TOPICS:
+        there = FixedTopicsOnDevice(device, *topics.parts)
+        return there.fold_in(X.indptr, X.indices, X.data, _seed(random_state), *plan)
+    from ...kernels import topic_inference, topic_sparse
+
     theta = np.empty((X.shape[0], topics.n_components))
-    plan = (_FOLD_IN, burn_in, each - burn_in, theta)
     kernels = topic_sparse if topics.n_components >= SPARSE_TOPICS else topic_inference
-    _run(kernels.fold_in, topics, X, random_state, plan, n_jobs)
+    _run(kernels.fold_in, topics, X, random_state, (*plan, theta), n_jobs)
     return theta
 
 
@@ -192,14 +192,18 @@ def _document(topics, d, labels, *matrices):
     return topics.of_document(words, own, labels.data[start:end]), own, rows
 
 
-def completion(topics, observed, held_out, *, n_jobs):
-    """Do what `evaluation.document_completion` does with the topics of a model that has many.
+def completion(topics, observed, held_out, *, n_jobs, device=None):
+    """Do what `evaluation.document_completion` does with the topics of a model that has many, or on a GPU.
 
     Returns
     -------
     float
         Log-likelihood per held-out token.
     """
+    if device is not None:
+        known, asked = ((X.indptr, X.indices, X.data) for X in (observed, held_out))
+        likelihood = FixedTopicsOnDevice(device, *topics.parts).completion(known, asked, EM_STEPS)
+        return float(likelihood.sum() / held_out.sum())
     from ...kernels.topic_sparse import completion as kernel
 
     *parts, alpha = topics.arrays
@@ -217,7 +221,7 @@ def _run(kernel, topics, X, random_state, plan, n_jobs):
     """
     from ...kernels.topic_inference import content_keys
 
-    seed = np.uint64(random_state if isinstance(random_state, Integral) else 0)
+    seed = np.uint64(_seed(random_state))
     keys = content_keys(X.indptr, X.indices, X.data)
     fixed = (X.indptr, X.indices, X.data, *topics.arrays, keys, seed, *plan)
     stop = np.zeros(1, np.uint8)
@@ -238,6 +242,11 @@ def _run(kernel, topics, X, random_state, plan, n_jobs):
         finally:
             stop[0] = 1
     running.result()
+
+
+def _seed(random_state):
+    """Seed of the streams, which without an int is the same every time."""
+    return int(random_state) if isinstance(random_state, Integral) else 0
 
 
 def _chunks(X):

@@ -96,7 +96,7 @@ class LatentDirichletAllocation(TopicModel):
         Where the sweeps of "saber" and "light" run: "cuda" is a GPU (see ``docs/gpu.md``). With "saber" the
         model is *bitwise* that of the CPU, so "auto" takes a GPU for it if one can be used; a corpus larger
         than its memory goes through it in chunks. `partial_fit`, and the sweeps from which a warm start or
-        given topics begin, run on the CPU.
+        given topics begin, run on the CPU. `transform` and `score` run there with any sampler.
     exact : bool, default=False
         Keep topic totals live, on one thread (see above).
     optimize_priors : bool, default=False
@@ -392,7 +392,7 @@ class LatentDirichletAllocation(TopicModel):
             return self
 
     def _in_shards(self, X):
-        from .distributed import in_shards
+        from .survey import in_shards
 
         return in_shards(X, self.engine)
 

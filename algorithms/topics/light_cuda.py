@@ -19,6 +19,7 @@ from ...kernels import lda_light
 from ...kernels.lda_light_cuda import LightOnDevice, table_sizes
 from ...scheduler.program import Outcome
 from ...scheduler.rotation import RotationSchedule, balance
+from .gibbs import number_of_rows
 from .light import _SWEEP, LightState
 
 _MOST_GROUPS, _TOKENS_PER_BLOCK = 1024, 32
@@ -32,6 +33,23 @@ def number_of_groups(lengths):
     longest = int(lengths.max(initial=1))
     most = min(_MOST_GROUPS, int(np.sqrt(n_tokens / _TOKENS_PER_BLOCK)), n_tokens // max(longest, 1))
     return max(most, 1)
+
+
+def bytes_on_device(lengths, frequency, n_topics, n_groups):
+    """Bytes that a fit takes on a GPU: see `LightOnDevice`."""
+    n_tokens, n_documents, n_words = int(lengths.sum()), len(lengths), len(frequency)
+    n_rows, topic = number_of_rows(frequency, n_topics), 2 if n_topics < 2**16 else 4
+    no_row = np.sort(frequency)[::-1][n_rows:]
+    common = int(frequency[is_common(frequency, n_groups)].sum())
+    lines = int(-(-np.minimum(lengths, n_topics) // 16).sum())
+    by_token = (4 + 8 + topic) * n_tokens + topic * common
+    by_word = 4 * n_topics * n_rows + 8 * int(table_sizes(no_row, -np.ones_like(no_row)).sum()) + 48 * n_words
+    return by_token + by_word + 64 * (lines + 4) + 24 * n_documents + 8 * n_groups**2 + 40 * n_topics + 64
+
+
+def is_common(frequency, n_groups):
+    """Which words are more than half of a group by themselves."""
+    return (n_groups > 1) & (2 * n_groups * frequency > frequency.sum())
 
 
 class LightCudaState(LightState):
@@ -62,8 +80,8 @@ class LightCudaState(LightState):
         super()._lay_out_words(X, 1)
         words = self.group_words[0]
         frequency = np.diff(self.word_start)[words]
-        is_common = (n_groups > 1) & (2 * n_groups * frequency > self.n_tokens)
-        self.common_words, words, frequency = words[is_common], words[~is_common], frequency[~is_common]
+        common = is_common(frequency, n_groups)
+        self.common_words, words, frequency = words[common], words[~common], frequency[~common]
         group = balance(frequency, n_groups)
         self.group_words = [words[group == h] for h in range(n_groups)]
 
@@ -73,11 +91,7 @@ class LightCudaState(LightState):
         """Lay the corpus and its counts out on the device, after a look at whether they fit."""
         self._on_device = None  # what lies there now goes before more comes
         arrays = self._arrays_of_device()
-        self._check_room(
-            sum(array.nbytes for array in arrays.values())
-            + 8 * int(arrays["cell_start"][-1])
-            + self.topics.itemsize * int(arrays["coming_start"][-1])
-        )
+        self._check_room()
         self._on_device = LightOnDevice(self.device, arrays, self.documents.shift, self.n_groups, self.parts)
         self.set_priors(self.alpha, self.beta)
         self._host_is_old = False
@@ -86,14 +100,14 @@ class LightCudaState(LightState):
         """What `LightOnDevice` takes."""
         lists, corpus = self.documents, (self.word_start, self.token_doc)
         frequency = np.diff(self.word_start)
-        is_common = np.isin(np.arange(len(frequency)), self.common_words)
+        common = np.isin(np.arange(len(frequency)), self.common_words)
         arrays = {
-            "places": np.empty((int(frequency[~is_common].sum()), 2), np.uint32),
+            "places": np.empty((int(frequency[~common].sum()), 2), np.uint32),
             "block_start": np.empty(self.n_groups**2 + 1, np.int64),
             "common": self.common_words,
-            "common_places": np.empty((int(frequency[is_common].sum()), 2), np.uint32),
+            "common_places": np.empty((int(frequency[common].sum()), 2), np.uint32),
             "doc_start": np.empty(len(self.lengths) + 1, np.int64),
-            "coming_start": np.append(0, np.cumsum(np.where(is_common, frequency, 0))),
+            "coming_start": np.append(0, np.cumsum(np.where(common, frequency, 0))),
             "cell_start": np.append(0, np.cumsum(table_sizes(frequency, self.row_of_word))),
             "word_start": self.word_start,
             "token_doc": self.token_doc[: self.n_tokens],
@@ -113,8 +127,8 @@ class LightCudaState(LightState):
         lda_light.order_common(self.common_words, *corpus, arrays["common_places"], arrays["doc_start"])
         return arrays
 
-    def _check_room(self, needed):
-        needed += 32 * self.n_topics + 8 * len(self.beta)
+    def _check_room(self):
+        needed = bytes_on_device(self.lengths, np.diff(self.word_start), self.n_topics, self.n_groups)
         free = self.device.free_memory() - _SPARE
         if needed > free:
             raise DataError(

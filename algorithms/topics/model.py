@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...datasets.split import split_tokens
 from ...errors import DataError
+from ...kernels.device import device_for
 from .._validation import check_counts
 from ..linear.dask_input import is_dask
 from .blocks_of_documents import lazy_shares, score_of_blocks
@@ -50,6 +51,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         document's own words, so a document gets the same answer whatever stands beside it, for any `n_jobs`;
         with ``random_state=None`` too.
 
+        With ``device="cuda"``, or ``"auto"`` and a GPU that can be used, a GPU draws the same topics, and the
+        shares are those of the CPU to rounding. Labelled documents, Dask's data, and models of 16,384 topics
+        or more are left to the CPU.
+
         Memory, a thread: 20 bytes for each topic and distinct word of the longest document; with 16,384
         topics or more 8 bytes for each non-zero count of its words, and 16 a topic. There the probabilities
         are averaged with their noise.
@@ -82,7 +87,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         labels = check_doc_labels(doc_labels, X.shape[0], self.doc_topic_prior_)
         if labels is not None:
             return labelled_shares(FixedTopics.of(self), X, labels, **options)
-        return topic_shares(FixedTopics.of(self), X, **options)
+        return topic_shares(FixedTopics.of(self), X, device=device_for(self.device), **options)
 
     def fit_transform(self, X, y=None, **fit_params):
         """Fit, then infer the topic shares of the same documents, with the `doc_labels` of the fit if given.
@@ -178,7 +183,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         """Compute the held-out log-likelihood per token of documents, by document completion.
 
         Half of each document's tokens (drawn with a fixed seed) tell its topic shares by 20 EM steps, the
-        other half is scored. Natural logarithm; higher is better.
+        other half is scored. Natural logarithm; higher is better. On a GPU, with `device` as in `transform`,
+        the number is the CPU's to rounding.
 
         Parameters
         ----------
@@ -215,8 +221,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
     def _completion(self, observed, held_out, labels):
         if labels is not None:
             return labelled_completion(FixedTopics.of(self), observed, held_out, labels, n_jobs=self.n_jobs)
-        if self.word_topic_counts_.shape[1] >= SPARSE_TOPICS:
-            return completion(FixedTopics.of(self), observed, held_out, n_jobs=self.n_jobs)
+        device = device_for(self.device)
+        if device is not None or self.word_topic_counts_.shape[1] >= SPARSE_TOPICS:
+            return completion(FixedTopics.of(self), observed, held_out, n_jobs=self.n_jobs, device=device)
         return complete(
             self._word_probabilities, observed, held_out, self.doc_topic_prior_, n_jobs=self.n_jobs
         )

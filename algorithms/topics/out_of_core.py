@@ -28,8 +28,8 @@ class Plan:
     at_once: int | None = None
 
 
-def memory_in_bytes(memory_limit):
-    """Read a parameter `memory_limit`: bytes, or a number with a unit.
+def memory_in_bytes(memory_limit, name="memory_limit"):
+    """Read a parameter `memory_limit`, or of another name: bytes, or a number with a unit.
 
     Examples
     --------
@@ -42,11 +42,9 @@ def memory_in_bytes(memory_limit):
     try:
         n_bytes = memory_limit if isinstance(memory_limit, Integral) else parse_bytes(memory_limit)
     except ValueError as error:
-        raise DataError(
-            f"memory_limit={memory_limit!r} is no amount of memory: give '2GB' or bytes"
-        ) from error
+        raise DataError(f"{name}={memory_limit!r} is no amount of memory: give '2GB' or bytes") from error
     if n_bytes < 1:
-        raise DataError(f"memory_limit={memory_limit!r}: give an amount above zero")
+        raise DataError(f"{name}={memory_limit!r}: give an amount above zero")
     return int(n_bytes)
 
 

@@ -8,6 +8,8 @@ A token's time grows with K_d / 32, hardly with K. With a device, a GPU does bot
 All counts are delayed by a sweep, so that the chain's stationary distribution is near the posterior but not
 the posterior; the token's own count is left out, without which it would be a good deal farther away.
 
+numba is imported where the CPU draws; what a GPU leaves to the host is done by `stradask.kernels.lda_host`.
+
 Memory, in bytes a token: topic 2, document 4, and the documents' lists at most 4, besides 128 a document for
 lists that end inside a line of 32. Each thread takes the topics of a group of documents once more, or 20
 bytes a topic.
@@ -17,11 +19,12 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
-from ...kernels import lda_gibbs, lda_saber, topic_counts
+from ...kernels import lda_host
+from ...kernels.lda_host import LINE
 from ...scheduler.program import Outcome
 from ...scheduler.switching import PassesSchedule
 from .saber_cuda import TokensOnDevice
-from .state import CorpusState
+from .state import _ASSIGN, CorpusState
 
 MOST_TOPICS = 32**3
 _LONGEST = 2**16 - 1  # tokens of a document: counts of its topics have 16 bits
@@ -49,23 +52,42 @@ class SaberState(CorpusState):
         check_fits(self.lengths, frequency, n_topics, beta)
         self.n_blocks = 2
         self.schedule = PassesSchedule(len(self.shards), self.n_blocks)
+        self.doc_start = np.concatenate([[0], np.cumsum(self.lengths)])
+        self._there, self._on_cpu = None, device is None
+        (self._lay_out if self._on_cpu else self._lay_out_for_device)(X)
+        self._cuts = self.word_cuts(len(self.shards))
+        self.set_priors(alpha, beta)
+        self.begin_from(self.first_topics(self.token_doc))
+        if device is not None:
+            self._there = TokensOnDevice(device, X, self)
+
+    def _lay_out(self, X):
+        """Lay the tokens out, and make room for the documents' lists."""
+        from ...kernels import lda_gibbs, lda_saber
+
         self.token_doc = self.storage.zeros(self.n_tokens + lda_saber.AHEAD, np.uint32)
         self.bounds = np.empty((len(self.shards) + 1, X.shape[1]), np.int64)
         lda_gibbs.lay_out(
             X.indptr, X.indices, X.data, self.order, self.group_docs, self.bounds, self.token_doc
         )
         self.word_start = np.append(self.bounds[0], self.n_tokens)
-        self._cuts = self.word_cuts(len(self.shards))
-        self.doc_start = np.concatenate([[0], np.cumsum(self.lengths)])
-        lines = -(-np.minimum(self.lengths, n_topics) // lda_saber.LINE)
+        lines = -(-np.minimum(self.lengths, self.n_topics) // LINE)
         self.line_start = np.concatenate([[0], np.cumsum(lines)])
         self.n_lines = np.zeros(len(self.lengths), np.int32)
-        self.entries = self.storage.zeros(int(self.line_start[-1]) * lda_saber.LINE, np.uint32)
-        self.set_priors(alpha, beta)
-        self._there = None
-        self.begin_from(self.first_topics(self.token_doc))
-        if device is not None:
-            self._there = TokensOnDevice(device, X, self)
+        self.entries = self.storage.zeros(int(self.line_start[-1]) * LINE, np.uint32)
+
+    def _lay_out_for_device(self, X):
+        self.token_doc = self.storage.zeros(self.n_tokens, np.uint32)
+        self.word_start = lda_host.lay_out(X, self.order, self.token_doc)
+
+    def first_topics(self, token_doc):
+        """See `CorpusState`."""
+        if self._on_cpu:
+            return super().first_topics(token_doc)
+        topics = self.storage.zeros(self.n_tokens, self.kind)
+        first = (self.n_topics, *self.first_choices(), self.seed, _ASSIGN)
+        lda_host.assign_first(token_doc, topics, *first)
+        return topics
 
     @property
     def topics(self):
@@ -108,12 +130,16 @@ class SaberState(CorpusState):
 
     def _sample_words(self, part, counted, weights, tree, per_beta, *stream):
         """Draw the tokens of a range of words."""
+        from ...kernels import lda_saber
+
         tokens = (*self._cuts[part : part + 2], self.word_start, self.token_doc, self.topics)
         lists = (self.entries, self.line_start, self.n_lines)
         lda_saber.sample_words(*tokens, *lists, *weights, *tree, per_beta, counted, *stream)
 
     def _list_documents(self, group):
         """List the topics of a group's documents."""
+        from ...kernels import lda_saber
+
         first, last = self.group_docs[group : group + 2]
         start, lines = self.doc_start[first : last + 1], self.line_start[first : last + 1]
         placed = np.empty(start[-1] - start[0], np.uint16)
@@ -133,23 +159,38 @@ class SaberState(CorpusState):
     def _document_part(self, first, last):
         if self._there is not None:
             return self._there.joint(self.alpha, self.beta)[0][first:last].sum()
+        from ...kernels import topic_counts
+
         lists = (self.entries, 2 * self.line_start, 2 * self.n_lines, 16)
         return topic_counts.documents_sparse(first, last, *lists, self.alpha)
 
     def _word_part(self, first, last):
         if self._there is not None:
             return self._there.joint(self.alpha, self.beta)[1][first:last].sum()
+        from ...kernels import topic_counts
+
         none = (np.zeros((0, self.n_topics), np.int32), np.full(len(self.beta), -1, np.int32))
         return topic_counts.words(first, last, self.word_start, self.topics, *none, self.n_topics, self.beta)
 
     def doc_topic_counts(self):
         """See `CorpusState`."""
-        for group in self.shards:
-            self._list_documents(group)
-        lists = (self.entries, 2 * self.line_start, 2 * self.n_lines, 16)
-        indptr, indices, data = topic_counts.doc_topic_csr_sparse(*lists)
-        counts = sparse.csr_array((data, indices, indptr), shape=(len(self.lengths), self.n_topics))
-        return counts[np.argsort(self.order)]
+        if self._there is None:
+            for group in self.shards:
+                self._list_documents(group)
+            counts = lda_host.listed(self.entries, self.line_start, self.n_lines)
+        else:
+            counts = self._there.sampler.document_counts()
+        return self._as_csr(*counts)[np.argsort(self.order)]
+
+    def word_topic_counts(self):
+        """See `CorpusState`."""
+        if self._there is None:
+            return super().word_topic_counts()
+        return self._as_csr(*self._there.sampler.word_counts())
+
+    def _as_csr(self, topics, counts, sizes):
+        indptr = np.concatenate([[0], np.cumsum(sizes)])
+        return sparse.csr_array((counts, topics, indptr), shape=(len(sizes), self.n_topics))
 
     def restore(self, arrays):
         """See `CorpusState`."""
@@ -191,7 +232,4 @@ def topic_weights(alpha, totals, beta_sum):
 
 def common_tree(alpha, inverse):
     """Tree of ``alpha * inverse``, which the words without one of their own share."""
-    groups = np.empty(-(-len(alpha) // lda_saber.LINE), np.float32)
-    tops = np.empty(lda_saber.LINE, np.float32)
-    lda_saber.grow_tree(alpha, inverse, groups, tops)
-    return groups, tops
+    return lda_host.grow_tree(alpha * inverse)

@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 
-from ...kernels import lda_saber_cuda
+from ...kernels import lda_saber_chunks, lda_saber_cuda
 
 
 class TokensOnDevice:
@@ -22,10 +22,10 @@ class TokensOnDevice:
     def __init__(self, device, X, state):
         n_topics, order = state.n_topics, state.order
         frequency = np.diff(state.word_start)
-        cuts, resident = lda_saber_cuda.choose_chunks(device, state.lengths, frequency, n_topics)
+        cuts, resident, _ = lda_saber_chunks.choose_chunks(device, state.lengths, frequency, n_topics)
         parts = [X[order[a:b]].sum(axis=0, dtype=np.int64) for a, b in itertools.pairwise(cuts)]
         part = np.array([np.asarray(row).ravel() for row in parts])
-        layout = lda_saber_cuda.Layout(state.lengths, state.word_start, n_topics, cuts, part)
+        layout = lda_saber_chunks.Layout(state.lengths, state.word_start, n_topics, cuts, part)
         self._read, self._joint = state.topics, None
         self._reading = threading.Lock()  # groups of documents are measured side by side
         self.sampler = lda_saber_cuda.Sampler(device, layout, resident, state.token_doc, state.topics)

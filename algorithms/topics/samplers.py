@@ -3,16 +3,10 @@
 import numpy as np
 
 from ...errors import DataError
-from ...kernels.device import cuda_device, why_no_device
-from . import auto
+from ...kernels.device import device_for
 from .annealing import annealed_sweeps
-from .document_rows import DENSE_TOPICS, PackedLists
-from .gibbs import GibbsState
-from .light import LightState
-from .light_cuda import LightCudaState
 from .saber import SaberState
 from .state import number_of_groups
-from .warp import WarpState
 
 _LEAST_SWEEPS = 8  # of a fit that is worth two samplers
 
@@ -47,6 +41,15 @@ def sampler_state(
         Anneal the first sweeps (`annealing`), unless the sampler is exact or something is known beforehand.
     """
     model = (X, n_topics, alpha, beta, seed)
+    if sampler == "saber" and all(part is None for part in known.values()):  # the one without numba on a GPU
+        options["annealed"] = annealed_sweeps(max_sweeps) if anneals else 0
+        return SaberState(*model, device=device_for(device), **options)
+    from . import auto
+    from .gibbs import GibbsState
+    from .light import LightState
+    from .light_cuda import LightCudaState
+    from .warp import WarpState
+
     if any(part is not None for part in known.values()):
         if sampler not in ("auto", "gibbs"):
             raise DataError(
@@ -61,21 +64,17 @@ def sampler_state(
     if sampler == "warp":
         return WarpState(*model, annealed=annealed_sweeps(max_sweeps, passes=1) if anneals else 0, **options)
     options["annealed"] = annealed_sweeps(max_sweeps) if anneals and not exact else 0
-    if sampler == "saber":
-        return SaberState(*model, device=_device(device), **options)
     if sampler == "light" and device == "cuda":
-        return LightCudaState(*model, device=cuda_device(), exact=exact, **options)
+        return LightCudaState(*model, device=device_for(device), exact=exact, **options)
     kind = LightState if sampler == "light" else GibbsState
     return kind(*model, exact=exact, **options)
 
 
-def _device(device):
-    """Return the GPU if one is asked for, or is there and may be taken; None for the CPU."""
-    return None if device == "cpu" or (device == "auto" and why_no_device()) else cuda_device()
-
-
 def _chosen(X, n_topics, exact, max_sweeps):
     """What "auto" takes: Gibbs sampling, warp and then Gibbs, or warp alone where lists cannot hold it."""
+    from . import auto
+    from .document_rows import DENSE_TOPICS, PackedLists
+
     large = n_topics >= auto.LEAST_TOPICS and number_of_groups(X.sum(), X.shape[1], n_topics) > 1
     if exact or not large or max_sweeps < _LEAST_SWEEPS:
         return "gibbs"
@@ -94,7 +93,7 @@ def settled(state, tol):
         return None
 
     def stop(history):
-        if isinstance(state, auto.AutoState) and len(state.ran) == 1:
+        if state.name == "auto" and len(state.ran) == 1:
             return False
         first = max(state.ran[-1]["sweep"] - 1, state.annealed)
         objective = history.as_dict()["objective"][first:]

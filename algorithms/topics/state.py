@@ -12,8 +12,7 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from ...errors import ModelFileError
-from ...kernels import lda_gibbs as kernels
-from ...kernels import topic_counts
+from ...kernels.lda_host import uniforms
 from ...scheduler.program import Program
 from ...scheduler.rotation import balance
 from ...scheduler.threads import run_tasks
@@ -152,13 +151,17 @@ class CorpusState(Program):
 
     def first_topics(self, token_doc):
         """Each token takes at random one of the topics that its document starts from."""
+        from ...kernels.lda_gibbs import assign_first
+
         topics = self.storage.zeros(self.n_tokens, self.kind)
-        choices = np.empty((len(self.lengths), 4), np.float32)
-        kernels.fill_uniform(choices.reshape(-1), 0, self.seed, _CHOICES, 0, 0)
-        few = choices[:, :FIRST_TOPICS]
-        spread = (self.lengths >= LONG_DOCUMENT) & (self.annealed > 0)
-        kernels.assign_first(token_doc, topics, self.n_topics, few, spread, self.seed, _ASSIGN)
+        assign_first(token_doc, topics, self.n_topics, *self.first_choices(), self.seed, _ASSIGN)
         return topics
+
+    def first_choices(self):
+        """Topics that each document starts from, in units of [0, 1), and whether it does so from all."""
+        blocks = np.arange(len(self.lengths))
+        choices = uniforms(blocks, self.seed, _CHOICES, 0, 0).reshape(-1, 4)
+        return choices[:, :FIRST_TOPICS], (self.lengths >= LONG_DOCUMENT) & (self.annealed > 0)
 
     # Reading ------------------------------------------------------------------------------------
 
@@ -213,6 +216,8 @@ class CorpusState(Program):
 
     def word_topic_counts(self):
         """Topic counts of each word in `X`, CSR."""
+        from ...kernels import topic_counts
+
         indptr, indices, data = topic_counts.word_topic_csr(self.word_start, self.topics, self.n_topics)
         return sparse.csr_array((data, indices, indptr), shape=(len(self.word_start) - 1, self.n_topics))
 

@@ -15,6 +15,15 @@ from .shard_input import figures_of, is_lazy, read_source
 _BYTES_PER_SHARD, _MOST_SHARDS = 2**22, 16  # of files, where nothing else says how many there are to be
 
 
+def in_shards(X, engine):
+    """Whether a fit is one over shards: its engine is a cluster, or its data are no matrix."""
+    if engine != "dask" and engine != "local" and "://" not in engine:
+        raise DataError(
+            f"engine={engine!r} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
+        )
+    return engine != "local" or is_sharded(X)
+
+
 def is_sharded(X):
     """Whether X is no matrix of this process: names of files, a collection of Dask's, or a list of such."""
     return are_files(X) or is_lazy(X) or (isinstance(X, (list, tuple)) and len(X) > 0 and is_lazy(X[0]))

@@ -6,11 +6,12 @@ import numpy as np
 
 from ...algorithms.bayes.diagnostics import ess
 from ...errors import DataError
-from ..mcmc_cases import CASES, load, start, truth
+from ..mcmc_cases import CASES, RACES, load, start, truth
 from . import Problem
 
 METHODS = ("average", "consensus", "parametric", "score", "nonparametric", "semiparametric", "auto")
 LEAST_ROWS = 10  # of a shard, for each parameter
+RIVALS = {"shards": "auto", "full": "full data as long", "laplace": "Laplace as long"}
 
 
 class Objective:
@@ -24,7 +25,8 @@ class Objective:
 
     Data sets: "logistic" (50,000 x 50), "rare" (40,000 x 20, about one row in a hundred is positive),
     "credit" (1,000 x 25, of the shape of the German credit data), "covtype" (581,012 x 54, of that shape),
-    "eight-schools", "poisson-gamma", "mixture".
+    "eight-schools", "poisson-gamma", "mixture"; "saturation" (100,000 rows), a race at equal wall
+    time: 5 shards, a run of all rows on 5 cores, and importance sampling about the mode on 5 cores.
     """
 
     procedure = "sampling"
@@ -80,6 +82,12 @@ class Objective:
 
     def problems(self):
         """Return the whole posterior, and its shards by every method where they have rows enough."""
+        if self.dataset in RACES:
+            n_shards = RACES[self.dataset]
+            return [
+                Problem(f"M={n_shards}, {words}", "race", {"n_shards": n_shards, "rival": rival}, ())
+                for rival, words in RIVALS.items()
+            ]
         problems = [Problem("chains", "sample", {}, ()), Problem("auto", "automatic", {}, ())]
         if self.kind == "logistic":
             n, d = self.data["X"].shape
@@ -113,8 +121,8 @@ class Objective:
         Returns
         -------
         dict
-            ``mean_error``, ``sd_error``, ``bulk_ess``, ``tail_ess``, ``parallel_seconds`` (of shards) or
-            ``refused``.
+            ``mean_error``, ``sd_error``, ``quantile_error`` (of 5 and 95 %, in standard deviations),
+            ``bulk_ess``, ``tail_ess``, ``parallel_seconds`` and ``k_hat`` (of shards), or ``refused``.
         """
         if "refused" in arrays:
             return {"refused": str(arrays["refused"])}
@@ -123,16 +131,20 @@ class Objective:
         if draws.ndim != 3 or draws.shape[2] != k or not np.isfinite(draws).all():
             raise DataError(f"draws must be finite and of the shape (chains, n, {k}), got {draws.shape}")
         flat = draws.reshape(-1, k)
+        ends = self.truth.quantiles
         worth = float(arrays["worth"]) if "worth" in arrays else np.inf
         figures = {
             "mean_error": _rms((flat.mean(axis=0) - self.truth.mean) / self.truth.sd),
             "sd_error": _rms(flat.std(axis=0) / self.truth.sd - 1),
+            "quantile_error": _rms((np.quantile(flat, (0.05, 0.95), axis=0) - ends) / self.truth.sd),
             "bulk_ess": min(float(np.nan_to_num(ess(draws, "bulk")).min()), worth),  # NaN: it did not move
             "tail_ess": min(float(np.nan_to_num(ess(draws, "tail")).min()), worth),
         }
         if "shard_seconds" in arrays:
             slowest = float(np.max(arrays["shard_seconds"]))
             figures["parallel_seconds"] = slowest + float(arrays["combine_seconds"])
+        if "k_hat" in arrays and np.isfinite(arrays["k_hat"]):
+            figures["k_hat"] = float(arrays["k_hat"])
         return figures
 
 

@@ -9,6 +9,7 @@ class has
 - ``requires``: pip requirements of its own environment; empty for our solvers, which run in the
   environment of stradask, and may name ``libraries`` whose versions the records should give; ``program``,
   where it runs a program that pip does not install: the environment variable that holds its path;
+- ``device``: ``"cuda"`` if it needs a GPU (then it runs where ``--device cuda`` asks for one alone);
 - ``__init__(settings)``: the settings of the run as attributes (``n_jobs``, ``seed`` and the
   family's own, such as ``n_components``);
 - ``set_data(data)``: the arrays of the family's objective as attributes; converts them to what the
@@ -46,6 +47,7 @@ class SolverFile:
     requires: tuple[str, ...]
     calls: tuple[str, ...] = ()
     program: str | None = None
+    device: str = "cpu"
 
     @property
     def is_ours(self):
@@ -94,7 +96,7 @@ def _read(path):
     try:
         solver = load_solver(path)
         calls = tuple(name for name, value in vars(solver).items() if callable(value))
-        program = getattr(solver, "program", None)
-        return SolverFile(path, solver.name, solver.method, tuple(solver.requires), calls, program)
+        rest = (calls, getattr(solver, "program", None), getattr(solver, "device", "cpu"))
+        return SolverFile(path, solver.name, solver.method, tuple(solver.requires), *rest)
     except AttributeError as error:
         raise DataError(f"{path}: not a solver file ({error}); see benchmarks/solvers") from error

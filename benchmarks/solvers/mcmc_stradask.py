@@ -17,7 +17,7 @@ class Solver:
     libraries = ("numba", "scipy")
 
     def __init__(self, settings):
-        self.settings = settings
+        self.settings, self.raced = settings, None
 
     def set_data(self, data):
         """Keep the arrays; compile the density, which a user does once for a model."""
@@ -26,7 +26,8 @@ class Solver:
             self.X, self.y = np.ascontiguousarray(data.X), data.y.astype(int)
             return
         self.functions = DENSITIES[self.kind]()
-        self.rows = np.column_stack([data.y, data.s]) if self.kind == "eight-schools" else data.y
+        columns = [getattr(data, name) for name in ("x", "y", "s") if hasattr(data, name)]
+        self.rows = np.column_stack(columns) if len(columns) > 1 else data.y
         start = np.zeros(10) if self.kind == "eight-schools" else data.start
         for _ in range(2):  # once to compile, as other systems compile for their data
             self._sample("nuts", start, n_samples=10, n_warmup=20)
@@ -88,44 +89,46 @@ class Solver:
 
     def combine(self, n_shards, method):
         """Sample shards one after another, each timed, and put their draws together."""
-        import warnings
-
-        from stradask.algorithms.bayes import combine, models, sampling
+        from stradask.algorithms.bayes import models
 
         counts = {"n_samples": self.settings.n_samples, "n_warmup": self.settings.n_warmup}
+        counts |= {"n_chains": self.settings.n_chains, "n_jobs": self.settings.n_jobs}
+        n_draws = self.settings.n_samples * self.settings.n_chains
         prior = models.Prior("normal", PRIOR_SCALE)
-        order = np.random.default_rng(self.settings.seed).permutation(len(self.y))
+
+        def build(rows):
+            signs = 2.0 * self.y[rows] - 1
+            return models.regression("bernoulli", self.X[rows], signs, prior=prior, power=1 / n_shards)
+
+        return self._shards(build, n_shards, method, n_draws, counts, time.perf_counter)
+
+    def _shards(self, build, n_shards, method, n_draws, counts, clock):
+        import warnings
+
+        from stradask.algorithms.bayes import combine, sampling
+
+        order = np.random.default_rng(self.settings.seed).permutation(len(self.data.y))
         seconds, samples, densities = [], [], []
         for shard, rows in enumerate(np.array_split(order, n_shards)):
-            started = time.perf_counter()
-            model = models.regression(
-                "bernoulli", self.X[rows], 2.0 * self.y[rows] - 1, prior=prior, power=1 / n_shards
-            )
+            started = clock()
+            model = build(rows)
             samples.append(
-                sampling.sample_model(
-                    model,
-                    n_chains=self.settings.n_chains,
-                    n_jobs=self.settings.n_jobs,
-                    seed=self.settings.seed,
-                    shard=shard,
-                    weighted=False,
-                    **counts,
-                )
+                sampling.sample_model(model, seed=self.settings.seed, shard=shard, weighted=False, **counts)
             )
-            seconds.append(time.perf_counter() - started)
+            seconds.append(clock() - started)
             densities.append(model)
 
         def log_density(points):
             """Each shard has a core of its own, so the slowest alone counts."""
             parts = []
             for model in densities:
-                begun = time.perf_counter()
+                begun = clock()
                 parts.append(model.logp_batch(points))
-                elsewhere.append(time.perf_counter() - begun)
+                elsewhere.append(clock() - begun)
             return np.sum(parts, axis=0)
 
         elsewhere: list[float] = []
-        started = time.perf_counter()
+        started = clock()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", combine.CombinationWarning)
@@ -134,15 +137,35 @@ class Solver:
                     gradients=np.stack([sample.stacked("gradients") for sample in samples]),
                     log_density=log_density,
                     method=method,
-                    n_draws=self.settings.n_samples * self.settings.n_chains,
+                    n_draws=n_draws,
                     random_state=self.settings.seed,
                 )
         except combine.CombinationRefused as error:
             return {"refused": np.array(str(error))}
-        spent = time.perf_counter() - started - sum(elsewhere) * (1 - 1 / n_shards)
+        spent = clock() - started - sum(elsewhere) * (1 - 1 / n_shards)
         draws, worth = _resampled(found, self.settings.seed)
         figures = {"shard_seconds": np.array(seconds), "combine_seconds": np.array(spent)}
+        figures |= {"k_hat": np.array(found.figures.get("k_hat", np.nan))}
         return {"draws": draws[None], "worth": np.array(worth)} | figures
+
+    def race(self, n_shards, rival):
+        """Shards, or what a rival has after as many seconds on as many cores; see ``_mcmc_race``."""
+        import _mcmc_race as race
+
+        from stradask.algorithms.bayes.density import user_model
+
+        if self.raced is None:
+
+            def build(rows):
+                return user_model(*self.functions, self.rows[rows], self.start, power=1 / n_shards)
+
+            self.raced = self._shards(build, n_shards, "auto", race.PROPOSALS, race.COUNTS, time.process_time)
+        if rival == "shards" or "refused" in self.raced:
+            return self.raced
+        whole = user_model(*self.functions, self.rows, self.start)
+        seconds = float(max(self.raced["shard_seconds"]) + self.raced["combine_seconds"])
+        found = getattr(race, rival)(whole, n_shards, seconds, self.settings.seed)
+        return found | {"shard_seconds": np.array([seconds]), "combine_seconds": np.array(0.0)}
 
 
 def _resampled(found, seed):
@@ -249,4 +272,39 @@ def _mixture():
     return log_likelihood, log_prior
 
 
-DENSITIES = {"eight-schools": _schools, "poisson-gamma": _poisson_gamma, "mixture": _mixture}
+def _saturation():
+    from math import exp
+
+    import numba
+
+    @numba.njit(fastmath=True)
+    def log_likelihood(q, rows, g):
+        height, k = exp(q[0]) * (2 * exp(q[1]) + 1), exp(q[1])
+        total = by_height = by_k = 0.0
+        for i in range(len(rows)):
+            x, weight = rows[i, 0], 1 / rows[i, 2]
+            part = 1 / (k + x)
+            mean = height * x * part * weight
+            rest = rows[i, 1] * weight - mean
+            total -= 0.5 * rest * rest
+            by_height += rest * mean
+            by_k += rest * mean * part
+        g[0] += by_height
+        g[1] += k * (2 / (2 * k + 1) * by_height - by_k)
+        return total
+
+    @numba.njit
+    def log_prior(q, g):
+        g[0] -= q[0]
+        g[1] -= q[1] / 2.25
+        return -0.5 * (q[0] * q[0] + q[1] * q[1] / 2.25)
+
+    return log_likelihood, log_prior
+
+
+DENSITIES = {
+    "eight-schools": _schools,
+    "poisson-gamma": _poisson_gamma,
+    "mixture": _mixture,
+    "saturation": _saturation,
+}

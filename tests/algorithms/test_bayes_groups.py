@@ -299,6 +299,23 @@ def test_auto_takes_no_fewer_than_twenty_groups_a_shard():
     assert model._count_shards(X, y, groups) == 1
 
 
+def test_auto_takes_fewer_shards_until_all_have_both_classes():
+    """Two of six groups have positives, so that two shards can have both classes; then one of six."""
+    model = sd.BayesianLogisticRegression(n_shards="auto")
+    groups, seen = np.repeat(np.arange(6), 10), []
+    y = np.where(np.isin(groups, (0, 3)) & (np.arange(60) % 2 == 0), 1.0, -1.0)
+    for positives in (y, np.where(groups == 0, y, -1.0)):
+        model.n_shards_ = 6
+        shards = model._cut(positives, groups, seed=0)
+        seen.append(model.n_shards_)
+        if model.n_shards_ > 1:
+            assert all(len(np.unique(positives[rows])) == 2 for rows in shards)
+            np.testing.assert_array_equal(np.sort(np.concatenate(shards)), np.arange(60))
+    assert seen == [2, 1]
+    model.set_params(n_shards=3).n_shards_ = 3
+    assert len(model._cut(y, groups, seed=0)) == 3  # what was asked for is refused later, aloud
+
+
 # Predictions -------------------------------------------------------------------------------------------
 
 
@@ -512,7 +529,7 @@ def test_what_groups_cannot_do_is_refused():
         sd.BayesianLinearRegression().fit(X, X[:, 0] + groups, groups=groups)
     with pytest.raises(DataError, match="n_shards=5, but there are 4 groups"):
         sd.BayesianLinearRegression(n_shards=5).fit(X, y, groups=groups)
-    with pytest.raises(DataError, match="all rows of shard 0 of 2 are of one class, as groups are not split"):
+    with pytest.raises(DataError, match="all rows of shard 0 of 2 are of one class: take a smaller n_shards"):
         sd.BayesianLogisticRegression(n_shards=2).fit(X, groups < 2, groups=groups < 2)
     model = sd.BayesianLinearRegression(random_state=0).fit(X, y, groups=groups)
     with pytest.raises(DataError, match="groups are text, those of the fit numbers"):

@@ -1,17 +1,21 @@
 """The runner end to end, with small solvers written here and with scikit-learn's."""
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from cuda_emulator import MISSING, EmulatedDevice
 
 from stradask import datasets
 from stradask.benchmarks import command, environments, run, solvers, worker
 from stradask.errors import DataError
+from stradask.kernels.device import standing_in, why_no_device
 
 # A model that knows word frequencies only; it assigns every token to topic 0.
 UNIGRAM = """
@@ -379,4 +383,39 @@ def test_the_package_lists_its_solvers_ours_first():
     known = solvers.find_solvers("lda")
     assert next(iter(known)) == "stradask"
     assert {"gensim", "sklearn", "tomotopy", "topica"} <= set(known)
-    assert [solver.name for solver in known.values() if solver.is_ours] == ["stradask"]
+    ours = [(solver.name, solver.device) for solver in known.values() if solver.is_ours]
+    assert ours == [("stradask", "cpu"), ("stradask-light-gpu", "cuda"), ("stradask-saber-gpu", "cuda")]
+
+
+@pytest.mark.skipif(why_no_device() is None, reason="there is a GPU")
+def test_without_a_gpu_its_solvers_are_left_out_by_name(docword, tmp_path):
+    here = run.Plan("lda", against=(), datasets=(str(docword),), device="cuda", out=tmp_path)
+    assert len(here.solvers()) == 3
+    assert [solver.name for solver in dataclasses.replace(here, device="cpu").solvers()] == ["stradask"]
+    for solver in here.solvers()[1:]:
+        (outcome,) = run._outcomes(here, None, solver, 0, tmp_path, print)
+        assert outcome == {"status": "unavailable", "error": why_no_device()}
+        assert "pip install" in outcome["error"] or "device='cpu'" in outcome["error"]
+
+
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@pytest.mark.parametrize(("sampler", "kernel"), [("saber", "sample"), ("light", "sweep")])
+def test_solvers_of_a_gpu_train_there(sampler, kernel, monkeypatch):
+    monkeypatch.syspath_prepend(str(solvers.FOLDER))
+    found = solvers.find_solvers("lda")[f"stradask-{sampler}-gpu"]
+    settings = run.find_objective("lda").defaults | {"n_components": 3, "n_jobs": 1, "seed": 0}
+    solver = worker.load_solver(found.path)(SimpleNamespace(**settings))
+    X = datasets.make_lda_corpus(12, n_features=20, n_components=3, mean_length=15, random_state=0)[0].tocsr()
+    parts = {"indptr": X.indptr, "indices": X.indices, "counts": X.data, "n_words": 20}
+    solver.set_data(SimpleNamespace(**parts))
+    watch = worker.Stopwatch([np.inf], folder=None, max_ticks=1)
+    with standing_in(EmulatedDevice()) as device:
+        solver.run(watch)
+    assert kernel in device.launches
+    assert (watch.ticks, watch.work) == (1, X.sum())
+    assert solver.model.word_topic_counts_.sum() == X.sum()
+
+
+def test_families_without_a_gpu_say_so():
+    with pytest.raises(DataError, match="--device: lasso has no solver that runs on a GPU"):
+        run.Plan("lasso", device="cuda")

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ from stradask.benchmarks import gpu_check
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError
 from stradask.kernels.device import standing_in
+from stradask.kernels.launch import FOLDER, KERNEL
 
 ARGS = SimpleNamespace(samplers=["saber"], tokens=1e5, sweeps=3, minutes=1)
 
@@ -128,6 +130,43 @@ def test_fits_that_break_off_keep_what_was_done(monkeypatch):
     assert records[1]["detail"] == "Killed (status: -9)"
 
 
+@pytest.mark.parametrize(
+    ("status", "solvers", "results"),
+    [
+        (0, ["ok", "ok"], ["passed", "passed"]),
+        (1, ["ok", "failed"], ["passed", "failed"]),
+        (0, ["unavailable"], ["failed"]),
+        (1, [], ["failed"]),
+        ("its time was up", ["ok"], ["passed", "failed"]),
+    ],
+)
+def test_what_the_benchmark_says(monkeypatch, status, solvers, results):
+    measured = {"snapshots": [{"pp": 700.5, "seconds": 2.0, "work": 10}]}
+    told = {
+        "ok": measured | {"metrics": [{"label": "perplexity", "key": "pp"}]},
+        "failed": {"error": "it broke"},
+        "unavailable": {"error": "no GPU"},
+    }
+
+    def pretend(command, seconds):
+        lines = [json.dumps({"solver": "s", "status": one} | told[one]) for one in solvers]
+        if lines:
+            (Path(command[-1]) / "records.jsonl").write_text("\n".join(lines) + "\n")
+        return {"status": status, "output": "end", "seconds": 3.0}
+
+    monkeypatch.setattr(gpu_check, "timed", pretend)
+    records = list(gpu_check.run_bench(ARGS, 60))
+    assert [record["result"] for record in records] == results
+    if results[0] == "passed":
+        assert records[0]["detail"] == "perplexity 700.5 after 2.0 s"
+        assert records[0]["tokens_per_second"] == 5
+
+
+def test_the_shares_of_the_time_add_up_to_all_of_it():
+    assert sum(gpu_check.SHARES.values()) == pytest.approx(1)
+    assert gpu_check.SHARES.keys() == gpu_check.PARTS.keys()
+
+
 def test_the_command_that_the_page_names():
     command = [sys.executable, "-m", "stradask.benchmarks.gpu_check", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
@@ -156,11 +195,17 @@ def _fits(kind, **options):
 
 
 def test_small_fits(emulated):
-    assert [record["what"] for record in _fits("small")] == ["saber, 64 topics", "light, 64 topics"]
+    records = _fits("small")
+    assert [record["what"].split(",")[0] for record in records] == ["saber", "saber", "light", "light"]
+    assert [record["what"].split(",")[1] for record in records] == [" 64 topics", " 300 topics"] * 2
+    known = {name for file in FOLDER.glob("*.cu") for name, _ in KERNEL.findall(file.read_text("utf-8"))}
+    assert known - set(emulated.launches) == set()  # the sanitizers see all there are
 
 
 def test_agreement_tells_both_log_likelihoods(emulated):
-    saber, light = _fits("agreement")
+    saber, shares, light, _ = _fits("agreement")
+    assert shares["result"] == "passed"
+    assert shares["what"] == "saber, inference on 30 documents"
     assert saber["log_likelihood"] == pytest.approx(saber["log_likelihood_cpu"], rel=1e-12)
     assert saber["result"] == "passed"
     assert "0.00 % apart" in saber["detail"]

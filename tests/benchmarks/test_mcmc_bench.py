@@ -2,10 +2,12 @@
 
 import argparse
 import json
+from importlib.machinery import SourceFileLoader
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy import integrate
+from scipy import integrate, special
 
 from stradask.algorithms.bayes.models import Prior, regression
 from stradask.benchmarks import command, mcmc_cases, run, sampling_report, sampling_summary, solvers
@@ -44,7 +46,7 @@ def test_the_truth_of_eight_schools_is_the_known_one():
     assert found.sd[0] == pytest.approx(3.3, abs=0.15)
 
 
-def test_densities_are_those_that_solvers_sample():
+def test_densities_are_those_that_solvers_sample(monkeypatch):
     kind, arrays = load("logistic", seed=0, quick=True)
     prior = Prior("normal", mcmc_cases.PRIOR_SCALE)
     model = regression("bernoulli", arrays["X"], 2 * arrays["y"] - 1, prior=prior)
@@ -52,27 +54,69 @@ def test_densities_are_those_that_solvers_sample():
     gap = log_density(kind, arrays, Q) - model.logp_grads(Q)[0]
     np.testing.assert_allclose(gap, gap[0], rtol=0, atol=1e-7)
     file = solvers.find_solvers("mcmc")["stradask"].path
-    for case in ("poisson-gamma", "mixture"):
+    monkeypatch.setitem(mcmc_cases.CASES, "saturation", ("saturation", None, (300, 1)))
+    for case in ("poisson-gamma", "mixture", "saturation"):
         kind, arrays = load(case, seed=0, quick=True)
-        theirs = _densities(file, kind)
+        theirs, rows = _densities(file, kind), arrays["y"]
+        if case == "saturation":
+            rows = np.column_stack([arrays[name] for name in ("x", "y", "s")])
         Q = mcmc_cases.start(kind, arrays) + np.random.default_rng(1).standard_normal((4, 1)) / 4
-        gaps = log_density(kind, arrays, Q) - [theirs(q, arrays["y"]) for q in Q]
+        gaps = log_density(kind, arrays, Q) - [theirs(q, rows) for q in Q]
         np.testing.assert_allclose(gaps, gaps[0], rtol=0, atol=1e-7)
 
 
-def _densities(file, kind):
-    from importlib.machinery import SourceFileLoader
-    from types import ModuleType
-
+def _module(file):
     module = ModuleType("solver")
     SourceFileLoader("solver", str(file)).exec_module(module)
-    likelihood, prior = (function.py_func for function in module.DENSITIES[kind]())
+    return module
+
+
+def _densities(file, kind):
+    likelihood, prior = (function.py_func for function in _module(file).DENSITIES[kind]())
 
     def density(q, y):
-        slopes = (np.zeros(len(q)),) if kind == "mixture" else ()
+        slopes = () if kind == "poisson-gamma" else (np.zeros(len(q)),)
         return likelihood(q, y, *slopes) + prior(q, *slopes)
 
     return density
+
+
+def test_the_truth_of_a_shoulder_is_that_of_many_weighted_draws(monkeypatch):
+    monkeypatch.setitem(mcmc_cases.CASES, "saturation", ("saturation", None, (200, 1)))
+    kind, arrays = load("saturation", seed=0, quick=True)
+    found, rng = truth(kind, arrays), np.random.default_rng(0)
+    # From normal densities, that of b its prior.
+    Q = rng.standard_normal((40_000, 2)) / [7, 1 / 1.5]
+    blocks = np.split(Q, 40)
+    heights = np.concatenate([log_density(kind, arrays, block) for block in blocks])
+    heights += (Q**2 * [24.5, 1 / 4.5]).sum(axis=1)
+    weights = special.softmax(heights)
+    assert 1 / (weights**2).sum() > 3000
+    draws = Q[rng.choice(len(Q), 40_000, p=weights)]
+    np.testing.assert_allclose((draws.mean(axis=0) - found.mean) / found.sd, 0, atol=0.08)
+    np.testing.assert_allclose(draws.std(axis=0), found.sd, rtol=0.08)
+    ends = np.quantile(draws, (0.05, 0.95), axis=0)
+    np.testing.assert_allclose((ends - found.quantiles) / found.sd, 0, atol=0.15)
+
+
+def test_a_race_is_won_by_shards_where_laplace_fails(monkeypatch):
+    judge = Objective("saturation", seed=0, parameters=settings(), quick=True)
+    monkeypatch.syspath_prepend(str(solvers.find_solvers("mcmc")["stradask"].path.parent))
+    solver = _module(solvers.find_solvers("mcmc")["stradask"].path).Solver(
+        SimpleNamespace(n_chains=1, n_samples=100, n_warmup=100, n_jobs=1, seed=0)
+    )
+    solver.set_data(SimpleNamespace(**judge.arrays()))
+    found = {
+        problem.arguments["rival"]: judge.evaluate(problem, solver.race(**problem.arguments))
+        for problem in judge.problems()
+    }
+    ours = found["shards"]
+    for error in ("mean_error", "sd_error", "quantile_error"):
+        assert ours[error] < 0.1
+    # How many draws the rivals have goes by the clock; that they miss the shoulder does not.
+    assert ours["sd_error"] < found["laplace"]["sd_error"]
+    assert ours["k_hat"] < 0.5 < 0.6 < found["laplace"]["k_hat"]
+    assert {one["parallel_seconds"] for one in found.values()} == {ours["parallel_seconds"]}
 
 
 def test_a_truth_that_is_not_known_is_refused(monkeypatch):

@@ -1,0 +1,92 @@
+"""What a fit takes of memory, told from the sizes of the corpus before anything is trained."""
+
+import numpy as np
+
+from ...errors import DataError
+from ...kernels import lda_saber_chunks
+from . import light_cuda, saber
+from .document_rows import DENSE_TOPICS, PackedLists
+from .gibbs import number_of_rows
+
+_PROCESSORS = 132  # multiprocessors of a large GPU, where none is at hand: they share little
+_NARROW = 2**16  # topics that fit two bytes, less one
+
+
+def footprint(X, n_topics, memory=None, device=None):
+    """Tell the bytes that a fit takes beside `X`, by sampler.
+
+    Parameters
+    ----------
+    X : sparse matrix of counts
+    n_topics : int
+    memory : int, optional
+        Bytes of a GPU, for the number of chunks in which "saber" goes through it; by default those that
+        `device` has free.
+    device : stradask.kernels.device.Device, optional
+
+    Returns
+    -------
+    dict
+        ``X``: bytes of the matrix; ``cpu``: of the samplers that can hold the corpus, while they run on
+        one thread; ``cuda``: bytes on a GPU that holds all of it at once; and, with a memory to
+        fit, ``cuda chunks``: in how many chunks each goes through it (1: all of it stays there).
+
+    Raises
+    ------
+    DeviceError
+        If a GPU of that memory has no room even for the smallest chunks.
+    """
+    X = X.tocsr()
+    lengths, frequency = (np.asarray(X.sum(axis=axis, dtype=np.int64)).ravel() for axis in (1, 0))
+    n_tokens = int(lengths.sum())
+    if not n_tokens:
+        raise DataError("there is no token: nothing would be trained")
+    found = {
+        "X": X.data.nbytes + X.indices.nbytes + X.indptr.nbytes,
+        "cpu": _on_cpu(lengths, frequency, n_tokens, n_topics),
+        "cuda": {},
+    }
+    fits, holds = _saber_fits(lengths, frequency, n_topics), PackedLists.hold(int(lengths.max()), n_topics)
+    if holds:
+        groups = light_cuda.number_of_groups(lengths)
+        found["cuda"]["light"] = light_cuda.bytes_on_device(lengths, frequency, n_topics, groups)
+    processors = _PROCESSORS if device is None else device.n_processors
+    if fits:
+        whole = lda_saber_chunks.plans_of(processors, lengths, frequency, n_topics)[0]
+        found["cuda"]["saber"] = whole.n_bytes
+    if memory is None and device is not None:
+        memory = device.free_memory()
+    if memory is not None and fits:
+        name = "the GPU" if device is None else device.name
+        plan = lda_saber_chunks.plan_for(memory, processors, name, lengths, frequency, n_topics)
+        found["cuda memory"] = memory
+        found["cuda chunks"] = {"saber": 1 if plan.resident else len(plan.cuts) - 1}
+    return found
+
+
+def _on_cpu(lengths, frequency, n_tokens, n_topics):
+    """Bytes of each sampler that can hold the corpus."""
+    topic = 2 if n_topics < _NARROW else 4
+    rows = 4 * n_topics * number_of_rows(frequency, n_topics)
+    common = (topic + 4) * n_tokens + 12 * len(lengths) + 24 * len(frequency)
+    wide = 2 if lengths.max() < _NARROW else 4
+    dense = wide * -(-n_topics // 32) * 32 * len(lengths)
+    lists = 64 * int(-(-np.minimum(lengths, n_topics) // 16).sum())
+    holds = PackedLists.hold(int(lengths.max()), n_topics)
+    found = {}
+    if n_topics <= DENSE_TOPICS or holds:
+        found["gibbs"] = common + rows + (dense if n_topics <= DENSE_TOPICS else lists)
+    found["warp"] = 2 * topic * n_tokens + 4 * n_tokens + 12 * len(lengths) + 24 * len(frequency)
+    if holds:
+        found["light"] = common + rows + lists
+    if _saber_fits(lengths, frequency, n_topics):
+        found["saber"] = common + 128 * int(-(-np.minimum(lengths, n_topics) // 32).sum())
+    return found
+
+
+def _saber_fits(lengths, frequency, n_topics):
+    try:
+        saber.check_fits(lengths, frequency, n_topics, np.ones(1))
+    except DataError:
+        return False
+    return True

@@ -1,0 +1,111 @@
+"""What a fit on a GPU needs of the host, in numpy: the layout of tokens, their first topics, lists as CSR.
+
+A GPU's path does not import numba. The functions do what those of the same names in `lda_gibbs`, `random` and
+`lda_saber` do, bit for bit.
+"""
+
+import numpy as np
+
+LINE = 32  # as in `lda_saber`
+_QUARTER = 1024  # blocks of four draws that are made at a time: DRAWS / 4 of `lda_gibbs`
+_LOTS = 64  # of 4096 tokens at a time
+
+_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_W0, _W1 = 0x9E3779B9, 0xBB67AE85
+_LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+def uniforms(blocks, seed, purpose, round_, index):
+    """Four uniforms on [0, 1) of each numbered block of a stream, float32 of shape (4, len(blocks))."""
+    c0 = blocks.astype(np.uint64) & _LOW
+    c1, c2, c3 = (np.full_like(c0, int(word) & 0xFFFFFFFF) for word in (index, round_, purpose))
+    k0, k1 = int(seed) & 0xFFFFFFFF, int(seed) >> 32
+    for _ in range(10):
+        p0, p1 = _M0 * c0, _M1 * c2
+        c0, c1, c2, c3 = (
+            (p1 >> _HIGH) ^ c1 ^ np.uint64(k0),
+            p1 & _LOW,
+            (p0 >> _HIGH) ^ c3 ^ np.uint64(k1),
+            p0 & _LOW,
+        )
+        k0, k1 = (k0 + _W0) & 0xFFFFFFFF, (k1 + _W1) & 0xFFFFFFFF
+    return (np.stack([c0, c1, c2, c3]) >> np.uint64(8)).astype(np.float32) * np.float32(2.0**-24)
+
+
+def lay_out(X, order, token_doc):
+    """Lay the tokens of a CSR matrix of counts out word by word, and inside a word by document.
+
+    Document number d is row ``order[d]``; `token_doc` takes the document of each token. Returns where the
+    tokens of each word begin, and where those of the last one end.
+    """
+    by_word = X[order].tocsc()
+    n_tokens = int(by_word.data.sum(dtype=np.int64))
+    token_doc[:n_tokens] = np.repeat(by_word.indices.astype(np.uint32), by_word.data)
+    return np.concatenate([[0], np.cumsum(by_word.data, dtype=np.int64)])[by_word.indptr]
+
+
+def assign_first(token_doc, topics, n_topics, choices, spread, seed, purpose):
+    """Give each token one of its document's few topics, ``choices[d]`` (in units of [0, 1)), at random.
+
+    Tokens of documents with ``spread[d]`` get one of all topics.
+    """
+    few, size = choices.shape[1], 4 * _QUARTER * _LOTS
+    for first in range(0, len(topics), size):
+        blocks = np.arange(first // 4, first // 4 + size // 4)
+        drawn = uniforms(blocks, seed, purpose, 0, first >> 34).reshape(4, _LOTS, _QUARTER)
+        u = drawn.transpose(1, 0, 2).ravel()[: len(topics) - first].astype(np.float64)
+        d = token_doc[first : first + len(u)]
+        chosen = choices[d, np.minimum((u * few).astype(np.int64), few - 1)]
+        u = np.where(spread[d], u, chosen)
+        topics[first : first + len(u)] = np.minimum((u * n_topics).astype(np.int64), n_topics - 1)
+
+
+def grow_tree(leaves):
+    """Prefix sums of the sums of 32 leaves, and of 32 of those, as `lda_saber.grow_tree` adds them up.
+
+    Parameters
+    ----------
+    leaves : float32 array
+
+    Returns
+    -------
+    groups, tops : float32 arrays
+        One a group of 32 leaves; 32.
+    """
+    n_groups = -(-len(leaves) // LINE)
+    held = np.zeros((LINE, LINE, LINE), np.float32)
+    held.reshape(-1)[: len(leaves)] = leaves
+    while held.shape[-1] > 1:
+        half = held.shape[-1] // 2
+        held = held[..., :half] + held[..., half:]
+    groups = _scan(held[..., 0])
+    tops = np.zeros(LINE, np.float32)
+    n_tops = -(-n_groups // LINE)
+    tops[:n_tops] = groups[:n_tops, -1]
+    return groups.reshape(-1)[:n_groups].copy(), _scan(tops)
+
+
+def _scan(v):
+    """Add up 32 lanes, the last axis, as a warp does in five steps."""
+    for step in (1, 2, 4, 8, 16):
+        v = np.concatenate([v[..., :step], v[..., step:] + v[..., :-step]], axis=-1)
+    return v
+
+
+def listed(entries, line_start, n_lines):
+    """Read lists of ``topic << 16 | count``, in lines of 32 filled up with zeros.
+
+    Returns
+    -------
+    topics, counts : int32 arrays
+        Of all lists one after the other.
+    sizes : int64 array
+        Entries of each list.
+    """
+    room = np.diff(line_start)
+    line = np.arange(line_start[-1]) - np.repeat(line_start[:-1], room)
+    lines = entries[: line_start[-1] * LINE].reshape(-1, LINE)[line < np.repeat(n_lines, room)]
+    sizes = np.zeros(len(n_lines), np.int64)
+    np.add.at(sizes, np.repeat(np.arange(len(n_lines)), n_lines), np.count_nonzero(lines, axis=1))
+    held = lines[lines > 0]
+    return (held >> 16).astype(np.int32), (held & 0xFFFF).astype(np.int32), sizes

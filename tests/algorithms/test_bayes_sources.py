@@ -1,0 +1,274 @@
+"""Shards that are read where they are worked on: the same draws as in memory, re-read, and refusals."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+import stradask as sd
+from stradask.algorithms.bayes.shards import cut_rows
+from stradask.algorithms.bayes.sources import Source, checksum, find_sources
+from stradask.errors import DataError
+
+OPTIONS = {"n_samples": 100, "n_warmup": 100, "n_chains": 2, "random_state": 3}
+SEED = int(np.random.RandomState(3).randint(2**31))  # what the fits below deal their rows by
+da = pytest.importorskip("dask.array")
+
+
+def logistic(n=900):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 3))
+    return X, (rng.random(n) < 1 / (1 + np.exp(-X[:, 0]))).astype(int)
+
+
+def cut(y, n_shards=3):
+    return cut_rows(len(y), n_shards, SEED, np.where(y == y.max(), 1.0, -1.0))
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """Three npz files of a logistic regression, and the model fitted to the same shards in memory."""
+    X, y = logistic()
+    paths = []
+    for m, rows in enumerate(cut(y)):
+        paths.append(tmp_path / f"{m}.npz")
+        np.savez(paths[-1], X=X[rows], y=y[rows])
+    return paths, sd.BayesianLogisticRegression(n_shards=3, **OPTIONS).fit(X, y)
+
+
+def test_files_give_the_draws_of_memory(shards, tmp_path):
+    paths, memory = shards
+    far = sd.BayesianLogisticRegression(n_shards="auto", n_jobs=2, **OPTIONS).fit(paths)
+    np.testing.assert_array_equal(far.posterior_.draws, memory.posterior_.draws)
+    np.testing.assert_array_equal(far.posterior_.shard_draws, memory.posterior_.shard_draws)
+    assert (far.n_shards_, far.n_features_in_, far.classes_.tolist()) == (3, 3, [0, 1])
+    X, y = logistic()
+    np.testing.assert_array_equal(far.predict_proba(X[:5]), memory.predict_proba(X[:5]))
+    pairs = []
+    for m, rows in enumerate(cut(y)):
+        pairs.append((tmp_path / f"X{m}.npy", str(tmp_path / f"y{m}.npy")))
+        np.save(pairs[-1][0], X[rows])
+        np.save(pairs[-1][1], y[rows])
+    kept = sd.BayesianLogisticRegression(n_shards=3, checkpoint=str(tmp_path / "ckpt"), **OPTIONS)
+    np.testing.assert_array_equal(kept.fit(pairs).posterior_.draws, memory.posterior_.draws)
+    before = sorted(os.listdir(tmp_path / "ckpt"))
+    np.testing.assert_array_equal(kept.fit(paths).posterior_.draws, memory.posterior_.draws)
+    assert sorted(os.listdir(tmp_path / "ckpt")) == before  # the same rows, whatever holds them
+
+
+def test_one_file_is_all_the_data(shards):
+    paths, _ = shards
+    with np.load(paths[0]) as file:
+        there = sd.BayesianLogisticRegression(**OPTIONS).fit(file["X"], file["y"])
+    found = sd.BayesianLogisticRegression(**OPTIONS).fit(paths[:1])
+    np.testing.assert_array_equal(found.posterior_.draws, there.posterior_.draws)
+
+
+def test_svmlight_files_may_lack_the_last_columns(tmp_path):
+    from sklearn.datasets import dump_svmlight_file
+
+    X, y = logistic()
+    X = np.round(X, 6)  # which is what the file says
+    paths, parts = [], cut(y)
+    X[parts[1], 2] = 0.0  # which the file then does not tell
+    for m, rows in enumerate(parts):
+        paths.append(str(tmp_path / f"{m}.svm"))
+        dump_svmlight_file(X[rows], y[rows], paths[-1])
+    memory = sd.BayesianLogisticRegression(n_shards=3, **OPTIONS).fit(X, y)
+    far = sd.BayesianLogisticRegression(n_shards=3, **OPTIONS).fit(paths)
+    np.testing.assert_array_equal(far.posterior_.draws, memory.posterior_.draws)
+
+
+def test_blocks_and_delayed_give_the_draws_of_memory(shards):
+    import dask
+    from distributed import Client
+
+    _, memory = shards
+    X, y = logistic()
+    order = np.concatenate(cut(y))
+    blocks = da.from_array(X[order], chunks=(300, 2))
+    with Client(processes=False, dashboard_address=":0") as client:
+        model = sd.BayesianLogisticRegression(n_shards="auto", engine="dask", **OPTIONS)
+        for beside in (da.from_array(y[order], chunks=450), y[order]):
+            draws = model.fit(blocks, beside).posterior_.draws
+            np.testing.assert_array_equal(draws, memory.posterior_.draws)
+        delayed = [dask.delayed(lambda rows: (X[rows], y[rows]), pure=True)(rows) for rows in cut(y)]
+        np.testing.assert_array_equal(model.fit(delayed).posterior_.draws, memory.posterior_.draws)
+        held = client.persist(blocks)
+        with pytest.raises(DataError, match=r"X is held by a cluster, .* before persist\(\)"):
+            model.fit(held, y[order])
+
+
+def test_weights_and_offsets_lie_in_the_files(tmp_path):
+    rng = np.random.default_rng(1)
+    X, offset = rng.standard_normal((600, 2)), rng.normal(0, 0.3, 600)
+    y, weights = rng.poisson(np.exp(0.3 * X[:, 0] + offset)), rng.integers(0, 3, 600).astype(float)
+    memory = sd.BayesianPoissonRegression(n_shards=2, **OPTIONS)
+    kept = weights > 0  # the rows that are dealt out
+    parts = cut_rows(kept.sum(), 2, SEED)
+    memory.fit(X, y, sample_weight=weights, offset=offset)
+    paths = [tmp_path / "0.npz", tmp_path / "1.npz"]
+    for path, rows in zip(paths, parts, strict=True):
+        named = {"X": X, "y": y, "sample_weight": weights, "offset": offset}
+        np.savez(path, **{name: values[kept][rows] for name, values in named.items()})
+    far = sd.BayesianPoissonRegression(n_shards=2, **OPTIONS).fit(paths)
+    np.testing.assert_array_equal(far.posterior_.draws, memory.posterior_.draws)
+
+
+def test_priors_that_go_by_the_data_go_by_all_shards(tmp_path):
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((400, 2)) * [1.0, 100.0] + [0.0, 1e4]
+    y = X @ [1.0, 0.02] + rng.standard_normal(400)
+    y[:200] += 3  # so that the files differ
+    paths = [tmp_path / "0.npz", tmp_path / "1.npz"]
+    for path, rows in zip(paths, (slice(200), slice(200, None)), strict=True):
+        np.savez(path, X=X[rows], y=y[rows])
+    seen = []
+
+    class Watched(sd.BayesianLinearRegression):
+        def _prior(self, d, spreads):
+            seen.append(super()._prior(d, spreads))
+            return seen[-1]
+
+        def _draw(self, builds, seed, callback, **places):
+            raise InterruptedError
+
+    for given in ((paths,), (X, y)):
+        with pytest.raises(InterruptedError):
+            Watched(n_shards=2, **OPTIONS).fit(*given)
+    whole = seen[-1]
+    np.testing.assert_allclose(seen[-2].scale, whole.scale, rtol=1e-12)
+    np.testing.assert_allclose(seen[-2].own_scale, whole.own_scale, rtol=1e-12)
+    assert whole.scale[0] == pytest.approx(2.5 * y.std() / X[:, 0].std())
+
+
+def bad(paths, m, **arrays):
+    with np.load(paths[m]) as file:
+        np.savez(paths[m], **{name: file[name] for name in file.files} | arrays)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda p: bad(p, 1, X=np.full((300, 3), np.nan)),
+            r"shard 1 \(.*1.npz\): X contains NaN in column 0",
+        ),
+        (lambda p: bad(p, 2, y=np.zeros(300, int)), r"shard 2 \(.*\): y holds 1 class, 0"),
+        (lambda p: bad(p, 2, y=np.arange(300) % 2 + 1), r"shard 2 .* classes \[1, 2\], shard 0 .* \[0, 1\]"),
+        (lambda p: bad(p, 1, X=np.ones((300, 2))), r"shard 1 \(.*\) has 2 columns, shard 0 \(.*\) 3"),
+        (
+            lambda p: bad(p, 1, X=np.ones((300, 3), np.float32)),
+            r"shard 1 .* is of float32, shard 0 .* float64",
+        ),
+        (lambda p: bad(p, 1, y=np.arange(7) % 2), r"shard 1 \(.*\): .*7"),
+        (
+            lambda p: np.savez(p[1], X=np.ones((3, 3))),
+            r"shard 1 \(.*\) must hold X and y, .* it holds \['X'\]",
+        ),
+        (lambda p: bad(p, 1, z=np.ones(3)), r"it holds \['X', 'y', 'z'\]"),
+        (lambda p: p[1].write_bytes(b"PK no zip"), r"shard 1 \(.*\) cannot be read"),
+        (lambda p: p[1].unlink(), "shard 1: there is no file"),
+    ],
+)
+def test_a_wrong_shard_is_named(shards, make, said):
+    paths, _ = shards
+    make(paths)
+    model = sd.BayesianLogisticRegression(n_shards="auto", **OPTIONS)
+    with pytest.raises(DataError, match=said):
+        model.fit(paths)
+    assert not hasattr(model, "n_shards_")
+
+
+def test_what_cannot_stand_beside_shards_is_refused(shards):
+    paths, _ = shards
+    model = sd.BayesianLogisticRegression(n_shards=2, **OPTIONS)
+    with pytest.raises(DataError, match="n_shards=2, but X is 3 shards: take n_shards='auto' or 3"):
+        model.fit(paths)
+    with pytest.raises(DataError, match="sample_weight and y cannot stand beside shards"):
+        model.fit(paths, np.ones(900), sample_weight=np.ones(900))
+    with pytest.raises(DataError, match="prior='horseshoe'"):
+        sd.BayesianLogisticRegression("horseshoe", n_shards="auto").fit(paths)
+    bad(paths, 0, X=np.zeros((300, 3)))
+    with pytest.raises(DataError, match=r"shard 0 .*whose prior is flat.*or take a smaller n_shards"):
+        sd.BayesianLogisticRegression(prior_scale=np.inf, n_shards="auto", **OPTIONS).fit(paths)
+    X, y = da.ones((6, 2), chunks=3), np.array([0, 1, 0, 1, 0])
+    with pytest.raises(DataError, match="X has 6 rows, y 5"):
+        sd.BayesianLogisticRegression(n_shards="auto").fit(X, y)
+
+
+def test_a_file_that_changed_is_not_read_again(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones(4))
+    (source,) = find_sources([tmp_path / "x.npy"])
+    again = Source(source.spec, 0, checksum=checksum(source.read()))
+    np.testing.assert_array_equal(again.take(), np.ones(4))
+    np.save(tmp_path / "x.npy", np.array([1.0, 1, 1, 2]))
+    with pytest.raises(DataError, match=r"shard 0 \(.*x.npy\) has changed since it was read first"):
+        again.read()
+
+
+def log_likelihood(q, x):
+    return -0.5 * ((x - q[0]) ** 2).sum() * np.exp(-2 * q[1]) - len(x) * q[1]
+
+
+def log_prior(q):
+    return -0.5 * (q[0] ** 2 / 100 + q[1] ** 2)
+
+
+def test_any_density_reads_its_shards(tmp_path):
+    import numba as nb
+
+    x = np.random.default_rng(0).normal(2, 1, 500)
+    paths = [tmp_path / f"{m}.npy" for m in range(2)]
+    for path, rows in zip(paths, cut_rows(500, 2, SEED), strict=True):
+        np.save(path, x[rows])
+    functions = nb.njit(log_likelihood), nb.njit(log_prior)
+    memory = sd.sample(*functions, x, [1.0, 0.0], n_shards=2, **OPTIONS)
+    far = sd.sample(*functions, paths, [1.0, 0.0], n_shards="auto", **OPTIONS)
+    np.testing.assert_array_equal(far.draws, memory.draws)
+    bad_path = tmp_path / "bad.npy"
+    np.save(bad_path, np.array([1.0, np.nan]))
+    with pytest.raises(DataError, match=r"shard 1 \(.*bad.npy\): the log density is nan"):
+        sd.sample(*functions, [paths[0], bad_path], [1.0, 0.0], n_shards=2, **OPTIONS)
+    with pytest.raises(DataError, match="n_shards=1, but data lists 2"):
+        sd.sample(*functions, paths, [1.0, 0.0], **OPTIONS)
+
+
+@pytest.mark.cluster
+def test_a_killed_worker_is_replaced_by_one_that_reads_again(tmp_path):
+    import logging
+
+    import dask
+    from distributed import Client, LocalCluster
+
+    x = np.random.default_rng(0).normal(2, 1, 80)
+    parts = cut_rows(80, 2, SEED)
+
+    @dask.delayed
+    def rows_of(shard):
+        (tmp_path / f"read-{shard}-{os.getpid()}").touch()
+        return x[parts[shard]]
+
+    calls = []
+
+    def fatal(q, x):
+        calls.append(1)
+        if len(calls) > 2000 and not (tmp_path / "killed").exists():
+            (tmp_path / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return -0.5 * ((x - q[0]) ** 2).sum() * np.exp(-2 * q[1]) - len(x) * q[1]
+
+    def prior(q):
+        return -0.5 * (q[0] ** 2 / 100 + q[1] ** 2)
+
+    options = OPTIONS | {"n_shards": 2, "n_samples": 100, "sampler": "nuts"}
+    here = sd.sample(log_likelihood, log_prior, x, [1.0, 0.0], **options)
+    settings = {"processes": True, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    with LocalCluster(2, threads_per_worker=1, **settings) as cluster, Client(cluster):
+        far = sd.sample(fatal, prior, [rows_of(0), rows_of(1)], [1.0, 0.0], engine="dask", **options)
+    np.testing.assert_array_equal(far.draws, here.draws)
+    assert (tmp_path / "killed").exists()
+    readers = {path.name.rpartition("-")[2] for path in tmp_path.glob("read-*")}
+    assert str(os.getpid()) not in readers  # the client never has the rows
+    assert len(readers) > 2  # the one in the dead worker's place read them too

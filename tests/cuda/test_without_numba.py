@@ -1,0 +1,109 @@
+"""A GPU is driven without numba and Dask: a fit, its likelihood, priors, inference and a checkpoint."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cuda_emulator import HERE, MISSING
+
+import stradask as sd
+from stradask.algorithms.topics.saber import common_tree
+from stradask.datasets.generators import make_lda_corpus
+from stradask.kernels import lda_gibbs, lda_host, lda_saber, random
+
+ROOT = Path(sd.__file__).resolve().parents[1]
+SCRIPT = """
+import sys
+for name in ("numba", "llvmlite", "dask", "distributed"):
+    sys.modules[name] = None  # an import of it fails
+import numpy as np
+import stradask as sd
+from cuda_emulator import EmulatedDevice
+from stradask.datasets.generators import make_lda_corpus
+from stradask.kernels.device import standing_in
+
+X = make_lda_corpus(40, n_features=50, n_components=3, mean_length=30, random_state=0)[0]
+options = {"sampler": "saber", "device": "cuda", "random_state": 0, "tol": 0.0, "optimize_priors": True}
+with standing_in(EmulatedDevice()):
+    lda = sd.LatentDirichletAllocation(3, checkpoint=sys.argv[1], max_iter=15, **options).fit(X)
+    lda = sd.LatentDirichletAllocation(3, checkpoint=sys.argv[1], max_iter=22, **options).fit(X)
+    shares = lda.transform(X[:3], n_sweeps=10)
+    np.savez(sys.argv[2], shares=shares, score=lda.score(X), words=lda.word_topic_counts_.toarray(),
+             documents=lda.doc_topic_counts_.toarray(), alpha=lda.doc_topic_prior_, trace=lda.log_likelihood_)
+"""
+
+
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+def test_a_fit_on_a_gpu_imports_no_numba_and_is_the_cpus(tmp_path):
+    path = os.pathsep.join([str(HERE), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "kept"), str(tmp_path / "found.npz")]
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = np.load(tmp_path / "found.npz")
+    X = make_lda_corpus(40, n_features=50, n_components=3, mean_length=30, random_state=0)[0]
+    lda = sd.LatentDirichletAllocation(3, sampler="saber", max_iter=22, random_state=0, optimize_priors=True)
+    # Two fits anneal as the shorter of them: so does this one, which goes on in the same way.
+    lda.set_params(max_iter=15, checkpoint=tmp_path / "own", tol=0.0).fit(X)
+    lda.set_params(max_iter=22).fit(X)
+    assert (found["words"] == lda.word_topic_counts_.toarray()).all()
+    assert (found["documents"] == lda.doc_topic_counts_.toarray()).all()
+    np.testing.assert_array_equal(found["alpha"], lda.doc_topic_prior_)
+    np.testing.assert_allclose(found["trace"], lda.log_likelihood_, rtol=1e-10)
+    np.testing.assert_allclose(found["shares"], lda.transform(X[:3], n_sweeps=10), rtol=1e-4, atol=1e-6)
+    assert found["score"] == pytest.approx(lda.score(X), rel=1e-5)
+
+
+def test_the_modules_of_a_gpu_import_no_numba():
+    names = [path.stem for path in sorted((ROOT / "kernels").glob("*_cuda.py"))]
+    names += ["device", "launch", "lda_host"]
+    script = "import sys; sys.modules['numba'] = sys.modules['distributed'] = None; import importlib\n"
+    script += "".join(f"importlib.import_module('stradask.kernels.{name}')\n" for name in names)
+    script += "import stradask.algorithms.topics.lda, stradask.algorithms.topics.samplers\n"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", script], env=environment, timeout=120, check=True)
+
+
+# What stands for numba's functions ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [0, 1024, 2**32 - 3])
+def test_uniforms_are_those_of_numba(first):
+    expected = np.empty(40, np.float32)
+    name = (np.uint64(2**63 + 11), 4, 7, 2**31 + 5)
+    random.fill_uniform(expected, first, *name)
+    found = lda_host.uniforms(np.arange(first, first + 10), *name)
+    assert (found.reshape(-1) == expected).all()
+
+
+def test_tokens_lie_and_begin_as_by_numba():
+    X = make_lda_corpus(3000, n_features=60, n_components=3, mean_length=100, random_state=1)[0].tocsr()
+    X.data[0] += 5
+    rng = np.random.default_rng(0)
+    order, n = rng.permutation(X.shape[0]), int(X.sum())
+    assert n > 4096 * lda_host._LOTS
+    bounds, expected = np.empty((2, 60), np.int64), np.zeros(n + lda_gibbs.AHEAD, np.uint32)
+    lda_gibbs.lay_out(X.indptr, X.indices, X.data, order, np.array([0, len(order)]), bounds, expected)
+    token_doc = np.zeros(n, np.uint32)
+    word_start = lda_host.lay_out(X, order, token_doc)
+    assert (word_start == np.append(bounds[0], n)).all()
+    assert (token_doc == expected[:n]).all()
+    choices, spread = rng.random((len(order), 3), np.float32), rng.random(len(order)) < 0.3
+    topics = [np.zeros(n, np.uint16) for _ in range(2)]
+    for assign, out in zip((lda_gibbs.assign_first, lda_host.assign_first), topics, strict=True):
+        assign(token_doc, out, 1000, choices, spread, np.uint64(2**40 + 1), 4)
+    assert (topics[0] == topics[1]).all()
+
+
+@pytest.mark.parametrize("n_topics", [1, 2, 31, 32, 33, 1000, 1024, 1025, 32768])
+def test_the_common_tree_is_that_of_numba(n_topics):
+    rng = np.random.default_rng(n_topics)
+    alpha, inverse = (rng.gamma(1, size=n_topics).astype(np.float32) for _ in range(2))
+    groups, tops = np.empty(-(-n_topics // 32), np.float32), np.empty(32, np.float32)
+    lda_saber.grow_tree(alpha, inverse, groups, tops)
+    found = common_tree(alpha, inverse)
+    assert (found[0] == groups).all()
+    assert (found[1] == tops).all()
