@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, WorkerLost
-from .history import History
+from .history import Activity, History
 from .loop import iterate, small_change
 from .program import Program, Task
 from .session import open_session
@@ -35,7 +35,9 @@ class Run:
     n_recoveries : int
         How often workers were lost and the session was opened anew.
     fetched : object
-        What `at_end` returned.
+        What `Program.collect` returned.
+    activity : Activity, optional
+        What each worker did in each step of this call; None on threads.
     """
 
     history: History
@@ -43,6 +45,7 @@ class Run:
     reason: str
     n_recoveries: int = 0
     fetched: Any = None
+    activity: Activity | None = None
 
 
 def run(
@@ -57,7 +60,6 @@ def run(
     stop=None,
     callback=None,
     snapshot=None,
-    at_end=None,
     checkpoint=None,
     checkpoint_every=10,
     fingerprint=None,
@@ -94,12 +96,7 @@ def run(
         ``callback(info)`` after each round with a `stradask.scheduler.loop.Round`; True stops.
     snapshot : callable, optional
         ``snapshot(history)`` gives the model as it is, for ``info.snapshot()`` of the callbacks; of a program
-        with an `at_end` it is ``snapshot(history, fetched)``, with what that returned.
-    at_end : callable, optional
-        ``at_end(ask)`` fetches what lies in shards and blocks before the session is closed, in any number
-        of steps: ``ask(function)`` calls ``function(session, messages)``, which hands the messages to a
-        method of the session. Should a worker be lost meanwhile, the rounds are done again and the question
-        repeated.
+        whose `collect` returns something it is ``snapshot(history, fetched)``.
     checkpoint : path-like or None, default=None
         Folder of states. If it holds one of the same `fingerprint`, the run goes on from it.
     checkpoint_every : int, default=10
@@ -135,13 +132,12 @@ def run(
         history = machine.history
         ended = machine.done or (len(history) and _any_of(small_change(tol), stop)(history))
         if ended:  # a run that had come to its end before
-            machine.collect()
-            reason, found = ended if isinstance(ended, str) else "converged", at_end and at_end(machine.ask)
-            return Run(history, start, reason, machine.n_recoveries, found)
+            reason = ended if isinstance(ended, str) else "converged"
+            return machine.result(start, reason)
 
         def looked():
-            machine.collect()
-            return snapshot(history) if at_end is None else snapshot(history, at_end(machine.ask))
+            found = program.collect(machine.ask)
+            return snapshot(history) if found is None else snapshot(history, found)
 
         def on_round(info):
             if store is not None and info.round % checkpoint_every == 0:
@@ -166,11 +162,9 @@ def run(
                 f"a worker was lost while the last state was fetched: {store.path} has the one before it",
                 stacklevel=2,
             )
-        machine.collect()
-        found = at_end and at_end(machine.ask)
+        return machine.result(start + n_done, reason)
     finally:
         machine.close()
-    return Run(history, start + n_done, reason, machine.n_recoveries, found)
 
 
 class Engine:
@@ -246,6 +240,8 @@ class Engine:
                 continue
             figures["bytes_sent"] = self.session.bytes_sent - sent
             figures["waiting"] = self.session.waiting - waited
+            if self.session.remote:
+                figures["shown"] = self._shown(r, figures)
             self._done_rounds = r + 1
             return figures
         raise WorkerLost(
@@ -276,6 +272,17 @@ class Engine:
         if self._measured and (r + 1) % self.program.measure_every == 0:
             figures["objective"] = self.program.objective(self._measure())
         return figures
+
+    def _shown(self, r, figures):
+        """What the progress bar tells of the workers."""
+        rows = self.session.activity.of_round(r + 1)
+        n_workers = len({row["worker"] for row in rows})
+        waiting, working = (sum(row[name] for row in rows) for name in ("waiting", "working"))
+        return {
+            "workers": n_workers,
+            "waiting %": round(100 * waiting / max(waiting + working, 1e-9)),
+            "MB sent": round(figures["bytes_sent"] / 1e6, 2),
+        }
 
     def ask(self, function):
         """Call ``function(session, messages)`` between two rounds, again after a loss."""
@@ -325,23 +332,11 @@ class Engine:
         if outcome.priorities is not None:
             events.append((_blocks_of(tasks), np.asarray(outcome.priorities, np.float64)))
 
-    def collect(self):
-        """Give the program what shards and blocks hold, if it wants that; also if workers are lost then."""
-        if type(self.program).collect is Program.collect:
-            return
-        rounds = len(self.history)
-        for attempt in range(_ATTEMPTS):
-            try:
-                if attempt:
-                    self._recover(rounds)
-                arrays = self._snapshot(rounds)
-            except WorkerLost:
-                if attempt + 1 == _ATTEMPTS:
-                    raise
-            else:
-                held = {name: a for name, a in arrays.items() if name.startswith(("shard-", "block-"))}
-                self.program.collect(held)
-                return
+    def result(self, n_rounds, reason):
+        """Let the program take in what shards and blocks hold, and sum up the run."""
+        found = self.program.collect(self.ask)
+        activity = self.session.activity if self.session.remote else None
+        return Run(self.history, n_rounds, reason, self.n_recoveries, found, activity)
 
     @property
     def done(self):

@@ -130,7 +130,7 @@ class SessionPlugin(WorkerPlugin):
         return {"ok": wired(seat.room.kept[name][first:last])}
 
     async def hand_on(self, session, epoch, shard, to):
-        """Send a shard's whole state to another member and forget it."""
+        """Send a shard's whole state to another member and forget it; answer how many bytes that were."""
         seat = self._seat(session, epoch)
         if seat is None or shard not in seat.room.states:
             return _not_here(epoch)
@@ -142,7 +142,7 @@ class SessionPlugin(WorkerPlugin):
         if answer is None or "ok" not in answer:
             return answer
         seat.room.states.pop(shard, None)
-        return {"ok": []}
+        return {"ok": wired(sum(map(_size, packed["ok"])))}
 
     async def drop(self, session):
         """End a session here."""
@@ -278,6 +278,10 @@ def wired(value):
     """Pack an object for Dask's comms, which take large frames as they lie and small ones best in a row."""
     frames = Parcel.of(value).frames
     return [to_serialize(frame) if frame.nbytes > _SMALL else frame.tobytes() for frame in frames]
+
+
+def _size(frame):
+    return len(frame) if isinstance(frame, bytes) else frame.data.nbytes
 
 
 def _answer(function, *args):

@@ -164,7 +164,8 @@ class Room:
         self._delivered = threading.Condition(lock)  # hops
         self.failure: BaseException | None = None
         self.brought: dict[int, Any] = {}  # what Dask put here for `load`
-        self._hops: set = set()
+        self._hops: dict[Any, float] = {}  # when they set out
+        self._effort: dict[str, Any] = {"sending": 0.0}  # of the present `run`
         self._answering = threading.Lock()
         self._answer: tuple[int, Any] = (-1, None)
 
@@ -250,16 +251,19 @@ class Room:
         if not to:
             self.put(block, stamp, value)
             return 0
+        began = time.monotonic()
         packed = value.array if type(value) is _Packed else self._packed(block, value)
         hop = self._send(to, block, stamp, packed)
         with self.changed:
-            self._hops.add(hop)
+            self._hops[hop] = began
         hop.add_done_callback(self._arrived)
         return packed.nbytes
 
     def _arrived(self, hop):
         with self.changed:
-            self._hops.discard(hop)
+            began = self._hops.pop(hop, None)
+            if began is not None:
+                self._effort["sending"] += time.monotonic() - began
             self._delivered.notify_all()
         if not hop.cancelled() and hop.exception() is not None:
             self.fail(hop.exception())
@@ -293,14 +297,21 @@ class Room:
             return self._answer[1]
 
     def run(self, round_, moves, assignments, messages):
-        """Do tasks; return their partial results by position, the bytes sent on, and the seconds waited."""
+        """Do tasks; return their partial results by position, and what it took.
+
+        That is a dict: the seconds of ``working`` on each shard, of ``waiting`` for a block, and for which
+        blocks were on their way to others, summed over blocks (``sending``); and the ``bytes`` of these.
+        """
+        effort: dict[str, Any] = {"sending": 0.0}
+        self._effort = effort  # it grows until the last block has arrived, see `once`
         moved = 0
         for block, stamp, to in moves:
             moved += self.pass_on(block, stamp + 1, self._taken(block, stamp), to)
         self._sync(messages)
         work = _Itinerary(self, round_, assignments)
         work.carry_out()
-        return work.partials, moved + work.sent, work.waited
+        effort |= {"working": work.seconds, "waiting": work.waited, "bytes": moved + work.sent}
+        return work.partials, effort
 
     def _taken(self, block, stamp):
         with self.changed:
@@ -364,6 +375,7 @@ class _Itinerary:
             self.chains[assignment.shard].append(assignment)
         self.busy: set[int] = set()
         self.partials: dict[int, Any] = {}
+        self.seconds: dict[int, float] = dict.fromkeys(self.chains, 0.0)
         self.sent, self.waited, self._idle_since = 0, 0.0, None
 
     def carry_out(self):
@@ -411,7 +423,7 @@ class _Itinerary:
         return a, None if a.stamp < 0 else self.room.blocks.pop(a.blocks)
 
     def _do(self, a, value):
-        room = self.room
+        room, began = self.room, time.monotonic()
         if type(value) is _Packed:  # it may begin anywhere, and kernels want it aligned
             array = np.require(value.array, requirements=["ALIGNED", "WRITEABLE"])
             value = room.program.unpack(a.blocks, array)
@@ -419,9 +431,11 @@ class _Itinerary:
             room.states[a.shard], Task(self.round, a.step, a.shard, a.blocks, value)
         )
         payload_bytes(partial)
+        worked = time.monotonic() - began
         sent = 0 if a.stamp < 0 else room.pass_on(a.blocks, a.stamp + 1, value, a.to)
         with room.changed:
             self.partials[a.position] = partial
+            self.seconds[a.shard] += worked
             self.sent += sent
             self.busy.discard(a.shard)
             room.changed.notify_all()

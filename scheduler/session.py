@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..errors import DataError, ModelFileError
+from .history import Activity
 from .program import Task
 from .threads import effective_n_jobs, run_tasks
 
@@ -24,11 +25,14 @@ class Session(Protocol):
         Bytes of arrays that left a process since the session was opened.
     waiting : float
         Seconds that shards waited for blocks or for one another, summed over workers.
+    activity : Activity
+        What each worker did in each step; empty where there are no workers.
     """
 
     remote: bool
     bytes_sent: int
     waiting: float
+    activity: Activity
 
     def n_threads(self) -> int:
         """Count the threads that work at once, on all workers that there are now."""
@@ -86,6 +90,7 @@ class LocalSession:
 
     def __init__(self, n_jobs=None):
         self.n_jobs = effective_n_jobs(n_jobs)
+        self.activity = Activity()
 
     def open(self, program, snapshot=None):
         """Load every shard and make every travelling block."""

@@ -165,6 +165,9 @@ class LatentDirichletAllocation(TopicModel):
         after the last.
     history_ : dict of arrays
         One entry a sweep: round, seconds, objective (as above, NaN where not measured), updates.
+    worker_history_ : dict of arrays
+        Only after a fit on a cluster: for each of its workers and steps the seconds of ``working``,
+        ``waiting`` and ``sending``, and ``bytes_sent`` (see `stradask.scheduler.history.Activity`).
     n_iter_ : int
         Sweeps done, those before a checkpoint included.
     n_batch_iter_ : int
@@ -546,6 +549,7 @@ class LatentDirichletAllocation(TopicModel):
         self.history_ = history.as_dict()
         if np.isnan(self.history_["objective"][-1]):
             self.history_["objective"][-1] = state.joint_log_likelihood(n_jobs)
+        self.__dict__.pop("worker_history_", None)
         if before is None and "vocabulary_" in self.__dict__:
             del self.vocabulary_  # the words of the last fit's columns
         return self

@@ -216,16 +216,8 @@ def test_local_threads_run_the_same_program(X):
     program = RotatingGibbs(
         corpus_of_matrix(X, 4), 300, np.full(300, 0.1), np.full(150, 0.01), local._seed(), annealed=6
     )
-    session = LocalSession(2)
-    counts = []
-
-    def fetch(ask):
-        arrays = ask(lambda session, messages: session.snapshot(messages, blocks_only=True))
-        blocks = [program.unpack(b, arrays[f"block-{b}"]) for b in range(4)]
-        counts.append(program.word_counts(blocks))
-
-    run(program, program.schedule, max_rounds=12, engine=session, at_end=fetch)
-    assert (counts[0] != local.word_topic_counts_).nnz == 0
+    found = run(program, program.schedule, max_rounds=12, engine=LocalSession(2)).fetched
+    assert (found.words != local.word_topic_counts_).nnz == 0
     assert isinstance(program.block(0), Block)
 
 

@@ -30,26 +30,20 @@ def program(X, n_shards):
 
 def swept(X, n_shards, n_rounds, session):
     """Topic counts of words and documents after some sweeps."""
-    made, found = program(X, n_shards), []
-
-    def fetch(ask):
-        arrays = ask(lambda session, messages: session.snapshot(messages, blocks_only=True))
-        blocks = [made.unpack(b, arrays[f"block-{b}"]) for b in range(n_shards)]
-        documents = ask(lambda session, messages: session.measure(messages, "document_counts"))
-        found.extend([made.word_counts(blocks).toarray(), *(part.toarray() for part in documents)])
-
-    run(made, made.schedule, max_rounds=n_rounds, engine=session, at_end=fetch)
-    np.testing.assert_array_equal(found[0].sum(axis=0), made.totals)
-    return found
+    made = program(X, n_shards)
+    made.fetches_documents = True
+    found = run(made, made.schedule, max_rounds=n_rounds, engine=session).fetched
+    words = found.words.toarray()
+    np.testing.assert_array_equal(words.sum(axis=0), made.totals)
+    return words, found.documents.toarray()
 
 
 def test_words_and_documents_agree_with_the_corpus(X):
-    words, *documents = swept(X, 4, 7, LocalSession(2))
-    corpus = corpus_of_matrix(X, 4)
+    words, documents = swept(X, 4, 7, LocalSession(2))
+    rows = np.concatenate(corpus_of_matrix(X, 4).rows)
     np.testing.assert_array_equal(words.sum(axis=1), np.asarray(X.sum(axis=0)).ravel())
-    np.testing.assert_array_equal(words.sum(axis=0), sum(part.sum(axis=0) for part in documents))
-    for part, rows in zip(documents, corpus.rows, strict=True):
-        np.testing.assert_array_equal(part.sum(axis=1), np.asarray(X[rows].sum(axis=1)).ravel())
+    np.testing.assert_array_equal(words.sum(axis=0), documents.sum(axis=0))
+    np.testing.assert_array_equal(documents.sum(axis=1), np.asarray(X[rows].sum(axis=1)).ravel())
 
 
 def test_one_result_for_any_number_of_workers(X):

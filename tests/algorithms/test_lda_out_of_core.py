@@ -48,20 +48,11 @@ def test_every_shard_meets_every_block_and_parties_one_after_the_other(n, at_onc
 def test_parties_sample_every_token_once_and_measure_what_is_there(X, kind):
     corpus = corpus_of_matrix(X, 5)
     program = kind(corpus, 6, np.full(6, 0.1), np.full(120, 0.01), 3, at_once=2, fits_priors=True)
-    found = {}
-
-    def fetch(ask):
-        arrays = ask(lambda session, messages: session.snapshot(messages, blocks_only=True))
-        blocks = [program.unpack(b, arrays[f"block-{b}"]) for b in range(5)]
-        parts = ask(lambda session, messages: session.measure(messages))
-        beta = program.beta
-        words = sum(program.word_part(b, value, beta) for b, value in enumerate(blocks))
-        found.update(joint=program.joint(parts, words), words=program.word_counts(blocks))
-
-    done = run(program, program.schedule, max_rounds=30, at_end=fetch)
-    np.testing.assert_array_equal(found["words"].sum(axis=0), program.totals)
-    np.testing.assert_array_equal(found["words"].sum(axis=1), np.asarray(X.sum(axis=0)).ravel())
-    assert done.history.as_dict()["objective"][-1] == pytest.approx(found["joint"], rel=1e-12)
+    done = run(program, program.schedule, max_rounds=30)
+    words = done.fetched.word_topic_counts()
+    np.testing.assert_array_equal(words.sum(axis=0), program.totals)
+    np.testing.assert_array_equal(words.sum(axis=1), np.asarray(X.sum(axis=0)).ravel())
+    assert done.history.as_dict()["objective"][-1] == pytest.approx(done.fetched.joint, rel=1e-12)
     assert np.ptp(program.alpha) > 0
 
 

@@ -191,8 +191,9 @@ def test_a_call_ends_when_all_that_it_sent_has_arrived():
         time.sleep(0.05)
         assert not call.done()
         arrived.set_result(None)
-        partials, sent, _ = call.result(20)
-    assert (partials, sent) == ({}, 16)
+        partials, effort = call.result(20)
+    assert (partials, effort["bytes"]) == ({}, 16)
+    assert effort["sending"] >= 0.05
 
 
 def test_waiting_is_counted_while_no_thread_works():
@@ -204,8 +205,10 @@ def test_waiting_is_counted_while_no_thread_works():
     plan = [Assignment(0, 0, 0, 0, 0), Assignment(1, 1, 0, 1, 7)]
     late = threading.Timer(0.2, room.put, (1, 7, np.zeros(2)))
     late.start()
-    _, _, waited = room.once(1, room.run, 0, [], plan, [])
-    assert 0.05 < waited < 20
+    _, effort = room.once(1, room.run, 0, [], plan, [])
+    assert 0.05 < effort["waiting"] < 20
+    assert list(effort["working"]) == [0]
+    assert 0 < effort["working"][0] < 20
 
 
 def test_payloads_are_counted_by_their_arrays():
