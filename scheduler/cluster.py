@@ -17,6 +17,7 @@ from distributed.core import ConnectionPool
 from .._version import __version__
 from ..errors import DataError, StradaskError, WorkerLost
 from .balancing import Balance
+from .clients import open_client
 from .history import Activity
 from .itineraries import itineraries
 from .members import CONNECT, SessionPlugin, opened, presence, wired
@@ -24,6 +25,7 @@ from .migration import Migration
 from .placement import ShardData, place
 from .rooms import payload_bytes
 from .session import LocalSession, own_threads
+from .shared_store import saved_block, saved_shard
 from .threads import effective_n_jobs
 
 _ATTEMPTS = 5  # to open a session while workers come and go
@@ -50,42 +52,6 @@ def cluster_session(engine, n_jobs=None):
             "dask.distributed.Client(...) before the fit, or give the scheduler's address as engine"
         ) from error
     return ClusterSession(client, n_jobs)
-
-
-def open_client(scheduler, timeout):
-    """Make a client of our own, which its maker closes.
-
-    Parameters
-    ----------
-    scheduler : str or distributed.Client
-        An address, or a client whose scheduler and certificates are taken.
-    timeout : float
-        Seconds to wait for the scheduler.
-
-    Returns
-    -------
-    distributed.Client
-
-    Raises
-    ------
-    DataError
-        If no scheduler answers, or the certificates for ``tls://`` are missing.
-    """
-    address, security = scheduler, distributed.Security()
-    if not isinstance(address, str):
-        address, security = scheduler.scheduler.address, scheduler.security
-    try:  # what can be seen beforehand: a client that fails for it takes a minute to close
-        distributed.comm.resolve_address(address)
-        if address.startswith("tls://") and not security.get_connection_args("client").get("ssl_context"):
-            raise ValueError("there are no certificates")
-        return distributed.Client(
-            address, security=security, set_as_default=False, name="stradask", timeout=timeout
-        )
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(
-            f"engine={address!r}: no Dask scheduler answers there ({error}); is the address right, and "
-            "for tls:// are the certificates in dask.config under distributed.comm.tls?"
-        ) from error
 
 
 class ClusterSession(Migration):
@@ -176,6 +142,15 @@ class ClusterSession(Migration):
         """Fetch what updates change."""
         return self._sync(self._snapshot, messages, blocks_only)
 
+    def store(self, messages, url, folder):
+        """Have members write what `snapshot` would fetch to a shared place; return the sizes of the files."""
+        return self._sync(self._store, messages, url, folder)
+
+    def probe(self, checkpoint):
+        """Hold the place of a `SharedCheckpoint` against what every worker sees under its name."""
+        self._connect()
+        self._client.sync(self._probe, checkpoint)
+
     def close(self):
         """Empty the rooms; the caller's client stays open."""
         if self._client is None:
@@ -231,29 +206,6 @@ class ClusterSession(Migration):
             pass
         except ImportError as error:
             raise StradaskError(f"the workers cannot import stradask ({error}): install it there") from error
-
-    def _hear(self, event):
-        """Take in the scheduler's news of a worker: lost (fail its calls now), or retired (relieve it)."""
-        _, news = event
-        if not isinstance(news, dict):  # a user's own
-            return
-        if news.get("action") == "add-worker":  # perhaps under an address that another had
-            self._leaving.discard(news["worker"])
-            self._dead.discard(news["worker"])
-            self._newcomers.add(news["worker"])
-        if news.get("action") != "remove-worker":
-            return
-        member = news["worker"]
-        self._newcomers.discard(member)
-        if news.get("expected"):
-            self._leaving.add(member)
-            if member in self._members:
-                task = asyncio.ensure_future(self._hand_on())
-                self._background.add(task)
-                task.add_done_callback(self._background.discard)
-        else:
-            self._dead.add(member)
-            self._pool.remove(member, reason="the scheduler lost this worker")
 
     async def _find_members(self):
         """Wait for workers that run and answer; return their threads by address."""
@@ -383,13 +335,11 @@ class ClusterSession(Migration):
 
         async def load(shard, member):
             async with places[member]:
-                names = program.saved if snapshot else ()
-                saved = {name: snapshot[f"shard-{shard}/{name}"] for name in names}
-                await self._load(shard, member, saved)
+                await self._load(shard, member, saved_shard(snapshot, shard, program.saved))
 
         async def make_block(block, member):
             async with places[member]:
-                await self._call(member, "make_block", (block, snapshot.get(f"block-{block}")))
+                await self._call(member, "make_block", (block, saved_block(snapshot, block)))
 
         loads = [load(shard, member) for shard, member in enumerate(self._shard_at)]
         blocks = [make_block(block, member) for block, member in enumerate(self._block_at)]
@@ -437,6 +387,23 @@ class ClusterSession(Migration):
         for answer in await self._calls("snapshot", holders, messages):
             arrays.update(answer)
         return arrays
+
+    async def _store(self, messages, url, folder):
+        sizes = {}
+        for answer in await self._calls(
+            "store", dict.fromkeys(self._shard_at + self._block_at, (url, folder)), messages
+        ):
+            sizes.update(answer)
+        return sizes
+
+    async def _probe(self, checkpoint):
+        members, word = await self._find_members(), await asyncio.to_thread(checkpoint.leave_word)
+        asked = [
+            self._ask(member, "probe", url=checkpoint.url, word=word, number=number)
+            for number, member in enumerate(members)
+        ]
+        answers = dict(zip(members, await self._all(asked, members), strict=True))
+        await asyncio.to_thread(checkpoint.check_answers, answers)
 
     # Calls --------------------------------------------------------------------------------------------
 

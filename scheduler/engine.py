@@ -13,7 +13,7 @@ from .history import Activity, History
 from .loop import iterate, small_change
 from .program import Program, Task
 from .session import open_session
-from .store import Checkpoint
+from .shared_store import SharedCheckpoint, StoredState, open_checkpoint
 
 _ATTEMPTS = 5  # of one round, each ended by a lost worker, before the loss is raised
 _KEEP_SECONDS, _KEEP_SHARE = 5.0, 20.0  # between snapshots: at least these, and this multiple of their cost
@@ -98,7 +98,8 @@ def run(
         ``snapshot(history)`` gives the model as it is, for ``info.snapshot()`` of the callbacks; of a program
         whose `collect` returns something it is ``snapshot(history, fetched)``.
     checkpoint : path-like or None, default=None
-        Folder of states. If it holds one of the same `fingerprint`, the run goes on from it.
+        Folder of states, or a URL for fsspec, where workers write and read their shards themselves. If it
+        holds one of the same `fingerprint`, the run goes on from it.
     checkpoint_every : int, default=10
         Rounds between two states.
     fingerprint : dict, optional
@@ -123,12 +124,12 @@ def run(
     --------
     See `Program`.
     """
-    store = None if checkpoint is None else Checkpoint(checkpoint)
-    machine = Engine(program, schedule, open_session(engine, n_jobs))
+    store = None if checkpoint is None else open_checkpoint(checkpoint)
     fingerprint = (fingerprint or {}) | _identity(program, schedule)
+    machine = Engine(program, schedule, open_session(engine, n_jobs), store, fingerprint)
     enough = _any_of(small_change(tol), stop, _time_over(max_seconds))
     try:
-        start = machine.open(store, fingerprint)
+        start = machine.open()
         history = machine.history
         ended = machine.done or (len(history) and _any_of(small_change(tol), stop)(history))
         if ended:  # a run that had come to its end before
@@ -141,7 +142,7 @@ def run(
 
         def on_round(info):
             if store is not None and info.round % checkpoint_every == 0:
-                machine.save(store, info.round, fingerprint)
+                machine.save(info.round)
 
         n_done, reason = iterate(
             machine.step,
@@ -157,7 +158,7 @@ def run(
             start=start,
         )
         saved = not n_done or (start + n_done) % checkpoint_every == 0
-        if store is not None and not saved and not machine.save(store, start + n_done, fingerprint):
+        if store is not None and not saved and not machine.save(start + n_done):
             warnings.warn(
                 f"a worker was lost while the last state was fetched: {store.path} has the one before it",
                 stacklevel=2,
@@ -175,10 +176,16 @@ class Engine:
     program : Program
     schedule : Schedule
     session : Session
+    store : Checkpoint, optional
+    fingerprint : dict, optional
+        What its states belong to.
     """
 
-    def __init__(self, program, schedule, session):
+    def __init__(self, program, schedule, session, store=None, fingerprint=None):
         self.program, self.schedule, self.session = program, schedule, session
+        self.store, self.fingerprint = store, fingerprint
+        # Whether workers write, and read, their shards themselves.
+        self._shares = session.remote and isinstance(store, SharedCheckpoint)
         self.history = History()
         self.n_recoveries = 0
         self._plan: list | None = None  # of the next round, if it was prepared ahead
@@ -200,15 +207,20 @@ class Engine:
                 "restore: without them its rounds cannot be done again when a worker is lost"
             )
 
-    def open(self, store=None, fingerprint=None):
+    def open(self):
         """Load all shards, from the newest state of a checkpoint if there is one; return the rounds done."""
         self._state = self.schedule.start()
-        found = None if store is None else store.load(fingerprint)
+        if self._shares:
+            self.session.probe(self.store)
+        found = None if self.store is None else self.store.load(self.fingerprint)
         round_, shards = 0, None
         if found is not None:
             round_, arrays, header = found
             own = {name: a for name, a in arrays.items() if name.startswith(("program/", "schedule/"))}
             shards = {name: a for name, a in arrays.items() if name not in own}
+            if isinstance(self.store, SharedCheckpoint):
+                state = self.store.state(round_)
+                shards = state if self._shares else state.arrays()
             self.history = History.from_dict(header["history"])
             self._restore(own, _unpacked(header["plan"]))
             self._done = header["done"]
@@ -384,24 +396,35 @@ class Engine:
             self._snapshot(round_)
 
     def _snapshot(self, round_):
-        """Return all arrays of the run as it is; keep a copy where rounds may have to be done again."""
+        """Return coordinator, shards and blocks as they are; keep them where rounds may be done again."""
         began = time.monotonic()
-        shards, coordinator = self.session.snapshot(self._pending), self._coordinator()
+        if self._shares:
+            folder = self.store.folder_for(round_)
+            sizes = self.session.store(self._pending, self.store.url, folder)
+            shards = StoredState(self.store.url, folder, sizes)
+        else:
+            shards = self.session.snapshot(self._pending)
+        coordinator = self._coordinator()
         self._pending = []
         if self._rewinds:
             cost = time.monotonic() - began
             self._kept = _Kept(round_, _copied(coordinator), self._plan, shards, cost)
-        return coordinator | shards
+        if self._shares:
+            self.store.tidy()
+        return coordinator, shards
 
-    def save(self, store, round_, fingerprint):
+    def save(self, round_):
         """Write a state; False if a worker was lost meanwhile, which the next round mends."""
         try:
-            arrays = self._snapshot(round_)
+            coordinator, shards = self._snapshot(round_)
         except WorkerLost:
             return False
         columns = {name: values.tolist() for name, values in self.history.as_dict().items()}
         header = {"history": columns, "plan": _packed(self._plan), "done": self._done}
-        store.save(round_, arrays, header, fingerprint)
+        if self._shares:
+            self.store.finish(round_, shards, coordinator, header, self.fingerprint)
+        else:
+            self.store.save(round_, coordinator | shards, header, self.fingerprint)
         return True
 
 

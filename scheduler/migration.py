@@ -23,6 +23,9 @@ class Migration:
     _whole: bool
     _members: dict[str, int]
     _leaving: set[str]
+    _dead: set[str]
+    _background: set[asyncio.Task]
+    _pool: Any
     _newcomers: set[str]
     _presences: dict[str, tuple]
     _shard_at: list[str]
@@ -38,6 +41,29 @@ class Migration:
     _furnish: Any
     _running: Any
     bytes_sent: int
+
+    def _hear(self, event):
+        """Take in the scheduler's news of a worker: lost (fail its calls now), or retired (relieve it)."""
+        _, news = event
+        if not isinstance(news, dict):  # a user's own
+            return
+        if news.get("action") == "add-worker":  # perhaps under an address that another had
+            self._leaving.discard(news["worker"])
+            self._dead.discard(news["worker"])
+            self._newcomers.add(news["worker"])
+        if news.get("action") != "remove-worker":
+            return
+        member = news["worker"]
+        self._newcomers.discard(member)
+        if news.get("expected"):
+            self._leaving.add(member)
+            if member in self._members:
+                task = asyncio.ensure_future(self._hand_on())
+                self._background.add(task)
+                task.add_done_callback(self._background.discard)
+        else:
+            self._dead.add(member)
+            self._pool.remove(member, reason="the scheduler lost this worker")
 
     async def _hand_on(self):
         """Give shards and blocks of retired members to others, between two calls: nothing is done again."""

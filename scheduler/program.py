@@ -270,6 +270,12 @@ class Program:
         """Compute a shard's part of the objective, after a round and its `sync`; None if there is none."""
         return None
 
+    def read_ahead(self, state):
+        """Hear that a shard will be worked on after those that are now: of what lies on disk, fetch it.
+
+        Asked in one process, where a schedule of travelling blocks takes shards in turns.
+        """
+
     # At the coordinator -----------------------------------------------------------------------------
 
     def aggregate(self, tasks, partials):

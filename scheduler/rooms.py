@@ -14,9 +14,10 @@ import numpy as np
 from distributed.protocol.pickle import dumps
 from scipy import sparse
 
-from ..errors import StradaskError
+from ..errors import ModelFileError, StradaskError
 from .program import Task
 from .session import check_same_form, check_saved, laid_over
+from .shared_store import StoredPart, write_part
 from .threads import run_tasks
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -201,7 +202,10 @@ class Room:
             raise StaleEpoch(f"Dask did not bring the data of shard {shard}")
         state = self.program.load(self.brought[shard] if brought else data)
         check_saved(self.program, state)
-        for name, array in saved.items():
+        arrays = dict(saved.items())  # a `StoredPart` is read here
+        if saved and arrays.keys() != set(self.program.saved):
+            raise ModelFileError(f"the checkpoint's shard {shard} has other arrays; remove the folder")
+        for name, array in arrays.items():
             check_same_form(f"shard-{shard}/{name}", array, state[name])
             state[name] = array.copy()  # in one process it is the caller's
         self.adopt(shard, state)
@@ -220,6 +224,8 @@ class Room:
     def make_block(self, block, saved=None):
         """Make a travelling block, or take its saved value."""
         value = self.program.block(block)
+        if isinstance(saved, StoredPart):
+            saved = saved.value()
         if saved is not None:
             value = laid_over(self.program, block, saved, value)
         else:
@@ -341,6 +347,20 @@ class Room:
             packed = value.array if type(value) is _Packed else self._packed(block, value)
             arrays[f"block-{block}"] = packed.copy()
         return arrays
+
+    def store(self, url, folder, messages):
+        """Write what `snapshot` would copy to a shared place; return the sizes of the files."""
+        self._sync(messages)
+        parts = {
+            f"shard-{s}.npz": {name: state[name] for name in self.program.saved}
+            for s, state in self.states.items()
+            if self.program.saved
+        }
+        for block, value in self.blocks.items():
+            packed = value.array if type(value) is _Packed else self._packed(block, value)
+            parts[f"block-{block}.npz"] = {"value": packed}
+        tasks = [(write_part, (url, folder, name, arrays)) for name, arrays in parts.items()]
+        return dict(zip(parts, self._on_threads(tasks), strict=True))
 
     def _sync(self, messages):
         for message in messages:

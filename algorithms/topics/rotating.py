@@ -28,7 +28,7 @@ from .evaluation import padded_vector
 from .fetched import Fetched
 from .shard_input import read_source
 from .state import FIRST_PRIOR_FIT, FIRST_TOPICS, LONG_DOCUMENT, PURPOSES, taken
-from .storage import Storage
+from .storage import Storage, fetch
 from .word_blocks import Block, FirstCountThenRotate, Priors, Words, add_changes, changes_of
 
 _SWEEP, _LIGHT_SWEEP = 1, 7  # purposes of random streams
@@ -242,6 +242,12 @@ class RotatingGibbs(Program):
     def own_topics(self, state, first, last):
         """Topics of a range of the shard's tokens."""
         return state["topics"][first:last]
+
+    def read_ahead(self, state):
+        """Have the shard read from its files while others are swept."""
+        if self.folder is not None:
+            for array in state.values():
+                fetch(array)
 
     def end_sweep(self, state):
         """Tidy the documents' counts."""
