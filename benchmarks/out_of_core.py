@@ -2,8 +2,8 @@
 
     python -m stradask.benchmarks.out_of_core --documents 60000 --times 5
 
-Draws a corpus into a file, fits it with a `memory_limit` of a part of the file, and without one in as many shards, by
-turns, each in a process of its own.
+Draws a corpus into a file, fits it with a `memory_limit` of a part of the file, and without one in as many
+shards, by turns, each in a process of its own.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def bench(n_documents, times, n_topics, max_iter, folder, repeats=1):
     Returns
     -------
     dict
-        ``file_bytes``, ``memory_limit``, and of ``"limited"`` and ``"in_memory"`` lists of what `measure` said.
+        ``file_bytes``, ``memory_limit``, ``shards``; ``"limited"`` and ``"in_memory"``: what `measure` said.
     """
     from stradask.algorithms.topics.out_of_core import shards_for
     from stradask.datasets import make_lda_corpus, save_uci_bow

@@ -325,7 +325,9 @@ def read_records(path):
 
 def add_arguments(parser):
     """Add the options of ``stradask bench`` to an argparse parser."""
-    parser.add_argument("family", metavar="FAMILY", help=f"one of: {', '.join(families())}, ssp, strads")
+    parser.add_argument(
+        "family", metavar="FAMILY", help=f"one of: {', '.join(families())}, rotation, ssp, strads"
+    )
     parser.add_argument(
         "--dataset",
         nargs="+",
@@ -367,6 +369,11 @@ def add_arguments(parser):
         choices=("cpu", "cuda"),
         default=Plan.device,
         help="cuda: also the samplers of lda on this machine's GPU (%(default)s)",
+    )
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="rotation, lda: show what the workers of this Dask scheduler do in a fit of a topic model",
     )
     parser.add_argument("--seed", type=int, default=Plan.seed, help="of data and runs (%(default)s)")
     parser.add_argument(

@@ -455,10 +455,14 @@ def demo(args):
 
 def bench(args):
     """Run a benchmark."""
+    if args.cluster is not None and args.family not in ("lda", "rotation"):
+        raise DataError(f"--cluster: lda and rotation run on a cluster of yours, not {args.family}")
     if args.family == "strads":
         from .benchmarks.strads import main
     elif args.family == "ssp":
         from .benchmarks.ssp import main
+    elif args.family == "rotation" or (args.family == "lda" and args.cluster is not None):
+        from .benchmarks.rotation import main
     else:
         from .benchmarks.run import main
 

@@ -22,6 +22,15 @@ from .state import number_of_groups
 from .survey import are_files, is_sharded, sources_of, survey
 
 _PROGRAMS = {"auto": RotatingGibbs, "gibbs": RotatingGibbs, "light": RotatingLight, "warp": RotatingWarp}
+# What to do where a fit needs all in one process.
+_HERE = "fit the documents, or a sample of them, here with engine='local'"
+_INSTEAD = {
+    "seed_words": _HERE,
+    "doc_labels": _HERE,
+    "topics": _HERE,
+    "warm_start": "to draw more sweeps of the same documents give a checkpoint and a larger max_iter; new ones "
+    "are added by partial_fit in this process",
+}
 
 
 def fit_in_shards(model, X, callback=None, n_features=None, **known):
@@ -41,7 +50,9 @@ def fit_in_shards(model, X, callback=None, n_features=None, **known):
     for name, value in known.items():
         if value is not None:
             what = f"engine={model.engine!r}" if model.engine != "local" else "files or Dask's data"
-            raise DataError(f"{name} works with a matrix and engine='local' only, not with {what}")
+            raise DataError(
+                f"{name} works with a matrix and engine='local' only, not with {what}: {_INSTEAD[name]}"
+            )
     if model.sampler not in _PROGRAMS or model.device == "cuda":
         raise DataError(
             f"sampler={model.sampler!r} with device={model.device!r} works with a matrix and engine='local' "

@@ -196,6 +196,29 @@ def test_a_call_ends_when_all_that_it_sent_has_arrived():
     assert effort["sending"] >= 0.05
 
 
+@pytest.mark.parametrize(
+    ("block", "stamp", "value"),
+    [
+        (1, 0, np.zeros(2)),
+        (-1, 0, np.zeros(2)),
+        ("0", 0, np.zeros(2)),
+        (True, 0, np.zeros(2)),
+        (0, -1, np.zeros(2)),
+        (0, 0.5, np.zeros(2)),
+        (0, 5, [0.0, 0.0]),
+        (0, 5, np.array([None])),
+        (0, 5, b"12345678"),
+    ],
+)
+def test_what_is_no_block_is_refused_and_harms_nothing(block, stamp, value):
+    room = Room(Tracing(1, 1), 1, None)
+    with pytest.raises(StradaskError, match="is not one"):
+        room.receive(block, stamp, value)
+    assert (room.blocks, room.stamps, room.failure) == ({}, {}, None)
+    room.receive(0, 0, np.zeros(2))
+    assert room.stamps == {0: 0}
+
+
 def test_waiting_is_counted_while_no_thread_works():
     room = Room(Tracing(1, 2), 2, None)
     room.load(0, False, 0, {})
