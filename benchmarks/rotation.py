@@ -1,9 +1,9 @@
-"""The benchmark ``stradask bench rotation``: a topic model on a cluster, against a prediction, and with a loss.
+"""The benchmark ``stradask bench rotation``: a topic model on a cluster, predicted and measured, and a loss.
 
-Fits LDA on one worker process, on two and so on, or on a cluster that runs (``--cluster``, which is also what
-``stradask bench lda --cluster ADDRESS`` does), and shows what each worker did. What one worker measured goes into the
-model of `simulate_rotation`, whose prediction stands beside the measurement. In the end a worker is killed half
-way: the model must be the same, and the picture shows what the loss cost.
+Fits LDA on one worker process, on two and so on, or on a cluster that runs (``--cluster``, which is also
+what ``stradask bench lda --cluster ADDRESS`` does), and shows what each worker did. What one worker measured
+goes into the model of `simulate_rotation`, whose prediction stands beside the measurement. In the end a
+worker is killed half way: the model must be the same, and the picture shows what the loss cost.
 """
 
 import contextlib
@@ -59,12 +59,12 @@ def fit(X, engine, settings, callback=None):
 
 
 def settled(run):
-    """Of a run's activity: for each worker the seconds of working and waiting in the sweeps but the first three.
+    """Sum up a run's activity: what each worker did in a sweep, those but the first three.
 
     Returns
     -------
     dict of str to (float, float, float)
-        ``working``, ``waiting`` and ``sending`` a sweep.
+        Seconds of ``working``, ``waiting`` and ``sending`` a sweep.
     """
     columns = {name: np.array(column) for name, column in run["activity"].items()}
     counted = columns["round"] > 3
@@ -111,6 +111,7 @@ class Killer:
         self.cluster, self.after = cluster, after
 
     def __call__(self, info):
+        """Look at the round."""
         if info.round == self.after:
             os.kill(next(iter(self.cluster.workers.values())).pid, signal.SIGKILL)
 

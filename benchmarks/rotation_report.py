@@ -22,10 +22,10 @@ def rotation_report(records):
     first = records[0]
     page = Page("stradask bench rotation: a topic model on a cluster")
     page.text(
-        f"LDA of {first['n_tokens']:,} tokens with {first['settings']['n_components']} topics "
+        f"LDA of {first['n_tokens']:,} tokens, {first['settings']['n_components']} topics "
         f"({first['settings']['sampler']}). Medians of the sweeps but the first three. A prediction is made "
-        "from the rate and the overhead that one worker measured. The last column is a hash of the model: the "
-        "same for all runs, also where a worker was killed."
+        "from the rate and the overhead that one worker measured. The last column is a hash of the model: "
+        "the same for all runs, also where a worker was killed."
     )
     page.table(rows(records), HEADER, "Runs")
     shown = [record for record in records if record["activity"]]

@@ -253,8 +253,8 @@ class Room:
         fits = type(block) is int and 0 <= block < self.program.n_blocks and type(stamp) is int and stamp >= 0
         if not fits or type(packed) is not np.ndarray or packed.dtype.hasobject:
             raise StradaskError(
-                f"what came as block {block!r:.40} of {self.program.n_blocks}, stamp {stamp!r:.40}, is not one: "
-                f"{type(packed).__name__}"
+                f"what came as block {block!r:.40} of {self.program.n_blocks} with the stamp {stamp!r:.40} is "
+                f"not one ({type(packed).__name__})"
             )
         self.put(block, stamp, _Packed(packed))
 

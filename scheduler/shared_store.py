@@ -1,7 +1,7 @@
 """Checkpoints in a place that all workers see: every worker writes the shards that lie with it.
 
-The place is a URL that fsspec knows (``file:///mnt/all/fit``, ``s3://bucket/fit``). A state is a folder of its
-own with a file for each shard and block and one of the coordinator; the manifest, written last, names the folder
+The place is a URL that fsspec knows (``file:///mnt/all/fit``, ``s3://bucket/fit``). A state is a folder
+with a file for each shard and block and one of the coordinator; the manifest, written last, names the folder
 and the size of each file, so that half a state is never taken for a whole one.
 """
 

@@ -28,8 +28,8 @@ _INSTEAD = {
     "seed_words": _HERE,
     "doc_labels": _HERE,
     "topics": _HERE,
-    "warm_start": "to draw more sweeps of the same documents give a checkpoint and a larger max_iter; new ones "
-    "are added by partial_fit in this process",
+    "warm_start": "to draw more sweeps of the same documents give a checkpoint and a larger max_iter; new "
+    "ones are added by partial_fit in this process",
 }
 
 

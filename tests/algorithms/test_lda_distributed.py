@@ -233,7 +233,7 @@ def test_what_only_one_process_can_do_is_refused(client, X):
         with pytest.raises(DataError, match=rf"{next(iter(options))} works with a matrix and engine='local'"):
             lda(engine="dask").fit(X, **options)
     with pytest.raises(
-        DataError, match="warm_start works with a matrix .* give a checkpoint and a larger max_iter"
+        DataError, match=r"warm_start works with a matrix .* give a checkpoint and a larger max_iter"
     ):
         lda(engine="dask", warm_start=True).fit(X).fit(X)
     with pytest.raises(DataError, match="sampler='saber' with device='cpu' works with a matrix"):

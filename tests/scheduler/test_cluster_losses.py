@@ -332,7 +332,7 @@ def test_encrypted_connections(start_cluster, fit, reference, certificate, how):
         with dask.config.set(config if how == "address" else {}):
             got, done = fit("dask" if how == "client" else cluster.scheduler_address)
         if how == "client":  # an address alone has no certificates
-            with pytest.raises(DataError, match="certificates in dask.config"):
+            with pytest.raises(DataError, match=r"certificates in dask\.config"):
                 fit(cluster.scheduler_address)
     assert got == reference()
     assert done.n_recoveries == 0
