@@ -252,10 +252,8 @@ class Room:
         """Take in a block that comes from another member; who uses it unpacks it."""
         fits = type(block) is int and 0 <= block < self.program.n_blocks and type(stamp) is int and stamp >= 0
         if not fits or type(packed) is not np.ndarray or packed.dtype.hasobject:
-            raise StradaskError(
-                f"what came as block {block!r:.40} of {self.program.n_blocks} with the stamp {stamp!r:.40} is "
-                f"not one ({type(packed).__name__})"
-            )
+            came = f"block {block!r:.40}, stamp {stamp!r:.40}, {type(packed).__name__}"
+            raise StradaskError(f"{came} is not one that travels here, of {self.program.n_blocks}")
         self.put(block, stamp, _Packed(packed))
 
     def pass_on(self, block, stamp, value, to):

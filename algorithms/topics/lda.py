@@ -118,7 +118,8 @@ class LatentDirichletAllocation(TopicModel):
     n_jobs : int, default=None
         Threads. None is 1, -1 all cores; on Dask threads of each worker, None as many as it has.
     checkpoint : str or path, default=None
-        Folder in which the state is kept every 10 sweeps. A fit that finds there the state of the
+        Folder in which the state is kept every 10 sweeps; or a URL for fsspec of a place that all workers
+        share, and write and read themselves. A fit that finds there the state of the
         same parameters and data goes on from it, *bitwise* as if it had never stopped; `max_iter` may
         have grown (the sweeps that are annealed, and when "auto" went over to Gibbs sampling, follow from
         the smaller one), and a state beyond it is returned as it is. One fit a folder: not for use inside a

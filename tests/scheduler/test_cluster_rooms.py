@@ -212,7 +212,7 @@ def test_a_call_ends_when_all_that_it_sent_has_arrived():
 )
 def test_what_is_no_block_is_refused_and_harms_nothing(block, stamp, value):
     room = Room(Tracing(1, 1), 1, None)
-    with pytest.raises(StradaskError, match="not one"):
+    with pytest.raises(StradaskError, match="not one that travels here"):
         room.receive(block, stamp, value)
     assert (room.blocks, room.stamps, room.failure) == ({}, {}, None)
     room.receive(0, 0, np.zeros(2))
