@@ -15,6 +15,7 @@ from scipy import sparse
 import stradask as sd
 from stradask.algorithms.topics.rotating import Block, RotatingGibbs
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
+from stradask.algorithms.topics.word_blocks import Words
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError, StradaskError
 from stradask.scheduler.engine import run
@@ -137,6 +138,40 @@ def test_a_checkpoint_goes_on_bitwise_with_other_workers(client, X, tmp_path):
     assert seen[0] == 14
     with pytest.raises(CheckpointMismatch):
         lda(301, max_iter=25, **options).fit(X)
+
+
+def test_a_checkpoint_that_workers_write_goes_on_bitwise(client, X, tmp_path):
+    pytest.importorskip("fsspec")
+    url = f"file://{tmp_path}/state"
+    local = lda(300, max_iter=25).fit(X)
+    lda(300, max_iter=25, engine="dask", checkpoint=url).fit(X, callback=lambda info: info.round == 13)
+    (folder,) = [f for f in (tmp_path / "state").iterdir() if f.name.startswith("round-000000013-")]
+    names = {f"shard-{s}.npz" for s in range(4)} | {f"block-{b}.npz" for b in range(4)}
+    assert {file.name for file in folder.iterdir()} == names | {"coordinator.npz"}
+    with np.load(folder / "shard-0.npz") as part:  # without pickle
+        assert part["topics"].dtype == np.uint16
+    same(local, lda(300, max_iter=25, engine="dask", checkpoint=url).fit(X))
+
+
+def test_what_workers_did_is_kept(client, X):
+    model = lda(engine="dask", max_iter=5).fit(X)
+    seen = model.worker_history_
+    assert len(set(seen["worker"])) == 2
+    pairs = list(zip(seen["round"], seen["step"], strict=True))
+    assert sorted(set(pairs)) == [(r, p) for r in range(1, 6) for p in range(8 if r == 1 else 4)]
+    assert len(pairs) == 2 * (8 + 4 * 4)
+    assert (seen["working"] > 0).all()
+    assert (seen["waiting"] >= 0).all()
+    assert 0 < seen["bytes_sent"].sum() <= model.history_["bytes_sent"].sum()
+    model.set_params(engine="local").fit(X)
+    assert not hasattr(model, "worker_history_")
+
+
+def test_a_word_heavier_than_a_block_has_one_of_its_own():
+    frequency = np.array([2, 4000, 3, 500, 400, 300, 200, 100, 90, 80])
+    words = Words(frequency, 4, 8)
+    (block,) = [b for b in range(4) if 1 in words.ids[words.of(b)]]
+    assert words.ids[words.of(block)].tolist() == [1]
 
 
 def test_callbacks_see_the_model_so_far(client, X):
