@@ -241,7 +241,7 @@ class Engine:
     def step(self, r):
         """Do round r, as often as workers are lost in it; return its figures for the history."""
         for attempt in range(_ATTEMPTS):
-            sent, waited = self.session.bytes_sent, self.session.waiting
+            sent, waited, began = self.session.bytes_sent, self.session.waiting, time.monotonic()
             try:
                 if attempt:
                     self._recover(r)
@@ -253,7 +253,7 @@ class Engine:
             figures["bytes_sent"] = self.session.bytes_sent - sent
             figures["waiting"] = self.session.waiting - waited
             if self.session.remote:
-                figures["shown"] = self._shown(r, figures)
+                figures["shown"] = self._shown(r, figures, time.monotonic() - began)
             self._done_rounds = r + 1
             return figures
         raise WorkerLost(
@@ -285,13 +285,15 @@ class Engine:
             figures["objective"] = self.program.objective(self._measure())
         return figures
 
-    def _shown(self, r, figures):
+    def _shown(self, r, figures, seconds):
         """What the progress bar tells of the workers."""
         rows = self.session.activity.of_round(r + 1)
         n_workers = len({row["worker"] for row in rows})
         waiting, working = (sum(row[name] for row in rows) for name in ("waiting", "working"))
+        speed = figures["updates"] / max(n_workers, 1) / max(seconds, 1e-9)
         return {
             "workers": n_workers,
+            f"{self.program.unit}s/s each": float(f"{speed:.3g}"),
             "waiting %": round(100 * waiting / max(waiting + working, 1e-9)),
             "MB sent": round(figures["bytes_sent"] / 1e6, 2),
         }

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import signal
 import threading
 
@@ -153,8 +154,10 @@ def test_a_checkpoint_that_workers_write_goes_on_bitwise(client, X, tmp_path):
     same(local, lda(300, max_iter=25, engine="dask", checkpoint=url).fit(X))
 
 
-def test_what_workers_did_is_kept(client, X):
-    model = lda(engine="dask", max_iter=5).fit(X)
+def test_what_workers_did_is_kept_and_told(client, X, capsys, tmp_path):
+    model = lda(engine="dask", max_iter=5, verbose=1).fit(X)
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(r"5/5.*, workers 2, tokens/s each [\d.e+]+, waiting % \d+, MB sent [\d.]+", told)
     seen = model.worker_history_
     assert len(set(seen["worker"])) == 2
     pairs = list(zip(seen["round"], seen["step"], strict=True))
@@ -163,6 +166,10 @@ def test_what_workers_did_is_kept(client, X):
     assert (seen["working"] > 0).all()
     assert (seen["waiting"] >= 0).all()
     assert 0 < seen["bytes_sent"].sum() <= model.history_["bytes_sent"].sum()
+    model.save(tmp_path / "model.npz")
+    back = sd.load(tmp_path / "model.npz").worker_history_
+    assert back.keys() == seen.keys()
+    np.testing.assert_array_equal(back["worker"], seen["worker"])
     model.set_params(engine="local").fit(X)
     assert not hasattr(model, "worker_history_")
 

@@ -143,7 +143,7 @@ def test_x_is_not_sent_for_ever(mortal, tmp_path):
     with pytest.raises(WorkerLost, match="X was lost 4 times"):
         sd.LassoCV(engine=mortal, scoring=deadly(tmp_path, 9), **OPTIONS).fit(X, Y)
     # A fourth loss needs no fourth death: on a starved machine the worker that the nanny has just started was
-    # seen to go again, "remove-worker" a fifth of a second to three seconds after "add-worker", before a scorer ran.
+    # seen to go again within a fifth of a second to three seconds, before a scorer ran.
     assert len(os.listdir(tmp_path)) in (3, 4)
 
 
