@@ -12,8 +12,9 @@ _FORGETTING = 0.99  # a round: how long a member without shards is remembered as
 class Balance:
     """Watches how long members work on their shards, and says where the shards would be better.
 
-    They move once the rounds that passed in worse places have cost as much time as the last move took. So
-    short a trouble moves nothing, and a lasting one costs at most twice the price of moving at once.
+    A member's pace is the better one of its last two rounds, so that a single bad round moves nothing. Shards
+    move once the rounds that passed in worse places have cost as much time as the last move took: a lasting
+    trouble costs at most twice the price of moving at once.
 
     Parameters
     ----------
@@ -38,6 +39,7 @@ class Balance:
     def __init__(self, weights):
         self.weights = np.maximum(np.asarray(weights, float), np.finfo(float).tiny)
         self.pace: dict[str, float] = {}
+        self._last: dict[str, float] = {}  # of one round
         self._price, self._lost = _FIRST_PRICE, 0.0
 
     def observe(self, seconds, places, members):
@@ -52,12 +54,15 @@ class Balance:
         members : dict of str to int
             The threads of all members there are.
         """
-        self.pace = {member: pace for member, pace in self.pace.items() if member in members}
+        for known in (self.pace, self._last):
+            for gone in known.keys() - members.keys():
+                del known[gone]
         for member in members:
             own = [shard for shard, place in enumerate(places) if place == member and shard in seconds]
             if own:
                 pace = sum(seconds[shard] for shard in own) / self.weights[own].sum()
-                self.pace[member] = (pace + self.pace.get(member, pace)) / 2
+                self.pace[member] = min(pace, self._last.get(member, pace))
+                self._last[member] = pace
             elif member in self.pace:  # it may have come to itself: in time it is tried again
                 usual = self._usual()
                 self.pace[member] = usual + _FORGETTING * (self.pace[member] - usual)
@@ -70,8 +75,11 @@ class Balance:
         if not self.pace:
             return None
         pace = {member: self.pace.get(member, self._usual()) for member in members}
-        wished = contiguous(self.weights, pace, members, places)
-        now, then = (slowest(self.weights, where, pace, members) for where in (places, wished))
+        now = slowest(self.weights, places, pace, members)
+        wished, then = places, now
+        if self.weights.sum() / sum(n / pace[m] for m, n in members.items()) <= _WORTH * now:  # it may pay
+            wished = contiguous(self.weights, pace, members, places)
+            then = slowest(self.weights, wished, pace, members)
         if then > _WORTH * now:
             self._lost = 0.0
             return None
@@ -136,11 +144,12 @@ def contiguous(weights, pace, members, places):
         """Fill member after member up to a time limit; None if shards are left."""
         found: list[str] = []
         for member in order:
-            own: list[float] = []
+            free = [0.0] * members[member]
             while len(found) < len(weights):
-                own.append(weights[len(found)])
-                if _duration(own, pace[member], members[member]) > limit:
+                end = heapq.heappop(free) + weights[len(found)] * pace[member]
+                if end > limit:
                     break
+                heapq.heappush(free, end)
                 found.append(member)
         return found if len(found) == len(weights) else None
 

@@ -108,6 +108,7 @@ class ClusterSession(Migration):
         self._balance: Balance | None = None
         self._late: dict[str, float] = {}  # how long each member waited for the last answer of a call
         self._seconds: dict[int, float] = {}  # by shard, in the round so far
+        self._is_first = True  # whether that is the first one, in which members compile
         self.activity = Activity()
 
     # The interface ----------------------------------------------------------------------------------
@@ -330,7 +331,7 @@ class ClusterSession(Migration):
         n_blocks = program.n_blocks if program.travels else 0
         self._block_at, self._stamps = place(n_blocks, self._members), [0] * n_blocks
         self._balance = None if program.shard_weights is None else Balance(program.shard_weights)
-        self._seconds = {}
+        self._seconds, self._is_first = {}, True
         places = {m: asyncio.Semaphore(n) for m, n in self._members.items()}
 
         async def load(shard, member):

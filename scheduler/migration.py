@@ -32,6 +32,7 @@ class Migration:
     _block_at: list[str]
     _stamps: list[int]
     _seconds: dict[int, float]
+    _is_first: bool
     _balance: Balance | None
     _all: Any
     _answers: Any
@@ -114,9 +115,10 @@ class Migration:
         """Before a round: take newcomers in, and move shards if the last rounds showed that it pays."""
         balance: Any = self._balance
         await self._admit()
-        if self._seconds:
+        if self._seconds and not self._is_first:
             balance.observe(self._seconds, self._shard_at, self._members)
-            self._seconds = {}
+        self._is_first = self._is_first and not self._seconds
+        self._seconds = {}
         homes = balance.better(self._shard_at, self._members)
         if homes is None:
             return
@@ -139,13 +141,17 @@ class Migration:
             return
         threads = dict(await self._running())
         for member in sorted(self._newcomers & threads.keys() - self._members.keys() - self._leaving):
-            if await self._answers(member) != "ready":  # in one of the next rounds
+            answer = await self._answers(member)
+            if answer == "coming":  # it will be ready in one of the next rounds
+                continue
+            self._newcomers.discard(member)
+            if answer == "silent":
                 continue
             try:
                 await self._furnish([member])
-            except WorkerLost:  # it holds nothing: nobody needs it
+            except Exception:  # it is gone, or has another version: it holds nothing, and nobody needs it
+                _log.info("a worker that joined cannot take part: %s", member, exc_info=True)
                 self._presences.pop(member, None)
             else:
                 self._members[member] = threads[member]
-            self._newcomers.discard(member)
         self._newcomers -= self._members.keys()
