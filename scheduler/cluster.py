@@ -105,6 +105,7 @@ class ClusterSession(Migration):
         self._background: set[asyncio.Task] = set()
         self._program: list = []  # packed, for members that come later
         self._newcomers: set[str] = set()  # workers that joined since the session was opened
+        self._ready: dict[str, tuple[int, int]] = {}  # those of them with a room: epoch, threads
         self._balance: Balance | None = None
         self._late: dict[str, float] = {}  # how long each member waited for the last answer of a call
         self._seconds: dict[int, float] = {}  # by shard, in the round so far

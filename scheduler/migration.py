@@ -27,6 +27,7 @@ class Migration:
     _background: set[asyncio.Task]
     _pool: Any
     _newcomers: set[str]
+    _ready: dict[str, tuple[int, int]]
     _presences: dict[str, tuple]
     _shard_at: list[str]
     _block_at: list[str]
@@ -59,9 +60,7 @@ class Migration:
         if news.get("expected"):
             self._leaving.add(member)
             if member in self._members:
-                task = asyncio.ensure_future(self._hand_on())
-                self._background.add(task)
-                task.add_done_callback(self._background.discard)
+                self._in_background(self._hand_on())
         else:
             self._dead.add(member)
             self._pool.remove(member, reason="the scheduler lost this worker")
@@ -136,22 +135,36 @@ class Migration:
         _log.info("shards were moved to faster workers: %s", homes)
 
     async def _admit(self):
-        """Make rooms on workers that have joined and are ready."""
+        """Take in workers that have joined and whose rooms are ready; have others make theirs meanwhile.
+
+        That a worker imports what a program needs may take longer than many rounds.
+        """
+        for member, (epoch, n_threads) in list(self._ready.items()):
+            del self._ready[member]
+            if epoch == self._epoch and member not in self._leaving | self._dead:
+                self._members[member] = n_threads
         if not self._newcomers:
             return
         threads = dict(await self._running())
         for member in sorted(self._newcomers & threads.keys() - self._members.keys() - self._leaving):
-            answer = await self._answers(member)
-            if answer == "coming":  # it will be ready in one of the next rounds
-                continue
             self._newcomers.discard(member)
-            if answer == "silent":
-                continue
-            try:
-                await self._furnish([member])
-            except Exception:  # it is gone, or has another version: it holds nothing, and nobody needs it
-                _log.info("a worker that joined cannot take part: %s", member, exc_info=True)
-                self._presences.pop(member, None)
-            else:
-                self._members[member] = threads[member]
+            self._in_background(self._prepare(member, self._epoch, threads[member]))
         self._newcomers -= self._members.keys()
+
+    async def _prepare(self, member, epoch, n_threads):
+        """Make a room on a worker that has joined; one that cannot have it holds nothing: nobody needs it."""
+        try:
+            while (answer := await self._answers(member)) == "coming":  # about to get the plugin
+                await asyncio.sleep(0.1)
+            if answer == "ready" and epoch == self._epoch:
+                await self._furnish([member])
+                self._ready[member] = epoch, n_threads
+        except Exception:  # it is gone, or has another version
+            _log.info("a worker that joined cannot take part: %s", member, exc_info=True)
+            if epoch == self._epoch:
+                self._presences.pop(member, None)
+
+    def _in_background(self, work):
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
