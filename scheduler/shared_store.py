@@ -52,10 +52,9 @@ def write_part(url, folder, name, arrays):
     """Write a file of a state; return its size. It does not count before the manifest names it."""
     system, path = file_system(url)
     system.makedirs(posixpath.join(path, folder), exist_ok=True)
-    buffer = io.BytesIO()
-    npz_writer(arrays, {"part": name})(buffer)
-    system.pipe_file(posixpath.join(path, folder, name), buffer.getvalue())
-    return buffer.tell()
+    with system.open(posixpath.join(path, folder, name), "wb") as file:
+        npz_writer(arrays, {"part": name})(file)
+        return file.tell()
 
 
 @dataclass(frozen=True)
@@ -242,13 +241,14 @@ class SharedCheckpoint(Checkpoint):
         self.finish(round, self.store(round, shards), own, header, fingerprint)
 
     def tidy(self, kept=None):
-        """Remove the folders of states that no longer count."""
+        """Remove states that no longer count, and what killed processes left."""
         if kept is None:
             manifest = self._manifest()
             kept = {state["folder"] for state in manifest["states"].values()} if manifest else set()
         for entry in self.system.ls(self.path, detail=False):
             name = posixpath.basename(entry.rstrip("/"))
-            if name.startswith("round-") and name not in kept | {self._held}:
+            ours = name.startswith(("round-", ".manifest.json.", "probe"))
+            if ours and name not in kept | {self._held}:
                 self.system.rm(entry, recursive=True)
 
     # What `Checkpoint.load` asks for --------------------------------------------------------------------
