@@ -1,7 +1,6 @@
 """Corpora larger than a fit may have memory for: shards on disk, some at a time, and the same model."""
 
 import itertools
-import sys
 
 import numpy as np
 import pytest
@@ -118,20 +117,6 @@ def test_what_is_fetched_are_files(tmp_path):
     for part in (array, array[7:].reshape(1, -1), np.zeros(4), None):
         fetch(part)
     assert (array == 3).all()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.skipif(sys.platform != "linux", reason="reads the process's memory from /proc")
-def test_a_corpus_five_times_the_limit_takes_no_more_memory_than_the_limit(tmp_path):
-    from stradask.benchmarks.out_of_core import bench
-
-    found = bench(25_000, 5, 16, 4, str(tmp_path))
-    assert found["file_bytes"] >= 5 * found["memory_limit"]
-    (limited,), (in_memory,) = found["limited"], found["in_memory"]
-    assert limited["n_tokens"] == in_memory["n_tokens"] > 1_000_000
-    assert limited["peak_bytes"] <= found["memory_limit"]
-    assert limited["peak_bytes"] < in_memory["peak_bytes"]
 
 
 def test_the_shards_of_a_limit():
