@@ -194,7 +194,8 @@ def rows(records):
         if record["activity"]:
             of_workers = settled(record)
             busiest = max(worked for worked, _, _ in of_workers.values())
-            beside = f"{1e3 * (seconds - busiest) / _GROUPS:.3g}"
+            if "killed" not in record["name"]:  # there sweeps that were done again count twice
+                beside = f"{1e3 * (seconds - busiest) / _GROUPS:.3g}"
             worked, waited = (sum(column) for column in list(zip(*of_workers.values(), strict=True))[:2])
             waiting = f"{waited / (worked + waited):.0%}"
         predicted = "" if record["predicted"] is None else f"{record['predicted']:.3g}"
