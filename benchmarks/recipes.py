@@ -15,6 +15,7 @@ QUICK = (
     "mcmc --dataset logistic eight-schools --param n_samples=300 n_warmup=300 --max-seconds 20",
     "ssp --param cluster=False threads=False",
     "strads --param cluster=False sizes=32",
+    "rotation --param kill=False max_iter=8",
     "ceilings",
 )
 
@@ -53,6 +54,7 @@ FULL = {
     "mcmc": ("mcmc --against numpyro blackjax nutpie pymc --repeats 1",),
     "ssp": ("ssp",),
     "strads": ("strads",),
+    "rotation": ("rotation --dataset docword.rfc_early.txt.gz",),
     "ceilings": ("ceilings",),
 }
 

@@ -34,7 +34,7 @@ from .training import train_and_judge
 from .turn import Turn
 
 # What has no peers: shares of the machine, bounds and schedules compared with one another; and the modules.
-COMPARISONS = {"ceilings": "kernel_shares", "ssp": "ssp", "strads": "strads"}
+COMPARISONS = {"ceilings": "kernel_shares", "rotation": "rotation", "ssp": "ssp", "strads": "strads"}
 PROCEDURES = {"training": train_and_judge, "solving": time_to_gaps, "sampling": draw_and_judge}
 
 
@@ -386,6 +386,11 @@ def add_arguments(parser):
         choices=("cpu", "cuda"),
         default=Plan.device,
         help="cuda: also the samplers of lda on this machine's GPU (%(default)s)",
+    )
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="rotation, lda: show what the workers of this Dask scheduler do in a fit of a topic model",
     )
     parser.add_argument("--seed", type=int, default=Plan.seed, help="of data and runs (%(default)s)")
     parser.add_argument(

@@ -16,11 +16,16 @@ from distributed.core import ConnectionPool
 
 from .._version import __version__
 from ..errors import DataError, StradaskError, WorkerLost
+from .balancing import Balance
+from .clients import open_client
+from .history import Activity
 from .itineraries import itineraries
 from .members import CONNECT, SessionPlugin, opened, presence, wired
+from .migration import Migration
 from .placement import ShardData, place
 from .rooms import payload_bytes
 from .session import LocalSession, own_threads
+from .shared_store import saved_block, saved_shard
 from .threads import effective_n_jobs
 
 _ATTEMPTS = 5  # to open a session while workers come and go
@@ -49,43 +54,7 @@ def cluster_session(engine, n_jobs=None):
     return ClusterSession(client, n_jobs)
 
 
-def open_client(scheduler, timeout):
-    """Make a client of our own, which its maker closes.
-
-    Parameters
-    ----------
-    scheduler : str or distributed.Client
-        An address, or a client whose scheduler and certificates are taken.
-    timeout : float
-        Seconds to wait for the scheduler.
-
-    Returns
-    -------
-    distributed.Client
-
-    Raises
-    ------
-    DataError
-        If no scheduler answers, or the certificates for ``tls://`` are missing.
-    """
-    address, security = scheduler, distributed.Security()
-    if not isinstance(address, str):
-        address, security = scheduler.scheduler.address, scheduler.security
-    try:  # what can be seen beforehand: a client that fails for it takes a minute to close
-        distributed.comm.resolve_address(address)
-        if address.startswith("tls://") and not security.get_connection_args("client").get("ssl_context"):
-            raise ValueError("there are no certificates")
-        return distributed.Client(
-            address, security=security, set_as_default=False, name="stradask", timeout=timeout
-        )
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(
-            f"engine={address!r}: no Dask scheduler answers there ({error}); is the address right, and "
-            "for tls:// are the certificates in dask.config under distributed.comm.tls?"
-        ) from error
-
-
-class ClusterSession:
+class ClusterSession(Migration):
     """Shards in the workers of a Dask cluster (see `stradask.scheduler.session.Session`).
 
     Each member, a worker, is told in one call what it has to do in a round. A travelling block goes straight
@@ -114,6 +83,8 @@ class ClusterSession:
         blocks that went from one worker to another.
     waiting : float
         Seconds that workers waited for blocks, and for the last of them to answer.
+    activity : Activity
+        What each worker did in each step.
     """
 
     remote = True
@@ -132,6 +103,14 @@ class ClusterSession:
         self._dead: set[str] = set()
         self._presences: dict[str, tuple] = {}  # member: key, future
         self._background: set[asyncio.Task] = set()
+        self._program: list = []  # packed, for members that come later
+        self._newcomers: set[str] = set()  # workers that joined since the session was opened
+        self._ready: dict[str, tuple[int, int]] = {}  # those of them with a room: epoch, threads
+        self._balance: Balance | None = None
+        self._late: dict[str, float] = {}  # how long each member waited for the last answer of a call
+        self._seconds: dict[int, float] = {}  # by shard, in the round so far
+        self._is_first = True  # whether that is the first one, in which members compile
+        self.activity = Activity()
 
     # The interface ----------------------------------------------------------------------------------
 
@@ -164,6 +143,15 @@ class ClusterSession:
     def snapshot(self, messages, *, blocks_only=False):
         """Fetch what updates change."""
         return self._sync(self._snapshot, messages, blocks_only)
+
+    def store(self, messages, url, folder):
+        """Have members write what `snapshot` would fetch to a shared place; return the sizes of the files."""
+        return self._sync(self._store, messages, url, folder)
+
+    def probe(self, checkpoint):
+        """Hold the place of a `SharedCheckpoint` against what every worker sees under its name."""
+        self._connect()
+        self._client.sync(self._probe, checkpoint)
 
     def close(self):
         """Empty the rooms; the caller's client stays open."""
@@ -221,27 +209,6 @@ class ClusterSession:
         except ImportError as error:
             raise StradaskError(f"the workers cannot import stradask ({error}): install it there") from error
 
-    def _hear(self, event):
-        """Take in the scheduler's news of a worker: lost (fail its calls now), or retired (relieve it)."""
-        _, news = event
-        if not isinstance(news, dict):  # a user's own
-            return
-        if news.get("action") == "add-worker":  # perhaps under an address that another had
-            self._leaving.discard(news["worker"])
-            self._dead.discard(news["worker"])
-        if news.get("action") != "remove-worker":
-            return
-        member = news["worker"]
-        if news.get("expected"):
-            self._leaving.add(member)
-            if member in self._members:
-                task = asyncio.ensure_future(self._hand_on())
-                self._background.add(task)
-                task.add_done_callback(self._background.discard)
-        else:
-            self._dead.add(member)
-            self._pool.remove(member, reason="the scheduler lost this worker")
-
     async def _find_members(self):
         """Wait for workers that run and answer; return their threads by address."""
         began, wanted = time.monotonic(), None
@@ -280,20 +247,25 @@ class ClusterSession:
     async def _assemble(self, program):
         """Begin an epoch: empty rooms on all workers that run and answer."""
         self._epoch += 1
-        self._members = await self._find_members()
+        self._newcomers.clear()
+        self._members, self._program = await self._find_members(), program
         # Of every epoch anew: a worker that came back under its old address may have finished the old task.
         # Dropped at the end, the old ones are released: rooms of members that are not among us go with them.
         before, self._presences = self._presences, {}
-        keys = {m: f"stradask-presence-{self._id}-{m}-{self._epoch}" for m in self._members}
-        message = {"version": __version__, "program": program, "n_jobs": self._n_jobs}
-        asked = [self._ask(m, "open", epoch=self._epoch, presence=keys[m], **message) for m in self._members]
-        await self._all(asked, self._members)
-        for member in self._members:
+        await self._furnish(self._members)
+        before.clear()
+
+    async def _furnish(self, members):
+        """Make rooms on members, and tasks that show them busy."""
+        keys = {m: f"stradask-presence-{self._id}-{m}-{self._epoch}" for m in members}
+        message = {"version": __version__, "program": self._program, "n_jobs": self._n_jobs}
+        asked = [self._ask(m, "open", epoch=self._epoch, presence=keys[m], **message) for m in members]
+        await self._all(asked, members)
+        for member in members:
             arguments = presence, self._id, keys[member], member
             where = {"workers": [member], "allow_other_workers": True}  # or it waits for a lost one for ever
             task = self._client.submit(*arguments, key=keys[member], pure=False, **where)
             self._presences[member] = keys[member], task
-        before.clear()
 
     async def _be_seen(self):
         """Wait until the scheduler shows all members busy. What we told it before that holds too: from here
@@ -313,41 +285,6 @@ class ClusterSession:
                     raise StradaskError(f"the scheduler cannot run stradask ({error}): install it there, too")
             await asyncio.sleep(0.005)
         raise WorkerLost("the scheduler does not show the session's tasks")
-
-    async def _hand_on(self):
-        """Give shards and blocks of retired members to others, between two calls: nothing is done again."""
-        async with self._lock:
-            gone = [m for m in self._members if m in self._leaving]
-            stay = {m: n for m, n in self._members.items() if m not in self._leaving}
-            if not gone or not self._whole:
-                return
-            try:
-                if stay:
-                    await self._move(gone, stay)
-                self._whole = bool(stay)  # else the next call begins anew, on the workers that there are then
-            except Exception:  # a member lost, or a state that does not pickle: beginning anew mends both
-                _log.info("shards could not be handed on and are loaded again", exc_info=True)
-                self._whole = False
-            self._members = stay
-            await self._drop(gone)
-            for member in gone:
-                self._presences.pop(member, None)
-
-    async def _move(self, gone, stay):
-        homes = place(len(self._shard_at), stay)
-        for shard, member in enumerate(self._shard_at):
-            if member in gone:
-                message = {"epoch": self._epoch, "shard": shard, "to": homes[shard]}
-                await self._all([self._ask(member, "hand_on", once=True, **message)], [member, homes[shard]])
-                self._shard_at[shard] = homes[shard]
-        homes = place(len(self._block_at), stay)
-        moves: dict[str, list] = {m: [] for m in gone}
-        for block, member in enumerate(self._block_at):
-            if member in gone:
-                moves[member].append((block, self._stamps[block], homes[block]))
-                self._block_at[block] = homes[block]
-                self._stamps[block] += 1
-        await self._calls("run", {m: (-1, blocks, []) for m, blocks in moves.items() if blocks}, [])
 
     async def _drop(self, members):
         asked = [asyncio.ensure_future(self._ask(m, "drop", once=True)) for m in members]
@@ -394,17 +331,17 @@ class ClusterSession:
         self._shard_at = place(len(data), self._members, await data.whereabouts(self._client))
         n_blocks = program.n_blocks if program.travels else 0
         self._block_at, self._stamps = place(n_blocks, self._members), [0] * n_blocks
+        self._balance = None if program.shard_weights is None else Balance(program.shard_weights)
+        self._seconds, self._is_first = {}, True
         places = {m: asyncio.Semaphore(n) for m, n in self._members.items()}
 
         async def load(shard, member):
             async with places[member]:
-                names = program.saved if snapshot else ()
-                saved = {name: snapshot[f"shard-{shard}/{name}"] for name in names}
-                await self._load(shard, member, saved)
+                await self._load(shard, member, saved_shard(snapshot, shard, program.saved))
 
         async def make_block(block, member):
             async with places[member]:
-                await self._call(member, "make_block", (block, snapshot.get(f"block-{block}")))
+                await self._call(member, "make_block", (block, saved_block(snapshot, block)))
 
         loads = [load(shard, member) for shard, member in enumerate(self._shard_at)]
         blocks = [make_block(block, member) for block, member in enumerate(self._block_at)]
@@ -418,14 +355,21 @@ class ClusterSession:
     # Rounds -------------------------------------------------------------------------------------------
 
     async def _run(self, round_, first, steps, messages, later=()):
+        if not first and self._balance is not None:
+            await self._rebalance()
         plans, moves, block_at, stamps = self._itineraries(first, steps, later)
         told = set(plans) | set(moves) | (set(self._shard_at) if messages else set())
         args = {m: (round_, moves.get(m, []), plans.get(m, [])) for m in told}
         partials = {}
-        for done, sent, waited in await self._calls("run", args, messages):
+        for member, (done, effort) in zip(args, await self._calls("run", args, messages), strict=True):
             partials.update(done)
-            self.bytes_sent += sent + sum(map(payload_bytes, done.values()))
-            self.waiting += waited
+            sent = effort["bytes"] + sum(map(payload_bytes, done.values()))
+            self.bytes_sent += sent
+            self.waiting += effort["waiting"]
+            for shard, seconds in effort["working"].items():
+                self._seconds[shard] = self._seconds.get(shard, 0.0) + seconds
+            working, waiting = sum(effort["working"].values()), effort["waiting"] + self._late[member]
+            self.activity.record(round_ + 1, first, member, working, waiting, effort["sending"], sent)
         self._block_at, self._stamps = block_at, stamps
         return [partials[position] for position in range(len(partials))]
 
@@ -446,6 +390,23 @@ class ClusterSession:
             arrays.update(answer)
         return arrays
 
+    async def _store(self, messages, url, folder):
+        sizes = {}
+        for answer in await self._calls(
+            "store", dict.fromkeys(self._shard_at + self._block_at, (url, folder)), messages
+        ):
+            sizes.update(answer)
+        return sizes
+
+    async def _probe(self, checkpoint):
+        members, word = await self._find_members(), await asyncio.to_thread(checkpoint.leave_word)
+        asked = [
+            self._ask(member, "probe", url=checkpoint.url, word=word, number=number)
+            for number, member in enumerate(members)
+        ]
+        answers = dict(zip(members, await self._all(asked, members), strict=True))
+        await asyncio.to_thread(checkpoint.check_answers, answers)
+
     # Calls --------------------------------------------------------------------------------------------
 
     async def _calls(self, method, args, messages):
@@ -455,11 +416,11 @@ class ClusterSession:
         self._serial += 1
         self.bytes_sent += payload_bytes(messages) * len(args)
         shared = None if messages is None else wired(messages)
-        loop, arrivals = asyncio.get_running_loop(), []
+        loop, arrivals = asyncio.get_running_loop(), {}
 
         async def call(member):
             answer = await self._call(member, method, args[member], shared=shared, serial=self._serial)
-            arrivals.append(loop.time())
+            arrivals[member] = loop.time()
             return answer
 
         try:
@@ -467,7 +428,9 @@ class ClusterSession:
         except BaseException:
             self._whole = False
             raise
-        self.waiting += sum(max(arrivals) - arrival for arrival in arrivals)
+        last = max(arrivals.values())
+        self._late = {member: last - arrival for member, arrival in arrivals.items()}
+        self.waiting += sum(self._late.values())
         return answers
 
     async def _call(self, member, method, args, **rest):

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, WorkerLost
-from .history import History
+from .history import Activity, History
 from .loop import iterate, small_change
 from .program import Program, Task
 from .session import open_session
-from .store import Checkpoint
+from .shared_store import SharedCheckpoint, StoredState, open_checkpoint
 
 _ATTEMPTS = 5  # of one round, each ended by a lost worker, before the loss is raised
 _KEEP_SECONDS, _KEEP_SHARE = 5.0, 20.0  # between snapshots: at least these, and this multiple of their cost
@@ -35,7 +35,9 @@ class Run:
     n_recoveries : int
         How often workers were lost and the session was opened anew.
     fetched : object
-        What `at_end` returned.
+        What `Program.collect` returned.
+    activity : Activity, optional
+        What each worker did in each step of this call; None on threads.
     """
 
     history: History
@@ -43,6 +45,7 @@ class Run:
     reason: str
     n_recoveries: int = 0
     fetched: Any = None
+    activity: Activity | None = None
 
 
 def run(
@@ -57,7 +60,6 @@ def run(
     stop=None,
     callback=None,
     snapshot=None,
-    at_end=None,
     checkpoint=None,
     checkpoint_every=10,
     fingerprint=None,
@@ -94,14 +96,10 @@ def run(
         ``callback(info)`` after each round with a `stradask.scheduler.loop.Round`; True stops.
     snapshot : callable, optional
         ``snapshot(history)`` gives the model as it is, for ``info.snapshot()`` of the callbacks; of a program
-        with an `at_end` it is ``snapshot(history, fetched)``, with what that returned.
-    at_end : callable, optional
-        ``at_end(ask)`` fetches what lies in shards and blocks before the session is closed, in any number
-        of steps: ``ask(function)`` calls ``function(session, messages)``, which hands the messages to a
-        method of the session. Should a worker be lost meanwhile, the rounds are done again and the question
-        repeated.
+        whose `collect` returns something it is ``snapshot(history, fetched)``.
     checkpoint : path-like or None, default=None
-        Folder of states. If it holds one of the same `fingerprint`, the run goes on from it.
+        Folder of states, or a URL for fsspec, where workers write and read their shards themselves. If it
+        holds one of the same `fingerprint`, the run goes on from it.
     checkpoint_every : int, default=10
         Rounds between two states.
     fingerprint : dict, optional
@@ -126,26 +124,25 @@ def run(
     --------
     See `Program`.
     """
-    store = None if checkpoint is None else Checkpoint(checkpoint)
-    machine = Engine(program, schedule, open_session(engine, n_jobs))
+    store = None if checkpoint is None else open_checkpoint(checkpoint)
     fingerprint = (fingerprint or {}) | _identity(program, schedule)
+    machine = Engine(program, schedule, open_session(engine, n_jobs), store, fingerprint)
     enough = _any_of(small_change(tol), stop, _time_over(max_seconds))
     try:
-        start = machine.open(store, fingerprint)
+        start = machine.open()
         history = machine.history
         ended = machine.done or (len(history) and _any_of(small_change(tol), stop)(history))
         if ended:  # a run that had come to its end before
-            machine.collect()
-            reason, found = ended if isinstance(ended, str) else "converged", at_end and at_end(machine.ask)
-            return Run(history, start, reason, machine.n_recoveries, found)
+            reason = ended if isinstance(ended, str) else "converged"
+            return machine.result(start, reason)
 
         def looked():
-            machine.collect()
-            return snapshot(history) if at_end is None else snapshot(history, at_end(machine.ask))
+            found = program.collect(machine.ask)
+            return snapshot(history) if found is None else snapshot(history, found)
 
         def on_round(info):
             if store is not None and info.round % checkpoint_every == 0:
-                machine.save(store, info.round, fingerprint)
+                machine.save(info.round)
 
         n_done, reason = iterate(
             machine.step,
@@ -161,16 +158,14 @@ def run(
             start=start,
         )
         saved = not n_done or (start + n_done) % checkpoint_every == 0
-        if store is not None and not saved and not machine.save(store, start + n_done, fingerprint):
+        if store is not None and not saved and not machine.save(start + n_done):
             warnings.warn(
                 f"a worker was lost while the last state was fetched: {store.path} has the one before it",
                 stacklevel=2,
             )
-        machine.collect()
-        found = at_end and at_end(machine.ask)
+        return machine.result(start + n_done, reason)
     finally:
         machine.close()
-    return Run(history, start + n_done, reason, machine.n_recoveries, found)
 
 
 class Engine:
@@ -181,10 +176,16 @@ class Engine:
     program : Program
     schedule : Schedule
     session : Session
+    store : Checkpoint, optional
+    fingerprint : dict, optional
+        What its states belong to.
     """
 
-    def __init__(self, program, schedule, session):
+    def __init__(self, program, schedule, session, store=None, fingerprint=None):
         self.program, self.schedule, self.session = program, schedule, session
+        self.store, self.fingerprint = store, fingerprint
+        # Whether workers write, and read, their shards themselves.
+        self._shares = session.remote and isinstance(store, SharedCheckpoint)
         self.history = History()
         self.n_recoveries = 0
         self._plan: list | None = None  # of the next round, if it was prepared ahead
@@ -206,15 +207,20 @@ class Engine:
                 "restore: without them its rounds cannot be done again when a worker is lost"
             )
 
-    def open(self, store=None, fingerprint=None):
+    def open(self):
         """Load all shards, from the newest state of a checkpoint if there is one; return the rounds done."""
         self._state = self.schedule.start()
-        found = None if store is None else store.load(fingerprint)
+        if self._shares:
+            self.session.probe(self.store)
+        found = None if self.store is None else self.store.load(self.fingerprint)
         round_, shards = 0, None
         if found is not None:
             round_, arrays, header = found
             own = {name: a for name, a in arrays.items() if name.startswith(("program/", "schedule/"))}
             shards = {name: a for name, a in arrays.items() if name not in own}
+            if isinstance(self.store, SharedCheckpoint):
+                state = self.store.state(round_)
+                shards = state if self._shares else state.arrays()
             self.history = History.from_dict(header["history"])
             self._restore(own, _unpacked(header["plan"]))
             self._done = header["done"]
@@ -235,7 +241,7 @@ class Engine:
     def step(self, r):
         """Do round r, as often as workers are lost in it; return its figures for the history."""
         for attempt in range(_ATTEMPTS):
-            sent, waited = self.session.bytes_sent, self.session.waiting
+            sent, waited, began = self.session.bytes_sent, self.session.waiting, time.monotonic()
             try:
                 if attempt:
                     self._recover(r)
@@ -246,6 +252,8 @@ class Engine:
                 continue
             figures["bytes_sent"] = self.session.bytes_sent - sent
             figures["waiting"] = self.session.waiting - waited
+            if self.session.remote:
+                figures["shown"] = self._shown(r, figures, time.monotonic() - began)
             self._done_rounds = r + 1
             return figures
         raise WorkerLost(
@@ -276,6 +284,19 @@ class Engine:
         if self._measured and (r + 1) % self.program.measure_every == 0:
             figures["objective"] = self.program.objective(self._measure())
         return figures
+
+    def _shown(self, r, figures, seconds):
+        """What the progress bar tells of the workers."""
+        rows = self.session.activity.of_round(r + 1)
+        n_workers = len({row["worker"] for row in rows})
+        waiting, working = (sum(row[name] for row in rows) for name in ("waiting", "working"))
+        speed = figures["updates"] / max(n_workers, 1) / max(seconds, 1e-9)
+        return {
+            "workers": n_workers,
+            f"{self.program.unit}s/s each": float(f"{speed:.3g}"),
+            "waiting %": round(100 * waiting / max(waiting + working, 1e-9)),
+            "MB sent": round(figures["bytes_sent"] / 1e6, 2),
+        }
 
     def ask(self, function):
         """Call ``function(session, messages)`` between two rounds, again after a loss."""
@@ -325,23 +346,11 @@ class Engine:
         if outcome.priorities is not None:
             events.append((_blocks_of(tasks), np.asarray(outcome.priorities, np.float64)))
 
-    def collect(self):
-        """Give the program what shards and blocks hold, if it wants that; also if workers are lost then."""
-        if type(self.program).collect is Program.collect:
-            return
-        rounds = len(self.history)
-        for attempt in range(_ATTEMPTS):
-            try:
-                if attempt:
-                    self._recover(rounds)
-                arrays = self._snapshot(rounds)
-            except WorkerLost:
-                if attempt + 1 == _ATTEMPTS:
-                    raise
-            else:
-                held = {name: a for name, a in arrays.items() if name.startswith(("shard-", "block-"))}
-                self.program.collect(held)
-                return
+    def result(self, n_rounds, reason):
+        """Let the program take in what shards and blocks hold, and sum up the run."""
+        found = self.program.collect(self.ask)
+        activity = self.session.activity if self.session.remote else None
+        return Run(self.history, n_rounds, reason, self.n_recoveries, found, activity)
 
     @property
     def done(self):
@@ -389,24 +398,35 @@ class Engine:
             self._snapshot(round_)
 
     def _snapshot(self, round_):
-        """Return all arrays of the run as it is; keep a copy where rounds may have to be done again."""
+        """Return coordinator, shards and blocks as they are; keep them where rounds may be done again."""
         began = time.monotonic()
-        shards, coordinator = self.session.snapshot(self._pending), self._coordinator()
+        if self._shares:
+            folder = self.store.folder_for(round_)
+            sizes = self.session.store(self._pending, self.store.url, folder)
+            shards = StoredState(self.store.url, folder, sizes)
+        else:
+            shards = self.session.snapshot(self._pending)
+        coordinator = self._coordinator()
         self._pending = []
         if self._rewinds:
             cost = time.monotonic() - began
             self._kept = _Kept(round_, _copied(coordinator), self._plan, shards, cost)
-        return coordinator | shards
+        if self._shares:
+            self.store.tidy()
+        return coordinator, shards
 
-    def save(self, store, round_, fingerprint):
+    def save(self, round_):
         """Write a state; False if a worker was lost meanwhile, which the next round mends."""
         try:
-            arrays = self._snapshot(round_)
+            coordinator, shards = self._snapshot(round_)
         except WorkerLost:
             return False
         columns = {name: values.tolist() for name, values in self.history.as_dict().items()}
         header = {"history": columns, "plan": _packed(self._plan), "done": self._done}
-        store.save(round_, arrays, header, fingerprint)
+        if self._shares:
+            self.store.finish(round_, shards, coordinator, header, self.fingerprint)
+        else:
+            self.store.save(round_, coordinator | shards, header, self.fingerprint)
         return True
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import deque
 
 import numpy as np
 
@@ -15,6 +16,66 @@ _COLUMNS = {
     "waiting": (np.float64, 0.0),
     "staleness": (np.float64, 0.0),
 }
+
+
+_ACTIVITY = {
+    "round": np.int64,
+    "step": np.int64,
+    "worker": np.str_,
+    "working": np.float64,
+    "waiting": np.float64,
+    "sending": np.float64,
+    "bytes_sent": np.int64,
+}
+_MOST_ROWS = 100_000
+
+
+class Activity:
+    """What the workers of a cluster did: one row for each worker and step, of these the newest 100,000.
+
+    The columns are
+
+    - ``round``, ``step``: round, from 1, and the first of the steps that were asked for at once, from 0;
+    - ``worker``: address;
+    - ``working``: seconds of updates, summed over its threads;
+    - ``waiting``: seconds without work for want of a block, and until the slowest worker was done;
+    - ``sending``: seconds that blocks were on their way from it, summed over blocks; others are worked on
+      meanwhile;
+    - ``bytes_sent``: bytes of these blocks and of partial results.
+
+    Rounds that were done again after a loss have their rows twice. A row takes about 200 bytes.
+
+    Examples
+    --------
+    >>> from stradask.scheduler.history import Activity
+    >>> activity = Activity()
+    >>> activity.record(1, 0, "tcp://a:1", 0.5, 0.25, 0.0, 80)
+    >>> activity.as_dict()["working"]
+    array([0.5])
+    """
+
+    def __init__(self):
+        self._rows: deque = deque(maxlen=_MOST_ROWS)
+
+    def __len__(self):
+        return len(self._rows)
+
+    def record(self, *row):
+        """Append a row, its values in the order of the columns."""
+        self._rows.append(row)
+
+    def of_round(self, number):
+        """Return the rows of a round done just now, newest first, as dicts."""
+        newest = itertools.takewhile(lambda row: row[0] == number, reversed(self._rows))
+        return [dict(zip(_ACTIVITY, row, strict=True)) for row in newest]
+
+    def as_dict(self):
+        """Return the columns as a dict of numpy arrays of equal length."""
+        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(_ACTIVITY)
+        return {
+            name: np.array(column, dtype)
+            for (name, dtype), column in zip(_ACTIVITY.items(), columns, strict=True)
+        }
 
 
 class History:

@@ -82,7 +82,7 @@ def iterate(
         ``step(r)`` does round number r, counted from 0, and returns a dict of figures for the history
         (``objective``, ``updates``, ...; ``seconds`` instead of the measured wall time) or None. A true
         ``done`` among them ends the loop; if it is a str, that is the reason. A ``gap`` is shown and told
-        to callbacks.
+        to callbacks; what is ``shown``, a dict of numbers, is for the progress bar alone.
     n_rounds : int
         Rounds to do now; the step is called with r = start, ..., start + n_rounds - 1.
     history : History
@@ -129,10 +129,11 @@ def iterate(
             figures = dict(step(r) or {})
             figures.setdefault("seconds", time.perf_counter() - began)
             done, gap = figures.pop("done", False), figures.pop("gap", math.nan)
+            shown = figures.pop("shown", {})
             n_done += 1
             history.record(round=r + 1, **figures)
             objective, updates = figures.get("objective", math.nan), figures.get("updates", 0)
-            progress.advance(updates=updates, objective=objective, gap=gap)
+            progress.advance(updates=updates, objective=objective, gap=gap, **shown)
             info = Round(r + 1, total, objective, figures["seconds"], updates, history, snapshot, gap)
             if on_round is not None:
                 on_round(info)

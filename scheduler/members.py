@@ -22,14 +22,15 @@ from distributed.worker_state_machine import SecedeEvent
 from .._version import __version__
 from ..errors import StradaskError, WorkerLost
 from .rooms import Parcel, Room, StaleEpoch
+from .shared_store import answer_word
 from .threads import effective_n_jobs
 
 NAME = "stradask-sessions"
 CONNECT = 5.0  # seconds; Dask's own default waits 30 for an address where nobody is any more
 _SMALL = 10_000  # bytes
 _LINGER = 8.0  # seconds that a closing worker waits for its shards to be handed on
-_HANDLERS = ("ping", "open", "call", "put", "look", "hand_on", "drop")
-_METHODS = ("load", "make_block", "adopt", "ask", "run", "measure", "snapshot")
+_HANDLERS = ("ping", "probe", "open", "call", "put", "look", "hand_on", "drop")
+_METHODS = ("load", "make_block", "adopt", "ask", "run", "measure", "snapshot", "store")
 
 
 class SessionPlugin(WorkerPlugin):
@@ -77,6 +78,11 @@ class SessionPlugin(WorkerPlugin):
     async def ping(self):
         """Show that the worker is alive."""
         return {"ok": []}
+
+    async def probe(self, session, url, word, number):
+        """See whether a place for checkpoints is the same here and where the word was written."""
+        answering = answer_word, url, word, self.worker.address, number
+        return await asyncio.get_running_loop().run_in_executor(None, _answer, *answering)
 
     async def open(self, session, version, **message):
         """Begin an epoch with an empty room."""
@@ -130,7 +136,7 @@ class SessionPlugin(WorkerPlugin):
         return {"ok": wired(seat.room.kept[name][first:last])}
 
     async def hand_on(self, session, epoch, shard, to):
-        """Send a shard's whole state to another member and forget it."""
+        """Send a shard's whole state to another member and forget it; answer how many bytes that were."""
         seat = self._seat(session, epoch)
         if seat is None or shard not in seat.room.states:
             return _not_here(epoch)
@@ -142,7 +148,7 @@ class SessionPlugin(WorkerPlugin):
         if answer is None or "ok" not in answer:
             return answer
         seat.room.states.pop(shard, None)
-        return {"ok": []}
+        return {"ok": wired(sum(map(_size, packed["ok"])))}
 
     async def drop(self, session):
         """End a session here."""
@@ -278,6 +284,10 @@ def wired(value):
     """Pack an object for Dask's comms, which take large frames as they lie and small ones best in a row."""
     frames = Parcel.of(value).frames
     return [to_serialize(frame) if frame.nbytes > _SMALL else frame.tobytes() for frame in frames]
+
+
+def _size(frame):
+    return len(frame) if isinstance(frame, bytes) else frame.data.nbytes
 
 
 def _answer(function, *args):

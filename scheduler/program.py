@@ -105,6 +105,9 @@ class Program:
         round is done again. Otherwise the rounds since the last snapshot are.
     measure_every : int, default=1
         Rounds between two calls of `measure`; 0 never measures.
+    shard_weights : sequence of float, optional
+        Work of each shard, in any unit. Where a program tells it, shards move between two rounds to workers
+        that were seen to be faster, and to workers that join.
     unit : str, default="update"
         What `Outcome.updates` counts, for the progress bar.
 
@@ -169,6 +172,7 @@ class Program:
     barrier: str = "round"
     saved: tuple[str, ...] = ()
     measure_every: int = 1
+    shard_weights: Sequence[float] | None = None
     unit: str = "update"
 
     # Where a shard lies ---------------------------------------------------------------------------
@@ -266,6 +270,12 @@ class Program:
         """Compute a shard's part of the objective, after a round and its `sync`; None if there is none."""
         return None
 
+    def read_ahead(self, state):
+        """Hear that a shard will be worked on after those that are now: of what lies on disk, fetch it.
+
+        Asked in one process, where a schedule of travelling blocks takes shards in turns.
+        """
+
     # At the coordinator -----------------------------------------------------------------------------
 
     def aggregate(self, tasks, partials):
@@ -299,16 +309,23 @@ class Program:
         """
         return None
 
-    def collect(self, arrays):
+    def collect(self, ask):
         """Take in what shards and blocks hold: at the end of a run, and before a snapshot for callbacks.
-
-        Of a program that does not override this nothing is fetched.
 
         Parameters
         ----------
-        arrays : dict of str to ndarray
-            ``"shard-3/residual"`` for what `saved` names, ``"block-7"`` for a travelling block; to be read.
+        ask : callable
+            ``ask(function)`` calls ``function(session, messages)``, which hands the messages to a method of
+            the `Session`, and returns what that returned. Should a worker be lost meanwhile, rounds are done
+            again and the question is repeated. All that is held: ``ask(lambda session, messages:
+            session.snapshot(messages))``.
+
+        Returns
+        -------
+        object
+            For `Run.fetched`; None where the program keeps what it took in.
         """
+        return None
 
     def arrays(self):
         """What the coordinator's side must keep, for checkpoints and lost workers: a dict of arrays."""

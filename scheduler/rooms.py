@@ -14,9 +14,10 @@ import numpy as np
 from distributed.protocol.pickle import dumps
 from scipy import sparse
 
-from ..errors import StradaskError
+from ..errors import ModelFileError, StradaskError
 from .program import Task
 from .session import check_same_form, check_saved, laid_over
+from .shared_store import StoredPart, write_part
 from .threads import run_tasks
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -164,7 +165,8 @@ class Room:
         self._delivered = threading.Condition(lock)  # hops
         self.failure: BaseException | None = None
         self.brought: dict[int, Any] = {}  # what Dask put here for `load`
-        self._hops: set = set()
+        self._hops: dict[Any, float] = {}  # when they set out
+        self._effort: dict[str, Any] = {"sending": 0.0}  # of the present `run`
         self._answering = threading.Lock()
         self._answer: tuple[int, Any] = (-1, None)
 
@@ -200,7 +202,10 @@ class Room:
             raise StaleEpoch(f"Dask did not bring the data of shard {shard}")
         state = self.program.load(self.brought[shard] if brought else data)
         check_saved(self.program, state)
-        for name, array in saved.items():
+        arrays = dict(saved.items())  # a `StoredPart` is read here
+        if saved and arrays.keys() != set(self.program.saved):
+            raise ModelFileError(f"the checkpoint's shard {shard} has other arrays; remove the folder")
+        for name, array in arrays.items():
             check_same_form(f"shard-{shard}/{name}", array, state[name])
             state[name] = array.copy()  # in one process it is the caller's
         self.adopt(shard, state)
@@ -219,6 +224,8 @@ class Room:
     def make_block(self, block, saved=None):
         """Make a travelling block, or take its saved value."""
         value = self.program.block(block)
+        if isinstance(saved, StoredPart):
+            saved = saved.value()
         if saved is not None:
             value = laid_over(self.program, block, saved, value)
         else:
@@ -243,6 +250,10 @@ class Room:
 
     def receive(self, block, stamp, packed):
         """Take in a block that comes from another member; who uses it unpacks it."""
+        fits = type(block) is int and 0 <= block < self.program.n_blocks and type(stamp) is int and stamp >= 0
+        if not fits or type(packed) is not np.ndarray or packed.dtype.hasobject:
+            came = f"block {block!r:.40}, stamp {stamp!r:.40}, {type(packed).__name__}"
+            raise StradaskError(f"{came} is not one that travels here, of {self.program.n_blocks}")
         self.put(block, stamp, _Packed(packed))
 
     def pass_on(self, block, stamp, value, to):
@@ -250,16 +261,19 @@ class Room:
         if not to:
             self.put(block, stamp, value)
             return 0
+        began = time.monotonic()
         packed = value.array if type(value) is _Packed else self._packed(block, value)
         hop = self._send(to, block, stamp, packed)
         with self.changed:
-            self._hops.add(hop)
+            self._hops[hop] = began
         hop.add_done_callback(self._arrived)
         return packed.nbytes
 
     def _arrived(self, hop):
         with self.changed:
-            self._hops.discard(hop)
+            began = self._hops.pop(hop, None)
+            if began is not None:
+                self._effort["sending"] += time.monotonic() - began
             self._delivered.notify_all()
         if not hop.cancelled() and hop.exception() is not None:
             self.fail(hop.exception())
@@ -293,14 +307,21 @@ class Room:
             return self._answer[1]
 
     def run(self, round_, moves, assignments, messages):
-        """Do tasks; return their partial results by position, the bytes sent on, and the seconds waited."""
+        """Do tasks; return their partial results by position, and what it took.
+
+        That is a dict: the seconds of ``working`` on each shard, of ``waiting`` for a block, and for which
+        blocks were on their way to others, summed over blocks (``sending``); and the ``bytes`` of these.
+        """
+        effort: dict[str, Any] = {"sending": 0.0}
+        self._effort = effort  # it grows until the last block has arrived, see `once`
         moved = 0
         for block, stamp, to in moves:
             moved += self.pass_on(block, stamp + 1, self._taken(block, stamp), to)
         self._sync(messages)
         work = _Itinerary(self, round_, assignments)
         work.carry_out()
-        return work.partials, moved + work.sent, work.waited
+        effort |= {"working": work.seconds, "waiting": work.waited, "bytes": moved + work.sent}
+        return work.partials, effort
 
     def _taken(self, block, stamp):
         with self.changed:
@@ -330,6 +351,20 @@ class Room:
             packed = value.array if type(value) is _Packed else self._packed(block, value)
             arrays[f"block-{block}"] = packed.copy()
         return arrays
+
+    def store(self, url, folder, messages):
+        """Write what `snapshot` would copy to a shared place; return the sizes of the files."""
+        self._sync(messages)
+        parts = {
+            f"shard-{s}.npz": {name: state[name] for name in self.program.saved}
+            for s, state in self.states.items()
+            if self.program.saved
+        }
+        for block, value in self.blocks.items():
+            packed = value.array if type(value) is _Packed else self._packed(block, value)
+            parts[f"block-{block}.npz"] = {"value": packed}
+        tasks = [(write_part, (url, folder, name, arrays)) for name, arrays in parts.items()]
+        return dict(zip(parts, self._on_threads(tasks), strict=True))
 
     def _sync(self, messages):
         for message in messages:
@@ -364,6 +399,7 @@ class _Itinerary:
             self.chains[assignment.shard].append(assignment)
         self.busy: set[int] = set()
         self.partials: dict[int, Any] = {}
+        self.seconds: dict[int, float] = dict.fromkeys(self.chains, 0.0)
         self.sent, self.waited, self._idle_since = 0, 0.0, None
 
     def carry_out(self):
@@ -411,7 +447,7 @@ class _Itinerary:
         return a, None if a.stamp < 0 else self.room.blocks.pop(a.blocks)
 
     def _do(self, a, value):
-        room = self.room
+        room, began = self.room, time.monotonic()
         if type(value) is _Packed:  # it may begin anywhere, and kernels want it aligned
             array = np.require(value.array, requirements=["ALIGNED", "WRITEABLE"])
             value = room.program.unpack(a.blocks, array)
@@ -419,9 +455,11 @@ class _Itinerary:
             room.states[a.shard], Task(self.round, a.step, a.shard, a.blocks, value)
         )
         payload_bytes(partial)
+        worked = time.monotonic() - began
         sent = 0 if a.stamp < 0 else room.pass_on(a.blocks, a.stamp + 1, value, a.to)
         with room.changed:
             self.partials[a.position] = partial
+            self.seconds[a.shard] += worked
             self.sent += sent
             self.busy.discard(a.shard)
             room.changed.notify_all()

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..errors import DataError, ModelFileError
+from .history import Activity
 from .program import Task
 from .threads import effective_n_jobs, run_tasks
 
@@ -24,11 +25,14 @@ class Session(Protocol):
         Bytes of arrays that left a process since the session was opened.
     waiting : float
         Seconds that shards waited for blocks or for one another, summed over workers.
+    activity : Activity
+        What each worker did in each step; empty where there are no workers.
     """
 
     remote: bool
     bytes_sent: int
     waiting: float
+    activity: Activity
 
     def n_threads(self) -> int:
         """Count the threads that work at once, on all workers that there are now."""
@@ -86,6 +90,7 @@ class LocalSession:
 
     def __init__(self, n_jobs=None):
         self.n_jobs = effective_n_jobs(n_jobs)
+        self.activity = Activity()
 
     def open(self, program, snapshot=None):
         """Load every shard and make every travelling block."""
@@ -93,6 +98,7 @@ class LocalSession:
         self.states = run_tasks([(program.load, (data,)) for data in program.shards], self.n_jobs)
         for state in self.states:
             check_saved(program, state)
+        self._first = self._ahead = set[int]()
         self.blocks: Any = [program.block(b) for b in range(program.n_blocks)] if program.travels else None
         wanted = {f"shard-{s}/{name}" for s in range(len(self.states)) for name in program.saved}
         wanted |= {f"block-{b}" for b in range(len(self.blocks or ()))}
@@ -116,11 +122,25 @@ class LocalSession:
     def run(self, round, first, steps, messages, later=()):
         """Carry out steps one after another."""
         self._sync(messages)
+        if self.blocks is not None and steps:
+            self._read_ahead(first, steps, later)
         return [
             partial
             for number, step in enumerate(steps, first)
             for partial in run_tasks([(self._update, (round, number, *pair)) for pair in step], self.n_jobs)
         ]
+
+    def _read_ahead(self, first, steps, later):
+        """Tell the program, once for each turn, of the shards that come after those of these steps."""
+        here = {shard for step in steps for shard, _ in step}
+        if not first:
+            self._first = here  # they come again in the next round
+        parties = ({shard for shard, _ in step} for step in later)
+        after = next((party for party in parties if party != here), self._first)
+        if after != here and after != self._ahead:
+            for shard in after - here:
+                self.program.read_ahead(self.states[shard])
+        self._ahead = after
 
     def _update(self, round, step, shard, blocks):
         value = None if self.blocks is None else self.blocks[blocks]

@@ -124,6 +124,11 @@ def write_npz(path, arrays, header, *, compress=False):
     ...     read_npz(f"{folder}/a.npz")
     ({'x': array([0, 1, 2])}, {'unit': 'm'})
     """
+    write_atomic(path, npz_writer(arrays, header, compress=compress))
+
+
+def npz_writer(arrays, header, *, compress=False):
+    """Make the function that writes what `write_npz` is given into an open file."""
     members = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in members.items():
         if array.dtype.hasobject:
@@ -145,7 +150,7 @@ def write_npz(path, arrays, header, *, compress=False):
                 with archive.open(info, "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
 
-    write_atomic(path, writer)
+    return writer
 
 
 def read_npz(path):
@@ -170,24 +175,27 @@ def read_npz(path):
         If there is no such file, or it cannot be opened.
     """
     with open(path, "rb") as file:
-        if not file.read(1):
-            raise ModelFileError(f"{path} is empty: not a file of stradask, or one cut off at the start")
-        try:
-            with zipfile.ZipFile(file) as archive:
-                damaged = archive.testzip()
-                if damaged is not None:
-                    raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
-                members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-                if _HEADER not in members:
-                    raise ModelFileError(f"{path} has no header: it is not a file that stradask wrote")
-                header = json.loads(_read_member(archive, members.pop(_HEADER)).tobytes())
-                arrays = {name: _read_member(archive, info) for name, info in members.items()}
-        except (ModelFileError, MemoryError):
-            raise
-        except Exception as error:  # damage can surface as almost anything
-            raise ModelFileError(
-                f"{path} is truncated, damaged or not a file of stradask: {error}"
-            ) from error
+        return opened_npz(file, path)
+
+
+def opened_npz(file, path):
+    """Read as `read_npz`, from a file that is open; `path` is what errors call it."""
+    if not file.read(1):
+        raise ModelFileError(f"{path} is empty: not a file of stradask, or one cut off at the start")
+    try:
+        with zipfile.ZipFile(file) as archive:
+            damaged = archive.testzip()
+            if damaged is not None:
+                raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
+            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            if _HEADER not in members:
+                raise ModelFileError(f"{path} has no header: it is not a file that stradask wrote")
+            header = json.loads(_read_member(archive, members.pop(_HEADER)).tobytes())
+            arrays = {name: _read_member(archive, info) for name, info in members.items()}
+    except (ModelFileError, MemoryError):
+        raise
+    except Exception as error:  # damage can surface as almost anything
+        raise ModelFileError(f"{path} is truncated, damaged or not a file of stradask: {error}") from error
     if not isinstance(header, dict):
         raise ModelFileError(f"{path} has a header that stradask did not write")
     return arrays, header
@@ -361,11 +369,14 @@ class Checkpoint:
             raise ModelFileError(f"{self._file(round)} belongs to another fit")
         return arrays, header["header"]
 
+    def _manifest_bytes(self):
+        return (self.path / "manifest.json").read_bytes()
+
     def _manifest(self):
         """Return the manifest, None if there is none, ModelFileError if it makes no sense."""
-        path = self.path / "manifest.json"
+        path = f"{self.path}/manifest.json"
         try:
-            manifest = json.loads(path.read_bytes())
+            manifest = json.loads(self._manifest_bytes())
         except FileNotFoundError:
             return None
         except ValueError as error:

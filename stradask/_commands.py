@@ -457,6 +457,10 @@ def bench(args):
     """Run a benchmark."""
     from .benchmarks.command import main
 
+    if args.cluster is not None and args.family not in ("lda", "rotation"):
+        raise DataError(f"--cluster: lda and rotation run on a cluster of yours, not {args.family}")
+    if args.cluster is not None:
+        args.family = "rotation"  # what workers do in a fit
     return main(args)
 
 

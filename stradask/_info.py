@@ -109,7 +109,7 @@ def cluster(address):
     import dask
     from dask.utils import parse_timedelta
 
-    from .scheduler.cluster import open_client
+    from .scheduler.clients import open_client
 
     client = open_client(address, parse_timedelta(dask.config.get("stradask.timeout", "30s")))
     try:

@@ -157,7 +157,8 @@ def checksum(arrays):
     if isinstance(arrays, tuple | list):
         return zlib.crc32(repr([checksum(part) for part in arrays]).encode())
     if sparse.issparse(arrays):
-        return checksum((arrays.data, arrays.indices, arrays.indptr))
+        rows = arrays.tocsr()  # type: ignore[attr-defined]  # what issparse has let through
+        return checksum((rows.data, rows.indices, rows.indptr, rows.shape))
     values = np.ascontiguousarray(arrays)
     if values.dtype.hasobject:
         return zlib.crc32(repr(values.tolist()).encode())

@@ -103,8 +103,9 @@ class CyclicCoordinateDescent(Program):
     def restore(self, arrays):
         """Keep nothing: all that changes lies in the shard."""
 
-    def collect(self, arrays):
+    def collect(self, ask):
         """Keep the state of the shard."""
+        arrays = ask(lambda session, messages: session.snapshot(messages))
         self._collected = {name: arrays[f"shard-0/{name}"] for name in self.saved}
 
     @property

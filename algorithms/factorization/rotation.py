@@ -214,8 +214,9 @@ class Rotation(Program):
     def restore(self, arrays):
         """Keep nothing: all that changes lies in shards and blocks."""
 
-    def collect(self, arrays):
+    def collect(self, ask):
         """Keep the factors of all shards and blocks."""
+        arrays = ask(lambda session, messages: session.snapshot(messages))
         shards = range(len(self.users.starts) - 1)
         users = [[arrays[f"shard-{s}/{name}"] for s in shards] for name in self.saved]
         blocks = (self.opened(self.unpack(b, arrays[f"block-{b}"])) for b in range(self.n_blocks))

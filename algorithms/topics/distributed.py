@@ -1,11 +1,8 @@
 """Topic models whose corpus lies in shards: on a cluster of Dask workers, or in files on one machine."""
 
 import os
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from ...datasets.document_files import document_files, is_compressed
 from ...errors import DataError
@@ -25,6 +22,15 @@ from .state import number_of_groups
 from .survey import are_files, is_sharded, sources_of, survey
 
 _PROGRAMS = {"auto": RotatingGibbs, "gibbs": RotatingGibbs, "light": RotatingLight, "warp": RotatingWarp}
+# What to do where a fit needs all in one process.
+_HERE = "fit the documents, or a sample of them, here with engine='local'"
+_INSTEAD = {
+    "seed_words": _HERE,
+    "doc_labels": _HERE,
+    "topics": _HERE,
+    "warm_start": "to draw more sweeps of the same documents give a checkpoint and a larger max_iter; new "
+    "ones are added by partial_fit in this process",
+}
 
 
 def fit_in_shards(model, X, callback=None, n_features=None, **known):
@@ -44,7 +50,9 @@ def fit_in_shards(model, X, callback=None, n_features=None, **known):
     for name, value in known.items():
         if value is not None:
             what = f"engine={model.engine!r}" if model.engine != "local" else "files or Dask's data"
-            raise DataError(f"{name} works with a matrix and engine='local' only, not with {what}")
+            raise DataError(
+                f"{name} works with a matrix and engine='local' only, not with {what}: {_INSTEAD[name]}"
+            )
     if model.sampler not in _PROGRAMS or model.device == "cuda":
         raise DataError(
             f"sampler={model.sampler!r} with device={model.device!r} works with a matrix and engine='local' "
@@ -73,7 +81,7 @@ def fit_in_shards(model, X, callback=None, n_features=None, **known):
         check_blocks_fit(program, memory)
 
     def snapshot(history, found):
-        return model._copy()._read(found, history, None)
+        return model._copy()._read(found.in_order(corpus.rows), history, None)
 
     done = run(
         program,
@@ -84,14 +92,16 @@ def fit_in_shards(model, X, callback=None, n_features=None, **known):
         stop=settled(program, model.tol),
         callback=callback,
         snapshot=snapshot,
-        at_end=lambda ask: Fetched.of(program, corpus, ask),
         checkpoint=model.checkpoint,
         checkpoint_every=program.measure_every,
         fingerprint=None if model.checkpoint is None else model._fingerprint(digest, program, None),
         label="LDA",
         verbose=model.verbose,
     )
-    return model._read(done.fetched, done.history, None)
+    model._read(done.fetched.in_order(corpus.rows), done.history, None)
+    if done.activity is not None:
+        model.worker_history_ = done.activity.as_dict()
+    return model
 
 
 def _memory(model, X, engine):
@@ -159,56 +169,3 @@ def _n_threads(engine):
         return session.n_threads()
     finally:
         session.close()
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """What is read of a fit before its shards are let go: for `LatentDirichletAllocation._read`."""
-
-    program: Any
-    documents: sparse.csr_array | None
-    words: sparse.csr_array
-    joint: float
-
-    @classmethod
-    def of(cls, program, corpus, ask):
-        """Ask shards and blocks."""
-        arrays = ask(lambda session, messages: session.snapshot(messages, blocks_only=True))
-        blocks = [program.unpack(b, arrays.pop(f"block-{b}")) for b in range(program.n_blocks)]
-        beta = program.priors.beta
-        words = sum(program.word_part(b, value, beta) for b, value in enumerate(blocks))
-        parts = ask(lambda session, messages: session.measure(messages))
-        counts = program.word_counts(blocks)
-        documents = None
-        if corpus.rows is not None:  # of documents that lie in this process anyway
-            counted = ask(lambda session, messages: session.measure(messages, "document_counts"))
-            stacked = sparse.vstack(counted, format="csr")
-            documents = sparse.csr_array(stacked[np.argsort(np.concatenate(corpus.rows))])
-        return cls(program, documents, counts, program.joint(parts, words))
-
-    @property
-    def ran(self):
-        """What `LatentDirichletAllocation.sampler_` says."""
-        return self.program.ran
-
-    @property
-    def alpha(self):
-        """The document-topic prior."""
-        return self.program.alpha
-
-    @property
-    def beta(self):
-        """The topic-word prior."""
-        return self.program.beta
-
-    def doc_topic_counts(self):
-        """Topic counts of documents, CSR; None if they lie in shards."""
-        return self.documents
-
-    def word_topic_counts(self):
-        """Topic counts of words, CSR."""
-        return self.words
-
-    def joint_log_likelihood(self, n_jobs=1):
-        """Joint log-likelihood per token."""
-        return self.joint

@@ -118,7 +118,8 @@ class LatentDirichletAllocation(TopicModel):
     n_jobs : int, default=None
         Threads. None is 1, -1 all cores; on Dask threads of each worker, None as many as it has.
     checkpoint : str or path, default=None
-        Folder in which the state is kept every 10 sweeps. A fit that finds there the state of the
+        Folder in which the state is kept every 10 sweeps; or a URL for fsspec of a place that all workers
+        share, and write and read themselves. A fit that finds there the state of the
         same parameters and data goes on from it, *bitwise* as if it had never stopped; `max_iter` may
         have grown (the sweeps that are annealed, and when "auto" went over to Gibbs sampling, follow from
         the smaller one), and a state beyond it is returned as it is. One fit a folder: not for use inside a
@@ -165,6 +166,9 @@ class LatentDirichletAllocation(TopicModel):
         after the last.
     history_ : dict of arrays
         One entry a sweep: round, seconds, objective (as above, NaN where not measured), updates.
+    worker_history_ : dict of arrays
+        Only after a fit on a cluster: for each of its workers and steps the seconds of ``working``,
+        ``waiting`` and ``sending``, and ``bytes_sent`` (see `stradask.scheduler.history.Activity`).
     n_iter_ : int
         Sweeps done, those before a checkpoint included.
     n_batch_iter_ : int
@@ -546,6 +550,7 @@ class LatentDirichletAllocation(TopicModel):
         self.history_ = history.as_dict()
         if np.isnan(self.history_["objective"][-1]):
             self.history_["objective"][-1] = state.joint_log_likelihood(n_jobs)
+        self.__dict__.pop("worker_history_", None)
         if before is None and "vocabulary_" in self.__dict__:
             del self.vocabulary_  # the words of the last fit's columns
         return self

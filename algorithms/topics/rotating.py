@@ -25,9 +25,10 @@ from . import priors
 from .annealing import first_beta
 from .document_rows import PackedLists, document_rows
 from .evaluation import padded_vector
+from .fetched import Fetched
 from .shard_input import read_source
 from .state import FIRST_PRIOR_FIT, FIRST_TOPICS, LONG_DOCUMENT, PURPOSES, taken
-from .storage import Storage
+from .storage import Storage, fetch
 from .word_blocks import Block, FirstCountThenRotate, Priors, Words, add_changes, changes_of
 
 _SWEEP, _LIGHT_SWEEP = 1, 7  # purposes of random streams
@@ -61,7 +62,8 @@ class RotatingGibbs(Program):
         at_once=None,
     ):  # fmt: skip
         self.corpus, self.shards, self.n_blocks = corpus.summary, corpus.shards, len(corpus.shards)
-        self.schedule = FirstCountThenRotate(self.n_blocks, at_once)
+        self.shard_weights, self.schedule = corpus.weights, FirstCountThenRotate(self.n_blocks, at_once)
+        self.fetches_documents = corpus.rows is not None  # of a matrix, which lies with the caller anyway
         self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
         self.exact, self.folder = int(exact), folder
         self.n_tokens = int(corpus.frequency.sum())
@@ -241,6 +243,12 @@ class RotatingGibbs(Program):
         """Topics of a range of the shard's tokens."""
         return state["topics"][first:last]
 
+    def read_ahead(self, state):
+        """Have the shard read from its files while others are swept."""
+        if self.folder is not None:
+            for array in state.values():
+                fetch(array)
+
     def end_sweep(self, state):
         """Tidy the documents' counts."""
         state["documents"].tidy(0, len(state["lengths"]))
@@ -402,6 +410,10 @@ class RotatingGibbs(Program):
         self.priors = self._with_priors(alpha, beta)
         counts, times = words
         self._word_part = float((times * (gammaln(counts + beta) - gammaln(beta))).sum())
+
+    def collect(self, ask):
+        """Fetch the model."""
+        return Fetched.of(self, ask)
 
     def arrays(self):
         """What a checkpoint must hold beside what lies in shards and blocks."""

@@ -37,6 +37,8 @@ class Corpus:
     frequency : int64 array of shape (n_words,)
         Tokens of each word.
     summary : Summary
+    weights : list of int
+        Tokens of each shard.
     rows : list of int64 array, or None
         Which documents of X each shard has, where they are not in order.
     """
@@ -44,6 +46,7 @@ class Corpus:
     shards: list
     frequency: np.ndarray
     summary: Summary
+    weights: list
     rows: list | None = None
 
 
@@ -58,13 +61,14 @@ def corpus_of(sources, figures, n_words, rows=None):
     n_words : int
     rows : list of int64 array, optional
     """
-    frequency, shards, n_documents = np.zeros(n_words, np.int64), [], 0
+    frequency, shards, weights, n_documents = np.zeros(n_words, np.int64), [], [], 0
     for source, (size, words, tokens) in zip(sources, figures, strict=True):
         place = {"first_document": n_documents, "words": words, "offsets": frequency[words]}
         shards.append({"source": source} | place)
+        weights.append(int(tokens.sum()))
         frequency[words] += tokens
         n_documents += size
-    return Corpus(shards, frequency, Summary(n_words, n_documents), rows)
+    return Corpus(shards, frequency, Summary(n_words, n_documents), weights, rows)
 
 
 def corpus_of_matrix(X, n_shards):

@@ -1,5 +1,6 @@
 """Where the arrays of a sampler lie that grow with the corpus: in memory, or in files that stand for it."""
 
+import mmap
 import os
 import tempfile
 
@@ -47,6 +48,14 @@ class Storage:
                 self.folder,
             ) from error
         return np.asarray(array)  # kernels are compiled for plain arrays
+
+
+def fetch(array):
+    """Ask the system to read an array of `Storage` from its file, without waiting for it."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    if isinstance(array, mmap.mmap) and hasattr(mmap, "MADV_WILLNEED"):
+        array.madvise(mmap.MADV_WILLNEED)
 
 
 def _reserve(file, n_bytes):

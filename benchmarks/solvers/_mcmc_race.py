@@ -30,9 +30,9 @@ def full(model, n_cores, seconds, seed):
     a_draw = _GRADIENTS * (time.process_time() - before) / 10
     left = seconds - (time.process_time() - begun)
     n_warmup = int(np.clip(left / 2 / a_draw, _LEAST, COUNTS["n_warmup"]))
-    rows = []
+    rows: list[np.ndarray] = []
     for chain in range(n_cores):
-        begun, own = time.process_time(), []
+        begun, own = time.process_time(), list[np.ndarray]()
         state, _ = plan.begin(model, n_warmup, chain=chain, seed=seed)
         while time.process_time() - begun < left or not own:
             state, made = chains.advance(model, state, _STEP, seed=seed, chain=chain)
@@ -49,7 +49,7 @@ def laplace(model, n_cores, seconds, seed):
 
     begun = time.process_time()
     mode = laplace.find_mode(model)
-    left, parts = n_cores * (seconds - (time.process_time() - begun)), []
+    left, parts = n_cores * (seconds - (time.process_time() - begun)), list[tuple]()
     begun = time.process_time()
     while time.process_time() - begun < left or not parts:
         draws, _ = laplace.laplace_draws(model, mode, _BLOCK, seed=seed, chain=len(parts))

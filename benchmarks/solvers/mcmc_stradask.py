@@ -154,15 +154,16 @@ class Solver:
 
         from stradask.algorithms.bayes.density import user_model
 
+        likelihood, prior = self.functions
         if self.raced is None:
 
             def build(rows):
-                return user_model(*self.functions, self.rows[rows], self.start, power=1 / n_shards)
+                return user_model(likelihood, prior, self.rows[rows], self.start, power=1 / n_shards)
 
             self.raced = self._shards(build, n_shards, "auto", race.PROPOSALS, race.COUNTS, time.process_time)
         if rival == "shards" or "refused" in self.raced:
             return self.raced
-        whole = user_model(*self.functions, self.rows, self.start)
+        whole = user_model(likelihood, prior, self.rows, self.start)
         seconds = float(max(self.raced["shard_seconds"]) + self.raced["combine_seconds"])
         found = getattr(race, rival)(whole, n_shards, seconds, self.settings.seed)
         return found | {"shard_seconds": np.array([seconds]), "combine_seconds": np.array(0.0)}

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import signal
 import threading
 
@@ -15,6 +16,7 @@ from scipy import sparse
 import stradask as sd
 from stradask.algorithms.topics.rotating import Block, RotatingGibbs
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
+from stradask.algorithms.topics.word_blocks import Words
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError, StradaskError
 from stradask.scheduler.engine import run
@@ -139,6 +141,46 @@ def test_a_checkpoint_goes_on_bitwise_with_other_workers(client, X, tmp_path):
         lda(301, max_iter=25, **options).fit(X)
 
 
+def test_a_checkpoint_that_workers_write_goes_on_bitwise(client, X, tmp_path):
+    pytest.importorskip("fsspec")
+    url = f"file://{tmp_path}/state"
+    local = lda(300, max_iter=25).fit(X)
+    lda(300, max_iter=25, engine="dask", checkpoint=url).fit(X, callback=lambda info: info.round == 13)
+    (folder,) = [f for f in (tmp_path / "state").iterdir() if f.name.startswith("round-000000013-")]
+    names = {f"shard-{s}.npz" for s in range(4)} | {f"block-{b}.npz" for b in range(4)}
+    assert {file.name for file in folder.iterdir()} == names | {"coordinator.npz"}
+    with np.load(folder / "shard-0.npz") as part:  # without pickle
+        assert part["topics"].dtype == np.uint16
+    same(local, lda(300, max_iter=25, engine="dask", checkpoint=url).fit(X))
+
+
+def test_what_workers_did_is_kept_and_told(client, X, capsys, tmp_path):
+    model = lda(engine="dask", max_iter=5, verbose=1).fit(X)
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(r"5/5.*, workers 2, tokens/s each [\d.e+]+, waiting % \d+, MB sent [\d.]+", told)
+    seen = model.worker_history_
+    assert len(set(seen["worker"])) == 2
+    pairs = list(zip(seen["round"], seen["step"], strict=True))
+    assert sorted(set(pairs)) == [(r, p) for r in range(1, 6) for p in range(8 if r == 1 else 4)]
+    assert len(pairs) == 2 * (8 + 4 * 4)
+    assert (seen["working"] > 0).all()
+    assert (seen["waiting"] >= 0).all()
+    assert 0 < seen["bytes_sent"].sum() <= model.history_["bytes_sent"].sum()
+    model.save(tmp_path / "model.npz")
+    back = sd.load(tmp_path / "model.npz").worker_history_
+    assert back.keys() == seen.keys()
+    np.testing.assert_array_equal(back["worker"], seen["worker"])
+    model.set_params(engine="local").fit(X)
+    assert not hasattr(model, "worker_history_")
+
+
+def test_a_word_heavier_than_a_block_has_one_of_its_own():
+    frequency = np.array([2, 4000, 3, 500, 400, 300, 200, 100, 90, 80])
+    words = Words(frequency, 4, 8)
+    (block,) = [b for b in range(4) if 1 in words.ids[words.of(b)]]
+    assert words.ids[words.of(block)].tolist() == [1]
+
+
 def test_callbacks_see_the_model_so_far(client, X):
     seen = []
     lda(engine="dask", max_iter=6).fit(X, callback=lambda info: seen.append(info.snapshot()))
@@ -216,16 +258,8 @@ def test_local_threads_run_the_same_program(X):
     program = RotatingGibbs(
         corpus_of_matrix(X, 4), 300, np.full(300, 0.1), np.full(150, 0.01), local._seed(), annealed=6
     )
-    session = LocalSession(2)
-    counts = []
-
-    def fetch(ask):
-        arrays = ask(lambda session, messages: session.snapshot(messages, blocks_only=True))
-        blocks = [program.unpack(b, arrays[f"block-{b}"]) for b in range(4)]
-        counts.append(program.word_counts(blocks))
-
-    run(program, program.schedule, max_rounds=12, engine=session, at_end=fetch)
-    assert (counts[0] != local.word_topic_counts_).nnz == 0
+    found = run(program, program.schedule, max_rounds=12, engine=LocalSession(2)).fetched
+    assert (found.words != local.word_topic_counts_).nnz == 0
     assert isinstance(program.block(0), Block)
 
 
@@ -240,7 +274,9 @@ def test_what_only_one_process_can_do_is_refused(client, X):
     ):
         with pytest.raises(DataError, match=rf"{next(iter(options))} works with a matrix and engine='local'"):
             lda(engine="dask").fit(X, **options)
-    with pytest.raises(DataError, match="warm_start works with a matrix and engine='local' only"):
+    with pytest.raises(
+        DataError, match=r"warm_start works with a matrix .* give a checkpoint and a larger max_iter"
+    ):
         lda(engine="dask", warm_start=True).fit(X).fit(X)
     with pytest.raises(DataError, match="sampler='saber' with device='cpu' works with a matrix"):
         lda(engine="dask", sampler="saber").fit(X)

@@ -11,6 +11,7 @@ from stradask.algorithms.topics import out_of_core
 from stradask.algorithms.topics.rotating import RotatingGibbs
 from stradask.algorithms.topics.rotating_warp import RotatingWarp
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
+from stradask.algorithms.topics.storage import Storage, fetch
 from stradask.algorithms.topics.word_blocks import FirstCountThenRotate
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
@@ -48,20 +49,11 @@ def test_every_shard_meets_every_block_and_parties_one_after_the_other(n, at_onc
 def test_parties_sample_every_token_once_and_measure_what_is_there(X, kind):
     corpus = corpus_of_matrix(X, 5)
     program = kind(corpus, 6, np.full(6, 0.1), np.full(120, 0.01), 3, at_once=2, fits_priors=True)
-    found = {}
-
-    def fetch(ask):
-        arrays = ask(lambda session, messages: session.snapshot(messages, blocks_only=True))
-        blocks = [program.unpack(b, arrays[f"block-{b}"]) for b in range(5)]
-        parts = ask(lambda session, messages: session.measure(messages))
-        beta = program.beta
-        words = sum(program.word_part(b, value, beta) for b, value in enumerate(blocks))
-        found.update(joint=program.joint(parts, words), words=program.word_counts(blocks))
-
-    done = run(program, program.schedule, max_rounds=30, at_end=fetch)
-    np.testing.assert_array_equal(found["words"].sum(axis=0), program.totals)
-    np.testing.assert_array_equal(found["words"].sum(axis=1), np.asarray(X.sum(axis=0)).ravel())
-    assert done.history.as_dict()["objective"][-1] == pytest.approx(found["joint"], rel=1e-12)
+    done = run(program, program.schedule, max_rounds=30)
+    words = done.fetched.word_topic_counts()
+    np.testing.assert_array_equal(words.sum(axis=0), program.totals)
+    np.testing.assert_array_equal(words.sum(axis=1), np.asarray(X.sum(axis=0)).ravel())
+    assert done.history.as_dict()["objective"][-1] == pytest.approx(done.fetched.joint, rel=1e-12)
     assert np.ptp(program.alpha) > 0
 
 
@@ -97,6 +89,34 @@ def test_shards_on_disk(X, path, tmp_path, monkeypatch):
     assert model.perplexity(X) == pytest.approx(in_memory.perplexity(X), rel=0.05)
     fitted(path, memory_limit="1GB")
     assert made[-1] == out_of_core.Plan(None, None)
+
+
+def test_the_next_party_is_read_while_one_is_swept(X, tmp_path, monkeypatch):
+    fetched, drawn = [], []
+    monkeypatch.setattr("stradask.algorithms.topics.rotating.fetch", lambda array: fetched.append(id(array)))
+    corpus = corpus_of_matrix(X, 5)
+    options = {"at_once": 2, "folder": tmp_path}
+    program = RotatingGibbs(corpus, 6, np.full(6, 0.1), np.full(120, 0.01), 3, **options)
+    update = program.update
+
+    def watched(state, task):
+        drawn.append((task.round, task.step, task.shard, id(state["topics"])))
+        return update(state, task)
+
+    program.update = watched
+    order = []
+    run(program, program.schedule, max_rounds=2, callback=lambda info: order.append(len(fetched)))
+    of_shard = {shard: topics for _, _, shard, topics in drawn}
+    shards = [shard for topics in fetched for shard in of_shard if of_shard[shard] == topics]
+    assert shards == [2, 3, 4, 0, 1] * 3  # two turns in the first round
+
+
+def test_what_is_fetched_are_files(tmp_path):
+    array = Storage(tmp_path).zeros(5000, np.uint16)
+    array[:] = 3
+    for part in (array, array[7:].reshape(1, -1), np.zeros(4), None):
+        fetch(part)
+    assert (array == 3).all()
 
 
 def test_the_shards_of_a_limit():

@@ -6,6 +6,16 @@ import pytest
 from stradask.benchmarks.simulate_rotation import Machines, dealt, main, simulate, table
 
 
+def test_a_word_of_two_fifths_of_the_corpus_bounds_a_sweep_from_below():
+    """It is met by one shard at a time; the others go on meanwhile, and wait at the end of a step."""
+    shares = np.array([0.4, *[0.6 / 15] * 15])
+    tokens = np.outer(np.full(16, 1 / 16), shares) * 1e8
+    for n_workers in (2, 4, 16):
+        machines = Machines(n_workers, rate=1e7, latency=0, overhead=0)
+        sweep = simulate(tokens, np.zeros(16), 0, machines)
+        assert max(4.0, 10 / n_workers) <= sweep.seconds <= 4.0 + 6 / n_workers
+
+
 def test_one_worker_samples_all_the_time():
     sweep = simulate(np.full((4, 4), 1000.0), np.zeros(4), 0, Machines(1, 1, 1e4, 1, 1, 0))
     assert sweep.seconds == pytest.approx(16_000 / 1e4)

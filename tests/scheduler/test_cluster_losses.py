@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import time
 import dask
 import pytest
 
-from stradask.errors import StradaskError, WorkerLost
+from stradask.errors import DataError, StradaskError, WorkerLost
 from stradask.scheduler.session import open_session
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(150)]
@@ -302,21 +303,37 @@ def test_a_restart_of_all_workers_is_survived(start_cluster, fit, reference):
     assert done.n_recoveries >= 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["client", "address"])
-def test_encrypted_connections(start_cluster, fit, reference, how):
-    pytest.importorskip("cryptography")
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A key and a certificate that vouches for itself, as Dask's options of all roles."""
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make certificates with")
+    folder = tmp_path_factory.mktemp("tls")
+    key, cert = str(folder / "key.pem"), str(folder / "cert.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test"]
+    subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    options = {"tls_ca_file": cert}
+    for role in ("scheduler", "worker", "client"):
+        options |= {f"tls_{role}_key": key, f"tls_{role}_cert": cert}
+    return options
+
+
+@pytest.mark.parametrize("how", ["client", pytest.param("address", marks=pytest.mark.slow)])
+def test_encrypted_connections(start_cluster, fit, reference, certificate, how):
     from distributed.security import Security
 
-    security = Security.temporary()
-    roles = ("scheduler", "worker", "client")
-    options = {f"distributed.comm.tls.{role}.key": getattr(security, f"tls_{role}_key") for role in roles}
-    options |= {f"distributed.comm.tls.{role}.cert": getattr(security, f"tls_{role}_cert") for role in roles}
-    options |= {"distributed.comm.tls.ca-file": security.tls_ca_file}
-    with start_cluster(protocol="tls", security=security, client=True) as (cluster, _client):
-        assert cluster.scheduler_address.startswith("tls://")
-        with dask.config.set(options if how == "address" else {}):
+    security = Security(require_encryption=True, **certificate)
+    config = {"distributed.comm.tls.ca-file": certificate["tls_ca_file"]}
+    for role in ("scheduler", "worker", "client"):
+        for part in ("key", "cert"):
+            config[f"distributed.comm.tls.{role}.{part}"] = certificate[f"tls_{role}_{part}"]
+    with start_cluster(protocol="tls", security=security, client=True) as (cluster, client):
+        assert all(w.startswith("tls://") for w in client.scheduler_info(n_workers=-1)["workers"])
+        with dask.config.set(config if how == "address" else {}):
             got, done = fit("dask" if how == "client" else cluster.scheduler_address)
+        if how == "client":  # an address alone has no certificates
+            with pytest.raises(DataError, match=r"certificates in dask\.config"):
+                fit(cluster.scheduler_address)
     assert got == reference()
     assert done.n_recoveries == 0
 

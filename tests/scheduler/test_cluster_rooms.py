@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stradask.errors import WorkerLost
+from stradask.errors import StradaskError, WorkerLost
 from stradask.scheduler import Program
 from stradask.scheduler.cluster import ClusterSession
 from stradask.scheduler.placement import place
@@ -191,8 +191,32 @@ def test_a_call_ends_when_all_that_it_sent_has_arrived():
         time.sleep(0.05)
         assert not call.done()
         arrived.set_result(None)
-        partials, sent, _ = call.result(20)
-    assert (partials, sent) == ({}, 16)
+        partials, effort = call.result(20)
+    assert (partials, effort["bytes"]) == ({}, 16)
+    assert effort["sending"] >= 0.05
+
+
+@pytest.mark.parametrize(
+    ("block", "stamp", "value"),
+    [
+        (1, 0, np.zeros(2)),
+        (-1, 0, np.zeros(2)),
+        ("0", 0, np.zeros(2)),
+        (True, 0, np.zeros(2)),
+        (0, -1, np.zeros(2)),
+        (0, 0.5, np.zeros(2)),
+        (0, 5, [0.0, 0.0]),
+        (0, 5, np.array([None])),
+        (0, 5, b"12345678"),
+    ],
+)
+def test_what_is_no_block_is_refused_and_harms_nothing(block, stamp, value):
+    room = Room(Tracing(1, 1), 1, None)
+    with pytest.raises(StradaskError, match="not one that travels here"):
+        room.receive(block, stamp, value)
+    assert (room.blocks, room.stamps, room.failure) == ({}, {}, None)
+    room.receive(0, 0, np.zeros(2))
+    assert room.stamps == {0: 0}
 
 
 def test_waiting_is_counted_while_no_thread_works():
@@ -204,8 +228,10 @@ def test_waiting_is_counted_while_no_thread_works():
     plan = [Assignment(0, 0, 0, 0, 0), Assignment(1, 1, 0, 1, 7)]
     late = threading.Timer(0.2, room.put, (1, 7, np.zeros(2)))
     late.start()
-    _, _, waited = room.once(1, room.run, 0, [], plan, [])
-    assert 0.05 < waited < 20
+    _, effort = room.once(1, room.run, 0, [], plan, [])
+    assert 0.05 < effort["waiting"] < 20
+    assert list(effort["working"]) == [0]
+    assert 0 < effort["working"][0] < 20
 
 
 def test_payloads_are_counted_by_their_arrays():

@@ -451,8 +451,8 @@ class Collecting(LeastSquares):
 
     held = None
 
-    def collect(self, arrays):
-        self.held = {name: array.copy() for name, array in arrays.items()}
+    def collect(self, ask):
+        self.held = ask(lambda session, messages: session.snapshot(messages))
 
 
 def test_a_program_is_handed_what_its_shards_hold():

@@ -1,0 +1,65 @@
+"""What is read of a topic model whose parts lie in shards and blocks."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What is read of a fit before its shards are let go: for `LatentDirichletAllocation._read`."""
+
+    program: Any
+    documents: sparse.csr_array | None
+    words: sparse.csr_array
+    joint: float
+
+    @classmethod
+    def of(cls, program, ask):
+        """Ask shards and blocks."""
+        arrays = ask(lambda session, messages: session.snapshot(messages, blocks_only=True))
+        blocks = [program.unpack(b, arrays.pop(f"block-{b}")) for b in range(program.n_blocks)]
+        beta = program.priors.beta
+        words = sum(program.word_part(b, value, beta) for b, value in enumerate(blocks))
+        parts = ask(lambda session, messages: session.measure(messages))
+        counts = program.word_counts(blocks)
+        documents = None
+        if program.fetches_documents:
+            counted = ask(lambda session, messages: session.measure(messages, "document_counts"))
+            documents = sparse.csr_array(sparse.vstack(counted, format="csr"))
+        return cls(program, documents, counts, program.joint(parts, words))
+
+    def in_order(self, rows):
+        """Put documents into the order of X; `rows` says which ones each shard has, None in order."""
+        if rows is None or self.documents is None:
+            return self
+        return replace(self, documents=self.documents[np.argsort(np.concatenate(rows))])
+
+    @property
+    def ran(self):
+        """What `LatentDirichletAllocation.sampler_` says."""
+        return self.program.ran
+
+    @property
+    def alpha(self):
+        """The document-topic prior."""
+        return self.program.alpha
+
+    @property
+    def beta(self):
+        """The topic-word prior."""
+        return self.program.beta
+
+    def doc_topic_counts(self):
+        """Topic counts of documents, CSR; None if they lie in shards."""
+        return self.documents
+
+    def word_topic_counts(self):
+        """Topic counts of words, CSR."""
+        return self.words
+
+    def joint_log_likelihood(self, n_jobs=1):
+        """Joint log-likelihood per token."""
+        return self.joint

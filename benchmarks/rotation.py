@@ -1,0 +1,241 @@
+"""The benchmark ``stradask bench rotation``: a topic model on a cluster, predicted and measured, and a loss.
+
+Fits LDA on one worker process, on two and so on, or on a cluster that runs (``--cluster``, which is also
+what ``stradask bench lda --cluster ADDRESS`` does), and shows what each worker did. What one worker measured
+goes into the model of `simulate_rotation`, whose prediction stands beside the measurement. In the end a
+worker is killed half way: the model must be the same, and the picture shows what the loss cost.
+"""
+
+import contextlib
+import hashlib
+import os
+import signal
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError
+from . import data
+from .simulate_rotation import Machines, simulate
+
+_GROUPS = 8  # of documents, and blocks of words, on any number of workers
+
+
+def digest(model):
+    """Hash the word-topic counts of a model."""
+    counts = model.word_topic_counts_
+    found = hashlib.sha256()
+    for array in (counts.indptr, counts.indices, counts.data):
+        found.update(np.ascontiguousarray(array, np.int64).data)
+    return found.hexdigest()[:16]
+
+
+def fit(X, engine, settings, callback=None):
+    """Fit and return what was measured.
+
+    Returns
+    -------
+    dict
+        ``seconds``, ``tokens_per_second``, ``bytes_sent`` of each sweep; ``median_seconds`` of those but the
+        first three; ``digest`` of the model; ``activity``, see `stradask.scheduler.history.Activity`.
+    """
+    import stradask as sd
+
+    parameters = {"random_state": 0, "n_groups": _GROUPS, "engine": engine} | settings
+    model = sd.LatentDirichletAllocation(**parameters).fit(X, callback=callback)
+    seconds = model.history_["seconds"]
+    activity = getattr(model, "worker_history_", {})
+    return {
+        "seconds": seconds.tolist(),
+        "tokens_per_second": (model.history_["updates"] / seconds).tolist(),
+        "bytes_sent": model.history_["bytes_sent"].tolist(),
+        "median_seconds": float(np.median(seconds[3:])),
+        "digest": digest(model),
+        "activity": {name: column.tolist() for name, column in activity.items()},
+    }
+
+
+def settled(run):
+    """Sum up a run's activity: what each worker did in a sweep, those but the first three.
+
+    Returns
+    -------
+    dict of str to (float, float, float)
+        Seconds of ``working``, ``waiting`` and ``sending`` a sweep.
+    """
+    columns = {name: np.array(column) for name, column in run["activity"].items()}
+    counted = columns["round"] > 3
+    n_rounds = max(len(np.unique(columns["round"][counted])), 1)
+    return {
+        str(worker): tuple(
+            float(columns[name][counted & (columns["worker"] == worker)].sum() / n_rounds)
+            for name in ("working", "waiting", "sending")
+        )
+        for worker in np.unique(columns["worker"])
+    }
+
+
+def predict(one, run, n_tokens, n_workers, n_topics, latency=3e-4, bandwidth=1e9):
+    """Predict a sweep's seconds from what one worker of one thread measured.
+
+    Parameters
+    ----------
+    one : dict
+        See `fit`; its rate and its overhead are taken.
+    run : dict
+        The run that is predicted; of it the bytes of the blocks.
+    n_tokens, n_workers, n_topics : int
+    latency, bandwidth : float
+
+    Returns
+    -------
+    float
+    """
+    working = sum(worked for worked, _, _ in settled(one).values())
+    overhead = max(one["median_seconds"] - working, 0.0) / _GROUPS
+    machines = Machines(n_workers, 1, n_tokens / working, latency, bandwidth, overhead)
+    totals = 8 * n_topics
+    sent = float(np.median(run["bytes_sent"][3:]))
+    block = max(sent - _GROUPS * totals * (_GROUPS + n_workers), 0.0) / n_workers / _GROUPS
+    tokens = np.full((_GROUPS, _GROUPS), n_tokens / _GROUPS**2)
+    return simulate(tokens, np.full(_GROUPS, block), totals, machines).seconds
+
+
+class Killer:
+    """A callback that kills a worker process after a round."""
+
+    def __init__(self, cluster, after):
+        self.cluster, self.after = cluster, after
+
+    def __call__(self, info):
+        """Look at the round."""
+        if info.round == self.after:
+            os.kill(next(iter(self.cluster.workers.values())).pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _workers(n_workers):
+    import logging
+
+    from distributed import LocalCluster
+
+    options = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with LocalCluster(silence_logs=logging.CRITICAL, **options) as cluster:
+        yield cluster
+
+
+def bench(X, settings, *, workers=(1, 2), cluster=None, kill=True, on_record=list, tell=list):
+    """Run everything; ``on_record`` is given each record as it is measured.
+
+    Parameters
+    ----------
+    X : CSR matrix of counts
+    settings : dict
+        Parameters of `LatentDirichletAllocation`.
+    workers : sequence of int
+        Numbers of worker processes of one thread; the first one's figures make the predictions.
+    cluster : str, optional
+        Address of a scheduler: only a run there.
+    kill : bool
+        Also a run on the most workers, one of which is killed half way.
+    on_record, tell : callable
+    """
+    n_tokens, n_topics = int(X.sum()), settings["n_components"]
+    common = {"family": "rotation", "n_tokens": n_tokens, "settings": settings}
+    if cluster is not None:
+        on_record(common | {"name": cluster, "predicted": None} | fit(X, cluster, settings))
+        return
+    local = fit(X, "local", settings | {"n_jobs": 1})
+    on_record(common | {"name": "one thread, no cluster", "predicted": None} | local)
+    one: dict[str, Any] = {}
+    for n_workers in workers:
+        with _workers(n_workers) as made:
+            run = fit(X, made.scheduler_address, settings)
+        one = one or run
+        predicted = predict(one, run, n_tokens, n_workers, n_topics) if one is not run else None
+        on_record(common | {"name": _called(n_workers), "predicted": predicted} | run)
+        tell(f"{_called(n_workers)}: {n_tokens / run['median_seconds'] / 1e6:.3g} M tokens/s")
+    if kill:
+        with _workers(max(workers)) as made:
+            killer = Killer(made, settings["max_iter"] // 2)
+            run = fit(X, made.scheduler_address, settings, killer)
+        name = f"{_called(max(workers))}, one killed after sweep {killer.after}"
+        on_record(common | {"name": name, "predicted": None} | run)
+
+
+def _called(n_workers):
+    return f"{n_workers} worker{'s' if n_workers > 1 else ''}"
+
+
+# Tables and pictures ---------------------------------------------------------------------------------
+
+
+HEADER = (
+    "",
+    "s a sweep",
+    "predicted",
+    "M tokens/s",
+    "MB a sweep",
+    "ms a step beside work",
+    "waiting",
+    "model",
+)
+
+
+def rows(records):
+    """Return one row a run, under `HEADER`."""
+    found = []
+    for record in records:
+        seconds, n_tokens = record["median_seconds"], record["n_tokens"]
+        beside = waiting = ""
+        if record["activity"]:
+            of_workers = settled(record)
+            busiest = max(worked for worked, _, _ in of_workers.values())
+            if "killed" not in record["name"]:  # there sweeps that were done again count twice
+                beside = f"{1e3 * (seconds - busiest) / _GROUPS:.3g}"
+            worked, waited = (sum(column) for column in list(zip(*of_workers.values(), strict=True))[:2])
+            waiting = f"{waited / (worked + waited):.0%}"
+        predicted = "" if record["predicted"] is None else f"{record['predicted']:.3g}"
+        sent = f"{np.median(record['bytes_sent'][3:]) / 1e6:.3g}"
+        speed = f"{n_tokens / seconds / 1e6:.3g}"
+        figures = (f"{seconds:.3g}", predicted, speed, sent, beside, waiting, record["digest"])
+        found.append([record["name"], *figures])
+    return found
+
+
+def table(records):
+    """Return the table as text."""
+    body = [HEADER, *rows(records)]
+    widths = [max(map(len, column)) for column in zip(*body, strict=True)]
+    lines = []
+    for first, *cells in body:
+        aligned = (text.rjust(width) for text, width in zip(cells, widths[1:], strict=True))
+        lines.append("  ".join([first.ljust(widths[0]), *aligned]).rstrip())
+    return "\n".join(lines)
+
+
+def collect(args, on_record, tell):
+    """Run what the arguments of ``stradask bench rotation`` ask for."""
+    if args.against:
+        raise DataError("--against: rotation compares numbers of workers and has no peers")
+    if args.dataset is not None and len(args.dataset) > 1:
+        raise DataError("--dataset: rotation takes one corpus")
+    known: dict[str, Any] = {"n_components": 100, "max_iter": 12 if args.quick else 40, "sampler": "gibbs"}
+    own: dict[str, Any] = {"workers": (1, 2), "kill": True}
+    for name, value in args.param:
+        if name not in known | own:
+            raise DataError(f"--param: {name!r} is none of rotation's: {', '.join(known | own)}")
+        (known if name in known else own)[name] = value
+    if known["max_iter"] < 6:
+        raise DataError(f"--param: max_iter={known['max_iter']}: give 6 or more, three are not counted")
+    X = data.load_counts("synthetic" if args.dataset is None else args.dataset[0], args.seed)
+    workers, kill = tuple(np.atleast_1d(own["workers"]).tolist()), bool(own["kill"])
+    options = {"cluster": args.cluster, "on_record": on_record, "tell": tell}
+    bench(X, known, workers=workers, kill=kill, **options)
+
+
+def page(records):
+    """Return the page of a run of the benchmark."""
+    from .rotation_report import rotation_report
+
+    return rotation_report(records)

@@ -1,0 +1,197 @@
+"""Shards that move to faster members: where to, when, and that no bit of the result changes."""
+
+import itertools
+import os
+import time
+
+import numpy as np
+import pytest
+
+from stradask.scheduler import RotationSchedule, run
+from stradask.scheduler.balancing import Balance, contiguous, slowest
+from stradask.scheduler.session import open_session
+
+
+def all_contiguous(n_shards, members):
+    """Every way to give each member, in order, neighbouring shards."""
+    for cuts in itertools.combinations_with_replacement(range(n_shards + 1), len(members) - 1):
+        sizes = np.diff([0, *cuts, n_shards])
+        yield [member for member, size in zip(members, sizes, strict=True) for _ in range(size)]
+
+
+def test_many_shards_are_placed_in_no_time():
+    members, places = {f"m{n}": 2 for n in range(8)}, [f"m{s // 1000}" for s in range(8000)]
+    balance = Balance(np.ones(8000))
+    balance.observe({s: 9.0 if s < 1000 else 1.0 for s in range(8000)}, places, members)
+    better = balance.better(places, members)
+    assert better.count("m0") < 130
+    assert better.count("m7") == pytest.approx(8000 / (7 + 1 / 9), abs=10)
+
+
+def test_places_are_the_best_of_all_contiguous_ones():
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        members = {name: int(rng.integers(1, 4)) for name in "abc"[: rng.integers(1, 4)]}
+        pace = {name: float(rng.choice([1, 1.5, 10])) for name in members}
+        weights = rng.uniform(0.5, 2, rng.integers(1, 9))
+        places = sorted(rng.choice(list(members), len(weights)))
+        found = contiguous(weights, pace, members, places)
+        order = list(dict.fromkeys([*places, *members]))
+        best = min(slowest(weights, p, pace, members) for p in all_contiguous(len(weights), order))
+        assert slowest(weights, found, pace, members) == pytest.approx(best, rel=2e-3)
+        assert len(list(itertools.groupby(found))) == len(set(found))
+
+
+class Machine:
+    """A clock: how long rounds last with the shards where a `Balance` puts them."""
+
+    def __init__(self, n_shards, speed, price):
+        self.speed, self.price, self.n_moves, self.clock = speed, price, 0, 0.0
+        self.members = dict.fromkeys(speed, 1)
+        names = list(speed)
+        self.places = [names[s * len(names) // n_shards] for s in range(n_shards)]
+        self.balance = Balance(np.ones(n_shards))
+
+    def round(self):
+        seconds = {shard: 1 / self.speed[place] for shard, place in enumerate(self.places)}
+        lasted = {
+            name: sum(seconds[s] for s, p in enumerate(self.places) if p == name) for name in self.speed
+        }
+        self.clock += max(lasted.values())
+        self.balance.observe(seconds, self.places, self.members)
+        if (better := self.balance.better(self.places, self.members)) is not None:
+            self.places, self.n_moves = better, self.n_moves + 1
+            self.clock += self.price
+            self.balance.moved(self.price)
+        return max(lasted.values())
+
+
+@pytest.mark.parametrize("n_members", [2, 4, 8])
+def test_a_member_ten_times_slower_stalls_the_others_for_a_round_only(n_members):
+    machine = Machine(16, {f"m{i}": 0.1 if i == 1 else 1.0 for i in range(n_members)}, price=3.0)
+    rounds = [machine.round() for _ in range(20)]
+    assert rounds[0] == pytest.approx(10 * 16 / n_members)
+    least = 16 / (n_members - 0.9)  # if shards could be cut anywhere
+    assert rounds[-1] <= least + 1.0 + 1e-9
+    assert rounds[2] == rounds[-1]
+    assert machine.n_moves == 1
+
+
+def test_one_that_recovers_is_tried_again_and_one_that_does_not_costs_little():
+    speed = {"a": 1.0, "b": 1.0, "c": 0.01}
+    machine = Machine(12, speed, price=0.5)
+    for _ in range(3):
+        machine.round()
+    assert "c" not in machine.places
+    speed["c"] = 1.0
+    for _ in range(900):
+        machine.round()
+    assert [machine.places.count(name) for name in speed] == [4, 4, 4]
+
+
+def test_what_moves_nothing():
+    machine = Machine(8, {"a": 1.0, "b": 0.85}, price=1.0)  # less than a fifth to be won
+    for _ in range(50):
+        machine.round()
+    assert machine.n_moves == 0
+    balance, members, places = Balance([1, 1]), {"a": 1, "b": 1}, ["a", "b"]
+    assert balance.better(places, members) is None  # nothing was seen
+    for _ in range(5):  # short a trouble: less time is lost than moving costs
+        for seconds in (0.02, 0.001, 0.001, 0.001):
+            balance.observe({0: 0.001, 1: seconds}, places, members)
+            assert balance.better(places, members) is None
+    # Nor does a single round, however bad.
+    balance = Balance([1, 1])
+    for seconds in (1.0, 1.0, 500.0, 1.0, 1.0):
+        balance.observe({0: 1.0, 1: seconds}, places, members)
+        assert balance.better(places, members) is None
+    # By weight nobody is slow here, though one works longer.
+    balance = Balance([9, 1])
+    balance.observe({0: 9.0, 1: 1.0}, places, members)
+    assert balance.pace["a"] == balance.pace["b"]
+
+
+def test_a_price_that_was_high_is_not_paid_for_little():
+    balance, members, places = Balance([1, 1, 1, 1]), {"a": 1, "b": 1}, ["a", "a", "b", "b"]
+    balance.moved(25.0)
+    seconds = {0: 1.0, 1: 1.0, 2: 10.0, 3: 10.0}  # 16 a round are lost
+    wishes = []
+    for _ in range(3):
+        balance.observe(seconds, places, members)
+        wishes.append(balance.better(places, members))
+    assert wishes == [None, ["a"] * 4, ["a"] * 4]
+
+
+# On a cluster ----------------------------------------------------------------------------------------------
+
+
+def slowed(program, member):
+    """Let updates of one worker last ten times longer, which tells its threads by their process."""
+
+    class Slowed(type(program)):
+        shard_weights = (1.0,) * len(program.shards)
+        victim = member
+
+        def update(self, state, task):
+            time.sleep(0.02 if os.getpid() == self.victim else 0.002)
+            return super().update(state, task)
+
+    program.__class__ = Slowed
+    return program
+
+
+def watched(session, places):
+    def look(info):
+        places.append(list(session._shard_at))
+
+    return look
+
+
+@pytest.fixture(scope="module")
+def reference(make_rotation):
+    program = make_rotation(8)
+    run(program, RotationSchedule(8, 16), max_rounds=10)
+    return program
+
+
+@pytest.mark.cluster
+def test_shards_leave_a_worker_that_is_ten_times_slower(processes, make_rotation, reference):
+    from distributed import Client
+
+    with Client(processes) as client:
+        pids = client.run(os.getpid)
+    slow, quick = sorted(pids)
+    session, places = open_session(processes.scheduler_address), []
+    program = slowed(make_rotation(8), pids[slow])
+    run(program, RotationSchedule(8, 16), max_rounds=10, engine=session, callback=watched(session, places))
+    assert places[0].count(slow) == 4
+    assert places[-1].count(slow) <= 2  # other load may slow both
+    assert program.sum == reference.sum
+    rows = session.activity.as_dict()
+    assert set(rows["worker"]) == {slow, quick}
+    last = rows["round"] == 10
+    assert rows["working"][last & (rows["worker"] == slow)].sum() > 0
+
+
+def test_a_worker_that_joins_gets_shards(start_cluster, make_rotation, reference):
+    with start_cluster(1, processes=False, client=True) as (cluster, client):
+        session, places = open_session(cluster.scheduler_address), []
+        look = watched(session, places)
+
+        def join(info):
+            look(info)
+            if info.round == 2:
+                cluster.scale(2)
+                client.wait_for_workers(2, timeout=60)
+            if info.round == 5:
+                end = time.monotonic() + 60
+                while not session._ready and len(session._members) < 2:  # its room is made meanwhile
+                    assert time.monotonic() < end
+                    time.sleep(0.01)
+
+        program = slowed(make_rotation(8), -1)
+        done = run(program, RotationSchedule(8, 16), max_rounds=10, engine=session, callback=join)
+    assert len(set(places[1])) == 1
+    assert sorted(map(places[-1].count, set(places[-1]))) == [4, 4]
+    assert program.sum == reference.sum
+    assert done.n_recoveries == 0
