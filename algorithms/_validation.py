@@ -408,7 +408,7 @@ def check_prior(name, value, size, default):
         value = np.full(size, value, dtype=np.float64)
     try:
         given = np.asarray(value)
-    except ValueError as error:  # nested to different depths
+    except (ValueError, OverflowError) as error:  # nested to different depths
         raise DataError(f"{name} must be a positive number or {size} of them: {error}") from error
     if given.dtype.kind not in "iuf":
         raise DataError(f"{name} must be a positive number or {size} of them, got {value!r}")

@@ -395,15 +395,14 @@ class BayesianRegression(Estimator):
 
     def _check_state(self):
         super()._check_state()
-        if "_posterior_state" in vars(self):
-            d = self.posterior_.variables["coef"][0]
-            if self.n_features_in_ != d:
-                raise DataError(
-                    f"the posterior has {d} coefficients, the model {self.n_features_in_} columns"
-                )
-            groups = self.posterior_.variables.get("group", (0,))[0]
-            if groups != len(getattr(self, "groups_", ())):
-                raise DataError(f"the posterior has {groups} groups, the model other ones")
+        shapes = dict(self.posterior_.variables)
+        if shapes.pop("coef") != (self.n_features_in_,):
+            raise DataError(f"the posterior is not that of a model of {self.n_features_in_} columns")
+        if shapes.pop("group", (0,)) != np.shape(getattr(self, "groups_", ())):
+            raise DataError("the posterior has other groups than the model")
+        scales = shapes.pop("local_scale", (self.n_features_in_,))
+        if scales != (self.n_features_in_,) or any(shape != () for shape in shapes.values()):
+            raise DataError(f"the posterior's variables {shapes} are not those of a regression")
 
 
 def _model(family, parts, options):

@@ -251,6 +251,10 @@ def alpha_grid(design, subproblem, l1_ratio, eps, n_alphas):
     if n_alphas < 1:
         raise DataError(f"a path needs one alpha or more, got n_alphas={n_alphas!r}")
     largest = design.alpha_max(subproblem, l1_ratio)
+    if not np.isfinite(largest):
+        raise DataError(
+            f"l1_ratio={l1_ratio!r} is too near to 0 for a largest alpha: give the alphas themselves"
+        )
     if largest == 0:  # nothing but zero models
         return np.full(n_alphas, np.finfo(np.float64).resolution)
     return np.geomspace(largest, largest * eps, n_alphas)
