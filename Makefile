@@ -3,13 +3,20 @@ PYTHON ?= python3
 VENV = .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint docs wheel bench clean
+.PHONY: demo test boundscheck lint docs wheel bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/stradask demo
 
 test: $(VENV)/ready
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
+
+# Every index of compiled code held against its array, over the tests of kernels: minutes of compiling, the first
+# time, into a cache of its own.
+boundscheck: $(VENV)/ready
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.numba-boundscheck $(BIN)/pytest -n auto --maxprocesses 4 \
+		--dist loadfile --timeout 3000 --ignore tests/kernels/test_cache_folder.py \
+		--ignore tests/kernels/test_cache_stamp.py tests/kernels
 
 lint: $(VENV)/ready-lint
 	$(BIN)/ruff check .
@@ -41,4 +48,4 @@ $(VENV)/ready-lint: $(VENV)/ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/generated *.egg-info
+	rm -rf $(VENV) build dist docs/_build docs/generated *.egg-info .numba-boundscheck

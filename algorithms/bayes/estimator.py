@@ -39,7 +39,7 @@ from .sources import BESIDE, columns_of
 _HORSESHOE_TARGET = 0.95  # acceptance: its funnels want short steps
 _CELLS = 4_000_000  # of predictors, rows times draws, at a time
 _POSITIVE = Interval(Real, 0, np.inf, closed="neither")
-SCALE = Interval(Real, 0, np.inf, closed="right")  # inf is a flat prior
+SCALE = Interval(Real, 1e-100, np.inf, closed="both")  # inf is a flat prior; squares may not underflow
 _COUNT = Interval(Integral, 1, None, closed="left")
 
 
@@ -114,7 +114,7 @@ class BayesianRegression(Estimator):
 
     def _checked(self, X, y, sample_weight=None, offset=None, groups=None):
         """Check what a fit is given; rows of weight 0 are left out."""
-        checked = check_columns(self, _dense(X, type(self).__name__))
+        checked = _dense(check_columns(self, X), type(self).__name__)
         n_samples = len(checked)
         check_names(self, X, y)
         y = self._targets(y, n_samples)
@@ -384,7 +384,7 @@ class BayesianRegression(Estimator):
 
     def _rows(self, X, offset, groups):
         """Check new rows, what is added to their predictors, and their groups; -1 is a new group."""
-        X = check_rows(self, _dense(X, type(self).__name__))
+        X = _dense(check_rows(self, X), type(self).__name__)
         offset = check_offset(offset, len(X), 1)
         numbers = np.full(len(X), -1)
         if groups is not None:
