@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV = .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test boundscheck lint docs wheel bench clean
+.PHONY: demo test boundscheck floors lint docs wheel bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/stradask demo
@@ -17,6 +17,13 @@ boundscheck: $(VENV)/ready
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.numba-boundscheck $(BIN)/pytest -n auto --maxprocesses 4 \
 		--dist loadfile --timeout 3000 --ignore tests/kernels/test_cache_folder.py \
 		--ignore tests/kernels/test_cache_stamp.py tests/kernels
+
+# The suite with the lowest versions that setup.cfg allows.
+floors:
+	$(PYTHON) -m venv .venv-floors
+	sed -En 's/^    ([a-z-]+)>=([0-9.]+)$$/\1==\2/p' setup.cfg > .venv-floors/floors.txt
+	.venv-floors/bin/python -m pip install --quiet -c .venv-floors/floors.txt --editable '.[test]'
+	.venv-floors/bin/pytest -n auto --maxprocesses 4 --dist loadfile
 
 lint: $(VENV)/ready-lint
 	$(BIN)/ruff check .
@@ -48,4 +55,4 @@ $(VENV)/ready-lint: $(VENV)/ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/generated *.egg-info .numba-boundscheck
+	rm -rf $(VENV) build dist docs/_build docs/generated *.egg-info .numba-boundscheck .venv-floors

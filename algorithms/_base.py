@@ -36,13 +36,14 @@ class Estimator(BaseEstimator):
         super()._validate_params()
         for name, allowed in self._parameter_constraints.items():
             value = getattr(self, name)
+            if not isinstance(allowed, list):  # "no_validation"
+                continue
             if isinstance(value, int) and not -_MOST < value < _MOST:
                 raise DataError(
                     f"{name} of {type(self).__name__} must lie within 64 bits, not {value.bit_length()}"
                 )
-            if not isinstance(value, (bool, np.bool_)) or not isinstance(allowed, list):
-                continue
-            if not any(kind in ("boolean", "verbose") or kind is bool for kind in map(_plain, allowed)):
+            flags = any(kind in ("boolean", "verbose") or kind is bool for kind in map(_plain, allowed))
+            if isinstance(value, (bool, np.bool_)) and not flags:
                 raise DataError(f"{name}={value!r} of {type(self).__name__} must be no truth value")
 
     def save(self, path):

@@ -94,7 +94,7 @@ def check_plain(name, values):
     """Refuse what numpy would turn into numbers that nobody meant: hidden values, and times."""
     if np.ma.is_masked(values):
         raise DataError(f"{name} is a masked array with hidden values: fill them, or drop their rows")
-    if getattr(getattr(values, "dtype", None), "kind", "") in "mM":
+    if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M"):
         raise DataError(f"{name} holds times ({values.dtype}): make numbers of them, such as days since one")
 
 

@@ -283,6 +283,8 @@ class Checkpoint:
     _OURS = re.compile(r"round-\d{9}\.npz|\.(round-\d{9}\.npz|manifest\.json)\.[0-9a-f]{12}\.tmp")
 
     def __init__(self, path):
+        if not isinstance(path, (str, os.PathLike)):
+            raise DataError(f"checkpoint must be the name of a folder, not a {type(path).__name__}")
         if "://" in str(path):
             raise DataError(f"checkpoint={str(path)!r} is a URL; give a folder on this machine")
         self.path = Path(path)

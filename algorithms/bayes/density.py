@@ -110,7 +110,7 @@ def _checked_start(start):
 
 def _checked_names(names, d):
     names = tuple(f"q[{j}]" for j in range(d)) if names is None else tuple(names)
-    if len(names) != d or len(set(names)) != d or not all(isinstance(name, str) for name in names):
+    if not all(isinstance(name, str) for name in names) or len(names) != d or len(set(names)) != d:
         raise DataError(f"names must be {d} different strings, as many as start has entries, got {names}")
     return names
 
