@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs
 from .combine import COMBINERS
-from .density import user_model
+from .density import checked_names, user_model
 from .external import ExternalModel
 from .mixture import GaussianMixtureDensity
 from .sampling import CAREFUL, check_settings
@@ -163,7 +163,8 @@ def sample(
         options = {"power": 1 / n_shards, "names": names, "constrain": constrain}
         builds = [functools.partial(made, part, start, **options) for part in parts]
         if variables is None:
-            variables = {"theta": (np.size(start),)} if names is None else dict.fromkeys(names, ())
+            size = np.size(start)
+            variables = {"theta": (size,)} if names is None else dict.fromkeys(checked_names(names, size), ())
     else:
         made = functools.partial(_mixture, mixture.without_points(), 1 / n_shards)
         builds, variables = [functools.partial(made, part) for part in parts], mixture.variables()

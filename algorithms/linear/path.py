@@ -179,7 +179,8 @@ def enet_path(
     """
     _check_kind(Real, l1_ratio=l1_ratio, eps=eps, tol=tol)
     _check_kind(Integral, n_alphas=n_alphas, max_iter=max_iter, verbose=verbose)
-    _check_kind((bool, np.bool_), return_n_iter=return_n_iter, sparse_coefs=sparse_coefs)
+    _check_kind((bool, np.bool_), return_n_iter=return_n_iter, sparse_coefs=sparse_coefs, positive=positive)
+    _check_kind((bool, np.bool_), fit_intercept=fit_intercept, standardize=standardize)
     limits = {"l1_ratio": (l1_ratio, 1), "tol": (tol, 2**63), "max_iter": (max_iter, 2**63)}
     for parameter, (value, most) in limits.items():
         if not 0 <= value <= most:

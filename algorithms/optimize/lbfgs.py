@@ -185,8 +185,13 @@ class Trace:
 
     def restore(self, state):
         """Go on from the columns in ``Iterate.state()``."""
+        kept = {name: state[f"trace/{name}"] for name in self.columns}
+        if {(array.ndim, array.size, array.dtype.kind in "if") for array in kept.values()} != {
+            (1, kept["seconds"].size, True)
+        }:
+            raise ValueError("the columns of the trace do not fit together")
         for name, column in self.columns.items():
-            column[:] = state[f"trace/{name}"].tolist()
+            column[:] = kept[name].tolist()
         self._began = time.perf_counter() - self.columns["seconds"][-1]
 
     def as_dict(self):
