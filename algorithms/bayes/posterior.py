@@ -1,6 +1,5 @@
 """The `Posterior`: draws by name, what they say, and whether to trust them."""
 
-from numbers import Integral
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -99,7 +98,9 @@ class Posterior:
             for name in names_of(variable, shape, self.labels.get(variable))
         ]
         self.log_weights = None if log_weights is None else normalised(log_weights, n)
-        if not (n_chains is None or (isinstance(n_chains, Integral) and not isinstance(n_chains, bool))):
+        if n_chains is not None and (
+            isinstance(n_chains, bool) or not isinstance(n_chains, (int, np.integer))
+        ):
             raise DataError(f"n_chains must be None or a whole number, got {n_chains!r}")
         if n_chains is not None and (self.log_weights is not None or n_chains < 1 or n % n_chains):
             raise DataError(

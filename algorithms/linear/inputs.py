@@ -1,6 +1,5 @@
 """What stands beside X in a fit: targets, labels, weights, penalty factors, offsets."""
 
-import sys
 from numbers import Real
 
 import numpy as np
@@ -185,8 +184,11 @@ def check_weights(sample_weight, n_samples):
     if sample_weight is None:
         return None
     if isinstance(sample_weight, Real):
-        beyond = abs(sample_weight) > sys.float_info.max  # a whole number may be
-        sample_weight = [np.inf if beyond else float(sample_weight)] * n_samples
+        try:
+            one = float(sample_weight)
+        except OverflowError:  # of a whole number
+            one = np.inf
+        sample_weight = [one] * n_samples
     weights = _vector("sample_weight", sample_weight, n_samples, "row")
     most = weights.max()
     if most == 0:

@@ -478,6 +478,7 @@ class _Run:
         memory, order = self.memory, state["order"].tolist()
         sound = np.shape(state["x"]) == np.shape(state["gradient"])
         sound = sound and state["products"].shape == memory.products.shape
+        sound = sound and state.get("with_seen", memory.with_seen).shape == memory.with_seen.shape
         if not sound or not set(order) <= set(range(memory.size if "rows" in state else 0)):
             raise ValueError("its arrays do not fit together")
         memory.products, memory.order = state["products"].copy(), order

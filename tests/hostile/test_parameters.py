@@ -75,7 +75,7 @@ WRONG = [
     *(lambda x: x, int, True, None, 10**400, -(10**400), np.float64("nan"), np.datetime64("2020-01-01")),
 ]
 # For ever is what whoever asks for so many gets.
-COUNTED = {"max_iter", "n_samples", "n_warmup", "memory", "tol", "patience", "n_iter_no_change"}
+COUNTED = {"max_iter", "n_samples", "n_warmup", "n_chains", "memory", "tol", "patience", "n_iter_no_change"}
 # Named in the message by what they are, not as they are called.
 CALLED = {"callback": ("callback", "callable"), "n_alphas": ("n_alphas", "alphas")}
 
