@@ -5,7 +5,6 @@ loop. With a preconditioner P all of it runs in u, x = P u: the gradient there i
 """
 
 import math
-import sys
 import time
 from dataclasses import dataclass
 from numbers import Real
@@ -300,7 +299,11 @@ def minimize_lbfgs(
         ("tol_objective", tol_objective),
         ("precision", precision),
     ):
-        if not (isinstance(value, Real) and (0 <= value <= sys.float_info.max or value == math.inf)):
+        try:
+            sound = isinstance(value, Real) and float(value) >= 0
+        except OverflowError:  # of a whole number
+            sound = False
+        if not sound:
             raise DataError(f"{name} must be a number that is not negative, got {value!r}")
     if space is None:
         space, x0 = LocalSpace(), checked_start(x0) if resume is None else _resumed_start(x0, resume)
