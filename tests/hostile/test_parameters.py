@@ -66,7 +66,6 @@ DOORS = {
     "lasso_path": function(sd.lasso_path, X, Y, n_alphas=3),
     "enet_path": function(sd.enet_path, X, Y, n_alphas=3),
     "minimize": function(sd.minimize, least_squares, np.zeros(D), [(X, Y)], max_iter=3),
-    "sample": function(sd.sample, log_likelihood, log_prior, Y, np.zeros(1), **MCMC),
 }
 
 WRONG = [
@@ -77,7 +76,11 @@ WRONG = [
 # For ever is what whoever asks for so many gets.
 COUNTED = {"max_iter", "n_samples", "n_warmup", "n_chains", "memory", "tol", "patience", "n_iter_no_change"}
 # Named in the message by what they are, not as they are called.
-CALLED = {"callback": ("callback", "callable"), "n_alphas": ("n_alphas", "alphas")}
+CALLED = {
+    "random_state": ("random_state", "RandomState"),
+    "callback": ("callback", "callable"),
+    "n_alphas": ("n_alphas", "alphas"),
+}
 
 
 def endless(name, value):
