@@ -126,10 +126,10 @@ def write_npz(path, arrays, header):
     ...     read_npz(f"{folder}/a.npz")
     ({'x': array([0, 1, 2])}, {'unit': 'm'})
     """
-    write_atomic(path, npz_writer(arrays, header, compress=compress))
+    write_atomic(path, npz_writer(arrays, header))
 
 
-def npz_writer(arrays, header, *, compress=False):
+def npz_writer(arrays, header):
     """Make the function that writes what `write_npz` is given into an open file."""
     members = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in members.items():

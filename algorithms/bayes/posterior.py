@@ -1,6 +1,5 @@
 """The `Posterior`: draws by name, what they say, and whether to trust them."""
 
-
 import numpy as np
 from sklearn.utils import check_random_state
 
