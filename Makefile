@@ -3,13 +3,27 @@ PYTHON ?= python3
 VENV = .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint docs pictures dist bench clean
+.PHONY: demo test boundscheck floors lint docs pictures dist bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/stradask demo
 
 test: $(VENV)/ready
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
+
+# Every index of compiled code held against its array, over the tests of kernels: minutes of compiling, the first
+# time, into a cache of its own.
+boundscheck: $(VENV)/ready
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.numba-boundscheck $(BIN)/pytest -n auto --maxprocesses 4 \
+		--dist loadfile --timeout 3000 --ignore tests/kernels/test_cache_folder.py \
+		--ignore tests/kernels/test_cache_stamp.py tests/kernels
+
+# The suite with the lowest versions that setup.cfg allows.
+floors:
+	$(PYTHON) -m venv .venv-floors
+	sed -En 's/^    ([a-z-]+)>=([0-9.]+)$$/\1==\2/p' setup.cfg > .venv-floors/floors.txt
+	.venv-floors/bin/python -m pip install --quiet -c .venv-floors/floors.txt --editable '.[test]'
+	.venv-floors/bin/pytest -n auto --maxprocesses 4 --dist loadfile
 
 lint: $(VENV)/ready-lint
 	$(BIN)/ruff check .
@@ -45,4 +59,4 @@ $(VENV)/ready-lint: $(VENV)/ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/generated *.egg-info
+	rm -rf $(VENV) build dist docs/_build docs/generated *.egg-info .numba-boundscheck .venv-floors

@@ -3,7 +3,12 @@
 from contextlib import contextmanager
 from typing import ClassVar
 
+import numpy as np
 from sklearn.base import BaseEstimator
+
+from ..errors import DataError
+
+_MOST = 2**63
 
 
 class Estimator(BaseEstimator):
@@ -22,6 +27,24 @@ class Estimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def _validate_params(self):
+        """Check the parameters as scikit-learn does, and two things more.
+
+        For scikit-learn True is also the number 1, and whole numbers have no end: here neither is so.
+        """
+        super()._validate_params()
+        for name, allowed in self._parameter_constraints.items():
+            value = getattr(self, name)
+            if not isinstance(allowed, list):  # "no_validation"
+                continue
+            if isinstance(value, int) and not -_MOST < value < _MOST:
+                raise DataError(
+                    f"{name} of {type(self).__name__} must lie within 64 bits, not {value.bit_length()}"
+                )
+            flags = any(kind in ("boolean", "verbose") or kind is bool for kind in map(_plain, allowed))
+            if isinstance(value, (bool, np.bool_)) and not flags:
+                raise DataError(f"{name}={value!r} of {type(self).__name__} must be no truth value")
 
     def save(self, path):
         """Write the model into one file, without pickle; `stradask.load` reads it.
@@ -70,5 +93,24 @@ class Estimator(BaseEstimator):
     def _check_state(self):
         """Check what came out of a file before anything compiled reads it; raise DataError.
 
-        Subclasses whose kernels trust the shapes and ranges of their attributes extend this.
+        Called for fitted models only. Subclasses whose kernels trust the shapes and ranges of their
+        attributes extend this.
         """
+        for name, value in vars(self).items():
+            if name.startswith("n_") and name.endswith("_") and value is not None:
+                counts = np.asarray(value)
+                if counts.dtype.kind not in "iu" or (counts < 0).any():
+                    raise DataError(f"{name} must count something, and is {value!r}")
+
+
+def _plain(kind):
+    """A kind of value in the words or types of a constraint; None for its objects."""
+    return kind if isinstance(kind, (str, type)) else None
+
+
+def check_classes(classes, n_outputs):
+    """Hold the classes of a model file against its outputs: one for two classes, else one for each."""
+    if not isinstance(classes, np.ndarray) or classes.ndim != 1:
+        raise DataError("classes_ must be a vector")
+    if n_outputs != (1 if len(classes) == 2 else len(classes)):
+        raise DataError(f"{n_outputs} outputs cannot be those of a model of {len(classes)} classes")

@@ -116,7 +116,8 @@ def _rebuild(arrays, header):
         setattr(estimator, name, value)
     try:
         estimator._validate_params()
-        estimator._check_state()
+        if attributes.keys() - {"n_features_in_", "feature_names_in_"}:
+            estimator._check_state()
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise ModelFileError(f"holds a model that makes no sense: {error}") from error
     return estimator
@@ -257,8 +258,12 @@ class _Reader:
 
     def _decode_sparse(self, value):
         parts = tuple(self._arrays[value[part]] for part in ("data", "indices", "indptr"))
-        if any(part.dtype.kind != "i" for part in parts[1:]):
+        data, indices, indptr = parts
+        if any(part.dtype.kind != "i" or part.ndim != 1 for part in parts[1:]) or data.ndim != 1:
             raise ValueError("indices of a sparse matrix are no integers")
+        # scipy holds no index against the shape where it finds a number of entries below 1
+        if not len(indptr) or indptr[-1] != len(indices) or len(data) != len(indices) or indptr.min() < 0:
+            raise ValueError("the parts of a sparse matrix do not fit together")
         matrix = _SPARSE[value[_TAG]](parts, shape=tuple(value["shape"]))
         matrix.check_format(full_check=True)
         return matrix

@@ -74,6 +74,7 @@ def check_counts(estimator, X, *, reset=True, need_tokens=None):
 
 def _numeric_csr(X, name):
     """Return X as a CSR array of finite numbers with sound indices, sharing memory where it can."""
+    check_plain("X", X)
     if sparse.issparse(X):
         X = _sound(X)
     with _as_data_errors():
@@ -87,6 +88,14 @@ def _numeric_csr(X, name):
         counts = _checked_int32(X, name).astype(np.int64)
         X = sparse.coo_array((counts, (X.row, X.col)), shape=X.shape)
     return sparse.csr_array(X)
+
+
+def check_plain(name, values):
+    """Refuse what numpy would turn into numbers that nobody meant: hidden values, and times."""
+    if np.ma.is_masked(values):
+        raise DataError(f"{name} is a masked array with hidden values: fill them, or drop their rows")
+    if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M"):
+        raise DataError(f"{name} holds times ({values.dtype}): make numbers of them, such as days since one")
 
 
 def _nonzeros(X):
@@ -329,6 +338,7 @@ def check_rows(estimator, X):
 
 def _real(X, name, *, sparse_format, order, finite=False):
     """Return X in float32 or float64, dense or in one of the sparse formats, sharing memory where it can."""
+    check_plain("X", X)
     if sparse.issparse(X):
         X = _sound(X)
     with _as_data_errors():
@@ -408,7 +418,7 @@ def check_prior(name, value, size, default):
         value = np.full(size, value, dtype=np.float64)
     try:
         given = np.asarray(value)
-    except ValueError as error:  # nested to different depths
+    except (ValueError, OverflowError) as error:  # nested to different depths
         raise DataError(f"{name} must be a positive number or {size} of them: {error}") from error
     if given.dtype.kind not in "iuf":
         raise DataError(f"{name} must be a positive number or {size} of them, got {value!r}")

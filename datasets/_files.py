@@ -10,6 +10,7 @@ import bz2
 import gzip
 import io
 import lzma
+import math
 import os
 import secrets
 import zipfile
@@ -22,6 +23,12 @@ from ..errors import DataError
 
 # Bytes read at a time: small enough that a block and what is made of it stay near the processor.
 BLOCK = 1 << 20
+
+# What bounds the memory that a file can ask for. A line has at most so many bytes:
+LONGEST_LINE = 1 << 28
+# and a compressed file unfolds to at most so many bytes, or to so many times its own, whichever is more.
+# What compresses better is a trap rather than data, and who knows better can unpack it.
+UNFOLDED, UNFOLDED_TIMES = 1 << 26, 100
 
 _KINDS: dict[bytes, tuple[str, Callable]] = {
     b"\x1f\x8b": ("gzip", gzip.open),
@@ -42,6 +49,9 @@ def progress_bar(total, name, verbose):
 class Reader:
     """A file opened for reading; use it in a ``with`` statement.
 
+    Lines beyond 256 MiB, and compressed files that unfold to more than 64 MiB and a hundred times their
+    size, are refused: memory stays in proportion to the file.
+
     Parameters
     ----------
     path : str or path-like
@@ -58,6 +68,7 @@ class Reader:
         self.path = Path(path)
         self.name = f"{self.path} ({member})" if member else str(self.path)
         self.line = 0  # whole lines handed out so far
+        self._unfolded = 0
         self.kind = "plain"
         self._member = member
         self._may_be_empty = may_be_empty
@@ -76,6 +87,7 @@ class Reader:
         except BaseException:
             self._raw.close()
             raise
+        self._most = math.inf if self.kind == "plain" else max(UNFOLDED, UNFOLDED_TIMES * size)
         self._bar = progress_bar(size, self.path.name, self._verbose) if self._verbose else None
         return self
 
@@ -123,6 +135,13 @@ class Reader:
                 f"{self.name}, after line {self.line}: the {self.kind} data are broken or cut off "
                 f"({error}); download the file again"
             ) from None
+        self._unfolded += len(data)
+        if self._unfolded > self._most:
+            raise DataError(
+                f"{self.name}, after line {self.line}: the {self.kind} data unfold to more than "
+                f"{self._most:,} bytes, {UNFOLDED_TIMES} times their own; unpack the file first if that is "
+                "right"
+            )
         if self._bar is not None:
             self._bar.update(self._raw.tell() - self._bar.n)
         return data
@@ -141,6 +160,10 @@ class Reader:
                 rest = bytearray(data[end:])
             else:
                 rest += data
+                if len(rest) > LONGEST_LINE:
+                    raise self.error(
+                        self.line + 1, f"longer than {LONGEST_LINE:,} bytes; is this a file of text?"
+                    )
         if rest:
             yield from self._numbered(bytes(rest) + b"\n")
 

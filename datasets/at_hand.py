@@ -429,7 +429,10 @@ def _read_cache(path, header, versions):
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             if file["header"].item() != header:
                 raise ValueError("it was written for something else")
-            X = sparse.csr_matrix((file["data"], file["indices"], file["indptr"]), shape=tuple(file["shape"]))
+            parts = file["data"], file["indices"], file["indptr"]
+            if not len(parts[2]) or parts[2][-1] != len(parts[1]):  # scipy would believe a negative end
+                raise ValueError("its arrays do not fit together")
+            X = sparse.csr_matrix(parts, shape=tuple(file["shape"]))
             vocabulary, names = file["vocabulary"], file["names"]
         X.check_format(full_check=True)
         if X.shape != (len(names), len(vocabulary)):

@@ -29,6 +29,8 @@ from ._files import Reader, write_aside
 _HEADER = ("number of documents", "number of words", "number of entries")
 _COLUMNS = ("document", "word", "count")
 _WRITE_ENTRIES = 200_000
+# Documents take up memory although they are empty, so that a head may not state any number of them.
+_DOCUMENTS, _DOCUMENTS_PER_ENTRY = 1 << 24, 100
 
 
 def read_uci_bow(path, vocabulary=None, *, n_features=None, dtype=np.int32, verbose=0):
@@ -209,6 +211,10 @@ def read_header(reader, blocks):
                 f"the {meaning} should stand here alone, a whole number, not {_shown(text)}",
             )
         numbers.append(int(text))
+    if numbers[0] > _DOCUMENTS + _DOCUMENTS_PER_ENTRY * numbers[2]:
+        raise reader.error(
+            1, f"{numbers[0]} documents with {numbers[2]} entries in all; correct lines 1 and 3"
+        )
     return numbers, (4, body)
 
 

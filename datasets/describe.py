@@ -80,7 +80,7 @@ def detect_format(path):
         if reader.read(2) == b"\0\0":
             return "idx"
     with Reader(path) as reader:
-        _, start = next(reader.blocks())
+        _, start = next(reader.blocks(), (1, b""))
     lines = [line for line in start.split(b"\n") if line.strip() and not line.lstrip().startswith(b"#")]
     if len(lines) >= 3 and all(re.fullmatch(rb"\s*[0-9]+\s*", line) for line in lines[:3]):
         return "uci-bow"

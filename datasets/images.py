@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from ..errors import DataError
-from ._files import Reader
+from ._files import BLOCK, Reader
 
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
@@ -53,25 +53,36 @@ def read_idx(path, *, verbose=0):
     >>> folder.cleanup()
     """
     with Reader(path, verbose=verbose) as reader:
-        data = reader.read()
-    if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _TYPES:
-        raise DataError(
-            f"{path}: not an idx file; it starts with {data[:4]!r}, and should with two zero bytes, "
-            f"a type ({', '.join(f'0x{code:02x}' for code in _TYPES)}) and the number of axes"
-        )
-    dtype, n_axes = np.dtype(_TYPES[data[2]]), data[3]
-    if not 1 <= n_axes <= 32:
-        raise DataError(f"{path}: the header states {n_axes} axes; an idx array has 1 to 32 here")
-    start = 4 + 4 * n_axes
-    if len(data) < start:
-        raise DataError(
-            f"{path}: the file ends at byte {len(data)}, inside the header of {start}; download it again"
-        )
-    shape = tuple(int(length) for length in np.frombuffer(data, ">u4", n_axes, offset=4))
-    expected = start + math.prod(shape) * dtype.itemsize
+        data = _read(reader, 4)
+        if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _TYPES:
+            raise DataError(
+                f"{path}: not an idx file; it starts with {bytes(data)!r}, and should with two zero bytes, "
+                f"a type ({', '.join(f'0x{code:02x}' for code in _TYPES)}) and the number of axes"
+            )
+        dtype, n_axes = np.dtype(_TYPES[data[2]]), data[3]
+        if not 1 <= n_axes <= 32:
+            raise DataError(f"{path}: the header states {n_axes} axes; an idx array has 1 to 32 here")
+        start = 4 + 4 * n_axes
+        data += _read(reader, start - 4)
+        if len(data) < start:
+            raise DataError(
+                f"{path}: the file ends at byte {len(data)}, inside the header of {start}; download it again"
+            )
+        shape = tuple(int(length) for length in np.frombuffer(data, ">u4", n_axes, offset=4))
+        expected = start + math.prod(shape) * dtype.itemsize
+        data += _read(reader, expected - start + 1)
     if len(data) != expected:
+        holds = "more" if len(data) > expected else f"{len(data)}"
         raise DataError(
             f"{path}: the header states shape {shape} of {dtype.name}, which makes {expected} bytes, "
-            f"and the file holds {len(data)}; download it again"
+            f"and the file holds {holds}; download it again"
         )
     return np.frombuffer(data, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
+
+
+def _read(reader, size):
+    """Read so many bytes, or what there is: a header that is not true takes up no memory."""
+    data = bytearray()
+    while len(data) < size and (more := reader.read(min(size - len(data), BLOCK))):
+        data += more
+    return data

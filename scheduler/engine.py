@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, WorkerLost
+from ..errors import DataError, ModelFileError, StradaskError, WorkerLost
 from .history import Activity, History
 from .loop import iterate, small_change
 from .program import Program, Task
@@ -221,9 +221,17 @@ class Engine:
             if isinstance(self.store, SharedCheckpoint):
                 state = self.store.state(round_)
                 shards = state if self._shares else state.arrays()
-            self.history = History.from_dict(header["history"])
-            self._restore(own, _unpacked(header["plan"]))
-            self._done = header["done"]
+            try:
+                self.history = History.from_dict(header["history"])
+                self._restore(own, _unpacked(header["plan"], self.program))
+                self._done = header["done"]
+            except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+                if isinstance(error, StradaskError):
+                    raise
+                raise ModelFileError(
+                    f"the checkpoint of round {round_} does not hold what this fit needs ({error!r}); remove "
+                    "the folder to start anew"
+                ) from error
         if self._rewinds:
             self._kept = _Kept(round_, _copied(self._coordinator()), self._plan, shards)
         self._open_session(shards)
@@ -473,9 +481,17 @@ def _packed(plan):
     ]
 
 
-def _unpacked(plan):
+def _unpacked(plan, program):
+    """Make a plan of what JSON held, which may not be what was written; kernels read where it points."""
     if plan is None:
         return None
+    for s, blocks in (pair for step in plan for pair in step):
+        here = np.asarray(blocks)
+        if here.dtype.kind not in "iu" or here.ndim > 1 or type(s) is not int:
+            raise ValueError("the numbers of shards and blocks are no integers")
+        inside = not here.size or 0 <= here.min() <= here.max() < program.n_blocks
+        if not (inside and 0 <= s < len(program.shards)):
+            raise ValueError(f"shard {s} with blocks {blocks} is none of this fit")
     return [
         [(s, np.array(blocks, np.int64) if isinstance(blocks, list) else blocks) for s, blocks in step]
         for step in plan

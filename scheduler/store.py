@@ -4,6 +4,7 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -18,6 +19,8 @@ from .._version import __version__
 from ..errors import CheckpointMismatch, DataError, ModelFileError
 
 _HEADER = "header"
+_KINDS = "biufUSMm"  # numbers, text and times
+_NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def write_atomic(path, writer):
@@ -93,7 +96,7 @@ def _sync_folder(folder):
         os.close(descriptor)
 
 
-def write_npz(path, arrays, header, *, compress=False):
+def write_npz(path, arrays, header):
     """Write arrays and a JSON header into one npz file, aside first.
 
     Equal content gives equal bytes.
@@ -106,7 +109,6 @@ def write_npz(path, arrays, header, *, compress=False):
     header : dict
         What JSON can hold, and NaN and infinity, written as Python's json does; stored as the array
         ``header`` of UTF-8 bytes.
-    compress : bool, default=False
 
     Raises
     ------
@@ -124,10 +126,10 @@ def write_npz(path, arrays, header, *, compress=False):
     ...     read_npz(f"{folder}/a.npz")
     ({'x': array([0, 1, 2])}, {'unit': 'm'})
     """
-    write_atomic(path, npz_writer(arrays, header, compress=compress))
+    write_atomic(path, npz_writer(arrays, header))
 
 
-def npz_writer(arrays, header, *, compress=False):
+def npz_writer(arrays, header):
     """Make the function that writes what `write_npz` is given into an open file."""
     members = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in members.items():
@@ -140,13 +142,11 @@ def npz_writer(arrays, header, *, compress=False):
     except (TypeError, ValueError) as error:
         raise DataError(f"the header cannot be written as JSON: {error}") from error
     members[_HEADER] = np.frombuffer(text.encode(), dtype=np.uint8)
-    method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
 
     def writer(file):
-        with zipfile.ZipFile(file, "w", method) as archive:
+        with zipfile.ZipFile(file, "w") as archive:
             for name, array in members.items():
-                info = zipfile.ZipInfo(f"{name}.npy")  # with the fixed date of 1980
-                info.compress_type = method
+                info = zipfile.ZipInfo(f"{name}.npy")  # with the fixed date of 1980, and not compressed
                 with archive.open(info, "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
 
@@ -156,7 +156,9 @@ def npz_writer(arrays, header, *, compress=False):
 def read_npz(path):
     """Read what `write_npz` wrote; no pickle is ever read.
 
-    Every byte is held against its checksum before it is understood as an array.
+    Every byte is held against its checksum before it is understood as an array. Memory: the size of the
+    file, whatever it states of itself, since nothing in it may be compressed or be there twice. Names of
+    members name arrays, never files.
 
     Parameters
     ----------
@@ -184,6 +186,7 @@ def opened_npz(file, path):
         raise ModelFileError(f"{path} is empty: not a file of stradask, or one cut off at the start")
     try:
         with zipfile.ZipFile(file) as archive:
+            _check_members(archive.infolist(), file.seek(0, os.SEEK_END))
             damaged = archive.testzip()
             if damaged is not None:
                 raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
@@ -201,7 +204,23 @@ def opened_npz(file, path):
     return arrays, header
 
 
+def _check_members(members, n_bytes):
+    """See that reading all members takes no more memory than the file has bytes."""
+    if any(info.compress_type != zipfile.ZIP_STORED for info in members):
+        raise zipfile.BadZipFile("its arrays are compressed, as those of stradask never are")
+    if sum(info.file_size for info in members) > n_bytes or len({i.filename for i in members}) < len(members):
+        raise zipfile.BadZipFile("its arrays overlap")
+
+
 def _read_member(archive, info):
+    with archive.open(info) as member:
+        read_header = _NPY_HEADERS[np.lib.format.read_magic(member)]
+        shape, _, dtype = read_header(member)
+        stated = member.tell() + math.prod(shape) * dtype.itemsize
+        if not dtype.hasobject and (
+            dtype.kind not in _KINDS or not dtype.itemsize or stated != info.file_size
+        ):
+            raise ValueError(f"{info.filename} is not the array of {shape} {dtype} that it states")
     with archive.open(info) as member:
         return np.lib.format.read_array(member, allow_pickle=False)
 
@@ -264,6 +283,8 @@ class Checkpoint:
     _OURS = re.compile(r"round-\d{9}\.npz|\.(round-\d{9}\.npz|manifest\.json)\.[0-9a-f]{12}\.tmp")
 
     def __init__(self, path):
+        if not isinstance(path, (str, os.PathLike)):
+            raise DataError(f"checkpoint must be the name of a folder, not a {type(path).__name__}")
         if "://" in str(path):
             raise DataError(f"checkpoint={str(path)!r} is a URL; give a folder on this machine")
         self.path = Path(path)

@@ -10,6 +10,7 @@ from numbers import Integral
 
 from ..errors import DataError
 
+_MOST = 4096  # threads: work is cut into as many parts
 _lock = threading.Lock()
 _pool = None
 _blas_users, _blas_limit = 0, None
@@ -22,7 +23,7 @@ def effective_n_jobs(n_jobs):
     ----------
     n_jobs : int or None
         None is 1, -1 all cores that this process may use (its affinity mask and the CPU limit of its
-        container), -2 all but one, and so on, but at least 1.
+        container), -2 all but one, and so on, but at least 1, and at most 4096.
 
     Returns
     -------
@@ -45,7 +46,7 @@ def effective_n_jobs(n_jobs):
         raise DataError(f"n_jobs must be None or an integer other than 0, got {n_jobs!r}; -1 takes all cores")
     n_jobs = int(n_jobs)
     if n_jobs > 0:
-        return n_jobs
+        return min(n_jobs, _MOST)
     from joblib import cpu_count
 
     return max(1, cpu_count() + 1 + n_jobs)

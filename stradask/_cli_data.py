@@ -13,6 +13,7 @@ from ._cli_table import file_of, is_table, read_table
 from .errors import DataError
 
 DOCSTRINGS = "docstrings"
+_UNFOLDED, _UNFOLDED_TIMES = 1 << 30, 100  # bytes that a matrix in a file may have, and times the file's
 _DENSE_LIMIT = 1.0  # GiB up to which a sparse matrix is made dense for models that need it
 
 
@@ -299,12 +300,19 @@ def kind_of(path):
 
 
 def read_npz_matrix(path):
-    """Read a sparse matrix as `scipy.sparse.save_npz` writes it; no pickle is read."""
+    """Read a sparse matrix as `scipy.sparse.save_npz` writes it, of at most 1 GiB or 100 times the file.
+
+    No pickle is read.
+    """
     from scipy import sparse
 
     try:
+        with zipfile.ZipFile(path) as archive:
+            unfolded = sum(info.file_size for info in archive.infolist())
+        if unfolded > max(_UNFOLDED, _UNFOLDED_TIMES * os.path.getsize(path)):
+            raise ValueError(f"it unfolds to {unfolded:,} bytes; if that is right, save it uncompressed")
         return sparse.load_npz(path)
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # damage can surface as almost anything
         raise DataError(
             f"{path}: not a sparse matrix as scipy.sparse.save_npz writes it ({error}); save it so"
         ) from error

@@ -9,6 +9,7 @@ import ctypes
 import functools
 import inspect
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,7 +82,7 @@ def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None,
     (-0.5, array([1.]))
     """
     start = _checked_start(start)
-    names = _checked_names(names, len(start))
+    names = checked_names(names, len(start))
     functions = [log_likelihood] if log_prior is None else [log_likelihood, log_prior]
     for function in functions:
         if not callable(function):
@@ -108,9 +109,12 @@ def _checked_start(start):
     return start
 
 
-def _checked_names(names, d):
+def checked_names(names, d):
+    """Return d names of parameters, by default ``q[0]`` and so on, or raise a DataError."""
+    if names is not None and not isinstance(names, Iterable):
+        raise DataError(f"names must be {d} different strings, got {names!r}")
     names = tuple(f"q[{j}]" for j in range(d)) if names is None else tuple(names)
-    if len(names) != d or len(set(names)) != d or not all(isinstance(name, str) for name in names):
+    if not all(isinstance(name, str) for name in names) or len(names) != d or len(set(names)) != d:
         raise DataError(f"names must be {d} different strings, as many as start has entries, got {names}")
     return names
 

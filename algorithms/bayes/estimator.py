@@ -39,7 +39,7 @@ from .sources import BESIDE, columns_of
 _HORSESHOE_TARGET = 0.95  # acceptance: its funnels want short steps
 _CELLS = 4_000_000  # of predictors, rows times draws, at a time
 _POSITIVE = Interval(Real, 0, np.inf, closed="neither")
-SCALE = Interval(Real, 0, np.inf, closed="right")  # inf is a flat prior
+SCALE = Interval(Real, 1e-100, np.inf, closed="both")  # inf is a flat prior; squares may not underflow
 _COUNT = Interval(Integral, 1, None, closed="left")
 
 
@@ -114,7 +114,7 @@ class BayesianRegression(Estimator):
 
     def _checked(self, X, y, sample_weight=None, offset=None, groups=None):
         """Check what a fit is given; rows of weight 0 are left out."""
-        checked = check_columns(self, _dense(X, type(self).__name__))
+        checked = _dense(check_columns(self, X), type(self).__name__)
         n_samples = len(checked)
         check_names(self, X, y)
         y = self._targets(y, n_samples)
@@ -384,7 +384,7 @@ class BayesianRegression(Estimator):
 
     def _rows(self, X, offset, groups):
         """Check new rows, what is added to their predictors, and their groups; -1 is a new group."""
-        X = check_rows(self, _dense(X, type(self).__name__))
+        X = _dense(check_rows(self, X), type(self).__name__)
         offset = check_offset(offset, len(X), 1)
         numbers = np.full(len(X), -1)
         if groups is not None:
@@ -395,15 +395,14 @@ class BayesianRegression(Estimator):
 
     def _check_state(self):
         super()._check_state()
-        if "_posterior_state" in vars(self):
-            d = self.posterior_.variables["coef"][0]
-            if self.n_features_in_ != d:
-                raise DataError(
-                    f"the posterior has {d} coefficients, the model {self.n_features_in_} columns"
-                )
-            groups = self.posterior_.variables.get("group", (0,))[0]
-            if groups != len(getattr(self, "groups_", ())):
-                raise DataError(f"the posterior has {groups} groups, the model other ones")
+        shapes = dict(self.posterior_.variables)
+        if shapes.pop("coef") != (self.n_features_in_,):
+            raise DataError(f"the posterior is not that of a model of {self.n_features_in_} columns")
+        if shapes.pop("group", (0,)) != np.shape(getattr(self, "groups_", ())):
+            raise DataError("the posterior has other groups than the model")
+        scales = shapes.pop("local_scale", (self.n_features_in_,))
+        if scales != (self.n_features_in_,) or any(shape != () for shape in shapes.values()):
+            raise DataError(f"the posterior's variables {shapes} are not those of a regression")
 
 
 def _model(family, parts, options):

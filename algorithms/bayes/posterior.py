@@ -97,6 +97,10 @@ class Posterior:
             for name in names_of(variable, shape, self.labels.get(variable))
         ]
         self.log_weights = None if log_weights is None else normalised(log_weights, n)
+        if n_chains is not None and (
+            isinstance(n_chains, bool) or not isinstance(n_chains, (int, np.integer))
+        ):
+            raise DataError(f"n_chains must be None or a whole number, got {n_chains!r}")
         if n_chains is not None and (self.log_weights is not None or n_chains < 1 or n % n_chains):
             raise DataError(
                 f"n_chains={n_chains} does not fit {n} {'weighted ' * (log_weights is not None)}draws: "

@@ -1,7 +1,7 @@
 """`sample`: the posterior of any density that a user can write down."""
 
 import functools
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 from scipy import sparse
@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs
 from .combine import COMBINERS
-from .density import user_model
+from .density import checked_names, user_model
 from .external import ExternalModel
 from .mixture import GaussianMixtureDensity
 from .sampling import CAREFUL, check_settings
@@ -132,11 +132,12 @@ def sample(
         constrain, variables = external.functions.constrain, external.variables
     if combine not in COMBINERS:
         raise DataError(f"combine={combine!r} is unknown: take one of {', '.join(COMBINERS)}")
-    if n_shards != "auto" and (isinstance(n_shards, bool) or not isinstance(n_shards, Integral)):
+    automatic = isinstance(n_shards, str) and n_shards == "auto"
+    if not automatic and (isinstance(n_shards, bool) or not isinstance(n_shards, Integral)):
         raise DataError(f"n_shards must be 'auto' or an integer, got {n_shards!r}")
     check_settings(sampler, n_samples, n_chains, n_warmup)
     effective_n_jobs(n_jobs)
-    if not isinstance(target_accept, Real) or not 0 < float(target_accept) < 1:
+    if not isinstance(target_accept, (int, float, np.integer, np.floating)) or not 0 < target_accept < 1:
         raise DataError(f"target_accept must be a number between 0 and 1, got {target_accept!r}")
     check_engine(engine)
     check_checkpoint(checkpoint, random_state)
@@ -163,7 +164,8 @@ def sample(
         options = {"power": 1 / n_shards, "names": names, "constrain": constrain}
         builds = [functools.partial(made, part, start, **options) for part in parts]
         if variables is None:
-            variables = {"theta": (np.size(start),)} if names is None else dict.fromkeys(names, ())
+            size = np.size(start)
+            variables = {"theta": (size,)} if names is None else dict.fromkeys(checked_names(names, size), ())
     else:
         made = functools.partial(_mixture, mixture.without_points(), 1 / n_shards)
         builds, variables = [functools.partial(made, part) for part in parts], mixture.variables()

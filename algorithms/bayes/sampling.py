@@ -296,6 +296,8 @@ def check_settings(sampler, n_samples, n_chains, n_warmup):
         raise DataError(f"sampler must be one of {', '.join(known)}, got {sampler!r}")
     for name, value in (("n_samples", n_samples), ("n_chains", n_chains), ("n_warmup", n_warmup)):
         check_count(name, value)
+        if value >= 2**63:
+            raise DataError(f"{name} must lie within 64 bits")
 
 
 def _is_only_mode(model, mode, n_starts, numbers):

@@ -129,6 +129,8 @@ def _read(path, digest):
     parts: dict[str, dict] = {"state": {}, "arrays": {}}
     for name, array in content.items():
         part, _, rest = name.partition("/")
+        if part not in parts:
+            return None
         parts[part][rest] = array
     return Chunk(parts["state"], parts["arrays"], digest, found=True)
 

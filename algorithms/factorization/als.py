@@ -8,6 +8,7 @@ from ...kernels.mf_als import conjugate_rows, solve_rows
 from ...kernels.mf_lanes import LANES
 from ...scheduler.program import Outcome, Program
 from ...scheduler.schedule import Schedule
+from ...scheduler.session import check_same_form
 from ...scheduler.threads import single_threaded_blas
 from .features import LinearPrior
 from .sides import Sides, mean_rating, run_rows, start_factors
@@ -173,7 +174,9 @@ class AlternatingLeastSquares(Program):
         return kept | {f"weights-{side}": prior.weights for side, prior in self._with_features()}
 
     def restore(self, arrays):
-        """Go on from a model."""
+        """Go on from a model, which may come from a file: of the same form as the one to start from."""
+        for name, fresh in self.arrays().items():
+            check_same_form(name, arrays[name], np.asarray(fresh))
         self.factors = [arrays[f"factors-{side}"] for side in (0, 1)]
         self.biases = [arrays[f"biases-{side}"] for side in (0, 1)]
         for side, prior in self._with_features():

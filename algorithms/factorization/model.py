@@ -396,20 +396,26 @@ class FactorModel(Estimator):
 
     def _check_state(self):
         super()._check_state()
-        if "user_factors_" not in vars(self):
-            return
         for side in ("user", "item"):
             weights = getattr(self, f"{side}_feature_weights_")
             if weights is not None and (weights.ndim != 2 or weights.shape[1] != self.n_components + 1):
                 raise DataError(f"{side}_feature_weights_ has the shape {weights.shape}")
         for side in ("user", "item"):
             factors, bias, ids = (getattr(self, f"{side}_{part}_") for part in ("factors", "bias", "ids"))
-            if factors.shape != (len(ids), self.n_components) or bias.shape != (len(ids),):
+            if (
+                factors.shape != (len(ids), self.n_components)
+                or bias.shape != (len(ids),)
+                or ids.shape != (len(ids),)
+            ):
                 raise DataError(f"{side}_factors_ and {side}_bias_ cannot be those of {len(ids)} {side}s")
             if factors.dtype != self.dtype or bias.dtype != self.dtype or ids.dtype.kind not in "iU":
                 raise DataError(f"the {side}s are not stored as {self.dtype}")
         if self.seen_.shape != (len(self.user_ids_), len(self.item_ids_)):
             raise DataError(f"seen_ has the shape {self.seen_.shape}")
+        if self.seen_.dtype.kind not in "biuf" or not np.isfinite(float(self.mean_)):
+            raise DataError("seen_ and mean_ must hold numbers")
+        if self.solver_ not in ("als", "ccd", "gibbs", "sgd"):
+            raise DataError(f"solver_ is {self.solver_!r}")
 
 
 def _check_n(n):

@@ -466,8 +466,6 @@ def warn_short(fit, *, tol, max_iter, what, dtype):
 
 def check_shapes(estimator):
     """Hold coefficients and intercept of a model file against each other; DataError if they do not fit."""
-    if "coef_" not in vars(estimator):
-        return
     coef, intercept = estimator.coef_, np.asarray(estimator.intercept_)
     if coef.ndim not in (1, 2) or coef.shape[-1] != estimator.n_features_in_ or coef.dtype.kind != "f":
         raise DataError(f"coef_ cannot be that of a model of {estimator.n_features_in_} columns")

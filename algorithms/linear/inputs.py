@@ -8,7 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from ...errors import DataError
-from .._validation import _as_data_errors
+from .._validation import _as_data_errors, check_plain
 
 _MOST = 1e150  # of a target: squares must not overflow
 
@@ -45,6 +45,7 @@ def check_targets(y, n_samples, name):
     >>> check_targets([1, 2], 2, "Lasso")
     array([1., 2.])
     """
+    check_plain("y", y)
     with _as_data_errors():
         _check_real(y, name)
         y = check_array(
@@ -125,6 +126,8 @@ def check_labels(y, n_samples, name):
     >>> classes.tolist(), numbers.tolist()
     (['ham', 'spam'], [1, 0, 1])
     """
+    if np.ma.is_masked(y):
+        check_plain("y", y)
     with _as_data_errors():
         y = column_or_1d(y, warn=True)
         _check_length("y", y, n_samples)
@@ -181,7 +184,11 @@ def check_weights(sample_weight, n_samples):
     if sample_weight is None:
         return None
     if isinstance(sample_weight, Real):
-        sample_weight = [float(sample_weight)] * n_samples
+        try:
+            one = float(sample_weight)
+        except OverflowError:  # of a whole number
+            one = np.inf
+        sample_weight = [one] * n_samples
     weights = _vector("sample_weight", sample_weight, n_samples, "row")
     most = weights.max()
     if most == 0:
@@ -393,12 +400,13 @@ def _vector(name, values, size, what, remedy=""):
 
 def _numbers(name, values):
     """Return a float64 copy of an array of real numbers."""
+    check_plain(name, values)
     try:
         given = np.asarray(values)
         if given.dtype.kind not in "biufO":
             raise TypeError(f"got {given.dtype}")
         return np.array(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{name} must hold numbers: {error}") from error
 
 

@@ -1,7 +1,7 @@
 """Paths: the coefficients of Lasso and elastic net for a falling sequence of penalties."""
 
 import warnings
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 from scipy import sparse
@@ -10,6 +10,8 @@ from ...errors import DataError
 from .._validation import check_columns
 from .fitting import SHORT, Design, solve, warn_short
 from .inputs import check_alphas, check_penalty_factor, check_start, check_targets, check_weights
+
+_MOST_ALPHAS = 1_000_000
 
 
 def lasso_path(X, y, *, eps=1e-3, n_alphas=100, alphas=None, **options):
@@ -175,6 +177,14 @@ def enet_path(
     >>> alphas, coefs.shape, intercepts.round(1)
     (array([1. , 0.1]), (10, 2), array([152.1, 152.1]))
     """
+    _check_kind(Real, l1_ratio=l1_ratio, eps=eps, tol=tol)
+    _check_kind(Integral, n_alphas=n_alphas, max_iter=max_iter, verbose=verbose)
+    _check_kind((bool, np.bool_), return_n_iter=return_n_iter, sparse_coefs=sparse_coefs, positive=positive)
+    _check_kind((bool, np.bool_), fit_intercept=fit_intercept, standardize=standardize)
+    limits = {"l1_ratio": (l1_ratio, 1), "tol": (tol, 2**63), "max_iter": (max_iter, 2**63)}
+    for parameter, (value, most) in limits.items():
+        if not 0 <= value <= most:
+            raise DataError(f"{parameter} must lie between 0 and {most}")
     name = "lasso_path" if l1_ratio == 1 else "enet_path"
     columns = check_columns(name, X)
     n_samples, n_features = columns.shape
@@ -221,6 +231,13 @@ def enet_path(
     return tuple(found)
 
 
+def _check_kind(kind, **given):
+    """See that arguments are numbers, or flags; what they may amount to is checked where they are used."""
+    for name, value in given.items():
+        if not isinstance(value, kind):
+            raise DataError(f"{name} cannot be {value!r}: see the kinds of the parameters")
+
+
 def alpha_grid(design, subproblem, l1_ratio, eps, n_alphas):
     """Lay out falling penalties, from the smallest at which every penalised coefficient is zero.
 
@@ -250,7 +267,13 @@ def alpha_grid(design, subproblem, l1_ratio, eps, n_alphas):
         raise DataError(f"eps must be above 0 and at most 1, got {eps!r}")
     if n_alphas < 1:
         raise DataError(f"a path needs one alpha or more, got n_alphas={n_alphas!r}")
+    if n_alphas > _MOST_ALPHAS:
+        raise DataError(f"n_alphas is above {_MOST_ALPHAS:,}: a path is that many models")
     largest = design.alpha_max(subproblem, l1_ratio)
+    if not np.isfinite(largest):
+        raise DataError(
+            f"l1_ratio={l1_ratio!r} is too near to 0 for a largest alpha: give the alphas themselves"
+        )
     if largest == 0:  # nothing but zero models
         return np.full(n_alphas, np.finfo(np.float64).resolution)
     return np.geomspace(largest, largest * eps, n_alphas)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import column_or_1d
 
 from ...errors import DataError
 from .._base import Estimator
-from .._validation import _as_data_errors
+from .._validation import _as_data_errors, check_plain
 from ..optimize.choose import minimise
 from ..optimize.far import objective_over
 from ..optimize.objective import LinearObjective
@@ -177,6 +177,7 @@ class PoissonRegressor(RegressorMixin, Estimator):
             rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight)
             n_samples = rows.shape[0]
             with _as_data_errors():
+                check_plain("y", y)
                 y = column_or_1d(y, warn=True)
             y = check_targets(y, n_samples, type(self).__name__)
             weights = check_weights(sample_weight, n_samples)

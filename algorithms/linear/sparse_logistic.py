@@ -15,7 +15,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError
-from .._base import Estimator
+from .._base import Estimator, check_classes
 from .._validation import check_rows
 from .dask_input import check_matrix, check_vector, is_dask, lazily
 from .fitting import SHORT, Design, check_shapes, solve, warn_short
@@ -458,7 +458,4 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
     def _check_state(self):
         super()._check_state()
         check_shapes(self)
-        if "coef_" in vars(self):
-            n_outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-            if self.coef_.shape[:-1] != (n_outputs,):
-                raise DataError(f"coef_ cannot be that of a model of {len(self.classes_)} classes")
+        check_classes(self.classes_, self.coef_.shape[0])

@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from ...errors import DataError
+from .._base import check_classes
 from ..linear.inputs import check_labels, check_targets
 from .perceptron import Perceptron, accuracy, determination
 
@@ -172,10 +173,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
 
     def _check_state(self):
         super()._check_state()
-        if "coefs_" in vars(self):
-            n_outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-            if self.coefs_[-1].shape[1] != n_outputs:
-                raise DataError(f"the last layer cannot be that of {len(self.classes_)} classes")
+        check_classes(self.classes_, self.coefs_[-1].shape[1])
 
 
 class MLPRegressor(RegressorMixin, Perceptron):

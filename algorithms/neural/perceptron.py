@@ -307,14 +307,15 @@ class Perceptron(Estimator):
 
     def _check_state(self):
         super()._check_state()
-        if "coefs_" not in vars(self):
-            return
         widths = [self.n_features_in_, *(W.shape[1] for W in self.coefs_)]
         shapes = [W.shape for W in self.coefs_]
         if shapes != list(itertools.pairwise(widths)):
             raise DataError(f"the layers do not fit together: {shapes}")
         if [b.shape for b in self.intercepts_] != [(n,) for n in widths[1:]]:
             raise DataError("intercepts_ are not those of coefs_")
+        if any(part.dtype.kind != "f" for part in (*self.coefs_, *self.intercepts_)):
+            raise DataError("coefs_ and intercepts_ are not numbers")
+        self._network()
 
 
 class _Best:

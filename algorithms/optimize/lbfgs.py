@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from ...errors import DataError
+from ...errors import DataError, ModelFileError
 from ...scheduler.parameters import check_count
 from ...scheduler.passes import NonFiniteObjective
 from .line_search import Trial, strong_wolfe
@@ -184,8 +184,13 @@ class Trace:
 
     def restore(self, state):
         """Go on from the columns in ``Iterate.state()``."""
+        kept = {name: state[f"trace/{name}"] for name in self.columns}
+        if {(array.ndim, array.size, array.dtype.kind in "if") for array in kept.values()} != {
+            (1, kept["seconds"].size, True)
+        }:
+            raise ValueError("the columns of the trace do not fit together")
         for name, column in self.columns.items():
-            column[:] = state[f"trace/{name}"].tolist()
+            column[:] = kept[name].tolist()
         self._began = time.perf_counter() - self.columns["seconds"][-1]
 
     def as_dict(self):
@@ -294,10 +299,14 @@ def minimize_lbfgs(
         ("tol_objective", tol_objective),
         ("precision", precision),
     ):
-        if not (isinstance(value, Real) and float(value) >= 0):
+        try:
+            sound = isinstance(value, Real) and float(value) >= 0
+        except OverflowError:  # of a whole number
+            sound = False
+        if not sound:
             raise DataError(f"{name} must be a number that is not negative, got {value!r}")
     if space is None:
-        space, x0 = LocalSpace(), checked_start(x0 if resume is None else resume["x"])
+        space, x0 = LocalSpace(), checked_start(x0) if resume is None else _resumed_start(x0, resume)
     scaling = preconditioner or Identity()
     if l1 is None:
         steps = Smooth(fun_and_grad, space, scaling)
@@ -311,6 +320,16 @@ def minimize_lbfgs(
     while run.status is None:
         run.step(max_iter, tol_gradient, tol_decrease, tol_objective, callback)
     return run.result()
+
+
+def _resumed_start(x0, resume):
+    x = resume.get("x")
+    if x is None or x.dtype != np.float64 or (x0 is not None and x.shape != np.shape(x0)):
+        raise ModelFileError(
+            f"the checkpoint does not hold a vector of the shape {np.shape(x0)}; remove the folder to start "
+            "anew"
+        )
+    return checked_start(x)
 
 
 def as_numbers(name, values):
@@ -348,7 +367,13 @@ class _Run:
 
     def begin(self, x0, resume):
         if resume is not None:
-            self._restore(resume)
+            try:
+                self._restore(resume)
+            except (LookupError, TypeError, ValueError, OverflowError) as error:
+                raise ModelFileError(
+                    f"the checkpoint does not hold a state of L-BFGS ({error!r}); remove the folder to start "
+                    "anew"
+                ) from error
             if "gradient" in resume:
                 return
         self.point = self.steps.point(x0)
@@ -453,8 +478,13 @@ class _Run:
         if "gradient" not in state:
             return
         self.point = self.steps.made(state["x"], value, state["gradient"])
-        memory = self.memory
-        memory.products, memory.order = state["products"].copy(), state["order"].tolist()
+        memory, order = self.memory, state["order"].tolist()
+        sound = np.shape(state["x"]) == np.shape(state["gradient"])
+        sound = sound and state["products"].shape == memory.products.shape
+        sound = sound and state.get("with_seen", memory.with_seen).shape == memory.with_seen.shape
+        if not sound or not set(order) <= set(range(memory.size if "rows" in state else 0)):
+            raise ValueError("its arrays do not fit together")
+        memory.products, memory.order = state["products"].copy(), order
         if "rows" in state:
             memory.rows = self.steps.space.rows(2 * memory.size, state["x"])
             memory.rows.array[:], memory.rows.used[:] = state["rows"], state["used"]

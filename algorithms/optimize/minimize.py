@@ -1,6 +1,7 @@
 """`minimize`: any objective that is a sum over portions of the data."""
 
 import hashlib
+from numbers import Integral
 
 import numpy as np
 
@@ -124,6 +125,8 @@ def minimize(
     """
     if not callable(fun_and_grad):
         raise DataError(f"fun_and_grad must be callable as fun_and_grad(portion, x), got {fun_and_grad!r}")
+    if not isinstance(verbose, Integral):
+        raise DataError(f"verbose must be a whole number, got a {type(verbose).__name__}")
     check_count("shard_from", shard_from)
     check_count("checkpoint_every", checkpoint_every)
     portions = as_portions(portions)

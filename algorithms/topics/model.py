@@ -284,21 +284,14 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
     def _check_state(self):
         """Hold what a model file says against itself: kernels and products trust these shapes."""
         super()._check_state()
-        if "word_topic_counts_" not in vars(self):
-            return
         shape = self.word_topic_counts_.shape
         sound = {
             "word_topic_counts_": shape[0] == self.n_features_in_
-            and self.word_topic_counts_.data.min(initial=1) >= 0,
-            "doc_topic_counts_": self.doc_topic_counts_ is None
-            or (
-                self.doc_topic_counts_.shape[1] == shape[1]
-                and self.doc_topic_counts_.data.min(initial=1) >= 0
-            ),
-            "doc_topic_prior_": (self.doc_topic_prior_ > 0).all()
-            and self.doc_topic_prior_.shape == shape[1:],
-            "topic_word_prior_": (self.topic_word_prior_ > 0).all()
-            and self.topic_word_prior_.shape == shape[:1],
+            and _are_counts(self.word_topic_counts_, shape[1]),
+            "doc_topic_counts_": _are_counts(self.doc_topic_counts_, shape[1]),
+            "doc_topic_prior_": _is_prior(self.doc_topic_prior_, shape[1:]),
+            "topic_word_prior_": _is_prior(self.topic_word_prior_, shape[:1]),
+            "n_batch_iter_": isinstance(self.n_batch_iter_, int),
             "seed_prior_": _fits(getattr(self, "seed_prior_", None), shape),
             "doc_labels_": _fits(
                 getattr(self, "doc_labels_", None), getattr(self.doc_topic_counts_, "shape", None)
@@ -317,8 +310,16 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
 
 
 def _are_counts(matrix, n_topics):
-    """Whether an attribute can be the documents' counts, or None where they were left in shards."""
-    return matrix is None or (matrix.shape[1] == n_topics and matrix.data.min(initial=1) >= 0)
+    """Whether an attribute can be counts of topics, or None where those of documents were left in shards."""
+    return matrix is None or (
+        matrix.shape[1] == n_topics
+        and matrix.data.dtype.kind in "iuf"
+        and bool((matrix.data >= 0).all() and np.isfinite(matrix.data).all())
+    )
+
+
+def _is_prior(values, shape):
+    return values.dtype.kind == "f" and values.shape == shape and bool((values > 0).all())
 
 
 def _fits(matrix, shape):

@@ -39,7 +39,7 @@ def test_reads_every_type_and_shape(tmp_path, dtype, compress):
         (b"\x00\x00\x08", "not an idx file"),
         (b"\x00\x00\x08\x02\x00\x00\x00\x01", "ends at byte 8, inside the header of 12"),
         (b"\x00\x00\x08\x01\x00\x00\x00\x02\x05", r"shape \(2,\) of uint8, which makes 10 bytes.* 9;"),
-        (b"\x00\x00\x08\x01\x00\x00\x00\x02\x05\x06\x07", "makes 10 bytes.* 11;"),
+        (b"\x00\x00\x08\x01\x00\x00\x00\x02\x05\x06\x07", "makes 10 bytes.* holds more;"),
         (b"\x00\x00\x0e\xff" + b"\xff" * 1020, "255 axes"),
         (b"", "empty"),
     ],

@@ -163,6 +163,7 @@ def plain():
 # What is not taken, in the words of its error.
 REFUSED = {
     ("bayesian", "sparse"): "needs dense data",
+    ("bayesian", "frame of sparse columns"): "needs dense data",
     ("factors", "dense"): "takes ratings as a scipy sparse matrix",
     ("factors", "coo, repeated entries"): "several ratings of one item by one user",
 }
@@ -238,3 +239,95 @@ def test_an_answer_that_is_finite_or_an_error_of_ours(name, problem):
                 assert np.isfinite(part).all()
     np.testing.assert_array_equal(given_X.toarray() if is_sparse else given_X, X)
     np.testing.assert_array_equal(given_y, y)
+
+
+# What is no matrix of numbers -----------------------------------------------------------------------------
+
+
+def _categories(X):
+    return _frame(X).astype({"c1": "int64"}).astype({"c1": "category"})
+
+
+def _with_missing(X):
+    frame = _frame(X.astype(int), "Int64")
+    frame.iloc[3, 2] = pd.NA
+    return frame
+
+
+def _masked(X):
+    return np.ma.array(X, mask=np.arange(N * D).reshape(N, D) == 7)
+
+
+NUMBERS = {
+    "category of numbers": _categories,
+    "frame of sparse columns": lambda X: _frame(X).astype(pd.SparseDtype("float64", 0.0)),
+    "masked, nothing hidden": lambda X: np.ma.array(X, mask=False),
+}
+NO_NUMBERS = {
+    "no dimension": lambda X: np.array(3.0),
+    "one dimension": lambda X: X[:, 0],
+    "three dimensions": lambda X: X[None],
+    "complex": lambda X: X + 0j,
+    "complex, sparse": lambda X: sparse.csr_matrix(X + 1j),
+    "text": lambda X: X.astype(str).astype(object) + "a",
+    "times": lambda X: X.astype("datetime64[s]"),
+    "records": lambda X: np.zeros(N, [("a", float), ("b", float)]),
+    "category of text": lambda X: _frame(X).assign(c1=pd.Categorical(["a", "b"] * (N // 2))),
+    "frame of times": lambda X: _frame(X).assign(c1=pd.Timestamp("2020-01-01")),
+    "missing": _with_missing,
+    "masked": _masked,
+    "rows of several lengths": lambda X: [list(row) for row in X[:-1]] + [[1.0]],
+    "nothing": lambda X: None,
+    "a mapping": lambda X: {"a": 1},
+    "a set": lambda X: {1, 2},
+    "a generator": lambda X: (row for row in X),
+    "a function": lambda X: print,
+    "no rows": lambda X: X[:0],
+    "no columns": lambda X: X[:, :0],
+    "no rows, sparse": lambda X: sparse.csr_matrix((0, D)),
+    "no columns, sparse": lambda X: sparse.csr_matrix((N, 0)),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "factors"])
+@pytest.mark.parametrize("form", NUMBERS)
+def test_numbers_in_a_frame_are_taken(name, form, plain):
+    said = REFUSED.get((name, form))
+    if said:
+        with pytest.raises(TypeError, match=said):
+            fitted(name, NUMBERS[form](COUNTS))
+    else:
+        found = fitted(name, NUMBERS[form](COUNTS))
+        np.testing.assert_allclose(found, plain(name, "dense"), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("form", NO_NUMBERS)
+def test_what_is_no_matrix_of_numbers_is_refused(name, form):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        fitted(name, NO_NUMBERS[form](COUNTS))
+    assert len(str(caught.value)) > 15
+
+
+@pytest.mark.parametrize("name", [name for name, (_, y, _) in ESTIMATORS.items() if y is not None])
+def test_targets_with_hidden_values_are_refused(name):
+    make, y, _ = ESTIMATORS[name]
+    with pytest.raises(ValueError, match="y is a masked array with hidden values"):
+        make().fit(COUNTS, np.ma.array(y, mask=np.arange(N) == 3))
+
+
+@pytest.mark.parametrize("name", ["lda", "lasso", "sparse logistic", "logistic", "ridge", "poisson"])
+def test_chunks_of_unknown_length_are_taken_or_named(name, plain):
+    da = pytest.importorskip("dask.array")
+    X = da.from_array(COUNTS, (15, -1))
+    unknown = X[da.from_array(np.ones(N, bool), 15)]
+    assert np.isnan(unknown.shape[0])
+    said = ""
+    try:
+        found = fitted(name, unknown)
+    except (ValueError, TypeError) as error:
+        said = str(error)
+    if said:
+        assert "chunk" in said
+    else:
+        np.testing.assert_allclose(found, fitted(name, X), atol=1e-6, rtol=1e-6)

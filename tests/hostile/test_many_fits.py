@@ -1,0 +1,175 @@
+"""Fits at the same time, in children of a process, and a thousand in a row."""
+
+import functools
+import gc
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import stradask as sd
+
+N, D = 60, 4
+_RNG = np.random.default_rng(0)
+COUNTS = sparse.csr_array(1 + _RNG.integers(3, size=(N, D)))
+X = _RNG.standard_normal((N, D))
+Y = X @ np.array([1.0, -1.0, 0.5, 0.0]) + 0.5 * _RNG.standard_normal(N)
+R = COUNTS.astype(np.float64)
+
+
+def least_squares(portion, w):
+    A, b = portion
+    residual = A @ w - b
+    return 0.5 * float(residual @ residual), A.T @ residual
+
+
+def log_likelihood(q, data):
+    return -0.5 * float(np.sum((data - q) ** 2))
+
+
+def log_prior(q):
+    return -0.5 * float(q @ q)
+
+
+MCMC = {"n_samples": 10, "n_warmup": 10, "n_chains": 2, "random_state": 0, "n_jobs": 2}
+BRIEF = {"max_iter": 3, "random_state": 0, "n_jobs": 2}
+FITS = {
+    "topics": lambda: sd.LatentDirichletAllocation(3, **BRIEF).fit(COUNTS).components_,
+    "topics, warp": lambda: sd.LatentDirichletAllocation(3, sampler="warp", **BRIEF).fit(COUNTS).components_,
+    "lasso": lambda: sd.Lasso(0.01, n_jobs=2).fit(X, Y).coef_,
+    "paths": lambda: sd.ElasticNetCV(alphas=3, cv=2, n_jobs=2).fit(X, Y).coef_,
+    "sparse logistic": lambda: sd.SparseLogisticRegression(0.01, n_jobs=2).fit(X, Y > 0).coef_,
+    "logistic": lambda: sd.LogisticRegression(n_jobs=2).fit(X, Y > 0).coef_,
+    "ridge": lambda: sd.Ridge(n_jobs=2).fit(X, Y).coef_,
+    "poisson": lambda: sd.PoissonRegressor(n_jobs=2).fit(X, np.abs(Y).round()).coef_,
+    "network": lambda: sd.MLPRegressor((3,), **BRIEF).fit(X, Y).coefs_[0],
+    "factors": lambda: sd.MatrixFactorization(2, **BRIEF).fit(R).item_factors_,
+    "factors, descent": lambda: sd.MatrixFactorization(2, solver="sgd", **BRIEF).fit(R).item_factors_,
+    "draws": lambda: sd.BayesianLogisticRegression(**MCMC).fit(X, Y > 0).posterior_.draws,
+    "any density": lambda: (
+        sd.sample(log_likelihood, log_prior, Y, np.zeros(1), sampler="slice", **MCMC).draws
+    ),
+    "minimum": lambda: sd.minimize(least_squares, np.zeros(D), [(X, Y), (X, -Y)], max_iter=5, n_jobs=2).x,
+}
+
+
+def fitted(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few rounds and draws
+        return FITS[name]()
+
+
+@functools.cache
+def alone(name):
+    return fitted(name)
+
+
+def test_threads_that_fit_at_the_same_time_get_what_they_get_alone():
+    expected = {name: alone(name) for name in FITS}
+    names = [*FITS, *FITS]
+    found = [None] * len(names)
+    start = threading.Barrier(len(names))
+
+    def fit(n):
+        start.wait(60)
+        found[n] = FITS[names[n]]()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # once for all threads: the filters are the process's
+        threads = [threading.Thread(target=fit, args=(n,)) for n in range(len(names))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(200)
+    for name, got in zip(names, found, strict=True):
+        np.testing.assert_array_equal(got, expected[name], err_msg=name)
+
+
+CHILDREN = """
+import importlib.util, multiprocessing, os, sys, threading, warnings
+warnings.simplefilter("ignore")
+
+def module():
+    spec = importlib.util.spec_from_file_location("many_fits", sys.argv[1])
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+def child(path, names, answers):
+    sys.argv[1:] = [path]
+    warnings.simplefilter("ignore")
+    made = module()
+    answers.put({name: made.fitted(name) for name in names})
+
+if __name__ == "__main__":
+    made = module()
+    names = list(made.FITS)
+    expected = {name: made.fitted(name) for name in names}
+    stop = threading.Event()
+    def busy():
+        while not stop.is_set():
+            for name in names:
+                made.fitted(name)
+    if sys.argv[3] == "busy":
+        threading.Thread(target=busy, daemon=True).start()
+    context = multiprocessing.get_context(sys.argv[2])
+    for _ in range(int(sys.argv[4])):
+        answers = context.Queue()
+        process = context.Process(target=child, args=(sys.argv[1], names, answers))
+        process.start()
+        found = answers.get(timeout=120)
+        process.join(60)
+        assert process.exitcode == 0, process.exitcode
+        for name in names:
+            made.np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    stop.set()
+    print("same")
+    os._exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "parent", "times"), [("fork", "idle", 3), ("fork", "busy", 5), ("spawn", "idle", 1)]
+)
+def test_children_of_a_process_that_has_fitted(tmp_path, method, parent, times):
+    script = tmp_path / "children.py"
+    script.write_text(CHILDREN)
+    done = subprocess.run(
+        [sys.executable, script, __file__, method, parent, str(times)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert (done.returncode, done.stdout) == (0, "same\n"), done.stderr
+
+
+def standing():
+    """Kilobytes of memory, open files and threads of this process."""
+    gc.collect()
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status["VmRSS"].split()[0]), len(os.listdir("/proc/self/fd")), int(status["Threads"])
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FITS)
+def test_a_thousand_fits_leave_nothing_behind(name):
+    expected = alone(name)
+    for _ in range(200):  # pools and caches fill
+        fitted(name)
+    memory, files, threads = standing()
+    for _ in range(1000):
+        found = fitted(name)
+    np.testing.assert_array_equal(found, expected)
+    memory_after, files_after, threads_after = standing()
+    assert files_after <= files
+    assert threads_after <= threads
+    assert memory_after - memory < 2000  # 2 kB a fit
