@@ -147,7 +147,7 @@ def spreads(parts):
     >>> from stradask.algorithms.bayes.source_fit import moments, spreads
     >>> X, y = np.array([[1.0], [2.0], [6.0]]), np.array([0.0, 2.0, 2.0])
     >>> both = spreads([moments(X[:1], y[:1]), moments(X[1:], y[1:])])
-    >>> np.allclose(both[0], X.std(axis=0)), np.isclose(both[1], y.std())
+    >>> np.allclose(both[0], X.std(axis=0)), bool(np.isclose(both[1], y.std()))
     (True, True)
     """
     totals, means, variances = (np.array(part) for part in zip(*parts, strict=True))

@@ -158,7 +158,7 @@ def checksum(arrays):
         return zlib.crc32(repr([checksum(part) for part in arrays]).encode())
     if sparse.issparse(arrays):
         rows = arrays.tocsr()  # type: ignore[attr-defined]  # what issparse has let through
-        return checksum((rows.data, rows.indices, rows.indptr, rows.shape))
+        return checksum((rows.data, rows.indices, rows.indptr))
     values = np.ascontiguousarray(arrays)
     if values.dtype.hasobject:
         return zlib.crc32(repr(values.tolist()).encode())

@@ -17,7 +17,7 @@ class Solver:
 
     def set_data(self, data):
         """Build the CSR matrix."""
-        from _lda_stradask import matrix_of
+        from stradask.benchmarks.solvers._lda_stradask import matrix_of
 
         self.counts = matrix_of(data)
 
@@ -26,7 +26,7 @@ class Solver:
 
         To warm up, both samplers that "auto" may choose: on little data it would compile one alone.
         """
-        from _lda_stradask import fit
+        from stradask.benchmarks.solvers._lda_stradask import fit
 
         for sampler in ("warp", "gibbs") if watch.max_ticks is not None else ("auto",):
             self.model = fit(self.settings, self.counts, watch, sampler, "cpu")

@@ -15,12 +15,12 @@ class Solver:
 
     def set_data(self, data):
         """Build the CSR matrix."""
-        from _lda_stradask import matrix_of
+        from stradask.benchmarks.solvers._lda_stradask import matrix_of
 
         self.counts = matrix_of(data)
 
     def run(self, watch):
         """One `fit` that the watch ends, a sweep a step."""
-        from _lda_stradask import fit
+        from stradask.benchmarks.solvers._lda_stradask import fit
 
         self.model = fit(self.settings, self.counts, watch, "saber", "cuda")

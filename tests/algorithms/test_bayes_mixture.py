@@ -129,7 +129,8 @@ def test_components_on_top_of_each_other_are_right_or_refused():
         (np.array([1.0, -2.0, 3.0]) * 1e200, "in column 0 are too large to be squared: rescale"),
         (np.array([1.0, 2.0, 3.0j]), "data of a mixture hold complex numbers"),
         (np.ma.array([1.0, 2.0, 3.0, 9.0], mask=[0, 0, 0, 1]), "data of a mixture hold masked values"),
-        (["a", "b", "c"], "data of a mixture must be an array of numbers"),
+        ([None, "b", "c"], "data of a mixture must be an array of numbers"),
+        (["a.npz", "b.npz"], "shard 0: there is no file .*a.npz"),
     ],
 )
 def test_bad_data_are_refused(data, message):
