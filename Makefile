@@ -3,13 +3,17 @@ PYTHON ?= python3
 VENV = .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test boundscheck floors lint docs pictures dist bench clean
+.PHONY: demo test slow boundscheck floors lint docs pictures dist bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/stradask demo
 
 test: $(VENV)/ready
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
+
+# What takes long: kills at random moments, calibration, thousands of damaged files.
+slow: $(VENV)/ready
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile -m slow tests
 
 # Every index of compiled code held against its array, over the tests of kernels: minutes of compiling, the first
 # time, into a cache of its own.
