@@ -257,15 +257,18 @@ class ClusterSession(Migration):
 
     async def _furnish(self, members):
         """Make rooms on members, and tasks that show them busy."""
-        keys = {m: f"stradask-presence-{self._id}-{m}-{self._epoch}" for m in members}
         message = {"version": __version__, "program": self._program, "n_jobs": self._n_jobs}
-        asked = [self._ask(m, "open", epoch=self._epoch, presence=keys[m], **message) for m in members]
-        await self._all(asked, members)
-        for member in members:
-            arguments = presence, self._id, keys[member], member
+
+        async def make_room(member):
+            key = f"stradask-presence-{self._id}-{member}-{self._epoch}"
+            await self._ask(member, "open", epoch=self._epoch, presence=key, **message)
+            # Now, and not when all rooms are there: a room that nobody is seen to keep is given up.
+            arguments = presence, self._id, key, member
             where = {"workers": [member], "allow_other_workers": True}  # or it waits for a lost one for ever
-            task = self._client.submit(*arguments, key=keys[member], pure=False, **where)
-            self._presences[member] = keys[member], task
+            task = self._client.submit(*arguments, key=key, pure=False, **where)
+            self._presences[member] = key, task
+
+        await self._all(map(make_room, members), members)
 
     async def _be_seen(self):
         """Wait until the scheduler shows all members busy. What we told it before that holds too: from here

@@ -12,7 +12,9 @@ import traceback
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import dask
 import distributed
+from dask.utils import parse_timedelta
 from distributed import WorkerPlugin
 from distributed.core import ConnectionPool, Status
 from distributed.protocol import to_serialize
@@ -73,6 +75,12 @@ class SessionPlugin(WorkerPlugin):
                 if seat.presence == key:
                     seat.loop.call_soon(self._drop, session)
 
+    def _give_up(self, session, epoch):
+        """End a session whose presence task never came: its client died while it made the rooms."""
+        seat = self.seats.get(session)
+        if seat is not None and seat.epoch == epoch and seat.presence not in self.worker.state.tasks:
+            self._drop(session)
+
     # Handlers -------------------------------------------------------------------------------------
 
     async def ping(self):
@@ -101,6 +109,9 @@ class SessionPlugin(WorkerPlugin):
             program = await seat.loop.run_in_executor(None, Parcel(program).open)
         except Exception as error:
             return _failure(error)
+        finally:
+            patience = parse_timedelta(dask.config.get("stradask.timeout", "30s"))
+            seat.loop.call_later(patience, self._give_up, session, epoch)
         if seat.epoch != epoch:
             return _not_here(epoch)
         if seat.room is None:

@@ -204,29 +204,33 @@ def test_a_worker_that_hangs_holds_nobody_up(start_cluster, portions, eight_step
     assert result.x.tobytes() == eight_steps.x.tobytes()
 
 
+def until(holds):
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 @pytest.mark.cluster
-def test_a_client_that_is_killed_in_mid_pass_leaves_nothing_on_the_workers(start_cluster):
+def test_a_client_that_is_killed_in_mid_pass_leaves_nothing_on_the_workers(start_cluster, tmp_path):
     code = """
-import sys, time, numpy as np
+import pathlib, sys, time, numpy as np
 from stradask.algorithms.optimize.minimize import minimize
 def loss(portion, w):
-    time.sleep(1.0)
+    pathlib.Path(sys_argv[2]).touch()
+    time.sleep(0.5)
     return float((w - portion) @ (w - portion)), 2 * (w - portion)
-minimize(loss, np.zeros(3), list(np.ones((8, 3))), tol=0.0, engine=sys.argv[1])
+sys_argv = sys.argv  # the workers' own are others
+minimize(loss, np.zeros(3), list(np.ones((200, 3))), tol=0.0, engine=sys_argv[1])
 """
-
-    def until(wanted):
-        end = time.monotonic() + 60
-        while (found := seats(client)) != wanted:
-            assert time.monotonic() < end, found
-            time.sleep(0.05)
-
+    begun = tmp_path / "begun"
     with start_cluster(2, client=True) as (cluster, client):
-        other = subprocess.Popen([sys.executable, "-c", code, cluster.scheduler_address])
-        until(2)
+        other = subprocess.Popen([sys.executable, "-c", code, cluster.scheduler_address, str(begun)])
+        until(begun.exists)
+        assert seats(client) == 2
         other.kill()
         other.wait()
-        until(0)
+        until(lambda: seats(client) == 0)
         result = minimize(
             make_loss(),
             np.zeros(2),
@@ -235,3 +239,23 @@ minimize(loss, np.zeros(3), list(np.ones((8, 3))), tol=0.0, engine=sys.argv[1])
             engine=cluster.scheduler_address,
         )  # the workers serve the next one
         assert result.nit > 0
+
+
+@pytest.mark.cluster
+def test_a_client_that_dies_while_rooms_are_made_leaves_nothing_on_the_workers(start_cluster):
+    """No task of its own is there yet whose release would tell the workers."""
+    code = """
+import os, sys, distributed, numpy as np
+from stradask.scheduler.session import open_session
+from stradask.scheduler.passes import Summed
+session = open_session(sys.argv[1])
+distributed.Client.submit = lambda *args, **options: os._exit(77)
+session.open(Summed(lambda portion, x: (0.0, x), list(np.ones((4, 3)))))
+"""
+    with (
+        dask.config.set({"stradask.timeout": "3s"}),
+        start_cluster(1, client=True) as (cluster, client),
+    ):
+        other = subprocess.Popen([sys.executable, "-c", code, cluster.scheduler_address])
+        assert other.wait(60) == 77  # at the first task, which comes after the room
+        until(lambda: seats(client) == 0)
