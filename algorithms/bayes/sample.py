@@ -4,7 +4,6 @@ import functools
 from numbers import Integral
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils import check_random_state
 
 from ...errors import DataError
@@ -16,9 +15,8 @@ from .mixture import GaussianMixtureDensity
 from .sampling import CAREFUL, check_settings
 from .shard_chains import check_checkpoint, draw_posterior
 from .shard_places import check_engine, check_ships
-from .shard_tasks import ShardPool
 from .shards import Part, cut_rows, number_of_shards
-from .sources import Source, checksum, find_sources
+from .sources import Source, checksum, find_sources, look_at, with_columns
 
 
 def sample(
@@ -211,24 +209,13 @@ def _cut(data, sources, n_shards, d, seed):
 
 def _seen(sources, **places):
     """Read every shard once where it is worked on, so that later readings can be told from it."""
-    with ShardPool([functools.partial(_look, source) for source in sources], len(sources), **places) as pool:
-        seen = pool.values(_itself, None)
-    n_features = max((width for _, width in seen if width is not None), default=None)
-    return [
-        Source(source.spec, source.number, None if width is None else n_features, total)
-        for source, (total, width) in zip(sources, seen, strict=True)
-    ]
+    sources = with_columns(sources, **places)
+    sums = look_at([functools.partial(_sum, source) for source in sources], **places)
+    return [source.known(checksum=total) for source, total in zip(sources, sums, strict=True)]
 
 
-def _look(source, shard):
-    """What the shard sums up to, and of an svmlight file the width that it has by itself."""
-    found = source.read()
-    sparse_file = isinstance(found, dict) and sparse.issparse(found.get("X"))
-    return checksum(found), found["X"].shape[1] if sparse_file else None
-
-
-def _itself(seen, points):
-    return seen
+def _sum(source, shard):
+    return checksum(source.read())
 
 
 def _model(log_likelihood, log_prior, data, *arguments, **options):

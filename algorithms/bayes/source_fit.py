@@ -10,8 +10,7 @@ import numpy as np
 from ...errors import DataError
 from ..linear.dask_input import check_blocks, is_dask
 from .models import regression
-from .shard_tasks import ShardPool
-from .sources import Source, blocks_of, columns_of, find_sources
+from .sources import blocks_of, columns_of, find_sources, look_at, with_columns
 
 _ROUNDING = 1e-12
 
@@ -95,14 +94,12 @@ def look(door, sources, **places):
     DataError
         Names the shard that is wrong in itself, or unlike the first.
     """
-    looks = [partial(_look, door, source, len(sources)) for source in sources]
-    with ShardPool(looks, len(looks), **places) as pool:
-        seen = pool.values(_itself, None)
+    sources = with_columns(sources, **places)
+    seen = look_at([partial(_look, door, source, len(sources)) for source in sources], **places)
     widths = [one.n_features for one in seen]
-    sparse_files = [isinstance(source.spec, str) and not source.spec.endswith(".npz") for source in sources]
     n_features = max(widths)
-    for one, source, padded in zip(seen, sources, sparse_files, strict=True):
-        if one.n_features != n_features and not padded:
+    for one, source in zip(seen, sources, strict=True):
+        if one.n_features != n_features:
             widest = sources[widths.index(n_features)]
             raise DataError(
                 f"{source} has {one.n_features} columns, {widest} {n_features}: give all the same"
@@ -114,10 +111,7 @@ def look(door, sources, **places):
                 f"{source} has the classes {one.classes.tolist()}, {sources[0]} {seen[0].classes.tolist()}: "
                 "every shard needs rows of both; deal rows out to shards at random"
             )
-    found = [
-        Source(source.spec, source.number, n_features if padded else None, one.checksum)
-        for one, source, padded in zip(seen, sources, sparse_files, strict=True)
-    ]
+    found = [source.known(checksum=one.checksum) for one, source in zip(seen, sources, strict=True)]
     return Found(n_features, seen[0].classes, [one.moments for one in seen], found)
 
 
@@ -173,7 +167,3 @@ def _look(door, source, n_shards, shard):
         raise DataError(f"{source}: {error}") from error
     width = X.shape[1] - door.fit_intercept
     return Looked(width, X.dtype.name, getattr(door, "classes_", None), own, checksum)
-
-
-def _itself(looked, points):
-    return looked

@@ -8,6 +8,7 @@ import os
 import sys
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
+from .shard_tasks import ShardPool
 
 BESIDE = ("sample_weight", "offset")  # what an npz file may hold beside X and y
 _FULL = 0.05  # part of the entries of an svmlight file that must not be zero where X is large
@@ -32,15 +34,28 @@ class Source:
         Of the shard, for messages.
     n_features : int, optional
         Columns of an svmlight file, which does not state them.
+    zero_based : bool or "auto", default="auto"
+        Whether an svmlight file counts columns from 0; "auto" takes 1 if it does not name the column 0.
     checksum : int, optional
         Of `read`, as it was before.
     """
 
-    def __init__(self, spec, number, n_features=None, checksum=None):
-        self.spec, self.number, self.n_features, self.checksum = spec, number, n_features, checksum
+    def __init__(self, spec, number, n_features=None, zero_based="auto", checksum=None):
+        self.spec, self.number, self.checksum = spec, number, checksum
+        self.n_features, self.zero_based = n_features, zero_based
 
     def __repr__(self):
         return f"shard {self.number}" + (f" ({self.spec})" if isinstance(self.spec, str) else "")
+
+    @property
+    def is_svmlight(self):
+        """Whether it is a file that tells neither its width nor from where it counts columns."""
+        return isinstance(self.spec, str) and not self.spec.endswith((".npy", ".npz"))
+
+    def known(self, **what):
+        """Return the source with more that is known of it."""
+        names = ("n_features", "zero_based", "checksum")
+        return Source(self.spec, self.number, **{name: getattr(self, name) for name in names} | what)
 
     def read(self):
         """Read the arrays: an array, or a dict of them by name, or a tuple where nothing names them.
@@ -85,7 +100,7 @@ class Source:
                 return {name: file[name] for name in file.files}
         from ...datasets import read_svmlight
 
-        X, y = read_svmlight(path, n_features=self.n_features)
+        X, y = read_svmlight(path, n_features=self.n_features, zero_based=self.zero_based)
         return {"X": X, "y": y}
 
 
@@ -133,6 +148,8 @@ def blocks_of(X, y):
     -------
     list of Source
     """
+    if y is None:
+        raise DataError("y is missing: give a vector, or a Dask array, with an entry for each row of X")
     for name, part in (("X", X), ("y", y)):
         _check_not_held(name, part)
     X = X.rechunk({1: -1})
@@ -148,6 +165,46 @@ def blocks_of(X, y):
     pairs = zip(X.to_delayed().ravel(), parts, sizes, strict=True)
     specs = [(block, part) for block, part, size in pairs if size]  # Dask allows empty chunks
     return [Source(_plain(spec, number), number) for number, spec in enumerate(specs)]
+
+
+def look_at(looks, **places):
+    """Call functions of a shard's number, each where its shard will be worked on; return what they return.
+
+    Parameters
+    ----------
+    looks : list of callables
+    **places
+        See `ShardPool`.
+    """
+    with ShardPool(looks, len(looks), **places) as pool:
+        return pool.values(_itself, None)
+
+
+def with_columns(sources, **places):
+    """Settle for all svmlight files together how wide they are, and from where they count columns.
+
+    One file alone cannot tell: rows of a shard may happen to have nothing in the first or the last columns.
+
+    Parameters
+    ----------
+    sources : list of Source
+    **places
+        See `ShardPool`.
+
+    Returns
+    -------
+    list of Source
+    """
+    unknown = [source.known(zero_based=True) for source in sources if source.is_svmlight]
+    if not unknown:
+        return sources
+    extents = look_at([partial(_extent, source) for source in unknown], **places)
+    zero_based = any(lowest == 0 for lowest, _ in extents)
+    settled = {
+        "n_features": max(1, max(width for _, width in extents) - (not zero_based)),
+        "zero_based": zero_based,
+    }
+    return [source.known(**settled) if source.is_svmlight else source for source in sources]
 
 
 def checksum(arrays):
@@ -209,6 +266,16 @@ def _dense(source, X):
             "this model reads each row in full; take SparseLogisticRegression, fewer columns, or more shards"
         )
     return X.toarray()
+
+
+def _extent(source, shard):
+    """The first column that is not empty, and how many there are, counted from 0."""
+    X = source.read()["X"]
+    return int(X.indices.min()) if X.nnz else X.shape[1], X.shape[1]
+
+
+def _itself(seen, points):
+    return seen
 
 
 def _is_dask(value):

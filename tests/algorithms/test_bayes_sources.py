@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import stradask as sd
+from stradask.algorithms.bayes.sample import _seen
 from stradask.algorithms.bayes.shards import cut_rows
+from stradask.algorithms.bayes.source_fit import look, spreads
 from stradask.algorithms.bayes.sources import Source, checksum, find_sources
 from stradask.errors import DataError
 
@@ -65,19 +67,43 @@ def test_one_file_is_all_the_data(shards):
     np.testing.assert_array_equal(found.posterior_.draws, there.posterior_.draws)
 
 
-def test_svmlight_files_may_lack_the_last_columns(tmp_path):
+def svmlight_files(tmp_path, X, y, parts, zero_based=True):
     from sklearn.datasets import dump_svmlight_file
 
+    paths = [str(tmp_path / f"{m}.svm") for m in range(len(parts))]
+    for path, rows in zip(paths, parts, strict=True):
+        dump_svmlight_file(X[rows], y[rows], path, zero_based=zero_based)
+    return paths
+
+
+@pytest.mark.parametrize("zero_based", [True, False])
+def test_svmlight_files_may_lack_the_first_and_the_last_columns(tmp_path, zero_based):
+    """From where columns are counted, and how many there are, is told by all files together."""
     X, y = logistic()
-    X = np.round(X, 6)  # which is what the file says
-    paths, parts = [], cut(y)
-    X[parts[1], 2] = 0.0  # which the file then does not tell
-    for m, rows in enumerate(parts):
-        paths.append(str(tmp_path / f"{m}.svm"))
-        dump_svmlight_file(X[rows], y[rows], paths[-1])
-    memory = sd.BayesianLogisticRegression(n_shards=3, **OPTIONS).fit(X, y)
-    far = sd.BayesianLogisticRegression(n_shards=3, **OPTIONS).fit(paths)
+    X, parts = np.round(X, 6), cut(y)  # to what the file says
+    X[parts[1], 2], X[parts[2], 0] = 0.0, 0.0
+    paths = svmlight_files(tmp_path, X, y, parts, zero_based)
+    memory = sd.BayesianLogisticRegression(prior_scale=[1.0, 2.0, 3.0], n_shards=3, **OPTIONS).fit(X, y)
+    far = sd.BayesianLogisticRegression(prior_scale=[1.0, 2.0, 3.0], n_shards=3, **OPTIONS).fit(paths)
     np.testing.assert_array_equal(far.posterior_.draws, memory.posterior_.draws)
+    seen = [source.take() for source in _seen(find_sources(paths), engine="local", n_jobs=1)]
+    for (there, labels), rows in zip(seen, parts, strict=True):
+        np.testing.assert_array_equal(there.toarray(), X[rows])
+        np.testing.assert_array_equal(labels, y[rows])
+
+
+def test_columns_that_a_file_lacks_are_columns_all_the_same(tmp_path):
+    X, y = logistic(200)
+    parts = [np.arange(100), np.arange(100, 200)]
+    X[parts[1], 2] = 0.0
+    paths = svmlight_files(tmp_path, X, y + X[:, 1], parts)
+    linear = sd.BayesianLinearRegression(n_shards=2, **OPTIONS)
+    found = look(linear, find_sources(paths), engine="local", n_jobs=1)
+    np.testing.assert_allclose(spreads(found.moments)[0], X.std(axis=0))
+    with pytest.raises(DataError, match=r"shard 1 .*x0, x1, x2 depend on each other, whose prior is flat"):
+        sd.BayesianLogisticRegression(prior_scale=np.inf, n_shards=2, **OPTIONS).fit(
+            svmlight_files(tmp_path, X, y, parts)
+        )
 
 
 def test_blocks_and_delayed_give_the_draws_of_memory(shards):
@@ -196,6 +222,8 @@ def test_what_cannot_stand_beside_shards_is_refused(shards):
     X, y = da.ones((6, 2), chunks=3), np.array([0, 1, 0, 1, 0])
     with pytest.raises(DataError, match="X has 6 rows, y 5"):
         sd.BayesianLogisticRegression(n_shards="auto").fit(X, y)
+    with pytest.raises(DataError, match="y is missing: give a vector"):
+        sd.BayesianLogisticRegression(n_shards="auto").fit(X)
 
 
 def test_a_file_that_changed_is_not_read_again(tmp_path):
