@@ -15,7 +15,8 @@ For many rows and few parameters, p:
 
 Where the Hessian of the first sample takes longer than a pass over all rows, the sample's problem is solved
 with the diagonal of its Hessian. If few steps did that, the columns correlate little, and the diagonal serves
-for all rows, too; else the Hessian follows.
+for all rows, too; else the Hessian follows. What the diagonal then takes for a minimum is held against the
+Newton decrement with the sample's Hessian (`Excess`), since flat directions show in neither.
 
 Rows are drawn in blocks of 8, so that a sample reads whole cache lines, by a seed of its own that is
 always the same.
@@ -24,6 +25,7 @@ always the same.
 import numpy as np
 
 from .costs import CALL, row_costs
+from .excess import Excess
 from .lbfgs import minimize_lbfgs
 from .newton import minimize_newton
 from .preconditioner import Cholesky, Factors, far_means, scaling_of
@@ -35,6 +37,7 @@ _SAMPLE_STEPS, _SAMPLE_TOL = 40, 0.02  # tolerance in units of p / rows, the sam
 _ADDED = 0.3  # of a pass over all rows: what the Hessian of a larger sample may take
 _BY_HESSIAN = 6  # steps on all rows with a sample's Hessian, about
 _PATIENCE = 25  # steps of the diagonal on all rows
+_ASSURED = 0.5  # of a tolerance: the decrement of a sample of 15 rows a parameter may be that much too small
 _SEEN = 100.0  # rows that made a column's entry of the diagonal: it is then known to a tenth
 
 
@@ -70,6 +73,7 @@ def minimize_sketch(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback
             minimize_lbfgs,
             most=_STEPS if by_hessian else _PATIENCE,
             preconditioner=preconditioner,
+            excess=None if by_hessian else Excess(sample, _ASSURED * tol_decrease, preconditioner, False),
             tol_gradient=0.0,
             tol_decrease=LBFGS_SHARE * tol_decrease,
         )

@@ -324,6 +324,23 @@ def test_the_diagonal_serves_where_columns_hardly_correlate(correlation, monkeyp
     assert abs(result.fun - best.fun) <= 1e-8 * best.fun
 
 
+def test_a_flat_direction_does_not_pass_for_a_minimum():
+    """Two columns nearly the same, whose difference matters: by what its steps promise the diagonal is done
+    while the objective is fifty times the tolerance too high.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((12_000, 200))
+    X[:, -1] = X[:, 0] + 0.03 * X[:, -1]
+    z = X @ (rng.standard_normal(200) / 20) + 5 * (X[:, -1] - X[:, 0])
+    y = np.where(z + rng.logistic(size=12_000) > 0, 1.0, -1.0)
+    f = LinearObjective(make_rows(X, y), LOGISTIC, scale=1 / 12_000, l2=1e-8, fit_intercept=False)
+    result = minimize_sketch(f, np.zeros(200), tol_decrease=1e-4)
+    best = minimize_newton(f, result.x, tol_decrease=1e-14)
+    assert result.success
+    assert result.fun - best.fun <= 1e-4 * best.fun
+    assert f.n_passes < 60
+
+
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
 def test_rows_behind_the_diagonal_are_counted(form):
     X = np.zeros((40, 4))
