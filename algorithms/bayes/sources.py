@@ -215,7 +215,7 @@ def checksum(arrays):
         return zlib.crc32(repr([checksum(part) for part in arrays]).encode())
     if sparse.issparse(arrays):
         rows = arrays.tocsr()  # type: ignore[attr-defined]  # what issparse has let through
-        return checksum((rows.data, rows.indices, rows.indptr))
+        return checksum((rows.data, rows.indices, rows.indptr, rows.shape))
     values = np.ascontiguousarray(arrays)
     if values.dtype.hasobject:
         return zlib.crc32(repr(values.tolist()).encode())

@@ -5,6 +5,7 @@ import signal
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import stradask as sd
 from stradask.algorithms.bayes.sample import _seen
@@ -234,6 +235,7 @@ def test_a_file_that_changed_is_not_read_again(tmp_path):
     np.save(tmp_path / "x.npy", np.array([1.0, 1, 1, 2]))
     with pytest.raises(DataError, match=r"shard 0 \(.*x.npy\) has changed since it was read first"):
         again.read()
+    assert checksum(sparse.csr_array((2, 3))) != checksum(sparse.csr_array((2, 4)))
 
 
 def log_likelihood(q, x):
