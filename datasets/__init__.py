@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .generators import make_lda_corpus, make_ratings, make_sparse_classification, make_sparse_regression
     from .images import read_idx
     from .ratings import Ratings, read_ratings
-    from .split import split_ratings, split_tokens
+    from .split import rating_split, split_tokens
     from .svmlight import read_svmlight
 
 # Where each public name lives.
@@ -44,12 +44,12 @@ _PLACES = {
     "make_ratings": ".generators",
     "make_sparse_classification": ".generators",
     "make_sparse_regression": ".generators",
+    "rating_split": ".split",
     "read_idx": ".images",
     "read_ratings": ".ratings",
     "read_svmlight": ".svmlight",
     "read_uci_bow": ".bag_of_words",
     "save_uci_bow": ".bag_of_words",
-    "split_ratings": ".split",
     "split_tokens": ".split",
 }
 
@@ -69,12 +69,12 @@ __all__ = [
     "make_ratings",
     "make_sparse_classification",
     "make_sparse_regression",
+    "rating_split",
     "read_idx",
     "read_ratings",
     "read_svmlight",
     "read_uci_bow",
     "save_uci_bow",
-    "split_ratings",
     "split_tokens",
 ]
 

@@ -54,7 +54,7 @@ def read_ratings(
         columns is a number.
     value_column : int, default=3
         The column, from 1, that the values of the matrix come from: 4 for the time stamps of MovieLens, which
-        `split_ratings` takes.
+        `rating_split` takes.
     duplicates : {"last", "sum", "error"}, default="last"
         What becomes of a pair of user and item that is rated more than once: the last line of the file
         counts, the ratings are added up (plays, purchases), or it is an error.

@@ -68,7 +68,7 @@ def split_tokens(X, *, test_size=0.5, random_state=0):
     return observed, held_out
 
 
-def split_ratings(R, *, test_size=0.2, n_test=None, by="user", times=None, random_state=0):
+def rating_split(R, *, test_size=0.2, n_test=None, by="user", times=None, random_state=0):
     """Hold out part of the ratings: of every user's, or of all, at random or the last ones.
 
     Of n ratings exactly ``floor(test_size * n)`` are held out, every subset of that size being equally
@@ -106,9 +106,9 @@ def split_ratings(R, *, test_size=0.2, n_test=None, by="user", times=None, rando
     Examples
     --------
     >>> from stradask.datasets import make_ratings
-    >>> from stradask.datasets.split import split_ratings
+    >>> from stradask.datasets.split import rating_split
     >>> R, _ = make_ratings(100, 50, random_state=0)
-    >>> observed, held_out = split_ratings(R)
+    >>> observed, held_out = rating_split(R)
     >>> observed.nnz + held_out.nnz == R.nnz
     True
     """

@@ -99,7 +99,7 @@ def factorization(ratings=60_000, most=16):
     users = ratings // 60
     noise = 0.5
     R, _ = sd.datasets.make_ratings(users, 600, 8, density=ratings / users / 600, noise=noise, random_state=0)
-    observed, held_out = sd.datasets.split_ratings(R, random_state=0)
+    observed, held_out = sd.datasets.rating_split(R, random_state=0)
     figure = Figure(figsize=(6.4, 3.8), layout="constrained")
     axes = axes_of(figure, xlabel="iterations", ylabel="held-out root mean square error", xscale="log")
     iterations = [n for n in (2, 4, 8, 16, 32) if n <= most]

@@ -20,14 +20,14 @@ USER = 0
 def run(settings, say):
     """Fit, compare and explain; see `stradask.demo`."""
     import stradask as sd
-    from stradask.datasets.split import split_ratings
+    from stradask.datasets.split import rating_split
 
     say("\nMatrix factorization: what will a user like?\n")
     users, items, density = QUICK_SIZE if settings.quick else SIZE
     R, truth = sd.datasets.make_ratings(
         users, items, FACTORS, density=density, noise=NOISE, random_state=settings.seed
     )
-    observed, held_out = split_ratings(R, random_state=settings.seed)
+    observed, held_out = rating_split(R, random_state=settings.seed)
     counts = np.sort(np.bincount(observed.indices, minlength=items))[::-1]
     tail = counts[: items // 10].sum() / counts.sum()
     say(

@@ -39,10 +39,10 @@ class Rated:
 
     def held_out(self, share, seed, option):
         """Divide each user's ratings; return those to learn from and those to judge by."""
-        from .datasets.split import split_ratings
+        from .datasets.split import rating_split
 
         try:
-            parts = split_ratings(self.R, test_size=share, random_state=seed)
+            parts = rating_split(self.R, test_size=share, random_state=seed)
         except ValueError as error:
             raise DataError(f"{option} {share} cannot divide {self.source}: {error}") from error
         return tuple(replace(self, R=part) for part in parts)
@@ -201,7 +201,7 @@ def recommendations(estimator, users, n, include_seen):
     text : str
     """
     ids = _typed_ids(users, estimator.user_ids_, "--user")
-    found = estimator.recommend(ids, n, exclude_seen=not include_seen)
+    found = estimator.recommend(ids, n, filter_seen=not include_seen)
     return _listed(estimator, "user", ids, found, "for user", "nothing that the user has not rated")
 
 

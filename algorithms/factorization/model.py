@@ -208,7 +208,7 @@ class FactorModel(Estimator):
         self.user_bias_, self.item_bias_ = sides.user_bias, sides.item_bias
         self.seen_ = seen
 
-    def recommend(self, users, n=10, *, exclude_seen=True, items=None, user_features=None):
+    def recommend(self, users, n=10, *, filter_seen=True, items=None, user_features=None):
         """Recommend items of the highest predictions.
 
         Parameters
@@ -217,7 +217,7 @@ class FactorModel(Estimator):
             Users of `fit`; or the ratings of new ones, which are folded in (see `transform`).
         n : int, default=10
             Items for each user.
-        exclude_seen : bool, default=True
+        filter_seen : bool, default=True
             Leave out what the user has rated.
         items : array-like of ids, optional
             Choose among these alone.
@@ -248,7 +248,7 @@ class FactorModel(Estimator):
             rows = self._known(users, "user")
             factors, bias, seen = sides.user_factors[rows], sides.user_bias[rows], self.seen_[rows]
         candidates = None if items is None else np.unique(self._known(items, "item"))
-        seen = seen if exclude_seen else None
+        seen = seen if filter_seen else None
         found = best_items(factors, bias, sides, n, seen, candidates, self.n_jobs)
         return with_ids(found, self.item_ids_)
 

@@ -73,7 +73,7 @@ def evaluate_ranking(model, held_out, k=10):
     model : MatrixFactorization
     held_out : sparse matrix of shape (n_users, n_items)
         With the rows of ``model.user_ids_`` and the columns of ``model.item_ids_``, in their order; every
-        stored value above zero is relevant. `stradask.datasets.split_ratings` cuts off such a part.
+        stored value above zero is relevant. `stradask.datasets.rating_split` cuts off such a part.
     k : int, default=10
 
     Returns
@@ -91,9 +91,9 @@ def evaluate_ranking(model, held_out, k=10):
     >>> from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
     >>> from stradask.algorithms.factorization.ranking import evaluate_ranking
     >>> from stradask.datasets import make_ratings
-    >>> from stradask.datasets.split import split_ratings
+    >>> from stradask.datasets.split import rating_split
     >>> counts, _ = make_ratings(300, 60, 3, density=0.2, implicit=True, random_state=0)
-    >>> observed, held_out = split_ratings(counts)
+    >>> observed, held_out = rating_split(counts)
     >>> mf = MatrixFactorization(4, implicit=True, alpha=5, reg=3, random_state=0).fit(observed)
     >>> evaluate_ranking(mf, held_out)["ndcg"] > 0.2
     True

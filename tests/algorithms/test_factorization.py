@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 import stradask as sd
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
 from stradask.datasets import make_ratings
-from stradask.datasets.split import split_ratings
+from stradask.datasets.split import rating_split
 from stradask.errors import DataError, InterruptedFitWarning
 
 SOLVERS = ("als", "ccd", "sgd")
@@ -175,7 +175,7 @@ def test_held_out_ratings_are_predicted_to_the_noise(solver):
     R = sparse.random_array((300, 200), density=0.4, rng=rng, format="csr")
     rows = np.repeat(np.arange(300), np.diff(R.indptr))
     R.data = 3 + (P[rows] * Q[R.indices]).sum(1) + 0.2 * rng.standard_normal(R.nnz)
-    observed, held_out = split_ratings(R)
+    observed, held_out = rating_split(R)
     model = MatrixFactorization(3, solver=solver, reg=0.005, max_iter=40, random_state=0).fit(observed)
     assert 0.19 < -model.score(held_out) < 0.22
 
@@ -281,15 +281,15 @@ def test_predictions_are_the_formula_and_unknown_ids_have_nothing(ratings):
     assert model.score(cells, y) == pytest.approx(model.score(ratings))
 
 
-@pytest.mark.parametrize("exclude_seen", [True, False])
+@pytest.mark.parametrize("filter_seen", [True, False])
 @pytest.mark.parametrize("items", [None, [2, 30, 11, 5, 2]])
-def test_recommendations_are_those_of_a_full_sort(ratings, exclude_seen, items):
+def test_recommendations_are_those_of_a_full_sort(ratings, filter_seen, items):
     model = MatrixFactorization(3, random_state=0, n_jobs=2).fit(ratings)
     users = np.array([8, 0, 59, 8])
-    found = model.recommend(users, 12, exclude_seen=exclude_seen, items=items)
+    found = model.recommend(users, 12, filter_seen=filter_seen, items=items)
     seen = ratings.toarray() != 0
     for row, u in enumerate(users):
-        free = [j for j in range(40) if (items is None or j in items) and not (exclude_seen and seen[u, j])]
+        free = [j for j in range(40) if (items is None or j in items) and not (filter_seen and seen[u, j])]
         scores = model.predict([[u, j] for j in free]) if free else np.zeros(0)
         order = np.argsort(-scores, kind="stable")[:12]
         np.testing.assert_allclose(found.scores[row, : len(order)], scores[order], rtol=1e-5)

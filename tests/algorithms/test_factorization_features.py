@@ -12,7 +12,7 @@ from stradask.algorithms.factorization.features import ridge_regression
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
 from stradask.algorithms.factorization.ranking import evaluate_ranking
 from stradask.datasets import make_ratings
-from stradask.datasets.split import split_ratings
+from stradask.datasets.split import rating_split
 from stradask.errors import DataError
 
 OPTIONS = {"n_components": 2, "solver": "als", "dtype": "float64", "tol": 0, "random_state": 0}
@@ -320,7 +320,7 @@ def test_counts_that_are_all_alike_end_as_in_a_fit_to_all(monkeypatch):
 @pytest.mark.parametrize("non_negative", [False, True])
 def test_new_counts_are_taken_in(non_negative):
     R, _ = make_ratings(300, 100, 3, density=0.2, implicit=True, random_state=0)
-    observed, held_out = split_ratings(R)
+    observed, held_out = rating_split(R)
     first = observed.copy()
     first.data[np.random.default_rng(0).random(first.nnz) < 0.4] = 0
     first.eliminate_zeros()

@@ -9,7 +9,7 @@ from scipy import sparse
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
 from stradask.algorithms.factorization.ranking import evaluate_ranking, ranking_metrics
 from stradask.datasets import make_ratings
-from stradask.datasets.split import split_ratings
+from stradask.datasets.split import rating_split
 from stradask.errors import DataError
 
 
@@ -51,7 +51,7 @@ def test_a_perfect_ranking_scores_one():
 
 def test_what_was_seen_is_left_out_and_the_rest_is_judged():
     R, _ = make_ratings(60, 25, 3, density=0.3, implicit=True, random_state=0)
-    observed, held_out = split_ratings(R, test_size=0.3)
+    observed, held_out = rating_split(R, test_size=0.3)
     model = MatrixFactorization(3, implicit=True, alpha=5, reg=2, random_state=0).fit(observed)
     scores = model.user_factors_ @ model.item_factors_.T
     scores[observed.toarray() > 0] = -np.inf

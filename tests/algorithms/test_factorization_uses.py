@@ -10,7 +10,7 @@ from stradask.algorithms.factorization.gibbs import draw_prior
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
 from stradask.algorithms.factorization.ranking import evaluate_ranking
 from stradask.datasets import make_ratings
-from stradask.datasets.split import split_ratings
+from stradask.datasets.split import rating_split
 from stradask.errors import DataError
 from stradask.kernels.mf_bpr import is_stored, rank_block
 
@@ -107,7 +107,7 @@ def test_gibbs_predicts_to_the_noise_without_a_penalty_to_tune():
     R = sparse.random_array((200, 120), density=0.3, rng=rng, format="csr")
     rows = np.repeat(np.arange(200), np.diff(R.indptr))
     R.data = 3 + (P[rows] * Q[R.indices]).sum(1) + 0.3 * rng.standard_normal(R.nnz)
-    observed, held_out = split_ratings(R)
+    observed, held_out = rating_split(R)
     errors = [
         -MatrixFactorization(3, solver="gibbs", reg=reg, max_iter=40, random_state=0)
         .fit(observed)
@@ -161,7 +161,7 @@ def test_a_step_of_ranking_is_the_gradient_of_the_pair():
 
 def test_ranking_by_pairs_learns_to_rank():
     R, _ = make_ratings(300, 100, 3, density=0.2, implicit=True, random_state=0)
-    observed, held_out = split_ratings(R)
+    observed, held_out = rating_split(R)
     options = {"implicit": True, "loss": "bpr", "reg": 0.01, "max_iter": 30, "random_state": 0}
     model = MatrixFactorization(4, **options).fit(observed)
     squares = MatrixFactorization(4, implicit=True, alpha=5, reg=3, random_state=0).fit(observed)
@@ -186,7 +186,7 @@ def test_ranking_by_pairs_learns_to_rank():
 def test_new_ratings_are_taken_in(solver):
     """Of known and new users and items: almost as good as a fit to all."""
     R, _ = make_ratings(300, 120, 3, density=0.3, noise=0.3, random_state=0)
-    observed, held_out = split_ratings(R)
+    observed, held_out = rating_split(R)
     pairs, y = pairs_of(observed)
     first = (np.random.default_rng(0).random(len(y)) < 0.6) & (pairs[:, 0] < 280) & (pairs[:, 1] > 9)
     options = {"n_components": 3, "solver": solver, "random_state": 0}
@@ -258,7 +258,7 @@ def test_what_ratings_add_sums_to_the_prediction(ratings, options):
     found = model.explain(new, items, n=40)
     scores = np.array(
         [
-            model.recommend(new[[k]], 1, items=[item], exclude_seen=False).scores[0, 0]
+            model.recommend(new[[k]], 1, items=[item], filter_seen=False).scores[0, 0]
             for k, item in enumerate(items)
         ]
     )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse, stats
 
-from stradask.datasets.split import split_ratings, split_tokens
+from stradask.datasets.split import rating_split, split_tokens
 from stradask.errors import DataError
 
 
@@ -126,7 +126,7 @@ def test_tokens_refuse_what_is_no_matrix_of_counts(X, message):
         split_tokens(X)
 
 
-@pytest.mark.parametrize("split", [split_tokens, split_ratings])
+@pytest.mark.parametrize("split", [split_tokens, rating_split])
 @pytest.mark.parametrize("test_size", [-0.1, 1.1, np.nan, "half", True])
 def test_share_out_of_range_is_named(split, test_size):
     with pytest.raises(DataError, match="test_size must be"):
@@ -144,7 +144,7 @@ def test_ratings_are_divided_user_by_user(rows, percent, seed):
     dense = np.array(rows, dtype=float)
     R = sparse.csr_array(dense)
     R.data[R.data == 17] = 0  # a stored zero is a rating as well
-    observed, held_out = split_ratings(R, test_size=percent / 100, random_state=seed)
+    observed, held_out = rating_split(R, test_size=percent / 100, random_state=seed)
     np.testing.assert_array_equal((observed + held_out).toarray(), R.toarray())
     counts = np.diff(R.indptr)
     assert np.diff(held_out.indptr).tolist() == [percent * int(n) // 100 for n in counts]
@@ -155,7 +155,7 @@ def test_ratings_are_divided_user_by_user(rows, percent, seed):
 
 def test_every_subset_of_ratings_is_equally_likely():
     R = sparse.csr_matrix(np.ones((5000, 5)))
-    _, held_out = split_ratings(R, test_size=0.4, random_state=1)
+    _, held_out = rating_split(R, test_size=0.4, random_state=1)
     pairs = held_out.indices.reshape(-1, 2)
     seen = np.bincount(pairs[:, 0] * 5 + pairs[:, 1], minlength=25).reshape(5, 5)[np.triu_indices(5, 1)]
     assert seen.sum() == 5000
@@ -169,12 +169,12 @@ def test_ratings_given_twice_are_refused(kind):
     if kind is sparse.csr_matrix:
         R = sparse.csr_matrix((np.ones(3), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
     with pytest.raises(DataError, match="several ratings of one item by one user"):
-        split_ratings(R)
+        rating_split(R)
 
 
 def test_of_all_ratings_exactly_a_share_is_held_out_wherever_it_lies():
     R = sparse.csr_array(np.ones((4000, 3)))
-    _, held_out = split_ratings(R, test_size=0.25, by="rating", random_state=2)
+    _, held_out = rating_split(R, test_size=0.25, by="rating", random_state=2)
     assert held_out.nnz == 3000
     found = np.bincount(np.diff(held_out.indptr), minlength=4)
     assert stats.chisquare(found, 4000 * stats.binom(3, 0.25).pmf(range(4))).pvalue > 1e-3
@@ -187,7 +187,7 @@ def test_the_last_ratings_are_held_out():
     R = sparse.csr_array(table)
     times = R.copy()
     times.data = rng.permutation(R.nnz).astype(float)
-    observed, held_out = split_ratings(R, n_test=1, times=times)
+    observed, held_out = rating_split(R, n_test=1, times=times)
     dense = times.toarray()
     for u in range(30):
         n = len(R[[u]].data)
@@ -195,11 +195,11 @@ def test_the_last_ratings_are_held_out():
         if n > 1:
             assert dense[u].argmax() == held_out[[u]].indices[0]
     np.testing.assert_array_equal((observed + held_out).toarray(), R.toarray())
-    _, held_out = split_ratings(R, test_size=0.2, by="rating", times=times.tocoo())
+    _, held_out = rating_split(R, test_size=0.2, by="rating", times=times.tocoo())
     kept = held_out.toarray() != 0
     assert dense[kept].min() == R.nnz - kept.sum()
     times.data[:] = 5  # all at once: at random
-    ties = [split_ratings(R, test_size=0.5, times=times, random_state=seed)[1] for seed in (0, 1)]
+    ties = [rating_split(R, test_size=0.5, times=times, random_state=seed)[1] for seed in (0, 1)]
     assert (ties[0] != ties[1]).nnz > 0
 
 
@@ -216,4 +216,4 @@ def test_the_last_ratings_are_held_out():
 )
 def test_splits_that_make_no_sense_are_refused(options, message):
     with pytest.raises(DataError, match=message):
-        split_ratings(sparse.csr_array([[1.0, 2, 0]]), **options)
+        rating_split(sparse.csr_array([[1.0, 2, 0]]), **options)
