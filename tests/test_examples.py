@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 ROOT = Path(__file__).parents[1]
-STORIES = ("topics_of_a_collection", "sparse_path", "shards_of_a_posterior")
+STORIES = ("topics_of_a_collection", "sparse_path", "shards_of_a_posterior", "bayesian_on_a_cluster")
 
 
 def story(name):
@@ -55,3 +55,17 @@ def test_shards_of_a_posterior(tmp_path):
     assert found["auto"] < 0.15
     assert found["auto"] < found["average"]
     assert (tmp_path / "shards-story.png").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_posterior_on_a_cluster(tmp_path, capsys):
+    pytest.importorskip("distributed")
+    told = story("bayesian_on_a_cluster")
+    model, average, off = told.main(n_shards=4, n_rows=2_000, n_samples=300, out=tmp_path)
+    miss = (model.coef_[0] - told.TRUTH) / model.posterior_.sd()["coef"]
+    assert np.abs(miss).max() < 4
+    assert off["intercept"] > 0.2  # so few events: what is averaged is skewed
+    assert average.posterior_.draws.shape == model.posterior_.draws.shape
+    assert "90 % intervals" in capsys.readouterr().out
+    assert (tmp_path / "cluster-story.png").exists()
