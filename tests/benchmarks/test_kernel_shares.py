@@ -24,6 +24,15 @@ def test_the_largest_of_three_times_is_the_bound():
     assert (round(reached, 9), bound) == (0.2, "multiplying")
 
 
+def test_the_sentence_has_the_range_of_both_types():
+    ceilings = [
+        {"bytes": 10e9, "places": places, "operations": operations}
+        for places, operations in ((None, 90e9), (50e6, 90e9), (None, 40e9))
+    ]
+    records = [{"machine": {"processor": "P"}, "ceilings": found} for found in ceilings]
+    assert "reads 10.0 GB/s, multiplies 40 to 90 G operations" in kernel_shares.setting(records)
+
+
 def test_every_kind_of_kernel_is_there():
     names = " ".join(kernel.name for kernel in kernel_shares.kernels())
     for part in ("gibbs", "warp", "light", "dense float32", "CSR", "Lasso scores, dense", "sgd", "als"):
