@@ -1,5 +1,6 @@
 """What the Bayesian regressions share: priors, sampling in one piece or in shards, averaged predictions."""
 
+import os
 from functools import cache, partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -76,7 +77,7 @@ class BayesianRegression(Estimator):
         "n_shards": [StrOptions({"auto"}), _COUNT],
         "combine": [StrOptions(set(COMBINERS))],
         "engine": [str],
-        "checkpoint": [None, str],
+        "checkpoint": [None, str, os.PathLike],
         "n_jobs": [None, Integral],
         "random_state": ["random_state"],
         "verbose": ["verbose"],

@@ -70,7 +70,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     engine : str, default="local"
         Where chains run: "local" on threads of this process, "dask" on the current Dask client, or the
         address of a Dask scheduler.
-    checkpoint : str, optional
+    checkpoint : path-like, optional
         A folder, seen by all workers, for files of 100 draws each. The same fit finds them, and goes on where
         it was stopped; with more `n_samples` it extends the run. Needs an integer `random_state`. Importance
         sampling writes none.

@@ -53,7 +53,7 @@ def test_files_give_the_draws_of_memory(shards, tmp_path):
         pairs.append((tmp_path / f"X{m}.npy", str(tmp_path / f"y{m}.npy")))
         np.save(pairs[-1][0], X[rows])
         np.save(pairs[-1][1], y[rows])
-    kept = sd.BayesianLogisticRegression(n_shards=3, checkpoint=str(tmp_path / "ckpt"), **OPTIONS)
+    kept = sd.BayesianLogisticRegression(n_shards=3, checkpoint=tmp_path / "ckpt", **OPTIONS)
     np.testing.assert_array_equal(kept.fit(pairs).posterior_.draws, memory.posterior_.draws)
     before = sorted(os.listdir(tmp_path / "ckpt"))
     np.testing.assert_array_equal(kept.fit(paths).posterior_.draws, memory.posterior_.draws)
