@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
-from .._validation import _sound
+from .._validation import _sound, check_plain
 from ..linear.inputs import check_targets
 
 _INT32_MAX = np.iinfo(np.int32).max
@@ -254,6 +254,7 @@ def check_pairs(pairs):
     >>> check_pairs([[7, 1], [9, 1]])
     (array([7, 9]), array([1, 1]))
     """
+    check_plain("ids", pairs)
     given = np.asarray(pairs)
     if given.ndim != 2 or given.shape[1] != 2:
         raise DataError(
@@ -264,6 +265,7 @@ def check_pairs(pairs):
 
 def check_ids(ids, what):
     """Check a vector of ids of `what` ("user" or "item"); a single id is a vector of one."""
+    check_plain(f"ids of {what}s", ids)
     given = np.atleast_1d(np.asarray(ids))
     if given.ndim != 1:
         raise DataError(f"ids of {what}s must be a vector, got the shape {given.shape}")
@@ -359,6 +361,7 @@ def check_rating_weights(sample_weight, n_ratings):
     """
     if sample_weight is None:
         return None
+    check_plain("sample_weight", sample_weight)
     try:
         weights = np.array(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:

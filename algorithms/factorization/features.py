@@ -19,10 +19,12 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
+from .._validation import check_plain
 from .entries import check_ids, find_ids
 
 _TOLERANCE = 1e-10  # of residuals, relative to the right side
 _MOST_STEPS = 300
+_LARGEST = 1e12  # of features: squares of larger ones leave nothing of the penalty
 
 
 class LinearPrior:
@@ -131,18 +133,21 @@ def with_constant(features, what, n_rows=None, n_columns=None):
     Raises
     ------
     DataError
-        For another shape, and for what are no finite numbers.
+        For another shape, and for what are no finite numbers of a usual size.
     """
     name = f"{what}_features"
     table: Any = features
     is_sparse = sparse.issparse(features)
     if not is_sparse:
+        check_plain(name, features)
         try:
-            table = np.asarray(table, dtype=np.float64)
+            given = np.asarray(features)
+            table = given.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(
                 f"{name} must hold numbers: {error}; encode text, for instance as 0 and 1"
             ) from error
+        check_plain(name, given)  # times in a frame
     if table.ndim != 2:
         raise DataError(f"{name} must have two dimensions, {what}s x features, got the shape {table.shape}")
     for axis, wanted, kind in ((0, n_rows, "rows"), (1, n_columns, "columns")):
@@ -160,6 +165,10 @@ def with_constant(features, what, n_rows=None, n_columns=None):
         table = values = np.hstack([table, ones])
     if not np.isfinite(values).all():
         raise DataError(f"{name} holds NaN or infinity: fill in what is missing, for instance with 0")
+    if (most := np.abs(values).max(initial=0)) > _LARGEST:
+        raise DataError(
+            f"{name} holds {most:g}: bring it to a scale of about 1, for instance by StandardScaler"
+        )
     return table
 
 

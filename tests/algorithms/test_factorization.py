@@ -531,11 +531,21 @@ def test_broken_index_arrays_are_refused(ratings):
         ([0, 0], "zero for every rating"),
         ([1], r"shape \(1,\)"),
         (["a", "b"], "must hold numbers"),
+        (np.ma.array([1, 2], mask=[0, 1]), "sample_weight is a masked array with hidden values"),
     ],
 )
 def test_wrong_weights_are_refused(weights, message):
     with pytest.raises(DataError, match=message):
         MatrixFactorization(2).fit([[0, 0], [0, 1]], [1, 2], weights)
+
+
+def test_hidden_ids_are_refused(ratings):
+    hidden = np.ma.array([[0, 0], [0, 1]], mask=[[0, 0], [1, 0]])
+    with pytest.raises(DataError, match="ids is a masked array with hidden values"):
+        MatrixFactorization(2).fit(hidden, [1, 2])
+    model = MatrixFactorization(2, max_iter=1, random_state=0).fit(ratings)
+    with pytest.raises(DataError, match="ids of users is a masked array with hidden values"):
+        model.recommend(hidden[1])
 
 
 @pytest.mark.parametrize(
