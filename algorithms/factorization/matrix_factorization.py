@@ -308,13 +308,13 @@ class MatrixFactorization(FactorModel):
         """Take in new ratings, of known and of new users and items, without the old ones.
 
         Minimises, over the users and items that are rated anew, the terms of the new cells and how far the
-        model moves from what it was: a row of n old ratings moves by x at the cost of ``n x' (C + reg I) x``,
-        with C the mean of q q' over the other side's old ratings, as if its own had been such. For implicit
-        feedback rows are put at the minimum of the objective over all cells, in which old ones have their
-        mean confidence, shifted such that without new cells the row would stay. A new row costs its penalty
-        (from the mean that its features give, if `add_users` or `add_items` brought it in). All users' and
-        all items' rows in turn, three times. A new rating of an old cell counts beside the old one. The first
-        call is a `fit`.
+        model moves from what it was: a row of n old ratings moves by x at the cost of ``n x' C x`` and of the
+        penalty of x, with C the mean of q q' over the other side's old ratings, as if its own had been such.
+        For implicit feedback rows are put at the minimum of the objective over all cells, in which old ones
+        have their mean confidence, shifted such that without new cells the row would stay. A new row costs
+        its penalty (from the mean that its features give, if `add_users` or `add_items` brought it in). All
+        users' and all items' rows in turn, three times. A new rating of an old cell counts beside the old
+        one. The first call is a `fit`.
 
         Parameters
         ----------

@@ -382,7 +382,10 @@ class FactorModel(Estimator):
 
     @property
     def _sides(self):
-        return Sides(self.user_factors_, self.item_factors_, self.user_bias_, self.item_bias_, self.mean_)
+        weights = self.user_feature_weights_, self.item_feature_weights_
+        return Sides(
+            self.user_factors_, self.item_factors_, self.user_bias_, self.item_bias_, self.mean_, weights
+        )
 
     def _known(self, ids, what):
         """Return the numbers of ids that must be known."""
@@ -412,8 +415,9 @@ class FactorModel(Estimator):
                 raise DataError(f"the {side}s are not stored as {self.dtype}")
         if self.seen_.shape != (len(self.user_ids_), len(self.item_ids_)):
             raise DataError(f"seen_ has the shape {self.seen_.shape}")
-        if self.seen_.dtype.kind not in "biuf" or not np.isfinite(float(self.mean_)):
-            raise DataError("seen_ and mean_ must hold numbers")
+        sound = np.isfinite(float(self.mean_)) and np.isfinite(float(self.confidence_))
+        if self.seen_.dtype.kind not in "biuf" or not sound:
+            raise DataError("seen_, mean_ and confidence_ must hold numbers")
         if self.solver_ not in ("als", "ccd", "gibbs", "sgd"):
             raise DataError(f"solver_ is {self.solver_!r}")
 

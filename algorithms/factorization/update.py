@@ -126,7 +126,8 @@ def updated(entries, sides, seen, settings, confidence):
             rows = now[side], now_bias[side]
             if settings.implicit:
                 others = old[1 - side], now[1 - side], counts[1 - side]
-                _solve_counts(tables[side], patterns[side], confidence, old[side], others, rows, settings)
+                begun = old[side], sides.weights[side] is not None
+                _solve_counts(tables[side], patterns[side], confidence, begun, others, rows, settings)
             else:
                 other = now[1 - side], now_bias[1 - side], counts[1 - side]
                 own = old[side], old_bias[side], counts[side]
@@ -161,8 +162,10 @@ def _solve_counts(table, pattern, confidence, own, others, rows, settings):
         A = Q'Q + (c - 1) sum_old q q' + sum_new v q q' - sum_(new, not old) q q' + ridge I,
 
     which leave a row as it is while nothing is new, and are exact if all old cells have the confidence c.
+    Where the penalty grows with the cells, what the new ones add draws to 0; with features, whose mean is
+    not at hand, to the row as it was.
     """
-    before, now, counts = others
+    (own, has_features), (before, now, counts) = own, others
     dtype = own.dtype
     n_old = np.diff(pattern.indptr)
     cells = _both(table, pattern, confidence)
@@ -173,7 +176,8 @@ def _solve_counts(table, pattern, confidence, own, others, rows, settings):
 
     begun = np.where(n_old[:, None] > 0, own, dtype.type(0))  # others had no equations
     ridge = settings.ridge(n_old + table.counts, dtype)
-    pull = begun @ (before[counts > 0].T @ before[counts > 0]) + ridge[:, None] * own
+    drawn = ridge if has_features else settings.ridge(n_old, dtype)
+    pull = begun @ (before[counts > 0].T @ before[counts > 0]) + drawn[:, None] * own
     pull += summed(cells.is_old * ((confidence - 1) * _products(cells, begun, before) - confidence), before)
     pull += summed(cells.is_old * confidence + cells.liked, now)
     present = now[counts + np.bincount(table.indices, minlength=len(now)) > 0]

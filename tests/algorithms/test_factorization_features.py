@@ -228,6 +228,9 @@ def test_workers_and_checkpoints_change_no_bit(ratings, features, tmp_path):
         ({"item_features": np.ones(20)}, "must have two dimensions"),
         ({"item_features": np.full((20, 1), np.nan)}, "item_features holds NaN"),
         ({"user_features": [["m"]] * 30}, "must hold numbers"),
+        ({"user_features": np.full((30, 1), 1e200)}, r"holds 1e\+200: bring it to a scale of about 1"),
+        ({"user_features": np.ma.masked_equal(np.eye(30), 1)}, "user_features is a masked array with hidden"),
+        ({"user_features": np.zeros((30, 1), "datetime64[s]")}, "user_features holds times"),
         ({"user_features": (np.arange(30), np.ones((30, 1)))}, "user_features"),
     ],
 )
@@ -300,7 +303,8 @@ def test_new_counts_of_an_old_user_are_at_the_minimum_stated(one_round):
     assert model.confidence_ == pytest.approx((c * 540 + 4 * 6) / 543, rel=1e-6)
 
 
-def test_counts_that_are_all_alike_end_as_in_a_fit_to_all(monkeypatch):
+@pytest.mark.parametrize("scale_reg", [False, True])
+def test_counts_that_are_all_alike_end_as_in_a_fit_to_all(monkeypatch, scale_reg):
     """Then those of old cells are known: slopes of the whole objective end at zero in the rows rated anew."""
     monkeypatch.setattr(update, "_ROUNDS", 300)
     R, _ = make_ratings(40, 30, 2, density=0.3, implicit=True, random_state=0)
@@ -308,12 +312,14 @@ def test_counts_that_are_all_alike_end_as_in_a_fit_to_all(monkeypatch):
     first = R.tocoo()
     kept = np.arange(R.nnz) % 5 > 0
     first = sparse.csr_array((first.data[kept], (first.row[kept], first.col[kept])), shape=R.shape)
-    model = MatrixFactorization(**{**OPTIONS, **IMPLICIT}, max_iter=300).fit(first)
+    options = {**OPTIONS, **IMPLICIT, "scale_reg": scale_reg}
+    model = MatrixFactorization(**options, max_iter=300).fit(first)
     new = sparse.csr_array(R - first).toarray() > 0
     model.partial_fit(sparse.csr_array(R - first))
     P, Q, held = model.user_factors_, model.item_factors_, R.toarray() > 0
     for X, Y, held_by, rows in ((P, Q, held, new.any(axis=1)), (Q, P, held.T, new.any(axis=0))):
-        slopes = np.where(held_by, 4 * (X @ Y.T - 1), X @ Y.T) @ Y + 2 * X
+        n = held_by.sum(axis=1, keepdims=True) if scale_reg else 1
+        slopes = np.where(held_by, 4 * (X @ Y.T - 1), X @ Y.T) @ Y + 2 * n * X
         np.testing.assert_allclose(slopes[rows], 0, atol=1e-6)
 
 
