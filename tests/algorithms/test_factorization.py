@@ -449,6 +449,10 @@ def test_a_model_comes_back_from_its_file(ratings, tmp_path, monkeypatch, text):
     np.testing.assert_array_equal(model.predict(pairs), again.predict(pairs))
     for one, other in zip(model.recommend(pairs[:5, 0]), again.recommend(pairs[:5, 0]), strict=True):
         np.testing.assert_array_equal(one, other)
+    again.confidence_ = np.nan
+    again.save(tmp_path / "mf.npz")
+    with pytest.raises(sd.errors.ModelFileError, match="confidence_ must hold numbers"):
+        sd.load(tmp_path / "mf.npz")
     model.item_bias_ = model.item_bias_[1:]
     model.save(tmp_path / "mf.npz")
     with pytest.raises(sd.errors.ModelFileError, match="cannot be those of 40 items"):

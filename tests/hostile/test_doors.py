@@ -217,7 +217,7 @@ def problems(draw):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 @settings(
-    max_examples=60,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
