@@ -142,7 +142,7 @@ def with_constant(features, what, n_rows=None, n_columns=None):
         check_plain(name, features)
         try:
             given = np.asarray(features)
-            table = given.astype(np.float64)
+            table = given if given.dtype.kind == "c" else given.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(
                 f"{name} must hold numbers: {error}; encode text, for instance as 0 and 1"
@@ -154,10 +154,10 @@ def with_constant(features, what, n_rows=None, n_columns=None):
         if wanted is not None and table.shape[axis] != wanted:
             raise DataError(f"{name} has {table.shape[axis]} {kind}, but {wanted} are needed: one a "
                             f"{what if axis == 0 else 'feature of fit'}")  # fmt: skip
+    if table.dtype.kind not in "buif":
+        raise DataError(f"{name} must hold real numbers, got {table.dtype}")
     ones = np.ones((table.shape[0], 1))
     if is_sparse:
-        if table.dtype.kind not in "buif":
-            raise DataError(f"{name} must hold real numbers, got {table.dtype}")
         layers: Any = [sparse.csr_array(table, dtype=np.float64), ones]
         table = sparse.hstack(layers, format="csr")
         values = table.data

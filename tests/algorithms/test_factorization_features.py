@@ -231,6 +231,7 @@ def test_workers_and_checkpoints_change_no_bit(ratings, features, tmp_path):
         ({"user_features": np.full((30, 1), 1e200)}, r"holds 1e\+200: bring it to a scale of about 1"),
         ({"user_features": np.ma.masked_equal(np.eye(30), 1)}, "user_features is a masked array with hidden"),
         ({"user_features": np.zeros((30, 1), "datetime64[s]")}, "user_features holds times"),
+        ({"user_features": np.zeros((30, 1), complex)}, "user_features must hold real numbers, got complex"),
         ({"user_features": (np.arange(30), np.ones((30, 1)))}, "user_features"),
     ],
 )
