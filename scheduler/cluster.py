@@ -24,8 +24,8 @@ from .members import CONNECT, SessionPlugin, opened, presence, wired
 from .migration import Migration
 from .placement import ShardData, place
 from .rooms import payload_bytes
-from .session import LocalSession, own_threads
-from .shared_store import saved_block, saved_shard
+from .session import LocalSession, check_complete, own_threads
+from .shared_store import StoredState, saved_block, saved_shard
 from .threads import effective_n_jobs
 
 _ATTEMPTS = 5  # to open a session while workers come and go
@@ -119,6 +119,9 @@ class ClusterSession(Migration):
 
         With `keeps_data` Dask's own copy of the shards stays as well, for members that take one over later.
         """
+        if snapshot is not None:
+            stored = isinstance(snapshot, StoredState)
+            check_complete(program, snapshot.names(program.saved) if stored else snapshot)
         self._connect()
         # Before the next: Dask makes anew what a worker took with it only if nobody holds it.
         self._data = None

@@ -412,6 +412,7 @@ class Engine:
             folder = self.store.folder_for(round_)
             sizes = self.session.store(self._pending, self.store.url, folder)
             shards = StoredState(self.store.url, folder, sizes)
+            self.store.check_seen(shards)
         else:
             shards = self.session.snapshot(self._pending)
         coordinator = self._coordinator()

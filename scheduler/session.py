@@ -100,11 +100,8 @@ class LocalSession:
             check_saved(program, state)
         self._first = self._ahead = set[int]()
         self.blocks: Any = [program.block(b) for b in range(program.n_blocks)] if program.travels else None
-        wanted = {f"shard-{s}/{name}" for s in range(len(self.states)) for name in program.saved}
-        wanted |= {f"block-{b}" for b in range(len(self.blocks or ()))}
-        if snapshot and wanted != snapshot.keys():
-            odd = min(wanted ^ snapshot.keys())
-            raise ModelFileError(f"the checkpoint is of other shards or blocks: {odd}; remove the folder")
+        if snapshot is not None:
+            check_complete(program, snapshot)
         for name, array in (snapshot or {}).items():
             self._lay_over(name, array)
 
@@ -186,6 +183,18 @@ def check_saved(program, state):
                 f"saved names {name!r}, but the state that {type(program).__name__}.load makes has no such "
                 "array"
             )
+
+
+def check_complete(program, names):
+    """See that a snapshot has arrays of these names: all that a program keeps, and no others.
+
+    What is not in it would silently begin anew.
+    """
+    wanted = {f"shard-{s}/{name}" for s in range(len(program.shards)) for name in program.saved}
+    if program.travels:
+        wanted |= {f"block-{b}" for b in range(program.n_blocks)}
+    if odd := wanted ^ set(names):
+        raise ModelFileError(f"the checkpoint is of other shards or blocks: {min(odd)}; remove the folder")
 
 
 def check_same_form(name, array, there):

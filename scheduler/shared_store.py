@@ -7,7 +7,9 @@ and the size of each file, so that half a state is never taken for a whole one.
 
 import io
 import json
+import logging
 import posixpath
+import re
 import secrets
 from dataclasses import dataclass
 
@@ -16,6 +18,9 @@ from ..errors import DataError, ModelFileError
 from .store import Checkpoint, npz_writer, opened_npz
 
 _OWN = "coordinator.npz"
+_FOLDER = re.compile(r"round-\d{9}-[0-9a-f]{8}")
+_PART = re.compile(r"(coordinator|shard-\d+|block-\d+)\.npz")
+_log = logging.getLogger("stradask")
 
 
 def open_checkpoint(path):
@@ -101,6 +106,15 @@ class StoredState:
         file = f"{name}.npz"
         return StoredPart(self.url, self.folder, file) if file in self.sizes else None
 
+    def names(self, saved):
+        """Names that `arrays` gives where `saved` names the arrays of each shard."""
+        parts = [file.removesuffix(".npz") for file in self.sizes]
+        return [
+            f"{part}/{name}" if name else part
+            for part in parts
+            for name in (saved if part.startswith("shard-") else [""])
+        ]
+
     def arrays(self):
         """Read everything, with the names that `Session.snapshot` gives."""
         found = {}
@@ -148,6 +162,9 @@ class SharedCheckpoint(Checkpoint):
     """
 
     _FORMAT = "stradask shared checkpoint"
+    _OURS = re.compile(
+        rf"{_FOLDER.pattern}|\.manifest\.json\.[0-9a-f]{{12}}\.tmp|probe(-[0-9a-f]{{16}}-\d+)?"
+    )
     _VERSION = 1
 
     def __init__(self, url):
@@ -161,8 +178,14 @@ class SharedCheckpoint(Checkpoint):
     def leave_word(self):
         """Write a file that whoever sees this place can read; return its contents."""
         word = secrets.token_hex(8)
-        self.system.makedirs(self.path, exist_ok=True)
-        self.system.pipe_file(self._at("probe"), word.encode())
+        try:
+            self.system.makedirs(self.path, exist_ok=True)
+            self.system.pipe_file(self._at("probe"), word.encode())
+        except OSError as error:
+            raise DataError(
+                f"checkpoint={self.url!r} cannot be written here ({error}): give a place that this process "
+                "and all workers may write to"
+            ) from error
         return word
 
     def check_answers(self, answers):
@@ -203,6 +226,20 @@ class SharedCheckpoint(Checkpoint):
             parts.setdefault(f"{part}.npz", {})[key or "value"] = array
         sizes = {name: write_part(self.url, folder, name, part) for name, part in parts.items()}
         return StoredState(self.url, folder, sizes)
+
+    def check_seen(self, state):
+        """See that all that workers wrote is here: one that joined may have another place under the URL."""
+        try:
+            here = self.system.ls(self._at(state.folder), detail=True)
+        except FileNotFoundError:
+            here = []
+        sizes = {posixpath.basename(entry["name"]): entry["size"] for entry in here}
+        if missing := sorted(name for name, size in state.sizes.items() if sizes.get(name) != size):
+            raise DataError(
+                f"checkpoint={self.url!r}: workers wrote {missing[0]} and {len(missing) - 1} other files "
+                "that are not seen here. Share the place with all workers, also with those that join later; "
+                "the state before this one is kept, and the same fit goes on from it"
+            )
 
     def finish(self, round, state, own, header, fingerprint):
         """Make a state whose shards and blocks are written the newest one that counts; drop old ones."""
@@ -247,11 +284,19 @@ class SharedCheckpoint(Checkpoint):
             kept = {state["folder"] for state in manifest["states"].values()} if manifest else set()
         for entry in self.system.ls(self.path, detail=False):
             name = posixpath.basename(entry.rstrip("/"))
-            ours = name.startswith(("round-", ".manifest.json.", "probe"))
-            if ours and name not in kept | {self._held}:
-                self.system.rm(entry, recursive=True)
+            if self._OURS.fullmatch(name) and name not in kept | {self._held}:
+                try:
+                    self.system.rm(entry, recursive=True)
+                except OSError:  # a worker that was given up may be writing there; another time it goes
+                    _log.info("%s could not be removed yet", entry, exc_info=True)
 
     # What `Checkpoint.load` asks for --------------------------------------------------------------------
+
+    def _manifest(self):
+        manifest = super()._manifest()
+        if manifest is not None and not _names_states(manifest):
+            raise ModelFileError(f"{self.url}/manifest.json is damaged; remove the folder to start anew")
+        return manifest
 
     def _at(self, *names):
         return posixpath.join(self.path, *names)
@@ -266,8 +311,8 @@ class SharedCheckpoint(Checkpoint):
         return self.system.cat_file(self._at("manifest.json"))
 
     def _state(self, round, fingerprint):
-        known = self._manifest()["states"].get(str(round), {})
-        folder, sizes = known.get("folder", ""), known.get("sizes", {})
+        known = self._manifest()["states"][str(round)]
+        folder, sizes = known["folder"], known["sizes"]
         for name, size in sizes.items():
             found = self.system.info(self._at(folder, name))["size"]  # FileNotFoundError is an OSError
             if found != size:
@@ -277,6 +322,22 @@ class SharedCheckpoint(Checkpoint):
         if header.get("round") != round or header.get("fingerprint") != fingerprint or "header" not in header:
             raise ModelFileError(f"{self.url}/{folder} belongs to another fit")
         return arrays, header["header"]
+
+
+def _names_states(manifest):
+    """Whether a manifest tells of each round in which folder its files lie, and how long they are."""
+    states = manifest.get("states")
+    return (
+        isinstance(states, dict)
+        and states.keys() == set(map(str, manifest["rounds"]))
+        and all(
+            isinstance(state, dict)
+            and _FOLDER.fullmatch(str(state.get("folder")))
+            and isinstance(state.get("sizes"), dict)
+            and all(_PART.fullmatch(name) and type(size) is int for name, size in state["sizes"].items())
+            for state in states.values()
+        )
+    )
 
 
 def answer_word(url, word, member, number):

@@ -89,6 +89,11 @@ def test_a_snapshot_that_does_not_fit_is_refused(session, make_rotation):
     _, snapshot = drive(session, make_rotation(), range(1))
     with pytest.raises(ModelFileError, match="shard-1/total"):
         session.open(make_rotation(), snapshot | {"shard-1/total": np.zeros(3)})
+    for lost in ("shard-1/total", "block-0"):
+        with pytest.raises(ModelFileError, match=f"other shards or blocks: {lost}"):
+            session.open(make_rotation(), {name: a for name, a in snapshot.items() if name != lost})
+    with pytest.raises(ModelFileError, match="other shards or blocks"):
+        session.open(make_rotation(), {})
 
 
 def test_the_engine_gives_the_same_run_on_every_session(engine, fit):

@@ -9,7 +9,13 @@ import pytest
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
 from stradask.scheduler import RotationSchedule, run
 from stradask.scheduler.session import open_session
-from stradask.scheduler.shared_store import SharedCheckpoint, StoredState, answer_word, open_checkpoint
+from stradask.scheduler.shared_store import (
+    SharedCheckpoint,
+    StoredState,
+    answer_word,
+    open_checkpoint,
+    write_part,
+)
 from stradask.scheduler.store import Checkpoint
 
 pytest.importorskip("fsspec")
@@ -102,6 +108,65 @@ def test_the_word_that_proves_a_place(tmp_path):
         checkpoint.check_answers({"tcp://a": (f"{word}-0", "")})
 
 
+def test_files_of_others_are_left_alone(tmp_path):
+    others = ["round-table.csv", "round-1/notes", "probes/a", "probe-of-water", ".manifest.json.mine"]
+    for name in others:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    checkpoint = SharedCheckpoint(f"file://{tmp_path}")
+    checkpoint.leave_word()
+    checkpoint.store(3, {"shard-0/w": np.ones(3)})  # neither it nor the word is needed any more
+    fill(checkpoint, 5, 5.0)
+    assert set(files(tmp_path)) >= set(others)
+    assert len(files(tmp_path)) == len(others) + 4
+
+
+def test_what_cannot_be_removed_yet_ends_no_fit(tmp_path, monkeypatch):
+    checkpoint = SharedCheckpoint(f"file://{tmp_path}")
+    checkpoint.store(3, {"shard-0/w": np.ones(3)})
+
+    def busy(*args, **kwargs):
+        raise OSError("a worker that was given up still writes there")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(checkpoint.system), "rm", busy)
+        fill(checkpoint, 5, 5.0)
+    assert len(list(tmp_path.iterdir())) == 3
+    checkpoint.tidy()
+    assert len(list(tmp_path.iterdir())) == 2
+    assert checkpoint.load(MARK)[0] == 5
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda m: m.pop("states"),
+        lambda m: m.update(states=[]),
+        lambda m: m["states"].pop("5"),
+        lambda m: m["states"].update({"5": []}),
+        lambda m: m["states"]["5"].pop("folder"),
+        lambda m: m["states"]["5"].update(folder="../elsewhere"),
+        lambda m: m["states"]["5"].update(sizes=["shard-0.npz"]),
+        lambda m: m["states"]["5"]["sizes"].update({"../shard-0.npz": 3}),
+        lambda m: m["states"]["5"]["sizes"].update({"shard-0.npz": "3"}),
+    ],
+)
+def test_a_manifest_that_makes_no_sense_is_refused(tmp_path, harm):
+    checkpoint = SharedCheckpoint(f"file://{tmp_path}")
+    fill(checkpoint, 5, 5.0)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    harm(manifest)
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ModelFileError, match="is damaged; remove the folder"):
+        checkpoint.load(MARK)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(DataError, match=r"checkpoint='file://.*' cannot be written here .*: give a place"):
+        SharedCheckpoint(f"file://{tmp_path}/file/fit").leave_word()
+
+
 def test_which_checkpoint_a_parameter_names(tmp_path):
     assert type(open_checkpoint(tmp_path)) is Checkpoint
     assert type(open_checkpoint(f"file://{tmp_path}")) is SharedCheckpoint
@@ -171,6 +236,38 @@ def test_a_place_that_workers_do_not_see_is_refused(one_process, make_rotation, 
     with pytest.raises(DataError, match="share it, or give a folder's path without"):
         interrupted(make_rotation(), one_process.scheduler_address, f"file://{tmp_path}", 3)
     assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("lost", ["shard-2.npz", "block-5.npz"])
+def test_a_part_that_a_state_does_not_name_does_not_begin_anew(one_process, make_rotation, tmp_path, lost):
+    url = f"file://{tmp_path}"
+    interrupted(make_rotation(), one_process.scheduler_address, url, 3)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    del manifest["states"]["3"]["sizes"][lost]
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    for engine in ("local", one_process.scheduler_address):
+        with pytest.raises(ModelFileError, match=f"other shards or blocks: {lost[:7]}"):
+            interrupted(make_rotation(), engine, url, 6)
+
+
+def test_a_worker_that_writes_elsewhere_makes_no_state(one_process, make_rotation, tmp_path, monkeypatch):
+    """It may have joined after all places were held against one another."""
+    url, elsewhere = f"file://{tmp_path}/here", f"file://{tmp_path}/there"
+    interrupted(make_rotation(), one_process.scheduler_address, url, 3)
+    before = files(tmp_path)
+
+    def astray(url, folder, name, arrays):
+        return write_part(elsewhere if name == "shard-2.npz" else url, folder, name, arrays)
+
+    monkeypatch.setattr("stradask.scheduler.rooms.write_part", astray)
+    with pytest.raises(DataError, match=r"shard-2\.npz and 0 other files that are not seen here"):
+        interrupted(make_rotation(), one_process.scheduler_address, url, 6)
+    assert set(files(tmp_path)) > set(before)
+    monkeypatch.undo()
+    program, straight = make_rotation(), make_rotation()
+    assert interrupted(program, one_process.scheduler_address, url, 6).n_rounds == 6
+    run(straight, RotationSchedule(4, 8), max_rounds=6)
+    assert program.sum == straight.sum
 
 
 def test_states_are_references(tmp_path):
