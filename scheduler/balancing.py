@@ -6,15 +6,17 @@ import numpy as np
 
 _WORTH = 0.8  # a round must become shorter than this part of itself, or nothing moves
 _FIRST_PRICE = 0.5  # seconds that moving is thought to take before any was seen
+_LEAST = 1e-3  # of the mean weight, that a shard has at least
 _FORGETTING = 0.99  # a round: how long a member without shards is remembered as slow
 
 
 class Balance:
     """Watches how long members work on their shards, and says where the shards would be better.
 
-    A member's pace is the better one of its last two rounds, so that a single bad round moves nothing. Shards
-    move once the rounds that passed in worse places have cost as much time as the last move took: a lasting
-    trouble costs at most twice the price of moving at once.
+    A member's first round does not count, for in it kernels are compiled. Its pace is the better one of its
+    last two rounds after that, so that a single bad round moves nothing. Shards move once the rounds that
+    passed in worse places have cost as much time as the last move took: a lasting trouble costs at most twice
+    the price of moving at once.
 
     Parameters
     ----------
@@ -31,14 +33,18 @@ class Balance:
     >>> from stradask.scheduler.balancing import Balance
     >>> balance = Balance([1, 1, 1, 1])
     >>> threads, places = {"quick": 1, "slow": 1}, ["quick", "quick", "slow", "slow"]
-    >>> balance.observe({0: 1.0, 1: 1.0, 2: 10.0, 3: 10.0}, places, threads)
+    >>> for round in range(2):
+    ...     balance.observe({0: 1.0, 1: 1.0, 2: 10.0, 3: 10.0}, places, threads)
     >>> balance.better(places, threads)
     ['quick', 'quick', 'quick', 'quick']
     """
 
     def __init__(self, weights):
-        self.weights = np.maximum(np.asarray(weights, float), np.finfo(float).tiny)
+        weights = np.asarray(weights, float)
+        # A shard without work still takes a moment, which tells nothing of the pace.
+        self.weights = np.maximum(weights, _LEAST * weights.mean() or 1.0)
         self.pace: dict[str, float] = {}
+        self._begun: set[str] = set()  # members that have had a round with shards
         self._last: dict[str, float] = {}  # of one round
         self._price, self._lost = _FIRST_PRICE, 0.0
 
@@ -57,9 +63,12 @@ class Balance:
         for known in (self.pace, self._last):
             for gone in known.keys() - members.keys():
                 del known[gone]
+        self._begun &= members.keys()
         for member in members:
             own = [shard for shard, place in enumerate(places) if place == member and shard in seconds]
-            if own:
+            if own and member not in self._begun:
+                self._begun.add(member)
+            elif own:
                 pace = sum(seconds[shard] for shard in own) / self.weights[own].sum()
                 self.pace[member] = min(pace, self._last.get(member, pace))
                 self._last[member] = pace

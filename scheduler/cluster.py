@@ -109,7 +109,6 @@ class ClusterSession(Migration):
         self._balance: Balance | None = None
         self._late: dict[str, float] = {}  # how long each member waited for the last answer of a call
         self._seconds: dict[int, float] = {}  # by shard, in the round so far
-        self._is_first = True  # whether that is the first one, in which members compile
         self.activity = Activity()
 
     # The interface ----------------------------------------------------------------------------------
@@ -234,9 +233,12 @@ class ClusterSession(Migration):
     async def _running(self):
         scheduler = self._client.scheduler
         try:  # none while the connection to the scheduler is broken
-            return [] if scheduler is None else sorted((await scheduler.ncores_running()).items())
+            found = [] if scheduler is None else sorted((await scheduler.ncores_running()).items())
         except OSError:
             return []
+        # Shards go by the threads that work on them; of a negative n_jobs the worker alone knows how many.
+        asked = effective_n_jobs(self._n_jobs) if (self._n_jobs or 0) > 0 else None
+        return [(member, n_threads if asked is None else asked) for member, n_threads in found]
 
     async def _answers(self, member):
         """Tell whether a worker is ready, about to get the plugin (for any session), or silent."""
@@ -261,10 +263,13 @@ class ClusterSession(Migration):
     async def _furnish(self, members):
         """Make rooms on members, and tasks that show them busy."""
         message = {"version": __version__, "program": self._program, "n_jobs": self._n_jobs}
+        epoch = self._epoch
 
         async def make_room(member):
-            key = f"stradask-presence-{self._id}-{member}-{self._epoch}"
-            await self._ask(member, "open", epoch=self._epoch, presence=key, **message)
+            key = f"stradask-presence-{self._id}-{member}-{epoch}"
+            await self._ask(member, "open", epoch=epoch, presence=key, **message)
+            if epoch != self._epoch:
+                return  # a newcomer's room, while the others began anew
             # Now, and not when all rooms are there: a room that nobody is seen to keep is given up.
             arguments = presence, self._id, key, member
             where = {"workers": [member], "allow_other_workers": True}  # or it waits for a lost one for ever
@@ -338,7 +343,7 @@ class ClusterSession(Migration):
         n_blocks = program.n_blocks if program.travels else 0
         self._block_at, self._stamps = place(n_blocks, self._members), [0] * n_blocks
         self._balance = None if program.shard_weights is None else Balance(program.shard_weights)
-        self._seconds, self._is_first = {}, True
+        self._seconds = {}
         places = {m: asyncio.Semaphore(n) for m, n in self._members.items()}
 
         async def load(shard, member):

@@ -8,7 +8,6 @@ from .members import wired
 from .passes import Trouble, raise_trouble
 from .portions import Answered, Begin, Count, Failed, Lost, Members, Order, Portions, Tick, TreeSum, Work
 from .rooms import payload_bytes
-from .threads import effective_n_jobs
 
 _ATTEMPTS = 5  # of a pass, each ended by the loss of the last worker
 _GRAIN, _GRAIN_PER_BYTE = 0.005, 4e-9  # seconds: of an order, four times what its answer takes at 1 GB/s
@@ -136,9 +135,7 @@ class ClusterPasses:
         for portion, member in enumerate(session._shard_at):
             if member in held:
                 held[member].add(portion)
-        n_jobs = session._n_jobs
-        threads = {m: n if n_jobs is None else effective_n_jobs(n_jobs) for m, n in session._members.items()}
-        return {m: (threads[m], held[m]) for m in held}
+        return {m: (n_threads, held[m]) for m, n_threads in session._members.items()}
 
     def _taken(self, call, now):
         """Take in a call that has ended: what is to be done now, and what is wrong if anything is."""

@@ -151,14 +151,16 @@ class SessionPlugin(WorkerPlugin):
         seat = self._seat(session, epoch)
         if seat is None or shard not in seat.room.states:
             return _not_here(epoch)
+        room = seat.room  # another one may be there when the shard has arrived
         packed = await seat.answer(Room.state, shard)
         if "ok" not in packed:
             return packed
-        message = {"method": "adopt", "args": wired((shard,)), "shared": packed["ok"] or wired(None)}
-        answer = await self.pool(to).stradask_call(session=session, epoch=epoch, **message)
-        if answer is None or "ok" not in answer:
-            return answer
-        seat.room.states.pop(shard, None)
+        message = {"session": session, "epoch": epoch, "method": "adopt", "args": wired((shard,))}
+        try:
+            await self._reach(to, "call", shared=packed["ok"] or wired(None), **message)
+        except Exception as error:
+            return _failure(error)
+        room.states.pop(shard, None)
         return {"ok": wired(sum(map(_size, packed["ok"])))}
 
     async def drop(self, session):

@@ -33,7 +33,6 @@ class Migration:
     _block_at: list[str]
     _stamps: list[int]
     _seconds: dict[int, float]
-    _is_first: bool
     _balance: Balance | None
     _all: Any
     _answers: Any
@@ -61,6 +60,8 @@ class Migration:
             self._leaving.add(member)
             if member in self._members:
                 self._in_background(self._hand_on())
+            elif member in self._presences:  # it has a room, and no shards yet
+                self._in_background(self._drop([member]))
         else:
             self._dead.add(member)
             self._pool.remove(member, reason="the scheduler lost this worker")
@@ -114,9 +115,8 @@ class Migration:
         """Before a round: take newcomers in, and move shards if the last rounds showed that it pays."""
         balance: Any = self._balance
         await self._admit()
-        if self._seconds and not self._is_first:
+        if self._seconds:
             balance.observe(self._seconds, self._shard_at, self._members)
-        self._is_first = self._is_first and not self._seconds
         self._seconds = {}
         homes = balance.better(self._shard_at, self._members)
         if homes is None:

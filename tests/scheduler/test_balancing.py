@@ -22,7 +22,8 @@ def all_contiguous(n_shards, members):
 def test_many_shards_are_placed_in_no_time():
     members, places = {f"m{n}": 2 for n in range(8)}, [f"m{s // 1000}" for s in range(8000)]
     balance = Balance(np.ones(8000))
-    balance.observe({s: 9.0 if s < 1000 else 1.0 for s in range(8000)}, places, members)
+    for _ in range(2):
+        balance.observe({s: 9.0 if s < 1000 else 1.0 for s in range(8000)}, places, members)
     better = balance.better(places, members)
     assert better.count("m0") < 130
     assert better.count("m7") == pytest.approx(8000 / (7 + 1 / 9), abs=10)
@@ -107,8 +108,30 @@ def test_what_moves_nothing():
         assert balance.better(places, members) is None
     # By weight nobody is slow here, though one works longer.
     balance = Balance([9, 1])
-    balance.observe({0: 9.0, 1: 1.0}, places, members)
+    for _ in range(2):
+        balance.observe({0: 9.0, 1: 1.0}, places, members)
     assert balance.pace["a"] == balance.pace["b"]
+
+
+def test_a_newcomer_that_compiles_in_its_first_round_keeps_its_shards():
+    balance, members = Balance([1.0] * 4), {"a": 1}
+    for _ in range(3):
+        balance.observe(dict.fromkeys(range(4), 1.0), ["a"] * 4, members)
+    members, places = {"a": 1, "b": 1}, ["a"] * 4
+    places = balance.better(places, members)
+    assert places == ["a", "a", "b", "b"]
+    for compiling in (60.0, 0.0, 0.0):
+        balance.observe({0: 1.0, 1: 1.0, 2: 1.0 + compiling, 3: 1.0}, places, members)
+        assert balance.better(places, members) is None
+    assert balance.pace["b"] == 1.0
+
+
+def test_a_shard_without_work_does_not_tell_of_its_member():
+    balance, members, places = Balance([1.0, 1.0, 0.0]), {"a": 1, "b": 1, "c": 1}, ["a", "b", "c"]
+    for _ in range(3):
+        balance.observe({0: 1.0, 1: 1.0, 2: 1e-4}, places, members)
+    assert balance.pace["c"] < 1.0
+    assert Balance([0.0, 0.0]).weights.tolist() == [1.0, 1.0]
 
 
 def test_a_price_that_was_high_is_not_paid_for_little():
@@ -116,10 +139,10 @@ def test_a_price_that_was_high_is_not_paid_for_little():
     balance.moved(25.0)
     seconds = {0: 1.0, 1: 1.0, 2: 10.0, 3: 10.0}  # 16 a round are lost
     wishes = []
-    for _ in range(3):
+    for _ in range(4):
         balance.observe(seconds, places, members)
         wishes.append(balance.better(places, members))
-    assert wishes == [None, ["a"] * 4, ["a"] * 4]
+    assert wishes == [None, None, ["a"] * 4, ["a"] * 4]
 
 
 # On a cluster ----------------------------------------------------------------------------------------------
@@ -173,6 +196,104 @@ def test_shards_leave_a_worker_that_is_ten_times_slower(processes, make_rotation
     assert rows["working"][first & (rows["worker"] == slow)].sum() > 0
 
 
+def weighted(program, **attributes):
+    """Make shards move as a program's do that tells their weights."""
+    program.__class__ = type("Weighted", (type(program),), {"shard_weights": (1.0,) * 8} | attributes)
+    return program
+
+
+@pytest.fixture
+def swaps(monkeypatch):
+    """Have all shards change their members before the third round."""
+    calls = itertools.count()
+    monkeypatch.setattr(
+        Balance, "better", lambda balance, places, members: places[::-1] if next(calls) == 2 else None
+    )
+
+
+@pytest.mark.parametrize("fault", ["answer", "way", "state"])
+def test_a_move_that_breaks_half_way_costs_no_bit(
+    start_cluster, make_rotation, reference, swaps, monkeypatch, caplog, fault
+):
+    from stradask.scheduler.members import SessionPlugin
+
+    program, moved = weighted(make_rotation(8)), []
+    hand_on, reach = SessionPlugin.hand_on, SessionPlugin._reach
+
+    async def unheard(plugin, **message):  # the shard has arrived, and who sent it dies before it says so
+        answer = await hand_on(plugin, **message)
+        moved.append(message["shard"])
+        return {"lost": "it is gone"} if len(moved) == 3 else answer
+
+    async def blocked(plugin, to, handler, **message):
+        if message.get("method") == "adopt":
+            moved.append(to)
+            if len(moved) == 3:
+                raise OSError("no way")
+        return await reach(plugin, to, handler, **message)
+
+    if fault == "answer":
+        monkeypatch.setattr(SessionPlugin, "hand_on", unheard)
+    elif fault == "way":
+        monkeypatch.setattr(SessionPlugin, "_reach", blocked)
+    else:
+        load = type(program).load
+        program = weighted(
+            program, load=lambda self, data: load(self, data) | {"never pickled": (n for n in ())}
+        )
+    with start_cluster(2, processes=False) as cluster:
+        session, places = open_session(cluster.scheduler_address), []
+        done = run(
+            program, RotationSchedule(8, 16), max_rounds=10, engine=session, callback=watched(session, places)
+        )
+    assert program.sum == reference.sum
+    assert done.n_recoveries == (fault == "answer")
+    if fault == "answer":
+        assert len(moved) == 3
+    else:  # it is no loss, and every shard is where it was when the move broke
+        assert "shards cannot be moved to faster workers" in caplog.text
+        n_there = sum(before != after for before, after in zip(places[0], places[-1], strict=True))
+        assert n_there == (2 if fault == "way" else 0)
+
+
+def test_shards_go_by_the_threads_that_work_on_them(start_cluster, make_rotation):
+    with start_cluster(1, processes=False, client=True) as (cluster, client):
+        cluster.new_spec["options"]["nthreads"] = 3
+        cluster.scale(2)
+        client.wait_for_workers(2, timeout=60)
+        for n_jobs, sizes in ((None, [2, 6]), (1, [4, 4])):
+            session = open_session(cluster.scheduler_address, n_jobs)
+            session.open(make_rotation(8))
+            assert sorted(map(session._shard_at.count, session._members)) == sizes
+            session.close()
+
+
+def test_a_newcomer_that_retires_before_it_has_shards_is_let_go(start_cluster, make_rotation, monkeypatch):
+    monkeypatch.setattr("stradask.scheduler.members._LINGER", 600.0)
+    with start_cluster(1, processes=False, client=True) as (cluster, client):
+        session, program = open_session(cluster.scheduler_address), weighted(make_rotation(8))
+        old = set(client.scheduler_info(n_workers=-1)["workers"])
+
+        def come_and_go(info):
+            if info.round == 2:
+                cluster.scale(2)
+                client.wait_for_workers(2, timeout=60)
+            if info.round == 3:
+                wait_until(lambda: session._ready)
+                client.retire_workers(list(session._ready))
+                wait_until(lambda: set(client.scheduler_info(n_workers=-1)["workers"]) == old)
+
+        done = run(program, RotationSchedule(8, 16), max_rounds=4, engine=session, callback=come_and_go)
+    assert done.n_recoveries == 0
+
+
+def wait_until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def test_a_worker_that_joins_gets_shards(start_cluster, make_rotation, reference):
     with start_cluster(1, processes=False, client=True) as (cluster, client):
         session, places = open_session(cluster.scheduler_address), []
@@ -184,10 +305,7 @@ def test_a_worker_that_joins_gets_shards(start_cluster, make_rotation, reference
                 cluster.scale(2)
                 client.wait_for_workers(2, timeout=60)
             if info.round == 5:
-                end = time.monotonic() + 60
-                while not session._ready and len(session._members) < 2:  # its room is made meanwhile
-                    assert time.monotonic() < end
-                    time.sleep(0.01)
+                wait_until(lambda: session._ready or len(session._members) == 2)  # its room is made meanwhile
 
         program = slowed(make_rotation(8), -1)
         done = run(program, RotationSchedule(8, 16), max_rounds=10, engine=session, callback=join)
