@@ -228,10 +228,12 @@ def collect(args, on_record, tell):
         (known if name in known else own)[name] = value
     if known["max_iter"] < 6:
         raise DataError(f"--param: max_iter={known['max_iter']}: give 6 or more, three are not counted")
+    workers = tuple(np.atleast_1d(own["workers"]).tolist())
+    if not all(type(n) is int and n > 0 for n in workers):
+        raise DataError(f"--param: workers={own['workers']}: give how many processes, 1 or more")
     X = data.load_counts("synthetic" if args.dataset is None else args.dataset[0], args.seed)
-    workers, kill = tuple(np.atleast_1d(own["workers"]).tolist()), bool(own["kill"])
     options = {"cluster": args.cluster, "on_record": on_record, "tell": tell}
-    bench(X, known, workers=workers, kill=kill, **options)
+    bench(X, known, workers=workers, kill=bool(own["kill"]), **options)
 
 
 def page(records):

@@ -246,7 +246,7 @@ class RotatingGibbs(Program):
     def read_ahead(self, state):
         """Have the shard read from its files while others are swept."""
         if self.folder is not None:
-            for array in state.values():
+            for array in {**state, **vars(state["documents"])}.values():
                 fetch(array)
 
     def end_sweep(self, state):

@@ -92,7 +92,7 @@ def test_shards_on_disk(X, path, tmp_path, monkeypatch):
 
 
 def test_the_next_party_is_read_while_one_is_swept(X, tmp_path, monkeypatch):
-    fetched, drawn = [], []
+    fetched, drawn, counts = [], [], set()
     monkeypatch.setattr("stradask.algorithms.topics.rotating.fetch", lambda array: fetched.append(id(array)))
     corpus = corpus_of_matrix(X, 5)
     options = {"at_once": 2, "folder": tmp_path}
@@ -101,6 +101,7 @@ def test_the_next_party_is_read_while_one_is_swept(X, tmp_path, monkeypatch):
 
     def watched(state, task):
         drawn.append((task.round, task.step, task.shard, id(state["topics"])))
+        counts.add(id(state["documents"].counts))
         return update(state, task)
 
     program.update = watched
@@ -109,6 +110,8 @@ def test_the_next_party_is_read_while_one_is_swept(X, tmp_path, monkeypatch):
     of_shard = {shard: topics for _, _, shard, topics in drawn}
     shards = [shard for topics in fetched for shard in of_shard if of_shard[shard] == topics]
     assert shards == [2, 3, 4, 0, 1] * 3  # two turns in the first round
+    assert len(counts) == 5
+    assert counts <= set(fetched)
 
 
 def test_what_is_fetched_are_files(tmp_path):

@@ -82,6 +82,8 @@ def test_pictures_of_runs():
     [
         (["--param", "colour=3"], "'colour' is none of rotation's"),
         (["--param", "max_iter=3"], "give 6 or more"),
+        (["--param", "workers=0"], "workers=0: give how many processes"),
+        (["--param", "workers=1.5"], "workers=1.5: give how many processes"),
         (["--dataset", "a", "b"], "takes one corpus"),
         (["--against", "gensim"], "has no peers"),
     ],
