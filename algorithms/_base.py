@@ -112,5 +112,5 @@ def check_classes(classes, n_outputs):
     """Hold the classes of a model file against its outputs: one for two classes, else one for each."""
     if not isinstance(classes, np.ndarray) or classes.ndim != 1:
         raise DataError("classes_ must be a vector")
-    if n_outputs != (1 if len(classes) == 2 else len(classes)):
+    if len(classes) < 2 or n_outputs != (1 if len(classes) == 2 else len(classes)):
         raise DataError(f"{n_outputs} outputs cannot be those of a model of {len(classes)} classes")

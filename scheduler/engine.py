@@ -223,6 +223,8 @@ class Engine:
                 shards = state if self._shares else state.arrays()
             try:
                 self.history = History.from_dict(header["history"])
+                if self.history.last_round > round_:
+                    raise ValueError(f"its history ends with round {self.history.last_round}")
                 self._restore(own, _unpacked(header["plan"], self.program))
                 self._done = header["done"]
             except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:

@@ -140,6 +140,11 @@ class History:
         for name, (_, absent) in _COLUMNS.items():
             self._columns[name].append(row.get(name, absent))
 
+    @property
+    def last_round(self):
+        """The round of the newest row, 0 if there is none."""
+        return self._columns["round"][-1] if len(self) else 0
+
     def recent_objectives(self, n):
         """Return the last `n` objectives that were measured, the newest first; fewer if there are fewer."""
         measured = (float(v) for v in reversed(self._columns["objective"]) if not math.isnan(v))

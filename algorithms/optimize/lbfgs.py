@@ -23,6 +23,7 @@ from .space import LocalSpace
 CONVERGED, LIMIT, STUCK, STOPPED, NOT_FINITE = range(5)  # `status` of a result
 _LESS = 2.0, 10.0  # times less, at least and at most, is to be promised after it was too little
 _BAD_STEPS = 5  # in a row that met points without a finite objective, before it is given up
+_MOST_PASSES = 2**53  # that a checkpoint may state
 
 
 @dataclass(eq=False)
@@ -189,6 +190,8 @@ class Trace:
             (1, kept["seconds"].size, True)
         }:
             raise ValueError("the columns of the trace do not fit together")
+        if kept["passes"].dtype.kind != "i":
+            raise ValueError("the passes of the trace are no whole numbers")
         for name, column in self.columns.items():
             column[:] = kept[name].tolist()
         self._began = time.perf_counter() - self.columns["seconds"][-1]
@@ -474,15 +477,21 @@ class _Run:
     def _restore(self, state):
         value, self.first_norm, self.fell = map(float, state["numbers"])
         self.nit, self.steps.passes = map(int, state["counts"])
+        if not 0 <= self.nit <= self.steps.passes < _MOST_PASSES:
+            raise ValueError(f"{self.nit} steps in {self.steps.passes} passes")
         self.trace.restore(state)
         if "gradient" not in state:
             return
         self.point = self.steps.made(state["x"], value, state["gradient"])
         memory, order = self.memory, state["order"].tolist()
         sound = np.shape(state["x"]) == np.shape(state["gradient"])
+        kept = [state[name] for name in ("products", "with_seen") if name in state]
+        sound = sound and all(array.dtype.kind == "f" for array in kept)
         sound = sound and state["products"].shape == memory.products.shape
         sound = sound and state.get("with_seen", memory.with_seen).shape == memory.with_seen.shape
-        if not sound or not set(order) <= set(range(memory.size if "rows" in state else 0)):
+        oldest = order[0] if len(order) == memory.size else 0  # places are filled in turn
+        in_turn = [(oldest + n) % memory.size for n in range(len(order) if "rows" in state else 0)]
+        if not sound or order != in_turn or state["order"].dtype.kind != "i":
             raise ValueError("its arrays do not fit together")
         memory.products, memory.order = state["products"].copy(), order
         if "rows" in state:

@@ -319,7 +319,7 @@ def _are_counts(matrix, n_topics):
 
 
 def _is_prior(values, shape):
-    return values.dtype.kind == "f" and values.shape == shape and bool((values > 0).all())
+    return values.dtype in (np.float32, np.float64) and values.shape == shape and bool((values > 0).all())
 
 
 def _fits(matrix, shape):
