@@ -72,6 +72,10 @@ class Design:
         loaded for fits.
         """
         layout = None
+        if not isinstance(engine, str):
+            raise DataError(
+                f"engine={engine!r} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
+            )
         if engine != "local" or not (isinstance(X, np.ndarray) or sparse.issparse(X)):
             from . import distributed
 

@@ -202,7 +202,11 @@ BOMB = 1 << 27
 TRAPS = {
     "docword, one line": ("docword", gzip.compress(bytes(BOMB), 1), "unfold to more than"),
     "docword, no end": ("docword", gzip.compress(b"9\n9\n9\n" + b"\n" * BOMB, 1), "unfold to more than"),
-    "chunks, no end": ("docword in chunks", lzma.compress(b"\n" * BOMB, preset=0), "unfold to more than"),
+    "chunks, no end": (
+        "docword in chunks",
+        lzma.compress(b"9\n9\n9\n" + b"\n" * BOMB, preset=0),
+        "unfold to more than",
+    ),
     "vocabulary": ("vocabulary", gzip.compress(b"a" * BOMB, 1), "unfold to more than"),
     "svmlight": ("svmlight", gzip.compress(b"# \n" * (BOMB // 3), 1), "unfold to more than"),
     "ratings": ("ratings", bz2.compress(b"1,2,3" + b" " * BOMB, 1), "unfold to more than"),

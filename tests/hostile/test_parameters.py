@@ -78,7 +78,7 @@ COUNTED = {"max_iter", "n_samples", "n_warmup", "n_chains", "memory", "tol", "pa
 # Named in the message by what they are, not as they are called.
 CALLED = {
     "random_state": ("random_state", "RandomState"),
-    "callback": ("callback", "callable"),
+    "callback": ("callback", "callable", "int()"),  # what a callable raises is its own
     "n_alphas": ("n_alphas", "alphas"),
 }
 
