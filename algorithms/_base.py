@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..errors import DataError
+from ..scheduler.loop import unmasked_interrupt
 
 _MOST = 2**63
 
@@ -81,10 +82,14 @@ class Estimator(BaseEstimator):
 
     @contextmanager
     def _unchanged_on_error(self):
-        """Put the attributes back as they were if the block raises: a fit that fails changes nothing."""
+        """Put the attributes back as they were if the block raises: a fit that fails changes nothing.
+
+        Ctrl-C comes out of it as KeyboardInterrupt, wherever it fell.
+        """
         before = dict(self.__dict__)
         try:
-            yield
+            with unmasked_interrupt():
+                yield
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)

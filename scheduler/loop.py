@@ -217,7 +217,28 @@ def deferred_interrupt():
     try:
         yield lambda: pressed
     finally:
-        signal.signal(signal.SIGINT, before)
+        pressed = False
+        signal.signal(signal.SIGINT, before)  # which first calls `handler` if there was a press just now
+        if pressed:
+            before(signal.SIGINT, None)
+
+
+@contextmanager
+def unmasked_interrupt():
+    """Raise KeyboardInterrupt where it would come out of compiled code as a SystemError.
+
+    numba runs Python functions where it makes the results of a kernel into objects; what a signal handler
+    raises there becomes the cause of errors that speak of a "result with an exception set".
+    """
+    try:
+        yield
+    except SystemError as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
+            cause = cause.__cause__ or cause.__context__
+        raise
 
 
 def _tell(text):

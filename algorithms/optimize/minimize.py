@@ -6,6 +6,7 @@ from numbers import Integral
 import numpy as np
 
 from ...errors import DataError
+from ...scheduler.loop import unmasked_interrupt
 from ...scheduler.parameters import check_count
 from ...scheduler.progress import Progress
 from ...scheduler.session import open_session
@@ -142,6 +143,7 @@ def minimize(
         identity = _fingerprint(fun_and_grad, x0, portions, l1, memory)
         states = (PieceStates if sharded else States)(checkpoint, checkpoint_every, identity)
     with (
+        unmasked_interrupt(),
         single_threaded_blas(),
         Progress(max_iter, label="minimize", unit="evaluation", verbose=verbose) as bar,
     ):

@@ -3,6 +3,7 @@
 import math
 import time
 import warnings
+from contextlib import ExitStack
 
 from ...errors import InterruptedFitWarning
 from ...scheduler.history import History
@@ -53,7 +54,6 @@ class Watch:
         self._callback, self._snapshot = callback, snapshot
         self._traffic, self._sent = traffic or int, 0
         self._progress = Progress(total, label=label, unit="pass", verbose=verbose)
-        self._interrupt = deferred_interrupt()
 
     @property
     def has_callback(self):
@@ -61,14 +61,15 @@ class Watch:
         return self._callback is not None
 
     def __enter__(self):
-        self._interrupted = self._interrupt.__enter__()
-        self._progress.__enter__()
-        self._last, self._sent = time.perf_counter(), self._traffic()
+        with ExitStack() as stack:
+            self._interrupted = stack.enter_context(deferred_interrupt())
+            stack.enter_context(self._progress)
+            self._last, self._sent = time.perf_counter(), self._traffic()
+            self._entered = stack.pop_all()
         return self
 
     def __exit__(self, *exc_info):
-        self._progress.__exit__(*exc_info)
-        self._interrupt.__exit__(*exc_info)
+        self._entered.__exit__(*exc_info)  # SIGINT has its old handler again, whatever fails or is pressed
         if self.ended == "interrupted":
             warnings.warn(
                 f"{self._label} was interrupted after {len(self.history)} steps; the model so far is kept",

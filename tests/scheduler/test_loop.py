@@ -10,9 +10,10 @@ import warnings
 
 import pytest
 
+from stradask.algorithms.optimize.watch import Watch
 from stradask.errors import InterruptedFitWarning
 from stradask.scheduler.history import History
-from stradask.scheduler.loop import iterate, small_change
+from stradask.scheduler.loop import deferred_interrupt, iterate, small_change, unmasked_interrupt
 
 
 def test_rounds_are_counted_from_start_and_recorded():
@@ -120,6 +121,49 @@ def test_ctrl_c_ends_the_loop_after_the_round():
     assert len(history) == 3
     assert len(caught) == 1
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_while_the_handler_is_put_back_reaches_the_old_one(monkeypatch):
+    before, put = signal.getsignal(signal.SIGINT), signal.signal
+
+    def press_first(number, handler):
+        if handler is before:
+            signal.raise_signal(signal.SIGINT)
+        return put(number, handler)
+
+    monkeypatch.setattr(signal, "signal", press_first)
+    with pytest.raises(KeyboardInterrupt), deferred_interrupt() as interrupted:
+        signal.raise_signal(signal.SIGINT)
+        assert interrupted()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_bar_that_is_interrupted_leaves_no_handler_behind(monkeypatch):
+    before = signal.getsignal(signal.SIGINT)
+    watch = Watch(3, label="fit")
+
+    def interrupted(*exc_info):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(watch._progress), "__exit__", interrupted)
+    with pytest.raises(KeyboardInterrupt), watch:
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_in_compiled_code_is_no_system_error():
+    def masked(cause):
+        try:
+            raise cause
+        except type(cause) as error:
+            inner = SystemError("<function _numba_unpickle> returned a result with an exception set")
+            inner.__cause__ = error
+        raise SystemError("CPUDispatcher(<function f>) returned a result with an exception set") from inner
+
+    with pytest.raises(KeyboardInterrupt), unmasked_interrupt():
+        masked(KeyboardInterrupt())
+    with pytest.raises(SystemError), unmasked_interrupt():
+        masked(ValueError())
 
 
 @pytest.mark.parametrize("where", ["callback", "on_round", "stop"])
