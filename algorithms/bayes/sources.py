@@ -214,7 +214,8 @@ def checksum(arrays):
     if isinstance(arrays, tuple | list):
         return zlib.crc32(repr([checksum(part) for part in arrays]).encode())
     if sparse.issparse(arrays):
-        rows = arrays.tocsr()  # type: ignore[attr-defined]  # what issparse has let through
+        rows: Any = arrays
+        rows = rows.tocsr()
         return checksum((rows.data, rows.indices, rows.indptr, rows.shape))
     values = np.ascontiguousarray(arrays)
     if values.dtype.hasobject:
