@@ -28,14 +28,6 @@ def least_squares(portion, w):
     return 0.5 * float(residual @ residual), A.T @ residual
 
 
-def log_likelihood(q, data):
-    return -0.5 * float(np.sum((data - q) ** 2))
-
-
-def log_prior(q):
-    return -0.5 * float(q @ q)
-
-
 def estimator(cls, *data, **usual):
     """Call of a fit, the parameters of its constructor, and usual values of some of them."""
     return lambda **given: cls(**usual | given).fit(*data), inspect.signature(cls).parameters
