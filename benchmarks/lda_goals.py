@@ -15,7 +15,17 @@ from .summary import Spread, final, finished, time_to
 
 MARGIN = 1.005
 HEADER = (
-    *("corpus", "topics", "threads", "against", "target", "s until it is there", "until ours is", "ratio"),
+    *(
+        "corpus",
+        "topics",
+        "alpha",
+        "threads",
+        "against",
+        "target",
+        "s until it is there",
+        "until ours is",
+        "ratio",
+    ),
     *("at equal time, ours", "theirs"),
 )
 
@@ -43,6 +53,7 @@ def lines(records):
         head = (
             corpus,
             f"{settings['n_components']:,}",
+            f"{settings['doc_topic_prior']:g}",
             str(settings["n_jobs"]),
             f"{name}, {sweeps:.0f} sweeps",
         )
