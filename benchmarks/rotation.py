@@ -133,7 +133,8 @@ def bench(X, settings, *, workers=(1, 2), cluster=None, kill=True, on_record=lis
     settings : dict
         Parameters of `LatentDirichletAllocation`.
     workers : sequence of int
-        Numbers of worker processes of one thread; the first one's figures make the predictions.
+        Numbers of worker processes of one thread, each beside as many threads without a cluster; the first
+        one's figures make the predictions.
     cluster : str, optional
         Address of a scheduler: only a run there.
     kill : bool
@@ -145,10 +146,11 @@ def bench(X, settings, *, workers=(1, 2), cluster=None, kill=True, on_record=lis
     if cluster is not None:
         on_record(common | {"name": cluster, "predicted": None} | fit(X, cluster, settings))
         return
-    local = fit(X, "local", settings | {"n_jobs": 1})
-    on_record(common | {"name": "one thread, no cluster", "predicted": None} | local)
     one: dict[str, Any] = {}
     for n_workers in workers:
+        local = fit(X, "local", settings | {"n_jobs": n_workers})
+        name = f"{n_workers} thread{'s' if n_workers > 1 else ''}, no cluster"
+        on_record(common | {"name": name, "predicted": None} | local)
         with _workers(n_workers) as made:
             run = fit(X, made.scheduler_address, settings)
         one = one or run

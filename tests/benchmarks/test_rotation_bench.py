@@ -104,9 +104,14 @@ def test_other_families_know_no_cluster(tmp_path, capsys):
 def test_a_run_with_a_loss(tmp_path, capsys):
     assert main(["bench", "rotation", "--quick", "--out", str(tmp_path)]) == 0
     records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
-    assert [r["name"] for r in records][1:3] == ["1 worker", "2 workers"]
+    assert [r["name"] for r in records][:-1] == [
+        "1 thread, no cluster",
+        "1 worker",
+        "2 threads, no cluster",
+        "2 workers",
+    ]
     assert "killed" in records[-1]["name"]
     assert len({r["digest"] for r in records}) == 1
-    assert records[2]["predicted"] > 0
+    assert records[3]["predicted"] > 0
     assert (tmp_path / "report.html").exists()
     assert "M tokens/s" in capsys.readouterr().out
