@@ -130,12 +130,18 @@ def _job(args, recipe):
             setattr(job, name, value)
     if job.dataset is None:
         return job
-    places = {name: args.data / name if name.endswith(SUFFIXES) else None for name in job.dataset}
-    missing = [name for name, place in places.items() if place is not None and not place.exists()]
+    files = [name for name in job.dataset if name.endswith(SUFFIXES)]
+    places = {name: place for name in files for place in _at_hand(args.data, name)}
+    missing = [name for name in files if name not in places]
     if missing:
         _tell(f"{job.family}: left out, since not in {str(args.data)!r}: {', '.join(missing)}")
-    job.dataset = [str(place or name) for name, place in places.items() if name not in missing]
+    job.dataset = [str(places.get(name, name)) for name in job.dataset if name not in missing]
     return job if job.dataset else None
+
+
+def _at_hand(folder, name):
+    """Return the path of a file in a folder or a folder of it, in a list; if several, the first by name."""
+    return sorted(folder.glob(name)) or sorted(folder.glob(f"*/{name}"))[:1]
 
 
 def _show(records, out):
