@@ -274,7 +274,7 @@ class _Cluster:
 
         row_of = {future: i for i, row in enumerate(rows) for future in row}
         try:
-            for future in as_completed(row_of):
+            for future in as_completed(row_of, loop=self._client.loop):
                 if future.status == "error":
                     future.result()
                 done(row_of[future])
