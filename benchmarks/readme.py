@@ -26,8 +26,12 @@ TITLES = {
     "lasso": "Lasso",
     "sparse-logistic": "logistic regression, l1",
     "logistic": "logistic regression, l2",
-    "mf": "factorization of ratings",
-    "implicit": "factorization of counts",
+    "mf": "ratings: 32 factors",
+    "mf-64": "ratings: 64 factors",
+    "mf-10m": "ratings: ten million",
+    "implicit": "choices: 32 factors",
+    "implicit-64": "choices: 64 factors",
+    "implicit-128": "choices: 128 factors",
     "mcmc": "posteriors by MCMC",
 }
 NOT_YET = "Not measured on this machine yet: `stradask bench {} --full --out benchmarks/results` does it.\n"

@@ -23,6 +23,8 @@ _LDA_PEERS = "--against tomotopy sklearn gensim"
 _SPARSE = "rcv1_small.svm.txt.gz dorothea.svm.txt.gz"
 _TEXTS = "basehock.svm.txt.gz pcmac.svm.txt.gz mushrooms.svm.txt.gz a9a.svm.txt.gz"
 _SMOOTH_PEERS = "--against liblinear sklearn-lbfgs sklearn-newton-cg sklearn-newton-cholesky"
+_MF = "mf --dataset {} --against libmf --param n_components={} --max-seconds {}"
+_IMPLICIT = "implicit --dataset ml-1m.csv.gz --against implicit --param n_components={} --max-seconds {}"
 
 # ``stradask bench FAMILY --full``: the folder of the records, and what fills it. Medians are of three rounds;
 # where a system needs minutes for a problem, of one.
@@ -49,8 +51,12 @@ FULL = {
         f"logistic --dataset dense scaled wide words {_SMOOTH_PEERS} --param C=1 --max-seconds 12 "
         "--repeats 1",
     ),
-    "mf": ("mf --dataset ml-1m.csv.gz --against libmf --max-seconds 4",),
-    "implicit": ("implicit --dataset ml-1m.csv.gz --against implicit --max-seconds 4",),
+    "mf": (_MF.format("ml-1m.csv.gz", 32, 4),),
+    "mf-64": (_MF.format("ml-1m.csv.gz", 64, 6),),
+    "mf-10m": (_MF.format("generated-10m", 32, 25) + " --repeats 1",),
+    "implicit": (_IMPLICIT.format(32, 4),),
+    "implicit-64": (_IMPLICIT.format(64, 6),),
+    "implicit-128": (_IMPLICIT.format(128, 12),),
     "mcmc": ("mcmc --against numpyro blackjax nutpie pymc --repeats 1",),
     "ssp": ("ssp",),
     "strads": ("strads",),

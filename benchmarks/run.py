@@ -30,6 +30,7 @@ from .objectives import families, find_objective
 from .sampling import draw_and_judge
 from .solvers import find_solvers
 from .solving import time_to_gaps
+from .summary import quality
 from .training import train_and_judge
 from .turn import Turn
 
@@ -253,7 +254,8 @@ def one_line(record, rounds):
     if record["procedure"] != "training":
         return f"{head}: {summary_of(record['family']).result_of(record)}"
     last, metric = record["snapshots"][-1], record["metrics"][0]
-    return f"{head}: {metric['label']} {last[metric['key']]:.2f} after {last['seconds']:.1f} s of training"
+    reached = f"{metric['label']} {quality(last[metric['key']])}"
+    return f"{head}: {reached} after {last['seconds']:.1f} s of training"
 
 
 def _gpu(plan):

@@ -156,8 +156,8 @@ def rows(records):
     ok = next(record for record in records if record["status"] == "ok")
     first, *others = ok["metrics"]
 
-    def row(label, figure, missing="never"):
-        return [label, *(_spread(figure(system), missing) for system in systems.values())]
+    def row(label, figure, missing="never", form=number):
+        return [label, *(_spread(figure(system), missing, form) for system in systems.values())]
 
     lines = [
         row(f"million {ok['work_unit']} a second", lambda system: system["rate"].scaled(1e-6)),
@@ -168,7 +168,7 @@ def rows(records):
         if math.isfinite(level):
             lines.append(
                 row(
-                    f"s to {metric['label']} {number(level)}",
+                    f"s to {metric['label']} {quality(level)}",
                     lambda system, k=key: system["time_to_level"][k],
                 )
             )
@@ -178,12 +178,14 @@ def rows(records):
             f"{first['label']} at {summary['equal_seconds']:.1f} s",
             lambda system: system["at_equal_seconds"][key],
             missing="not yet",
+            form=quality,
         ),
-        row("  at the end", lambda system: system["final"][key]),
+        row("  at the end", lambda system: system["final"][key], form=quality),
         row("  s until ours is there", lambda system: system["ours_there"]),
     ]
     for metric in others:
-        lines.append(row(f"{metric['label']} at the end", lambda system, k=metric["key"]: system["final"][k]))
+        label, ends = f"{metric['label']} at the end", lambda system, k=metric["key"]: system["final"][k]
+        lines.append(row(label, ends, form=quality))
     lines += [
         row("peak memory, MB", lambda system: system["peak_mb"]),
         row("  of it for training", lambda system: system["training_mb"]),
@@ -233,8 +235,13 @@ def number(value, missing="never"):
     return format(value, digits)
 
 
-def _spread(spread, missing):
+def quality(value, missing="never"):
+    """Return a figure of quality with four digits, since a third of a percent is a lot there."""
+    return f"{value:.4g}" if math.isfinite(value) and abs(value) < 1000 else number(value, missing)
+
+
+def _spread(spread, missing, form):
     if spread is None:
         return "-"
-    middle, low, high = (number(value, missing) for value in (spread.median, spread.low, spread.high))
+    middle, low, high = (form(value, missing) for value in (spread.median, spread.low, spread.high))
     return middle if low == high else f"{middle} ({low}..{high})"
