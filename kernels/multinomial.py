@@ -97,3 +97,30 @@ def multinomial_residuals(Z, labels, weights, n_classes):
         weight = 1.0 if len(weights) == 0 else np.float64(weights[i])
         total += _residual(Z[i], labels[i], weight, n_classes)
     return total
+
+
+@nb.njit(**_SUMS)
+def csc_gram(data, indices, indptr, R, out):
+    """Add ``X X^T R`` to `out`, column by column.
+
+    Parameters
+    ----------
+    data, indices, indptr : arrays of CSC
+        `indptr` may be a slice of the matrix's, for some of its columns.
+    R : float64 array (n, Q)
+    out : float64 array (n, Q)
+        Added to.
+    """
+    width = R.shape[1]
+    sums = np.empty(width)
+    for j in range(len(indptr) - 1):
+        for k in range(width):
+            sums[k] = 0.0
+        for e in span(indptr, j):
+            value, line = np.float64(data[e]), R[at(indices[e])]
+            for k in range(width):
+                sums[k] += value * line[k]
+        for e in span(indptr, j):
+            value, line = np.float64(data[e]), out[at(indices[e])]
+            for k in range(width):
+                line[k] += value * sums[k]

@@ -32,6 +32,8 @@ from .excess import Excess
 from .lbfgs import minimize_lbfgs
 from .newton import minimize_newton, minimize_newton_cg, minimize_proximal_newton
 from .preconditioner import Cholesky, Diagonal, Factors, Repeated, scaling_of
+from .row_space import applies as row_space_applies
+from .row_space import minimize_by_rows
 from .rows import SQUARED
 from .sketch import minimize_sketch, sample_size
 from .stages import LBFGS_SHARE, Stages
@@ -45,6 +47,7 @@ _LATE_SKETCH_ROWS = 6  # a parameter
 _LATE_NEWTON_MOST = 4000  # parameters, where all else has failed
 _QUADRATIC_STEPS = 2  # of conjugate gradients: what one solve does not reach, more will not
 _GRAM_MOST = 500  # columns of a multinomial model for one class's Hessian
+_ROW_SPACE_PATIENCE = 250  # steps, of which each costs less than half of one with the diagonal
 _PATIENCE, _LONG_PATIENCE = 25, 60  # steps of the diagonal, where the sketch can follow and where it cannot
 _SHORT_PATIENCE, _THIN = 8, 10  # where there are so few entries a column that a step costs more than its pass
 _FORCING, _QUADRATIC = 0.1, 1e-5  # residuals of Newton systems; a quadratic has but one
@@ -151,22 +154,26 @@ def _by_rows(objective, x0, factor, *, max_iter, tol, callback):
 def minimise_multinomial(objective, x0, *, max_iter=1000, tol=1e-6, callback=None):
     """Minimise a `MultinomialObjective` by L-BFGS; returns as `minimise`.
 
-    Preconditioned, for each class alike, by the Hessian at zero where that is cheap, else by its diagonal.
+    In the space of the rows where these are sparse and fewer than half of the columns (`row_space`). Else,
+    and where that has not arrived after many steps, preconditioned for each class alike, by the Hessian at
+    zero where that is cheap, otherwise by its diagonal.
     """
-    if objective.n_columns <= _GRAM_MOST:
-        preconditioner: Any = Repeated(Cholesky(objective.class_hessian()), objective.n_classes)
-    else:
-        preconditioner = Diagonal(objective.hessian_diagonal())
-    result = _lbfgs(
-        objective,
-        x0,
-        preconditioner=preconditioner,
-        max_iter=max_iter,
-        tol_decrease=LBFGS_SHARE * tol,
-        excess=Excess(objective, tol, preconditioner, False) if _in_double(objective) else None,
-        callback=callback,
-    )
-    return result, "lbfgs"
+    stages = Stages(objective, x0, max_iter, callback)
+    if row_space_applies(objective, x0):
+        stages.run(minimize_by_rows, most=_ROW_SPACE_PATIENCE, tol_decrease=tol)
+    if not stages.over:
+        if objective.n_columns <= _GRAM_MOST:
+            preconditioner: Any = Repeated(Cholesky(objective.class_hessian()), objective.n_classes)
+        else:
+            preconditioner = Diagonal(objective.hessian_diagonal())
+        stages.run(
+            minimize_lbfgs,
+            preconditioner=preconditioner,
+            tol_gradient=0.0,
+            tol_decrease=LBFGS_SHARE * tol,
+            excess=Excess(objective, tol, preconditioner, False) if _in_double(objective) else None,
+        )
+    return stages.result(), "lbfgs"
 
 
 def minimise_sparse(objective, x0, *, l1, max_iter=1000, tol=1e-6, callback=None):

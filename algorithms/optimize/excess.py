@@ -9,6 +9,7 @@ sums rise to it.
 import numpy as np
 
 from .preconditioner import Factors
+from .space import LocalSpace
 
 _LEAST_PRODUCTS, _MOST_PRODUCTS = 6, 200
 _SETTLED = 0.1  # of what is allowed: what the second half of the products may add
@@ -27,17 +28,20 @@ class Excess:
         For conjugate gradients.
     by_factor : bool
         Whether a Hessian and its factor are cheap.
+    space : Space, default=None
+        Where vectors lie; numpy arrays of this process when None.
     """
 
-    def __init__(self, objective, tol, preconditioner, by_factor):
+    def __init__(self, objective, tol, preconditioner, by_factor, space=None):
         self._objective, self._tol = objective, max(tol, objective.precision)
         self._preconditioner, self._by_factor = preconditioner, by_factor
+        self._space = LocalSpace() if space is None else space
 
     def __call__(self, x, value, g):
         """The estimated excess at x over the allowed one; at most 1 where that is proved."""
         allowed = self._tol * abs(value)
         if not allowed > 0:
-            return 1.0 if not g.any() else np.inf
+            return 1.0 if not self._square(g) > 0 else np.inf
         if self._bound(g) <= allowed:
             return 1.0
         if self._by_factor:
@@ -46,21 +50,20 @@ class Excess:
 
     def _bound(self, g):
         """``|g|^2 / (2 l2)``; infinite with an intercept that is not at its best."""
-        objective = self._objective
-        penalised, free = g[: objective.n_penalised], g[objective.n_penalised :]
-        if not objective.l2 > 0 or free @ free > penalised @ penalised:
+        penalised, free = self._objective.squared_norms(g)
+        if not self._objective.l2 > 0 or free > penalised:
             return np.inf
-        return float(g @ g) / (2 * objective.l2)
+        return (penalised + free) / (2 * self._objective.l2)
 
     def _by_products(self, x, g, allowed):
         """Partial sums of conjugate gradients, until they pass what is allowed or rise no more."""
-        P, product = self._preconditioner, self._product(x, g)
-        residual = -P.transposed(g)
-        step, square = residual.copy(), float(residual @ residual)
+        P, product, space = self._preconditioner, self._product(x, g), self._space
+        residual = space.scale(-1.0, P.transposed(g))
+        step, square = residual, self._square(residual)
         sums = [0.0]
         for k in range(1, _MOST_PRODUCTS + 1):
             bent = P.transposed(product(P.direct(step)))
-            curvature = float(step @ bent)
+            curvature = float(space.dots([(bent, step)])[0])
             if not curvature > 0:
                 break
             length = square / curvature
@@ -69,12 +72,15 @@ class Excess:
                 break
             if k >= _LEAST_PRODUCTS and sums[-1] - sums[k // 2] <= _SETTLED * allowed:
                 break
-            residual = residual - length * bent
-            before, square = square, float(residual @ residual)
+            residual = space.axpy(-length, bent, residual)
+            before, square = square, self._square(residual)
             if not square > 0:
                 break
-            step = residual + (square / before) * step
+            step = space.axpy(square / before, step, residual)
         return sums[-1]
+
+    def _square(self, v):
+        return float(self._space.dots([(v, v)])[0])
 
     def _product(self, x, g):
         objective = self._objective

@@ -76,6 +76,11 @@ class _Penalised:
         """Relative precision of values, about: some last places of the data's type, and long sums."""
         return max(_PRECISION, LAST_PLACES * float(np.finfo(self.rows.dtype).eps))
 
+    def squared_norms(self, g):
+        """Of the part of a gradient that is penalised, and of the intercepts'."""
+        penalised, free = g[: self.n_penalised], g[self.n_penalised :]
+        return float(penalised @ penalised), float(free @ free)
+
     def bytes_sent(self):
         """Count the bytes that went over the network so far."""
         return 0
