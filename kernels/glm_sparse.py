@@ -145,3 +145,20 @@ def csr_scaled(data, indices, indptr, curvature, out):
         to[last] = root
         for e in span(indptr, i):
             to[at(indices[e])] = data[e] * root
+
+
+@nb.njit(**_SUMS)
+def csr_counts(indices, indptr, counts):
+    """Count the entries of the columns, into an int64 array (d,) of zeros."""
+    for e in range(at(indptr[0]), at(indptr[-1])):
+        counts[at(indices[e])] += 1
+
+
+@nb.njit(**_SUMS)
+def csr_rows_in(indices, indptr, columns, found):
+    """Mark in a bool array (n,) the rows with an entry in the columns that a bool array (d,) marks."""
+    for i in range(len(found)):
+        has = False
+        for e in span(indptr, i):
+            has |= columns[at(indices[e])]
+        found[i] = has

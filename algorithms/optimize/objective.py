@@ -12,6 +12,7 @@ portions alone: values have the same bits on any number of threads.
 """
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ _PRECISION = 1e-12  # relative, of a sum in float64
 LAST_PLACES = 10  # of the type of the data: the least tolerance that can be met in it
 _HESSIAN_BYTES = 1 << 26  # that partial Hessians may take together
 _ROWS_TO_COUNT = 4096
+_NO_ROWS = np.empty(0, np.int64)
 
 
 def tree_sum(parts):
@@ -227,16 +229,29 @@ class LinearObjective(_Penalised):
         self.n_passes += 1
         return run_tasks([(work, (first,)) for first in range(0, len(pairs), step)], self._threads)
 
-    def sample(self, rows):
-        """The same objective on a copy of some rows, scaled up as if they were all."""
-        part = self.rows.take(rows)
-        whole, some = (
-            float(r.weights.sum(dtype=np.float64)) if len(r.weights) else len(r.y) for r in (self.rows, part)
-        )
+    def sample(self, rows, whole=_NO_ROWS):
+        """The same objective on a copy of some rows, scaled up as if they were all.
+
+        Parameters
+        ----------
+        rows : int ndarray
+            Numbers of rows: a sample of all that are not in `whole`.
+        whole : int ndarray
+            Rows that stand for themselves alone.
+        """
+        part = self.rows.take(np.concatenate([rows, whole]))
+        weights = part.row_weights()
+        drawn, alone = weights[: len(rows)].sum(), weights[len(rows) :].sum()
+        own = self.rows.weights
+        every = float(own.sum(dtype=np.float64)) if len(own) else self.n_rows
+        factor = (every - alone) / drawn
+        if len(whole):
+            weights[len(rows) :] /= factor
+            part = replace(part, weights=weights.astype(part.dtype))
         return LinearObjective(
             part,
             self.loss,
-            scale=self.scale * whole / some,
+            scale=self.scale * factor,
             l2=self.l2,
             constant=self.constant,
             fit_intercept=self.fit_intercept,
@@ -246,7 +261,7 @@ class LinearObjective(_Penalised):
     def rows_behind_diagonal(self, w):
         """How many rows made each entry of the Hessian's diagonal, about: ``(sum_i a_i)^2 / sum_i a_i^2``.
 
-        Over at most some thousand rows; 0 where numbers become too small or too large to tell.
+        From at most some thousand rows; 0 where numbers become too small or too large to tell.
 
         Parameters
         ----------
@@ -256,11 +271,12 @@ class LinearObjective(_Penalised):
         -------
         float64 ndarray of shape (n_columns,)
         """
-        some = slice(None, None, -(-self.n_rows // _ROWS_TO_COUNT))
+        step = -(-self.n_rows // _ROWS_TO_COUNT)
+        some = slice(None, None, step)
         rows, curvature = self.rows.take(some), self._curvatures(w)[some]
         with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
             once, twice = rows.diagonal(curvature)[:-1], rows.squared().diagonal(curvature**2)[:-1]
-            counts = once**2 / twice
+            counts = step * once**2 / twice
         return np.where(np.isfinite(counts) & (twice > 0), counts, 0.0)
 
     def _split(self, w):

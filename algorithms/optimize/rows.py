@@ -41,6 +41,10 @@ class _Rows:
         self.add_hessian(curvature, out, means)
         return out
 
+    def rows_of_rare_columns(self, below, most):
+        """Numbers of the rows with an entry in a rare column; none where no entry is missing."""
+        return np.empty(0, np.int64)
+
     @property
     def longest(self):
         """The largest squared norm of a row, and their mean."""
@@ -196,6 +200,24 @@ class SparseRows(_Rows):
         X = sparse.csr_array((self.data, self.indices, self.indptr), shape=self.shape)[rows]
         weights = self.weights[rows] if len(self.weights) else self.weights
         return SparseRows(X.data, X.indices, X.indptr, self.n_columns, self.y[rows], weights)
+
+    def rows_of_rare_columns(self, below, most):
+        """Numbers of the rows with an entry in a rare column.
+
+        Parameters
+        ----------
+        below : float
+            Columns with fewer entries are rare.
+        most : int
+            Entries that the rare columns may have together: the rarest count.
+        """
+        counts, found = np.zeros(self.n_columns, np.int64), np.empty(len(self.y), bool)
+        glm_sparse.csr_counts(self.indices, self.indptr, counts)
+        order = np.argsort(counts, kind="stable")
+        rare = np.zeros(self.n_columns, bool)
+        rare[order[(counts[order] < below) & (np.cumsum(counts[order]) <= most)]] = True
+        glm_sparse.csr_rows_in(self.indices, self.indptr, rare, found)
+        return np.flatnonzero(found)
 
     def squared(self):
         """Rows of the squares of the entries."""

@@ -8,8 +8,7 @@ For many rows and few parameters, p:
    solution is corrected on them.
 3. The Cholesky factor of the sample's Hessian H_s there is a change of variables. With ``e = sqrt(p / rows)``
    the condition number of ``H_s^(-1) H`` is about ``((1 + e) / (1 - e))^2``, however the columns are scaled
-   or correlated: a handful of passes over all rows is left. Where the sample hardly saw a column, entries of
-   the diagonal are raised to those of all rows, as the column would get steps far too long.
+   or correlated: a handful of passes over all rows is left.
 4. L-BFGS on all rows. After every 8 steps without success four times the rows are taken, and Newton's method
    when these are half of all.
 
@@ -17,6 +16,12 @@ Where the Hessian of the first sample takes longer than a pass over all rows, th
 with the diagonal of its Hessian. If few steps did that, the columns correlate little, and the diagonal serves
 for all rows, too; else the Hessian follows. What the diagonal then takes for a minimum is held against the
 Newton decrement with the sample's Hessian (`Excess`), since flat directions show in neither.
+
+Columns of a sparse matrix that a sample would hardly see (rare values of a category) decide how many passes
+it takes: where a few weighted rows are all that is known of a column, its coefficient is far off, and one
+that is not seen at all gets steps far too long. So all rows of such columns are in the sample, each standing
+for itself, up to as many as are drawn. Where a column is hardly seen nevertheless (in a dense matrix), its
+entry of the diagonal is raised to that of all rows.
 
 Rows are drawn in blocks of 8, so that a sample reads whole cache lines, by a seed of its own that is
 always the same.
@@ -33,12 +38,14 @@ from .stages import LBFGS_SHARE, Stages
 
 _ROWS_PER_PARAMETER, _LEAST_ROWS = 15, 4_000
 _BLOCK, _STEPS, _GROWTH = 8, 8, 4
+_CORRECTIONS = 10  # steps on a larger sample
 _SAMPLE_STEPS, _SAMPLE_TOL = 40, 0.02  # tolerance in units of p / rows, the sample's own relative error
 _ADDED = 0.3  # of a pass over all rows: what the Hessian of a larger sample may take
 _BY_HESSIAN = 6  # steps on all rows with a sample's Hessian, about
 _PATIENCE = 25  # steps of the diagonal on all rows
 _ASSURED = 0.5  # of a tolerance: the decrement of a sample of 15 rows a parameter may be that much too small
-_SEEN = 100.0  # rows that made a column's entry of the diagonal: it is then known to a tenth
+_RARE = 100.0  # entries of a column that are to be expected in a sample, or all of its rows are taken
+_SEEN = 10.0  # rows that made a column's entry of the diagonal, or that of all rows is taken
 
 
 def minimize_sketch(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback=None, solve_sample=True):
@@ -63,9 +70,9 @@ def minimize_sketch(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback
         if 2 * n_rows >= objective.n_rows:
             stages.run(minimize_newton, tol_decrease=tol_decrease)
             break
-        sample = objective.sample(sampled_rows(objective.n_rows, n_rows, seed=attempt))
+        sample = sample_of(objective, n_rows, seed=attempt)
         if attempt == 0 and solve_sample:
-            stages.x, preconditioner = _solved(objective, sample, stages.x)
+            stages.x, preconditioner, n_rows = _solved(objective, sample, stages.x)
         else:
             preconditioner = _preconditioner(objective, sample, stages.x)
         by_hessian = isinstance(preconditioner, Cholesky)
@@ -101,22 +108,35 @@ def sampled_rows(n, n_wanted, seed):
     return (np.sort(blocks)[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
 
 
+def sample_of(objective, n_rows, seed):
+    """The objective on random rows, and on all that have an entry in a column which these would hardly see.
+
+    The latter are at most as many as the former, and stand for themselves alone.
+    """
+    rows = sampled_rows(objective.n_rows, n_rows, seed)
+    whole = objective.rows.rows_of_rare_columns(_RARE * objective.n_rows / len(rows), len(rows))
+    others = rows[~np.isin(rows, whole)]
+    return objective.sample(others, whole) if len(others) else objective.sample(rows)
+
+
 def _solved(objective, sample, x):
-    """The solution of a sample, and a preconditioner for all rows there."""
+    """The solution of a sample, a preconditioner for all rows there, and the rows that were drawn for it."""
+    n_rows = sample_size(objective)
     row, hessian_row = row_costs(objective.rows)
     a_pass, hessian = objective.n_rows * row + CALL, sample.n_rows * hessian_row
     if hessian > a_pass:
         found = _descent(sample, x, scaling_of(sample, x), int(_BY_HESSIAN + hessian / a_pass))
         if found.success:
-            return found.x, scaling_of(sample, found.x)
+            return found.x, scaling_of(sample, found.x), n_rows
         x = found.x
     x = _descent(sample, x, Factors(sample).at(x), _SAMPLE_STEPS).x
     more = int(_ADDED * a_pass / hessian_row)
     if more < 2 * sample.n_rows:
-        return x, _preconditioner(objective, sample, x)
-    larger = objective.sample(sampled_rows(objective.n_rows, min(more, objective.n_rows // 2), seed=0))
-    factor = _preconditioner(objective, larger, x)
-    return _descent(larger, x, factor, 1).x, factor
+        return x, _preconditioner(objective, sample, x), n_rows
+    n_rows = min(more, objective.n_rows // 2)
+    larger = sample_of(objective, n_rows, seed=0)
+    x = _descent(larger, x, Factors(larger).at(x), _CORRECTIONS).x
+    return x, _preconditioner(objective, larger, x), n_rows
 
 
 def _descent(sample, x, preconditioner, max_iter):
@@ -138,7 +158,7 @@ def _preconditioner(objective, sample, x):
     if objective.fit_intercept:
         means = far_means(np.diagonal(H), H[-1])
         H = H if means is None else sample.hessian(x, means)
-    if means is not None or sample.rows_behind_diagonal(x).min() < _SEEN:
-        places = np.arange(len(H))
-        H[places, places] = np.maximum(H[places, places], objective.hessian_diagonal(x, means))
+    hardly = np.flatnonzero(sample.rows_behind_diagonal(x) < _SEEN) if means is None else np.arange(len(H))
+    if len(hardly):
+        H[hardly, hardly] = np.maximum(H[hardly, hardly], objective.hessian_diagonal(x, means)[hardly])
     return Cholesky(H, means)
