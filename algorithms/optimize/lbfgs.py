@@ -496,7 +496,7 @@ class _Run:
         memory.products, memory.order = state["products"].copy(), order
         if "rows" in state:
             memory.rows = self.steps.space.rows(2 * memory.size, state["x"])
-            memory.rows.array[:], memory.rows.used[:] = state["rows"], state["used"]
+            memory.rows.fill(state["rows"], state["used"])
         if "with_seen" in state:
             memory.seen, memory.with_seen = self.point.scaled, state["with_seen"].copy()
         self.norm = self._norm()

@@ -1,5 +1,6 @@
 """The few things that the optimisers ask of vectors, so that a vector may lie anywhere."""
 
+import itertools
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,29 +59,38 @@ class LocalRows:
     def __init__(self, n, like):
         self.array = np.zeros((n, len(like)))
         self.used = np.zeros(n, bool)
+        self._runs: list[slice] = []  # of rows that were set; the others' pages have never been touched
 
     def put(self, row, x):
         """Set a row."""
-        self.array[row], self.used[row] = x, True
+        self.array[row] = x
+        if not self.used[row]:
+            self.used[row] = True
+            self._find_runs()
+
+    def fill(self, array, used):
+        """Set all rows, and which of them count."""
+        self.array[:], self.used[:] = array, used
+        self._find_runs()
 
     def dots(self, x):
         """Scalar products of all rows with x."""
         found = np.zeros(len(self.array))
-        for part in self._filled():
+        for part in self._runs:
             found[part] = self.array[part] @ x
         return found
 
     def combine(self, weights, a, x):
         """Return a x plus the sum of all rows, each times its weight."""
         total = a * x
-        for part in self._filled():
+        for part in self._runs:
             total += weights[part] @ self.array[part]
         return total
 
-    def _filled(self):
-        """The runs of rows that were set; the others' pages have never been touched."""
-        edges = np.flatnonzero(np.diff(self.used, prepend=False, append=False))
-        return [slice(*pair) for pair in edges.reshape(-1, 2)]
+    def _find_runs(self):
+        used = [False, *self.used.tolist(), False]
+        edges = [row for row, (before, now) in enumerate(itertools.pairwise(used)) if before != now]
+        self._runs = [slice(first, end) for first, end in zip(edges[::2], edges[1::2], strict=True)]
 
 
 class LocalSpace:

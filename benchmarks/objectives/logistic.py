@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import logsumexp, softmax
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import normalize
 
 from ...errors import DataError
 from ..linear_cases import CLASSIFICATIONS, load_classification
@@ -35,6 +36,8 @@ class Objective(LinearObjective):
     take, and certified: without an intercept ``F(b) - |gradient|^2 / 2`` is a lower bound of F, whose penalty
     is strongly convex.
 
+    With ``unit_rows`` every row is brought to the norm 1, as is usual for the counts of words.
+
     Data sets: "dense" (float32), "dense64" and "scaled" (float64; columns of scales from 0.01 to 100),
     1,000,000 x 100, and "wide", 200,000 x 1,000, neighbours correlating; "words", 500,000 x 50,000, sparse;
     "c" of the sparse family, 20,000 x 200,000; svmlight files.
@@ -42,7 +45,7 @@ class Objective(LinearObjective):
 
     family = "logistic"
     default_datasets = (*DESIGNS, "words", "c")
-    defaults = {"C": (0.1, 1, 100), "intercept": False}  # noqa: RUF012
+    defaults = {"C": (0.1, 1, 100), "intercept": False, "unit_rows": False}  # noqa: RUF012
     quick_defaults = {"C": (1,)}  # noqa: RUF012
 
     def __init__(self, dataset, *, seed, parameters, quick=False):
@@ -52,6 +55,11 @@ class Objective(LinearObjective):
         if not isinstance(self.intercept, bool):
             raise DataError(f"--param: intercept is {self.intercept!r}; give True or False")
         self.X, self.y = load(dataset, seed=seed, quick=quick)
+        self.unit_rows = parameters["unit_rows"]
+        if not isinstance(self.unit_rows, bool):
+            raise DataError(f"--param: unit_rows is {self.unit_rows!r}; give True or False")
+        if self.unit_rows:
+            self.X = normalize(self.X) if isinstance(self.X, np.ndarray) else normalize(self.X).tocsc()
         n_classes = len(np.unique(self.y))
         if n_classes > 2 and self.intercept:
             raise DataError(f"--param: intercept=True, but {dataset} has {n_classes} classes: two are needed")
@@ -62,6 +70,11 @@ class Objective(LinearObjective):
     def alpha_max(self, X, y):
         """Return the penalty of the mean loss that stands for C = 1: there is none that ends the model."""
         return 1 / len(y)
+
+    def describe(self):
+        """See `LinearObjective`."""
+        described = super().describe()
+        return described | {"name": described["name"] + (", unit rows" if self.unit_rows else "")}
 
     def problems(self):
         """Return the penalties to be solved for: of the mean loss, ``alpha = 1 / (C n)``."""

@@ -19,6 +19,10 @@ def problem(n=60, p=4):
     return X, np.where(X[:, 0] + rng.logistic(size=n) > 0, 1.0, -1.0)
 
 
+def at_unit_norm(X):
+    return X / np.linalg.norm(X, axis=1)[:, None]
+
+
 @pytest.mark.parametrize("with_intercept", [True, False])
 @pytest.mark.parametrize("form", [np.asfortranarray, sparse.csc_matrix])
 def test_the_minimum_is_what_scipy_finds(form, with_intercept):
@@ -36,7 +40,9 @@ def test_the_minimum_is_what_scipy_finds(form, with_intercept):
 
 def test_the_gap_is_the_excess_over_the_minimum(monkeypatch):
     monkeypatch.setitem(logistic.DESIGNS, "dense", (None, (60, 4, np.float64, 0)))
-    judge = Objective("dense", seed=0, parameters={"C": (0.1, 2), "intercept": False}, quick=True)
+    judge = Objective(
+        "dense", seed=0, parameters={"C": (0.1, 2), "intercept": False, "unit_rows": False}, quick=True
+    )
     problems = judge.problems()
     assert [p.name for p in problems] == ["C=0.1", "C=2"]
     assert [p.arguments["alpha"] * 60 for p in problems] == pytest.approx([10, 0.5])
@@ -65,20 +71,25 @@ def test_the_minimum_of_several_classes_is_what_scipy_finds(tmp_path):
     assert mean_objective(X, y, best.x.reshape(3, 4), 0.1) == pytest.approx(best.fun, rel=1e-12)
     path = tmp_path / "three.svm"
     path.write_text("\n".join(f"{7 - k:g} 1:1 2:{k + 1:g}" for k in y))  # labels in falling order
-    judge = Objective(str(path), seed=0, parameters={"C": 1, "intercept": False})
+    judge = Objective(str(path), seed=0, parameters={"C": 1, "intercept": False, "unit_rows": False})
     assert np.array_equal(judge.y, 2 - y)
     zero = {"coef": np.zeros((3, 2)), "intercept": 0.0}
     assert judge.evaluate(judge.problems()[0], zero)["objective"] == pytest.approx(np.log(3))
+    same = Objective(str(path), seed=0, parameters={"C": 1, "intercept": False, "unit_rows": True})
+    np.testing.assert_allclose(same.X.toarray(), at_unit_norm(judge.X.toarray()))
+    assert (same.X.format, same.describe()["name"]) == ("csc", "three, unit rows")
     with pytest.raises(DataError, match=r"one of \(3, 2\) is needed"):
         judge.evaluate(judge.problems()[0], {"coef": np.zeros((1, 2)), "intercept": 0.0})
     with pytest.raises(DataError, match=r"intercept=True, but .* has 3 classes"):
-        Objective(str(path), seed=0, parameters={"C": 1, "intercept": True})
+        Objective(str(path), seed=0, parameters={"C": 1, "intercept": True, "unit_rows": False})
 
 
 def test_the_sample_is_small_and_has_all_classes(monkeypatch):
     monkeypatch.setattr(logistic, "SAMPLE_ROWS", 3)
     monkeypatch.setitem(logistic.DESIGNS, "dense", (None, (60, 4, np.float64, 0)))
-    judge = Objective("dense", seed=0, parameters={"C": 1, "intercept": False}, quick=True)
+    judge = Objective(
+        "dense", seed=0, parameters={"C": 1, "intercept": False, "unit_rows": False}, quick=True
+    )
     sample = judge.sample()
     assert sample["X"].shape == (6, 4)
     assert sorted(sample["y"]) == [-1, -1, -1, 1, 1, 1]
@@ -112,11 +123,17 @@ def test_a_seed_names_a_data_set(name):
         ("dense", {"C": (0,)}, "C is 0; numbers above 0"),
         ("dense", {"C": True}, "C is True"),
         ("dense", {"intercept": 1}, "intercept is 1; give True or False"),
+        ("dense", {"unit_rows": 1}, "unit_rows is 1; give True or False"),
     ],
 )
 def test_wrong_options_are_errors_that_name_them(dataset, parameters, said):
     with pytest.raises(DataError, match=said):
-        Objective(dataset, seed=0, parameters={"C": 1, "intercept": False} | parameters, quick=True)
+        Objective(
+            dataset,
+            seed=0,
+            parameters={"C": 1, "intercept": False, "unit_rows": False} | parameters,
+            quick=True,
+        )
 
 
 def test_it_and_scikit_learn_solve_it_by_the_command(tmp_path, capsys):
