@@ -48,6 +48,8 @@ FULL = {
     "logistic": (
         f"logistic --dataset {_TEXTS} cod-rna.svm.txt.gz cina.svm.txt.gz relathe.svm.txt.gz "
         f"rcv1_small.svm.txt.gz {_SMOOTH_PEERS} --max-seconds 5",
+        "logistic --dataset covtype.svm.txt.gz --against sklearn-lbfgs sklearn-newton-cholesky "
+        "--param one_class=1 --max-seconds 8 --repeats 1",
         "logistic --dataset news20.svm.txt.gz --against sklearn-lbfgs sklearn-newton-cg "
         "--param C=1 unit_rows=True --max-seconds 12",
         f"logistic --dataset dense scaled wide words {_SMOOTH_PEERS} --param C=1 --max-seconds 12 "

@@ -39,6 +39,7 @@ from .stages import LBFGS_SHARE, Stages
 _ROWS_PER_PARAMETER, _LEAST_ROWS = 15, 4_000
 _BLOCK, _STEPS, _GROWTH = 8, 8, 4
 _CORRECTIONS = 10  # steps on a larger sample
+_NEAR = 3  # of them, over which its Hessian hardly changes
 _SAMPLE_STEPS, _SAMPLE_TOL = 40, 0.02  # tolerance in units of p / rows, the sample's own relative error
 _ADDED = 0.3  # of a pass over all rows: what the Hessian of a larger sample may take
 _BY_HESSIAN = 6  # steps on all rows with a sample's Hessian, about
@@ -135,8 +136,11 @@ def _solved(objective, sample, x):
         return x, _preconditioner(objective, sample, x), n_rows
     n_rows = min(more, objective.n_rows // 2)
     larger = sample_of(objective, n_rows, seed=0)
-    x = _descent(larger, x, Factors(larger).at(x), _CORRECTIONS).x
-    return x, _preconditioner(objective, larger, x), n_rows
+    factor = _preconditioner(objective, larger, x)
+    found = _descent(larger, x, factor, _CORRECTIONS)
+    if found.nit > _NEAR:
+        factor = _preconditioner(objective, larger, found.x)
+    return found.x, factor, n_rows
 
 
 def _descent(sample, x, preconditioner, max_iter):

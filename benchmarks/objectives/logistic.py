@@ -1,7 +1,7 @@
 """Logistic regression with a squared penalty, two classes or more: seconds to a relative excess."""
 
 import math
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +36,8 @@ class Objective(LinearObjective):
     take, and certified: without an intercept ``F(b) - |gradient|^2 / 2`` is a lower bound of F, whose penalty
     is strongly convex.
 
-    With ``unit_rows`` every row is brought to the norm 1, as is usual for the counts of words.
+    With ``unit_rows`` every row is brought to the norm 1, as is usual for the counts of words; ``one_class``,
+    a number from 0 in the order of the labels, makes two classes of many: that one and the rest.
 
     Data sets: "dense" (float32), "dense64" and "scaled" (float64; columns of scales from 0.01 to 100),
     1,000,000 x 100, and "wide", 200,000 x 1,000, neighbours correlating; "words", 500,000 x 50,000, sparse;
@@ -45,7 +46,7 @@ class Objective(LinearObjective):
 
     family = "logistic"
     default_datasets = (*DESIGNS, "words", "c")
-    defaults = {"C": (0.1, 1, 100), "intercept": False, "unit_rows": False}  # noqa: RUF012
+    defaults = {"C": (0.1, 1, 100), "intercept": False, "unit_rows": False, "one_class": None}  # noqa: RUF012
     quick_defaults = {"C": (1,)}  # noqa: RUF012
 
     def __init__(self, dataset, *, seed, parameters, quick=False):
@@ -58,6 +59,9 @@ class Objective(LinearObjective):
         self.unit_rows = parameters["unit_rows"]
         if not isinstance(self.unit_rows, bool):
             raise DataError(f"--param: unit_rows is {self.unit_rows!r}; give True or False")
+        self.one_class = parameters["one_class"]
+        if self.one_class is not None:
+            self.y = against_the_rest(self.y, self.one_class)
         if self.unit_rows:
             self.X = normalize(self.X) if isinstance(self.X, np.ndarray) else normalize(self.X).tocsc()
         n_classes = len(np.unique(self.y))
@@ -74,7 +78,8 @@ class Objective(LinearObjective):
     def describe(self):
         """See `LinearObjective`."""
         described = super().describe()
-        return described | {"name": described["name"] + (", unit rows" if self.unit_rows else "")}
+        name = described["name"] + (f", class {self.one_class} or not" if self.one_class is not None else "")
+        return described | {"name": name + (", unit rows" if self.unit_rows else "")}
 
     def problems(self):
         """Return the penalties to be solved for: of the mean loss, ``alpha = 1 / (C n)``."""
@@ -178,6 +183,26 @@ def load(name, *, seed, quick=False):
     decision = X @ (rng.standard_normal(p) * 2 / math.sqrt(p)).astype(dtype)
     X *= (10.0 ** rng.uniform(-decades, decades, p)).astype(dtype)
     return X, np.where(decision + rng.logistic(size=n) > 0, 1.0, -1.0)
+
+
+def against_the_rest(y, one_class):
+    """Return labels 1 for one class of several, and -1 for the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.benchmarks.objectives.logistic import against_the_rest
+    >>> against_the_rest(np.array([0.0, 1.0, 2.0, 1.0]), 1).tolist()
+    [-1.0, 1.0, -1.0, 1.0]
+    """
+    n_classes = len(np.unique(y))
+    sound = isinstance(one_class, Integral) and not isinstance(one_class, bool) and 0 <= one_class < n_classes
+    if not sound or n_classes < 3:
+        raise DataError(
+            f"--param: one_class is {one_class!r}; a number from 0 to {n_classes - 1} is needed, and data of "
+            "more than two classes"
+        )
+    return np.where(y == one_class, 1.0, -1.0)
 
 
 def words(rng, n, p, per_row):

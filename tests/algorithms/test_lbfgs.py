@@ -11,7 +11,7 @@ from stradask import Lasso
 from stradask.algorithms.optimize.lbfgs import Trace, minimize_lbfgs
 from stradask.algorithms.optimize.line_search import Trial, backtrack, strong_wolfe
 from stradask.algorithms.optimize.memory import Memory
-from stradask.algorithms.optimize.space import LocalSpace
+from stradask.algorithms.optimize.space import LocalRows, LocalSpace
 from stradask.errors import DataError
 from stradask.scheduler.passes import NonFiniteObjective
 
@@ -490,3 +490,19 @@ def test_without_a_penalty_owlqn_finds_the_smooth_minimum():
     A, b = make_quadratic(8)
     result = minimize_lbfgs(quadratic(A, b), np.zeros(8), l1=0.0, tol_gradient=1e-9)
     np.testing.assert_allclose(result.x, np.linalg.solve(A, b), rtol=1e-6)
+
+
+def test_rows_that_were_set_count():
+    """In any order, as a memory that was cleared leaves them."""
+    rng = np.random.default_rng(0)
+    rows = LocalRows(7, np.zeros(3))
+    for row in (0, 4, 1, 5, 6, 4):
+        rows.put(row, rng.standard_normal(3))
+        x = rng.standard_normal(3)
+        np.testing.assert_allclose(rows.dots(x), rows.array @ x)
+        np.testing.assert_allclose(rows.combine(np.arange(7.0), 2.0, x), np.arange(7.0) @ rows.array + 2 * x)
+    again = LocalRows(7, np.zeros(3))
+    again.fill(rows.array, rows.used)
+    assert again.dots(x).tobytes() == rows.dots(x).tobytes()
+    assert not again.dots(x)[[2, 3]].any()
+    assert again.dots(x)[[0, 1, 4, 5, 6]].all()

@@ -12,6 +12,8 @@ from stradask.benchmarks.objectives import logistic
 from stradask.benchmarks.objectives.logistic import Objective, least_objective, load, mean_objective
 from stradask.errors import DataError
 
+PARAMETERS = {"C": 1, "intercept": False, "unit_rows": False, "one_class": None}
+
 
 def problem(n=60, p=4):
     rng = np.random.default_rng(0)
@@ -41,7 +43,10 @@ def test_the_minimum_is_what_scipy_finds(form, with_intercept):
 def test_the_gap_is_the_excess_over_the_minimum(monkeypatch):
     monkeypatch.setitem(logistic.DESIGNS, "dense", (None, (60, 4, np.float64, 0)))
     judge = Objective(
-        "dense", seed=0, parameters={"C": (0.1, 2), "intercept": False, "unit_rows": False}, quick=True
+        "dense",
+        seed=0,
+        parameters=PARAMETERS | {"C": (0.1, 2)},
+        quick=True,
     )
     problems = judge.problems()
     assert [p.name for p in problems] == ["C=0.1", "C=2"]
@@ -71,24 +76,32 @@ def test_the_minimum_of_several_classes_is_what_scipy_finds(tmp_path):
     assert mean_objective(X, y, best.x.reshape(3, 4), 0.1) == pytest.approx(best.fun, rel=1e-12)
     path = tmp_path / "three.svm"
     path.write_text("\n".join(f"{7 - k:g} 1:1 2:{k + 1:g}" for k in y))  # labels in falling order
-    judge = Objective(str(path), seed=0, parameters={"C": 1, "intercept": False, "unit_rows": False})
+    judge = Objective(str(path), seed=0, parameters=PARAMETERS)
     assert np.array_equal(judge.y, 2 - y)
     zero = {"coef": np.zeros((3, 2)), "intercept": 0.0}
     assert judge.evaluate(judge.problems()[0], zero)["objective"] == pytest.approx(np.log(3))
-    same = Objective(str(path), seed=0, parameters={"C": 1, "intercept": False, "unit_rows": True})
+    same = Objective(str(path), seed=0, parameters=PARAMETERS | {"unit_rows": True})
     np.testing.assert_allclose(same.X.toarray(), at_unit_norm(judge.X.toarray()))
     assert (same.X.format, same.describe()["name"]) == ("csc", "three, unit rows")
+    two = Objective(str(path), seed=0, parameters=PARAMETERS | {"one_class": 2})
+    assert np.array_equal(two.y, np.where(y == 0, 1, -1))
+    assert (two.coef_shape, two.describe()["name"]) == ((2,), "three, class 2 or not")
+    with pytest.raises(DataError, match=r"one_class is 3; a number from 0 to 2"):
+        logistic.against_the_rest(judge.y, 3)
     with pytest.raises(DataError, match=r"one of \(3, 2\) is needed"):
         judge.evaluate(judge.problems()[0], {"coef": np.zeros((1, 2)), "intercept": 0.0})
     with pytest.raises(DataError, match=r"intercept=True, but .* has 3 classes"):
-        Objective(str(path), seed=0, parameters={"C": 1, "intercept": True, "unit_rows": False})
+        Objective(str(path), seed=0, parameters=PARAMETERS | {"intercept": True})
 
 
 def test_the_sample_is_small_and_has_all_classes(monkeypatch):
     monkeypatch.setattr(logistic, "SAMPLE_ROWS", 3)
     monkeypatch.setitem(logistic.DESIGNS, "dense", (None, (60, 4, np.float64, 0)))
     judge = Objective(
-        "dense", seed=0, parameters={"C": 1, "intercept": False, "unit_rows": False}, quick=True
+        "dense",
+        seed=0,
+        parameters=PARAMETERS,
+        quick=True,
     )
     sample = judge.sample()
     assert sample["X"].shape == (6, 4)
@@ -124,6 +137,11 @@ def test_a_seed_names_a_data_set(name):
         ("dense", {"C": True}, "C is True"),
         ("dense", {"intercept": 1}, "intercept is 1; give True or False"),
         ("dense", {"unit_rows": 1}, "unit_rows is 1; give True or False"),
+        (
+            "dense",
+            {"one_class": 0},
+            "one_class is 0; a number from 0 to 1 is needed, and data of more than two",
+        ),
     ],
 )
 def test_wrong_options_are_errors_that_name_them(dataset, parameters, said):
@@ -131,7 +149,7 @@ def test_wrong_options_are_errors_that_name_them(dataset, parameters, said):
         Objective(
             dataset,
             seed=0,
-            parameters={"C": 1, "intercept": False, "unit_rows": False} | parameters,
+            parameters=PARAMETERS | parameters,
             quick=True,
         )
 
