@@ -221,8 +221,7 @@ def check_class_weights(class_weight, classes, numbers, weights):
     DataError
         For a label that `y` does not have, for weights that are not positive, and if a class has no weight.
     """
-    rows = np.ones(len(numbers)) if weights is None else weights
-    mass = np.bincount(numbers, rows)
+    mass = np.bincount(numbers, weights)
     if mass.min() == 0:
         raise DataError(
             f"all rows of the class {classes.tolist()[mass.argmin()]!r} have the weight zero: leave them "
@@ -235,7 +234,7 @@ def check_class_weights(class_weight, classes, numbers, weights):
     else:
         _check_class_weight(class_weight, classes)
         of_class = np.array([class_weight.get(label, 1.0) for label in classes.tolist()])
-    return check_weights(of_class[numbers] * rows, len(numbers))
+    return check_weights(of_class[numbers] * (1.0 if weights is None else weights), len(numbers))
 
 
 def _check_class_weight(class_weight, classes):
