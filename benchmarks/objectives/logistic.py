@@ -1,7 +1,7 @@
 """Logistic regression with a squared penalty, two classes or more: seconds to a relative excess."""
 
 import math
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -196,7 +196,7 @@ def against_the_rest(y, one_class):
     [-1.0, 1.0, -1.0, 1.0]
     """
     n_classes = len(np.unique(y))
-    sound = isinstance(one_class, Integral) and not isinstance(one_class, bool) and 0 <= one_class < n_classes
+    sound = isinstance(one_class, int) and not isinstance(one_class, bool) and 0 <= one_class < n_classes
     if not sound or n_classes < 3:
         raise DataError(
             f"--param: one_class is {one_class!r}; a number from 0 to {n_classes - 1} is needed, and data of "
