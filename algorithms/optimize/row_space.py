@@ -10,7 +10,8 @@ so that vectors have n K numbers instead of p K. With Z at hand a trial along a 
 an accepted point costs one, ``X X^T R``, for which each column is read twice and no array of the columns is
 made. Intercepts are numbers of their own at the end of both halves.
 
-The price: a preconditioner that scales columns would leave the space, so none is used.
+The price: a preconditioner that scales columns would leave the space, and products of two vectors are sums of
+squares of X, so columns far larger than the others are left to the space of the columns.
 """
 
 import itertools
@@ -30,6 +31,7 @@ from .stages import LBFGS_SHARE
 
 _MEMORY = 6  # pairs: a pass is so cheap that more would not pay
 _FEWER = 2  # times fewer rows than columns
+_SPREAD = 1e5  # a column's sum of squares over the median's, at most: beyond, the diagonal needs fewer steps
 _PIECES, _ENTRIES_A_SUM = 4, 8  # of columns, each of so many entries for a number of the sum that it makes
 
 
@@ -99,7 +101,9 @@ class _Vectors:
 
 
 def applies(objective, x0):
-    """Tell whether `minimize_by_rows` takes this objective: sparse rows of this process, fewer than columns.
+    """Tell whether `minimize_by_rows` takes this objective.
+
+    It takes sparse rows of this process, fewer than half of the columns, these of one scale or so.
 
     Parameters
     ----------
@@ -107,12 +111,16 @@ def applies(objective, x0):
     x0 : float64 ndarray
         Its coefficients must be zero.
     """
-    return (
-        isinstance(objective.rows, SparseRows)
-        and _FEWER * objective.n_rows <= objective.n_columns
-        and objective.l2 > 0
-        and not x0[: objective.n_penalised].any()
-    )
+    if (
+        not isinstance(objective.rows, SparseRows)
+        or _FEWER * objective.n_rows > objective.n_columns
+        or not objective.l2 > 0
+        or x0[: objective.n_penalised].any()
+    ):
+        return False
+    squares = objective.rows.diagonal(objective.rows.row_weights())[:-1]
+    used = squares[squares > 0]
+    return len(used) > 0 and bool(used.max() <= _SPREAD * np.median(used))
 
 
 def minimize_by_rows(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback=None):

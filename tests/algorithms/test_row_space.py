@@ -176,6 +176,29 @@ def test_what_it_does_not_take():
     assert not applies(dense, np.zeros(dense.n_parameters))
 
 
+@pytest.mark.parametrize("factor", [100.0, 1e4, 1e6])
+def test_a_column_far_larger_than_the_others(factor):
+    """Its square swallows the others' digits in products over rows, beyond some factor."""
+    X, y = text()
+    X = sparse.csr_array(X @ sparse.diags_array(np.where(np.arange(600) == 3, factor, 1.0)))
+    rows = make_rows(X, y)
+    objective = MultinomialObjective(rows, 5, scale=1 / 120, l2=1 / 120)
+    x0 = np.zeros(objective.n_parameters)
+    assert applies(objective, x0) == (factor < 1e3)
+    result, _ = choose.minimise_multinomial(objective, x0, tol=1e-8)
+    scaled = objective.rows.diagonal(np.full(120, 1 / 120))[:-1] * 0.2 + 1 / 120
+    root = np.append(np.repeat(scaled**-0.5, 5), np.ones(5))
+
+    def in_one_scale(u):
+        value, gradient = objective.value_and_gradient(root * u)
+        return value, root * gradient
+
+    options = {"maxiter": 5000, "maxfun": 10_000, "ftol": 1e-15, "gtol": 1e-10, "maxcor": 50}
+    best = optimize.minimize(in_one_scale, x0, jac=True, method="L-BFGS-B", options=options)
+    assert result.success
+    assert result.fun == pytest.approx(best.fun, rel=1e-7)
+
+
 def test_warm_starts_go_on_in_the_space_of_the_columns():
     X, y = text()
     model = LogisticRegression(C=1.0, tol=1e-9, warm_start=True).fit(X, y)
