@@ -66,6 +66,7 @@ def test_every_column_is_in_a_sample():
     assert counts[-10:].min() > 0
     sample = sample_of(f, 4000, seed=0)
     assert sample.n_rows < 8000
+    assert len(np.unique(sample.rows.data[::4])) == sample.n_rows  # rows of four entries, none of them twice
     assert (np.bincount(sample.rows.indices, minlength=43) >= np.minimum(counts, 20)).all()
 
 
