@@ -1,6 +1,7 @@
 """The page of the families that sample: effective draws, and errors of shards against seconds."""
 
 import itertools
+import re
 
 from . import sampling_summary
 from .gap_report import _versions
@@ -57,6 +58,12 @@ def _of_shards(records, data):
     ]
 
 
+def _way(record):
+    """Number of shards and the way they are combined, of "M=5 auto" or "M=5, as long"."""
+    shards, way = re.fullmatch(r"M=(\d+),? (.+)", record["problem"]).groups()
+    return int(shards), way
+
+
 def errors_against_seconds(data, records):
     """Draw the error of means against slowest shard and combination: a colour a method, a point an M."""
     from matplotlib.figure import Figure
@@ -64,16 +71,17 @@ def errors_against_seconds(data, records):
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
-    methods = list(dict.fromkeys(record["problem"].split()[1] for record in records))
+    ways = [_way(record) for record in records]
+    methods = list(dict.fromkeys(method for _, method in ways))
     colours = dict(zip(methods, itertools.cycle(COLOURS)))
     for method in methods:
-        runs = [record for record in records if record["problem"].split()[1] == method]
-        runs.sort(key=lambda record: int(record["problem"].split()[0][2:]))
-        x, y = ([record[key] for record in runs] for key in ("parallel_seconds", "mean_error"))
+        runs = [(m, record) for (m, way), record in zip(ways, records, strict=True) if way == method]
+        runs.sort(key=lambda run: run[0])
+        x, y = ([record[key] for _, record in runs] for key in ("parallel_seconds", "mean_error"))
         axes.plot(x, y, "o", color=colours[method], markersize=6, label=method)
-        for record in runs:
+        for m, record in runs:
             axes.annotate(
-                record["problem"].split()[0][2:],
+                str(m),
                 (record["parallel_seconds"], record["mean_error"]),
                 xytext=(5, 3),
                 textcoords="offset points",

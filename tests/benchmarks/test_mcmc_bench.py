@@ -242,6 +242,17 @@ def test_the_table_puts_ours_beside_the_best_peer(records):
     assert sampling_report.sampling_report([*found[:3], refused]).html().count("refused") >= 1
 
 
+def test_a_picture_has_a_line_for_every_way_to_combine(records):
+    runs = [r for r in records[0] if r["problem"].startswith("M=")]
+    race = [runs[0] | {"problem": f"M=5, {way}"} for way in ("auto", "full data as long")]
+    figure, _, said = sampling_report.errors_against_seconds("any", [*runs, *race])
+    lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
+    assert {"auto", "full data as long"} <= set(lines)
+    of_auto = sum(r["problem"].endswith("auto") for r in [*runs, *race])
+    assert len(lines["auto"].get_xdata()) == of_auto
+    assert said.startswith("Errors against seconds on any")
+
+
 @pytest.mark.parametrize("name", ["numpyro", "blackjax", "nutpie", "pymc"])
 def test_peers_are_found(name):
     found = solvers.find_solvers("mcmc")[name]
