@@ -79,7 +79,7 @@ def rank_block(
         x = q_own[i, BIAS] - q_own[j, BIAS] + liked[0] - other[0]
         total += max(0.0, -np.float64(x)) + np.log1p(np.exp(-abs(np.float64(x))))
         z = one / (one + np.exp(x))
-        step_rows(P, u, Q, i, p_own, q_own, z, liked, rate, half, inverse, False, bias, vectors)
+        step_rows(P, u, Q, i, p_own, q_own, z, liked, rate, half, half, inverse, False, bias, vectors)
         other = row_products(P, u, Q, j, vectors)
-        step_rows(P, u, Q, j, p_own, q_own, -z, other, rate, half, inverse, False, bias, vectors)
+        step_rows(P, u, Q, j, p_own, q_own, -z, other, rate, half, half, inverse, False, bias, vectors)
     return total

@@ -43,8 +43,13 @@ def shuffle(start, stop, rows, columns, weights, targets, seed):
 
 
 @nb.njit(**_SAME, inline="always")
-def step_rows(P, u, Q, j, p_own, q_own, z, products, rate, shrink, inverse, user_bias, item_bias, vectors):
-    """Move two rows along their gradients, of which -z is the slope in the prediction."""
+def step_rows(
+    P, u, Q, j, p_own, q_own, z, products, rate, shrink, bias_shrink, inverse, user_bias, item_bias, vectors
+):
+    """Move two rows along their gradients, of which -z is the slope in the prediction.
+
+    Penalties of factors count by `shrink`, those of biases by `bias_shrink`.
+    """
     two, one = P.dtype.type(2), P.dtype.type(1)
     pq, pp, qq = products
     p_squares, q_squares = p_own[u, SQUARES], q_own[j, SQUARES]
@@ -55,10 +60,10 @@ def step_rows(P, u, Q, j, p_own, q_own, z, products, rate, shrink, inverse, user
     q_own[j, SQUARES] = q_squares + (zz * pp - two * c * z * pq + c * c * qq) * inverse
     if user_bias:
         p_bias = p_own[u, BIAS]
-        p_own[u, BIAS] = p_bias + p_rate * (z - p_ridge * p_bias)
+        p_own[u, BIAS] = p_bias + p_rate * (z - bias_shrink * p_ridge * p_bias)
     if item_bias:
         q_bias = q_own[j, BIAS]
-        q_own[j, BIAS] = q_bias + q_rate * (z - q_ridge * q_bias)
+        q_own[j, BIAS] = q_bias + q_rate * (z - bias_shrink * q_ridge * q_bias)
     move_rows(P, u, Q, j, one - p_rate * a, p_rate * z, one - q_rate * c, q_rate * z, vectors)
 
 
@@ -90,7 +95,7 @@ def descend_block(
     vectors : tuple of int
         One for every 16 columns.
     """
-    each = at(len(weights) > 1)
+    each, one = at(len(weights) > 1), P.dtype.type(1)
     total = 0.0
     for e in range(at(start), at(stop)):
         u, j, weight = at(rows[e]), at(columns[e]), weights[e * each]
@@ -98,7 +103,7 @@ def descend_block(
         miss = targets[e] - p_own[u, BIAS] - q_own[j, BIAS] - products[0]
         z = weight * miss
         total += np.float64(z * miss)
-        step_rows(P, u, Q, j, p_own, q_own, z, products, rate, shrink, inverse, bias, bias, vectors)
+        step_rows(P, u, Q, j, p_own, q_own, z, products, rate, shrink, one, inverse, bias, bias, vectors)
     return total
 
 

@@ -36,8 +36,8 @@ def read_table(source, *, labels=False, verbose=0):
     ----------
     source : str
         ``FILE:COLUMN``.
-    labels : bool, default=False
-        The targets are labels, which may be text, and not numbers.
+    labels : bool or "text", default=False
+        The targets are labels, which may be text, and not numbers; ``"text"`` leaves all of them as text.
     verbose : int, default=0
         Show a progress bar over the bytes of the file.
 
@@ -45,7 +45,7 @@ def read_table(source, *, labels=False, verbose=0):
     -------
     X : float64 ndarray of shape (n_rows, n_columns), Fortran-ordered
     y : ndarray of shape (n_rows,)
-        float64, or str if a label is no number.
+        float64, or str if a label is no number, or for ``labels="text"``.
     names : list of str or None
         Of the columns of X, from the header.
 
@@ -78,7 +78,7 @@ def read_table(source, *, labels=False, verbose=0):
     if not targets:
         raise DataError(f"{path} holds a header and no rows; add rows")
     X = np.asfortranarray(np.frombuffer(values).reshape(len(targets), width - 1))
-    numbers = not labels or all(map(_is_number, targets))
+    numbers = not labels or (labels != "text" and all(map(_is_number, targets)))
     y = np.array(targets).astype(np.float64) if numbers else np.array(targets)
     return X, y, names and names[:at] + names[at + 1 :]
 

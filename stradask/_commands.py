@@ -40,8 +40,7 @@ def show(args, document, text):
 def fit(args):
     """Fit a model to a file and say what came out."""
     model = find_model(args.model)
-    if args.titles is not None and model.data != "ratings":
-        raise DataError(f"--titles: {model.name} has no items; leave it out")
+    _refuse_what_goes_with_ratings(model, args)
     files = _files(model, args)
     if files is None:
         args.data = _with_target(model, args)
@@ -50,9 +49,13 @@ def fit(args):
         inputs = [data.file_of(args.data)] if files is None else files
         data.check_output("--save", args.save, inputs=inputs, is_ours=data.is_model_file)
     read, test = _read(model, args) if files is None else _find(files, args), None
+    keywords = {}
+    if model.data == "ratings":
+        read = read.with_features(args.user_features, args.item_features)
+        keywords = read.keywords
     if args.test_size is not None:
         read, test = read.held_out(args.test_size, args.random_state, "--test-size")
-    interrupted = run_fit(estimator, read.arguments)
+    interrupted = run_fit(estimator, read.arguments, keywords)
     if model.data == "ratings":
         read.name_rows(estimator, args.titles)
     if read.vocabulary is not None:
@@ -72,6 +75,16 @@ def fit(args):
         lines += ["", f"saved as {args.save}"]
     show(args, header | document, "\n".join(lines))
     return INTERRUPTED if interrupted else 0
+
+
+def _refuse_what_goes_with_ratings(model, args):
+    for option, value in (
+        ("--titles", args.titles),
+        ("--user-features", args.user_features),
+        ("--item-features", args.item_features),
+    ):
+        if value is not None and model.data != "ratings":
+            raise DataError(f"{option}: {model.name} has no users and items; leave it out")
 
 
 def _files(model, args):
@@ -148,11 +161,11 @@ def _read(model, args):
     return data.READERS[model.data](args.data, args.vocab, verbose=bars(args))
 
 
-def run_fit(estimator, arguments):
+def run_fit(estimator, arguments, keywords=None):
     """Fit; return whether Ctrl-C ended it, in which case the estimator holds the model so far."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", InterruptedFitWarning)
-        estimator.fit(*arguments)
+        estimator.fit(*arguments, **(keywords or {}))
     for warning in caught:
         warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
     return any(issubclass(warning.category, InterruptedFitWarning) for warning in caught)

@@ -1,7 +1,7 @@
 """Matrix factorization on the command line: ratings and titles, what is told of a model, recommendations."""
 
 import csv
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .errors import DataError
@@ -18,12 +18,15 @@ class Rated:
         Ids, ascending; whole numbers or text.
     source : str
         What the user typed.
+    keywords : dict
+        What `fit` is given beside the ratings: features of users and items, in the order of the ids.
     """
 
     R: Any
     users: Any
     items: Any
     source: str
+    keywords: dict = field(default_factory=dict)
 
     vocabulary = None  # words of columns are a matter of other models
 
@@ -51,6 +54,25 @@ class Rated:
     def arguments(self):
         """What `fit` is given."""
         return (self.R,)
+
+    def with_features(self, user_path, item_path):
+        """Read features; who has features and no ratings joins the users or items."""
+        from scipy import sparse
+
+        from .algorithms.factorization.entries import find_ids
+
+        if user_path is None and item_path is None:
+            return self
+        ids, keywords = [self.users, self.items], {}
+        for side, (what, path) in enumerate((("user", user_path), ("item", item_path))):
+            if path is not None:
+                given, table = _read_features(path, what, ids[side])
+                ids[side] = given
+                keywords[f"{what}_features"] = table
+        cells = self.R.tocoo()
+        rows, columns = find_ids(self.users, ids[0])[cells.row], find_ids(self.items, ids[1])[cells.col]
+        R = sparse.csr_array((cells.data, (rows, columns)), shape=(len(ids[0]), len(ids[1])))
+        return replace(self, R=R, users=ids[0], items=ids[1], keywords=keywords)
 
     def name_rows(self, estimator, titles=None):
         """Give a fitted model the ids, and titles of its items."""
@@ -123,6 +145,30 @@ def read_titles(path, items):
     if not any(str(item) in title_of for item in items):
         raise DataError(f"--titles: no item of the ratings is in {path}; its lines must be id,title")
     return np.array(titles)
+
+
+def _read_features(path, what, known):
+    """Read lines of an id and numbers; return all ids, ascending, and their features."""
+    import numpy as np
+
+    from ._cli_table import is_table, read_table
+
+    option = f"--{what}-features"
+    if not is_table(path):
+        raise DataError(f"{option} {path}: the name must end in .csv or .tsv, with lines of id,number,...")
+    table, names, _ = read_table(f"{path}:0", labels="text")
+    given = np.array(_typed_ids(names, known, option))
+    ids, first, counts = np.unique(given, return_index=True, return_counts=True)
+    if (counts > 1).any():
+        raise DataError(
+            f"{option}: {path} has two lines of the {what} {ids[counts > 1][0].item()!r}; keep one"
+        )
+    missing = np.setdiff1d(known, ids)
+    if len(missing):
+        raise DataError(
+            f"{option}: {path} has no line of the {what} {missing[0].item()!r}, which has ratings; add it"
+        )
+    return ids, table[first]
 
 
 def report(estimator, data, test):

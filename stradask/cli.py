@@ -44,6 +44,7 @@ _EXAMPLES = {
   stradask fit sparse-logistic-cv data.svm --param cv=10 rule=1se
   stradask fit logistic data.svm --cluster tcp://host:8786
   stradask fit mf ratings.csv --param n_components=64 --test-size 0.1 --titles movies.csv --save m.npz
+  stradask fit mf ratings.csv --user-features users.csv --item-features genres.csv --save m.npz
 
 MODEL is one of
 {commands.model_lines()}
@@ -304,6 +305,13 @@ def _add_fit(parsers):
     parser.add_argument(
         "--titles", type=Path, metavar="FILE", help="titles of the items of mf, lines of id,title"
     )
+    for what in ("user", "item"):
+        parser.add_argument(
+            f"--{what}-features",
+            type=Path,
+            metavar="FILE.csv",
+            help=f"features of the {what}s of mf, lines of id,number,...; also {what}s without ratings",
+        )
     parser.add_argument("--save", type=Path, metavar="FILE", help="where the fitted model goes")
     _add_parameters(parser)
     _add_threads(parser)

@@ -1,34 +1,20 @@
 """Alternating least squares, for ratings and for implicit feedback."""
 
-import itertools
-
 import numpy as np
 
 from ...kernels.mf_als import conjugate_rows, solve_rows
 from ...kernels.mf_lanes import LANES
 from ...scheduler.program import Outcome, Program
-from ...scheduler.schedule import Schedule
 from ...scheduler.session import check_same_form
 from ...scheduler.threads import single_threaded_blas
 from .features import LinearPrior
-from .sides import Sides, mean_rating, run_rows, start_factors
+from .sides import InTurn, Sides, mean_rating, run_rows, shards_of, start_factors
 
 _SHARDS = 16
 _SWEEPS = 5  # of coordinate descent over a row's factors, where they must not be negative
 _FOLD_IN_SWEEPS = 200  # the same for a new row, which has no factors to begin from
 _STEPS = 3  # of conjugate gradients a row and iteration
 _SPREAD = 0.1  # of the factors to begin with
-
-
-class Alternation(Schedule):
-    """All shards work on their users (block 0), then all on their items (block 1)."""
-
-    def __init__(self, n_shards):
-        self.n_shards = n_shards
-
-    def plan(self, round, state):
-        """Give both sides to every shard."""
-        return [[(shard, side) for shard in range(self.n_shards)] for side in (0, 1)]
 
 
 class AlternatingLeastSquares(Program):
@@ -48,7 +34,7 @@ class AlternatingLeastSquares(Program):
 
     Attributes
     ----------
-    schedule : Alternation
+    schedule : InTurn
     """
 
     barrier = "step"
@@ -61,12 +47,8 @@ class AlternatingLeastSquares(Program):
         self.n_ratings = len(entries)
         tables = entries, entries.transposed()
         n_shards = min(_SHARDS, *entries.shape)
-        cuts = [_cut(table.indptr, n_shards) for table in tables]
-        self.shards = [
-            [(table.part(*pair), pair) for table, pair in zip(tables, pairs, strict=True)]
-            for pairs in zip(*(itertools.pairwise(cut) for cut in cuts), strict=True)
-        ]
-        self.schedule = Alternation(n_shards)
+        self.shards = shards_of(tables, n_shards)
+        self.schedule = InTurn(n_shards, (0, 1))
         self._ridges = [settings.ridge(table.counts, entries.values.dtype) for table in tables]
         rng = np.random.default_rng(seed)
         self.factors = [padded(part) for part in start_factors(rng, entries, settings, _SPREAD)]
@@ -296,12 +278,3 @@ def solve_table(
 def padded(factors):
     """Add columns of zeros, which stay so, up to whole vectors."""
     return np.pad(factors, [(0, 0), (0, -factors.shape[1] % LANES)])
-
-
-def _cut(indptr, n_parts):
-    """Cut rows into ranges of about as much work, none empty; return where each begins, and the end."""
-    work = indptr + 8 * np.arange(len(indptr))  # a row costs something by itself
-    cuts = np.searchsorted(work, np.linspace(0, work[-1], n_parts + 1))
-    least = np.arange(n_parts + 1)
-    cuts = np.maximum.accumulate(np.maximum(cuts, least) - least) + least
-    return np.minimum(cuts, len(indptr) - 1 - least[::-1]).tolist()

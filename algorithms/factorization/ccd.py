@@ -4,18 +4,23 @@ import numpy as np
 
 from ...kernels.mf_ccd import catch_up_rows, refit_rows
 from ...scheduler.program import Outcome, Program
-from ...scheduler.static import StaticSchedule
-from .sides import Sides, mean_rating, run_rows, start_factors
+from ...scheduler.session import check_same_form
+from .sides import InTurn, Sides, mean_rating, shards_of, start_factors
 
 _INNER = 2  # times that a factor's two sides are refitted in turn
 _SPREAD = 0.1  # of the factors to begin with
+_SHARDS = 16
+_LEAST = 20_000  # ratings of a shard: a step over fewer takes less time than to begin it
 
 
 class CyclicCoordinateDescent(Program):
     """One factor after another, on the residuals; the objective never rises.
 
-    A bias is one more factor, whose counterpart on the other side is 1. There is one shard, in this process,
-    whose rows are shared among threads. It holds 24 bytes a rating (32 with weights).
+    As in STRADS a block is a side of one factor, every shard refits its rows of it (push), and what comes of
+    it is told to all (pull). A bias is one more factor, whose counterpart on the other side is 1. A shard
+    holds a range of users and a range of items, with their ratings and residuals 24 bytes a rating (32 with
+    weights). Residuals are computed anew at the beginning of each iteration: they gather no rounding, and a
+    lost worker takes nothing with it.
 
     Parameters
     ----------
@@ -23,97 +28,137 @@ class CyclicCoordinateDescent(Program):
     settings : Settings
     seed : int
 
+    Attributes
+    ----------
+    schedule : InTurn
+
     References
     ----------
     Yu, Hsieh, Si, Dhillon, "Scalable coordinate descent approaches to parallel matrix factorization for
     recommender systems", ICDM 2012.
     """
 
-    saved = ("factors-0", "factors-1", "bias-0", "bias-1", "residuals-0", "residuals-1")
+    barrier = "step"
     unit = "rating"
 
     def __init__(self, entries, settings, seed):
-        self.settings, self.mean, self.seed = settings, mean_rating(entries, settings), seed
-        self.shards = [entries]
-        self.schedule = StaticSchedule(1)
-        self.tables = (entries, entries.transposed())
-        self.ridges = [settings.ridge(table.counts, entries.values.dtype) for table in self.tables]
+        self.settings, self.mean = settings, mean_rating(entries, settings)
+        self.n_ratings = len(entries)
+        tables = entries, entries.transposed()
+        n_shards = min(_SHARDS, *entries.shape, 1 + len(entries) // _LEAST)
+        self.shards = shards_of(tables, n_shards)
+        dtype, K = entries.values.dtype, settings.n_components
+        self._ridges = [settings.ridge(table.counts, dtype) for table in tables]
+        drawn = start_factors(np.random.default_rng(seed), entries, settings, _SPREAD)
+        self.factors = [list(np.ascontiguousarray(part.T)) for part in drawn]
+        if settings.bias:  # factors K and K + 1: users' biases and ones, ones and items' biases
+            users, items = (np.zeros(n, dtype) for n in entries.shape)
+            self.factors[0] += [users, np.ones_like(users)]
+            self.factors[1] += [np.ones_like(items), items]
+        self.n_blocks = 2 * len(self.factors[0])  # 2 t + side
+        blocks = [2 * K, 2 * (K + 1) + 1] if settings.bias else []
+        blocks += [2 * t + side for t in range(K) for side in (0, 1) * _INNER]
+        self.schedule = InTurn(n_shards, blocks)
 
-    def load(self, entries):
-        """Begin: factors at random, a row of them side by side; biases of zero; residuals in both orders."""
-        drawn = start_factors(np.random.default_rng(self.seed), entries, self.settings, _SPREAD)
-        state = {f"factors-{side}": np.ascontiguousarray(part.T) for side, part in enumerate(drawn)}
-        for side in (0, 1):
-            state[f"bias-{side}"] = np.zeros(entries.shape[side], entries.values.dtype)
-            state[f"residuals-{side}"] = self._fresh(side, state)
-        return state
+    def __getstate__(self):
+        return {**self.__dict__, "shards": (), "factors": None, "_ridges": None}
 
-    def _fresh(self, side, state):
-        """Compute the residuals in the order of a side."""
-        table = self.tables[side]
-        residuals = table.values - table.values.dtype.type(self.mean)
-        for x, y in zip(state[f"factors-{side}"], state[f"factors-{1 - side}"], strict=True):
-            run_rows(catch_up_rows, table.indptr, self.settings.n_jobs, table.indices, residuals, x, y)
-        return residuals
+    # Where a shard lies -------------------------------------------------------------------------------
+
+    def load(self, data):
+        """Make the state of a shard: its ratings, and what it is told of both sides."""
+        tables, ranges = zip(*data, strict=True)
+        ridges = [self.settings.ridge(table.counts, table.values.dtype) for table in tables]
+        # `late`: changes of the other side's factors that the residuals of a side do not contain yet.
+        return {"tables": tables, "ranges": ranges, "ridges": ridges, "late": ({}, {})}
+
+    def sync(self, state, message):
+        """Learn all factors, or one that was refitted."""
+        if isinstance(message, list):
+            state["told"] = [list(part) for part in message]
+            return
+        block, values, change = message
+        factor, side = divmod(block, 2)
+        state["told"][side][factor] = values
+        state["late"][1 - side][factor] = change
 
     def update(self, state, task):
-        """Refit the biases and every factor; return the objective."""
-        bias = [state["bias-0"], state["bias-1"]]
-        if self.settings.bias:
-            for side in (0, 1):
-                ones = [np.ones_like(bias[0]), np.ones_like(bias[1])]
-                ones[side] = bias[side]
-                self._refit(state, ones, (side,), False)
-        for pair in zip(state["factors-0"], state["factors-1"], strict=True):
-            self._refit(state, pair, (0, 1) * _INNER, self.settings.non_negative)
-        residuals = state["residuals-0"].astype(np.float64)
-        weights = self.tables[0].weights
-        loss = weights @ residuals**2 if len(weights) > 1 else weights[0] * (residuals @ residuals)
-        return float(loss) + _sides(state, self.mean).penalty(*self.ridges)
+        """Refit a factor of the shard's rows; return it, what was added, and in the end the loss."""
+        if task.step == 0:
+            self._begin(state)
+        factor, side = divmod(task.blocks, 2)
+        x = self._own(state, side, factor).copy()
+        y = state["told"][1 - side][factor]
+        change = state["late"][side].pop(factor, None)
+        self._catch_up(state, side)
+        table, residuals, added = state["tables"][side], state["residuals"][side], np.empty_like(x)
+        refit_rows(
+            0, len(x), table.indptr, table.indices, table.weights, residuals, x, y,
+            np.zeros_like(y) if change is None else change, state["ridges"][side],
+            self.settings.non_negative and factor < self.settings.n_components, added,
+        )  # fmt: skip
+        is_last = task.step == len(self.schedule.blocks) - 1
+        return x, added, _loss(residuals, table.weights) if is_last else 0.0
 
-    def _refit(self, state, pair, order, non_negative):
-        """Refit the two sides of one factor in the given order, in place."""
-        changes = [np.zeros_like(x) for x in pair]  # not yet in the residuals of the other order
-        n_jobs = self.settings.n_jobs
-        for side in order:
-            table = self.tables[side]
-            run_rows(
-                refit_rows,
-                table.indptr,
-                n_jobs,
-                table.indices,
-                table.weights,
-                state[f"residuals-{side}"],
-                pair[side],
-                pair[1 - side],
-                changes[1 - side],
-                self.ridges[side],
-                non_negative,
-                changes[side],
-            )
-        side = 1 - order[-1]
-        table = self.tables[side]
-        arrays = (table.indices, state[f"residuals-{side}"], pair[side], changes[1 - side])
-        run_rows(catch_up_rows, table.indptr, n_jobs, *arrays)
+    def _begin(self, state):
+        """Compute the residuals of the shard's users and items."""
+        state["residuals"] = []
+        for side, late in enumerate(state["late"]):
+            values = state["tables"][side].values
+            state["residuals"].append(values - values.dtype.type(self.mean))
+            late.clear()
+            late.update(enumerate(state["told"][1 - side]))
+            self._catch_up(state, side)
+
+    def _catch_up(self, state, side):
+        table, late = state["tables"][side], state["late"][side]
+        for factor, change in late.items():
+            x = self._own(state, side, factor)
+            catch_up_rows(0, len(x), table.indptr, table.indices, state["residuals"][side], x, change)
+        late.clear()
+
+    def _own(self, state, side, factor):
+        return state["told"][side][factor][slice(*state["ranges"][side])]
+
+    # At the coordinator ---------------------------------------------------------------------------------
 
     def aggregate(self, tasks, partials):
-        """Tell the objective."""
-        return Outcome(objective=partials[0], updates=len(self.tables[0]))
+        """Take in a factor; after the last one, the objective is known."""
+        block = tasks[0].blocks
+        values, change, losses = zip(*partials, strict=True)
+        message = block, np.concatenate(values), np.concatenate(change)
+        self.factors[block % 2][block // 2] = message[1]
+        if tasks[0].step < len(self.schedule.blocks) - 1:
+            return Outcome(message)
+        objective = sum(losses) + self.sides.penalty(*self._ridges)
+        return Outcome(message, objective=objective, updates=self.n_ratings)
+
+    def publish(self):
+        """Tell all factors."""
+        return self.factors
+
+    def arrays(self):
+        """Keep the model."""
+        return {f"factors-{side}": np.array(part) for side, part in enumerate(self.factors)}
 
     def restore(self, arrays):
-        """Keep nothing: all that changes lies in the shard."""
-
-    def collect(self, ask):
-        """Keep the state of the shard."""
-        arrays = ask(lambda session, messages: session.snapshot(messages))
-        self._collected = {name: arrays[f"shard-0/{name}"] for name in self.saved}
+        """Go on from a model, which may come from a file: of the same form as the one to start from."""
+        for name, fresh in self.arrays().items():
+            check_same_form(name, arrays[name], fresh)
+        self.factors = [list(arrays[f"factors-{side}"].copy()) for side in (0, 1)]
 
     @property
     def sides(self):
-        """The model."""
-        return _sides(self._collected, self.mean)
+        """The model so far, in memory of its own."""
+        K = self.settings.n_components
+        factors = [np.stack(part[:K], axis=1) for part in self.factors]
+        if self.settings.bias:
+            bias = [self.factors[0][K].copy(), self.factors[1][K + 1].copy()]
+        else:
+            bias = [np.zeros(len(part), part.dtype) for part in factors]
+        return Sides.of(factors, bias, self.mean)
 
 
-def _sides(state, mean):
-    factors = [np.array(state[f"factors-{side}"].T, order="C") for side in (0, 1)]
-    return Sides.of(factors, [state[f"bias-{side}"].copy() for side in (0, 1)], mean)
+def _loss(residuals, weights):
+    residuals = residuals.astype(np.float64)
+    return float(weights @ residuals**2 if len(weights) > 1 else weights[0] * (residuals @ residuals))

@@ -25,10 +25,6 @@ def check_combination(model, with_features):
         raise DataError("solver='sgd' cannot keep factors from being negative; take 'als', 'ccd' or 'auto'")
     if model.non_negative and model.solver == "gibbs":
         raise DataError("solver='gibbs' draws factors of any sign; take 'als', 'ccd' or 'auto'")
-    if model.solver == "ccd" and model.engine != "local":
-        raise DataError(
-            f"solver='ccd' runs in this process; with engine={model.engine!r} take 'als' or 'sgd'"
-        )
     if model.checkpoint is not None and model.early_stopping:
         raise DataError(
             "early_stopping=True keeps the best model of this call, which a checkpoint does not hold: "

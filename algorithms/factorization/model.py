@@ -216,7 +216,7 @@ class FactorModel(Estimator):
         users : id, array-like of ids, or sparse matrix of shape (n_new_users, n_items)
             Users of `fit`; or the ratings of new ones, which are folded in (see `transform`).
         n : int, default=10
-            Items for each user.
+            Items for each user; all that there are, if there are fewer.
         filter_seen : bool, default=True
             Leave out what the user has rated.
         items : array-like of ids, optional
@@ -227,7 +227,8 @@ class FactorModel(Estimator):
         Returns
         -------
         Recommendations
-            ``(items, scores)``, both of shape (n_users, n). Of equal scores the smaller id comes first.
+            ``(items, scores)``, both of shape (n_users, n), with at most as many columns as there are items
+            to choose from. Of equal scores the smaller id comes first.
 
         Raises
         ------
@@ -236,6 +237,8 @@ class FactorModel(Estimator):
         """
         check_is_fitted(self)
         _check_n(n)
+        candidates = None if items is None else np.unique(self._known(items, "item"))
+        n = _at_most(n, self.item_ids_ if candidates is None else candidates)
         sides = self._sides
         if sparse.issparse(users):
             factors, bias, seen = self._folded_in(users, user_features)
@@ -247,7 +250,6 @@ class FactorModel(Estimator):
         else:
             rows = self._known(users, "user")
             factors, bias, seen = sides.user_factors[rows], sides.user_bias[rows], self.seen_[rows]
-        candidates = None if items is None else np.unique(self._known(items, "item"))
         seen = seen if filter_seen else None
         found = best_items(factors, bias, sides, n, seen, candidates, self.n_jobs)
         return with_ids(found, self.item_ids_)
@@ -263,12 +265,10 @@ class FactorModel(Estimator):
         Returns
         -------
         Recommendations
-            ``(items, scores)``, both of shape (n_given, n); the items are users, and scores are cosines. The
-            user itself is left out.
+            ``(items, scores)``, both of shape (n_given, n), with at most as many columns as there are users;
+            the items are users, and scores are cosines. The user itself is left out.
         """
-        check_is_fitted(self)
-        _check_n(n)
-        return with_ids(nearest(self.user_factors_, self._known(users, "user"), n), self.user_ids_)
+        return self._nearest("user", users, n)
 
     def explain(self, ratings, items, n=5):
         r"""Tell which of a user's ratings drive the prediction of an item.
@@ -290,8 +290,8 @@ class FactorModel(Estimator):
         Returns
         -------
         Recommendations
-            ``(items, scores)``, both of shape (n_users, n): what the user has rated, what adds most first,
-            and how much it adds.
+            ``(items, scores)``, both of shape (n_users, n), with at most as many columns as there are items:
+            what the user has rated, what adds most first, and how much it adds.
 
         Raises
         ------
@@ -312,7 +312,7 @@ class FactorModel(Estimator):
         if X.shape[0] != len(columns):
             raise DataError(f"ratings have {X.shape[0]} rows, but there are {len(columns)} items to explain")
         entries = matrix_entries(self, X, np.arange(X.shape[0]), self.item_ids_)
-        rated = self._rated_items()
+        rated, n = self._rated_items(), _at_most(n, self.item_ids_)
         found = driving_ratings(entries, columns, self._sides, settings_of(self), n, rated)
         return with_ids(found, self.item_ids_)
 
@@ -331,11 +331,16 @@ class FactorModel(Estimator):
         Returns
         -------
         Recommendations
-            ``(items, scores)``, both of shape (n_given, n); scores are cosines. The item itself is left out.
+            ``(items, scores)``, both of shape (n_given, n), with at most as many columns as there are items;
+            scores are cosines. The item itself is left out.
         """
+        return self._nearest("item", items, n)
+
+    def _nearest(self, what, given, n):
         check_is_fitted(self)
         _check_n(n)
-        return with_ids(nearest(self.item_factors_, self._known(items, "item"), n), self.item_ids_)
+        factors, ids = (getattr(self, f"{what}_{part}_") for part in ("factors", "ids"))
+        return with_ids(nearest(factors, self._known(given, what), _at_most(n, ids)), ids)
 
     def item_map(self):
         """Project the factors of items on the two directions in which they vary most.
@@ -425,3 +430,8 @@ class FactorModel(Estimator):
 def _check_n(n):
     if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
         raise DataError(f"n must be an integer of at least 1, got {n!r}")
+
+
+def _at_most(n, ids):
+    """Return n, or how many ids there are; a column of none where there is no id."""
+    return max(1, min(n, len(ids)))

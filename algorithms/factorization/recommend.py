@@ -14,7 +14,8 @@ _BATCH = 1024  # users
 class Recommendations(NamedTuple):
     """Items for each user, the best first.
 
-    Where there are fewer than asked for, the score is -inf, and the item is -1 or the empty text.
+    There are n columns, or as many as there are items to choose from. A user with fewer that may be
+    recommended has scores of -inf in the last ones, and items of -1 or the empty text.
     """
 
     items: np.ndarray
@@ -65,7 +66,7 @@ def best_items(factors, bias, sides, n, seen, candidates, n_jobs):
     with single_threaded_blas():
         run_tasks([(work, (a, min(a + size, len(factors)))) for a in range(0, len(factors), size)], n_jobs)
     if candidates is not None:
-        columns = np.where(columns < 0, -1, candidates[columns])
+        columns = np.append(candidates, -1)[columns]
     return columns, scores
 
 

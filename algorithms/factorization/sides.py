@@ -1,10 +1,11 @@
-"""What the solvers of matrix factorization share: settings, the two sides of the model, and row tasks."""
+"""What the solvers of matrix factorization share: settings, the model, shards of rows, and row tasks."""
 
 import itertools
 from dataclasses import dataclass
 
 import numpy as np
 
+from ...scheduler.schedule import Schedule
 from ...scheduler.threads import effective_n_jobs, run_tasks
 from .entries import Entries
 
@@ -88,6 +89,53 @@ def mean_rating(entries: Entries, settings):
     if not settings.bias:
         return 0.0
     return entries.average(lambda values: values)
+
+
+class InTurn(Schedule):
+    """All shards work on one block, then all on the next.
+
+    Parameters
+    ----------
+    n_shards : int
+    blocks : sequence of int
+        In the order of the steps of a round; one may stand there several times.
+    """
+
+    def __init__(self, n_shards, blocks):
+        self.n_shards, self.blocks = n_shards, blocks
+
+    def plan(self, round, state):
+        """Give each block to every shard."""
+        return [[(shard, block) for shard in range(self.n_shards)] for block in self.blocks]
+
+
+def shards_of(tables, n_shards):
+    """Cut ratings by user and ratings by item into ranges of rows; a shard has one of each.
+
+    Parameters
+    ----------
+    tables : pair of Entries
+    n_shards : int
+        No more than a table has rows.
+
+    Returns
+    -------
+    list of list of (Entries, (first, last))
+    """
+    cuts = [_cut(table.indptr, n_shards) for table in tables]
+    return [
+        [(table.part(*pair), pair) for table, pair in zip(tables, pairs, strict=True)]
+        for pairs in zip(*(itertools.pairwise(cut) for cut in cuts), strict=True)
+    ]
+
+
+def _cut(indptr, n_parts):
+    """Cut rows into ranges of about as much work, none empty; return where each begins, and the end."""
+    work = indptr + 8 * np.arange(len(indptr))  # a row costs something by itself
+    cuts = np.searchsorted(work, np.linspace(0, work[-1], n_parts + 1))
+    least = np.arange(n_parts + 1)
+    cuts = np.maximum.accumulate(np.maximum(cuts, least) - least) + least
+    return np.minimum(cuts, len(indptr) - 1 - least[::-1]).tolist()
 
 
 def run_rows(kernel, indptr, n_jobs, *arrays):

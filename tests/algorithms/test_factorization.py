@@ -1,10 +1,11 @@
-"""Matrix factorization: objectives, fixed points, recommendations, and what is refused."""
+"""Matrix factorization: the same on any number of threads, recommendations, stopping, and what is refused."""
 
 import os
 import signal
 
 import numpy as np
 import pytest
+from rating_problems import pairs_of
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -14,7 +15,6 @@ from sklearn.utils._param_validation import InvalidParameterError
 import stradask as sd
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
 from stradask.datasets import make_ratings
-from stradask.datasets.split import rating_split
 from stradask.errors import DataError, InterruptedFitWarning
 
 SOLVERS = ("als", "ccd", "sgd")
@@ -29,155 +29,6 @@ def ratings():
 @pytest.fixture(scope="module")
 def counts():
     return make_ratings(30, 20, 3, density=0.3, implicit=True, random_state=1)[0]
-
-
-def pairs_of(R):
-    R = R.tocoo()
-    return np.column_stack([R.row, R.col]), R.data
-
-
-def objective(model, R, weights=None, scale=True):
-    """The objective and its gradients with respect to factors and biases, over a dense table."""
-    given = sparse.csr_array((np.ones(R.nnz), R.indices, R.indptr), shape=R.shape).toarray()
-    W = given if weights is None else weights
-    n, m = (
-        (given.sum(axis=axis) if scale else np.ones(given.shape[1 - axis])) * model.reg for axis in (1, 0)
-    )
-    P, Q, b, c = model.user_factors_, model.item_factors_, model.user_bias_, model.item_bias_
-    miss = R.toarray() - model.mean_ - b[:, None] - c - P @ Q.T
-    value = (W * miss**2).sum() + n @ ((P**2).sum(1) + b**2) + m @ ((Q**2).sum(1) + c**2)
-    slopes = {
-        "P": n[:, None] * P - (W * miss) @ Q,
-        "Q": m[:, None] * Q - (W * miss).T @ P,
-        "b": n * b - (W * miss).sum(1),
-        "c": m * c - (W * miss).sum(0),
-    }
-    return value, slopes
-
-
-def implicit_objective(model, R, alpha, scale=False):
-    """The same over all cells for implicit feedback."""
-    dense = R.toarray()
-    stored = sparse.csr_array((np.ones(R.nnz), R.indices, R.indptr), shape=R.shape).toarray() > 0
-    C, T = np.where(stored, alpha * np.abs(dense), 1.0), (dense > 0).astype(float)
-    n, m = ((stored.sum(axis=axis) if scale else np.ones(R.shape[1 - axis])) * model.reg for axis in (1, 0))
-    P, Q = model.user_factors_, model.item_factors_
-    miss = C * (T - P @ Q.T)
-    value = (C * (T - P @ Q.T) ** 2).sum() + n @ (P**2).sum(1) + m @ (Q**2).sum(1)
-    return value, {"P": n[:, None] * P - miss @ Q, "Q": m[:, None] * Q - miss.T @ P}
-
-
-# Objectives and fixed points ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("solver", ["als", "ccd"])
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("non_negative", [True, False])
-@pytest.mark.parametrize("scale_reg", [True, False])
-def test_the_objective_is_the_one_stated_and_never_rises(ratings, solver, bias, non_negative, scale_reg):
-    R = abs(ratings)
-    model = MatrixFactorization(
-        3, solver=solver, bias=bias, non_negative=non_negative, scale_reg=scale_reg, dtype="float64", tol=0,
-        random_state=0, max_iter=12,
-    ).fit(R)  # fmt: skip
-    values = model.history_["objective"]
-    assert values[-1] == pytest.approx(objective(model, R, scale=scale_reg)[0])
-    assert (np.diff(values) <= 1e-12 * values[0]).all()
-    assert values[-1] < 0.9 * values[0]
-    if non_negative:
-        assert min(model.user_factors_.min(), model.item_factors_.min()) == 0
-    if not bias:
-        assert model.mean_ == 0
-        assert not model.user_bias_.any()
-        assert not model.item_bias_.any()
-
-
-@pytest.mark.parametrize("solver", ["als", "ccd"])
-def test_in_the_end_the_gradient_is_zero(ratings, solver):
-    weights = np.random.default_rng(2).random(ratings.nnz)
-    table = sparse.csr_array((weights, ratings.indices, ratings.indptr), shape=ratings.shape).toarray()
-    options = {"solver": solver, "dtype": "float64", "tol": 0, "reg": 0.1, "random_state": 0}
-    short = MatrixFactorization(2, max_iter=3, **options).fit(*pairs_of(ratings), weights)
-    long = MatrixFactorization(2, max_iter=1500, **options).fit(*pairs_of(ratings), weights)
-    sizes = [
-        max(abs(slope).max() for slope in objective(model, ratings, table)[1].values())
-        for model in (short, long)
-    ]
-    assert sizes[0] > 1e-2
-    assert sizes[1] < 1e-6
-
-
-def test_als_and_ccd_find_the_same_minimum_of_one_factor(ratings):
-    options = {"dtype": "float64", "tol": 0, "reg": 0.2, "random_state": 0, "max_iter": 400}
-    found = [MatrixFactorization(1, solver=solver, **options).fit(ratings) for solver in ("als", "ccd")]
-    cells = pairs_of(ratings)[0]
-    np.testing.assert_allclose(found[0].predict(cells), found[1].predict(cells), atol=1e-6)
-
-
-def test_gradient_descent_comes_near_the_minimum(ratings):
-    """Over many epochs at a falling rate it reaches the objective of least squares, from above."""
-    options = {"dtype": "float64", "reg": 0.1, "random_state": 0}
-    best = MatrixFactorization(3, solver="als", tol=0, max_iter=500, **options).fit(ratings)
-    found = MatrixFactorization(3, solver="sgd", max_iter=600, learning_rate=0.3, **options).fit(ratings)
-    least, reached = objective(best, ratings)[0], objective(found, ratings)[0]
-    assert 0.999 * least < reached < 1.02 * least
-
-
-@pytest.mark.parametrize("scale_reg", [True, False])
-def test_gradient_descent_has_the_same_objective_at_any_scale_of_the_ratings(ratings, scale_reg):
-    """Ratings times s^2 and factors times s: the same fit where the penalty of the factors grows with s^2."""
-    options = {
-        "solver": "sgd",
-        "dtype": "float64",
-        "max_iter": 400,
-        "scale_reg": scale_reg,
-        "random_state": 0,
-    }
-    model = MatrixFactorization(2, reg=0.3, learning_rate=0.3, **options).fit(100 * ratings)
-    value, slopes = objective(model, 100 * ratings, scale=scale_reg)
-    assert max(abs(slopes["P"]).max(), abs(slopes["b"]).max()) < 1e-3 * value
-    assert model.history_["objective"][-1] == pytest.approx(value, rel=1e-2)
-
-
-@pytest.mark.parametrize("scale_reg", ["auto", True])
-@pytest.mark.parametrize("non_negative", [True, False])
-def test_the_implicit_objective_is_over_all_cells_and_never_rises(counts, non_negative, scale_reg):
-    R = counts.copy()
-    R.data[::7] *= -1  # dislikes
-    R.data[3] = 0  # a cell left out
-    model = MatrixFactorization(
-        3, implicit=True, alpha=4, reg=0.7, scale_reg=scale_reg, non_negative=non_negative, dtype="float64",
-        tol=0, random_state=0, max_iter=10,
-    ).fit(R)  # fmt: skip
-    values = model.history_["objective"]
-    constant = 4 * R.data[R.data > 0].sum()
-    scale = scale_reg is True
-    expected = implicit_objective(model, R, 4, scale)[0]
-    assert values[-1] == pytest.approx(expected)
-    assert expected < constant  # which is the objective of factors of 0
-    assert (np.diff(values) <= 1e-12 * values[0]).all()
-
-
-def test_the_implicit_gradient_ends_at_zero(counts):
-    model = MatrixFactorization(
-        2, implicit=True, alpha=3, reg=1, dtype="float64", tol=0, random_state=0, max_iter=800
-    ).fit(counts)
-    slopes = implicit_objective(model, counts, 3)[1]
-    assert abs(model.user_factors_).max() > 0.1
-    assert max(abs(slope).max() for slope in slopes.values()) < 1e-6
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_held_out_ratings_are_predicted_to_the_noise(solver):
-    """A table of rank 3, of which a fifth is held out: the error is that of the noise, and little more."""
-    rng = np.random.default_rng(0)
-    P, Q = rng.standard_normal((300, 3)), rng.standard_normal((200, 3))
-    R = sparse.random_array((300, 200), density=0.4, rng=rng, format="csr")
-    rows = np.repeat(np.arange(300), np.diff(R.indptr))
-    R.data = 3 + (P[rows] * Q[R.indices]).sum(1) + 0.2 * rng.standard_normal(R.nnz)
-    observed, held_out = rating_split(R)
-    model = MatrixFactorization(3, solver=solver, reg=0.005, max_iter=40, random_state=0).fit(observed)
-    assert 0.19 < -model.score(held_out) < 0.22
 
 
 # The same for any order, form and number of threads --------------------------------------------------
@@ -243,6 +94,7 @@ def test_a_stored_zero_is_a_rating():
     assert model.mean_ == 2
     assert model.seen_.nnz == 4
     np.testing.assert_array_equal(model.recommend([0, 1], 2).items, [[2, -1], [0, -1]])
+    np.testing.assert_array_equal(model.recommend(0, 9, filter_seen=False).items.shape, (1, 3))
 
 
 def test_users_and_items_without_ratings_have_zeros(ratings):
@@ -260,7 +112,8 @@ def test_users_and_items_without_ratings_have_zeros(ratings):
 def test_more_factors_than_rows_and_a_single_rating(solver):
     model = MatrixFactorization(6, solver=solver, random_state=0).fit([["ann", "tea"]], [4])
     assert model.predict([["ann", "tea"], ["bob", "tea"], ["bob", "ale"]]) == pytest.approx(4, abs=1e-3)
-    assert model.recommend("ann", 2).items.tolist() == [["", ""]]
+    assert model.recommend("ann", 2).items.tolist() == [[""]]
+    assert model.recommend("ann", 2, items=[]).items.tolist() == [[""]]
 
 
 # Using the model ------------------------------------------------------------------------------------
@@ -279,6 +132,23 @@ def test_predictions_are_the_formula_and_unknown_ids_have_nothing(ratings):
     cells, y = pairs_of(ratings)
     assert model.score(ratings) == pytest.approx(-np.sqrt(np.mean((model.predict(cells) - y) ** 2)))
     assert model.score(cells, y) == pytest.approx(model.score(ratings))
+
+
+@pytest.mark.parametrize("n", [41, 10**12])
+def test_more_than_there_are_is_all_that_there_are(ratings, n):
+    model = MatrixFactorization(3, random_state=0).fit(ratings)
+    for found, width in (
+        (model.recommend([3, 4], n), 40),
+        (model.recommend([3, 4], n, items=[7, 8, 8]), 2),
+        (model.recommend(ratings[:2], n), 40),
+        (model.similar_items([3, 4], n), 40),
+        (model.similar_users([3, 4], n + 20), 60),
+        (model.explain(ratings[:2], [0, 1], n), 40),
+    ):
+        assert found.items.shape == found.scores.shape == (2, width)
+    assert model.similar_items(3, n).items[0].tolist()[-1] == -1  # itself
+    everything = np.setdiff1d(np.arange(40), ratings[[3]].indices)
+    assert np.sort(model.recommend(3, n).items[0, : len(everything)]).tolist() == everything.tolist()
 
 
 @pytest.mark.parametrize("filter_seen", [True, False])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from stradask.algorithms.factorization import ccd
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
 from stradask.datasets import make_ratings
 from stradask.errors import CheckpointMismatch, DataError
@@ -23,6 +24,8 @@ FITS = {
     "gibbs": {"solver": "gibbs"},
     "implicit": {"implicit": True, "tol": 0},
     "non-negative": {"solver": "als", "non_negative": True, "tol": 0},
+    "ccd": {"solver": "ccd", "tol": 0},
+    "bpr": {"implicit": True, "loss": "bpr", "reg": 0.01},
 }
 PARTS = ("user_factors_", "item_factors_", "user_bias_", "item_bias_", "mean_")
 
@@ -30,6 +33,12 @@ PARTS = ("user_factors_", "item_factors_", "user_bias_", "item_bias_", "mean_")
 @pytest.fixture(scope="module")
 def ratings():
     return abs(make_ratings(90, 70, 3, density=0.3, noise=0.3, random_state=0)[0])
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch):
+    """Several shards of these few ratings for "ccd" too."""
+    monkeypatch.setattr(ccd, "_LEAST", 500)
 
 
 def fitted(R, name="sgd", callback=None, **options):
@@ -54,9 +63,16 @@ def cluster():
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def two_processes():
+    with started(n_workers=2) as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.mark.cluster
 @pytest.mark.parametrize("name", FITS)
-def test_workers_change_no_bit(cluster, ratings, name):
-    far = fitted(ratings, name, engine="dask")
+def test_two_worker_processes_change_no_bit(two_processes, ratings, name):
+    far = fitted(ratings, name, engine=two_processes)
     equal(far, fitted(ratings, name))
     assert far.history_["bytes_sent"].sum() > 0
     np.testing.assert_array_equal(far.seen_.toarray(), fitted(ratings, name).seen_.toarray())
@@ -86,7 +102,10 @@ def test_early_stopping_looks_at_the_workers(cluster, ratings):
 
 
 @pytest.mark.cluster
-def test_two_processes_and_a_killed_worker_change_no_bit(ratings):
+@pytest.mark.parametrize(
+    "name", ["sgd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("als", "ccd", "gibbs", "bpr"))]
+)
+def test_a_killed_worker_changes_no_bit(ratings, name):
     with started(n_workers=2) as cluster, distributed.Client(cluster) as client:
         pids = sorted(client.run(os.getpid).values())
 
@@ -94,15 +113,22 @@ def test_two_processes_and_a_killed_worker_change_no_bit(ratings):
             if info.round == 2:
                 threading.Timer(0.02, os.kill, (pids[0], signal.SIGKILL)).start()
 
-        far = fitted(ratings, engine="dask", callback=kill, max_iter=60)
-        gone = pids[0] not in client.run(os.getpid).values()
-    assert gone
-    equal(far, fitted(ratings, max_iter=60))
+        far = fitted(ratings, name, engine="dask", callback=kill, max_iter=60)
+        assert pids[0] not in client.run(os.getpid).values()
+        equal(far, fitted(ratings, name, max_iter=60))
 
 
-@pytest.mark.parametrize("name", [*FITS, "ccd"])
+def test_the_number_of_shards_changes_no_factor(ratings, monkeypatch):
+    """Rows of a factor do not see each other, and what a shard keeps of the others is up to date."""
+    many = fitted(ratings, "ccd")
+    monkeypatch.setattr(ccd, "_LEAST", 10**9)
+    one = fitted(ratings, "ccd")
+    for name in PARTS:
+        np.testing.assert_array_equal(getattr(one, name), getattr(many, name))
+
+
+@pytest.mark.parametrize("name", FITS)
 def test_a_checkpoint_is_gone_on_from(ratings, name, tmp_path):
-    FITS.setdefault("ccd", {"solver": "ccd", "tol": 0})
     whole = fitted(ratings, name, max_iter=12)
     options = {"max_iter": 12, "checkpoint": tmp_path / "state"}
     part = fitted(ratings, name, callback=lambda info: info.round == 7, **options)
@@ -130,8 +156,6 @@ def test_a_checkpoint_of_something_else_is_refused(ratings, change, tmp_path):
 
 
 def test_options_that_do_not_go_together_are_refused(ratings):
-    with pytest.raises(DataError, match="solver='ccd' runs in this process"):
-        MatrixFactorization(solver="ccd", engine="dask").fit(ratings)
     with pytest.raises(DataError, match="keeps the best model of this call"):
         MatrixFactorization(early_stopping=True, checkpoint="here").fit(ratings)
     with pytest.raises(DataError, match="draws factors of any sign"):

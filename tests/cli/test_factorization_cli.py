@@ -123,6 +123,51 @@ def test_whole_numbers_matrices_counts_and_titles_of_movielens(folder, capsys, t
     assert "training" not in document
 
 
+def test_features_recommend_to_users_and_items_without_ratings(folder, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    users, items = rng.standard_normal((42, 2)).round(3), rng.integers(0, 2, (27, 3))
+    names = [f"u{u:02}" for u in range(42)], [f"i{j:02}" for j in range(27)]  # two more of each than rated
+    for name, ids, table, order in (
+        ("users.csv", names[0], users, rng.permutation(42)),
+        ("items.tsv", names[1], items, rng.permutation(27)),
+    ):
+        separator = "\t" if name.endswith("tsv") else ","
+        lines = [separator.join([ids[row], *map(str, table[row].tolist())]) for row in order]
+        head = separator.join(["id", *"abc"[: table.shape[1]]])
+        (tmp_path / name).write_text("\n".join([head, *lines]) + "\n")
+    options = ["--user-features", tmp_path / "users.csv", "--item-features", tmp_path / "items.tsv"]
+    model, path = ["--param", "n_components=2", "dtype=float64"], tmp_path / "model.npz"
+    assert fit(folder, *options, "--save", path, "--test-size", "0.2", "--json", *model) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["data"]["users"], document["data"]["items"]) == (42, 27)
+    assert 0 < document["test"]["rmse"] < 2
+    found = sd.load(path)
+    assert found.user_ids_.tolist() == names[0]
+    prior = np.column_stack([users, np.ones(42)]) @ found.user_feature_weights_
+    np.testing.assert_allclose(found.user_factors_[40:], prior[40:, :-1], rtol=1e-9)
+    capsys.readouterr()
+    assert main(["recommend", str(path), "--user", "u41", "--n", "27", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["recommendations"][0]["items"]
+    best = found.recommend("u41", 27)
+    assert [entry["item"] for entry in shown] == best.items[0].tolist()
+    assert {"i25", "i26"} < {entry["item"] for entry in shown}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("few.csv", "id,a\nu00,1\n", "has no line of the user 'u01', which has ratings"),
+        ("twice.csv", "u00,1\nu00,2\n", "has two lines of the user 'u00'"),
+        ("text.csv", "id,sex\nu00,f\n", "line 2, column 1 ('sex'): 'f' is not a number"),
+        ("users.dat", "u00::1\n", "the name must end in .csv or .tsv"),
+    ],
+)
+def test_wrong_features_are_one_line(folder, tmp_path, capsys, name, text, message):
+    (tmp_path / name).write_text(text)
+    assert fit(folder, "--user-features", tmp_path / name) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_workers_do_the_fit(folder, capsys, tmp_path):
     options = {
         "n_workers": 2,
@@ -156,7 +201,10 @@ def test_workers_do_the_fit(folder, capsys, tmp_path):
         (["fit", "mf", "{folder}/ratings.csv", "--target", "rating"], "have no target column"),
         (["fit", "mf", "docstrings"], "docstrings are no ratings"),
         (["fit", "mf", "{folder}/titles.csv"], "not UCI bag of words, svmlight, ratings"),
-        (["fit", "lasso", "{folder}/ratings.csv", "--target", "rating", "--titles", "x"], "has no items"),
+        (
+            ["fit", "lasso", "{folder}/ratings.csv", "--target", "rating", "--titles", "x"],
+            "has no users and items",
+        ),
         (["fit", "lda", "docstrings", "--cluster", "nowhere"], "engine='nowhere' is unknown"),
     ],
 )

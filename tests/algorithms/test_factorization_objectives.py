@@ -1,0 +1,358 @@
+"""Matrix factorization: objectives of all solvers against dense ones, fixed points, and exact answers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rating_problems import pairs_of
+from scipy import sparse, stats
+
+from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
+from stradask.algorithms.factorization.reading import read_ratings
+from stradask.datasets import make_ratings
+from stradask.datasets.split import rating_split
+from stradask.scheduler import run
+
+SOLVERS = ("als", "ccd", "sgd")
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return make_ratings(60, 40, 3, density=0.3, noise=0.3, random_state=0)[0]
+
+
+@pytest.fixture(scope="module")
+def counts():
+    return make_ratings(30, 20, 3, density=0.3, implicit=True, random_state=1)[0]
+
+
+def objective(model, R, weights=None, scale=True):
+    """The objective and its gradients with respect to factors and biases, over a dense table."""
+    given = sparse.csr_array((np.ones(R.nnz), R.indices, R.indptr), shape=R.shape).toarray()
+    W = given if weights is None else weights
+    n, m = (
+        (given.sum(axis=axis) if scale else np.ones(given.shape[1 - axis])) * model.reg for axis in (1, 0)
+    )
+    P, Q, b, c = model.user_factors_, model.item_factors_, model.user_bias_, model.item_bias_
+    miss = R.toarray() - model.mean_ - b[:, None] - c - P @ Q.T
+    value = (W * miss**2).sum() + n @ ((P**2).sum(1) + b**2) + m @ ((Q**2).sum(1) + c**2)
+    slopes = {
+        "P": n[:, None] * P - (W * miss) @ Q,
+        "Q": m[:, None] * Q - (W * miss).T @ P,
+        "b": n * b - (W * miss).sum(1),
+        "c": m * c - (W * miss).sum(0),
+    }
+    return value, slopes
+
+
+def implicit_objective(model, R, alpha, scale=False):
+    """The same over all cells for implicit feedback."""
+    dense = R.toarray()
+    stored = sparse.csr_array((np.ones(R.nnz), R.indices, R.indptr), shape=R.shape).toarray() > 0
+    C, T = np.where(stored, alpha * np.abs(dense), 1.0), (dense > 0).astype(float)
+    n, m = ((stored.sum(axis=axis) if scale else np.ones(R.shape[1 - axis])) * model.reg for axis in (1, 0))
+    P, Q = model.user_factors_, model.item_factors_
+    miss = C * (T - P @ Q.T)
+    value = (C * (T - P @ Q.T) ** 2).sum() + n @ (P**2).sum(1) + m @ (Q**2).sum(1)
+    return value, {"P": n[:, None] * P - miss @ Q, "Q": m[:, None] * Q - miss.T @ P}
+
+
+# Objectives and fixed points ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["als", "ccd"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("non_negative", [True, False])
+@pytest.mark.parametrize("scale_reg", [True, False])
+def test_the_objective_is_the_one_stated_and_never_rises(ratings, solver, bias, non_negative, scale_reg):
+    R = abs(ratings)
+    model = MatrixFactorization(
+        3, solver=solver, bias=bias, non_negative=non_negative, scale_reg=scale_reg, dtype="float64", tol=0,
+        random_state=0, max_iter=12,
+    ).fit(R)  # fmt: skip
+    values = model.history_["objective"]
+    assert values[-1] == pytest.approx(objective(model, R, scale=scale_reg)[0])
+    assert (np.diff(values) <= 1e-12 * values[0]).all()
+    assert values[-1] < 0.9 * values[0]
+    if non_negative:
+        assert min(model.user_factors_.min(), model.item_factors_.min()) == 0
+    if not bias:
+        assert model.mean_ == 0
+        assert not model.user_bias_.any()
+        assert not model.item_bias_.any()
+
+
+@pytest.mark.parametrize("solver", ["als", "ccd"])
+def test_in_the_end_the_gradient_is_zero(ratings, solver):
+    weights = np.random.default_rng(2).random(ratings.nnz)
+    table = sparse.csr_array((weights, ratings.indices, ratings.indptr), shape=ratings.shape).toarray()
+    options = {"solver": solver, "dtype": "float64", "tol": 0, "reg": 0.1, "random_state": 0}
+    short = MatrixFactorization(2, max_iter=3, **options).fit(*pairs_of(ratings), weights)
+    long = MatrixFactorization(2, max_iter=1500, **options).fit(*pairs_of(ratings), weights)
+    sizes = [
+        max(abs(slope).max() for slope in objective(model, ratings, table)[1].values())
+        for model in (short, long)
+    ]
+    assert sizes[0] > 1e-2
+    assert sizes[1] < 1e-6
+
+
+def test_als_and_ccd_find_the_same_minimum_of_one_factor(ratings):
+    options = {"dtype": "float64", "tol": 0, "reg": 0.2, "random_state": 0, "max_iter": 400}
+    found = [MatrixFactorization(1, solver=solver, **options).fit(ratings) for solver in ("als", "ccd")]
+    cells = pairs_of(ratings)[0]
+    np.testing.assert_allclose(found[0].predict(cells), found[1].predict(cells), atol=1e-6)
+
+
+def test_gradient_descent_comes_near_the_minimum(ratings):
+    """Over many epochs at a falling rate it reaches the objective of least squares, from above."""
+    options = {"dtype": "float64", "reg": 0.1, "random_state": 0}
+    best = MatrixFactorization(3, solver="als", tol=0, max_iter=500, **options).fit(ratings)
+    found = MatrixFactorization(3, solver="sgd", max_iter=600, learning_rate=0.3, **options).fit(ratings)
+    least, reached = objective(best, ratings)[0], objective(found, ratings)[0]
+    assert 0.999 * least < reached < 1.02 * least
+
+
+@pytest.mark.parametrize("scale_reg", [True, False])
+def test_gradient_descent_has_the_same_objective_at_any_scale_of_the_ratings(ratings, scale_reg):
+    """Ratings times s^2 and factors times s: the same fit where the penalty of the factors grows with s^2."""
+    options = {
+        "solver": "sgd",
+        "dtype": "float64",
+        "max_iter": 400,
+        "scale_reg": scale_reg,
+        "random_state": 0,
+    }
+    model = MatrixFactorization(2, reg=0.3, learning_rate=0.3, **options).fit(100 * ratings)
+    value, slopes = objective(model, 100 * ratings, scale=scale_reg)
+    assert max(abs(slopes["P"]).max(), abs(slopes["b"]).max()) < 1e-3 * value
+    assert model.history_["objective"][-1] == pytest.approx(value, rel=1e-2)
+
+
+@pytest.mark.parametrize("scale_reg", ["auto", True])
+@pytest.mark.parametrize("non_negative", [True, False])
+def test_the_implicit_objective_is_over_all_cells_and_never_rises(counts, non_negative, scale_reg):
+    R = counts.copy()
+    R.data[::7] *= -1  # dislikes
+    R.data[3] = 0  # a cell left out
+    model = MatrixFactorization(
+        3, implicit=True, alpha=4, reg=0.7, scale_reg=scale_reg, non_negative=non_negative, dtype="float64",
+        tol=0, random_state=0, max_iter=10,
+    ).fit(R)  # fmt: skip
+    values = model.history_["objective"]
+    constant = 4 * R.data[R.data > 0].sum()
+    scale = scale_reg is True
+    expected = implicit_objective(model, R, 4, scale)[0]
+    assert values[-1] == pytest.approx(expected)
+    assert expected < constant  # which is the objective of factors of 0
+    assert (np.diff(values) <= 1e-12 * values[0]).all()
+
+
+def test_the_implicit_gradient_ends_at_zero(counts):
+    model = MatrixFactorization(
+        2, implicit=True, alpha=3, reg=1, dtype="float64", tol=0, random_state=0, max_iter=800
+    ).fit(counts)
+    slopes = implicit_objective(model, counts, 3)[1]
+    assert abs(model.user_factors_).max() > 0.1
+    assert max(abs(slope).max() for slope in slopes.values()) < 1e-6
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_held_out_ratings_are_predicted_to_the_noise(solver):
+    """A table of rank 3, of which a fifth is held out: the error is that of the noise, and little more."""
+    rng = np.random.default_rng(0)
+    P, Q = rng.standard_normal((300, 3)), rng.standard_normal((200, 3))
+    R = sparse.random_array((300, 200), density=0.4, rng=rng, format="csr")
+    rows = np.repeat(np.arange(300), np.diff(R.indptr))
+    R.data = 3 + (P[rows] * Q[R.indices]).sum(1) + 0.2 * rng.standard_normal(R.nnz)
+    observed, held_out = rating_split(R)
+    model = MatrixFactorization(3, solver=solver, reg=0.005, max_iter=40, random_state=0).fit(observed)
+    assert 0.19 < -model.score(held_out) < 0.22
+
+
+# Exact answers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("solver", "options"),
+    [
+        ("als", {"max_iter": 300}),
+        ("ccd", {"max_iter": 300}),
+        ("sgd", {"max_iter": 400, "learning_rate": 0.3}),
+    ],
+)
+def test_a_full_table_of_low_rank_is_found_exactly(solver, options, bias):
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 20))
+    model = MatrixFactorization(
+        2, solver=solver, bias=bias, reg=1e-9, tol=0, dtype="float64", random_state=0, **options
+    ).fit(sparse.csr_array(table))
+    cells = np.argwhere(np.ones(table.shape))
+    np.testing.assert_allclose(model.predict(cells), table.ravel(), atol=1e-7)
+
+
+def test_a_full_table_is_approximated_as_by_the_singular_values():
+    """With penalties so small the minimum is that of Eckart and Young."""
+    rng = np.random.default_rng(1)
+    table = rng.standard_normal((12, 9))
+    model = MatrixFactorization(
+        3, solver="als", bias=False, reg=1e-10, max_iter=400, tol=0, dtype="float64", random_state=0
+    ).fit(sparse.csr_array(table))
+    U, s, V = np.linalg.svd(table)
+    best = (U[:, :3] * s[:3]) @ V[:3]
+    np.testing.assert_allclose(model.user_factors_ @ model.item_factors_.T, best, atol=1e-3)
+    assert model.history_["objective"][-1] == pytest.approx((s[3:] ** 2).sum(), rel=1e-6)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    shape=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    K=st.integers(1, 4),
+    solver=st.sampled_from(["als", "ccd", "sgd"]),
+    seed=st.integers(0, 2**31 - 1),
+    scale_reg=st.booleans(),
+    bias=st.booleans(),
+)
+def test_objectives_are_those_of_dense_tables_of_any_shape(shape, K, solver, seed, scale_reg, bias):
+    rng = np.random.default_rng(seed)
+    given_cells = rng.random(shape) < 0.6
+    given_cells[0, 0] = True
+    table = np.where(given_cells, rng.standard_normal(shape), 0)
+    R = sparse.csr_array((table[given_cells], np.nonzero(given_cells)), shape=shape)
+    model = MatrixFactorization(
+        K, solver=solver, reg=0.3, scale_reg=scale_reg, bias=bias, dtype="float64", max_iter=3, tol=0,
+        learning_rate=1e-12 if solver == "sgd" else 0.1, random_state=seed % 1000,
+    ).fit(R)  # fmt: skip
+    n, m = (given_cells.sum(axis=a) if scale_reg else np.ones(shape[1 - a]) for a in (1, 0))
+    P, Q, b, c = model.user_factors_, model.item_factors_, model.user_bias_, model.item_bias_
+    miss = table - model.mean_ - b[:, None] - c - P @ Q.T
+    value = (given_cells * miss**2).sum()
+    value += 0.3 * (n @ ((P**2).sum(1) + b**2) + m @ ((Q**2).sum(1) + c**2))
+    # Gradient descent at next to no rate: what is met on the way is the objective in the end.
+    assert model.history_["objective"][-1] == pytest.approx(value, rel=1e-8)
+
+
+def test_non_negative_tables_of_low_rank_are_found_exactly():
+    """A block matrix, whose non-negative factors are unique."""
+    rng = np.random.default_rng(0)
+    table = np.kron(np.eye(2), np.ones((15, 10))) * np.outer(rng.random(30) + 1, rng.random(20) + 1)
+    indptr, indices = np.arange(0, 601, 20), np.tile(np.arange(20), 30)
+    R = sparse.csr_array((table.ravel(), indices, indptr), shape=table.shape)  # zeros are ratings
+    for solver in ("als", "ccd"):
+        model = MatrixFactorization(
+            2, solver=solver, non_negative=True, bias=False, reg=1e-9, tol=0, max_iter=500,
+            dtype="float64", random_state=0,
+        ).fit(R)  # fmt: skip
+        np.testing.assert_allclose(model.user_factors_ @ model.item_factors_.T, table, atol=1e-6)
+
+
+def test_preferences_of_low_rank_are_found_exactly():
+    """Two kinds of users, each of which has all of its items and none of the others."""
+    table = np.kron(np.eye(2), np.ones((6, 5)))
+    model = MatrixFactorization(
+        2, implicit=True, alpha=5, reg=1e-8, max_iter=300, tol=0, dtype="float64", random_state=0
+    ).fit(sparse.csr_array(table))
+    np.testing.assert_allclose(model.user_factors_ @ model.item_factors_.T, table, atol=1e-7)
+
+
+def test_gibbs_sampling_comes_near_a_full_table_of_low_rank():
+    """Without biases: the mean rating is one more direction."""
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 20))
+    model = MatrixFactorization(3, solver="gibbs", max_iter=100, dtype="float64", random_state=0)
+    model.fit(sparse.csr_array(table))
+    np.testing.assert_allclose(model.predict(np.argwhere(table)), table.ravel(), atol=0.05)
+
+
+# Where gradients that are drawn must vanish -----------------------------------------------------------
+
+
+def ranking_slopes(model, chosen):
+    """Expected step of every row, over all pairs that may be drawn, and the sum of its parts' sizes."""
+    P, Q, c = model.user_factors_, model.item_factors_, model.item_bias_
+    n, reg, known = chosen.shape[1], model.reg, chosen.any(axis=0)
+    slopes = [np.zeros_like(P), np.zeros_like(Q), np.zeros_like(c)]
+    sizes = [np.zeros_like(P), np.zeros_like(Q), np.zeros_like(c)]
+
+    def add(which, row, pull, penalty):
+        slopes[which][row] += pull - penalty
+        sizes[which][row] += abs(pull)
+
+    for u, i in np.argwhere(chosen):
+        others = np.flatnonzero(~chosen[u] & known)
+        share = (1 - (1 - len(others) / n) ** 3) / len(others)  # one of three draws is another item
+        for j in others:
+            z = share / (1 + np.exp(c[i] - c[j] + P[u] @ (Q[i] - Q[j])))
+            add(0, u, z * (Q[i] - Q[j]), share * reg * P[u])
+            for item, sign in ((i, 1), (j, -1)):
+                add(1, item, sign * z * P[u], share * reg / 2 * Q[item])
+                add(2, item, sign * z, share * reg / 2 * c[item])
+    return slopes, sizes
+
+
+def test_ranking_ends_where_the_expected_gradient_is_zero():
+    """All pairs of a chosen and another item, against the loss as it is stated, penalties included."""
+    rng = np.random.default_rng(0)
+    chosen = rng.random((12, 8)) < 0.4
+    chosen[:, 7] = False  # nobody's choice: never drawn
+    options = {"implicit": True, "loss": "bpr", "reg": 0.05, "n_blocks": 1, "dtype": "float64"}
+    off = []
+    for max_iter in (3, 12_000):
+        model = MatrixFactorization(2, max_iter=max_iter, learning_rate=0.5, random_state=0, **options)
+        slopes, sizes = ranking_slopes(model.fit(sparse.csr_array(chosen * 1.0)), chosen)
+        off.append([abs(slope).max() / size.max() for slope, size in zip(slopes, sizes, strict=True)])
+    assert max(off[0]) > 0.2
+    assert max(off[1]) < 0.07
+    assert max(off[1][1:]) < 0.03  # items
+
+
+# The posterior ------------------------------------------------------------------------------------------
+
+
+def slow_gibbs(cells, values, shape, n_sweeps, rng):
+    """Bayesian factorization with one factor, a row at a time: predictions of all cells, and precisions."""
+    X = [0.1 * rng.standard_normal(n) for n in shape]
+    target, precision, found = values - values.mean(), 1.5, []
+    for _ in range(n_sweeps):
+        for side in (0, 1):
+            x, other = X[side], X[1 - side]
+            n, mean = len(x), x.mean()
+            scale = 1 / (1 + ((x - mean) ** 2).sum() + n * 2 / (n + 2) * mean**2)
+            prior = stats.wishart.rvs(df=1 + n, scale=scale, random_state=rng)
+            centre = n * mean / (n + 2) + rng.standard_normal() / np.sqrt((n + 2) * prior)
+            for row in range(n):
+                at = cells[:, side] == row
+                q = other[cells[at, 1 - side]]
+                a = prior + precision * q @ q
+                b = prior * centre + precision * q @ target[at]
+                x[row] = b / a + rng.standard_normal() / np.sqrt(a)
+        miss = target - X[0][cells[:, 0]] * X[1][cells[:, 1]]
+        precision = rng.gamma(len(values) / 2) / (0.5 * miss @ miss)
+        found.append([*np.outer(*X).ravel(), np.log(precision)])
+    return np.array(found)
+
+
+def test_draws_are_those_of_another_sampler_of_the_same_posterior():
+    """Means and deviations of predictions and of the noise over a long chain, within errors by batches."""
+    rng = np.random.default_rng(1)
+    table = np.outer(rng.standard_normal(5) + 1, rng.standard_normal(4)) + 0.5 * rng.standard_normal((5, 4))
+    cells = np.argwhere(rng.random((5, 4)) < 0.8)
+    values = table[tuple(cells.T)]
+    model = MatrixFactorization(1, solver="gibbs", dtype="float64", max_iter=1600)
+    entries, ids, features = read_ratings(model, cells, values, None)
+    model.solver_ = "gibbs"
+    program, draws = model._program(entries, features, 3), []
+
+    def keep(info):
+        users, items = (part[:, 0] for part in program.factors)
+        draws.append([*np.outer(users, items).ravel(), np.log(program.precision)])
+
+    run(program, program.schedule, max_rounds=1600, callback=keep)
+    ours, theirs = np.array(draws)[100:], slow_gibbs(cells, values, table.shape, 1600, rng)[100:]
+    assert [len(part) for part in ids] == [5, 4]
+    for moment in (lambda x: x, lambda x: (x - theirs.mean(0)) ** 2):
+        batches = [moment(chain).reshape(30, -1, chain.shape[1]).mean(1) for chain in (ours, theirs)]
+        errors = np.sqrt(sum(batch.var(0, ddof=1) / 30 for batch in batches))
+        gaps = abs(batches[0].mean(0) - batches[1].mean(0)) / errors
+        assert gaps.max() < 4.5
