@@ -90,13 +90,14 @@ TINY = {
         (2, "texts"),
         (3, "rows"),
         (4, "plays"),
-        (5, "rows"),
+        (5, "frame"),
+        (6, "rows"),
     ],
 )
 def test_our_side_of_a_migration_runs(number, given):
     ours = blocks("migrating.md")
     theirs = re.findall(r"^```python theirs\n(.*?)^```", text_of("migrating.md"), re.DOTALL | re.MULTILINE)
-    assert len(ours) == len(theirs) == 6
+    assert len(ours) == len(theirs) == 7
     compile(theirs[number], "migrating.md", "exec")
     block = ours[number]
     for said, instead in TINY.items():
@@ -110,6 +111,8 @@ def test_our_side_of_a_migration_runs(number, given):
         assert len(names["words"][0]) == 10
     if number == 2:
         assert names["shares"].sum() == pytest.approx(1)
+    if number == 5:
+        assert 0 < names["errors"].mean() < 2
     if number == 4:
         assert len(names["ids"].ravel()) == len(names["like_it"].ravel()) == 5
 
@@ -148,12 +151,24 @@ def plays_data():
     return {"sd": stradask, "plays": plays}
 
 
+def frame_data():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    users = np.repeat(["ann", "bob", "cat", "dan", "eve"], 6)
+    items = np.tile(["tea", "jam", "ale", "rye", "egg", "ham"], 5)
+    return {
+        "sd": stradask,
+        "df": pandas.DataFrame({"user": users, "item": items, "rating": rng.integers(1, 6, 30)}),
+    }
+
+
 MIGRANTS = {
     "topics": topics_data,
     "gensim": gensim_data,
     "texts": texts_data,
     "rows": rows_data,
     "plays": plays_data,
+    "frame": frame_data,
 }
 
 GUIDES = (

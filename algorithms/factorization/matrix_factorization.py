@@ -125,7 +125,8 @@ class MatrixFactorization(FactorModel):
     engine : str, default="local"
         "local"; "dask", the current Dask client; or the address of a Dask scheduler. For "sgd" groups of
         users stay on their workers and blocks of items travel from one to the next; for "als" and "gibbs"
-        every worker is told the factors after each half of an iteration.
+        every worker is told the factors after each half of an iteration, for "ccd" each factor when a side of
+        it is refitted.
     checkpoint : path-like or None, default=None
         Folder in which a state is kept every five iterations. A fit of the same ratings and parameters goes
         on from it, as if it had not stopped.

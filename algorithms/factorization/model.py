@@ -26,7 +26,7 @@ from .item_map import draw, projected
 from .reading import matrix_entries
 from .recommend import best_items, nearest, with_ids
 from .sides import Sides
-from .update import joined
+from .update import joined, kind_of
 
 
 class FactorModel(Estimator):
@@ -395,10 +395,13 @@ class FactorModel(Estimator):
     def _known(self, ids, what):
         """Return the numbers of ids that must be known."""
         ids = check_ids(ids, what)
-        rows = find_ids(ids, self.user_ids_ if what == "user" else self.item_ids_)
+        known = self.user_ids_ if what == "user" else self.item_ids_
+        rows = find_ids(ids, known)
         if (rows < 0).any():
             unknown = ids[np.argmax(rows < 0)].item()
             remedy = "; give the ratings of new users as a sparse matrix" if what == "user" else ""
+            if ids.dtype.kind != known.dtype.kind:
+                remedy = f": the model's ids are {kind_of(known)}, for instance {known[0].item()!r}"
             raise DataError(f"the {what} {unknown!r} was not in fit{remedy}")
         return rows
 

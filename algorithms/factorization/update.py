@@ -73,7 +73,7 @@ def joined(given, sides, known, seen):
     ids = []
     for what, new, old in zip(("users", "items"), given, known, strict=True):
         if new.dtype.kind != old.dtype.kind:
-            raise DataError(f"the ids of the model's {what} are {_kind(old)}, but {_kind(new)} are given")
+            raise DataError(f"the ids of the model's {what} are {kind_of(old)}, but {kind_of(new)} are given")
         ids.append(np.union1d(old, new))
     shape = (len(ids[0]), len(ids[1]))
     places = [find_ids(old, every) for old, every in zip(known, ids, strict=True)]
@@ -93,7 +93,8 @@ def joined(given, sides, known, seen):
     return Sides.of(factors, bias, sides.mean, sides.weights), seen, tuple(ids)
 
 
-def _kind(ids):
+def kind_of(ids):
+    """Say what ids are."""
     return "text" if ids.dtype.kind == "U" else "whole numbers"
 
 

@@ -456,7 +456,7 @@ def test_wrong_questions_are_refused(ratings):
     for users, message in [
         (60, "user 60 was not in fit"),
         ([-1], "user -1"),
-        ("a", "user 'a'"),
+        ("7", "user '7' was not in fit: the model's ids are whole numbers, for instance 0"),
         ([[1]], "vector"),
     ]:
         with pytest.raises(DataError, match=message):
