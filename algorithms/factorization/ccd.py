@@ -10,7 +10,7 @@ from .sides import InTurn, Sides, mean_rating, shards_of, start_factors
 _INNER = 2  # times that a factor's two sides are refitted in turn
 _SPREAD = 0.1  # of the factors to begin with
 _SHARDS = 16
-_LEAST = 20_000  # ratings of a shard: a step over fewer takes less time than to begin it
+_LEAST = 50_000  # ratings of a shard: a step over fewer takes less time than to begin it
 
 
 class CyclicCoordinateDescent(Program):

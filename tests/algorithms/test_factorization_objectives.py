@@ -177,7 +177,7 @@ def test_held_out_ratings_are_predicted_to_the_noise(solver):
 @pytest.mark.parametrize(
     ("solver", "options"),
     [
-        ("als", {"max_iter": 300}),
+        ("als", {"max_iter": 100}),
         ("ccd", {"max_iter": 300}),
         ("sgd", {"max_iter": 400, "learning_rate": 0.3}),
     ],
@@ -339,7 +339,7 @@ def test_draws_are_those_of_another_sampler_of_the_same_posterior():
     table = np.outer(rng.standard_normal(5) + 1, rng.standard_normal(4)) + 0.5 * rng.standard_normal((5, 4))
     cells = np.argwhere(rng.random((5, 4)) < 0.8)
     values = table[tuple(cells.T)]
-    model = MatrixFactorization(1, solver="gibbs", dtype="float64", max_iter=1600)
+    model = MatrixFactorization(1, solver="gibbs", dtype="float64", max_iter=1000)
     entries, ids, features = read_ratings(model, cells, values, None)
     model.solver_ = "gibbs"
     program, draws = model._program(entries, features, 3), []
@@ -348,8 +348,8 @@ def test_draws_are_those_of_another_sampler_of_the_same_posterior():
         users, items = (part[:, 0] for part in program.factors)
         draws.append([*np.outer(users, items).ravel(), np.log(program.precision)])
 
-    run(program, program.schedule, max_rounds=1600, callback=keep)
-    ours, theirs = np.array(draws)[100:], slow_gibbs(cells, values, table.shape, 1600, rng)[100:]
+    run(program, program.schedule, max_rounds=1000, callback=keep)
+    ours, theirs = np.array(draws)[100:], slow_gibbs(cells, values, table.shape, 1000, rng)[100:]
     assert [len(part) for part in ids] == [5, 4]
     for moment in (lambda x: x, lambda x: (x - theirs.mean(0)) ** 2):
         batches = [moment(chain).reshape(30, -1, chain.shape[1]).mean(1) for chain in (ours, theirs)]
