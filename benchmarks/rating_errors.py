@@ -10,6 +10,7 @@ from, as is usual.
 """
 
 import argparse
+import itertools
 import json
 import time
 
@@ -64,11 +65,11 @@ def error(learned, held_out, n_jobs, **settings):
 
 def choose(learned, solver, n_jobs, seed):
     """Return the settings of the grid with the least error on a tenth of the ratings."""
-    parts = next(folds(learned, 10, seed))
+    most, rest = next(folds(learned, 10, seed))
     fixed, grid = GRIDS[solver]
     best = {"solver": solver, **fixed, **{name: values[0] for name, values in grid.items()}}
     for name, values in grid.items():
-        errors = {value: error(*parts, n_jobs, **best | {name: value})[0] for value in values}
+        errors = {value: error(most, rest, n_jobs, **best | {name: value})[0] for value in values}
         best[name] = min(errors, key=lambda value: errors[value])
     return best
 
@@ -83,17 +84,16 @@ def main(arguments=None):
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="(%(default)s)")
     parser.add_argument("--n-jobs", type=int, default=1, metavar="N", help="threads (%(default)s)")
     found = parser.parse_args(arguments)
-    if found.folds < 2:
-        parser.error("--folds: 2 or more, to learn from one and judge by the other")
+    if found.folds < 2 or (found.first is not None and found.first < 1):
+        parser.error("--folds: 2 or more, to learn from one and judge by the other; --first: 1 or more")
     R = load_ratings(found.dataset, found.seed, implicit=False, quick=False)
     for solver in found.solvers:
-        errors, seconds, settings = [], [], {}
-        for learned, held_out in list(folds(R, found.folds, found.seed))[: found.first]:
+        measured: list[tuple[float, float]] = []
+        settings: dict = {}
+        for learned, held_out in itertools.islice(folds(R, found.folds, found.seed), found.first):
             settings = settings or choose(learned, solver, found.n_jobs, found.seed)
-            for results, value in zip(
-                (errors, seconds), error(learned, held_out, found.n_jobs, **settings), strict=True
-            ):
-                results.append(value)
+            measured.append(error(learned, held_out, found.n_jobs, **settings))
+        errors, seconds = zip(*measured, strict=True)
         print(
             f"{solver:6} RMSE {np.mean(errors):.4f} (folds from {min(errors):.4f} to {max(errors):.4f}), "
             f"{np.median(seconds):.2f} s a fit; {json.dumps(settings)}",

@@ -63,7 +63,8 @@ class Rated:
 
         if user_path is None and item_path is None:
             return self
-        ids, keywords = [self.users, self.items], {}
+        ids: list = [self.users, self.items]
+        keywords = {}
         for side, (what, path) in enumerate((("user", user_path), ("item", item_path))):
             if path is not None:
                 given, table = _read_features(path, what, ids[side])
