@@ -202,7 +202,8 @@ def check_matrix(R, name, n_columns=None, *, may_be_empty=False):
     if not sparse.issparse(R):
         raise DataError(
             f"{name} takes ratings as a scipy sparse matrix, where a cell that is not stored is unknown, or "
-            f"as pairs of ids with y, got a {type(R).__name__}; try scipy.sparse.csr_array(R)"
+            f"as pairs of ids with y, got a {type(R).__name__}; try scipy.sparse.csr_array(R), or of a "
+            "table fit(table[['user', 'item']], table['rating'])"
         )
     X = _sound(R)
     if n_columns is not None and X.shape[1] != n_columns:

@@ -276,9 +276,10 @@ class MatrixFactorization(FactorModel):
 
         Parameters
         ----------
-        X : sparse matrix of shape (n_users, n_items), or array-like of shape (n_ratings, 2)
-            Ratings or counts, of which every stored entry is one, a stored zero too; or pairs of a user's and
-            an item's id, whole numbers or text, with their ratings in `y`.
+        X : sparse matrix of shape (n_users, n_items), Ratings, or array-like of shape (n_ratings, 2)
+            Ratings or counts, of which every stored entry is one, a stored zero too, with their ids if they
+            come from `stradask.datasets.read_ratings` or `fetch_movielens`; or pairs of a user's and an
+            item's id, whole numbers or text, with their ratings in `y`.
         y : array-like of shape (n_ratings,), optional
         sample_weight : array-like of shape (n_ratings,), optional
             Weights of the ratings of pairs, not negative; they multiply the confidence of counts.

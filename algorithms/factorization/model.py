@@ -23,7 +23,7 @@ from .entries import (
 from .explain import driving_ratings
 from .features import means_of, with_constant
 from .item_map import draw, projected
-from .reading import matrix_entries
+from .reading import is_named, matrix_entries, named_ids
 from .recommend import best_items, nearest, with_ids
 from .sides import Sides
 from .update import joined, kind_of
@@ -73,7 +73,11 @@ class FactorModel(Estimator):
         float
         """
         check_is_fitted(self)
-        if sparse.issparse(X):
+        if is_named(X):
+            users, items = named_ids(X)
+            rows, columns, values = cells_of(check_matrix(X.matrix, type(self).__name__))
+            rows, columns = find_ids(users, self.user_ids_)[rows], find_ids(items, self.item_ids_)[columns]
+        elif sparse.issparse(X):
             X = check_matrix(X, type(self).__name__, len(self.item_ids_))
             if X.shape[0] != len(self.user_ids_):
                 raise DataError(f"X has {X.shape[0]} rows, but the model has {len(self.user_ids_)} users")

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
-from .entries import Entries, check_matrix, check_rating_weights, check_table, find_ids
+from .entries import Entries, check_ids, check_matrix, check_rating_weights, check_table, find_ids
 from .features import in_order, split_features, with_constant
 
 
@@ -31,7 +31,9 @@ def read_ratings(model, X, y, sample_weight, features=(None, None)):
     features : pair of None or matrix
         In the order of the ids, with a constant.
     """
-    name = type(model).__name__
+    name, named = type(model).__name__, None
+    if is_named(X):
+        X, named = X.matrix, named_ids(X)
     if not sparse.issparse(X) and y is not None:
         return _read_pairs(model, X, y, sample_weight, features)
     if y is not None or sample_weight is not None:
@@ -40,12 +42,26 @@ def read_ratings(model, X, y, sample_weight, features=(None, None)):
             "with weights: fit(numpy.column_stack([R.row, R.col]), R.data, sample_weight) for a COO R"
         )
     X = check_matrix(X, name)
-    ids = tuple(np.arange(n) for n in X.shape)
+    ids = named or tuple(np.arange(n) for n in X.shape)
     tables = [
         None if table is None else with_constant(table, what, n_rows=n)
         for table, what, n in zip(features, ("user", "item"), X.shape, strict=True)
     ]
     return matrix_entries(model, X, *ids), ids, tables
+
+
+def is_named(X):
+    """Tell whether X is a matrix with ids of its rows and columns, as `stradask.datasets.Ratings` is."""
+    return isinstance(X, tuple) and getattr(X, "_fields", ())[:3] == ("matrix", "users", "items")
+
+
+def named_ids(ratings):
+    """Check and return the ids of users and items; raise DataError if they are not ascending, or too few."""
+    ids = check_ids(ratings.users, "user"), check_ids(ratings.items, "item")
+    for what, given, n in zip(("users", "items"), ids, ratings.matrix.shape, strict=True):
+        if len(given) != n or (given[1:] <= given[:-1]).any():
+            raise DataError(f"{what} must be {n} ascending ids, one for each of the matrix, all different")
+    return ids
 
 
 def _read_pairs(model, X, y, sample_weight, features):

@@ -184,6 +184,27 @@ def test_ids_are_those_of_the_caller(ratings):
     assert both.recommend(10**12 + 4, 5).items.tolist() == found.items[:1].tolist()
 
 
+def test_ratings_of_a_file_bring_their_ids(ratings, tmp_path):
+    cells = ratings.tocoo()
+    lines = [
+        f"u{u:02},{9 * i + 4},{r!r}"
+        for u, i, r in zip(cells.row, cells.col, cells.data.tolist(), strict=True)
+    ]
+    (tmp_path / "r.csv").write_text("\n".join(lines) + "\n")
+    read = sd.datasets.read_ratings(tmp_path / "r.csv")
+    model, plain = (MatrixFactorization(3, random_state=0).fit(R) for R in (read, ratings))
+    np.testing.assert_array_equal(model.user_factors_, plain.user_factors_)
+    assert model.recommend("u04", 2).items.tolist() == (9 * plain.recommend(4, 2).items + 4).tolist()
+    assert model.score(read) == plain.score(ratings)
+    few = read._replace(matrix=read.matrix[:2], users=read.users[:2])
+    assert model.score(few) == pytest.approx(plain.score(*pairs_of(ratings[:2])))
+    model.partial_fit(few._replace(users=np.array(["u03", "zoe"])))
+    assert "zoe" in model.user_ids_
+    for wrong in (read.users[::-1], read.users[1:], np.repeat(read.users[:1], 60)):
+        with pytest.raises(DataError, match="users must be 60 ascending ids"):
+            model.fit(read._replace(users=wrong))
+
+
 def test_similar_items_have_the_highest_cosine(ratings):
     model = MatrixFactorization(3, random_state=0).fit(ratings)
     found = model.similar_items([4, 17], 6)
