@@ -12,6 +12,7 @@ from ..errors import DataError, ModelFileError, StradaskError, WorkerLost
 from .history import Activity, History
 from .loop import iterate, small_change
 from .program import Program, Task
+from .schedule import plan_as_json, plan_from_json
 from .session import open_session
 from .shared_store import SharedCheckpoint, StoredState, open_checkpoint
 
@@ -225,7 +226,7 @@ class Engine:
                 self.history = History.from_dict(header["history"])
                 if self.history.last_round > round_:
                     raise ValueError(f"its history ends with round {self.history.last_round}")
-                self._restore(own, _unpacked(header["plan"], self.program))
+                self._restore(own, plan_from_json(header["plan"], self.program))
                 self._done = header["done"]
             except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 if isinstance(error, StradaskError):
@@ -433,7 +434,7 @@ class Engine:
         except WorkerLost:
             return False
         columns = {name: values.tolist() for name, values in self.history.as_dict().items()}
-        header = {"history": columns, "plan": _packed(self._plan), "done": self._done}
+        header = {"history": columns, "plan": plan_as_json(self._plan), "done": self._done}
         if self._shares:
             self.store.finish(round_, shards, coordinator, header, self.fingerprint)
         else:
@@ -473,32 +474,6 @@ def _blocks_of(tasks):
     if all(np.array_equal(sets[0], other) for other in sets[1:]):
         return sets[0]
     return np.concatenate(sets)
-
-
-def _packed(plan):
-    """Turn a plan into what JSON can hold."""
-    if plan is None:
-        return None
-    return [
-        [[int(s), blocks.tolist() if np.ndim(blocks) else int(blocks)] for s, blocks in step] for step in plan
-    ]
-
-
-def _unpacked(plan, program):
-    """Make a plan of what JSON held, which may not be what was written; kernels read where it points."""
-    if plan is None:
-        return None
-    for s, blocks in (pair for step in plan for pair in step):
-        here = np.asarray(blocks)
-        if here.dtype.kind not in "iu" or here.ndim > 1 or type(s) is not int:
-            raise ValueError("the numbers of shards and blocks are no integers")
-        inside = not here.size or 0 <= here.min() <= here.max() < program.n_blocks
-        if not (inside and 0 <= s < len(program.shards)):
-            raise ValueError(f"shard {s} with blocks {blocks} is none of this fit")
-    return [
-        [(s, np.array(blocks, np.int64) if isinstance(blocks, list) else blocks) for s, blocks in step]
-        for step in plan
-    ]
 
 
 def _any_of(*rules):

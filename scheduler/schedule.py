@@ -1,5 +1,7 @@
 """What every schedule offers: state and event in, plan out."""
 
+import numpy as np
+
 
 class Schedule:
     """Says which blocks meet which shards in each round.
@@ -56,3 +58,31 @@ class Schedule:
         priorities : ndarray of float64
             For each of them, not negative: how much it changed.
         """
+
+
+def plan_as_json(plan):
+    """Turn a plan, or None, into what JSON can hold."""
+    if plan is None:
+        return None
+    return [
+        [[int(s), blocks.tolist() if np.ndim(blocks) else int(blocks)] for s, blocks in step] for step in plan
+    ]
+
+
+def plan_from_json(plan, program):
+    """Make a plan of what JSON held, which may not be what was written; kernels read where it points."""
+    if plan is None:
+        return None
+    if not isinstance(plan, list) or not plan or not all(plan):
+        raise ValueError(f"a plan of {plan!r} does nothing")
+    for s, blocks in (pair for step in plan for pair in step):
+        here = np.asarray(blocks)
+        if here.dtype.kind not in "iu" or here.ndim > 1 or type(s) is not int:
+            raise ValueError("the numbers of shards and blocks are no integers")
+        inside = not here.size or 0 <= here.min() <= here.max() < program.n_blocks
+        if not (inside and 0 <= s < len(program.shards)):
+            raise ValueError(f"shard {s} with blocks {blocks} is none of this fit")
+    return [
+        [(s, np.array(blocks, np.int64) if isinstance(blocks, list) else blocks) for s, blocks in step]
+        for step in plan
+    ]

@@ -342,7 +342,7 @@ class _Run:
         found = None if store is None else store.load(fingerprint)
         if found is not None:
             clock, arrays, _ = found
-            self.state = clock, _same_form(arrays["cells"], cells)
+            self.state = clock, _same_form(arrays.get("cells"), cells)
         failures = 0
         try:
             while True:
@@ -446,9 +446,10 @@ class _Keeper:
 
 
 def _same_form(there, here):
-    if there.shape != here.shape or there.dtype != here.dtype:
+    if there is None or there.shape != here.shape or there.dtype != here.dtype:
+        found = "missing" if there is None else f"{there.dtype}{there.shape}"
         raise ModelFileError(
-            f"the checkpoint's cells are {there.dtype}{there.shape}, but the table has "
+            f"the checkpoint's cells are {found}, but the table has "
             f"{here.dtype}{here.shape}; remove the folder to start anew"
         )
     return there

@@ -194,13 +194,18 @@ def init(model, q, sampler="nuts", *, mu=None, A=None, size=None, limit=None, dr
     gz = A[0] * gradient if diagonal else A.T @ gradient
     size = (kind.size or 1.0) if size is None else size
     limit = kind.limit if limit is None else limit
-    if not (0 < size < np.inf and 1 <= limit <= _MOST_LIMIT[sampler == "nuts"]):
+    if not is_tuning(sampler, size, limit):
         raise DataError(
             f"the step size must be above 0 and limit from 1 to {_MOST_LIMIT[sampler == 'nuts']}, got {size} "
             f"and {limit}"
         )
     tuning = np.array([size, limit], dtype=np.float64)
     return State(sampler, z, gz, logp, mu, A, tuning, draw)
+
+
+def is_tuning(sampler, size, limit):
+    """Whether a sampler can move by steps of that size, and within that limit."""
+    return bool(0 < size < np.inf and 1 <= limit <= _MOST_LIMIT[sampler == "nuts"])
 
 
 def advance(model, state, n, *, seed, shard=0, chain=0, averaging=None):

@@ -16,7 +16,7 @@ from ...errors import DataError, StradaskError
 from ...scheduler.history import History
 from ...scheduler.loop import Round
 from ...scheduler.threads import single_threaded_blas
-from .chains import STATISTICS, Draws, State, advance
+from .chains import STATISTICS, Draws, State, advance, is_tuning
 from .collect import from_sample, from_shards
 from .models import Model
 from .sampling import CHUNK, Plan, check_settings, make_plan, sample_model
@@ -146,6 +146,7 @@ def _run(pool, identity, *, n_samples, n_chains, n_warmup, seed, verbose, callba
         n_chains=n_chains,
         seed=seed,
         identity=identity | {"length": length},
+        fits=partial(_fits, length),
         verbose=verbose,
         on_chunk=None if callback is None else _Watch(callback, pool.n_shards, n_chains, n_chunks, length),
     )
@@ -179,12 +180,35 @@ def _step(length, n_warmup, shard, state, key):
     return _packed(state), arrays | made.statistics
 
 
+def _fits(length, shard, state, arrays, key):
+    """Whether a file's state and draws can be those of this chunk: compiled code reads them unchecked."""
+    d, n, plan = shard.model.n_params, key.chunk and length, shard.plan
+    forms = {"z": [(d,)], "gz": [(d,)], "mu": [(d,)], "A": [(1, d), (d, d)], "tuning": [(2,)], "logp": [()]}
+    plain = {"sampler": plan.sampler, "draw": key.chunk * length}
+    rows = {name: [(n,)] for name in ("log_densities", *STATISTICS, "step_size", "undefined")}
+    rows = rows | {"draws": [(n, d)], "gradients": [(n, d)]} if n else {}
+    return (
+        state.keys() == forms.keys() | plain.keys()
+        and all(np.array_equal(state[name], value) for name, value in plain.items())
+        and _are_floats(state, forms)
+        and is_tuning(plan.sampler, *state["tuning"])
+        and arrays.keys() == rows.keys()
+        and _are_floats(arrays, rows)
+        and all(np.isfinite(part).all() for part in (state["z"], state["mu"], state["A"], *arrays.values()))
+    )
+
+
+def _are_floats(arrays, shapes):
+    return all(arrays[name].dtype == np.float64 and arrays[name].shape in shapes[name] for name in shapes)
+
+
 def _packed(state):
     return {field.name: np.asarray(getattr(state, field.name)) for field in fields(State)}
 
 
 def _unpacked(state):
-    arrays = {name: np.array(array) for name, array in state.items()}  # what travelled may be read-only
+    # What travelled may be read-only, and what was read may lie by columns.
+    arrays = {name: np.array(array, order="C") for name, array in state.items()}
     plain = {name: arrays[name].item() for name in ("sampler", "logp", "draw")}
     return State(**arrays | plain)
 

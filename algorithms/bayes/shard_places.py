@@ -62,6 +62,7 @@ class Work(NamedTuple):
     seed: int
     identity: str
     folder: str | None
+    fits: Callable | None
 
 
 class _Loaded(NamedTuple):
@@ -92,7 +93,7 @@ def _chunk(work, loaded, before, shard, chain, number):
         Path(work.folder).mkdir(parents=True, exist_ok=True)
         path = Path(work.folder, f"shard-{shard}-chain-{chain}-chunk-{number}-{digest}.npz")
         found = _read(path, digest)
-        if found is not None:
+        if found and (work.fits is None or work.fits(loaded.data, found.state, found.arrays, key)):
             return found
     try:
         with single_threaded_blas():

@@ -99,7 +99,19 @@ class ShardPool:
         """Let go of the data; a client that was the caller's stays open."""
         self._place.close()
 
-    def run(self, step, *, n_chunks, n_chains=1, seed=0, identity=None, after=None, verbose=0, on_chunk=None):
+    def run(
+        self,
+        step,
+        *,
+        n_chunks,
+        n_chains=1,
+        seed=0,
+        identity=None,
+        fits=None,
+        after=None,
+        verbose=0,
+        on_chunk=None,
+    ):
         """Run all chains of all shards.
 
         Parameters
@@ -116,6 +128,9 @@ class ShardPool:
         identity : dict, optional
             What JSON can hold: the model, the sampler, draws a chunk; all that `step` depends on beside its
             arguments. Needed with a checkpoint.
+        fits : callable, optional
+            ``fits(data, state, arrays, key)`` says whether what a file holds can be what `step` made; a chunk
+            whose file cannot be is made anew.
         after : ShardRuns, optional
             A finished run with the same arguments but fewer chunks, to go on from.
         verbose : int, default=0
@@ -139,7 +154,7 @@ class ShardPool:
         if self.checkpoint is not None and identity is None:
             raise DataError("with a checkpoint, identity must say what the chunks depend on, got None")
         self._check_after(after, n_chains, n_chunks)
-        work = Work(step, int(seed), _as_json(identity), self.checkpoint)
+        work = Work(step, int(seed), _as_json(identity), self.checkpoint, fits)
         numbers = range(0 if after is None else after.n_chunks + 1, n_chunks + 1)
         total = self.n_shards * n_chains * len(numbers)
         with Progress(total, label="shards", unit="chunk", verbose=verbose) as progress:

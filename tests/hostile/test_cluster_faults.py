@@ -102,14 +102,16 @@ def cluster():
 
 
 def living(client, n=3):
-    """Process numbers of n workers that answer."""
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        client.wait_for_workers(n, timeout=60)
-        pids = client.run(os.getpid, on_error="ignore")
-        if len(pids) >= n:
-            return list(pids.values())
-        time.sleep(0.2)
+    """Process numbers of n workers that answer; new ones, where a nanny gave up on its worker."""
+    for _ in range(3):
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            pids = client.run(os.getpid, on_error="ignore")
+            if len(pids) >= n:
+                return list(pids.values())
+            time.sleep(0.2)
+        client.cluster.scale(0)
+        client.cluster.scale(n)
     raise AssertionError("workers have not come back")
 
 

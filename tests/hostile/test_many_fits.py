@@ -123,8 +123,8 @@ if __name__ == "__main__":
         answers = context.Queue()
         process = context.Process(target=child, args=(sys.argv[1], names, answers))
         process.start()
-        found = answers.get(timeout=120)
-        process.join(60)
+        found = answers.get(timeout=600)
+        process.join(600)
         assert process.exitcode == 0, process.exitcode
         for name in names:
             made.np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
@@ -136,6 +136,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork")
 @pytest.mark.slow
+@pytest.mark.timeout(1600)
 @pytest.mark.parametrize(
     ("method", "parent", "times"), [("fork", "idle", 3), ("fork", "busy", 5), ("spawn", "idle", 1)]
 )
@@ -146,7 +147,7 @@ def test_children_of_a_process_that_has_fitted(tmp_path, method, parent, times):
         [sys.executable, script, __file__, method, parent, str(times)],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=1500,
     )
     assert (done.returncode, done.stdout) == (0, "same\n"), done.stderr
 

@@ -1,11 +1,10 @@
-"""Model files, posteriors and checkpoints with sound checksums and unsound content.
+"""Model files and posteriors with sound checksums and unsound content.
 
 What is loaded either makes sense or is refused by an error of ours; nothing that compiled code reads may lie
 out of bounds, nothing is executed, and no more memory is taken than the file has bytes.
 """
 
 import io
-import json
 import os
 import pickle
 import warnings
@@ -16,9 +15,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
+from unsound import other_files, some
 
 import stradask as sd
-from stradask.errors import CheckpointMismatch, DataError, ModelFileError, StradaskError
+from stradask.errors import CheckpointMismatch, ModelFileError, StradaskError
 from stradask.scheduler import store
 
 N, D = 30, 5
@@ -84,81 +84,6 @@ MODELS = {
 }
 
 # Unsound content ------------------------------------------------------------------------------------------
-
-GONE = object()
-
-
-def with_value(a, at, value):
-    changed = a.copy()
-    changed.reshape(-1)[at] = value
-    return changed
-
-
-def other_arrays(a):
-    """What stands in place of an array in a file that somebody changed."""
-    yield GONE
-    yield np.zeros((), a.dtype)
-    yield a[:0] if a.ndim else np.empty(0, a.dtype)
-    if a.ndim:
-        yield from (a[:-1], np.concatenate([a, a]), a.T if a.ndim > 1 else a[:, None], a[..., None])
-    yield np.full(a.shape, "x")
-    yield np.ones(a.shape, bool)
-    if a.dtype.kind in "iu" and a.size:
-        info = np.iinfo(a.dtype)
-        for at, value in ((0, info.max), (-1, info.max), (a.size // 2, info.min), (-1, a.flat[-1] // 2)):
-            yield with_value(a, at, value)
-        yield from (a.astype(np.int8), a.astype(np.float64), a.ravel()[::-1].reshape(a.shape))
-    if a.dtype.kind == "f" and a.size:
-        for value in (np.nan, np.inf, -1e30, 1e30):
-            yield with_value(a, a.size // 2, value)
-        yield from (np.zeros_like(a), a.astype(np.float32), np.ones(a.shape, np.float16))
-
-
-OTHERS = [GONE, None, -1, 0, 10**9, 2.5, float("nan"), "x", [], {}, [[1]], True]
-NO_HARM = {"max_iter", "n_jobs", "n_samples", "n_warmup", "verbose"}  # whoever asks for much gets it
-
-
-def places(value, at=()):
-    """Paths to all that JSON holds, three of a list."""
-    yield at
-    for key, inner in value.items() if isinstance(value, dict) else enumerate(value[:3]):
-        here = (*at, key)
-        yield from places(inner, here) if isinstance(inner, (dict, list)) else [here]
-
-
-def changed_header(header, place, value):
-    header = json.loads(json.dumps(header))
-    inner = header
-    for key in place[:-1]:
-        inner = inner[key]
-    if value is GONE:
-        del inner[place[-1]]
-    else:
-        inner[place[-1]] = value
-    return header
-
-
-def other_files(arrays, header):
-    """All files that differ from a sound one in one thing."""
-    for name, array in arrays.items():
-        for n, other in enumerate(other_arrays(array)):
-            rest = {key: value for key, value in arrays.items() if key != name}
-            yield f"{name}, {n}", rest if other is GONE else rest | {name: other}, header
-    for place in places(header):
-        if place and place[-1] not in NO_HARM:
-            for other in OTHERS:
-                yield f"{place}: {other}", arrays, changed_header(header, place, other)
-
-
-def some(cases, share, seed):
-    """About one case in `share`, the same ones every time."""
-    rng = np.random.default_rng(seed)
-    return [case for case in cases if share == 1 or rng.integers(share) == 0]
-
-
-@pytest.fixture
-def quick_disk(monkeypatch):
-    monkeypatch.setattr(store.os, "fsync", lambda descriptor: None)
 
 
 def made(name):
@@ -351,84 +276,3 @@ def test_no_pickle_is_executed(tmp_path, load):
             with pytest.raises(ModelFileError):
                 load(path)
     assert not trap.exists()
-
-
-# Checkpoints ----------------------------------------------------------------------------------------------
-
-
-def counts_fit(**options):
-    return lambda folder, rounds: sd.LatentDirichletAllocation(
-        3, max_iter=rounds, checkpoint=folder, random_state=0, **options
-    ).fit(COUNTS)
-
-
-def least_squares(portion, w):
-    A, b = portion
-    residual = A @ w - b
-    return 0.5 * float(residual @ residual), A.T @ residual
-
-
-CHECKPOINTED = {
-    "gibbs": counts_fit(),
-    "warp": counts_fit(sampler="warp"),
-    "light": counts_fit(sampler="light"),
-    "priors": counts_fit(optimize_priors=True),
-    "factors": lambda folder, rounds: sd.MatrixFactorization(
-        2, max_iter=rounds, checkpoint=folder, random_state=0
-    ).fit(R),
-    "implicit": lambda folder, rounds: sd.MatrixFactorization(
-        2, implicit=True, max_iter=rounds, checkpoint=folder, random_state=0
-    ).fit(R),
-    "descent": lambda folder, rounds: sd.MatrixFactorization(
-        2, solver="sgd", max_iter=6, checkpoint=folder, random_state=0
-    ).fit(R),
-    "minimize": lambda folder, rounds: sd.minimize(
-        least_squares, np.zeros(D), [(X[::2], Y[::2]), (X[1::2], Y[1::2])], max_iter=rounds, tol=0.0,
-        checkpoint=folder, checkpoint_every=1,
-    ),
-}  # fmt: skip
-
-
-def check_checkpoints(name, share, folder):
-    fit = CHECKPOINTED[name]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fit(folder, 3)
-    state = max(folder.glob("round-*.npz"))
-    for file in folder.glob("round-*.npz"):
-        if file != state:
-            file.unlink()
-    manifest = json.loads((folder / "manifest.json").read_bytes())
-    round_ = int(state.stem.removeprefix("round-"))
-    arrays, header = store.read_npz(state)
-    sound = {file: file.read_bytes() for file in folder.iterdir()}
-    refused, cases = 0, some(other_files(arrays, header["header"]), share, len(name))
-    for what, others, inner in cases:
-        for file in folder.iterdir():
-            file.unlink()
-        for file, content in sound.items():
-            file.write_bytes(content)
-        store.write_npz(state, others, header | {"header": inner})
-        (folder / "manifest.json").write_text(json.dumps(manifest | {"rounds": [round_]}))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                fit(folder, 5)
-            except (ModelFileError, CheckpointMismatch, DataError):
-                refused += 1
-            except Exception as error:
-                error.add_note(what)
-                raise
-    assert refused
-    return len(cases)
-
-
-@pytest.mark.parametrize("name", CHECKPOINTED)
-def test_a_changed_checkpoint_is_refused_or_gone_on_from(tmp_path, quick_disk, name):
-    assert check_checkpoints(name, 24, tmp_path) > 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CHECKPOINTED)
-def test_a_changed_checkpoint_is_refused_or_gone_on_from_at_length(tmp_path, quick_disk, name):
-    assert check_checkpoints(name, 1, tmp_path) > 20

@@ -1,0 +1,10 @@
+"""A disk that promises nothing, for tests that write thousands of files."""
+
+import pytest
+
+from stradask.scheduler import store
+
+
+@pytest.fixture
+def quick_disk(monkeypatch):
+    monkeypatch.setattr(store.os, "fsync", lambda descriptor: None)
