@@ -135,7 +135,7 @@ def workers(n):
     """So many processes of one thread; gives the scheduler's address."""
     from distributed import LocalCluster
 
-    with LocalCluster(n, threads_per_worker=1, dashboard_address=None) as cluster:
+    with LocalCluster(n, threads_per_worker=1, dashboard_address=":0") as cluster:
         yield cluster.scheduler_address
 
 

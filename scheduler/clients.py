@@ -1,8 +1,11 @@
 """Clients of Dask clusters that sessions make for themselves."""
 
+import concurrent.futures
+import contextlib
+
 import distributed
 
-from ..errors import DataError
+from ..errors import DataError, StradaskError
 
 
 def open_client(scheduler, timeout):
@@ -38,4 +41,32 @@ def open_client(scheduler, timeout):
         raise DataError(
             f"engine={address!r}: no Dask scheduler answers there ({error}); is the address right, and "
             "for tls:// are the certificates in dask.config under distributed.comm.tls?"
+        ) from error
+
+
+@contextlib.contextmanager
+def scheduler_named(client):
+    """Say in our words that the scheduler has gone, where what Dask raises of it would come through.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The one that is talked through within the ``with`` block.
+
+    Raises
+    ------
+    StradaskError
+        For a connection to the scheduler that broke, and for tasks that it took along.
+    """
+    try:
+        yield
+    except StradaskError:
+        raise
+    except Exception as error:
+        lost = (distributed.comm.CommClosedError, concurrent.futures.CancelledError)
+        if client.status == "running" and not isinstance(error, lost):
+            raise
+        raise StradaskError(
+            f"the scheduler went away in mid-fit, or took the fit's tasks away ({error}): is it running? The "
+            "same call finds what was written to a checkpoint"
         ) from error

@@ -17,7 +17,7 @@ from distributed.core import ConnectionPool
 from .._version import __version__
 from ..errors import DataError, StradaskError, WorkerLost
 from .balancing import Balance
-from .clients import open_client
+from .clients import open_client, scheduler_named
 from .history import Activity
 from .itineraries import itineraries
 from .members import CONNECT, SessionPlugin, opened, presence, wired
@@ -124,8 +124,9 @@ class ClusterSession(Migration):
         self._connect()
         # Before the next: Dask makes anew what a worker took with it only if nobody holds it.
         self._data = None
-        self._data = ShardData(program.shards, self._scheduler, self._client)
-        self._client.sync(self._open, program, self._data, snapshot or {})
+        with scheduler_named(self._client):
+            self._data = ShardData(program.shards, self._scheduler, self._client)
+            self._client.sync(self._open, program, self._data, snapshot or {})
         if not keeps_data:
             self._data = None
 
@@ -193,7 +194,8 @@ class ClusterSession(Migration):
             return
         client: Any = open_client(self._scheduler, self._timeout)
         try:
-            client.sync(self._begin, client)
+            with scheduler_named(client):
+                client.sync(self._begin, client)
         except BaseException:
             client.close()
             raise
@@ -243,8 +245,7 @@ class ClusterSession(Migration):
     async def _answers(self, member):
         """Tell whether a worker is ready, about to get the plugin (for any session), or silent."""
         try:
-            ping = self._pool(member).stradask_ping()
-            answer = await asyncio.wait_for(ping, min(self._timeout, CONNECT))
+            answer = await asyncio.wait_for(self._pool(member).stradask_ping(), min(self._timeout, CONNECT))
         except OSError:
             return "silent"
         return "coming" if answer is None else "ready"
@@ -403,9 +404,8 @@ class ClusterSession(Migration):
 
     async def _store(self, messages, url, folder):
         sizes = {}
-        for answer in await self._calls(
-            "store", dict.fromkeys(self._shard_at + self._block_at, (url, folder)), messages
-        ):
+        holders = dict.fromkeys(self._shard_at + self._block_at, (url, folder))
+        for answer in await self._calls("store", holders, messages):
             sizes.update(answer)
         return sizes
 

@@ -16,6 +16,7 @@ from distributed.core import ConnectionPool, Status
 
 from .._version import __version__
 from ..errors import DataError, WorkerLost
+from .clients import scheduler_named
 from .cluster import ClusterSession, cluster_session
 from .members import CONNECT, _failure, _not_here, opened, wired
 from .placement import ShardData, place
@@ -222,7 +223,8 @@ class ClusterPlace:
         self._workers._connect()
         self._client = self._workers._client
         self._design, self._clock = design, clock
-        self._client.sync(self._open, cells)
+        with scheduler_named(self._client):
+            self._client.sync(self._open, cells)
 
     async def _open(self, cells):
         workers, design = self._workers, self._design

@@ -63,7 +63,7 @@ def corpus(tmp_path, monkeypatch):
 def address():
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        2, processes=False, threads_per_worker=1, dashboard_address=None, protocol="tcp://"
+        2, processes=False, threads_per_worker=1, dashboard_address=":0", protocol="tcp://"
     ) as cluster:
         yield cluster.scheduler_address
 

@@ -185,8 +185,9 @@ def _fits(length, shard, state, arrays, key):
     d, n, plan = shard.model.n_params, key.chunk and length, shard.plan
     forms = {"z": [(d,)], "gz": [(d,)], "mu": [(d,)], "A": [(1, d), (d, d)], "tuning": [(2,)], "logp": [()]}
     plain = {"sampler": plan.sampler, "draw": key.chunk * length}
-    rows = {name: [(n,)] for name in ("log_densities", *STATISTICS, "step_size", "undefined")}
-    rows = rows | {"draws": [(n, d)], "gradients": [(n, d)]} if n else {}
+    rows: dict[str, list[tuple]] = {"draws": [(n, d)], "gradients": [(n, d)]} if n else {}
+    if n:
+        rows |= {name: [(n,)] for name in ("log_densities", *STATISTICS, "step_size", "undefined")}
     return (
         state.keys() == forms.keys() | plain.keys()
         and all(np.array_equal(state[name], value) for name, value in plain.items())

@@ -252,22 +252,28 @@ class _Cluster:
             self._client.close()
 
     def chains(self, work, n_chains, numbers, after, done):
+        from ...scheduler.clients import scheduler_named
+
         check_ships("step", work.step)
         rows, pairs = [], _pairs(len(self._loaded), n_chains)
-        for shard, chain in pairs:
-            last, row = None if after is None else after.last[shard][chain], []
-            for number in numbers:
-                last = self._client.submit(
-                    _chunk, work, self._loaded[shard], last, shard, chain, number, pure=False
-                )
-                row.append(last)
-            rows.append(row)
-        return _in_order(pairs, self._gathered(rows, lambda row: done(pairs[row][0])))
+        with scheduler_named(self._client):
+            for shard, chain in pairs:
+                last, row = None if after is None else after.last[shard][chain], []
+                for number in numbers:
+                    last = self._client.submit(
+                        _chunk, work, self._loaded[shard], last, shard, chain, number, pure=False
+                    )
+                    row.append(last)
+                rows.append(row)
+            return _in_order(pairs, self._gathered(rows, lambda row: done(pairs[row][0])))
 
     def values(self, function, points):
+        from ...scheduler.clients import scheduler_named
+
         check_ships("function", function)
-        futures = [self._client.submit(_value, function, data, points, pure=False) for data in self._loaded]
-        return [row[0] for row in self._gathered([[future] for future in futures], lambda row: None)]
+        with scheduler_named(self._client):
+            asked = [self._client.submit(_value, function, data, points, pure=False) for data in self._loaded]
+            return [row[0] for row in self._gathered([[future] for future in asked], lambda row: None)]
 
     def _gathered(self, rows, done):
         """Wait for rows of futures, each told by its row; cancel what is left if one fails."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stradask.algorithms.bayes.shard_tasks import ShardPool, run_shards
-from stradask.errors import DataError
+from stradask.errors import DataError, StradaskError
 
 
 def walk(seconds=0.0, draws=20):
@@ -308,6 +308,24 @@ def test_errors_come_back_from_dask(in_one_process):
 
     with pytest.raises(DataError, match="improper"):
         run_shards(load, failing, 3, engine="dask", **ARGUMENTS)
+
+
+def test_a_scheduler_that_goes_away_is_named(in_one_process, monkeypatch):
+    from concurrent.futures import CancelledError
+
+    def gather(self, futures):
+        raise CancelledError("scheduler-connection-lost")
+
+    monkeypatch.setattr(type(in_one_process), "gather", gather)
+    for ask in (
+        lambda pool: pool.run(walk()[1], **ARGUMENTS),
+        lambda pool: pool.sum(lambda data, points: points[:, 0], np.zeros((2, 2))),
+    ):
+        with (
+            ShardPool(walk()[0], 3, engine="dask") as pool,
+            pytest.raises(StradaskError, match="the scheduler went away"),
+        ):
+            ask(pool)
 
 
 @pytest.mark.parametrize("what", ["load", "step"])
