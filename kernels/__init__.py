@@ -8,6 +8,8 @@ it is. So what is kept here carries a stamp of all these files.
 Where neither folder can be written, importing a cached function fails; then the code is kept for this process
 alone.
 
+A process forks only while no thread of it compiles, or looks for compiled code.
+
 All this is arranged when numba is first imported, which this package leaves to the files that need it: those
 that drive a GPU do not.
 """
@@ -15,6 +17,7 @@ that drive a GPU do not.
 import atexit
 import functools
 import hashlib
+import os
 import re
 import shutil
 import sys
@@ -73,6 +76,8 @@ def _arrange():
     # own. The list is not a part of numba's interface: a version without it keeps code by its own rule alone.
     places = getattr(caching.CacheImpl, "_locator_classes", [])
     places[:0] = [type(place.__name__, (_Stamped, place), {}) for place in places[:3]]
+    if hasattr(os, "register_at_fork"):
+        _fork_unlocked()
     try:
         numba.njit(cache=True)(_probe)
     except RuntimeError as error:
@@ -83,6 +88,17 @@ def _arrange():
             "NUMBA_CACHE_DIR to a folder that can be written",
             stacklevel=2,
         )
+
+
+def _fork_unlocked():
+    """Fork between calls of LLVM only: a child would wait for ever for the lock of a thread it lacks."""
+    from llvmlite.binding import ffi
+    from numba.core.compiler_lock import global_compiler_lock
+
+    # A compiler's thread takes the first and then the second. They too are no part of an interface.
+    locks = [global_compiler_lock, getattr(getattr(ffi.lib, "_lock", None), "_lock", None)]
+    for lock in filter(None, locks[::-1]):  # what is registered last is called first
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 class _AfterNumba:

@@ -27,11 +27,21 @@ def check_weights(name, values, n_blocks):
     return values
 
 
-def seed_from(random_state):
-    """Turn what scikit-learn takes for `random_state` into the key of random streams, 63 bits."""
+def random_source(random_state):
+    """Make NumPy's RandomState of what scikit-learn takes for `random_state`; refuse the rest by name."""
     from sklearn.utils import check_random_state
 
-    return int(check_random_state(random_state).randint(0, 2**63, dtype=np.int64))
+    try:
+        return check_random_state(random_state)
+    except (ValueError, TypeError) as error:
+        raise DataError(
+            f"random_state must be an integer from 0 to 2^32 - 1, a RandomState or None: {error}"
+        ) from error
+
+
+def seed_from(random_state):
+    """Turn what scikit-learn takes for `random_state` into the key of random streams, 63 bits."""
+    return int(random_source(random_state).randint(0, 2**63, dtype=np.int64))
 
 
 def stream(seed, purpose, round_, index=0):

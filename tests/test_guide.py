@@ -17,6 +17,7 @@ CHEAPER = {
     "LatentDirichletAllocation(100, max_iter=500, n_jobs=-1,": "LatentDirichletAllocation(4, max_iter=5,",
     "LatentDirichletAllocation(n_jobs=-1,": "LatentDirichletAllocation(max_iter=5,",
     "LatentDirichletAllocation(labels.shape[1])": "LatentDirichletAllocation(labels.shape[1], max_iter=5)",
+    "LatentDirichletAllocation(n_components=30,": "LatentDirichletAllocation(n_components=3, max_iter=3,",
     "LatentDirichletAllocation(1000,": "LatentDirichletAllocation(3, max_iter=3,",
     "LatentDirichletAllocation(100,": "LatentDirichletAllocation(3, max_iter=3,",
     "[20, 50, 100, 200]": "[2, 3]",
@@ -88,14 +89,18 @@ def _no_windows(monkeypatch):
     pyplot.close("all")
 
 
+def test_the_first_page(corpus, capsys, monkeypatch):
+    words = [f"word{i}" for i in range(60)]
+    monkeypatch.setattr(sd.datasets, "load_docstrings", lambda: (corpus, words))
+    run_page("index", {})
+    assert "topic  share  words" in capsys.readouterr().out
+
+
 def test_topics(corpus, capsys):
     pd = pytest.importorskip("pandas")
-    from sklearn.preprocessing import MultiLabelBinarizer
-
     rng = np.random.default_rng(0)
     words = ["goal", "match", "vote", "party", *(f"word{i}" for i in range(56))]
     names = {
-        **{"np": np, "MultiLabelBinarizer": MultiLabelBinarizer},
         "texts": [" ".join(rng.choice(words, 10)) for _ in range(60)],
         "X_test": corpus[:5],
         "published": pd.Series(pd.date_range("2020-01-01", periods=60, freq="20D")),
@@ -142,7 +147,7 @@ def test_several_machines(corpus, address):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 4))
     with dask.config.set():
-        names = run_page("distributed", {"dask": dask, "address": address, "X": X, "y": X[:, 0]})
+        names = run_page("distributed", {"address": address, "X": X, "y": X[:, 0]})
         assert dask.config.get("stradask.timeout") == "30s"
     assert names["model"].coef_[0] > 0.5
     names["client"].close()

@@ -102,7 +102,7 @@ def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None,
 def _checked_start(start):
     try:
         start = np.array(start, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"start must be a vector of numbers, one a parameter: {error}") from error
     if start.ndim != 1 or not len(start) or not np.isfinite(start).all():
         raise DataError(f"start must be a vector of finite numbers, one a parameter, got {start}")

@@ -4,9 +4,9 @@ import functools
 from numbers import Integral
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from ...errors import DataError
+from ...scheduler.parameters import random_source
 from ...scheduler.threads import effective_n_jobs
 from .combine import COMBINERS
 from .density import checked_names, user_model
@@ -128,7 +128,7 @@ def sample(
         log_likelihood, log_prior = external.functions.likelihood, external.functions.prior
         data, start, names = external.data, external.start, external.names
         constrain, variables = external.functions.constrain, external.variables
-    if combine not in COMBINERS:
+    if not isinstance(combine, str) or combine not in COMBINERS:
         raise DataError(f"combine={combine!r} is unknown: take one of {', '.join(COMBINERS)}")
     automatic = isinstance(n_shards, str) and n_shards == "auto"
     if not automatic and (isinstance(n_shards, bool) or not isinstance(n_shards, Integral)):
@@ -137,12 +137,14 @@ def sample(
     effective_n_jobs(n_jobs)
     if not isinstance(target_accept, (int, float, np.integer, np.floating)) or not 0 < target_accept < 1:
         raise DataError(f"target_accept must be a number between 0 and 1, got {target_accept!r}")
+    if not isinstance(verbose, Integral):
+        raise DataError(f"verbose must be a whole number, got a {type(verbose).__name__}")
     check_engine(engine)
     check_checkpoint(checkpoint, random_state)
     if engine != "local":
         check_ships("log_likelihood", log_likelihood)
         check_ships("log_prior", log_prior)
-    seed = int(check_random_state(random_state).randint(2**31))
+    seed = int(random_source(random_state).randint(2**31))
     mixture, sources = None, find_sources(data)
     if isinstance(log_likelihood, GaussianMixtureDensity):
         _check_absent(log_prior=log_prior, start=start, names=names)

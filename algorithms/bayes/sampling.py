@@ -292,7 +292,7 @@ def _diverges(draws):
 def check_settings(sampler, n_samples, n_chains, n_warmup):
     """Refuse a sampler that is unknown, and counts that are no integers of at least 1."""
     known = ("auto", "laplace", *SAMPLERS)
-    if sampler not in known:
+    if not isinstance(sampler, str) or sampler not in known:
         raise DataError(f"sampler must be one of {', '.join(known)}, got {sampler!r}")
     for name, value in (("n_samples", n_samples), ("n_chains", n_chains), ("n_warmup", n_warmup)):
         check_count(name, value)

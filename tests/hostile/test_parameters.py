@@ -28,6 +28,10 @@ def least_squares(portion, w):
     return 0.5 * float(residual @ residual), A.T @ residual
 
 
+def log_likelihood(q, data):
+    return -0.5 * float(((data - q) ** 2).sum())
+
+
 def estimator(cls, *data, **usual):
     """Call of a fit, the parameters of its constructor, and usual values of some of them."""
     return lambda **given: cls(**usual | given).fit(*data), inspect.signature(cls).parameters
@@ -58,6 +62,7 @@ DOORS = {
     "lasso_path": function(sd.lasso_path, X, Y, n_alphas=3),
     "enet_path": function(sd.enet_path, X, Y, n_alphas=3),
     "minimize": function(sd.minimize, least_squares, np.zeros(D), [(X, Y)], max_iter=3),
+    "sample": function(sd.sample, log_likelihood, None, Y, start=np.zeros(1), **MCMC),
 }
 
 WRONG = [
