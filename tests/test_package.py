@@ -3,8 +3,11 @@
 import ast
 import configparser
 import inspect
+import re
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -39,6 +42,35 @@ def test_packages_of_setup_cfg_are_the_folders():
     listed = options()["packages"].split()
     assert set(listed) == expected
     assert len(listed) == len(expected)
+
+
+def test_the_readme_counts_the_required_packages():
+    required = options()["install_requires"].split()
+    assert f"it requires {len(required)} packages" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_package_and_weighs_what_the_readme_says(tmp_path):
+    pytest.importorskip("build")
+    pytest.importorskip("setuptools", "77")
+    left_out = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info", "results", "_build")
+    shutil.copytree(ROOT, tmp_path / "tree", symlinks=True, ignore=left_out)
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path / "dist"]
+    subprocess.run([*command, tmp_path / "tree"], check=True, capture_output=True, timeout=1500)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    said = re.search(r"The wheel has ([\d.]+) MB", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert abs(wheel.stat().st_size / 1e6 - float(said[1])) < 0.15
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (metadata,) = (archive.read(name).decode() for name in names if name.endswith("/METADATA"))
+    sources = {
+        "/".join(["stradask", *path.relative_to(ROOT).parts]) for path in SOURCES if path.parent != FACE
+    }
+    assert sources <= names
+    assert "stradask/kernels/philox.cuh" in names
+    assert not any(name.startswith(("tests", "docs")) for name in names)
+    for line in ("License-Expression: BSD-3-Clause", "Requires-Python: >=3.11", "Provides-Extra: cuda"):
+        assert line in metadata.splitlines()
 
 
 def test_package_dir_maps_every_package_to_its_folder():

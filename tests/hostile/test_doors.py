@@ -316,7 +316,30 @@ def test_targets_with_hidden_values_are_refused(name):
         make().fit(COUNTS, np.ma.array(y, mask=np.arange(N) == 3))
 
 
-@pytest.mark.parametrize("name", ["lda", "lasso", "sparse logistic", "logistic", "ridge", "poisson"])
+TARGETS = {
+    "list": list,
+    "read-only": lambda y: _read_only(np.asarray(y)),
+    "strided": lambda y: np.repeat(y, 2)[::2],
+    "big-endian": lambda y: np.asarray(y).astype(np.asarray(y).dtype.newbyteorder(">")),
+    "series": pd.Series,
+    "series, other index": lambda y: pd.Series(y, index=np.arange(N)[::-1]),
+    "series of a nullable type": lambda y: pd.Series(y).convert_dtypes(),
+    "category": lambda y: pd.Series(y).astype("category"),
+}
+
+
+@pytest.mark.parametrize("name", [name for name, (_, y, _) in ESTIMATORS.items() if y is not None])
+def test_targets_in_any_form_give_the_plain_model(name, plain, monkeypatch):
+    make, y, attribute = ESTIMATORS[name]
+    for form, turned in TARGETS.items():
+        given = turned(y)
+        monkeypatch.setitem(ESTIMATORS, name, (make, given, attribute))
+        found = fitted(name, COUNTS)
+        np.testing.assert_allclose(found, plain(name, "dense"), atol=1e-6, rtol=1e-6, err_msg=form)
+        np.testing.assert_array_equal(np.asarray(given), np.asarray(turned(y)))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_chunks_of_unknown_length_are_taken_or_named(name, plain):
     da = pytest.importorskip("dask.array")
     X = da.from_array(COUNTS, (15, -1))
