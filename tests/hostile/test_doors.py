@@ -339,7 +339,7 @@ def test_targets_in_any_form_give_the_plain_model(name, plain, monkeypatch):
         np.testing.assert_array_equal(np.asarray(given), np.asarray(turned(y)))
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "factors"])  # which are sparse
 def test_chunks_of_unknown_length_are_taken_or_named(name, plain):
     da = pytest.importorskip("dask.array")
     X = da.from_array(COUNTS, (15, -1))
