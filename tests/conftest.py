@@ -1,4 +1,4 @@
-"""The option --runslow, for the whole suite."""
+"""For the whole suite: the option --runslow, and a cluster in this process."""
 
 import pytest
 
@@ -14,3 +14,13 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(skip)
+
+
+@pytest.fixture
+def address():
+    """Address of a scheduler with two workers, all threads of this process."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        2, processes=False, threads_per_worker=1, dashboard_address=":0", protocol="tcp://"
+    ) as cluster:
+        yield cluster.scheduler_address

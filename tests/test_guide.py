@@ -72,15 +72,6 @@ def corpus(tmp_path, monkeypatch):
     return counts
 
 
-@pytest.fixture
-def address():
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        2, processes=False, threads_per_worker=1, dashboard_address=":0", protocol="tcp://"
-    ) as cluster:
-        yield cluster.scheduler_address
-
-
 @pytest.fixture(autouse=True)
 def _no_windows(monkeypatch):
     pyplot = pytest.importorskip("matplotlib.pyplot")

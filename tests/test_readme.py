@@ -59,15 +59,6 @@ def corpus(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def address():
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        2, processes=False, threads_per_worker=1, dashboard_address=":0", protocol="tcp://"
-    ) as cluster:
-        yield cluster.scheduler_address
-
-
 def names():
     """What the short blocks take for granted."""
     rng = np.random.default_rng(0)
