@@ -1,6 +1,22 @@
-"""For the whole suite: the option --runslow, and a cluster in this process."""
+"""For the whole suite: slow tests on demand, the same examples in every run, workers that start fast."""
 
+import functools
+import multiprocessing
+
+import dask
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test fails for the examples that were drawn today, or for the time that a busy machine takes to draw them.
+# `pytest --hypothesis-profile exploring` draws others each time.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("exploring", unhurried)
+settings.register_profile("same", unhurried, derandomize=True, database=None)
+settings.load_profile("same")
+
+# Worker processes of clusters that a test itself starts are forked from one that has imported all they need, which
+# takes each of them seconds. Those of scripts and pages, which run in processes of their own, start as usual.
+dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
 
 
 def pytest_addoption(parser):
@@ -24,3 +40,30 @@ def address():
         2, processes=False, threads_per_worker=1, dashboard_address=":0", protocol="tcp://"
     ) as cluster:
         yield cluster.scheduler_address
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("cluster"):
+        preload()
+
+
+@functools.cache
+def preload():
+    """Say what the process imports from which workers are forked."""
+    from distributed.utils import get_mp_context
+
+    get_mp_context()  # says it too, once, with less
+    multiprocessing.get_context("forkserver").set_forkserver_preload(
+        ["distributed"]
+        + [
+            f"stradask.{module}"
+            for module in (
+                "scheduler.members",
+                "algorithms.bayes.logistic",
+                "algorithms.factorization.matrix_factorization",
+                "algorithms.linear.cross_validation",
+                "algorithms.optimize.sandblaster",
+                "algorithms.topics.lda",
+            )
+        ]
+    )

@@ -34,7 +34,7 @@ def draw(file):
 def in_another_thread(action):
     thread = threading.Thread(target=action, daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(120)
     return not thread.is_alive()
 
 

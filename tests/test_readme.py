@@ -105,7 +105,7 @@ def test_make_has_the_two_commands():
         pytest.skip("make is not installed")
     for line in SHELL[0].splitlines():
         command = line.partition("#")[0].split()
-        done = subprocess.run([*command, "--dry-run"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*command, "--dry-run"], cwd=ROOT, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
 
 

@@ -347,7 +347,7 @@ def test_inside_a_task_everything_is_local(in_one_process, reference):
         load, step = walk()
         return run_shards(load, step, 3, engine="dask", **ARGUMENTS).arrays["draws"]
 
-    draws = in_one_process.submit(task, pure=False).result(timeout=60)
+    draws = in_one_process.submit(task, pure=False).result(timeout=300)
     np.testing.assert_array_equal(draws, reference.arrays["draws"])
 
 

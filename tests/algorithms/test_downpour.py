@@ -11,7 +11,6 @@ from stradask.algorithms.optimize.downpour import FINISHED, NOT_FINITE, STILL, m
 from stradask.errors import CheckpointMismatch, DataError
 from stradask.scheduler.table import SimulatedClock
 
-pytestmark = pytest.mark.timeout(60)
 
 
 def make_loss():

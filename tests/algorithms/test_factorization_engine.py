@@ -16,7 +16,6 @@ from stradask.algorithms.factorization.matrix_factorization import MatrixFactori
 from stradask.datasets import make_ratings
 from stradask.errors import CheckpointMismatch, DataError
 
-pytestmark = pytest.mark.timeout(150)
 FITS = {
     "sgd": {"solver": "sgd"},
     "half": {"solver": "sgd", "half_blocks": True},

@@ -22,7 +22,6 @@ from stradask.errors import CheckpointMismatch, DataError, ModelFileError, Strad
 from stradask.scheduler.engine import run
 from stradask.scheduler.session import LocalSession
 
-pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(scope="module")

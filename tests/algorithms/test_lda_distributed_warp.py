@@ -15,7 +15,6 @@ from stradask.kernels.random import hash32, philox4x32
 from stradask.scheduler.engine import run
 from stradask.scheduler.session import LocalSession
 
-pytestmark = pytest.mark.timeout(120)
 K = 12
 
 

@@ -18,7 +18,6 @@ from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError
 from stradask.scheduler.engine import run
 
-pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import CheckpointMismatch, DataError
 
-pytestmark = pytest.mark.timeout(120)
 CUTS = [(0, 80), (80, 81), (81, 200)]
 
 

@@ -15,7 +15,7 @@ import stradask as sd
 from stradask.algorithms.linear.distributed import ColumnBlocks, lay_out
 from stradask.errors import DataError
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.cluster
 N, P = 90, 400
 
 
@@ -247,7 +247,7 @@ def test_inside_a_task_a_fit_stays_on_the_workers_threads(client, wide):
             model = sd.Lasso(alpha=0.1, engine="dask").fit(X, y)
         return model.coef_, [str(warning.message) for warning in caught]
 
-    coef, said = client.submit(fit, X, y).result(timeout=60)
+    coef, said = client.submit(fit, X, y).result(timeout=300)
     np.testing.assert_array_equal(coef, local.coef_)
     assert len(said) == 1
     assert "inside a Dask task" in said[0]

@@ -158,7 +158,7 @@ def _posterior(state):
 def _total_variation(X, n_topics, beta):
     state = _state(X, n_topics, beta=beta)
     z, posterior = _posterior(state)
-    codes = _redrawn(state, 20_000, go_on=True) @ (n_topics ** np.arange(state.n_tokens)[::-1])
+    codes = _redrawn(state, 4_000, go_on=True) @ (n_topics ** np.arange(state.n_tokens)[::-1])
     sampled = np.bincount(codes, minlength=len(z)) / len(codes)
     # Cells that names of topics do not change: which tokens agree.
     same = (z[:, :, None] == z[:, None, :]).reshape(len(z), -1)

@@ -25,7 +25,6 @@ from stradask.algorithms.optimize.far import FarPortions
 from stradask.algorithms.optimize.rows import LOGISTIC
 from stradask.errors import DataError
 
-pytestmark = pytest.mark.timeout(150)
 N, P = 400, 6
 MODELS = (LogisticRegression, Ridge, PoissonRegressor)
 

@@ -149,7 +149,7 @@ sys.stdout.write(topic_shares(topics, X, n_sweeps=20, random_state=0, n_jobs=1).
 def test_shares_are_the_same_bits_when_compiled_and_when_read_from_the_disk(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", SCRIPT]
-    answers = [subprocess.check_output(command, env=environment, text=True, timeout=200) for _ in range(2)]
+    answers = [subprocess.check_output(command, env=environment, text=True, timeout=300) for _ in range(2)]
     assert len(answers[0]) > 100
     assert answers[0] == answers[1]
 

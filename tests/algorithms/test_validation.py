@@ -362,7 +362,7 @@ for fmt in ("csr", "csc", "coo", "bsr"):
     except ValueError as error:
         print(fmt)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.stdout.split() == ["csr", "csc", "coo", "bsr"], done.stderr
 
 

@@ -7,7 +7,6 @@ from stradask.benchmarks.objectives._ratings import load_ratings
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(150)
 def test_workers_and_threads_are_compared(capsys, monkeypatch):
     R = load_ratings("generated-10m", 0, implicit=False, quick=True)
     assert R.nnz == pytest.approx(100_000, rel=0.01)

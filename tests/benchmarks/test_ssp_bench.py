@@ -12,7 +12,6 @@ from stradask.benchmarks import command, run, ssp, ssp_page
 from stradask.benchmarks.run import read_records
 from stradask.errors import DataError
 
-pytestmark = pytest.mark.timeout(60)
 
 
 def arguments(folder, **change):

@@ -14,7 +14,6 @@ from stradask.cli import main
 from stradask.datasets import read_uci_bow, save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 
-pytestmark = pytest.mark.timeout(120)
 PARAMS = ["--param", "n_components=3", "max_iter=10", "sampler='gibbs'", "n_groups=3"]
 
 

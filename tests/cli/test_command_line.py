@@ -71,7 +71,7 @@ def run_fit(folder, *options, data="docword"):
 def stradask(*arguments, **options):
     """Start the command line in a process of its own."""
     command = [sys.executable, "-W", "error", "-m", "stradask", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
 
 
 # Help and start -----------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_help_imports_nothing_heavy(tmp_path):
         "print(heavy, file=sys.stderr)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True
     )
     assert done.stderr == "set()\n"
 
@@ -440,7 +440,7 @@ def test_interrupted_fit_keeps_and_saves_the_model(corpus, tmp_path):
         try:
             seen = [process.stderr.readline() for _ in range(2)]
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=300)
         finally:
             process.kill()
     assert seen[0] == f"reading {folder / 'docword'}\n"
@@ -471,7 +471,7 @@ def test_a_reader_that_has_gone_is_no_error(corpus, model):
     os.close(reading)
     command = [sys.executable, "-m", "stradask", "transform", model, folder / "docword", "--quiet"]
     try:
-        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False)
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=300, check=False)
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")

@@ -253,6 +253,6 @@ def sanitized(which, script, *arguments):
     }
     command = [sys.executable, "-c", script, *map(str, arguments)]
     done = subprocess.run(
-        command, cwd=HERE, env=environment, capture_output=True, text=True, timeout=240, check=False
+        command, cwd=HERE, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     return done.stderr

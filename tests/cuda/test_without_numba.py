@@ -41,7 +41,7 @@ def test_a_fit_on_a_gpu_imports_no_numba_and_is_the_cpus(tmp_path):
     path = os.pathsep.join([str(HERE), str(ROOT), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "kept"), str(tmp_path / "found.npz")]
     environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found = np.load(tmp_path / "found.npz")
     X = make_lda_corpus(40, n_features=50, n_components=3, mean_length=30, random_state=0)[0]
@@ -64,7 +64,7 @@ def test_the_modules_of_a_gpu_import_no_numba():
     script += "".join(f"importlib.import_module('stradask.kernels.{name}')\n" for name in names)
     script += "import stradask.algorithms.topics.lda, stradask.algorithms.topics.samplers\n"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", script], env=environment, timeout=120, check=True)
+    subprocess.run([sys.executable, "-c", script], env=environment, timeout=300, check=True)
 
 
 # What stands for numba's functions ------------------------------------------------------------------------

@@ -367,7 +367,7 @@ load_docstrings(packages=["tqdm", "pooch"], cache=False)
 print(sorted({"numba", "tqdm", "distributed", "matplotlib", "pooch"} & set(sys.modules)))
 """
     run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
     )
     assert run.stdout == "[]\n"
 

@@ -445,6 +445,6 @@ def test_waiting_for_another_download_is_said(tmp_path, caplog):
     waiter.start()
     assert not entered.wait(0.3)
     holder.close()
-    assert entered.wait(10)
-    waiter.join(10)
+    assert entered.wait(60)
+    waiter.join(60)
     assert "waiting for another download" in caplog.text

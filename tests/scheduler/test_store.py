@@ -19,7 +19,7 @@ from stradask.scheduler.store import Checkpoint, fingerprint_csr, read_npz, writ
 
 def in_another_process(code, *arguments):
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=300
     )
 
 

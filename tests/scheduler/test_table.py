@@ -15,7 +15,6 @@ from stradask.scheduler.table import SimulatedClock, run_replicas
 from stradask.scheduler.table_places import LocalPlace
 from stradask.scheduler.table_state import Adagrad
 
-pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture(params=["three shards", "simulated"])
@@ -350,7 +349,7 @@ def work(table, task):
 assert run_replicas(work, [0, 1], np.zeros((1, 1)), staleness=1).values == 2
 assert not {"dask", "distributed", "numba"} & sys.modules.keys()
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 def test_no_thread_is_left():
@@ -383,7 +382,7 @@ def test_inside_a_dask_task_replicas_are_its_own_threads(one_process):
         return float(done.values[0, 0])
 
     with Client(one_process) as client:
-        assert client.submit(fit, pure=False).result(30) == 3.0
+        assert client.submit(fit, pure=False).result(120) == 3.0
 
 
 @pytest.mark.cluster

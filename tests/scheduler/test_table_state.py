@@ -430,4 +430,3 @@ class Interleavings(RuleBasedStateMachine):
 
 TestInterleavings = Interleavings.TestCase
 TestInterleavings.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
-pytestmark = pytest.mark.timeout(60)

@@ -164,7 +164,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_gets_a_pool_of_its_own():
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=120
+        [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 7, done.stderr
 
@@ -185,7 +185,7 @@ os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 from stradask.scheduler.threads import effective_n_jobs
 print(effective_n_jobs(-1))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.stdout == "1\n", done.stderr
 
 
