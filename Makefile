@@ -5,6 +5,9 @@ BIN = $(VENV)/bin
 
 .PHONY: demo test slow boundscheck floors lint docs pictures dist bench clean
 
+# Tests run side by side, a process on each core: the threads of BLAS would only wait for each other.
+test slow boundscheck floors: export OMP_NUM_THREADS = 1
+
 demo: $(VENV)/ready
 	$(BIN)/stradask demo
 

@@ -7,15 +7,15 @@ import dask
 import pytest
 from hypothesis import HealthCheck, settings
 
-# No test fails for the examples that were drawn today, or for the time that a busy machine takes to draw them.
-# `pytest --hypothesis-profile exploring` draws others each time.
+# No test fails for the examples that were drawn today, or for the time that it takes to draw them on a busy
+# machine. `pytest --hypothesis-profile exploring` draws others each time.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("exploring", unhurried)
 settings.register_profile("same", unhurried, derandomize=True, database=None)
 settings.load_profile("same")
 
-# Worker processes of clusters that a test itself starts are forked from one that has imported all they need, which
-# takes each of them seconds. Those of scripts and pages, which run in processes of their own, start as usual.
+# Worker processes of clusters that a test itself starts are forked from one that has imported all they need,
+# which takes seconds. Those of scripts, which tests run in processes of their own, start as usual.
 dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
 
 

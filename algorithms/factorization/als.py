@@ -258,7 +258,7 @@ def solve_table(
         other["offsets"],
         settings.implicit,
         other["factors"],
-        other["gram"],
+        np.ascontiguousarray(other["gram"]),  # of one layout, for which the kernel is compiled once
         np.ones(1, dtype) if shares is None else shares,
         np.zeros((1, d), dtype) if pull is None else pull,
         np.zeros(1, dtype) if bias_pull is None else bias_pull,

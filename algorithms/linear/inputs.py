@@ -31,7 +31,7 @@ def check_targets(y, n_samples, name):
 
     Returns
     -------
-    ndarray of float64 in Fortran order, of the same shape
+    ndarray of float64 in Fortran order, of the same shape, which can be written
 
     Raises
     ------
@@ -66,7 +66,8 @@ def check_targets(y, n_samples, name):
         at = tuple(wrong[0].tolist())
         _check_present(y[at], at[0], name)
         raise DataError(f"y holds {y[at]:g} in row {at[0]}, above {_MOST:g}: its square overflows; scale y")
-    return y
+    # To numba an array that cannot be written is of another type, for which it would compile kernels anew.
+    return y if y.flags.writeable else y.copy(order="K")
 
 
 def _check_real(y, name):

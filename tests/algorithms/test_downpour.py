@@ -12,7 +12,6 @@ from stradask.errors import CheckpointMismatch, DataError
 from stradask.scheduler.table import SimulatedClock
 
 
-
 def make_loss():
     """A logistic loss with a small penalty, as a function that travels."""
 

@@ -19,6 +19,8 @@ from stradask.algorithms.topics.gibbs import GibbsState
 from stradask.kernels.lda_gibbs import sweep_dense, sweep_sparse
 
 REPLICATES = 400_000
+# Not literals, for which numba would compile the kernels once more.
+_ONE, _ZERO = np.int64(1), np.int64(0)
 CORPORA = {
     "two topics": (np.array([[2, 1, 0], [0, 2, 1], [1, 0, 1]]), 2, 0.3, 0.4),
     "three topics": (np.array([[2, 1, 0], [1, 0, 1], [0, 1, 0]]), 3, 0.3, 0.4),
@@ -95,7 +97,7 @@ def _sweep_replicates(
         if dense:
             sweep_dense(
                 words, bounds[0], bounds[1], word_start, token_doc, topics, doc_counts, row_of_word, rows,
-                totals, alpha, beta, beta_sum, exact, np.uint64(1), 1, r, 0,
+                totals, alpha, beta, beta_sum, exact, np.uint64(1), _ONE, r, _ZERO, None,
             )  # fmt: skip
         else:
             entries = np.zeros((line_start[-1] + 4) * 16, np.uint32)
@@ -108,7 +110,7 @@ def _sweep_replicates(
             sweep_sparse(
                 words, bounds[0], bounds[1], word_start, token_doc, topics, entries, line_start,
                 np.ones(n_docs, np.int32), shift, row_of_word, rows, totals, alpha, beta, beta_sum, exact,
-                np.uint64(1), 1, r, 0,
+                np.uint64(1), _ONE, r, _ZERO, None,
             )  # fmt: skip
         out[r] = topics
     return out
@@ -205,8 +207,8 @@ def _grouped_chain(
                 h, own = (g + step) % n_groups, before.copy()
                 sweep_dense(
                     words[cuts[h] : cuts[h + 1]], bounds[g], bounds[g + 1], word_start, token_doc, topics,
-                    doc_counts, row_of_word, rows, own, alpha, beta, beta_sum, 0, np.uint64(1), 1, r,
-                    g * n_groups + h,
+                    doc_counts, row_of_word, rows, own, alpha, beta, beta_sum, _ZERO, np.uint64(1), _ONE, r,
+                    g * n_groups + h, None,
                 )  # fmt: skip
                 totals += own - before
         out[r] = topics

@@ -520,8 +520,13 @@ def frozen(X):
     return X
 
 
-@pytest.mark.parametrize("form", ["fortran", "c", "csr", "csc"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("form", "dtype"),
+    [
+        *[(form, np.float64) for form in ("fortran", "c", "csr", "csc")],
+        *[(form, np.float32) for form in ("c", "csr")],  # no kernels more are compiled for these
+    ],
+)
 def test_read_only_input_stays_as_it_is(form, dtype):
     X, y = problem(density=0.4)
     given = frozen(FORMS[form](X.astype(dtype)))

@@ -23,7 +23,6 @@ from stradask.scheduler.engine import run
 from stradask.scheduler.session import LocalSession
 
 
-
 @pytest.fixture(scope="module")
 def X():
     """Documents of 0 to 300 tokens; some words do not occur."""

@@ -19,7 +19,6 @@ from stradask.errors import DataError
 from stradask.scheduler.engine import run
 
 
-
 @pytest.fixture(scope="module")
 def X():
     return sparse.csr_matrix(make_lda_corpus(300, n_features=120, n_components=5, random_state=0)[0])

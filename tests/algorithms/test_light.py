@@ -210,7 +210,7 @@ def _sweeps(
                 sweep(
                     words[cuts[h] : cuts[h + 1]], bounds[g], bounds[g + 1], word_start, token_doc, topics,
                     entries, line_start, n_lines, shift, lengths, row_of_word, rows, own, none, alpha,
-                    alpha.sum(), aliases, limits, beta, beta.sum(), n_steps, np.uint64(1), 7, r, g,
+                    alpha.sum(), aliases, limits, beta, beta.sum(), n_steps, np.uint64(1), np.int64(7), r, g,
                 )  # fmt: skip
                 totals += own - before
         out[r] = topics

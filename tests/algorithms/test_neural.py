@@ -19,7 +19,6 @@ from stradask.algorithms.neural.mlp import MLPClassifier, MLPRegressor
 from stradask.algorithms.neural.network import Network
 from stradask.errors import DataError, InterruptedFitWarning, ModelFileError
 
-
 ACTIVATIONS = ("relu", "tanh", "logistic", "identity")
 
 

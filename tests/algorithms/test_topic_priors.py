@@ -86,6 +86,10 @@ def _enumeration(name):
     return assignments, posterior / posterior.sum(), joint
 
 
+# Not literals, for which numba would compile the kernels once more.
+_STREAM, _ZERO = (np.uint64(1), np.int64(1)), np.int64(0)
+
+
 @nb.njit
 def _counted(topics, word_start, token_doc, n_docs):
     """Totals, rows of words and rows of documents."""
@@ -105,7 +109,7 @@ def _sweep_dense(starts, place, row_of_word, labels, priors, exact, seeds):
     for r in range(len(starts)):
         totals, rows, counts = _counted(starts[r], place[3], place[4], n_docs)
         words = (row_of_word, rows, totals)
-        sweep_dense(*place, starts[r], counts, *words, *priors, exact, np.uint64(1), 1, r, 0, seeds)
+        sweep_dense(*place, starts[r], counts, *words, *priors, exact, *_STREAM, r, _ZERO, seeds)
 
 
 @nb.njit
@@ -121,9 +125,9 @@ def _sweep_lists(starts, place, row_of_word, labels, priors, exact, seeds):
                 if counts[d, k] > 0:
                     entries[at] = k << 16 | counts[d, k]
                     at += 1
-        lists = (entries, lines, n_lines, 16)
+        lists = (entries, lines, n_lines, np.int64(16))
         words = (row_of_word, rows, totals)
-        sweep_sparse(*place, starts[r], *lists, *words, *priors, exact, np.uint64(1), 1, r, 0, seeds)
+        sweep_sparse(*place, starts[r], *lists, *words, *priors, exact, *_STREAM, r, _ZERO, seeds)
 
 
 @nb.njit
@@ -133,7 +137,7 @@ def _sweep_labelled(starts, place, row_of_word, labels, priors, exact, seeds):
         held = np.zeros(len(labels[1]), np.int32)
         count_labelled(place[4], starts[r], labels[0], labels[1], held)
         words = (row_of_word, rows, totals)
-        sweep_labelled(*place, starts[r], *labels, held, *words, *priors, exact, np.uint64(1), 1, r, 0, seeds)
+        sweep_labelled(*place, starts[r], *labels, held, *words, *priors, exact, *_STREAM, r, _ZERO, seeds)
 
 
 def _swept(name, how, *, exact=1, rows=True):

@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from stradask.algorithms._validation import _index_dtype, check_counts, check_prior, check_vocabulary
+from stradask.algorithms.linear.inputs import check_targets
 from stradask.errors import DataError
 
 DENSE = np.array([[0, 2, 0, 1], [0, 0, 0, 0], [5, 0, 3, 0]])
@@ -449,3 +450,14 @@ def test_vocabularies(vocabulary):
 def test_bad_vocabularies(vocabulary, message):
     with pytest.raises(DataError, match=message):
         check_vocabulary(vocabulary, 3)
+
+
+def test_targets_that_cannot_be_written_are_copied():
+    """As those of a data frame: kernels would be compiled once more for them."""
+    y = np.arange(6.0).reshape(3, 2, order="F")
+    assert np.shares_memory(check_targets(y, 3, "Ridge"), y)
+    y.flags.writeable = False
+    found = check_targets(y, 3, "Ridge")
+    assert found.flags.writeable
+    assert found.flags.f_contiguous
+    np.testing.assert_array_equal(found, y)

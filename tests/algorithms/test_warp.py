@@ -125,14 +125,15 @@ def _chain(n, word_start, doc_start, position, names, pairs, totals, alpha, alph
     """Code of the topics (word by word) after each of n sweeps."""
     n_topics, n_words, n_docs = len(totals), len(word_start) - 1, len(doc_start) - 1
     aliases, limits = np.empty(0, np.int64), np.empty(0, np.uint32)
+    zero = np.int64(0)  # no literals, for which numba would compile the kernels once more
     for r in range(n):
         counted = np.zeros(n_topics, np.int64)
-        word_pass(0, n_words, word_start, pairs, totals, beta, beta.sum(), counted, SEED, 5, r)
+        word_pass(zero, n_words, word_start, pairs, totals, beta, beta.sum(), counted, SEED, np.int64(5), r)
         totals = counted
         counted = np.zeros(n_topics, np.int64)
         document_pass(
-            0, n_docs, doc_start, position, names, pairs, totals, alpha, alpha_sum, aliases, limits,
-            beta.sum(), counted, SEED, 6, r,
+            zero, n_docs, doc_start, position, names, pairs, totals, alpha, alpha_sum, aliases, limits,
+            beta.sum(), counted, SEED, np.int64(6), r,
         )  # fmt: skip
         totals = counted
         code = 0

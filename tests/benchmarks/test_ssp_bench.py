@@ -13,7 +13,6 @@ from stradask.benchmarks.run import read_records
 from stradask.errors import DataError
 
 
-
 def arguments(folder, **change):
     parser = argparse.ArgumentParser()
     run.add_arguments(parser)

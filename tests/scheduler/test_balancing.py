@@ -185,7 +185,9 @@ def test_shards_leave_a_worker_that_is_far_slower(processes, make_rotation, refe
         pids = client.run(os.getpid)
     slow, quick = sorted(pids)
     session, places = open_session(processes.scheduler_address), []
-    program = slowed(make_rotation(8), pids[slow], 0.02)  # the other one sleeps for nothing, on a busy machine too
+    program = slowed(
+        make_rotation(8), pids[slow], 0.02
+    )  # the other one sleeps for nothing, on a busy machine too
     run(program, RotationSchedule(8, 16), max_rounds=10, engine=session, callback=watched(session, places))
     assert places[0].count(slow) == 4
     assert places[-1].count(slow) <= 2
@@ -310,7 +312,9 @@ def test_a_worker_that_joins_gets_shards(start_cluster, make_rotation, reference
         program = slowed(make_rotation(8), os.getpid(), 0.003)  # workers are threads here
         done = run(program, RotationSchedule(8, 16), max_rounds=10, engine=session, callback=join)
     assert len(set(places[1])) == 1
-    shared = next(homes for homes in places if len(set(homes)) == 2)  # later ones go by the pace that was seen
+    shared = next(
+        homes for homes in places if len(set(homes)) == 2
+    )  # later ones go by the pace that was seen
     assert sorted(map(shared.count, set(shared))) == [4, 4]
     assert program.sum == reference.sum
     assert done.n_recoveries == 0

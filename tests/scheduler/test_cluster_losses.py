@@ -165,7 +165,10 @@ def test_a_state_that_does_not_pickle_is_loaded_again(start_cluster, make_rotati
 
     results = []
     with start_cluster(2, processes=False, client=True) as (cluster, client):
-        address, session = sorted(client.scheduler_info()["workers"])[0], open_session(cluster.scheduler_address)
+        address, session = (
+            sorted(client.scheduler_info()["workers"])[0],
+            open_session(cluster.scheduler_address),
+        )
         leave = Disturbance(lambda: client.retire_workers([address]), felt=lambda: session._leaving)
         for engine, callback in (("local", None), (session, leave)):
             program = Locked()
@@ -178,7 +181,10 @@ def test_a_state_that_does_not_pickle_is_loaded_again(start_cluster, make_rotati
 
 def test_a_shard_that_cannot_be_handed_on_is_loaded_again(start_cluster, fit, reference):
     with start_cluster(1, client=True, processes=False) as (cluster, client):
-        address, session = next(iter(client.scheduler_info()["workers"])), open_session(cluster.scheduler_address)
+        address, session = (
+            next(iter(client.scheduler_info()["workers"])),
+            open_session(cluster.scheduler_address),
+        )
 
         def replace():
             cluster.scale(2)

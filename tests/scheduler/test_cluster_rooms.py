@@ -18,7 +18,6 @@ from stradask.scheduler.rooms import Parcel, Room, StaleEpoch, payload_bytes
 from stradask.scheduler.session import LocalSession
 
 
-
 class Tracing(Program):
     """A block remembers who had it, in a way that depends on the order."""
 

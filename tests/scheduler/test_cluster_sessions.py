@@ -17,7 +17,6 @@ from stradask.scheduler import Outcome, Program, RotationSchedule, StaticSchedul
 from stradask.scheduler.session import LocalSession, open_session
 
 
-
 @pytest.fixture
 def session(engine):
     session = open_session(engine)

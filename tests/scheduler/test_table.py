@@ -16,7 +16,6 @@ from stradask.scheduler.table_places import LocalPlace
 from stradask.scheduler.table_state import Adagrad
 
 
-
 @pytest.fixture(params=["three shards", "simulated"])
 def place(request):
     """Other forms that run in this process."""
