@@ -2,6 +2,7 @@
 
 import functools
 import multiprocessing
+import threading
 
 import dask
 import pytest
@@ -40,6 +41,20 @@ def address():
         2, processes=False, threads_per_worker=1, dashboard_address=":0", protocol="tcp://"
     ) as cluster:
         yield cluster.scheduler_address
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The threads that the test's own thread starts; those of clusters beside it come and go."""
+    threads, own, start = [], threading.current_thread(), threading.Thread.start
+
+    def watched(thread):
+        if threading.current_thread() is own:
+            threads.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", watched)
+    return threads
 
 
 def pytest_runtest_setup(item):

@@ -4,7 +4,6 @@ import io
 import math
 import os
 import struct
-import threading
 
 import numpy as np
 import pytest
@@ -162,15 +161,14 @@ def test_a_lasso_shows_the_gap_that_tol_is_compared_with(stderr):
     assert f"gap {gaps[-1]:.2g}," in log.getvalue().splitlines()[-1] + ","
 
 
-def test_a_terminal_gets_a_bar_with_objective_and_rate(clock, stderr):
+def test_a_terminal_gets_a_bar_with_objective_and_rate(clock, stderr, started):
     terminal = stderr(Terminal())
-    threads = threading.active_count()
     run(clock, 2)
     last = terminal.getvalue().split("\r")[-1]
     assert last.startswith("LDA: 4/4 |")
     assert "objective -10.5, 12.3M tokens/s" in last
     assert last.endswith("\n")
-    assert threading.active_count() == threads  # tqdm's watching thread was not started
+    assert started == []  # tqdm's watching thread was not started
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo-terminals here")

@@ -153,9 +153,9 @@ barrier = threading.Barrier(2)
 run_tasks([lambda: barrier.wait(60)] * 2, 2)     # the pool has a thread now
 child = os.fork()
 if child == 0:
-    signal.alarm(60)
+    signal.alarm(250)
     again = threading.Barrier(2)                 # passed only if the child has a thread of its own
-    run_tasks([lambda: again.wait(30)] * 2, 2)
+    run_tasks([lambda: again.wait(200)] * 2, 2)
     os._exit(7)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
