@@ -290,7 +290,7 @@ def test_what_only_one_process_can_do_is_refused(client, X):
 
 def test_without_workers(X):
     with (
-        dask.config.set({"stradask.timeout": "300ms"}),
+        dask.config.set({"stradask.timeout": "2s"}),
         running(0) as client,
         pytest.raises(StradaskError, match="no worker of"),
     ):

@@ -101,11 +101,11 @@ def test_a_worker_that_stops_answering_is_lost_in_time(start_cluster, fit, refer
 
 def test_without_any_worker_the_wait_ends(start_cluster, make_rotation):
     with (
-        dask.config.set({"stradask.timeout": "500ms"}),
+        dask.config.set({"stradask.timeout": "2s"}),
         start_cluster(0, processes=False) as cluster,
     ):
         session = open_session(cluster.scheduler_address)
-        with pytest.raises(StradaskError, match=r"no worker of inproc.* for 0\.5 s .*stradask\.timeout"):
+        with pytest.raises(StradaskError, match=r"no worker of inproc.* for 2 s .*stradask\.timeout"):
             session.open(make_rotation())
         session.close()
 
@@ -270,15 +270,15 @@ def test_a_killed_client_leaves_the_workers_free(processes, tmp_path):
 
 def test_a_scheduler_that_is_gone_ends_the_fit(start_cluster, make_rotation, monkeypatch):
     monkeypatch.setattr("stradask.scheduler.members._LINGER", 0.5)  # for shards to be handed on to nobody
-    with dask.config.set({"stradask.timeout": "1s"}):
-        with start_cluster(1, processes=False) as cluster:
-            session = open_session(cluster.scheduler_address)
-            session.open(make_rotation())
-        with pytest.raises((WorkerLost, StradaskError)):
-            session.measure([])
-        with pytest.raises(StradaskError):
-            session.open(make_rotation())
-        session.close()
+    with start_cluster(1, processes=False) as cluster:
+        session = open_session(cluster.scheduler_address)
+        session.open(make_rotation())
+    session._timeout = 1.0  # not before: while there is a scheduler a busy machine may take its time
+    with pytest.raises((WorkerLost, StradaskError)):
+        session.measure([])
+    with pytest.raises(StradaskError):
+        session.open(make_rotation())
+    session.close()
 
 
 # The rest of the matrix ----------------------------------------------------------------------------------
