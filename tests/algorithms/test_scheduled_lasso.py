@@ -67,7 +67,7 @@ settings_of_a_fit = st.fixed_dictionaries(
 
 
 @given(settings_of_a_fit)
-@settings(max_examples=30, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_it_comes_to_scikit_learns_minimum_with_a_true_gap(case):
     mean, fit_intercept = case["centre"]
     X, y = problem(p=12, seed=case["seed"], kind=case["kind"], dtype=case["dtype"], mean=mean)
