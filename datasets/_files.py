@@ -146,14 +146,14 @@ class Reader:
             self._bar.update(self._raw.tell() - self._bar.n)
         return data
 
-    def blocks(self):
+    def blocks(self, size=None):
         r"""Yield blocks of whole lines, each with the number of its first line (from 1).
 
         Every line ends in ``\n``, the last one too; ``\r\n`` has become ``\n`` and a byte-order mark
-        is gone.
+        is gone. They are read `size` bytes at a time.
         """
         rest = bytearray()  # grows in place, so that one very long line costs no repeated copying
-        while data := self.read(BLOCK):
+        while data := self.read(size or BLOCK):
             end = data.rfind(b"\n") + 1
             if end:
                 yield from self._numbered(bytes(rest) + data[:end])

@@ -101,7 +101,8 @@ def read_uci_bow(path, vocabulary=None, *, n_features=None, dtype=np.int32, verb
         for line, block in blocks:
             entries.add(line, block)
         entries.check_complete()
-    X = _to_csr(entries, (n_documents, n_columns), path)
+    columns = (entries.documents, entries.words, entries.counts)
+    X = csr_of_entries(*columns, (n_documents, n_columns), path)
     return X if words is None else (X, words)
 
 
@@ -351,8 +352,8 @@ def line_of_row(line, block, row):
     return line + filled[row]
 
 
-def _to_csr(entries, shape, path):
-    documents, words, counts = entries.documents, entries.words, entries.counts
+def csr_of_entries(documents, words, counts, shape, path):
+    """Make a CSR matrix of entries in any order, of documents and words from 0; `path` is for messages."""
     if (documents[1:] < documents[:-1]).any():
         order = np.argsort(documents, kind="stable")
         documents, words, counts = documents[order], words[order], counts[order]

@@ -107,6 +107,16 @@ def put_own(begin, end, own, topics):
 
 
 @nb.njit(**_OPTIONS)
+def in_order(starts, order, values, out):
+    """Copy the ranges ``starts[j]:starts[j + 1]`` of values, those of j in `order`, one behind the other."""
+    i = 0
+    for j in order:
+        for source in span(starts, j):
+            out[i] = values[source]
+            i += 1
+
+
+@nb.njit(**_OPTIONS)
 def add_rows(starts, topics, rows):
     """Count the tokens ``starts[j]:starts[j + 1]`` in row j."""
     for j in range(len(rows)):

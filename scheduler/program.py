@@ -108,6 +108,8 @@ class Program:
     shard_weights : sequence of float, optional
         Work of each shard, in any unit. Where a program tells it, shards move between two rounds to workers
         that were seen to be faster, and to workers that join.
+    loads_at_once : int, optional
+        Shards that one process loads at the same time, where that takes memory; by default as it has threads.
     unit : str, default="update"
         What `Outcome.updates` counts, for the progress bar.
 
@@ -173,6 +175,7 @@ class Program:
     saved: tuple[str, ...] = ()
     measure_every: int = 1
     shard_weights: Sequence[float] | None = None
+    loads_at_once: int | None = None
     unit: str = "update"
 
     # Where a shard lies ---------------------------------------------------------------------------

@@ -95,7 +95,8 @@ class LocalSession:
     def open(self, program, snapshot=None):
         """Load every shard and make every travelling block."""
         self.program = program
-        self.states = run_tasks([(program.load, (data,)) for data in program.shards], self.n_jobs)
+        loads = [(program.load, (data,)) for data in program.shards]
+        self.states = run_tasks(loads, program.loads_at_once or self.n_jobs)
         for state in self.states:
             check_saved(program, state)
         self._first = self._ahead = set[int]()

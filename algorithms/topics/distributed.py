@@ -13,12 +13,21 @@ from .._validation import check_counts, check_width
 from ..linear.dask_input import is_dask
 from ..linear.distributed import place
 from .annealing import annealed_sweeps
-from .out_of_core import AT_ONCE, Plan, check_blocks_fit, memory_in_bytes, plan_for, shards_for
+from .out_of_core import (
+    AT_ONCE,
+    Plan,
+    check_blocks_fit,
+    memory_in_bytes,
+    place_for_files,
+    plan_for,
+    shards_for,
+)
 from .rotating import RotatingGibbs, RotatingLight
 from .rotating_warp import RotatingWarp
 from .samplers import settled
 from .shard_input import corpus_of, corpus_of_matrix
 from .state import number_of_groups
+from .storage import Storage
 from .survey import are_files, is_sharded, sources_of, survey
 
 _PROGRAMS = {"auto": RotatingGibbs, "gibbs": RotatingGibbs, "light": RotatingLight, "warp": RotatingWarp}
@@ -60,11 +69,9 @@ def fit_in_shards(model, X, callback=None, n_features=None, **known):
         )
     engine = place(X, model.engine)
     memory = _memory(model, X, engine)
-    plan, kind = Plan(model.memmap_folder), _PROGRAMS[model.sampler]
+    plan = Plan(model.memmap_folder)
     if is_sharded(X):
-        corpus, digest, exact, found = _corpus_of_shards(model, X, engine, n_features, memory)
-        if memory is not None:
-            plan = plan_for(kind, found, model.n_components, memory, model.memmap_folder)
+        corpus, digest, exact, plan = _corpus_of_shards(model, X, engine, n_features, memory)
     else:
         X = check_counts(model, X, reset=True)
         check_width(X, n_features)
@@ -76,7 +83,7 @@ def fit_in_shards(model, X, callback=None, n_features=None, **known):
     anneals = annealed_sweeps(model.max_iter, passes) if not model.exact else 0
     options = {"exact": exact, "annealed": anneals, "fits_priors": model.optimize_priors}
     options |= {"folder": plan.folder, "at_once": plan.at_once}
-    program = kind(corpus, model.n_components, alpha, beta, model._seed(), **options)
+    program = _PROGRAMS[model.sampler](corpus, model.n_components, alpha, beta, model._seed(), **options)
     if memory is not None:
         check_blocks_fit(program, memory)
 
@@ -123,8 +130,9 @@ def _n_jobs(model):
 def _corpus_of_shards(model, X, engine, n_features, memory):
     """Cut and survey what is no matrix; also whether one shard is all, so that totals can be live."""
     n_threads = 1 if engine == "local" else _n_threads(engine)
-    at_least = 1
+    at_least, n_jobs, folder = 1, _n_jobs(model), None
     if memory is not None:
+        n_jobs, folder = 1, place_for_files(model.memmap_folder)
         files = document_files(X)
         n_bytes, compressed = sum(map(os.path.getsize, files)), any(map(is_compressed, files))
         at_least = shards_for(n_bytes, compressed, memory)
@@ -135,11 +143,15 @@ def _corpus_of_shards(model, X, engine, n_features, memory):
             "or set exact=False"
         )
     sources = _held(sources, engine)
-    found, width, digest = survey(sources, engine, _n_jobs(model), n_features)
+    found, width, digest = survey(sources, engine, n_jobs, n_features, folder)
+    plan = Plan(model.memmap_folder)
+    if memory is not None:
+        plan = plan_for(_PROGRAMS[model.sampler], found, model.n_components, memory, model.memmap_folder)
     figures = [(part["size"], part["words"], part["tokens"]) for part in found]
     model.n_features_in_ = width
     model.__dict__.pop("feature_names_in_", None)  # those of a matrix that was fitted before
-    return corpus_of(sources, figures, width), digest, len(sources) == 1, found
+    corpus = corpus_of(sources, figures, width, storage=Storage(folder))
+    return corpus, digest, len(sources) == 1, plan
 
 
 def _held(sources, engine):

@@ -20,15 +20,17 @@ class Fetched:
     def of(cls, program, ask):
         """Ask shards and blocks."""
         arrays = ask(lambda session, messages: session.snapshot(messages, blocks_only=True))
-        blocks = [program.unpack(b, arrays.pop(f"block-{b}")) for b in range(program.n_blocks)]
-        beta = program.priors.beta
-        words = sum(program.word_part(b, value, beta) for b, value in enumerate(blocks))
+        words, counted = 0.0, []
+        for b in range(program.n_blocks):  # one after the other: unpacked they may not all find room
+            value = program.unpack(b, arrays.pop(f"block-{b}"))
+            words += program.word_part(b, value, program.priors.beta)
+            counted += program.counts_of_block(b, value)
         parts = ask(lambda session, messages: session.measure(messages))
-        counts = program.word_counts(blocks)
+        counts = program.word_counts(counted)
         documents = None
         if program.fetches_documents:
-            counted = ask(lambda session, messages: session.measure(messages, "document_counts"))
-            documents = sparse.csr_array(sparse.vstack(counted, format="csr"))
+            own = ask(lambda session, messages: session.measure(messages, "document_counts"))
+            documents = sparse.csr_array(sparse.vstack(own, format="csr"))
         return cls(program, documents, counts, program.joint(parts, words))
 
     def in_order(self, rows):

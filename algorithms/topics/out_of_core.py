@@ -7,8 +7,10 @@ from numbers import Integral
 from ...errors import DataError
 from .document_rows import DENSE_TOPICS
 
-AT_ONCE = 4  # shards that are read, or at work, so that at most as many threads are used
-_READING = 6  # memory to read a plain file of entries, in units of its bytes
+AT_ONCE = 4  # shards at work, so that at most as many threads are used; one at a time is read
+# In units of the bytes of a plain file of entries: the memory to read it, and what becomes of it, tokens with
+# their topics and documents with their counts.
+_READING, _STATE = 3, 1.5
 _COMPRESSED = 4  # about how much longer a compressed file is than it looks
 
 
@@ -49,7 +51,9 @@ def memory_in_bytes(memory_limit, name="memory_limit"):
 
 
 def shards_for(n_bytes, is_compressed, memory_limit):
-    """Into how many shards files must be cut so that half of the memory is enough to read them.
+    """Into how many shards files must be cut so that half of the memory is enough for those at hand.
+
+    That is for the one that is read, and later for `AT_ONCE` at work.
 
     Parameters
     ----------
@@ -58,8 +62,8 @@ def shards_for(n_bytes, is_compressed, memory_limit):
     is_compressed : bool
     memory_limit : int
     """
-    reading = n_bytes * _READING * (_COMPRESSED if is_compressed else 1)
-    return -(-reading * AT_ONCE * 2 // memory_limit)
+    needed = int(n_bytes * max(_READING, AT_ONCE * _STATE) * (_COMPRESSED if is_compressed else 1))
+    return -(-needed * 2 // memory_limit)
 
 
 def plan_for(program_kind, found, n_topics, memory_limit, folder):
@@ -79,7 +83,12 @@ def plan_for(program_kind, found, n_topics, memory_limit, folder):
     sizes = [_state_bytes(part, n_topics, program_kind) for part in found]
     if sum(sizes) <= memory_limit // 2:
         return Plan(folder)
-    return Plan(tempfile.gettempdir() if folder is None else folder, AT_ONCE)
+    return Plan(place_for_files(folder), AT_ONCE)
+
+
+def place_for_files(folder):
+    """Take the folder that is given, or the system's place for temporary files."""
+    return tempfile.gettempdir() if folder is None else folder
 
 
 def check_blocks_fit(program, memory_limit):
@@ -96,7 +105,7 @@ def check_blocks_fit(program, memory_limit):
 
 def _state_bytes(part, n_topics, kind):
     """Bytes of a shard's arrays that grow with tokens and documents."""
-    n_tokens, topic = int(part["tokens"].sum()), 2 if n_topics <= 2**16 - 1 else 4
+    n_tokens, topic = part["n_tokens"], 2 if n_topics <= 2**16 - 1 else 4
     if kind.name == "warp":
         return n_tokens * (2 * topic + 4)
     dense = n_topics <= DENSE_TOPICS and kind.name == "gibbs"

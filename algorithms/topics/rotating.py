@@ -28,7 +28,7 @@ from .evaluation import padded_vector
 from .fetched import Fetched
 from .shard_input import read_source
 from .state import FIRST_PRIOR_FIT, FIRST_TOPICS, LONG_DOCUMENT, PURPOSES, taken
-from .storage import Storage, fetch
+from .storage import Storage, fetch, release
 from .word_blocks import Block, FirstCountThenRotate, Priors, Words, add_changes, changes_of
 
 _SWEEP, _LIGHT_SWEEP = 1, 7  # purposes of random streams
@@ -61,8 +61,10 @@ class RotatingGibbs(Program):
         self, corpus, n_topics, alpha, beta, seed, *, exact=False, fits_priors=False, annealed=0, folder=None,
         at_once=None,
     ):  # fmt: skip
-        self.corpus, self.shards, self.n_blocks = corpus.summary, corpus.shards, len(corpus.shards)
-        self.shard_weights, self.schedule = corpus.weights, FirstCountThenRotate(self.n_blocks, at_once)
+        self.corpus, self.shards = corpus.summary, corpus.shards
+        self.shard_weights, self.schedule = corpus.weights, FirstCountThenRotate(len(self.shards), at_once)
+        self.n_blocks, self.on_disk = self.schedule.n_blocks, folder is not None and at_once is not None
+        self.loads_at_once = None if at_once is None else 1  # what is read takes more memory than what stays
         self.fetches_documents = corpus.rows is not None  # of a matrix, which lies with the caller anyway
         self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
         self.exact, self.folder = int(exact), folder
@@ -76,7 +78,7 @@ class RotatingGibbs(Program):
         self.saved = ("topics", *dense.arrays())
         self._word_part = np.nan
         self._figures: list[dict] = [{} for _ in self.shards]  # of the last sweep, by shard
-        self._block_figures: list[dict] = [{} for _ in self.shards]  # by block: what the last shard found
+        self._block_figures: list[dict] = [{} for _ in range(self.n_blocks)]  # what the last shard found
 
     def document_kind(self, lengths, storage):
         """Make room for the counts of documents."""
@@ -123,8 +125,12 @@ class RotatingGibbs(Program):
         documents = self.document_kind(lengths, storage)
         state = {"order": order, "lengths": lengths, "docs": docs, "starts": starts, "documents": documents}
         state |= {"offset": offset[self.words.ids], "totals": None, "priors": self.priors, "ready": False}
+        if self.on_disk:
+            state |= {name: storage.put(state[name]) for name in ("order", "lengths", "starts", "offset")}
         state["topics"] = self.lay_out(state, X, data["first_document"], storage)
-        return state | documents.arrays()
+        state |= documents.arrays()
+        self.put_away(state)
+        return state
 
     def lay_out(self, state, X, first_document, storage):
         """Make the first topics of the tokens, as `CorpusState.first_topics`, which see."""
@@ -170,14 +176,15 @@ class RotatingGibbs(Program):
     def sync(self, state, message):
         """Take over totals, or their changes, and priors."""
         if "totals" in message:
-            state["totals"] = message["totals"].copy()
+            state["totals"] = message["totals"]
         else:
-            add_changes(state["totals"], message["changes"])
+            state["totals"] = add_changes(state["totals"].copy(), message["changes"])
         if "alpha" in message:
             state["priors"] = self._with_priors(message["alpha"], message["beta"])
         if not state["ready"]:
             self.make_ready(state)
             state["ready"] = True
+            self.put_away(state)
 
     def _with_priors(self, alpha, beta):
         own = self.priors
@@ -192,25 +199,22 @@ class RotatingGibbs(Program):
             )
         known = documents.arrays()
         laid_over = any(state[name] is not array for name, array in known.items())
-        place = self._in_order_of_words(state["starts"])  # lists begin as those of a `GibbsState`
-        docs, topics = state["docs"][place], topics[place]
+        ranks = np.argsort(self.words.ids)  # by the number of the word: lists begin as those of a `GibbsState`
+        docs, topics = (_in_order(state["starts"], ranks, tokens) for tokens in (state["docs"], topics))
         if laid_over:
             documents.restore({name: state[name] for name in known}, docs, topics)
             state |= documents.arrays()
         else:
             documents.fill(docs, topics)
 
-    def _in_order_of_words(self, starts):
-        """Where the shard's tokens are if words are taken as they are numbered."""
-        ranks = np.argsort(self.words.ids)
-        sizes = np.diff(starts)[ranks]
-        return np.repeat(starts[ranks] - (np.cumsum(sizes) - sizes), sizes) + np.arange(starts[-1])
-
     def update(self, state, task):
         """Fill a block with own tokens, or draw own tokens of its words; return the change of the totals."""
         place = self.schedule.place(task.round, task.step)
         if place < 0:
-            return {"changes": self._fill(state, task.blocks, task.value)}
+            result = {"changes": self._fill(state, task.blocks, task.value)}
+            if self.schedule.is_last_of_shard(place):
+                self.put_away(state)
+            return result
         totals = state["totals"].copy()
         self.draw(state, task, totals)
         result = {"changes": changes_of(state["totals"], totals)}
@@ -220,6 +224,7 @@ class RotatingGibbs(Program):
             if fits:
                 result["document_counts"] = priors.tally(self.document_csr(state))
                 result["lengths"] = priors.tally_values(state["lengths"])
+            self.put_away(state)
         if self.schedule.may_be_last_of_block(place):
             if (task.round + 1) % self.measure_every == 0:
                 result["word_part"] = self.word_part(task.blocks, task.value, state["priors"].beta)
@@ -248,6 +253,12 @@ class RotatingGibbs(Program):
         if self.folder is not None:
             for array in {**state, **vars(state["documents"])}.values():
                 fetch(array)
+
+    def put_away(self, state):
+        """Let go of the memory of a shard that lies in files and has its turn behind it."""
+        if self.on_disk:
+            for array in {**state, **vars(state["documents"])}.values():
+                release(array)
 
     def end_sweep(self, state):
         """Tidy the documents' counts."""
@@ -313,7 +324,9 @@ class RotatingGibbs(Program):
         """Compute what a shard's documents give to the log-likelihood."""
         alpha, lengths = state["priors"].alpha, state["lengths"]
         part = self.document_part(state, alpha)
-        return float(part + (gammaln(alpha.sum()) - gammaln(lengths + alpha.sum())).sum())
+        part += (gammaln(alpha.sum()) - gammaln(lengths + alpha.sum())).sum()
+        self.put_away(state)
+        return float(part)
 
     def document_counts(self, state):
         """Topic counts of a shard's documents, CSR, in the order of its data."""
@@ -327,14 +340,16 @@ class RotatingGibbs(Program):
         """Topic counts of the documents, CSR, in the order of lengths."""
         return state["documents"].csr()
 
-    def word_counts(self, blocks):
-        """Topic counts of all words, CSR, from unpacked blocks."""
-        parts = [sparse.csr_array((0, self.n_topics), dtype=np.int32)]
-        for block, value in enumerate(blocks):
-            start = np.append(self.first_places(block)[len(value.rows) :], len(value.tokens))
-            indptr, indices, data = topic_counts.word_topic_csr(start, value.tokens, self.n_topics)
-            shape = (len(start) - 1, self.n_topics)
-            parts += [sparse.csr_array(value.rows), sparse.csr_array((data, indices, indptr), shape=shape)]
+    def counts_of_block(self, block, value):
+        """Topic counts of a block's words: CSR of those that keep a row, and of the others."""
+        start = np.append(self.first_places(block)[len(value.rows) :], len(value.tokens))
+        indptr, indices, data = topic_counts.word_topic_csr(start, value.tokens, self.n_topics)
+        others = sparse.csr_array((data, indices, indptr), shape=(len(start) - 1, self.n_topics))
+        return sparse.csr_array(value.rows), others
+
+    def word_counts(self, parts):
+        """Topic counts of all words, CSR, from those of the blocks, one after the other."""
+        parts = [sparse.csr_array((0, self.n_topics), dtype=np.int32), *parts]
         stacked = sparse.vstack(parts, format="csr")
         place = np.full(self.corpus.n_words, stacked.shape[0], np.int64)
         place[self.words.ids] = np.arange(stacked.shape[0])
@@ -357,7 +372,10 @@ class RotatingGibbs(Program):
         for partial in partials:
             add_changes(changes, partial["changes"])
         self.totals = self.totals + changes
+        # With shards on disk, of which there are many in one process, a reference is less than all changes.
         message = {"changes": changes_of(np.zeros_like(changes), changes)}
+        if self.on_disk:
+            message = {"totals": self.totals}
         round_ = tasks[0].round
         place = self.schedule.place(round_, tasks[0].step)
         if place < 0:
@@ -437,6 +455,13 @@ class RotatingGibbs(Program):
             )
         self.seed, self.totals = np.uint64(seed), totals.copy()
         self.priors = Priors(alpha, beta, int(annealed), own.first)
+
+
+def _in_order(starts, ranks, tokens):
+    """What is known of a shard's tokens, words in the order of their ranks."""
+    there = np.empty(starts[-1], tokens.dtype)
+    lda_blocks.in_order(starts, ranks, tokens, there)
+    return there
 
 
 class RotatingLight(RotatingGibbs):

@@ -10,6 +10,9 @@ from ...errors import DataError
 from ...scheduler.rotation import balance
 from .._validation import check_counts
 from ..linear.dask_input import is_dask
+from .storage import Storage
+
+_IN_MEMORY = Storage()
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Corpus:
     rows: list | None = None
 
 
-def corpus_of(sources, figures, n_words, rows=None):
+def corpus_of(sources, figures, n_words, rows=None, storage=_IN_MEMORY):
     """Put shards together.
 
     Parameters
@@ -60,10 +63,12 @@ def corpus_of(sources, figures, n_words, rows=None):
         Of each shard its number of documents, the words in it and how many tokens they have.
     n_words : int
     rows : list of int64 array, optional
+    storage : Storage, optional
+        Where what is known of each shard lies.
     """
     frequency, shards, weights, n_documents = np.zeros(n_words, np.int64), [], [], 0
     for source, (size, words, tokens) in zip(sources, figures, strict=True):
-        place = {"first_document": n_documents, "words": words, "offsets": frequency[words]}
+        place = {"first_document": n_documents, "words": words, "offsets": storage.put(frequency[words])}
         shards.append({"source": source} | place)
         weights.append(int(tokens.sum()))
         frequency[words] += tokens
@@ -81,9 +86,9 @@ def corpus_of_matrix(X, n_shards):
 
 def figures_of(X):
     """Number of documents of a shard, its words, and how many tokens they have."""
-    tokens = np.bincount(X.indices, weights=X.data, minlength=X.shape[1])
-    words = np.flatnonzero(tokens)
-    return X.shape[0], words, tokens[words].astype(np.int64)
+    tokens = np.asarray(X.sum(axis=0, dtype=np.int64)).ravel()
+    words = np.flatnonzero(tokens).astype(np.int32)
+    return X.shape[0], words, tokens[words]
 
 
 def read_source(source, n_features=None):

@@ -49,13 +49,31 @@ class Storage:
             ) from error
         return np.asarray(array)  # kernels are compiled for plain arrays
 
+    def put(self, array):
+        """Copy an array into a file; where there are none, return it as it is."""
+        if self.folder is None:
+            return array
+        there = self.zeros(array.shape, array.dtype)
+        there[...] = array
+        release(there)
+        return there
+
 
 def fetch(array):
     """Ask the system to read an array of `Storage` from its file, without waiting for it."""
+    _advise(array, "MADV_WILLNEED")
+
+
+def release(array):
+    """Let go of the memory of an array of `Storage` that lies in a file; the file keeps what it holds."""
+    _advise(array, "MADV_DONTNEED")  # what was written stays: the mapping is shared with the file
+
+
+def _advise(array, advice):
     while isinstance(array, np.ndarray):
         array = array.base
-    if isinstance(array, mmap.mmap) and hasattr(mmap, "MADV_WILLNEED"):
-        array.madvise(mmap.MADV_WILLNEED)
+    if isinstance(array, mmap.mmap) and hasattr(mmap, advice):
+        array.madvise(getattr(mmap, advice))
 
 
 def _reserve(file, n_bytes):

@@ -11,6 +11,7 @@ from ...scheduler.program import Outcome, Program
 from ...scheduler.static import StaticSchedule
 from ...scheduler.store import fingerprint_csr
 from .shard_input import figures_of, is_lazy, read_source
+from .storage import Storage
 
 _BYTES_PER_SHARD, _MOST_SHARDS = 2**22, 16  # of files, where nothing else says how many there are to be
 
@@ -79,18 +80,21 @@ class Survey(Program):
     sources : list
         See `sources_of`.
     n_features : int, optional
+    folder : path-like, optional
+        Where words and tokens lie in files (`Storage`); in memory without one.
 
     Attributes
     ----------
     found : list of dict
-        Of each shard ``size`` (documents), ``width``, its ``words`` and their ``tokens``, ``n_entries``,
-        and ``digest``, a hash of its contents.
+        Of each shard ``size`` (documents), ``width``, ``n_tokens``, its ``words`` and their ``tokens``,
+        ``n_entries``, and ``digest``, a hash of its contents.
     """
 
     measure_every = 0
     unit = "shard"
 
-    def __init__(self, sources, n_features=None):
+    def __init__(self, sources, n_features=None, folder=None):
+        self.storage = Storage(folder)
         self.shards, self.n_features = [{"source": s, "number": n} for n, s in enumerate(sources)], n_features
         self.found: list[dict[str, Any]] = []
 
@@ -105,7 +109,8 @@ class Survey(Program):
         except DataError as error:
             raise DataError(f"in shard {state['number']} of X: {error}") from error
         size, words, tokens = figures_of(X)
-        figures = {"size": size, "width": X.shape[1], "words": words, "tokens": tokens}
+        figures = {"size": size, "width": X.shape[1], "n_tokens": int(tokens.sum())}
+        figures |= {"words": self.storage.put(words), "tokens": self.storage.put(tokens)}
         return figures | {"n_entries": n_entries, "digest": fingerprint_csr(X)}
 
     def aggregate(self, tasks, partials):
@@ -114,7 +119,7 @@ class Survey(Program):
         return Outcome(done=True, updates=len(tasks))
 
 
-def survey(sources, engine, n_jobs=None, n_features=None):
+def survey(sources, engine, n_jobs=None, n_features=None, folder=None):
     """Find the figures of all shards, and hold them against one another.
 
     Returns
@@ -126,7 +131,7 @@ def survey(sources, engine, n_jobs=None, n_features=None):
     digest : str
         Hash of the contents of all shards.
     """
-    program = Survey(sources, n_features)
+    program = Survey(sources, n_features, folder)
     run(program, StaticSchedule(1, n_shards=len(sources)), max_rounds=1, engine=engine, n_jobs=n_jobs)
     found = program.found
     pieces = [piece for source in sources if isinstance(source, tuple) for piece in source]

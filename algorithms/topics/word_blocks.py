@@ -89,13 +89,15 @@ class FirstCountThenRotate(Schedule):
     Parameters
     ----------
     n_shards : int
-        And as many blocks.
     at_once : int, optional
         Shards that take part at a time; a few of them meet all blocks before the next few do, so that those
         can lie on disk. All by default.
 
     Attributes
     ----------
+    n_blocks : int
+        As many as shards; where a few take part at a time, two for each of those, so that shards, of which
+        there are many then, meet blocks in pieces of some size.
     n_steps : int
         Of a turn.
     """
@@ -103,16 +105,17 @@ class FirstCountThenRotate(Schedule):
     def __init__(self, n_shards, at_once=None):
         self.n_shards = n_shards
         self.at_once = min(at_once or n_shards, n_shards)
-        self.n_steps = n_shards * -(-n_shards // self.at_once)
+        self.n_blocks = n_shards if at_once is None else min(n_shards, 2 * at_once)
+        self.n_steps = self.n_blocks * -(-n_shards // self.at_once)
 
     def plan(self, round, state):
         """Pair shards with blocks, step by step."""
-        turn = [self._step(*divmod(step, self.n_shards)) for step in range(self.n_steps)]
+        turn = [self._step(*divmod(step, self.n_blocks)) for step in range(self.n_steps)]
         return turn + turn if round == 0 else turn
 
     def _step(self, party, step):
         shards = range(party * self.at_once, min((party + 1) * self.at_once, self.n_shards))
-        return [(shard, (shard + step) % self.n_shards) for shard in shards]
+        return [(shard, (shard + step) % self.n_blocks) for shard in shards]
 
     def place(self, round, step):
         """Number of a step in its turn of sampling; negative in the turn that fills blocks."""
@@ -120,11 +123,11 @@ class FirstCountThenRotate(Schedule):
 
     def is_last_of_shard(self, place):
         """Whether a step is the last of its shards."""
-        return place % self.n_shards == self.n_shards - 1
+        return place % self.n_blocks == self.n_blocks - 1
 
     def may_be_last_of_block(self, place):
         """Whether a step belongs to the last shards: of those to meet a block, the last one leaves it."""
-        return place >= self.n_steps - self.n_shards
+        return place >= self.n_steps - self.n_blocks
 
 
 # Changes of totals: the few topics that changed, or all of them ----------------------------------------
@@ -140,8 +143,9 @@ def changes_of(before, after):
 
 
 def add_changes(totals, changes):
-    """Add what `changes_of` made, in place."""
+    """Add what `changes_of` made, in place; return the totals."""
     if len(changes) == 1:
         totals += changes[0]
     else:
         totals[changes[0]] += changes[1]
+    return totals

@@ -1,6 +1,7 @@
 """Corpora larger than a fit may have memory for: shards on disk, some at a time, and the same model."""
 
 import itertools
+import mmap
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from stradask.algorithms.topics import out_of_core
 from stradask.algorithms.topics.rotating import RotatingGibbs
 from stradask.algorithms.topics.rotating_warp import RotatingWarp
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
-from stradask.algorithms.topics.storage import Storage, fetch
+from stradask.algorithms.topics.storage import Storage, fetch, release
 from stradask.algorithms.topics.word_blocks import FirstCountThenRotate
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
@@ -24,12 +25,14 @@ def X():
     return sparse.csr_matrix(make_lda_corpus(300, n_features=120, n_components=5, random_state=0)[0])
 
 
-@pytest.mark.parametrize(("n", "at_once"), [(1, 1), (5, 2), (6, 2), (7, 4), (4, None), (3, 9)])
+@pytest.mark.parametrize(("n", "at_once"), [(1, 1), (5, 2), (6, 2), (7, 4), (23, 4), (4, None), (3, 9)])
 def test_every_shard_meets_every_block_and_parties_one_after_the_other(n, at_once):
     schedule = FirstCountThenRotate(n, at_once)
     first, turn = schedule.plan(0, {}), schedule.plan(1, {})
     assert first == turn + turn
-    assert sorted(pair for step in turn for pair in step) == list(itertools.product(range(n), range(n)))
+    n_blocks = schedule.n_blocks
+    assert n_blocks == n if at_once is None else n_blocks == min(n, 2 * at_once)
+    assert sorted(pair for step in turn for pair in step) == list(itertools.product(range(n), range(n_blocks)))
     for step in turn:
         assert len({block for _, block in step}) == len(step) <= (at_once or n)
     parties = [tuple(shard for shard, _ in step) for step in turn]
@@ -120,10 +123,45 @@ def test_what_is_fetched_are_files(tmp_path):
     assert (array == 3).all()
 
 
+def test_what_is_let_go_is_still_there(tmp_path):
+    array = Storage(tmp_path).put(np.arange(5000))
+    array += 1
+    for part in (array, array[7:], np.zeros(4), None):
+        release(part)
+    np.testing.assert_array_equal(array, np.arange(1, 5001))
+    kept = np.arange(3)
+    assert Storage().put(kept) is kept
+
+
+@pytest.mark.parametrize("kind", [RotatingGibbs, RotatingWarp])
+@pytest.mark.parametrize("K", [6, 300])
+def test_all_that_grows_with_the_corpus_lies_in_files(X, tmp_path, kind, K):
+    corpus = corpus_of_matrix(X, 5)
+    program = kind(corpus, K, np.full(K, 0.1), np.full(120, 0.01), 3, at_once=2, folder=tmp_path)
+    shard = max(corpus.shards, key=lambda shard: shard["source"].nnz)
+    state = program.load(shard)
+    program.sync(state, program.publish())
+    in_memory = sum(
+        array.nbytes
+        for array in {**state, **vars(state["documents"])}.values()
+        if isinstance(array, np.ndarray) and not _is_mapped(array)
+    )
+    size, n_tokens = shard["source"].shape[0], shard["source"].sum()
+    assert in_memory <= 8 * (K + 1) + 40 * size < 4 * n_tokens  # totals, and sizes of documents
+    assert program.loads_at_once == 1
+
+
+def _is_mapped(array):
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return isinstance(array, mmap.mmap)
+
+
 def test_the_shards_of_a_limit():
-    n = out_of_core.shards_for(10**9, False, 2 * 10**9)
-    assert 4 * 10**9 * out_of_core._READING / n <= 10**9 < 4 * 10**9 * out_of_core._READING / (n - 1)
-    assert out_of_core.shards_for(10**9, True, 2 * 10**9) == 4 * n
+    n = out_of_core.shards_for(10**9, False, 10**8)
+    at_hand = 10**9 * max(out_of_core._READING, 4 * out_of_core._STATE)
+    assert at_hand / n <= 5 * 10**7 < at_hand / (n - 1)
+    assert out_of_core.shards_for(10**9, True, 10**8) == 4 * n
 
 
 def test_bad_limits(X, path):
