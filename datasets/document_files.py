@@ -142,8 +142,8 @@ def read_pieces(pieces, n_features=None):
     Returns
     -------
     X : csr_array of shape (n_documents, n_features)
-        int32; for the svmlight format float64. Memory at the peak is 20 bytes an entry of a docword file, half
-        of which stays.
+        int32; for the svmlight format float64. Memory at the peak is 20 bytes an entry of a docword file,
+        half of which stays.
     n_entries : list of int
         Lines that were read of each piece (of svmlight, documents).
 
@@ -370,7 +370,9 @@ def _read_docword(piece, n_features):
                     f"in this block document {triples[~own][0, 0]} stands among documents "
                     f"{piece.first + 1} to {piece.last}: sort the file by document, or compress it",
                 )
-            for parts, column, kind, base in zip(kept, triples.T, kinds, (1 + piece.first, 1, 0), strict=True):
+            for parts, column, kind, base in zip(
+                kept, triples.T, kinds, (1 + piece.first, 1, 0), strict=True
+            ):
                 parts.append((column[own] - base).astype(kind))
         if whole:
             lines.check_complete()

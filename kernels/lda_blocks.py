@@ -67,6 +67,31 @@ def assign_first(starts, firsts, token_doc, topics, n_topics, choices, spread, s
 
 
 @nb.njit(**_OPTIONS)
+def assign_seeded(starts, firsts, topics, seeds, seed, purpose):
+    """As `lda_seeds.assign_seeded`, for tokens that are a part of all; see `assign_first`."""
+    indptr, their_topics, weights, _ = seeds
+    quarter = DRAWS // 4
+    for j in range(len(firsts)):
+        total = 0.0
+        for m in span(indptr, j):
+            total += weights[m]
+        if total <= 0:
+            continue
+        for i in span(starts, j):
+            number = firsts[j] + (np.int64(i) - starts[j])
+            place = number % DRAWS
+            begin = number - place
+            block = begin // 4 + place % quarter
+            left = _uniform(place // quarter, block, begin >> 34, purpose, seed) * total
+            for m in span(indptr, j):
+                if weights[m] > 0:
+                    topics[i] = their_topics[m]
+                left -= weights[m]
+                if left < 0:
+                    break
+
+
+@nb.njit(**_OPTIONS)
 def lay_documents(begin, end, own, token_doc):
     """Put the documents of own tokens in their places among all tokens of a block.
 

@@ -1,6 +1,7 @@
 """Topic models whose corpus lies in shards: on a cluster of Dask workers, or in files on one machine."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from .._validation import check_counts, check_width
 from ..linear.dask_input import is_dask
 from ..linear.distributed import place
 from .annealing import annealed_sweeps
+from .fitting import WARM_SWEEPS, derived
+from .guidance import check_doc_labels, check_given_topics, check_seed_words
 from .out_of_core import (
     AT_ONCE,
     Plan,
@@ -22,28 +25,22 @@ from .out_of_core import (
     plan_for,
     shards_for,
 )
-from .rotating import RotatingGibbs, RotatingLight
+from .rotating import RotatingGibbs
+from .rotating_light import RotatingLight
 from .rotating_warp import RotatingWarp
-from .samplers import settled
-from .shard_input import corpus_of, corpus_of_matrix
+from .samplers import check_knows, settled
+from .shard_input import corpus_of, corpus_of_matrix, with_labels
 from .state import number_of_groups
 from .storage import Storage
 from .survey import are_files, is_sharded, sources_of, survey
 
 _PROGRAMS = {"auto": RotatingGibbs, "gibbs": RotatingGibbs, "light": RotatingLight, "warp": RotatingWarp}
-# What to do where a fit needs all in one process.
-_HERE = "fit the documents, or a sample of them, here with engine='local'"
-_INSTEAD = {
-    "seed_words": _HERE,
-    "doc_labels": _HERE,
-    "topics": _HERE,
-    "warm_start": "to draw more sweeps of the same documents give a checkpoint and a larger max_iter; new "
-    "ones are added by partial_fit in this process",
-}
 
 
-def fit_in_shards(model, X, callback=None, n_features=None, **known):
-    """Fit a `LatentDirichletAllocation` whose documents lie in shards; `known` is refused.
+def fit_in_shards(
+    model, X, callback=None, n_features=None, vocabulary=None, seed_words=None, doc_labels=None, topics=None
+):
+    """Fit a `LatentDirichletAllocation` whose documents lie in shards.
 
     Parameters
     ----------
@@ -53,20 +50,10 @@ def fit_in_shards(model, X, callback=None, n_features=None, **known):
     callback : callable, optional
     n_features : int, optional
         Columns, for files.
-    **known
-        What only a fit to a matrix in one process takes; None where it is not given.
+    vocabulary, seed_words, doc_labels, topics
+        See `LatentDirichletAllocation.fit`.
     """
-    for name, value in known.items():
-        if value is not None:
-            what = f"engine={model.engine!r}" if model.engine != "local" else "files or Dask's data"
-            raise DataError(
-                f"{name} works with a matrix and engine='local' only, not with {what}: {_INSTEAD[name]}"
-            )
-    if model.sampler not in _PROGRAMS or model.device == "cuda":
-        raise DataError(
-            f"sampler={model.sampler!r} with device={model.device!r} works with a matrix and engine='local' "
-            f"only: take one of {', '.join(_PROGRAMS)}, and device='cpu'"
-        )
+    _check_parameters(model, seed_words, doc_labels)
     engine = place(X, model.engine)
     memory = _memory(model, X, engine)
     plan = Plan(model.memmap_folder)
@@ -78,18 +65,28 @@ def fit_in_shards(model, X, callback=None, n_features=None, **known):
         n_shards = _number_of_shards(model, X)
         corpus, digest = corpus_of_matrix(X, n_shards), X
         exact = model.exact or (model.n_groups is None and n_shards == 1)
-    alpha, beta = model._priors(corpus.summary.n_words, False)
+    n_words = corpus.summary.n_words
+    alpha, beta = model._priors(n_words, False)
+    seeds = check_seed_words(seed_words, model.n_components, n_words, model._columns(vocabulary))
+    labels = check_doc_labels(doc_labels, corpus.summary.n_documents, alpha)
+    topics = check_given_topics(topics, model.n_components, n_words)
+    corpus = corpus if labels is None else with_labels(corpus, labels)
+    options = {"exact": exact, "folder": plan.folder, "at_once": plan.at_once}
+    if topics is not None:
+        at_hand = (corpus, model.n_components, alpha, beta, derived(model._seed(), 0))
+        corpus = _drawn_at_hand(at_hand, topics, options, engine, _n_jobs(model))
+    anneals = all(known is None for known in (seeds, labels, topics)) and not model.exact
     passes = 1 if model.sampler == "warp" else None
-    anneals = annealed_sweeps(model.max_iter, passes) if not model.exact else 0
-    options = {"exact": exact, "annealed": anneals, "fits_priors": model.optimize_priors}
-    options |= {"folder": plan.folder, "at_once": plan.at_once}
+    options |= {"annealed": annealed_sweeps(model.max_iter, passes) if anneals else 0}
+    options |= {"fits_priors": model.optimize_priors, "seeds": seeds}
     program = _PROGRAMS[model.sampler](corpus, model.n_components, alpha, beta, model._seed(), **options)
     if memory is not None:
         check_blocks_fit(program, memory)
 
     def snapshot(history, found):
-        return model._copy()._read(found.in_order(corpus.rows), history, None)
+        return model._copy()._read(found.in_order(corpus.rows, labels), history, None)
 
+    digest = None if model.checkpoint is None else model._fingerprint(digest, program, topics, labels)
     done = run(
         program,
         program.schedule,
@@ -101,14 +98,51 @@ def fit_in_shards(model, X, callback=None, n_features=None, **known):
         snapshot=snapshot,
         checkpoint=model.checkpoint,
         checkpoint_every=program.measure_every,
-        fingerprint=None if model.checkpoint is None else model._fingerprint(digest, program, None),
+        fingerprint=digest,
         label="LDA",
         verbose=model.verbose,
     )
-    model._read(done.fetched.in_order(corpus.rows), done.history, None)
+    model._read(done.fetched.in_order(corpus.rows, labels), done.history, None)
     if done.activity is not None:
         model.worker_history_ = done.activity.as_dict()
     return model
+
+
+def _check_parameters(model, seed_words, doc_labels):
+    """Refuse what needs all documents in one process, or Gibbs sampling."""
+    if model.sampler not in _PROGRAMS or model.device == "cuda":
+        raise DataError(
+            f"sampler={model.sampler!r} with device={model.device!r} works with a matrix and engine='local' "
+            f"only: take one of {', '.join(_PROGRAMS)}, and device='cpu'"
+        )
+    if seed_words is None and doc_labels is None:
+        return
+    check_knows(model.sampler)
+    if model.optimize_priors:
+        raise DataError(
+            "optimize_priors=True with seed_words or doc_labels works with a matrix and engine='local' only: "
+            "set optimize_priors=False, or fit the documents, or a sample of them, here"
+        )
+
+
+def _drawn_at_hand(at_hand, topics, options, engine, n_jobs):
+    """Let shards begin from topics drawn with the given ones at hand; `at_hand` begins a `RotatingGibbs`."""
+    corpus = at_hand[0]
+    program = FirstTopics(*at_hand, seeds=topics * float(sum(corpus.weights)), **options)
+    done = run(program, program.schedule, max_rounds=WARM_SWEEPS, engine=engine, n_jobs=n_jobs, label="LDA")
+    if done.reason == "interrupted":
+        raise KeyboardInterrupt  # before there is anything new: the last model stays
+    shards = [shard | {"topics": own} for shard, own in zip(corpus.shards, done.fetched, strict=True)]
+    return replace(corpus, shards=shards)
+
+
+class FirstTopics(RotatingGibbs):
+    """Draws topics that another program begins from."""
+
+    def collect(self, ask):
+        """Fetch the topics of the shards' tokens: 2 bytes each, 4 above 65,535 topics."""
+        arrays = ask(lambda session, messages: session.snapshot(messages))
+        return [arrays[f"shard-{number}/topics"] for number in range(len(self.shards))]
 
 
 def _memory(model, X, engine):

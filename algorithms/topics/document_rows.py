@@ -48,6 +48,10 @@ class DenseRows:
         """Sum over documents ``first:last`` of lnG(C_dk + alpha_k) - lnG(alpha_k)."""
         return topic_counts.documents_dense(first, last, self.counts, alpha)
 
+    def prior_sums(self, alpha):
+        """Sum of alpha, of all documents."""
+        return alpha.sum()
+
     def csr(self):
         """Return the counts as a CSR array."""
         indptr, indices, data = topic_counts.doc_topic_csr_dense(self.counts, self.n_topics)
@@ -109,6 +113,10 @@ class PackedLists:
         return topic_counts.documents_sparse(
             first, last, self.entries, self.line_start, self.n_lines, self.shift, alpha
         )
+
+    def prior_sums(self, alpha):
+        """Sum of alpha, of all documents."""
+        return alpha.sum()
 
     def csr(self):
         """Return the counts as a CSR array."""
@@ -176,6 +184,11 @@ class LabelledRows:
     def log_likelihood(self, first, last, alpha):
         """Sum over documents ``first:last`` of lnG(C_dk + alpha_dk) - lnG(alpha_dk)."""
         return lda_labels.documents_labelled(first, last, *self.lists, self.weights, self.held, alpha)
+
+    def prior_sums(self, alpha):
+        """Sum of alpha_dk, of each document."""
+        indptr, indices = self.lists
+        return sparse.csr_array((self.weights, indices, indptr), shape=self.shape) @ alpha
 
     def csr(self):
         """Return the counts as a CSR array."""

@@ -15,6 +15,7 @@ class Fetched:
     documents: sparse.csr_array | None
     words: sparse.csr_array
     joint: float
+    labels: sparse.csr_array | None = None
 
     @classmethod
     def of(cls, program, ask):
@@ -33,16 +34,22 @@ class Fetched:
             documents = sparse.csr_array(sparse.vstack(own, format="csr"))
         return cls(program, documents, counts, program.joint(parts, words))
 
-    def in_order(self, rows):
+    def in_order(self, rows, labels=None):
         """Put documents into the order of X; `rows` says which ones each shard has, None in order."""
-        if rows is None or self.documents is None:
-            return self
-        return replace(self, documents=self.documents[np.argsort(np.concatenate(rows))])
+        documents = self.documents
+        if rows is not None and documents is not None:
+            documents = documents[np.argsort(np.concatenate(rows))]
+        return replace(self, documents=documents, labels=labels)
 
     @property
     def ran(self):
         """What `LatentDirichletAllocation.sampler_` says."""
         return self.program.ran
+
+    @property
+    def seeds(self):
+        """What seed words add to beta."""
+        return self.program.seeds
 
     @property
     def alpha(self):

@@ -1,25 +1,15 @@
 """Latent Dirichlet allocation by sampling: Gibbs, and Metropolis-Hastings in WarpLDA's order."""
 
-import copy
 import os
 from numbers import Integral, Real
 from typing import ClassVar
 
-import numpy as np
-from scipy import sparse
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...errors import DataError
-from ...scheduler.engine import run
-from ...scheduler.store import fingerprint_csr
-from ...scheduler.threads import effective_n_jobs
-from .._validation import check_counts, check_prior, check_vocabulary, check_width
+from .._validation import check_counts, check_width
+from .fitting import FittedTopicModel
 from .guidance import check_doc_labels, check_given_topics, check_seed_words
-from .model import TopicModel
-
-_DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01
-_WARM_SWEEPS = 5  # of a start from the last fit's counts, or from given topics, at hand
 
 # The checks of scikit-learn's check_estimator whose data are not counts.
 _FRACTIONAL_CHECKS = """
@@ -33,7 +23,7 @@ _FRACTIONAL_CHECKS = """
 """.split()  # noqa: SIM905 -- one name a line would fill a page
 
 
-class LatentDirichletAllocation(TopicModel):
+class LatentDirichletAllocation(FittedTopicModel):
     r"""Topic model of word counts: latent Dirichlet allocation by sampling.
 
     Documents are mixtures of topics, topics are distributions over words::
@@ -368,8 +358,9 @@ class LatentDirichletAllocation(TopicModel):
         with self._unchanged_on_error():
             previous = self.__dict__.get("word_topic_counts_") if self.warm_start else None
             if self.memory_limit is not None or self._in_shards(X):
+                self._check_begins_anew(previous)
                 known = {"seed_words": seed_words, "doc_labels": doc_labels, "topics": topics}
-                return self._fit_in_shards(X, vocabulary, callback, n_features, warm_start=previous, **known)
+                return self._fit_in_shards(X, vocabulary, callback, n_features, **known)
             X = check_counts(self, X, reset=previous is None)
             check_width(X, n_features)
             self._check_goes_on(previous, "warm_start=True")
@@ -379,8 +370,7 @@ class LatentDirichletAllocation(TopicModel):
                     "warm_start=False"
                 )
             priors = self._priors(X.shape[1], previous is not None and self.optimize_priors)
-            words = self._words(vocabulary)
-            columns = None if words is None else {word: column for column, word in enumerate(words)}
+            columns = self._columns(vocabulary)
             seeds = check_seed_words(seed_words, self.n_components, X.shape[1], columns)
             labels = check_doc_labels(doc_labels, X.shape[0], priors[0])
             topics = check_given_topics(topics, self.n_components, X.shape[1])
@@ -392,8 +382,16 @@ class LatentDirichletAllocation(TopicModel):
                 self._begin_from(state, X, seeds=topics * float(state.n_tokens), labels=labels)
             self._run(state, X, callback, checkpoint=self.checkpoint, topics=topics)
             if vocabulary is not None:
-                self.vocabulary_ = words
+                self.vocabulary_ = self._words(vocabulary)
             return self
+
+    def _check_begins_anew(self, previous):
+        if previous is not None:
+            raise DataError(
+                "warm_start=True works with a matrix and engine='local' only: set warm_start=False and pass "
+                "the last model as topics to begin from its topics; or, to draw more sweeps of the same "
+                "documents, give a checkpoint and a larger max_iter"
+            )
 
     def _in_shards(self, X):
         from .survey import in_shards
@@ -403,28 +401,10 @@ class LatentDirichletAllocation(TopicModel):
     def _fit_in_shards(self, X, vocabulary, callback, n_features, **known):
         from .distributed import fit_in_shards
 
-        fit_in_shards(self, X, callback, n_features, **known)
+        fit_in_shards(self, X, callback, n_features, vocabulary, **known)
         if vocabulary is not None:
             self.vocabulary_ = self._words(vocabulary)
         return self
-
-    def _check_sampler(self):
-        if self.exact and self.sampler in ("warp", "saber"):
-            raise DataError(
-                f"exact=True with sampler={self.sampler!r}, which is not: set sampler='gibbs' or 'light'"
-            )
-
-        if self.device == "cuda" and self.sampler not in ("saber", "light"):
-            raise DataError(
-                f"device='cuda' with sampler={self.sampler!r}, which runs on the CPU: set sampler='saber' or "
-                "'light', or device='cpu'"
-            )
-
-    def _words(self, vocabulary):
-        """Words of the columns, as given or as the names of `X` are; None if neither is there."""
-        if vocabulary is not None:
-            return check_vocabulary(vocabulary, self.n_features_in_)
-        return self.__dict__.get("feature_names_in_")
 
     def partial_fit(self, X, y=None, *, doc_labels=None, callback=None):
         """Add new documents to the model.
@@ -454,137 +434,3 @@ class LatentDirichletAllocation(TopicModel):
             seeds = None if before is None else self.__dict__.get("seed_prior_")
             state = self._new_state(X, priors, background=before, seeds=seeds, labels=labels)
             return self._run(state, X, callback, before=before)
-
-    def _check_goes_on(self, previous, how):
-        if previous is not None and previous.shape[1] != self.n_components:
-            raise DataError(
-                f"{how} with n_components={self.n_components}, but the model has {previous.shape[1]}: keep "
-                "the number of topics, or fit a new estimator"
-            )
-
-    def _priors(self, n_features, as_fitted):
-        """alpha and beta: those of the model, or those that the parameters say."""
-        if as_fitted:
-            return self.doc_topic_prior_, self.topic_word_prior_
-        alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, _DOC_TOPIC_PRIOR)
-        beta = check_prior("topic_word_prior", self.topic_word_prior, n_features, _TOPIC_WORD_PRIOR)
-        if self.optimize_priors and np.ptp(beta) > 0:
-            raise DataError(
-                "optimize_priors=True fits one common topic_word_prior: give a number, not a vector"
-            )
-        return alpha, beta
-
-    def _new_state(self, X, priors, background=None, anneals=True, **known):
-        """The state of a sampler; each batch of `partial_fit` has random streams of its own."""
-        seed = self._seed()
-        if background is not None:
-            seed = _derived(seed, self.n_batch_iter_)
-        model = (X, self.n_components, *priors, seed)
-        if background is not None:
-            from .gibbs import GibbsState
-
-            known |= {"background": background, "folder": self.memmap_folder, "n_groups": self.n_groups}
-            return GibbsState(*model, exact=self.exact, **known)
-        from .samplers import sampler_state
-
-        choice = {"sampler": self.sampler, "device": self.device}
-        choice |= {"exact": self.exact, "max_sweeps": self.max_iter}
-        options = {"fits_priors": self.optimize_priors, "folder": self.memmap_folder, "anneals": anneals}
-        options["n_groups"] = self.n_groups
-        return sampler_state(*model, known=known, **(choice | options))
-
-    def _seed(self):
-        return int(check_random_state(self.random_state).randint(0, 2**63, dtype=np.int64))
-
-    def _begin_from(self, state, X, **known):
-        """Give the state topics that were drawn with the last fit's counts, or with given topics, at hand."""
-        from .gibbs import GibbsState
-
-        seed = _derived(int(state.seed), 0)
-        known |= {"exact": self.exact, "folder": self.memmap_folder, "n_groups": self.n_groups}
-        at_hand = GibbsState(X, self.n_components, state.alpha, state.beta, seed, **known)
-        done = run(at_hand, at_hand.schedule, max_rounds=_WARM_SWEEPS, n_jobs=self.n_jobs, label="LDA")
-        if done.reason == "interrupted":
-            raise KeyboardInterrupt  # before there is anything new: the last model stays
-        state.begin_from(at_hand.topics_for(state))
-
-    def _run(self, state, X, callback, checkpoint=None, before=None, topics=None):
-        """Sweep until done, then read the model off the state."""
-        from .samplers import settled
-
-        n_jobs = 1 if self.exact else effective_n_jobs(self.n_jobs)
-
-        def snapshot(history):
-            return self._copy()._read(state, history, before)
-
-        done = run(
-            state,
-            state.schedule,
-            max_rounds=self.max_iter,
-            n_jobs=n_jobs,
-            stop=settled(state, self.tol),
-            callback=callback,
-            snapshot=snapshot,
-            checkpoint=checkpoint,
-            checkpoint_every=state.measure_every,
-            fingerprint=None if checkpoint is None else self._fingerprint(X, state, topics),
-            label="LDA",
-            verbose=self.verbose,
-        )
-        return self._read(state, done.history, before, n_jobs)
-
-    def _copy(self):
-        return copy.copy(self)
-
-    def _read(self, state, history, before, n_jobs=1):
-        """Take the model from the state."""
-        self.n_iter_ = len(history)
-        self.sampler_ = [dict(part) for part in state.ran if part["sweep"] <= max(self.n_iter_, 1)]
-        self.n_batch_iter_: int = 1 if before is None else self.n_batch_iter_ + 1
-        self.doc_topic_prior_, self.topic_word_prior_ = state.alpha, state.beta
-        self.seed_prior_ = getattr(state, "seeds", None)
-        self.doc_labels_ = getattr(state, "labels", None)
-        self.doc_topic_counts_ = state.doc_topic_counts()
-        counts = state.word_topic_counts()
-        self.word_topic_counts_ = counts if before is None else sparse.csr_array(counts + before)
-        self.history_ = history.as_dict()
-        if np.isnan(self.history_["objective"][-1]):
-            self.history_["objective"][-1] = state.joint_log_likelihood(n_jobs)
-        self.__dict__.pop("worker_history_", None)
-        if before is None and "vocabulary_" in self.__dict__:
-            del self.vocabulary_  # the words of the last fit's columns
-        return self
-
-    def _fingerprint(self, X, state, topics):
-        """What a checkpoint belongs to; the sizes and the data stand in the hash."""
-        parts = {
-            "n_components": int(self.n_components),
-            "doc_topic_prior": state.alpha.tolist(),
-            "topic_word_prior": _short(state.beta),
-            "exact": bool(self.exact),
-            "optimize_priors": bool(self.optimize_priors),
-            "X": X if isinstance(X, str) else fingerprint_csr(X),
-        }
-        known = {
-            "seed_words": getattr(state, "seeds", None),
-            "doc_labels": getattr(state, "labels", None),
-            "topics": topics,
-        }
-        parts |= {name: fingerprint_csr(matrix) for name, matrix in known.items() if matrix is not None}
-        if self.sampler == "saber":  # the arrays of the others hold its own
-            parts["sampler"] = "saber"
-        if self.sampler == "light" and self.device == "cuda":  # tokens lie in another order than on the CPU
-            parts["device"] = "cuda"
-        if isinstance(self.random_state, Integral):
-            parts["random_state"] = int(self.random_state)
-        return parts
-
-
-def _derived(seed, number):
-    """Another seed that follows from a seed."""
-    return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0])
-
-
-def _short(vector):
-    """Return a vector in a form that JSON takes: one number if all are equal."""
-    return float(vector[0]) if np.ptp(vector) == 0 else vector.tolist()

@@ -18,20 +18,20 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from ...errors import ModelFileError
-from ...kernels import alias, lda_blocks, lda_light, topic_counts
+from ...kernels import lda_blocks, topic_counts
 from ...kernels import lda_gibbs as kernels
 from ...scheduler.program import Outcome, Program
 from . import priors
 from .annealing import first_beta
-from .document_rows import PackedLists, document_rows
+from .document_rows import document_rows
 from .evaluation import padded_vector
 from .fetched import Fetched
 from .shard_input import read_source
 from .state import FIRST_PRIOR_FIT, FIRST_TOPICS, LONG_DOCUMENT, PURPOSES, taken
 from .storage import Storage, fetch, release
-from .word_blocks import Block, FirstCountThenRotate, Priors, Words, add_changes, changes_of
+from .word_blocks import Block, FirstCountThenRotate, Priors, SeedsOfBlocks, Words, add_changes, changes_of
 
-_SWEEP, _LIGHT_SWEEP = 1, 7  # purposes of random streams
+_SWEEP, _SEEDED = 1, 10  # purposes of random streams
 
 
 class RotatingGibbs(Program):
@@ -40,13 +40,16 @@ class RotatingGibbs(Program):
     Parameters
     ----------
     corpus : Corpus
-        Shards, and what is known of all of them (`shard_input`).
+        Shards, and what is known of all of them (`shard_input`). Those with ``topics`` begin from these; with
+        ``labels`` (`LabelledRows`) a document has no other topics.
     n_topics, alpha, beta, seed, fits_priors, annealed, folder
         See `CorpusState`.
     exact : bool
         One shard, topic totals live.
     at_once : int, optional
         See `FirstCountThenRotate`.
+    seeds : CSR array of float64, shape (n_words, n_topics), optional
+        See `GibbsState`.
 
     Attributes
     ----------
@@ -59,7 +62,7 @@ class RotatingGibbs(Program):
 
     def __init__(
         self, corpus, n_topics, alpha, beta, seed, *, exact=False, fits_priors=False, annealed=0, folder=None,
-        at_once=None,
+        at_once=None, seeds=None,
     ):  # fmt: skip
         self.corpus, self.shards = corpus.summary, corpus.shards
         self.shard_weights, self.schedule = corpus.weights, FirstCountThenRotate(len(self.shards), at_once)
@@ -72,17 +75,20 @@ class RotatingGibbs(Program):
         first = first_beta(self.n_tokens, n_topics, len(beta))
         self.priors = Priors(alpha, beta, annealed if first > beta.min() else 0, first)
         self.words = Words(corpus.frequency, self.n_blocks, n_topics, self.keeps_rows)
+        self.seeds = seeds
+        self.seeded = None if seeds is None else SeedsOfBlocks(seeds, self.words)
         self.kind = np.uint16 if n_topics <= np.iinfo(np.uint16).max else np.uint32
         self.totals = np.zeros(n_topics, np.int64)
-        dense = self.document_kind(np.zeros(0, np.int64), Storage())
-        self.saved = ("topics", *dense.arrays())
+        labels = corpus.shards[0].get("labels")
+        none = self.document_kind(np.zeros(0, np.int64), Storage(), None if labels is None else labels[:0])
+        self.saved = ("topics", *none.arrays())
         self._word_part = np.nan
         self._figures: list[dict] = [{} for _ in self.shards]  # of the last sweep, by shard
         self._block_figures: list[dict] = [{} for _ in range(self.n_blocks)]  # what the last shard found
 
-    def document_kind(self, lengths, storage):
+    def document_kind(self, lengths, storage, labels=None):
         """Make room for the counts of documents."""
-        return document_rows(lengths, self.n_topics, storage=storage)
+        return document_rows(lengths, self.n_topics, labels, storage)
 
     @property
     def alpha(self):
@@ -122,27 +128,36 @@ class RotatingGibbs(Program):
         starts = np.append(bounds[0], lengths.sum())
         offset = np.zeros(summary.n_words, np.int64)
         offset[data["words"]] = data["offsets"]
-        documents = self.document_kind(lengths, storage)
+        labels = data.get("labels")
+        documents = self.document_kind(lengths, storage, None if labels is None else labels[order])
         state = {"order": order, "lengths": lengths, "docs": docs, "starts": starts, "documents": documents}
         state |= {"offset": offset[self.words.ids], "totals": None, "priors": self.priors, "ready": False}
         if self.on_disk:
             state |= {name: storage.put(state[name]) for name in ("order", "lengths", "starts", "offset")}
-        state["topics"] = self.lay_out(state, X, data["first_document"], storage)
+        state["topics"] = self.lay_out(state, data, storage)
         state |= documents.arrays()
         self.put_away(state)
         return state
 
-    def lay_out(self, state, X, first_document, storage):
-        """Make the first topics of the tokens, as `CorpusState.first_topics`, which see."""
+    def lay_out(self, state, data, storage):
+        """Make the first topics of the tokens, as `GibbsState.first_topics`, which see."""
         topics = storage.zeros(len(state["docs"]) - kernels.AHEAD, self.kind)
+        if "topics" in data:
+            topics[:] = data["topics"]
+            return topics
         choices = np.empty((len(state["lengths"]), 4), np.float32)
         few, every = PURPOSES
-        lda_blocks.first_choices(first_document, self.corpus.n_documents, self.seed, few, choices)
+        lda_blocks.first_choices(data["first_document"], self.corpus.n_documents, self.seed, few, choices)
         spread = (state["lengths"] >= LONG_DOCUMENT) & (self.priors.annealed > 0)
         firsts = self.words.first_token + state["offset"]
         place = (state["starts"], firsts, state["docs"], topics)
         chosen = choices[:, :FIRST_TOPICS]
         lda_blocks.assign_first(*place, self.n_topics, chosen, spread, self.seed, every)
+        if "labels" in data:
+            state["documents"].admit(state["docs"], topics)
+        elif self.seeded is not None:
+            seeds = self.seeded.of_all()
+            lda_blocks.assign_seeded(state["starts"], firsts, topics, seeds, self.seed, _SEEDED)
         return topics
 
     def block(self, block):
@@ -199,13 +214,17 @@ class RotatingGibbs(Program):
             )
         known = documents.arrays()
         laid_over = any(state[name] is not array for name, array in known.items())
-        ranks = np.argsort(self.words.ids)  # by the number of the word: lists begin as those of a `GibbsState`
+        ranks = np.argsort(
+            self.words.ids
+        )  # by the number of the word: lists begin as those of a `GibbsState`
         docs, topics = (_in_order(state["starts"], ranks, tokens) for tokens in (state["docs"], topics))
         if laid_over:
             documents.restore({name: state[name] for name in known}, docs, topics)
             state |= documents.arrays()
-        else:
-            documents.fill(docs, topics)
+        elif documents.fill(docs, topics):
+            raise ModelFileError(
+                "the checkpoint's topics do not fit doc_labels; remove the folder to start anew"
+            )
 
     def update(self, state, task):
         """Fill a block with own tokens, or draw own tokens of its words; return the change of the totals."""
@@ -304,7 +323,8 @@ class RotatingGibbs(Program):
         beta = beta[self.words.ids[self.words.of(task.blocks)]].astype(np.float32)
         priors_ = (padded_vector(known.alpha, documents.width), beta, np.float32(beta_sum))
         stream = (self.seed, _SWEEP, task.round, task.shard * self.n_blocks + task.blocks)
-        documents.sweep(place, (*words, *priors_), (self.exact, *stream, None))
+        seeds = None if self.seeded is None else self.seeded.of(task.blocks)
+        documents.sweep(place, (*words, *priors_), (self.exact, *stream, seeds))
 
     # Reading ------------------------------------------------------------------------------------------
 
@@ -318,13 +338,18 @@ class RotatingGibbs(Program):
         start = np.append(self.first_places(block)[n_rows:], len(value.tokens))
         none = (np.zeros((0, self.n_topics), np.int32), np.full(n_others, -1, np.int32))
         others = (0, n_others, start, value.tokens, *none, self.n_topics, beta[n_rows:])
-        return total + float(topic_counts.words(*others))
+        total += float(topic_counts.words(*others))
+        if self.seeded is not None:
+            counts = sparse.vstack(self.counts_of_block(block, value), format="csr")
+            total += self.seeded.log_likelihood(block, counts, beta)
+        return total
 
     def measure(self, state):
         """Compute what a shard's documents give to the log-likelihood."""
         alpha, lengths = state["priors"].alpha, state["lengths"]
         part = self.document_part(state, alpha)
-        part += (gammaln(alpha.sum()) - gammaln(lengths + alpha.sum())).sum()
+        sums = state["documents"].prior_sums(alpha)
+        part += (gammaln(sums) - gammaln(lengths + sums)).sum()
         self.put_away(state)
         return float(part)
 
@@ -402,7 +427,7 @@ class RotatingGibbs(Program):
 
     def joint(self, document_parts, word_part):
         """Compute log p(w, z) per token."""
-        beta = self.priors.beta.sum()
+        beta = self.priors.beta.sum() + (0 if self.seeded is None else self.seeded.sums)
         total = sum(document_parts) + word_part + (gammaln(beta) - gammaln(self.totals + beta)).sum()
         return float(total / self.n_tokens)
 
@@ -462,33 +487,3 @@ def _in_order(starts, ranks, tokens):
     there = np.empty(starts[-1], tokens.dtype)
     lda_blocks.in_order(starts, ranks, tokens, there)
     return there
-
-
-class RotatingLight(RotatingGibbs):
-    """LightLDA's chain over shards of documents; see `LightState`.
-
-    A proposal is the topic of any token of the word, so blocks carry the topics of all tokens.
-    """
-
-    name, keeps_rows, n_steps = "light", False, 2
-
-    def document_kind(self, lengths, storage):
-        """Make lists, for few topics too."""
-        return PackedLists(lengths, self.n_topics, storage)
-
-    def _sweep(self, state, task, place, words):
-        lists, known = state["documents"], state["priors"]
-        beta, beta_sum = known.beta_of(task.round)
-        here = self.words.of(task.blocks)
-        names, firsts = self.words.ids[here], self.words.first_token[here]
-        live, alpha = np.empty(0, np.int64), known.alpha  # no changes beside the totals
-        size = 0 if np.ptp(alpha) == 0 else len(alpha)
-        aliases, limits = np.empty(size, np.int64), np.empty(size, np.uint32)
-        if size:
-            alias.alias_tables(alpha, aliases, limits)
-        documents = (lists.entries, lists.line_start, lists.n_lines, lists.shift, state["lengths"])
-        stream = (self.seed, _LIGHT_SWEEP, task.round, task.shard)
-        lda_light.sweep(
-            *place, *documents, *words, live, alpha, float(alpha.sum()), aliases, limits, beta[names],
-            beta_sum, self.n_steps, *stream, names, firsts,
-        )  # fmt: skip

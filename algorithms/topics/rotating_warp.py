@@ -30,25 +30,25 @@ class RotatingWarp(RotatingGibbs):
 
     name, keeps_rows = "warp", False
 
-    def document_kind(self, lengths, storage):
+    def document_kind(self, lengths, storage, labels=None):
         """Documents have no rows of counts."""
         return _NoRows()
 
-    def lay_out(self, state, X, first_document, storage):
+    def lay_out(self, state, data, storage):
         """See `RotatingGibbs`; adds where the documents' tokens lie."""
         lengths = state["lengths"]
         if lengths.max(initial=0) > np.iinfo(np.int32).max:
             raise DataError(
                 "a document of X has more than 2,147,483,647 tokens, more than counts hold: split it"
             )
-        topics = super().lay_out(state, X, first_document, storage)
+        topics = super().lay_out(state, data, storage)
         docs = state.pop("docs")[: len(topics)]
         # Tokens of a document lie in the order of words; sorted by document they keep it.
         wide = np.uint32 if len(topics) <= 2**32 else np.int64
         state["position"] = storage.zeros(len(topics), wide)
         state["position"][:] = np.argsort(docs, kind="stable")
         state["doc_start"] = np.concatenate([[0], np.cumsum(lengths)])
-        state["names"] = first_document + np.arange(len(lengths))
+        state["names"] = data["first_document"] + np.arange(len(lengths))
         pairs = storage.zeros((len(topics), 2), self.kind)
         pairs[:] = topics[:, None]  # the first proposals are the topics themselves
         return pairs
@@ -112,6 +112,10 @@ class RotatingWarp(RotatingGibbs):
 
 class _NoRows:
     """Stands where other samplers have counts of documents."""
+
+    def prior_sums(self, alpha):
+        """See `DenseRows`."""
+        return alpha.sum()
 
     def arrays(self):
         """Nothing to keep."""

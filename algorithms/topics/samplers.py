@@ -51,11 +51,7 @@ def sampler_state(
     from .warp import WarpState
 
     if any(part is not None for part in known.values()):
-        if sampler not in ("auto", "gibbs"):
-            raise DataError(
-                f"seed_words and doc_labels need Gibbs sampling, not sampler={sampler!r}: set "
-                "sampler='gibbs' or leave it 'auto'"
-            )
+        check_knows(sampler)
         return GibbsState(*model, exact=exact, **(options | known))
     if sampler == "auto":
         sampler = _chosen(X, n_topics, exact, max_sweeps)
@@ -68,6 +64,15 @@ def sampler_state(
         return LightCudaState(*model, device=device_for(device), exact=exact, **options)
     kind = LightState if sampler == "light" else GibbsState
     return kind(*model, exact=exact, **options)
+
+
+def check_knows(sampler):
+    """Refuse a sampler that takes no seed words or labels."""
+    if sampler not in ("auto", "gibbs"):
+        raise DataError(
+            f"seed_words and doc_labels need Gibbs sampling, not sampler={sampler!r}: set "
+            "sampler='gibbs' or leave it 'auto'"
+        )
 
 
 def _chosen(X, n_topics, exact, max_sweeps):

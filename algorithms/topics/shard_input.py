@@ -1,6 +1,7 @@
 """A corpus in shards of documents, and what all shards must know of it."""
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -82,6 +83,14 @@ def corpus_of_matrix(X, n_shards):
     rows = [np.flatnonzero(group == g) for g in range(n_shards)]
     parts = [X[own] for own in rows]
     return corpus_of(parts, map(figures_of, parts), X.shape[1], rows)
+
+
+def with_labels(corpus, labels):
+    """Give each shard the labels of its documents, rows of a CSR matrix in the order of X."""
+    firsts = [shard["first_document"] for shard in corpus.shards]
+    rows = corpus.rows or [slice(*part) for part in itertools.pairwise([*firsts, corpus.summary.n_documents])]
+    shards = [shard | {"labels": labels[own]} for shard, own in zip(corpus.shards, rows, strict=True)]
+    return replace(corpus, shards=shards)
 
 
 def figures_of(X):

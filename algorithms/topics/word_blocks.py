@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
+from scipy.special import gammaln
 
 from ...errors import DataError
 from ...scheduler.rotation import balance
@@ -81,6 +83,50 @@ class Priors:
             # replaced as a whole: threads of one round may get here together, with the same result
             known = self._drawn_with = (round_, beta, float(beta.sum()))
         return known[1:]
+
+
+class SeedsOfBlocks:
+    """What seed words add to beta, words as `Words` puts them into blocks.
+
+    Parameters
+    ----------
+    seeds : CSR array of float64, shape (n_words, n_topics)
+    words : Words
+
+    Attributes
+    ----------
+    sums : float64 array of shape (n_topics,)
+    """
+
+    def __init__(self, seeds, words):
+        self._words, self._all = words, seeds[words.ids]
+        self.sums = np.asarray(seeds.sum(axis=0)).ravel()
+        self._narrow = (self._all.data.astype(np.float32), self.sums.astype(np.float32))
+        self._place = (self._all.indptr.astype(np.int64), self._all.indices.astype(np.int32))
+
+    def of_all(self):
+        """Those of the words of all blocks, as `kernels.lda_seeds` takes them."""
+        return (*self._place, *self._narrow)
+
+    def of(self, block):
+        """Those of the words of a block."""
+        here = self._words.of(block)
+        indptr, topics = self._place
+        return (indptr[here.start : here.stop + 1], topics, *self._narrow)
+
+    def log_likelihood(self, block, counts, beta):
+        """Sum, over the words of a block, what seeds change of lnG(C_wk + beta_w) - lnG(beta_w).
+
+        `counts` is CSR; a word's topic without tokens changes nothing.
+        """
+        added = self._all[self._words.of(block)]
+        seeded = sparse.csr_array(added.multiply(counts > 0))
+        held = sparse.csr_array(counts.multiply(seeded > 0))
+        for matrix in (seeded, held):
+            matrix.sort_indices()  # of the same places, so that data lie side by side
+        base = np.repeat(beta, np.diff(held.indptr))
+        own, count = base + seeded.data, held.data
+        return float((gammaln(count + own) - gammaln(own) - gammaln(count + base) + gammaln(base)).sum())
 
 
 class FirstCountThenRotate(Schedule):

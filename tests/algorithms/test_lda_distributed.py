@@ -17,6 +17,7 @@ import stradask as sd
 from stradask.algorithms.topics.rotating import Block, RotatingGibbs
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.word_blocks import Words
+from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError, StradaskError
 from stradask.scheduler.engine import run
@@ -89,6 +90,40 @@ def test_the_bits_of_a_local_fit(client, X, sampler, K, options):
     assert (distant.history_["updates"] == X.sum()).all()
     other = lda(K, sampler=sampler, **(options | {"random_state": 4})).fit(X)
     assert (other.word_topic_counts_ != local.word_topic_counts_).nnz > 0
+
+
+LABELS = np.random.default_rng(0).random((250, 5)).round(1) * (np.arange(5) != np.arange(250)[:, None] % 5)
+KNOWN = [
+    (5, "auto", {"seed_words": {0: [1, 11], 3: {40: 7.5}}}),
+    (300, "gibbs", {"seed_words": {299: {11: 2.0, 12: 0.5}, 4: {11: 1.0}}}),
+    (5, "gibbs", {"doc_labels": LABELS}),
+    (5, "gibbs", {"doc_labels": LABELS, "seed_words": {1: [20]}, "topics": np.eye(5, 150) + 0.01}),
+    (5, "light", {"topics": np.eye(5, 150) + 0.01}),
+]
+
+
+@pytest.mark.parametrize(("K", "sampler", "known"), KNOWN)
+def test_what_is_known_beforehand_gives_the_bits_of_a_local_fit(client, X, K, sampler, known):
+    options = {"sampler": sampler, "max_iter": 12}
+    local = lda(K, **options).fit(X, **known)
+    distant = lda(K, engine="dask", **options).fit(X, **known)
+    for name in ("word_topic_counts_", "doc_topic_counts_"):
+        assert (getattr(local, name) != getattr(distant, name)).nnz == 0
+    np.testing.assert_allclose(local.log_likelihood_, distant.log_likelihood_, rtol=1e-12)
+    for name in ("seed_prior_", "doc_labels_"):
+        mine, theirs = getattr(local, name), getattr(distant, name)
+        assert (mine is None and theirs is None) or (mine != theirs).nnz == 0
+
+
+def test_labels_of_documents_in_files(X, tmp_path):
+    path = tmp_path / "docword.txt"
+    save_uci_bow(X, path)
+    in_file = lda(exact=True, max_iter=5, n_groups=None, checkpoint=tmp_path / "states")
+    in_file.fit(path, doc_labels=LABELS)
+    here = lda(exact=True, max_iter=5).fit(X, doc_labels=LABELS)
+    assert (in_file.word_topic_counts_ != here.word_topic_counts_).nnz == 0
+    with pytest.raises(CheckpointMismatch, match="doc_labels"):
+        in_file.fit(path, doc_labels=LABELS + 1)
 
 
 def test_default_groups_are_those_of_the_local_engine(client):
@@ -265,17 +300,19 @@ def test_local_threads_run_the_same_program(X):
 
 
 def test_what_only_one_process_can_do_is_refused(client, X):
-    for options in (
-        {"seed_words": {0: [1]}},
-        {"doc_labels": np.ones((250, 5))},
-        {"topics": np.ones((5, 150))},
-    ):
-        with pytest.raises(DataError, match=rf"{next(iter(options))} works with a matrix and engine='local'"):
-            lda(engine="dask").fit(X, **options)
+    model = lda(engine="dask", warm_start=True, max_iter=2).fit(X)
     with pytest.raises(
-        DataError, match=r"warm_start works with a matrix .* give a checkpoint and a larger max_iter"
+        DataError, match=r"warm_start=True works with a matrix .* pass the last model as topics"
     ):
-        lda(engine="dask", warm_start=True).fit(X).fit(X)
+        model.fit(X)
+    assert model.set_params(warm_start=False).fit(X, topics=model).n_iter_ == 2  # the remedy
+    for known in ({"seed_words": {0: [1]}}, {"doc_labels": np.ones((250, 5))}):
+        with pytest.raises(DataError, match="need Gibbs sampling, not sampler='light'"):
+            lda(engine="dask", sampler="light").fit(X, **known)
+        with pytest.raises(DataError, match="optimize_priors=True with seed_words or doc_labels"):
+            lda(engine="dask", optimize_priors=True).fit(X, **known)
+    with pytest.raises(DataError, match="doc_labels allows no topic in row 17"):
+        lda(engine="dask").fit(X, doc_labels=LABELS * (np.arange(250) != 17)[:, None])
     with pytest.raises(DataError, match="sampler='saber' with device='cpu' works with a matrix"):
         lda(engine="dask", sampler="saber").fit(X)
     with pytest.raises(DataError, match="sampler='light' with device='cuda' works with a matrix"):

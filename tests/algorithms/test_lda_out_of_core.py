@@ -32,7 +32,9 @@ def test_every_shard_meets_every_block_and_parties_one_after_the_other(n, at_onc
     assert first == turn + turn
     n_blocks = schedule.n_blocks
     assert n_blocks == n if at_once is None else n_blocks == min(n, 2 * at_once)
-    assert sorted(pair for step in turn for pair in step) == list(itertools.product(range(n), range(n_blocks)))
+    assert sorted(pair for step in turn for pair in step) == list(
+        itertools.product(range(n), range(n_blocks))
+    )
     for step in turn:
         assert len({block for _, block in step}) == len(step) <= (at_once or n)
     parties = [tuple(shard for shard, _ in step) for step in turn]
