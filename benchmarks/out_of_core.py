@@ -2,8 +2,8 @@
 
     python -m stradask.benchmarks.out_of_core --documents 60000 --times 5
 
-Draws a corpus into a file, or takes one (``--file``, plain), and fits it with a `memory_limit` of a part of the
-file, and without one, by turns, each in a process of its own.
+Draws a corpus into a file, or takes one (``--file``, plain), and fits it with a `memory_limit` of a part of
+it, and without one, by turns, each in a process of its own.
 """
 
 import argparse
