@@ -92,7 +92,7 @@ def bench(n_documents, times, n_topics, max_iter, folder, repeats=1, path=None):
         save_uci_bow(X, path)
         del X
     n_bytes = os.path.getsize(path)
-    limit = n_bytes // times
+    limit = int(n_bytes / times)
     found = {"file_bytes": n_bytes, "memory_limit": limit, "limited": [], "in_memory": []}
     n_shards = shards_for(n_bytes, False, limit)
     for _ in range(repeats):
@@ -109,7 +109,9 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--documents", type=int, default=60_000, help="(%(default)s)")
     parser.add_argument("--file", help="plain, in the UCI bag-of-words format, instead of a drawn one")
-    parser.add_argument("--times", type=int, default=5, help="bytes of the file over the limit (%(default)s)")
+    parser.add_argument(
+        "--times", type=float, default=5, help="bytes of the file over the limit (%(default)s)"
+    )
     parser.add_argument("--topics", type=int, default=20, help="(%(default)s)")
     parser.add_argument("--max-iter", type=int, default=5, help="(%(default)s)")
     parser.add_argument("--repeats", type=int, default=1, help="(%(default)s)")

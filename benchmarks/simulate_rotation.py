@@ -16,6 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..scheduler.rotation import balance
+
+_ZIPF = "tell instead what 100,000 words of frequencies 1 / (rank + Q) cost, which are not cut"
+
 
 @dataclass(frozen=True)
 class Machines:
@@ -119,6 +123,35 @@ def dealt(n_tokens, n_shards, spread=0.05, seed=0):
     return n_tokens * noise / noise.sum()
 
 
+def losses_to_heavy_words(frequency, workers, shards_per_thread=1):
+    """Simulate blocks of whole words, with nothing else that takes time.
+
+    Parameters
+    ----------
+    frequency : array of shape (n_words,)
+        Tokens of each word.
+    workers : sequence of int
+    shards_per_thread : int, default=1
+
+    Returns
+    -------
+    list of (int, float, float)
+        Workers; the part by which a sweep is longer than one of as many equal shares; and the least part by
+        which it must be, because one word's tokens are met one after the other.
+    """
+    share = np.asarray(frequency) / np.sum(frequency)
+    found = []
+    for n_workers in workers:
+        n_shards = max(16, shards_per_thread * n_workers)
+        blocks = np.bincount(balance(share, n_shards), weights=share, minlength=n_shards)
+        tokens = np.tile(blocks / n_shards, (n_shards, 1))
+        machines = Machines(n_workers, rate=1.0, latency=0.0, bandwidth=np.inf, overhead=0.0)
+        sweep = simulate(tokens, np.zeros(n_shards), 0.0, machines)
+        ideal = max(-(-n_shards // n_workers) / n_shards, 1 / n_workers)  # 16 shards on 3 workers: 6 on one
+        found.append((n_workers, sweep.seconds / ideal - 1, max(share.max() * n_workers - 1, 0.0)))
+    return found
+
+
 def table(n_tokens, total_block_bytes, n_topics, machines, workers, shards_per_thread=2):
     """Simulate several numbers of workers.
 
@@ -147,6 +180,19 @@ def table(n_tokens, total_block_bytes, n_topics, machines, workers, shards_per_t
     return rows
 
 
+def _heavy_words(offset, workers):
+    """The table of `losses_to_heavy_words` for words by Zipf's law."""
+    frequency = 1 / (np.arange(1, 100_001) + offset)
+    lines = [
+        f"the most frequent word has {frequency[0] / frequency.sum():.1%} of the tokens",
+        "workers   lost   must be   lost with two shards each",
+    ]
+    one, two = (losses_to_heavy_words(frequency, workers, n) for n in (1, 2))
+    for (n_workers, lost, least), (_, more, _) in zip(one, two, strict=True):
+        lines.append(f"{n_workers:7d} {lost:6.0%} {least:9.0%} {more:10.0%}")
+    return "\n".join(lines)
+
+
 def main(arguments=None):
     """Print a table of numbers of workers."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -159,7 +205,11 @@ def main(arguments=None):
     parser.add_argument("--bandwidth", type=float, default=1e9, help="bytes a second (%(default)g)")
     parser.add_argument("--overhead", type=float, default=1.5e-3, help="seconds a step (%(default)g)")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
+    parser.add_argument("--zipf", type=float, metavar="Q", help=_ZIPF)
     found = parser.parse_args(arguments)
+    if found.zipf is not None:
+        print(_heavy_words(found.zipf, found.workers))
+        return
     machines = Machines(1, found.threads, found.rate, found.latency, found.bandwidth, found.overhead)
     print("workers   seconds   M tokens/s   at work   MB a sweep")
     for row in table(found.tokens, found.block_bytes, found.topics, machines, found.workers):

@@ -21,7 +21,7 @@ from .clients import open_client, scheduler_named
 from .history import Activity
 from .itineraries import itineraries
 from .members import CONNECT, SessionPlugin, opened, presence, wired
-from .migration import Migration
+from .migration import OTHER_VERSION, Migration
 from .placement import ShardData, place
 from .rooms import payload_bytes
 from .session import LocalSession, check_complete, own_threads
@@ -105,6 +105,8 @@ class ClusterSession(Migration):
         self._background: set[asyncio.Task] = set()
         self._program: list = []  # packed, for members that come later
         self._newcomers: set[str] = set()  # workers that joined since the session was opened
+        self._unfit: set[str] = set()  # those of them that get no work
+        self._untold: list[str] = []  # warnings for the caller
         self._ready: dict[str, tuple[int, int]] = {}  # those of them with a room: epoch, threads
         self._balance: Balance | None = None
         self._late: dict[str, float] = {}  # how long each member waited for the last answer of a call
@@ -127,6 +129,7 @@ class ClusterSession(Migration):
         with scheduler_named(self._client):
             self._data = ShardData(program.shards, self._scheduler, self._client)
             self._client.sync(self._open, program, self._data, snapshot or {})
+        self._tell()
         if not keeps_data:
             self._data = None
 
@@ -137,7 +140,9 @@ class ClusterSession(Migration):
 
     def run(self, round, first, steps, messages, later=()):
         """Carry out the steps; partial results in their order."""
-        return self._sync(self._run, round, first, steps, messages, later)
+        partials = self._sync(self._run, round, first, steps, messages, later)
+        self._tell()
+        return partials
 
     def measure(self, messages, method="measure"):
         """Ask a method of the program of each shard."""
@@ -176,6 +181,10 @@ class ClusterSession(Migration):
             if not self._whole:
                 raise WorkerLost("shards were lost; the session must be opened again")
             return await function(*args)
+
+    def _tell(self):
+        while self._untold:
+            warnings.warn(self._untold.pop(0), stacklevel=2)
 
     @contextlib.contextmanager
     def client(self):
@@ -217,9 +226,14 @@ class ClusterSession(Migration):
         """Wait for workers that run and answer; return their threads by address."""
         began, wanted = time.monotonic(), None
         while True:
-            threads = {m: n for m, n in await self._running() if m not in self._leaving | self._dead}
+            out = self._leaving | self._dead | self._unfit
+            threads = {m: n for m, n in await self._running() if m not in out}
             answers = await asyncio.gather(*map(self._answers, threads))
-            members = {m: threads[m] for m, answer in zip(threads, answers, strict=True) if answer == "ready"}
+            for member, answer in zip(threads, answers, strict=True):
+                if answer == "other" and self._epoch > 0:  # before that, `open` refuses it
+                    self._turn_away(member, OTHER_VERSION)
+            fit = ("ready", "other") if self._epoch <= 0 else ("ready",)
+            members = {m: threads[m] for m, answer in zip(threads, answers, strict=True) if answer in fit}
             waited = time.monotonic() - began
             if members and ("coming" not in answers or waited > self._timeout):
                 return members
@@ -231,24 +245,6 @@ class ClusterSession(Migration):
             if not threads and wanted is None and self._client.status == "running":
                 wanted = self._client.submit(_nothing, pure=False)  # makes an adaptive cluster bring workers
             await asyncio.sleep(0.05)
-
-    async def _running(self):
-        scheduler = self._client.scheduler
-        try:  # none while the connection to the scheduler is broken
-            found = [] if scheduler is None else sorted((await scheduler.ncores_running()).items())
-        except OSError:
-            return []
-        # Shards go by the threads that work on them; of a negative n_jobs the worker alone knows how many.
-        asked = effective_n_jobs(self._n_jobs) if (self._n_jobs or 0) > 0 else None
-        return [(member, n_threads if asked is None else asked) for member, n_threads in found]
-
-    async def _answers(self, member):
-        """Tell whether a worker is ready, about to get the plugin (for any session), or silent."""
-        try:
-            answer = await asyncio.wait_for(self._pool(member).stradask_ping(), min(self._timeout, CONNECT))
-        except OSError:
-            return "silent"
-        return "coming" if answer is None else "ready"
 
     async def _assemble(self, program):
         """Begin an epoch: empty rooms on all workers that run and answer."""

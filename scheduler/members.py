@@ -84,8 +84,8 @@ class SessionPlugin(WorkerPlugin):
     # Handlers -------------------------------------------------------------------------------------
 
     async def ping(self):
-        """Show that the worker is alive."""
-        return {"ok": []}
+        """Show that the worker is alive, and which stradask it has."""
+        return {"ok": wired(__version__)}
 
     async def probe(self, session, url, word, number):
         """See whether a place for checkpoints is the same here and where the word was written."""

@@ -8,10 +8,17 @@ import logging
 import time
 from typing import Any
 
+from .._version import __version__
 from ..errors import WorkerLost
 from .balancing import Balance
+from .members import CONNECT, opened
 from .placement import place
+from .threads import effective_n_jobs
 
+OTHER_VERSION = (
+    f"another version of stradask is installed there and {__version__} here; install the same on both"
+)
+_WITHOUT = "stradask does not come up there; install it there"
 _log = logging.getLogger("stradask")
 
 
@@ -27,6 +34,9 @@ class Migration:
     _background: set[asyncio.Task]
     _pool: Any
     _newcomers: set[str]
+    _unfit: set[str]
+    _untold: list[str]
+    _timeout: float
     _ready: dict[str, tuple[int, int]]
     _presences: dict[str, tuple]
     _shard_at: list[str]
@@ -35,12 +45,12 @@ class Migration:
     _seconds: dict[int, float]
     _balance: Balance | None
     _all: Any
-    _answers: Any
     _ask: Any
     _calls: Any
     _drop: Any
     _furnish: Any
-    _running: Any
+    _client: Any
+    _n_jobs: int | None
     bytes_sent: int
 
     def _hear(self, event):
@@ -51,6 +61,7 @@ class Migration:
         if news.get("action") == "add-worker":  # perhaps under an address that another had
             self._leaving.discard(news["worker"])
             self._dead.discard(news["worker"])
+            self._unfit.discard(news["worker"])
             self._newcomers.add(news["worker"])
         if news.get("action") != "remove-worker":
             return
@@ -154,15 +165,47 @@ class Migration:
     async def _prepare(self, member, epoch, n_threads):
         """Make a room on a worker that has joined; one that cannot have it holds nothing: nobody needs it."""
         try:
-            while (answer := await self._answers(member)) == "coming":  # about to get the plugin
-                await asyncio.sleep(0.1)
+            end = time.monotonic() + self._timeout
+            while (answer := await self._answers(member)) == "coming" and time.monotonic() < end:
+                await asyncio.sleep(0.1)  # about to get the plugin
+            if answer in ("coming", "other"):
+                self._turn_away(member, OTHER_VERSION if answer == "other" else _WITHOUT)
             if answer == "ready" and epoch == self._epoch:
                 await self._furnish([member])
                 self._ready[member] = epoch, n_threads
-        except Exception:  # it is gone, or has another version
+        except Exception:  # it is gone, or cannot import the program
             _log.info("a worker that joined cannot take part: %s", member, exc_info=True)
             if epoch == self._epoch:
                 self._presences.pop(member, None)
+
+    def _turn_away(self, member, why):
+        """Give no work to a worker that joined, and have the caller warned, once."""
+        if member not in self._unfit:
+            self._unfit.add(member)
+            self._untold.append(f"the worker {member}, which joined a fit, gets no work: {why}")
+
+    # Who is there ----------------------------------------------------------------------------------------
+
+    async def _running(self):
+        scheduler = self._client.scheduler
+        try:  # none while the connection to the scheduler is broken
+            found = [] if scheduler is None else sorted((await scheduler.ncores_running()).items())
+        except OSError:
+            return []
+        # Shards go by the threads that work on them; of a negative n_jobs the worker alone knows how many.
+        asked = effective_n_jobs(self._n_jobs) if (self._n_jobs or 0) > 0 else None
+        return [(member, n_threads if asked is None else asked) for member, n_threads in found]
+
+    async def _answers(self, member):
+        """Tell whether a worker is ready, of another version, about to get the plugin, or silent."""
+        try:
+            ping = self._pool(member).stradask_ping()
+            answer = await asyncio.wait_for(ping, min(self._timeout, CONNECT))
+        except OSError:
+            return "silent"
+        if answer is None:
+            return "coming"
+        return "ready" if opened(answer, member) == __version__ else "other"
 
     def _in_background(self, work):
         task = asyncio.ensure_future(work)

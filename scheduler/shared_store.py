@@ -5,6 +5,7 @@ with a file for each shard and block and one of the coordinator; the manifest, w
 and the size of each file, so that half a state is never taken for a whole one.
 """
 
+import contextlib
 import io
 import json
 import logging
@@ -19,6 +20,7 @@ from .store import Checkpoint, npz_writer, opened_npz
 
 _OWN = "coordinator.npz"
 _FOLDER = re.compile(r"round-\d{9}-[0-9a-f]{8}")
+_ASIDE = re.compile(r"\.manifest\.json\.[0-9a-f]{12}\.tmp")
 _PART = re.compile(r"(coordinator|shard-\d+|block-\d+)\.npz")
 _log = logging.getLogger("stradask")
 
@@ -162,9 +164,7 @@ class SharedCheckpoint(Checkpoint):
     """
 
     _FORMAT = "stradask shared checkpoint"
-    _OURS = re.compile(
-        rf"{_FOLDER.pattern}|\.manifest\.json\.[0-9a-f]{{12}}\.tmp|probe(-[0-9a-f]{{16}}-\d+)?"
-    )
+    _OURS = re.compile(rf"{_FOLDER.pattern}|{_ASIDE.pattern}|probe(-[0-9a-f]{{16}}-\d+)?")
     _VERSION = 1
 
     def __init__(self, url):
@@ -305,10 +305,34 @@ class SharedCheckpoint(Checkpoint):
         """Write a file aside and put it in its place; stores of objects put them whole anyway."""
         aside = self._at(f".{name}.{secrets.token_hex(6)}.tmp")
         self.system.pipe_file(aside, content)
-        self.system.mv(aside, self._at(name))
+        self._rename(aside, self._at(name))
+
+    def _rename(self, aside, there):
+        try:
+            self.system.mv(aside, there)
+        except OSError:  # of a file system that renames to no name that is taken
+            if not (self.system.exists(aside) and self.system.exists(there)):
+                raise
+            self.system.rm_file(there)
+            self.system.mv(aside, there)
 
     def _manifest_bytes(self):
-        return self.system.cat_file(self._at("manifest.json"))
+        """The manifest; where it was cut off while it was replaced, the one that was to stand in its place.
+
+        That one was written when all files that it names were, so that it counts as much.
+        """
+        there, content = self._at("manifest.json"), None
+        with contextlib.suppress(FileNotFoundError):
+            content = self.system.cat_file(there)
+        if content is not None and _is_json(content):
+            return content
+        for aside in sorted(self.system.ls(self.path, detail=False)):
+            if _ASIDE.fullmatch(posixpath.basename(aside)) and _is_json(self.system.cat_file(aside)):
+                self._rename(aside, there)
+                return self.system.cat_file(there)
+        if content is None:
+            raise FileNotFoundError(there)
+        return content
 
     def _state(self, round, fingerprint):
         known = self._manifest()["states"][str(round)]
@@ -322,6 +346,14 @@ class SharedCheckpoint(Checkpoint):
         if header.get("round") != round or header.get("fingerprint") != fingerprint or "header" not in header:
             raise ModelFileError(f"{self.url}/{folder} belongs to another fit")
         return arrays, header["header"]
+
+
+def _is_json(content):
+    """Whether bytes are a whole JSON document; what was cut off is none."""
+    try:
+        return isinstance(json.loads(content), dict)
+    except ValueError:
+        return False
 
 
 def _names_states(manifest):

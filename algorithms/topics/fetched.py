@@ -26,6 +26,7 @@ class Fetched:
             value = program.unpack(b, arrays.pop(f"block-{b}"))
             words += program.word_part(b, value, program.priors.beta)
             counted += program.counts_of_block(b, value)
+            del value
         parts = ask(lambda session, messages: session.measure(messages))
         counts = program.word_counts(counted)
         documents = None

@@ -10,7 +10,7 @@ from .document_rows import DENSE_TOPICS
 AT_ONCE = 4  # shards at work, so that at most as many threads are used; one at a time is read
 # In units of the bytes of a plain file of entries: the memory to read it, and what becomes of it, tokens with
 # their topics and documents with their counts.
-_READING, _STATE = 3, 1.5
+_READING, _STATE = 3, 2
 _COMPRESSED = 4  # about how much longer a compressed file is than it looks
 
 
@@ -83,7 +83,8 @@ def plan_for(program_kind, found, n_topics, memory_limit, folder):
     sizes = [_state_bytes(part, n_topics, program_kind) for part in found]
     if sum(sizes) <= memory_limit // 2:
         return Plan(folder)
-    return Plan(place_for_files(folder), AT_ONCE)
+    at_once = min(AT_ONCE, max(1, memory_limit // 2 // max(sizes)))  # fewer where tokens outnumber entries
+    return Plan(place_for_files(folder), at_once)
 
 
 def place_for_files(folder):

@@ -373,13 +373,21 @@ class RotatingGibbs(Program):
         return sparse.csr_array(value.rows), others
 
     def word_counts(self, parts):
-        """Topic counts of all words, CSR, from those of the blocks, one after the other."""
-        parts = [sparse.csr_array((0, self.n_topics), dtype=np.int32), *parts]
-        stacked = sparse.vstack(parts, format="csr")
-        place = np.full(self.corpus.n_words, stacked.shape[0], np.int64)
-        place[self.words.ids] = np.arange(stacked.shape[0])
-        none = sparse.csr_array((1, self.n_topics), dtype=np.int32)
-        return sparse.csr_array(sparse.vstack([stacked, none], format="csr")[place])
+        """Topic counts of all words, CSR, from those of the blocks in their order; empties the list."""
+        sizes = np.zeros(self.corpus.n_words, np.int64)
+        sizes[self.words.ids] = np.concatenate([np.diff(part.indptr) for part in parts])
+        indptr = np.concatenate([[0], np.cumsum(sizes)])
+        wide = np.int32 if indptr[-1] <= np.iinfo(np.int32).max else np.int64
+        indices, data = np.empty(indptr[-1], wide), np.empty(indptr[-1], np.int32)
+        row = 0
+        while parts:  # let go of one after the other: together they take as much as the result
+            part = parts.pop(0)
+            own = self.words.ids[row : row + part.shape[0]]
+            shift = np.repeat(indptr[own] - part.indptr[:-1], np.diff(part.indptr))
+            there = np.arange(part.nnz) + shift
+            indices[there], data[there] = part.indices, part.data
+            row += part.shape[0]
+        return sparse.csr_array((data, indices, indptr.astype(wide)), shape=(len(sizes), self.n_topics))
 
     # At the coordinator -------------------------------------------------------------------------------
 

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from stradask.benchmarks.simulate_rotation import Machines, dealt, main, simulate, table
+from stradask.benchmarks.simulate_rotation import (
+    Machines,
+    dealt,
+    losses_to_heavy_words,
+    main,
+    simulate,
+    table,
+)
 
 
 def test_a_word_of_two_fifths_of_the_corpus_bounds_a_sweep_from_below():
@@ -14,6 +21,22 @@ def test_a_word_of_two_fifths_of_the_corpus_bounds_a_sweep_from_below():
         machines = Machines(n_workers, rate=1e7, latency=0, overhead=0)
         sweep = simulate(tokens, np.zeros(16), 0, machines)
         assert max(4.0, 10 / n_workers) <= sweep.seconds <= 4.0 + 6 / n_workers
+
+
+def test_a_heavy_word_costs_what_its_row_must_take_and_no_more_with_a_shard_for_each_worker(capsys):
+    frequency = np.array([0.1, *[0.9 / 9999] * 9999])
+    for n_workers, lost, least in losses_to_heavy_words(frequency, [2, 4, 8, 16, 32]):
+        assert least == pytest.approx(max(0.1 * n_workers - 1, 0))
+        if n_workers >= 16:
+            assert lost == pytest.approx(least, abs=1e-9)
+        else:  # a worker has more shards than one, and what it does beside the word comes on top
+            assert least <= lost <= 0.1 * n_workers + 0.9 * n_workers / 15 * (16 / n_workers - 1) - 1 + 1e-4
+    even = losses_to_heavy_words(np.ones(6400), [2, 16, 64], 2)
+    assert [lost for _, lost, _ in even] == pytest.approx([0, 0, 0], abs=1e-9)
+    main(["--zipf", "0", "--workers", "16", "64"])
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "the most frequent word has 8.3% of the tokens"
+    assert [line.split()[:3] for line in out[2:]] == [["16", "32%", "32%"], ["64", "429%", "429%"]]
 
 
 def test_one_worker_samples_all_the_time():

@@ -1,5 +1,6 @@
 """Shards that move to faster members: where to, when, and that no bit of the result changes."""
 
+import asyncio
 import itertools
 import os
 import time
@@ -9,6 +10,7 @@ import pytest
 
 from stradask.scheduler import RotationSchedule, run
 from stradask.scheduler.balancing import Balance, contiguous, slowest
+from stradask.scheduler.migration import Migration
 from stradask.scheduler.session import open_session
 
 
@@ -287,6 +289,23 @@ def test_a_newcomer_that_retires_before_it_has_shards_is_let_go(start_cluster, m
 
         done = run(program, RotationSchedule(8, 16), max_rounds=4, engine=session, callback=come_and_go)
     assert done.n_recoveries == 0
+
+
+@pytest.mark.parametrize(("what", "remedy"), [("other", "install the same"), ("coming", "install it there")])
+def test_a_newcomer_that_does_not_fit_is_told_of_once(what, remedy):
+    class Asked(Migration):
+        _timeout, _epoch, _unfit, _untold = 0.0, 0, set(), []
+
+        async def _answers(self, member):
+            return what
+
+    session = Asked()
+    for _ in range(2):
+        asyncio.run(session._prepare("tcp://new", 0, 1))
+    assert session._unfit == {"tcp://new"}
+    assert len(session._untold) == 1
+    assert session._untold[0].startswith("the worker tcp://new, which joined a fit, gets no work")
+    assert remedy in session._untold[0]
 
 
 def wait_until(condition):

@@ -214,6 +214,29 @@ def test_newcomers_take_part_when_the_session_is_opened_again(start_cluster, mak
         session.close()
 
 
+def test_a_newcomer_of_another_version_does_not_end_a_fit_that_begins_anew(
+    start_cluster, make_rotation, monkeypatch
+):
+    from stradask.scheduler import migration
+
+    with start_cluster(1, processes=False, client=True) as (cluster, client):
+        session = open_session(cluster.scheduler_address)
+        session.open(make_rotation())
+        (old,) = set(session._shard_at)
+        cluster.scale(2)
+        client.wait_for_workers(2, timeout=60)
+        opened = migration.opened
+        monkeypatch.setattr(
+            migration,
+            "opened",
+            lambda answer, member: "99.0" if member != old and "ok" in answer else opened(answer, member),
+        )
+        with pytest.warns(UserWarning, match="another version of stradask is installed there"):
+            session.open(make_rotation())
+        assert set(session._shard_at) == {old}
+        session.close()
+
+
 def test_an_idle_scheduler_does_not_stop_under_a_fit(start_cluster, fit, reference):
     with (
         dask.config.set(

@@ -47,6 +47,65 @@ def test_the_newest_two_states_are_kept_and_the_newest_is_read(tmp_path):
         checkpoint.load({"of": "that"})
 
 
+@pytest.fixture
+def in_memory(tmp_path):
+    """A place without renames: fsspec copies there, and removes."""
+    import fsspec
+
+    url = f"memory://{tmp_path.name}/fit"
+    yield url
+    fsspec.filesystem("memory").rm(f"/{tmp_path.name}", recursive=True)
+
+
+def test_a_place_that_knows_no_rename(in_memory):
+    checkpoint = SharedCheckpoint(in_memory)
+    for round_ in (5, 10, 15):
+        fill(checkpoint, round_, float(round_))
+    assert SharedCheckpoint(in_memory).load(MARK)[0] == 15
+    names = sorted(name.rsplit("/", 1)[1] for name in checkpoint.system.ls(checkpoint.path, detail=False))
+    assert names[0] == "manifest.json"
+    assert len(names) == 3
+
+
+@pytest.mark.parametrize("when", ["removed", "half", "never"])
+def test_a_manifest_that_was_cut_off_while_it_was_replaced(in_memory, monkeypatch, when):
+    """A rename that refuses a taken name, or that is a copy, and a process that ends in the middle of it."""
+    checkpoint = SharedCheckpoint(in_memory)
+    fill(checkpoint, 5, 5.0)
+    move = type(checkpoint.system).mv
+
+    def mv(system, aside, there, **options):
+        if when == "half":
+            system.pipe_file(there, system.cat_file(aside)[:40])
+            raise KeyboardInterrupt
+        if system.exists(there):
+            raise FileExistsError(there)
+        if when == "removed":
+            raise KeyboardInterrupt
+        move(system, aside, there, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(checkpoint.system), "mv", mv)
+        if when == "never":
+            fill(checkpoint, 10, 10.0)
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                fill(checkpoint, 10, 10.0)
+    found = SharedCheckpoint(in_memory).load(MARK)
+    assert (found[0], found[1]["program/sum"]) == (10, 10.0)
+
+
+def test_half_a_manifest_aside_is_none(in_memory):
+    checkpoint = SharedCheckpoint(in_memory)
+    assert checkpoint.load(MARK) is None
+    aside = f"{checkpoint.path}/.manifest.json.{'0' * 12}.tmp"
+    checkpoint.system.pipe_file(aside, b'{"format": ')
+    assert checkpoint.load(MARK) is None
+    fill(checkpoint, 5, 5.0)
+    assert checkpoint.load(MARK)[0] == 5
+    assert not checkpoint.system.exists(aside)
+
+
 @pytest.mark.parametrize("harm", ["missing", "short", "own"])
 def test_half_a_state_is_never_taken_for_a_whole_one(tmp_path, harm):
     checkpoint = SharedCheckpoint(f"file://{tmp_path}")
