@@ -1,6 +1,6 @@
 """The cluster example as it is typed by hand: a scheduler, two workers and a fit, each a process of its own.
 
-A worker is killed in mid-fit, and in the end the scheduler: the model is that of a fit that nothing disturbed.
+A worker is killed in mid-fit, and in the end the scheduler: the model is the one that nothing disturbed.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ import stradask as sd
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(900)]
-PARAMS = ["--param", "n_components=20", "max_iter=300", "sampler='gibbs'", "n_groups=4", "random_state=0"]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(3600)]
+PARAMS = ["--param", "n_components=20", "max_iter=100", "sampler='gibbs'", "n_groups=4", "random_state=0"]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def rounds(checkpoint):
 
 
 def wait_until(condition, process):
-    end = time.monotonic() + 300
+    end = time.monotonic() + 900
     while not condition():
         assert process.poll() is None, process.stdout.read()
         assert time.monotonic() < end
@@ -88,7 +88,7 @@ def test_the_model_of_a_fit_that_loses_a_worker_and_then_its_scheduler(corpus, t
     calm, kept, port = tmp_path / "calm.npz", tmp_path / "kept.npz", free_port()
     with scheduler(port) as (address, _), worker(address), worker(address):
         done = fit(corpus, address, calm, tmp_path / "undisturbed")
-        assert done.wait(300) == 0, done.stdout.read()
+        assert done.wait(900) == 0, done.stdout.read()
 
     state = tmp_path / "topics"
     with scheduler(port := free_port()) as (address, head), worker(address) as first, worker(address):
@@ -98,15 +98,15 @@ def test_the_model_of_a_fit_that_loses_a_worker_and_then_its_scheduler(corpus, t
         after = rounds(state)
         wait_until(lambda: rounds(state) >= after + 20, going)  # on one worker
         os.kill(head.pid, signal.SIGKILL)
-        assert going.wait(300) != 0  # it says so and ends
-        assert "checkpoint" in going.stdout.read() or rounds(state) < 300
-    assert 30 <= rounds(state) < 300
+        assert going.wait(900) != 0  # it says so and ends
+        assert "checkpoint" in going.stdout.read() or rounds(state) < 100
+    assert 30 <= rounds(state) < 100
     assert not kept.exists()
 
     with scheduler(free_port()) as (address, _), worker(address), worker(address):
         again = fit(corpus, address, kept, state)
-        assert again.wait(300) == 0, again.stdout.read()
+        assert again.wait(900) == 0, again.stdout.read()
     models = [sd.load(path) for path in (calm, kept)]
     assert (models[0].word_topic_counts_ != models[1].word_topic_counts_).nnz == 0
     np.testing.assert_array_equal(models[0].history_["objective"], models[1].history_["objective"])
-    assert len(models[1].history_["objective"]) == 300
+    assert len(models[1].history_["objective"]) == 100
