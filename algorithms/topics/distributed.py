@@ -72,16 +72,18 @@ def fit_in_shards(
     topics = check_given_topics(topics, model.n_components, n_words)
     corpus = corpus if labels is None else with_labels(corpus, labels)
     options = {"exact": exact, "folder": plan.folder, "at_once": plan.at_once}
+    seed = model._seed()  # once: of a RandomState the next one is another
     if topics is not None:
-        at_hand = (corpus, model.n_components, alpha, beta, derived(model._seed(), 0))
+        at_hand = (corpus, model.n_components, alpha, beta, derived(seed, 0))
         corpus = _drawn_at_hand(at_hand, topics, options, engine, _n_jobs(model))
     anneals = all(known is None for known in (seeds, labels, topics)) and not model.exact
     passes = 1 if model.sampler == "warp" else None
     options |= {"annealed": annealed_sweeps(model.max_iter, passes) if anneals else 0}
     options |= {"fits_priors": model.optimize_priors, "seeds": seeds}
-    program = _PROGRAMS[model.sampler](corpus, model.n_components, alpha, beta, model._seed(), **options)
+    program = _PROGRAMS[model.sampler](corpus, model.n_components, alpha, beta, seed, **options)
     if memory is not None:
         check_blocks_fit(program, memory)
+        program.loads_at_once = 1
 
     def snapshot(history, found):
         return model._copy()._read(found.in_order(corpus.rows, labels), history, None)

@@ -120,11 +120,11 @@ class LatentDirichletAllocation(FittedTopicModel):
         which are gone after the fit. The model is *bitwise* the same. Memory is still needed for `X`, for
         rows of frequent words and for the fitted counts. A fast disk pays: documents are met at random.
     memory_limit : str or int, default=None
-        For files on one machine: memory of the fit, ``"2GB"`` or bytes. Files are cut into as many shards
-        as it takes to read four of them in half of it; if the tokens' state does not fit in the other half,
-        it lies in files of `memmap_folder` (by default the system's place for temporary files), and four
-        shards at a time, on as many threads, meet all words while the others stay on disk. The model depends
-        on the number of shards. A `checkpoint` is gathered in memory.
+        For files on one machine: memory of the fit, ``"2GB"`` or bytes. Files are cut into so many shards
+        that half of it is enough to read one, and for four at work; if the tokens' state does not fit in it,
+        it lies in files of `memmap_folder` (by default the system's place for temporary files), and some four
+        shards at a time, on as many threads, meet all words while the others stay on disk. The other half is
+        for counts of words. The model depends on the limit. A `checkpoint` is gathered in memory.
     warm_start : bool, default=False
         Begin a second `fit` from topics drawn in five sweeps with the last fit's topics at hand.
     random_state : int, RandomState or None, default=None

@@ -105,8 +105,8 @@ KNOWN = [
 @pytest.mark.parametrize(("K", "sampler", "known"), KNOWN)
 def test_what_is_known_beforehand_gives_the_bits_of_a_local_fit(client, X, K, sampler, known):
     options = {"sampler": sampler, "max_iter": 12}
-    local = lda(K, **options).fit(X, **known)
-    distant = lda(K, engine="dask", **options).fit(X, **known)
+    local = lda(K, **options, random_state=np.random.RandomState(3)).fit(X, **known)
+    distant = lda(K, engine="dask", **options, random_state=np.random.RandomState(3)).fit(X, **known)
     for name in ("word_topic_counts_", "doc_topic_counts_"):
         assert (getattr(local, name) != getattr(distant, name)).nnz == 0
     np.testing.assert_allclose(local.log_likelihood_, distant.log_likelihood_, rtol=1e-12)

@@ -170,8 +170,8 @@ def test_bad_blocks(client, X):
         lda(engine="dask").fit(da.ones(10))
     with pytest.raises(DataError, match=r"exact=True keeps one group of documents, but X comes in 3 parts"):
         lda(exact=True).fit(parts)
-    with pytest.raises(DataError, match="seed_words works with a matrix"):
-        lda().fit(parts, seed_words={0: [1]})
+    with pytest.raises(DataError, match="doc_labels"):
+        lda().fit(parts, doc_labels=np.ones((3, 6)))  # a row for each document, not for each block
     with pytest.raises(DataError, match=r"n_features=7, but X has 120 columns"):
         lda().fit(X, n_features=7)
 

@@ -99,7 +99,6 @@ def test_the_model_of_a_fit_that_loses_a_worker_and_then_its_scheduler(corpus, t
         wait_until(lambda: rounds(state) >= after + 20, going)  # on one worker
         os.kill(head.pid, signal.SIGKILL)
         assert going.wait(900) != 0  # it says so and ends
-        assert "checkpoint" in going.stdout.read() or rounds(state) < 100
     assert 30 <= rounds(state) < 100
     assert not kept.exists()
 
