@@ -66,7 +66,8 @@ def measure(path, folder, n_topics, max_iter, memory_limit=None):
     options = {"max_iter": max_iter, "sampler": "gibbs", "random_state": 0, "n_jobs": 1}
     small = os.path.join(folder, "small.txt")  # compiles, and brings in what does not grow with the corpus
     save_uci_bow(make_lda_corpus(200, n_features=100, n_components=3, random_state=0)[0], small)
-    sd.LatentDirichletAllocation(n_topics, n_groups=4, **(options | {"max_iter": 2})).fit(small)
+    brief = options | {"max_iter": 2, "memory_limit": "1GB", "n_groups": 4}
+    sd.LatentDirichletAllocation(n_topics, **brief).fit(small)
     limits = {} if memory_limit is None else {"memory_limit": memory_limit, "memmap_folder": folder}
     with Peak() as peak:
         model = sd.LatentDirichletAllocation(n_topics, **options, **limits).fit(path)
