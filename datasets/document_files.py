@@ -380,8 +380,9 @@ def _read_docword(piece, n_features):
     for parts in kept:
         columns.append(np.concatenate(parts))
         parts.clear()
-    X = csr_of_entries(*columns, (piece.last - piece.first, n_columns), piece.path)
-    return sparse.csr_array(X), len(columns[0])  # entries that come more than once are added up
+    documents, words, counts = columns
+    X = csr_of_entries(documents, words, counts, (piece.last - piece.first, n_columns), piece.path)
+    return sparse.csr_array(X), len(counts)  # entries that come more than once are added up
 
 
 def _chain(head, blocks):
