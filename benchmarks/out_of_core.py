@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from typing import Any
 
 _SAMPLES = 0.02  # seconds between two looks at the memory
 
@@ -94,7 +95,7 @@ def bench(n_documents, times, n_topics, max_iter, folder, repeats=1, path=None):
         del X
     n_bytes = os.path.getsize(path)
     limit = int(n_bytes / times)
-    found = {"file_bytes": n_bytes, "memory_limit": limit, "limited": [], "in_memory": []}
+    found: dict[str, Any] = {"file_bytes": n_bytes, "memory_limit": limit, "limited": [], "in_memory": []}
     n_shards = shards_for(n_bytes, False, limit)
     for _ in range(repeats):
         for name, options in (("limited", {"memory_limit": limit}), ("in_memory", {})):
