@@ -1,17 +1,18 @@
-"""Single chains against closed forms and reference posteriors."""
+"""Single chains against closed forms."""
 
 import math
 
 import numba as nb
 import numpy as np
 import pytest
+from reference_posteriors import eight_schools
 from scipy import special, stats
 
 from stradask.algorithms.bayes.adaptation import warm_up, windows
 from stradask.algorithms.bayes.chains import SAMPLERS, advance, init, starting_point
-from stradask.algorithms.bayes.diagnostics import ess, split_rhat
+from stradask.algorithms.bayes.diagnostics import ess
 from stradask.algorithms.bayes.laplace import find_mode, hessian, laplace_draws
-from stradask.algorithms.bayes.models import Model, Prior, regression
+from stradask.algorithms.bayes.models import Model, regression
 from stradask.algorithms.bayes.sampling import sample_model
 from stradask.errors import DataError, InterruptedFitWarning
 
@@ -39,21 +40,6 @@ def log_gamma(q, g, data, meta):
         e = math.exp(q[j])
         logp += data[j] * q[j] - e
         g[j] = data[j] - e
-    return logp
-
-
-@nb.njit(nogil=True, error_model="numpy")
-def eight_schools(q, g, data, meta):
-    """q is z_1..z_8, mu, log tau; the effects are mu + tau z, the data y and then their standard errors."""
-    mu, tau = q[8], math.exp(q[9])
-    logp = -0.5 * mu * mu / 25.0 - math.log1p(tau * tau / 25.0) + q[9]
-    g[8], g[9] = -mu / 25.0, 1.0 - 2.0 * tau * tau / (25.0 + tau * tau)
-    for j in range(8):
-        residual = (data[j] - mu - tau * q[j]) / data[8 + j] ** 2
-        logp -= 0.5 * residual * (data[j] - mu - tau * q[j]) + 0.5 * q[j] * q[j]
-        g[j] = residual * tau - q[j]
-        g[8] += residual
-        g[9] += residual * tau * q[j]
     return logp
 
 
@@ -152,110 +138,6 @@ def test_gradients_at_the_draws_and_log_densities_belong_to_them():
         logps, gradients = model.logp_grads(draws.draws)
         np.testing.assert_allclose(draws.log_densities, logps, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(draws.gradients, gradients, rtol=1e-7, atol=1e-7)
-
-
-def _posterior(sampler, model, reference, values=lambda v: v, **options):
-    """Compare means with reference figures (mean, sd, error of the mean)."""
-    sample = sample_model(model, sampler, seed=3, **options)
-    q = sample.stacked()
-    x = values(model.values(q.reshape(-1, q.shape[2]))).reshape(*q.shape[:2], -1)
-    mean, sd, error = np.array(reference).T
-    if sample.sampler == "laplace":
-        weights = np.exp(sample.chains[0].log_weights)
-        found, n = weights @ x[0], 1 / (weights**2).sum()
-        spread = np.sqrt(weights @ (x[0] - found) ** 2)
-    else:
-        assert split_rhat(x).max() < 1.02
-        found, n, spread = x.mean(axis=(0, 1)), ess(x), x.std(axis=(0, 1))
-    z = (found - mean) / np.hypot(spread / np.sqrt(n), error)
-    assert np.abs(z).max() < 4
-    assert (z**2).sum() < stats.chi2.ppf(1 - 1e-6, len(z))
-    np.testing.assert_allclose(spread, sd, rtol=0.12)
-    return sample
-
-
-# Reference figures: posteriordb, each from 10,000 draws of Stan. Votes by income in the National Election
-# Study: (income, vote, how many).
-VOTES = [
-    (1, -1, 98),
-    (1, 1, 30),
-    (2, -1, 138),
-    (2, 1, 69),
-    (3, -1, 222),
-    (3, 1, 144),
-    (4, -1, 208),
-    (4, 1, 196),
-]
-VOTES += [(5, -1, 36), (5, 1, 38)]
-COUNTS = [
-    29,
-    36,
-    19,
-    28,
-    36,
-    29,
-    20,
-    19,
-    35,
-    32,
-    34,
-    34,
-    33,
-    47,
-    48,
-    46,
-    46,
-    49,
-    60,
-    64,
-    87,
-    85,
-    85,
-    95,
-    115,
-    127,
-]
-COUNTS += [142, 168, 181, 194, 200, 210, 208, 235, 244, 272, 239, 263, 239, 245]
-
-
-@pytest.mark.parametrize("sampler", ["auto", "nuts", "split_hmc"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_logistic_reference_posterior(sampler, weighted):
-    income, vote, many = np.array(VOTES, dtype=float).T
-    weights = many
-    if not weighted:
-        income, vote, weights = np.repeat(income, many.astype(int)), np.repeat(vote, many.astype(int)), None
-    X = np.column_stack([np.ones(len(income)), income])
-    model = regression("bernoulli", X, vote, weights=weights, prior=Prior(scale=np.inf))
-    _posterior(
-        sampler, model, [(-1.40754, 0.190295, 0.00248), (0.32713, 0.0570227, 0.000722)], n_samples=2000
-    )
-
-
-@pytest.mark.parametrize("sampler", ["auto", "nuts", "split_hmc"])
-def test_poisson_reference_posterior(sampler):
-    year = (np.arange(1, 41) - 20.5) / np.arange(1, 41).std(ddof=1)
-    model = regression(
-        "poisson", np.vander(year, 4, increasing=True), np.array(COUNTS), prior=Prior(scale=np.inf)
-    )
-    reference = [(4.28427, 0.0294141, 0.000347), (1.24693, 0.0452063, 0.000536)]
-    reference += [(0.0695603, 0.0235642, 0.000273), (-0.230047, 0.0234725, 0.000281)]
-    _posterior(sampler, model, reference, n_samples=2000)
-
-
-def test_eight_schools_reference_posterior():
-    y, errors = [28, 8, -3, 7, -1, 1, 18, 12], [15, 10, 16, 11, 9, 11, 10, 18]
-    reference = [(6.1505, 5.61586, 0.0558), (4.93958, 4.64558, 0.0463), (3.90591, 5.28071, 0.0543)]
-    reference += [(4.79602, 4.77094, 0.0475), (3.61444, 4.61472, 0.0462), (4.05115, 4.79625, 0.0486)]
-    reference += [(6.31717, 5.00286, 0.0499), (4.884, 5.31769, 0.0543)]
-    reference += [(4.41052, 3.3093, 0.0331), (3.60206, 3.19848, 0.0319)]
-
-    def values(q):
-        mu, tau = q[:, 8:9], np.exp(q[:, 9:])
-        return np.column_stack([mu + tau * q[:, :8], mu, tau])
-
-    sample = _posterior("nuts", _model(eight_schools, 10, y + errors), reference, values, n_samples=10_000)
-    assert sample.statistic("divergent").mean() < 0.01
 
 
 def test_the_funnel_without_its_centre_and_divergences_with_it():
