@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
-from ...kernels import bayes_glm, bayes_groups, bayes_logistic, bayes_priors
+from ...kernels import bayes_glm, bayes_groups, bayes_logistic, bayes_priors, bayes_tiles
 from ...kernels.bayes_chain import evaluate_all
 from ...kernels.hmc import SIGNATURE
 from ...scheduler.threads import run_tasks
@@ -41,8 +41,8 @@ _FAMILIES = {
 
 def _aligned(n_bytes):
     """Zeros on a cache line: a vector that lies across two halves the rate of loads."""
-    memory = np.zeros(n_bytes + bayes_logistic.LINE, np.uint8)
-    first = -memory.ctypes.data % bayes_logistic.LINE
+    memory = np.zeros(n_bytes + bayes_tiles.LINE, np.uint8)
+    first = -memory.ctypes.data % bayes_tiles.LINE
     return memory[first : first + n_bytes].view(np.float64)
 
 
@@ -336,7 +336,7 @@ def regression(
     meta, head = _head(d, n, prior, power, freedom)
     start = np.zeros(d)
     if family != "bernoulli" and prior.kind != "horseshoe":
-        start, rest = _least_squares(family, X, y, offsets)
+        start, rest = _least_squares(family, X, y, weights, offsets)
     else:
         rest = 1.0
     kind, own = Regression, {}
@@ -369,12 +369,13 @@ def regression(
     return kind(density, data, meta, (*names, *scales), start, concave, **own)
 
 
-def _least_squares(family, X, y, offsets):
+def _least_squares(family, X, y, weights, offsets):
     """Where to begin: coefficients fitted to targets, or to logarithms of counts, and what they leave."""
     targets = y if family in ("normal", "student_t") else np.log(y + 0.5)
     targets = targets if offsets is None else targets - offsets
-    coefs, *_ = np.linalg.lstsq(X, targets, rcond=None)
-    rest = np.sqrt(np.mean((targets - X @ coefs) ** 2))
+    root = np.ones(1) if weights is None else np.sqrt(weights)
+    coefs, *_ = np.linalg.lstsq(X * root[:, None], targets * root, rcond=None)
+    rest = np.sqrt(np.average((targets - X @ coefs) ** 2, weights=weights))
     return coefs, max(rest, 1e-8 * np.abs(targets).max(), 1e-150)
 
 
@@ -395,7 +396,7 @@ def _head(d, n, prior, power, freedom):
 
 def _logistic_body(meta, head, X, y):
     dtype = np.float32 if X.dtype == np.float32 else np.float64
-    tiles = bayes_logistic.tiles(X * y[:, None].astype(dtype), dtype)
+    tiles = bayes_tiles.tiles(X * y[:, None].astype(dtype), dtype)
     meta[bayes_priors.N_TILES] = len(tiles)
     head[bayes_priors.PADDING] = (len(tiles) * tiles.shape[2] - len(X)) * math.log(2)
     return (bayes_logistic.logistic32 if dtype == np.float32 else bayes_logistic.logistic64), tiles
