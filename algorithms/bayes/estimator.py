@@ -97,7 +97,7 @@ class BayesianRegression(Estimator):
         sources = sources_of_fit(X, y, sample_weight=sample_weight, offset=offset, groups=groups)
         if sources is not None and len(sources) == 1:  # nothing to combine: read here, as any array
             arrays, _ = columns_of(sources[0])
-            X, y, sample_weight, offset = map(arrays.get, ("X", "y", *BESIDE))
+            X, y, sample_weight, offset, groups = map(arrays.get, ("X", "y", *BESIDE))
         elif sources is not None:
             with self._unchanged_on_error():
                 self._fit_far(sources, callback)
@@ -145,16 +145,22 @@ class BayesianRegression(Estimator):
 
     def _number_groups(self, options):
         """Keep the groups' labels, and put numbers in their place."""
-        for name in ("groups_", "group_intercepts_"):
-            self.__dict__.pop(name, None)
+        self._forget_groups()
         if options["groups"] is None:
             return
+        self._check_grouped()
+        self.groups_, options["groups"] = code_groups(options["groups"], self._family, options["weights"])
+
+    def _forget_groups(self):
+        for name in ("groups_", "group_intercepts_"):
+            self.__dict__.pop(name, None)
+
+    def _check_grouped(self):
         if self._family == "student_t":
             raise DataError(
                 "groups are for likelihoods with a concave logarithm, which noise='student_t' has not: take "
                 "noise='normal', or leave groups out"
             )
-        self.groups_, options["groups"] = code_groups(options["groups"], self._family, options["weights"])
 
     def _prior(self, d, spreads):
         """Make the prior of d coefficients, and of the intercept.
@@ -191,7 +197,8 @@ class BayesianRegression(Estimator):
             shards = self._cut(y, groups, seed)
         if self.n_shards_ > 1:
             for m, rows in enumerate(shards):
-                self._check_shard(f"shard {m}", X[rows], y[rows], names, prior)
+                own = {name: None if value is None else value[rows] for name, value in options.items()}
+                self._check_shard(f"shard {m}", X[rows], y[rows], names, prior, own)
         arrays = {"X": X, "y": y} | {name: value for name, value in options.items() if value is not None}
         made = self._model_options(prior)
         if groups is not None:
@@ -220,18 +227,36 @@ class BayesianRegression(Estimator):
         n = len(sources)
         if self.n_shards not in ("auto", n):
             raise DataError(f"n_shards={self.n_shards}, but X is {n} shards: take n_shards='auto' or {n}")
-        self._check_sharded()
+        if not self._merges():
+            self._check_sharded()
         seed, self.n_shards_ = self._seed(), n
         door = type(self)(**self.get_params(deep=False))
         found = look(door, sources, engine=self.engine, n_jobs=self.n_jobs)
         check_names(self, np.empty((1, found.n_features)), np.zeros(1))
         if found.classes is not None:
             self.classes_ = found.classes
-        for name in ("groups_", "group_intercepts_"):
-            self.__dict__.pop(name, None)
-        made = self._model_options(self._prior(found.n_features, partial(spreads, found.moments)))
-        builds = [partial(far_model, door, source, made) for source in found.sources]
-        self._draw(builds, seed, callback, n_held=effective_n_jobs(self.n_jobs))
+        self._forget_groups()
+        scales = partial(spreads, found.moments)
+        prior = self._prior(found.n_features, scales)
+        if found.rows is not None:
+            self.n_shards_ = 1
+            X, y, weights = found.rows
+            names = self._with_intercept(np.empty((0, found.n_features)))[1]
+            self._check_proper(X, y, names, prior, {"weights": weights})
+            build = partial(_model, "normal", {"X": Part(X), "y": Part(y), "weights": Part(weights)})
+            self._draw([partial(build, self._model_options(prior))], seed, callback)
+            return
+        made, local = self._model_options(prior), None
+        if found.groups is not None:
+            self._check_sharded()
+            self.groups_, made["group_scale"] = found.groups, self._group_scale(scales)
+            local = partial(_intercepts, seed, 1)
+        builds = [partial(far_model, door, source, made, found.groups) for source in found.sources]
+        self._draw(builds, seed, callback, local=local, n_held=effective_n_jobs(self.n_jobs))
+
+    def _merges(self):
+        """Whether shards that lie elsewhere are merged, if they have no groups; see ``source_fit``."""
+        return self._family == "normal" and self.combine == "auto"
 
     def _seed(self):
         check_engine(self.engine)
@@ -277,8 +302,8 @@ class BayesianRegression(Estimator):
         if self.sampler == "laplace":
             raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
 
-    def _check_shard(self, shard, X, y, names, prior):
-        """Refuse a shard that cannot be normalised: all of one class, or a prior too weak for its rows."""
+    def _check_shard(self, shard, X, y, names, prior, options):
+        """Refuse a shard that cannot be normalised: of one class, without noise, its prior too weak."""
         n = self.n_shards_
         if self._family == "bernoulli" and len(np.unique(y)) < 2:
             raise DataError(
@@ -286,6 +311,10 @@ class BayesianRegression(Estimator):
                 "does so where groups are not split"
             )
         flat = np.isinf(prior.scale)
+        try:
+            check_scale_identified(self._family, X, y, prior.own_scale, flat.sum(), **options)
+        except DataError as error:
+            raise DataError(f"{shard} of {n}: {error}; or take a smaller n_shards") from error
         heavy = self.prior == "student_t" and (self.prior_freedom + 1) / n <= 1
         if heavy:
             flat = np.ones_like(flat)

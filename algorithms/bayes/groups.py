@@ -123,18 +123,73 @@ def code_groups(labels, family, weights=None):
     (array([10, 30]), array([1, 0, 1]))
     """
     names, numbers = np.unique(labels, return_inverse=True)
+    check_enough(names, len(labels), is_counted(family, weights))
+    return names, numbers.astype(np.int64)
+
+
+def is_counted(family, weights):
+    """Whether a row may be several observations, by which a group of one row can be told from noise."""
+    return family == "poisson" or (
+        family == "bernoulli" and weights is not None and bool((weights > 1).any())
+    )
+
+
+def check_enough(names, n_rows, counted):
+    """Refuse a single group, and as many as rows where that leaves nothing to tell groups by."""
     if len(names) < 2:
         raise DataError(
             f"groups holds one group, {names.tolist()[0]!r}, whose intercept cannot be told from the common "
             "one: leave groups out"
         )
-    counted = family == "bernoulli" and weights is not None and (weights > 1).any()
-    if len(names) == len(labels) and family != "poisson" and not counted:
+    if len(names) == n_rows and not counted:
         raise DataError(
-            f"groups holds {len(names)} groups for {len(labels)} rows: intercepts of single rows cannot be "
+            f"groups holds {len(names)} groups for {n_rows} rows: intercepts of single rows cannot be "
             "told from noise; give groups of several rows, or leave groups out"
         )
-    return names, numbers.astype(np.int64)
+
+
+def join_groups(parts, shards):
+    """Put the groups' labels of several shards together, of which none may lie in two.
+
+    Parameters
+    ----------
+    parts : list of ndarray
+        The labels of each shard, sorted.
+    shards : list of object
+        What the shards are called.
+
+    Returns
+    -------
+    ndarray of shape (G,)
+        All labels, sorted.
+
+    Raises
+    ------
+    DataError
+        Names the shards that share a group, or have labels of other kinds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.bayes.groups import join_groups
+    >>> join_groups([np.array([3, 7]), np.array([5])], ["a", "b"])
+    array([3, 5, 7])
+    """
+    kinds = [_KINDS[part.dtype.kind] for part in parts]
+    for kind, shard in zip(kinds, shards, strict=True):
+        if kind != kinds[0]:
+            raise DataError(
+                f"groups are {kinds[0]} in {shards[0]}, {kind} in {shard}: give labels of one kind"
+            )
+    names, counts = np.unique(np.concatenate(parts), return_counts=True)
+    if (counts > 1).any():
+        name = names[counts > 1][0]
+        first, second = [shard for part, shard in zip(parts, shards, strict=True) if (part == name).any()][:2]
+        raise DataError(
+            f"group {name!s} lies in {first} and in {second}: a shard draws the intercepts of its groups "
+            "alone, so put all rows of a group into one shard"
+        )
+    return names
 
 
 def text_of(names):

@@ -94,6 +94,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     sampler_ : str
         The sampler that ran.
     n_shards_ : int
+        1 where the shards of a linear regression were merged exactly.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only when `X` had feature names that are all strings.
@@ -190,7 +191,8 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         X : ndarray or DataFrame of shape (n_samples, n_features), Dask array, or list of where shards lie
             float32 and float64 are kept. Blocks of rows of a Dask array (not persisted), and entries of a
             list, are shards that workers read themselves, again if one dies: paths of npz files with X and
-            y, and perhaps sample_weight and offset; of svmlight files; pairs of npy files; Delayed of (X, y).
+            y, and perhaps sample_weight, offset and groups; of svmlight files; pairs of npy files; Delayed of
+            (X, y) or of a dict of these names.
         y : array-like of shape (n_samples,), or Dask array
             Labels of two classes: numbers or strings. None with a list, whose entries have it.
         sample_weight : float or array-like of shape (n_samples,), optional

@@ -104,6 +104,7 @@ def check_scale_identified(family, X, y, own_scale, n_flat, *, weights=None, off
     targets = y if offsets is None else y - offsets
     if groups is not None:
         both = np.column_stack([X.astype(np.float64), targets])
+        groups = np.unique(groups, return_inverse=True)[1]  # of a shard, which has some of all numbers
         sizes = np.bincount(groups)
         means = np.stack([np.bincount(groups, column) for column in both.T], axis=1) / sizes[:, None]
         both -= means[groups]

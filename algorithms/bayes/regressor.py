@@ -29,8 +29,8 @@ class BayesianRegressor(RegressorMixin, BayesianRegression):
         ----------
         X : ndarray or DataFrame of shape (n_samples, n_features), Dask array, or list of where shards lie
             Blocks of rows of a Dask array (not persisted), and entries of a list, are shards that workers
-            read themselves, again if one dies: paths of npz files with X and y, and perhaps sample_weight
-            and offset; of svmlight files; pairs of npy files; Delayed of (X, y).
+            read themselves, again if one dies: paths of npz files with X and y, and perhaps sample_weight,
+            offset and groups; of svmlight files; pairs of npy files; Delayed of (X, y).
         y : array-like of shape (n_samples,), or Dask array
             None with a list, whose entries have it.
         sample_weight : float or array-like of shape (n_samples,), optional

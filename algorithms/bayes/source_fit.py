@@ -1,4 +1,10 @@
-"""Fits of regressions to shards that lie elsewhere: each is checked, and made a model, where it is read."""
+"""Fits of regressions to shards that lie elsewhere: each is checked, and made a model, where it is read.
+
+With normal noise and no groups there is nothing to combine. The likelihood of a shard's rows is known from
+its weight and the cross products of (X, y), so that as many rows as columns, with weights, stand for all of
+it; those of all shards together are the whole posterior, for any prior. They are made where the shard is
+looked at, by a QR decomposition, which loses no digits as sums of squares would.
+"""
 
 from copy import copy
 from dataclasses import dataclass
@@ -8,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
+from ...scheduler.threads import single_threaded_blas
 from ..linear.dask_input import check_blocks, is_dask
+from .groups import check_enough, find_groups, is_counted, join_groups
 from .models import regression
 from .sources import blocks_of, columns_of, find_sources, look_at, with_columns
 
@@ -37,8 +45,8 @@ def sources_of_fit(X, y, **beside):
         given.append("y")
     if given:
         raise DataError(
-            f"{' and '.join(given)} cannot stand beside shards that are read elsewhere: put sample_weight, "
-            "offset and y into the shards' own files or blocks; groups need X in memory"
+            f"{' and '.join(given)} cannot stand beside shards that are read elsewhere: put y, "
+            "sample_weight, offset and groups into npz files of the shards, or Delayed dicts of these names"
         )
     return blocks_of(check_blocks(X, "a Bayesian regression"), y) if sources is None else sources
 
@@ -55,6 +63,13 @@ class Looked:
     moments : tuple or None
         See `moments`.
     checksum : int
+    groups : ndarray or None
+        Labels of its groups, sorted.
+    n_rows : int
+    is_counted : bool
+        See `groups.is_counted`.
+    reduced : tuple or None
+        See `reduced_rows`; where these are enough.
     """
 
     n_features: int
@@ -62,16 +77,26 @@ class Looked:
     classes: Any
     moments: Any
     checksum: int
+    groups: Any
+    n_rows: int
+    is_counted: bool
+    reduced: Any
 
 
 @dataclass(frozen=True)
 class Found:
-    """What all shards have in common, and their sources; `moments` has one entry a shard."""
+    """What all shards have in common, and their sources; `moments` has one entry a shard.
+
+    `groups` are the labels of all, sorted, or None; `rows` (X, y, weights) has the likelihood of all, or is
+    None.
+    """
 
     n_features: int
     classes: Any
     moments: list
     sources: list
+    groups: Any
+    rows: Any
 
 
 def look(door, sources, **places):
@@ -112,16 +137,72 @@ def look(door, sources, **places):
                 "every shard needs rows of both; deal rows out to shards at random"
             )
     found = [source.known(checksum=one.checksum) for one, source in zip(seen, sources, strict=True)]
-    return Found(n_features, seen[0].classes, [one.moments for one in seen], found)
+    groups, rows = _groups_of(seen, sources), None
+    if seen[0].reduced is not None:
+        rows = tuple(np.concatenate(part) for part in zip(*(one.reduced for one in seen), strict=True))
+    return Found(n_features, seen[0].classes, [one.moments for one in seen], found, groups, rows)
 
 
-def far_model(door, source, options):
-    """Make the model of a shard, where it is worked on; see `regression` for the options."""
+def _groups_of(seen, sources):
+    """The labels of all groups, sorted; None where no shard has any."""
+    has = [one.groups is not None for one in seen]
+    if not any(has):
+        return None
+    if not all(has):
+        raise DataError(
+            f"{sources[has.index(True)]} has groups, {sources[has.index(False)]} has none: give groups to "
+            "all shards, or to none"
+        )
+    names = join_groups([one.groups for one in seen], sources)
+    check_enough(names, sum(one.n_rows for one in seen), any(one.is_counted for one in seen))
+    return names
+
+
+def reduced_rows(X, y, weights=None, offsets=None):
+    """Make rows of the same normal likelihood: at most one more than there are columns, each of equal weight.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    y : ndarray of shape (n,)
+    weights, offsets : ndarray of shape (n,), optional
+
+    Returns
+    -------
+    X : ndarray of shape (k, d)
+    y, weights : ndarray of shape (k,)
+        With the same sum of weights, and the same weighted cross products of (X, y - offsets).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.bayes.source_fit import reduced_rows
+    >>> X, y, w = reduced_rows(np.array([[1.0], [2.0], [3.0]]), np.array([2.0, 4.0, 7.0]))
+    >>> len(y), round(float(w.sum()), 12), round(float(w @ (X[:, 0] * y)), 12)
+    (2, 3.0, 31.0)
+    """
+    weights = np.ones(len(y)) if weights is None else weights
+    both = np.column_stack([X, y if offsets is None else y - offsets]).astype(np.float64)
+    if len(both) > both.shape[1]:
+        with single_threaded_blas():
+            both = np.linalg.qr(both * np.sqrt(weights)[:, None], mode="r")
+        weights = np.full(len(both), weights.sum() / len(both))
+        both /= np.sqrt(weights)[:, None]
+    return both[:, :-1], both[:, -1], weights
+
+
+def far_model(door, source, options, groups=None):
+    """Make the model of a shard, where it is worked on; see `regression` for the options.
+
+    `groups` are the labels of all shards' groups, sorted.
+    """
     arrays, _ = columns_of(source)
     door = copy(door)  # it keeps what it sees, and others look through it at the same time
     X, y, rest = door._checked(**arrays)
     X, _ = door._with_intercept(X)
-    return regression(door._family, X, y, weights=rest["weights"], offsets=rest["offsets"], **options)
+    if groups is not None:
+        rest["groups"] = find_groups(rest["groups"], groups)
+    return regression(door._family, X, y, **rest, **options)
 
 
 def moments(X, y, weights=None):
@@ -156,14 +237,22 @@ def _look(door, source, n_shards, shard):
     door = copy(door)
     try:
         X, y, options = door._checked(**arrays)
+        labels = None
+        if options["groups"] is not None:
+            door._check_grouped()
+            labels, options["groups"] = np.unique(options["groups"], return_inverse=True)
         scaled = door._family in ("normal", "student_t")
         own = moments(X, y, options["weights"]) if scaled else None
         prior = door._prior(X.shape[1], partial(spreads, [own]))
         X, names = door._with_intercept(X)
-        door.n_shards_ = n_shards
-        door._check_shard("this shard", X, y, names, prior)
-        door._check_proper(X, y, names, prior, options)
+        reduced = None
+        if labels is None and door._merges():
+            reduced = reduced_rows(X, y, options["weights"], options["offsets"])
+        else:
+            door.n_shards_ = n_shards
+            door._check_shard("this shard", X, y, names, prior, options)
     except (DataError, TypeError) as error:
         raise DataError(f"{source}: {error}") from error
     width = X.shape[1] - door.fit_intercept
-    return Looked(width, X.dtype.name, getattr(door, "classes_", None), own, checksum)
+    classes, counted = getattr(door, "classes_", None), is_counted(door._family, options["weights"])
+    return Looked(width, X.dtype.name, classes, own, checksum, labels, len(y), counted, reduced)

@@ -18,7 +18,7 @@ from scipy import sparse
 from ...errors import DataError
 from .shard_tasks import ShardPool
 
-BESIDE = ("sample_weight", "offset")  # what an npz file may hold beside X and y
+BESIDE = ("sample_weight", "offset", "groups")  # what an npz file may hold beside X and y
 _FULL = 0.05  # part of the entries of an svmlight file that must not be zero where X is large
 _LARGE = 2**27  # entries of X: a gigabyte
 
@@ -229,8 +229,8 @@ def columns_of(source):
     Parameters
     ----------
     source : Source
-        Of an npz file with ``X`` and ``y``, and perhaps ``sample_weight`` and ``offset``; of an svmlight
-        file; or of what gives (X, y), or a dict of these names.
+        Of an npz file with ``X`` and ``y``, and perhaps ``sample_weight``, ``offset`` and ``groups``; of an
+        svmlight file; or of what gives (X, y), or a dict of these names.
 
     Returns
     -------
@@ -249,7 +249,7 @@ def columns_of(source):
     if not isinstance(found, dict) or not {"X", "y"} <= {*found} <= {"X", "y", *BESIDE}:
         held = f"{sorted(found)}" if isinstance(found, dict) else f"a {type(found).__name__}"
         raise DataError(
-            f"{source} must hold X and y, and perhaps {' and '.join(BESIDE)}; it holds {held}: give an npz "
+            f"{source} must hold X and y, and perhaps {', '.join(BESIDE)}; it holds {held}: give an npz "
             "file with these names, an svmlight file, or a pair (X, y)"
         )
     arrays: dict[str, Any] = dict(found)

@@ -2,15 +2,18 @@
 
 import os
 import signal
+import warnings
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 import stradask as sd
+from stradask.algorithms.bayes.groups import cut_groups
+from stradask.algorithms.bayes.models import Prior, regression
 from stradask.algorithms.bayes.sample import _seen
 from stradask.algorithms.bayes.shards import cut_rows
-from stradask.algorithms.bayes.source_fit import look, spreads
+from stradask.algorithms.bayes.source_fit import look, reduced_rows, spreads
 from stradask.algorithms.bayes.sources import Source, checksum, find_sources
 from stradask.errors import DataError
 
@@ -141,6 +144,143 @@ def test_weights_and_offsets_lie_in_the_files(tmp_path):
         np.savez(path, **{name: values[kept][rows] for name, values in named.items()})
     far = sd.BayesianPoissonRegression(n_shards=2, **OPTIONS).fit(paths)
     np.testing.assert_array_equal(far.posterior_.draws, memory.posterior_.draws)
+
+
+def saved(folder, parts):
+    """An npz file of each dict of arrays."""
+    paths = [folder / f"part-{m}.npz" for m in range(len(parts))]
+    for path, arrays in zip(paths, parts, strict=True):
+        np.savez(path, **arrays)
+    return paths
+
+
+def grouped(n=240, n_groups=12):
+    rng = np.random.default_rng(4)
+    X, numbers = rng.standard_normal((n, 2)), rng.permutation(np.arange(n) % n_groups)
+    f = X[:, 0] + rng.standard_normal(n_groups)[numbers]
+    labels = np.array([f"town {k}" for k in range(n_groups)])[numbers]
+    return {"X": X, "y": (rng.random(n) < 1 / (1 + np.exp(-f))).astype(int), "groups": labels}
+
+
+def test_groups_lie_in_the_files(tmp_path):
+    data = grouped()
+    options = OPTIONS | {"combine": "consensus", "sampler": "nuts", "n_samples": 50, "n_warmup": 50}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of short chains
+        memory = sd.BayesianLogisticRegression(n_shards=2, **options).fit(**data)
+        parts = cut_groups(np.unique(data["groups"], return_inverse=True)[1], 2, SEED)
+        paths = saved(tmp_path, [{k: v[rows] for k, v in data.items()} for rows in parts])
+        far = sd.BayesianLogisticRegression(n_shards="auto", **options).fit(paths)
+    np.testing.assert_array_equal(far.posterior_.draws, memory.posterior_.draws)
+    assert far.posterior_.names == memory.posterior_.names
+    assert far.groups_.tolist() == memory.groups_.tolist()
+    new = {"X": data["X"][:4], "groups": [*data["groups"][:3], "elsewhere"]}
+    np.testing.assert_array_equal(far.predict_proba(**new), memory.predict_proba(**new))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda a, b: b["groups"].__setitem__(3, "town 0"),
+            r"group town 0 lies in shard 0 \(.*\) and in shard 1 \(.*\): .*put all rows of a group into one",
+        ),
+        (lambda a, b: b.pop("groups"), r"shard 0 \(.*\) has groups, shard 1 \(.*\) has none"),
+        (
+            lambda a, b: b.update(groups=np.arange(120) % 6),
+            r"groups are text in shard 0 \(.*\), numbers in shard 1",
+        ),
+        (lambda a, b: b.update(groups=np.full(120, np.nan)), r"shard 1 \(.*\): groups holds nan in row 0"),
+        (lambda a, b: b.update(groups=b["groups"][:7]), r"shard 1 \(.*\): groups has the shape \(7,\)"),
+    ],
+)
+def test_groups_that_do_not_fit_together_are_refused(tmp_path, change, said):
+    data = grouped()
+    order = np.argsort(data["groups"], kind="stable")
+    halves = [{k: v[rows] for k, v in data.items()} for rows in (order[:120], order[120:])]
+    change(*halves)
+    with pytest.raises(DataError, match=said):
+        sd.BayesianLogisticRegression(n_shards="auto", **OPTIONS).fit(saved(tmp_path, halves))
+
+
+def test_groups_of_one_row_in_all_shards_are_refused(tmp_path):
+    data = {"X": np.ones((4, 1)), "y": np.arange(4.0) ** 2, "groups": np.arange(4)}
+    paths = saved(tmp_path, [{k: v[:2] for k, v in data.items()}, {k: v[2:] for k, v in data.items()}])
+    with pytest.raises(DataError, match="groups holds 4 groups for 4 rows"):
+        sd.BayesianLinearRegression(intercept_scale=1.0, n_shards=2).fit(paths)
+    with pytest.raises(DataError, match=r"shard 0 .*noise='student_t' has not"):
+        sd.BayesianLinearRegression("student_t", n_shards=2).fit(paths)
+
+
+def linear():
+    rng = np.random.default_rng(5)
+    X, offset = rng.standard_normal((500, 3)) * [1, 30, 0.01] + [0, 1e3, 0], rng.standard_normal(500)
+    y = X @ [1.0, 0.2, 50.0] + offset + rng.standard_normal(500)
+    return {"X": X, "y": y, "sample_weight": rng.integers(0, 3, 500).astype(float), "offset": offset}
+
+
+@pytest.mark.parametrize("prior", ["normal", "horseshoe"])
+def test_normal_regressions_are_merged_exactly(tmp_path, prior):
+    data = linear()
+    # Shards of unlike sizes, one smaller than a row for each column, and unlike in themselves.
+    order = np.argsort(data["y"])
+    bounds = [(0, 3), (3, 200), (200, 500)]
+    parts = [{k: v[order[a:b]] for k, v in data.items()} for a, b in bounds]
+    options = (
+        OPTIONS | {"sampler": "nuts", "n_samples": 20, "n_warmup": 20} if prior == "horseshoe" else OPTIONS
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of short chains
+        far = sd.BayesianLinearRegression(prior=prior, n_shards="auto", **options).fit(saved(tmp_path, parts))
+        memory = sd.BayesianLinearRegression(prior=prior, **options).fit(**data)
+    assert far.n_shards_ == 1
+    if prior == "normal":  # a tree of NUTS makes of a last bit another draw
+        ours, theirs = far.posterior_.draws, memory.posterior_.draws
+        np.testing.assert_allclose((ours - theirs) / theirs.std(axis=0), 0, atol=1e-5)
+
+
+def test_reduced_rows_have_the_likelihood_of_all():
+    data = linear()
+    X, y, weights = data["X"], data["y"], data["sample_weight"]
+    kept = weights > 0
+    prior = Prior(scale=10.0)
+    whole = regression(
+        "normal", X[kept], y[kept], weights=weights[kept], offsets=data["offset"][kept], prior=prior
+    )
+    halves = [
+        reduced_rows(X[kept][rows], y[kept][rows], weights[kept][rows], data["offset"][kept][rows])
+        for rows in (slice(2), slice(2, None))
+    ]
+    rows = [np.concatenate(part) for part in zip(*halves, strict=True)]
+    assert len(rows[1]) == 2 + 4
+    merged = regression("normal", rows[0], rows[1], weights=rows[2], prior=prior)
+    Q = np.random.default_rng(0).standard_normal((20, 4)) / [10, 100, 0.1, 1] + whole.start
+    for ours, theirs in zip(merged.logp_grads(Q), whole.logp_grads(Q), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8)
+    np.testing.assert_allclose(merged.start, whole.start, rtol=1e-8)
+
+
+def test_merged_shards_may_leave_a_direction_to_each_other(tmp_path):
+    rng = np.random.default_rng(6)
+    X = np.column_stack([np.repeat([1.0, 0.0], 50), rng.standard_normal(100)])  # constant in each shard
+    y = X @ [2.0, 1.0] + rng.standard_normal(100)
+    halves = [{"X": X[rows], "y": y[rows]} for rows in (slice(50), slice(50, None))]
+    paths = saved(tmp_path, halves)
+    flat = {"prior_scale": np.inf, "n_shards": 2, **OPTIONS}
+    model = sd.BayesianLinearRegression(**flat).fit(paths)
+    exact = np.linalg.lstsq(np.column_stack([X, np.ones(100)]), y, rcond=None)[0]
+    np.testing.assert_allclose(model.coef_, exact[:2], atol=0.1)
+    with pytest.raises(
+        DataError, match=r"shard 0 \(.*\): this shard of 2: columns among x0, x1, the intercept"
+    ):
+        sd.BayesianLinearRegression(combine="exact", **flat).fit(paths)
+    np.savez(paths[1], X=X[:50], y=y[:50])  # now in both
+    with pytest.raises(DataError, match="columns among x0, x1, the intercept depend on each other"):
+        sd.BayesianLinearRegression(**flat).fit(paths)
+    for path in paths:
+        np.savez(path, X=X[:50], y=X[:50, 1])
+    with pytest.raises(DataError, match="y is a linear function of X without noise"):
+        sd.BayesianLinearRegression(n_shards=2, **OPTIONS).fit(paths)
 
 
 def test_priors_that_go_by_the_data_go_by_all_shards(tmp_path):

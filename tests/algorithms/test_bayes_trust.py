@@ -152,3 +152,68 @@ def test_the_chains_of_an_improper_shard_are_bounded():
             n_warmup=40,
             random_state=0,
         )
+
+
+# Shards that the prior to the power 1/M does not hold ---------------------------------------------------
+
+
+class Begun(Exception):
+    """The door let a fit through."""
+
+
+@pytest.fixture
+def no_draws(monkeypatch):
+    def begin(self, *args, **options):
+        raise Begun
+
+    monkeypatch.setattr(sd.BayesianLinearRegression, "_draw", begin)
+    monkeypatch.setattr(sd.BayesianLogisticRegression, "_draw", begin)
+    monkeypatch.setattr(sd.BayesianPoissonRegression, "_draw", begin)
+
+
+@pytest.mark.usefixtures("no_draws")
+@pytest.mark.parametrize("noise", ["normal", "student_t"])
+def test_a_shard_without_noise_is_named(noise):
+    X, y = np.random.default_rng(0).standard_normal((40, 2)), np.zeros(40)
+    y[7] = 1.0  # in one of two shards, and the other is constant
+    model = sd.BayesianLinearRegression(noise, intercept_scale=1.0, random_state=0)
+    with pytest.raises(Begun):
+        model.fit(X, y)
+    with pytest.raises(DataError, match=r"shard [01] of 2: y is a linear .*; or take a smaller n_shards"):
+        model.set_params(n_shards=2).fit(X, y)
+
+
+@pytest.mark.usefixtures("no_draws")
+def test_a_shard_that_says_nothing_of_the_overdispersion_is_named():
+    X, y = np.random.default_rng(0).standard_normal((40, 2)), np.zeros(40)
+    y[[3, 9, 30]] = 2.0  # at most one of them in one of the shards
+    model = sd.BayesianPoissonRegression("negative_binomial", overdispersion_scale=np.inf, random_state=0)
+    with pytest.raises(Begun):
+        model.fit(X, y)
+    with pytest.raises(
+        DataError, match=r"shard [01] of 2: overdispersion_scale=inf is flat, and [01] counts"
+    ):
+        model.set_params(n_shards=2).fit(X, y)
+
+
+@pytest.mark.usefixtures("no_draws")
+def test_ridges_across_the_axes_are_refused_where_the_prior_does_not_fall_fast_enough():
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.standard_normal((60, 1)), 2, axis=1)
+    X[11, 1] += 3.0  # all rows, and one shard, tell the columns apart
+    y = rng.random(60) < 0.5
+    for freedom, n_shards, fits in ((1.0, 1, True), (1.0, 2, False), (1.1, 2, True), (2.0, 3, False)):
+        model = sd.BayesianLogisticRegression("student_t", prior_freedom=freedom, n_shards=n_shards)
+        expected = Begun if fits else DataError
+        said = (
+            ""
+            if fits
+            else rf"improper to the power 1/{n_shards}, and the rows of shard .*depend on each other"
+        )
+        with pytest.raises(expected, match=said):
+            model.set_params(random_state=0).fit(X, y)
+    flat = sd.BayesianLogisticRegression(prior_scale=np.inf, random_state=0)
+    with pytest.raises(Begun):
+        flat.fit(X, y)
+    with pytest.raises(DataError, match=r"shard [01] of 2: columns among x0, x1 depend on each other"):
+        flat.set_params(n_shards=2).fit(X, y)
