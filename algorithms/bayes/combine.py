@@ -67,9 +67,9 @@ class Combination:
         Normalised; None where all draws count alike.
     figures : dict of str to float
         What the method tells of itself: acceptance, kernel_width, k_hat, importance_ess, half_disagreement,
-        populations_apart. What the posterior tells of a method without weights that was asked for by name,
-        given log_density: shift of the means in standard deviations, and check_k_hat of the weights that
-        say so.
+        populations_apart, skew_shift, excess_moments. What the posterior tells of a method without weights
+        that was asked for by name, given log_density: shift of the means in standard deviations, and
+        check_k_hat of the weights that say so.
     seen : tuple of str
         In words, what was tried before.
     n_chains : int or None

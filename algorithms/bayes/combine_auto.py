@@ -17,14 +17,22 @@ from scipy.special import logsumexp
 
 from .combine import Combination, CombinationRefused, NotDefinite
 from .combine_exact import evaluated, gaussian_proposals, kernel_proposals, passed, weighed
-from .combine_gaussian import Gaussian, from_moments, from_scores, half_disagreement, non_gaussianity
+from .combine_gaussian import (
+    Gaussian,
+    excess_moments,
+    from_moments,
+    from_scores,
+    half_disagreement,
+    non_gaussianity,
+    skew_shift,
+)
 from .combine_kernel import pair_tree
 from .combine_smc import MOST_PARAMETERS, largest_power, tempered
-from .diagnostics import MOST_APART, largest_skewness
+from .diagnostics import MOST_APART
 
 MOST_PIECES = 5.0  # of `non_gaussianity`: two modes at 2 widths from their middle
-NEAR_GAUSSIAN = 1.1  # the same, where there is no log_density to put things right
-LEAST_SKEW = 0.3  # largest skewness with which moments alone are believed
+MOST_SKEW_SHIFT = 0.15  # of `skew_shift`, in sd, where there is no log_density to put things right
+MOST_EXCESS = 0.25  # of `excess_moments`: two modes at 3/4 of a width, whose product is 1.2 times as wide
 _FREEDOM, _WIDER = 7, 1.2
 _GOOD = 0.25  # part of the draws that a round is worth from which nothing better is looked for
 _MOVES, _GAIN = 8, 1.2  # of proposals, and what another one must bring
@@ -191,17 +199,24 @@ def _tempered(shards, n, rng, seen):
 def _closed_form(shards, n, rng):
     """Without log_density: a Gaussian product, where the shards are Gaussian to within what can be seen."""
     pair = shards.draws, shards.gradients
-    apart = half_disagreement(*pair)
-    if shards.gradients is not None:
-        figure, limit, what = _pieces(shards), NEAR_GAUSSIAN, "non-Gaussianity"
-    else:
-        figure, limit, what = largest_skewness(shards.draws), LEAST_SKEW, "skewness"
-    words = f"{what} {figure:.2f} (limit {limit}), halves {apart:.2f} sd apart (limit {MOST_APART})"
-    if figure <= limit and apart <= MOST_APART:
+    _, T, d = shards.draws.shape
+    if d + 3 > T:
+        raise CombinationRefused(
+            f"{T} draws a shard are too few to see whether shards of {d} parameters are Gaussian: take more "
+            "draws, or pass log_density"
+        )
+    gates = {"half_disagreement": (half_disagreement(*pair), MOST_APART)}
+    gates["skew_shift"] = (skew_shift(*pair), MOST_SKEW_SHIFT)
+    if shards.gradients is None:
+        gates["excess_moments"] = (excess_moments(shards.draws), MOST_EXCESS)
+    if all(figure <= limit for figure, limit in gates.values()):
         product = _product(shards, False)
         name = "score-matched product" if shards.gradients is not None else "parametric product"
-        figures = {"half_disagreement": apart, what.replace("-", "_").lower(): figure}
-        return Combination(product.draw(n, rng), name, None, figures)
+        return Combination(
+            product.draw(n, rng), name, None, {key: figure for key, (figure, _) in gates.items()}
+        )
+    told = (f"{key.replace('_', ' ')} {figure:.2f} (limit {limit})" for key, (figure, limit) in gates.items())
+    words = ", ".join(told)
     raise CombinationRefused(
         "without log_density only Gaussian shards can be combined, and these are not, or their draws are too "
         f"few: {words}. Pass log_density, and gradients if there are none; or take more draws"

@@ -242,3 +242,66 @@ def non_gaussianity(draws, gradients):
         except np.linalg.LinAlgError:  # nothing explained: the second matrix is singular
             figures[m] = np.inf
     return figures
+
+
+def skew_shift(draws, gradients=None):
+    r"""Estimate how far the shards' skewness puts a product of Gaussians from the product of the shards.
+
+    A shard of skewness :math:`\gamma` has its score :math:`\gamma / 2` of its standard deviations from where
+    the Gaussian has it, and M such shards add up: :math:`(M - 1) \gamma / (2 \sqrt M)` standard deviations of
+    the posterior. With gradients :math:`\gamma^2 / 2` is what `non_gaussianity` has above 1, and counts as
+    if all shards leant to one side; without them :math:`\gamma` is the mean of :math:`|z|^2 z` of whitened
+    draws.
+
+    Parameters
+    ----------
+    draws : ndarray of shape (M, T, d)
+    gradients : ndarray of shape (M, T, d), optional
+
+    Returns
+    -------
+    float
+        In any direction.
+    """
+    M = len(draws)
+    if gradients is not None:
+        skewness = np.sqrt(2 * (non_gaussianity(draws, gradients) - 1)).mean()
+    else:
+        skewness = np.linalg.norm(_third(_whitened(draws)).mean(axis=0))
+    return float((M - 1) / (2 * np.sqrt(M)) * skewness)
+
+
+def excess_moments(draws):
+    r"""Measure how far shards are from Gaussian by their third and fourth moments in any direction.
+
+    The eigenvalues of :math:`E |z|^2 z z^T - (d + 2) I`, of whitened draws z, are the excess kurtoses of
+    independent parts that the parameters are mixed of. Few draws make them large, the more so in many
+    dimensions.
+
+    Parameters
+    ----------
+    draws : ndarray of shape (M, T, d)
+
+    Returns
+    -------
+    float
+        Mean over shards of the larger of skewness and kurtosis, by their size.
+    """
+    z = _whitened(draws)
+    fourth = np.swapaxes(z * (z**2).sum(axis=2, keepdims=True), 1, 2) @ z / z.shape[1]
+    kurtosis = np.abs(np.linalg.eigvalsh(fourth) - (z.shape[2] + 2)).max(axis=1)
+    return float(np.maximum(kurtosis, np.linalg.norm(_third(z), axis=1)).mean())
+
+
+def _third(z):
+    """Skewness of each shard as a vector, (M, d)."""
+    return (z * (z**2).sum(axis=2, keepdims=True)).mean(axis=1)
+
+
+def _whitened(draws):
+    """Give each shard's draws zero mean and unit covariance, by the symmetric root."""
+    x = (draws - draws.mean(axis=1, keepdims=True)) / draws.std(axis=(0, 1))
+    spread = centred_covariance(x)
+    inverses(spread, "the covariance")  # names the shard that cannot be inverted
+    values, vectors = np.linalg.eigh(spread)
+    return x @ ((vectors / np.sqrt(values)[:, None]) @ np.swapaxes(vectors, 1, 2))

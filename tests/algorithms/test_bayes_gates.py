@@ -56,8 +56,8 @@ def cusp(rng, M):
 KINDS = {one.__name__: one for one in (bimodal, heavy_tailed, rare, shoulder, cusp)}
 
 
-def outcome(kind, seed):
-    """Combine shards of one kind: "right", "refused" or "wrong"."""
+def outcome(kind, seed, *unknown):
+    """Combine shards of one kind, without what is `unknown`: "right", "refused" or "wrong"."""
     rng = np.random.default_rng([seed, *kind.encode()])
     M, d = int(rng.integers(2, 13)), int(rng.choice([1, 2, 4]))
     T = int(rng.choice([60, 300, 1000]))  # few draws, and many
@@ -81,12 +81,11 @@ def outcome(kind, seed):
         total = sum(np.interp(own[:, j], GRID, logps[j].sum(axis=0)) for j in range(d))
         return np.where(inside, total, -np.inf)
 
+    given = {"gradients": g @ turn.T, "log_density": log_density} | dict.fromkeys(unknown)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CombinationWarning)
-            found = combine(
-                z @ turn.T, gradients=g @ turn.T, log_density=log_density, n_draws=2000, random_state=seed
-            )
+            found = combine(z @ turn.T, n_draws=2000, random_state=seed, **given)
     except CombinationRefused:
         return "refused"
     weights = np.full(len(found.draws), 1 / len(found.draws))
@@ -110,3 +109,10 @@ def test_shards_of_many_kinds_are_right_or_refused(kind):
     counts = Counter(outcome(kind, seed) for seed in range(20))
     assert not counts["wrong"], counts
     assert counts["right"] >= 10, counts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("unknown", [("log_density",), ("gradients", "log_density")])
+def test_without_a_density_they_are_right_or_refused_too(kind, unknown):
+    counts = Counter(outcome(kind, seed, *unknown) for seed in range(20))
+    assert not counts["wrong"], counts
