@@ -14,8 +14,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from scipy.special import digamma, polygamma
 
 import stradask as sd
+from stradask.algorithms.bayes.combine import combine
 from stradask.benchmarks.report import COLOURS
 
 HERE = Path(__file__).parent
@@ -94,6 +96,48 @@ def shards(rows=8_000, n_samples=1000):
     return figure
 
 
+def combiners(dimensions=(1, 2, 5, 10, 20, 50), numbers=(2, 4, 8, 16, 32, 64), n_seeds=3):
+    """Errors of combinations of skewed shards, whose product is known, by parameters and by shards."""
+    figure = Figure(figsize=(7.5, 3.6), layout="constrained")
+    sweeps = ("parameters", [(8, d) for d in dimensions]), ("shards", [(M, 5) for M in numbers])
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, (label, cases) in zip(panels, sweeps, strict=True):
+        ticks = dimensions if label == "parameters" else numbers
+        title = "8 shards" if label == "parameters" else "5 parameters"
+        axes.set(xlabel=label, xscale="log", yscale="log", title=title)
+        methods = ("parametric", "nonparametric", "semiparametric", "auto")
+        for colour, method in zip(COLOURS, methods, strict=False):
+            errors = [_error_of_product(method, *case, n_seeds) for case in cases]
+            axes.plot(ticks, errors, "o-", color=colour, label=f'"{method}"', markersize=4)
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.minorticks_off()
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+    panels[0].set_ylabel("error of means, in posterior sd")
+    panels[0].legend(frameon=False, loc=(0.45, 0.3))
+    return figure
+
+
+def _error_of_product(method, M, d, n_seeds, T=300, k=4):
+    """Root mean square error of the means of M shards of d logarithms of Gamma(k) variables, T draws each."""
+    squares = []
+    for seed in range(n_seeds):
+        draws = np.log(np.random.default_rng(seed).gamma(k, 1, (M, T, d)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what speaks against a combination is what the picture shows
+            found = combine(
+                draws,
+                method=method,
+                gradients=k - np.exp(draws),
+                log_density=lambda u: M * (k * u - np.exp(u)).sum(axis=1),
+                random_state=seed,
+            )
+        weights = None if found.log_weights is None else np.exp(found.log_weights)
+        mean = np.average(found.draws, axis=0, weights=weights)
+        squares.append((mean - digamma(M * k) + np.log(M)) ** 2 / polygamma(1, M * k))
+    return np.sqrt(np.mean(squares))
+
+
 def factorization(ratings=60_000, most=16):
     """Held-out error after more and more iterations of three solvers."""
     users = ratings // 60
@@ -162,6 +206,7 @@ PICTURES = {
     "rotation": rotation,
     "gpu-sweeps": gpu_sweeps,
     "shards": shards,
+    "combiners": combiners,
     "factorization": factorization,
     "optimizers": optimizers,
 }
@@ -169,6 +214,7 @@ PICTURES = {
 SMALL = {
     "gpu-sweeps": functools.partial(gpu_sweeps, 60, 4),
     "shards": functools.partial(shards, 4_000, 60),
+    "combiners": functools.partial(combiners, (1, 2), (2, 4), 1),
     "factorization": functools.partial(factorization, 6_000, 2),
     "optimizers": functools.partial(optimizers, 500, 5),
 }

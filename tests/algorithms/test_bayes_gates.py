@@ -111,8 +111,18 @@ def test_shards_of_many_kinds_are_right_or_refused(kind):
     assert counts["right"] >= 10, counts
 
 
+UNKNOWN = [("log_density",), ("gradients", "log_density")]
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("unknown", [("log_density",), ("gradients", "log_density")])
+@pytest.mark.parametrize("unknown", UNKNOWN)
 def test_without_a_density_they_are_right_or_refused_too(kind, unknown):
+    assert "wrong" not in {outcome(kind, seed, *unknown) for seed in (3, 8, 10)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("unknown", [("gradients",), *UNKNOWN])
+def test_many_without_gradients_or_density_are_right_or_refused(kind, unknown):
     counts = Counter(outcome(kind, seed, *unknown) for seed in range(20))
     assert not counts["wrong"], counts

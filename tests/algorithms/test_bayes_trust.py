@@ -200,20 +200,15 @@ def test_a_shard_that_says_nothing_of_the_overdispersion_is_named():
 def test_ridges_across_the_axes_are_refused_where_the_prior_does_not_fall_fast_enough():
     rng = np.random.default_rng(0)
     X = np.repeat(rng.standard_normal((60, 1)), 2, axis=1)
-    X[11, 1] += 3.0  # all rows, and one shard, tell the columns apart
+    X[11, 1] += 3.0  # one row tells the columns apart: the other shard has a ridge, its own a slope
     y = rng.random(60) < 0.5
-    for freedom, n_shards, fits in ((1.0, 1, True), (1.0, 2, False), (1.1, 2, True), (2.0, 3, False)):
-        model = sd.BayesianLogisticRegression("student_t", prior_freedom=freedom, n_shards=n_shards)
-        expected = Begun if fits else DataError
+    model = sd.BayesianLogisticRegression("student_t", random_state=0)
+    for freedom, n_shards in ((1.0, 1), (1.1, 2)):
+        with pytest.raises(Begun):
+            model.set_params(prior_freedom=freedom, n_shards=n_shards).fit(X, y)
+    for freedom, n_shards in ((1.0, 2), (2.0, 3)):
         said = (
-            ""
-            if fits
-            else rf"improper to the power 1/{n_shards}, and the rows of shard .*depend on each other"
+            rf"improper to the power 1/{n_shards}, and the rows of shard .*(depend on|separate the classes)"
         )
-        with pytest.raises(expected, match=said):
-            model.set_params(random_state=0).fit(X, y)
-    flat = sd.BayesianLogisticRegression(prior_scale=np.inf, random_state=0)
-    with pytest.raises(Begun):
-        flat.fit(X, y)
-    with pytest.raises(DataError, match=r"shard [01] of 2: columns among x0, x1 depend on each other"):
-        flat.set_params(n_shards=2).fit(X, y)
+        with pytest.raises(DataError, match=said):
+            model.set_params(prior_freedom=freedom, n_shards=n_shards).fit(X, y)
