@@ -185,9 +185,9 @@ def reduced_rows(X, y, weights=None, offsets=None):
     both = np.column_stack([X, y if offsets is None else y - offsets]).astype(np.float64)
     if len(both) > both.shape[1]:
         with single_threaded_blas():
-            both = np.linalg.qr(both * np.sqrt(weights)[:, None], mode="r")
-        weights = np.full(len(both), weights.sum() / len(both))
-        both /= np.sqrt(weights)[:, None]
+            triangle: Any = np.linalg.qr(both * np.sqrt(weights)[:, None], mode="r")
+        weights = np.full(len(triangle), weights.sum() / len(triangle))
+        both = triangle / np.sqrt(weights)[:, None]
     return both[:, :-1], both[:, -1], weights
 
 
