@@ -215,6 +215,11 @@ class Device:
         """Make an array of zeros."""
         return self._made("zeros", shape, dtype)
 
+    def clear(self, array):
+        """Fill an array of the device with zeros, after the work before it."""
+        with self._here():
+            array.fill(0)
+
     def put(self, array):
         """Copy an array of the host to the device."""
         array = np.ascontiguousarray(array)
@@ -228,14 +233,18 @@ class Device:
             return array.get()
 
     def pinned(self, shape, dtype):
-        """Make an array of the host that copies can run from and to while kernels run."""
+        """Make an array of the host that copies can run from and to while kernels run.
+
+        It goes back to the system with its last user: CuPy's pool would keep it for the life of the process.
+        """
         import cupy
 
-        dtype = np.dtype(dtype)
+        dtype, cuda = np.dtype(dtype), cupy.cuda
         size = int(np.prod(shape))
         try:
-            memory = cupy.cuda.alloc_pinned_memory(max(size * dtype.itemsize, 1))
-        except cupy.cuda.runtime.CUDARuntimeError as error:
+            with self._here():
+                memory = cuda.PinnedMemoryPointer(cuda.PinnedMemory(max(size * dtype.itemsize, 1)), 0)
+        except cuda.runtime.CUDARuntimeError as error:
             raise DeviceError(
                 f"there is no room for {size * dtype.itemsize:,} bytes of pinned memory on the host"
             ) from error
@@ -298,11 +307,13 @@ class Stream:
 
     def _copy(self, target, origin, to, of, direction):
         check_copy(to, of)
-        self.cuda.runtime.memcpyAsync(target, origin, to.nbytes, direction, self.queue.ptr)
+        with self.cuda.Device(self.number):
+            self.cuda.runtime.memcpyAsync(target, origin, to.nbytes, direction, self.queue.ptr)
 
     def wait(self, other):
         """Let what is queued here from now on begin after what is queued in another stream up to now."""
-        self.queue.wait_event(other.queue.record())
+        with self.cuda.Device(self.number):  # the event is to be of the streams' device, not of the thread's
+            self.queue.wait_event(other.queue.record())
 
     def synchronize(self):
         """Wait until all that is queued here is done."""

@@ -27,7 +27,7 @@ from ..errors import DeviceError
 FOLDER = Path(__file__).resolve().parent
 # No fused multiply-add unless the source asks for it: the same sums on every machine, bit for bit.
 OPTIONS = ("--std=c++17", "-fmad=false")
-_FREE_SHARED = 48 * 1024  # bytes of dynamic shared memory that a block may have unasked
+_FREE_SHARED = 48 * 1024  # bytes of shared memory, declared and dynamic, that a block may have unasked
 
 _TYPES = {
     "bool": "?",
@@ -207,7 +207,7 @@ class CudaKernels(Kernels):
             if name not in self._functions:
                 self._functions[name] = self._module.get_function(name)
             function = self._functions[name]
-            if shared > _FREE_SHARED:
+            if shared and shared + function.shared_size_bytes > _FREE_SHARED:
                 function.max_dynamic_shared_size_bytes = shared
             function(grid, block, tuple(arguments), shared_mem=shared, stream=queue)
 

@@ -1,8 +1,10 @@
 """What a fit on a GPU needs of the host, in numpy: the layout of tokens, their first topics, lists as CSR.
 
 A GPU's path does not import numba. The functions do what those of the same names in `lda_gibbs`, `random` and
-`lda_saber` do, bit for bit.
+`lda_saber` do, bit for bit; numba compiles `alias_tables` from here (`alias`).
 """
+
+import itertools
 
 import numpy as np
 
@@ -42,6 +44,33 @@ def lay_out(X, order, token_doc):
     n_tokens = int(by_word.data.sum(dtype=np.int64))
     token_doc[:n_tokens] = np.repeat(by_word.indices.astype(np.uint32), by_word.data)
     return np.concatenate([[0], np.cumsum(by_word.data, dtype=np.int64)])[by_word.indptr]
+
+
+def begins(X, order, cuts, word_start):
+    """Where the tokens of each word begin in each run of documents, ``cuts[c]:cuts[c + 1]``.
+
+    Returns
+    -------
+    int64 array, (runs + 1) x words
+        The last row: where they end.
+    """
+    runs = (X[order[a:b]].sum(axis=0, dtype=np.int64) for a, b in itertools.pairwise(cuts))
+    parts = np.array([np.asarray(run).ravel() for run in runs])
+    return word_start[:-1] + np.concatenate([np.zeros_like(parts[:1]), np.cumsum(parts, axis=0)])
+
+
+def tokens_between(begin, end):
+    """The numbers from each `begin` on and before its `end`, one run after the other."""
+    size = end - begin
+    return np.repeat(begin - np.cumsum(size) + size, size) + np.arange(size.sum())
+
+
+def cut(begin, end, n_pieces):
+    """Cut ranges into so many nearly equal pieces each: the range of a piece, where it begins and ends."""
+    which, pieces = np.repeat(np.arange(len(begin)), n_pieces), np.repeat(n_pieces, n_pieces)
+    piece = np.arange(len(which)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
+    first, size = begin[which], (end - begin)[which]
+    return which, first + size * piece // pieces, first + size * (piece + 1) // pieces
 
 
 def assign_first(token_doc, topics, n_topics, choices, spread, seed, purpose):
@@ -92,8 +121,8 @@ def _scan(v):
     return v
 
 
-def listed(entries, line_start, n_lines):
-    """Read lists of ``topic << 16 | count``, in lines of 32 filled up with zeros.
+def listed(entries, line_start, n_lines, line=LINE, shift=16):
+    """Read lists of ``topic << shift | count``, in lines of so many entries filled up with zeros.
 
     Returns
     -------
@@ -103,9 +132,71 @@ def listed(entries, line_start, n_lines):
         Entries of each list.
     """
     room = np.diff(line_start)
-    line = np.arange(line_start[-1]) - np.repeat(line_start[:-1], room)
-    lines = entries[: line_start[-1] * LINE].reshape(-1, LINE)[line < np.repeat(n_lines, room)]
+    place = np.arange(line_start[-1]) - np.repeat(line_start[:-1], room)
+    lines = entries[: line_start[-1] * line].reshape(-1, line)[place < np.repeat(n_lines, room)]
+    counts = lines & np.uint32((1 << shift) - 1)
     sizes = np.zeros(len(n_lines), np.int64)
-    np.add.at(sizes, np.repeat(np.arange(len(n_lines)), n_lines), np.count_nonzero(lines, axis=1))
-    held = lines[lines > 0]
-    return (held >> 16).astype(np.int32), (held & 0xFFFF).astype(np.int32), sizes
+    np.add.at(sizes, np.repeat(np.arange(len(n_lines)), n_lines), np.count_nonzero(counts, axis=1))
+    held = counts > 0
+    return (lines[held] >> np.uint32(shift)).astype(np.int32), counts[held].astype(np.int32), sizes
+
+
+def list_documents(token_doc, topics, line_start, shift, line=16):
+    """List the topics of documents as ``topic << shift | count``, in the order in which tokens have them.
+
+    Returns
+    -------
+    entries, n_lines : uint32 and int32 arrays
+    """
+    n_topics = int(topics.max(initial=0)) + 1
+    key = token_doc.astype(np.int64) * n_topics + topics
+    order = np.argsort(key, kind="stable")
+    new = np.flatnonzero(np.diff(key[order], prepend=-1))
+    first, counts = order[new], np.diff(np.append(new, len(key)))
+    by_document = np.lexsort((first, token_doc[first]))
+    first, counts = first[by_document], counts[by_document]
+    document = token_doc[first].astype(np.int64)
+    sizes = np.bincount(document, minlength=len(line_start) - 1)
+    slot = np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    entries = np.zeros(line_start[-1] * line, np.uint32)
+    packed = topics[first].astype(np.uint32) << np.uint32(shift) | counts.astype(np.uint32)
+    entries[line_start[document] * line + slot] = packed
+    return entries, (-(-sizes // line)).astype(np.int32)
+
+
+def alias_tables(weights, aliases, limits):
+    """Fill the tables of a distribution: place k is k for 32 bits below its limit, else its alias.
+
+    Parameters
+    ----------
+    weights : float array (n,)
+        Not negative, with a positive sum.
+    aliases : int64 array (n,)
+    limits : uint32 array (n,)
+    """
+    n = len(weights)
+    total = 0.0
+    for k in range(n):
+        total += weights[k]
+    share = np.empty(n)
+    poor, rich = np.empty(n, np.int64), np.empty(n, np.int64)
+    n_poor = n_rich = 0
+    for k in range(n):
+        share[k] = weights[k] / total * n
+        aliases[k], limits[k] = k, np.uint32(0xFFFFFFFF)
+        if share[k] < 1.0:
+            poor[n_poor] = k
+            n_poor += 1
+        else:
+            rich[n_rich] = k
+            n_rich += 1
+    while n_poor and n_rich:
+        n_poor -= 1
+        k, giver = poor[n_poor], rich[n_rich - 1]
+        aliases[k] = giver
+        limits[k] = np.uint32(min(share[k] * 4294967296.0, 4294967295.0))
+        share[giver] -= 1.0 - share[k]
+        if share[giver] < 1.0:
+            n_rich -= 1
+            poor[n_poor] = giver
+            n_poor += 1

@@ -7,9 +7,13 @@
 // count that leaves the token out is the count as it stands, less one for its own topic, so that nothing is
 // written unless the token moves.
 //
+// Documents lie in sections, one after the other at hand: numbers of documents and of their tokens are those of the
+// section. Topics of tokens and counts of words are those of the corpus.
+//
 // TOPIC is the type of a token's topic. All decisions are made of + * and < of doubles, and no products are
 // fused with sums: the topics are those of the CPU bit for bit.
 #include "philox.cuh"
+#include "sum_of_warp.cuh"
 
 typedef unsigned long long cell;  // topic << 32 | count of a word; 0 where there is none
 
@@ -287,34 +291,33 @@ __device__ __forceinline__ Token token_of(const unsigned* list, int n_lines, uns
   return token;
 }
 
-// Move the tokens of the blocks of one step: block (g, (g + step) mod n_groups) by warp g.
+// Move the tokens of the blocks of one step: of document group g and word group (g + step) mod n_groups by warp g.
 //
-// places: word of a token and its number among those of the word, in the order in which a block takes them;
-// block_start: where those of block (word group h, document group g) begin, at h * n_groups + g;
-// lists of documents as in lda_gibbs.py; rows: counts of the words with row_of_word[w] >= 0, by topic;
-// cells from cell_start[w] on: tables of the others; totals: of the topics. With `live` there is one warp,
-// and it keeps the totals up to date; without, they stand still, and `changes` are summed up.
+// places: three numbers a token, its word, its number among those of the word, and its document, in the order in
+// which a block takes them; block_start: where those of a step and document group begin, at step * n_groups + g;
+// first_group: number of the first document group in the corpus; lists of documents as in lda_gibbs.py;
+// rows: counts of the words with row_of_word[w] >= 0, by topic; cells from cell_start[w] on: tables of the others;
+// totals: of the topics. With `live` there is one warp, and it keeps the totals up to date; without, they stand
+// still, and `changes` are summed up.
 extern "C" __global__ void __launch_bounds__(LANES)
-    sweep(const unsigned* places, const long long* block_start, int n_groups, int step, int live,
-          const long long* word_start, const unsigned* token_doc, TOPIC* topics, unsigned* entries,
-          const long long* line_start, int* n_lines, int shift, const int* lengths, const int* row_of_word,
-          int* rows, cell* cells, const long long* cell_start, long long* totals, int* changes,
-          const double* alpha, double alpha_sum, const long long* aliases, const unsigned* limits, int skewed,
-          const double* beta, double beta_sum, int n_topics, int n_steps, unsigned long long seed,
-          unsigned purpose, unsigned round) {
+    sweep(const unsigned* places, const long long* block_start, int n_groups, int step, int first_group, int live,
+          const long long* word_start, TOPIC* topics, unsigned* entries, const long long* line_start, int* n_lines,
+          int shift, const int* lengths, const int* row_of_word, int* rows, cell* cells,
+          const long long* cell_start, long long* totals, int* changes, const double* alpha, double alpha_sum,
+          const long long* aliases, const unsigned* limits, int skewed, const double* beta, double beta_sum,
+          int n_topics, int n_steps, unsigned long long seed, unsigned purpose, unsigned round) {
   const int lane = (int)threadIdx.x, g = (int)blockIdx.x;
-  const long long block = (long long)((g + step) % n_groups) * n_groups + g;
+  const long long block = (long long)step * n_groups + g;
   const Model model = {topics,    totals,   alpha,    aliases, skewed ? limits : 0,
                        alpha_sum, beta_sum, n_topics, n_steps};
   const Words words = {word_start, row_of_word, rows, cells, cell_start, beta};
   unsigned known = 0xffffffffu;
   Word word = {};
   for (long long place = block_start[block]; place < block_start[block + 1]; ++place) {
-    const unsigned w = places[2 * place], number = places[2 * place + 1];
-    if (w != known) word = word_of(words, w, model, (unsigned)g, seed, purpose, round);
+    const unsigned w = places[3 * place], number = places[3 * place + 1], d = places[3 * place + 2];
+    if (w != known) word = word_of(words, w, model, (unsigned)(first_group + g), seed, purpose, round);
     known = w;
     const long long i = word.first + number;
-    const unsigned d = token_doc[i];
     unsigned* list = entries + line_start[d] * 16;
     const Token token = token_of(list, n_lines[d], (unsigned)topics[i], shift, lane);
     const Place to = move(model, word, token, number, (unsigned)lengths[d] - 1u, lane);
@@ -338,9 +341,9 @@ extern "C" __global__ void __launch_bounds__(LANES)
 // Move the tokens of the common words in a range of documents, a warp each; the counts and topics of the
 // words stand still meanwhile.
 //
-// places: as above, document by document; coming: the topics that the tokens move to, those of word w from
-// coming_start[w] on.
-extern "C" __global__ void __launch_bounds__(128)
+// places: word and number of a token, document by document; coming: the topics that the tokens move to, those of
+// word w from coming_start[w] on; index: of the random streams.
+extern "C" __global__ void __launch_bounds__(128, 8)
     sweep_common(const unsigned* places, const long long* doc_start, int first_doc, int last_doc,
                  const long long* coming_start, TOPIC* coming, unsigned index, const long long* word_start,
                  const TOPIC* topics, unsigned* entries, const long long* line_start, int* n_lines, int shift,
@@ -372,26 +375,25 @@ extern "C" __global__ void __launch_bounds__(128)
 }
 
 // After sweep_common: the tokens of the same documents take over their new topics, and the words' counts with
-// them, a warp a word.
+// them, a warp a range (word, begin, end) of numbers. A word without a row is in one range.
 extern "C" __global__ void __launch_bounds__(128)
-    take_over(const int* common, int n_common, const unsigned* token_doc, int first_doc, int last_doc,
-              const long long* coming_start, const TOPIC* coming, const long long* word_start, TOPIC* topics,
-              const int* row_of_word, int* rows, cell* cells, const long long* cell_start, int* changes,
-              int n_topics) {
-  const int lane = (int)(threadIdx.x % LANES),
-            v = (int)(blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES);
-  if (v >= n_common) return;
-  const unsigned w = (unsigned)common[v];
+    take_over(const int* ranges, int first_range, int last_range, const long long* coming_start,
+              const TOPIC* coming, const long long* word_start, TOPIC* topics, const int* row_of_word, int* rows,
+              cell* cells, const long long* cell_start, int* changes, int n_topics) {
+  const int lane = (int)(threadIdx.x % LANES);
+  const int r = first_range + (int)(blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES);
+  if (r >= last_range) return;
+  const unsigned w = (unsigned)ranges[3LL * r];
+  const int end = ranges[3LL * r + 2];
   const Words words = {word_start, row_of_word, rows, cells, cell_start, 0};
   const Row row = row_of(words, w, n_topics);
-  const long long first = word_start[w], n = word_start[w + 1] - first;
-  for (long long j = lane; j - lane < n; j += LANES) {
-    const int d = j < n ? (int)token_doc[first + j] : -1;
-    const bool told = d >= first_doc && d < last_doc;
-    const unsigned from = told ? (unsigned)topics[first + j] : 0u;
-    const unsigned to = told ? (unsigned)coming[coming_start[w] + j] : 0u;
+  TOPIC* const held = topics + word_start[w];
+  const TOPIC* const next = coming + coming_start[w];
+  for (int first = ranges[3LL * r + 1]; first < end; first += LANES) {
+    const int j = first + lane;
+    const unsigned from = j < end ? (unsigned)held[j] : 0u, to = j < end ? (unsigned)next[j] : 0u;
     if (from != to) {
-      topics[first + j] = (TOPIC)to;
+      held[j] = (TOPIC)to;
       atomicSub(changes + from, 1);
       atomicAdd(changes + to, 1);
       if (row.dense) {
@@ -437,15 +439,19 @@ extern "C" __global__ void __launch_bounds__(256)
   if (lane == 0) n_lines[d] = (kept + 15) / 16;
 }
 
-// Count the tokens of the words that have tables, a warp each.
+// Count the tokens of words, whose rows and tables are empty, a warp each.
 extern "C" __global__ void __launch_bounds__(256)
-    count_words(const TOPIC* topics, const long long* word_start, cell* cells, const long long* cell_start,
-                int n_words) {
+    count_words(const TOPIC* topics, const long long* word_start, const int* row_of_word, int* rows, cell* cells,
+                const long long* cell_start, int n_words, int n_topics) {
   const int lane = (int)(threadIdx.x % LANES),
             w = (int)(blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES);
   if (w >= n_words) return;
-  Row row = {0, cells + cell_start[w], (int)(cell_start[w + 1] - cell_start[w])};
-  if (row.size == 0) return;
+  const Words words = {word_start, row_of_word, rows, cells, cell_start, 0};
+  const Row row = row_of(words, (unsigned)w, n_topics);
+  if (row.dense) {
+    for (long long i = word_start[w] + lane; i < word_start[w + 1]; i += LANES) atomicAdd(row.dense + topics[i], 1);
+    return;
+  }
   for (long long i = word_start[w]; i < word_start[w + 1]; ++i) {
     const unsigned topic = (unsigned)topics[i];
     const int here = cell_of(row, topic, lane);
@@ -453,4 +459,42 @@ extern "C" __global__ void __launch_bounds__(256)
     if (lane == 0) row.cells[here] = ((cell)topic << 32 | (unsigned)row.cells[here]) + 1;
     __syncwarp();
   }
+}
+
+// Sum of lnG(count + alpha) - lnG(alpha) over the topics of each document, a warp each; `base` is lnG(alpha).
+extern "C" __global__ void __launch_bounds__(256)
+    joint_of_documents(const unsigned* entries, const long long* line_start, const int* n_lines, int shift,
+                       int n_documents, const double* alpha, const double* base, double* out) {
+  const int lane = (int)(threadIdx.x % LANES),
+            d = (int)(blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES);
+  if (d >= n_documents) return;
+  const unsigned* list = entries + line_start[d] * 16;
+  const unsigned mask = (1u << shift) - 1u;
+  double sum = 0.;
+  for (int j = lane; j < n_lines[d] * 16; j += LANES) {
+    const unsigned topic = list[j] >> shift, count = list[j] & mask;
+    if (count) sum += lgamma((double)count + alpha[topic]) - base[topic];
+  }
+  sum = sum_of_warp(sum);
+  if (lane == 0) out[d] = sum;
+}
+
+// The same over the topics of each word, with the word's beta.
+extern "C" __global__ void __launch_bounds__(256)
+    joint_of_words(const long long* word_start, const int* row_of_word, int* rows, cell* cells,
+                   const long long* cell_start, int n_words, int n_topics, const double* beta, const double* base,
+                   double* out) {
+  const int lane = (int)(threadIdx.x % LANES),
+            w = (int)(blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES);
+  if (w >= n_words) return;
+  const Words words = {word_start, row_of_word, rows, cells, cell_start, beta};
+  const Row row = row_of(words, (unsigned)w, n_topics);
+  const int n = row.dense ? n_topics : row.size;
+  double sum = 0.;
+  for (int k = lane; k < n; k += LANES) {
+    const int count = row.dense ? row.dense[k] : (int)(unsigned)row.cells[k];
+    if (count) sum += lgamma((double)count + beta[w]) - base[w];
+  }
+  sum = sum_of_warp(sum);
+  if (lane == 0) out[w] = sum;
 }

@@ -1,126 +1,238 @@
-"""Launches of LightLDA's kernels (`lda_light.cu`); the names are those of the CPU's file, `lda_light`.
+"""LightLDA's sweep on a GPU: where its arrays lie, and the order of its launches (`lda_light.cu`).
 
-Memory on the device, in bytes a token: topic 2 (4 above 65,535 topics), twice for common words, document 4,
-its place in a block 8, and at most 12 for the table of its word or 8 for its row; and the documents' lists,
-64 for every 16 of ``min(length, K)`` topics. Besides, for each topic 20 bytes (32 where alpha is not
-symmetric), for each of G² blocks 8, and for each word and document some 50.
+A sweep goes through the sections of the corpus one after the other; their arrays (`lda_light_chunks`) stay on
+the device or take turns there (`Chunks`). What all share stays: the topics of tokens and the counts of words.
 """
 
 import itertools
 
 import numpy as np
+from scipy.special import gammaln
+
+from .chunks_on_device import Chunks
+from .lda_host import listed
+from .lda_light_chunks import LANES, table_sizes
 
 VARIANTS = ({"TOPIC": "unsigned short"}, {"TOPIC": "unsigned int"})
 
-
-def table_sizes(frequency, row_of_word):
-    """Cells of each word's table: half as many again as its tokens, and one; none with a dense row."""
-    return np.where((row_of_word >= 0) | (frequency == 0), 0, frequency + frequency // 2 + 1)
+_THREADS = 256
+_PART = 2**24  # counts that are read from the device at a time
 
 
-class LightOnDevice:
-    """A corpus and its counts on a device.
+class Sampler:
+    """The topics of a corpus on a device.
 
     Parameters
     ----------
-    device : `stradask.kernels.device.Device`
-    arrays : dict of arrays
-        ``token_doc, topics``, ``word_start, row_of_word, rows``, ``entries, line_start, n_lines, lengths``
-        and ``totals``: as `lda_light.sweep` has them. ``places, block_start``: `lda_light.order_blocks`.
-        ``common`` words, and ``common_places, doc_start``: `lda_light.order_common`. ``cell_start,
-        coming_start``: where the tables of words begin, and room for the coming topics of common words.
-    shift : int
-        Bits of a count in the documents' lists.
-    n_groups : int
-    parts : sequence of int
-        Where the parts of the documents begin in which common words are moved, and where the last one ends.
+    device : stradask.kernels.device.Device
+    layout : stradask.kernels.lda_light_chunks.Layout
+    resident : bool
+        Whether all sections stay on the device.
+    token_doc, topics : uint32, and uint16 or uint32 arrays, by token of the corpus
     """
 
-    def __init__(self, device, arrays, shift, n_groups, parts):
-        self.device, self.n_groups, self.shift = device, n_groups, np.int32(shift)
-        self.parts = list(dict.fromkeys(map(int, parts)))
-        self.n_topics, self.n_documents = len(arrays["totals"]), len(arrays["n_lines"])
-        self.kernels = device.kernels("lda_light.cu", **VARIANTS[arrays["topics"].dtype.itemsize == 4])
-        self.at = {name: device.put(array) for name, array in arrays.items()}
-        self.at["cells"] = device.empty(int(arrays["cell_start"][-1]), np.uint64)
-        self.at["coming"] = device.empty(int(arrays["coming_start"][-1]), arrays["topics"].dtype)
-        self.at["changes"] = device.zeros(self.n_topics, np.int32)
-        self.count_words()
+    def __init__(self, device, layout, resident, token_doc, topics):
+        self.device, self.layout, self._token_doc = device, layout, token_doc
+        self.n_topics, n_words = layout.n_topics, len(layout.row_of_word)
+        self._kernels = device.kernels("lda_light.cu", **VARIANTS[topics.dtype.itemsize == 4])
+        self._compute = device.stream()
+        frequency = np.diff(layout.word_start)
+        self.cell_start = np.append(0, np.cumsum(table_sizes(frequency, layout.row_of_word)))
+        n_rows = int(layout.row_of_word.max(initial=-1)) + 1
+        common = np.zeros(n_words, np.int64)
+        common[layout.common_words] = frequency[layout.common_words]
+        put, empty = device.put, device.empty
+        self._word_start, self._row_of_word = put(layout.word_start), put(layout.row_of_word)
+        self.rows = empty(n_rows * self.n_topics, np.int32)
+        self.cells = empty(int(self.cell_start[-1]), np.uint64)
+        self._cell_start = put(self.cell_start)
+        self._coming_start = put(np.append(0, np.cumsum(common)))
+        self._coming = empty(int(common.sum()), topics.dtype)
+        self._topics, self._totals = empty(len(topics), topics.dtype), empty(self.n_topics, np.int64)
+        self._changes = device.zeros(self.n_topics, np.int32)
+        made = [layout.chunk(s, token_doc, topics) for s in range(layout.n_sections)]
+        self._range_start = [start for _, start in made]
+        chunks = [chunk for chunk, _ in made]
+        self.chunks = Chunks(device, chunks, resident, self._compute, written=("entries", "n_lines"))
+        self._count(topics)
 
-    def _arrays(self, names):
-        return tuple(self.at[name] for name in names.split())
-
-    def count_words(self):
-        """Fill the tables of words from the tokens' topics."""
-        self.at["cells"].fill(0)
-        n_words = len(self.at["cell_start"]) - 1
-        arrays = self._arrays("topics word_start cells cell_start")
-        self.kernels.launch("count_words", _warps(n_words, 256), 256, (*arrays, np.int32(n_words)))
+    # Sweeping -----------------------------------------------------------------------------------
 
     def set_alpha(self, alpha, aliases, limits):
         """Take over alpha, float64 by topic, and Walker's tables, which are empty if it is symmetric."""
         put, skewed = self.device.put, np.int32(len(limits) > 0)
-        self._alpha = (put(alpha), np.float64(alpha.sum()), put(aliases), put(limits), skewed)
+        self.alpha = (put(alpha), np.float64(alpha.sum()), put(aliases), put(limits), skewed)
+        self.device.synchronize()  # other streams are to see them
 
     def set_beta(self, beta, beta_sum):
         """Take over beta, float64 by word, as a sweep has it."""
-        self._beta = (self.device.put(beta), np.float64(beta_sum))
+        self.beta = (self.device.put(beta), np.float64(beta_sum))
+        self.device.synchronize()
 
     def sweep(self, n_steps, seed, purpose, round_):
-        """Move every token once: common words first, then the blocks step by step.
+        """Move every token once: in each section common words first, then the blocks step by step.
 
         With one group the totals are live, and there are to be no common words. The lists of documents have
         no gaps afterwards.
+
+        Returns
+        -------
+        int64 array
+            The topic totals.
         """
         sizes = (np.int32(self.n_topics), np.int32(n_steps))
-        model = (*self._alpha, *self._beta, *sizes, np.uint64(seed), np.uint32(purpose), np.uint32(round_))
-        if len(self.at["common"]):
-            for first, last in itertools.pairwise(self.parts):
-                self.sweep_common(model, first, last)
-        places = self._arrays("places block_start")
-        corpus = self._arrays("word_start token_doc topics entries line_start n_lines")
-        counts = self._arrays("lengths row_of_word rows cells cell_start totals changes")
-        groups, live = np.int32(self.n_groups), np.int32(self.n_groups == 1)
-        for step in range(self.n_groups):
-            arguments = (*places, groups, np.int32(step), live, *corpus, self.shift, *counts, *model)
-            self.kernels.launch("sweep", self.n_groups, 32, arguments)
-            self.settle()
-        self.compact_lists()
+        model = (*self.alpha, *self.beta, *sizes, np.uint64(seed), np.uint32(purpose), np.uint32(round_))
+        for s, chunk in self.chunks.visits():
+            self._move_common(s, chunk, model)
+            self._move_blocks(s, chunk, model)
+            lists = (chunk.entries, chunk.line_start, chunk.n_lines, self._shift())
+            self._per_warp("compact_lists", len(chunk.lengths), *lists, np.int32(len(chunk.lengths)))
+        self._compute.synchronize()
+        self.device.synchronize()
+        return self.device.get(self._totals)
 
-    def sweep_common(self, model, first, last):
-        """Move the tokens of common words in a range of documents, from counts that stand still."""
-        common = self._arrays("common_places doc_start")
-        coming = self._arrays("coming_start coming")
-        corpus = self._arrays("word_start topics entries line_start n_lines")
-        counts = self._arrays("lengths row_of_word rows cells cell_start totals")
-        documents, groups = (np.int32(first), np.int32(last)), np.uint32(self.n_groups)
-        arguments = (*common, *documents, *coming, groups, *corpus, self.shift, *counts, *model)
-        self.kernels.launch("sweep_common", _warps(last - first, 128), 128, arguments)
-        words = self._arrays(
-            "coming_start coming word_start topics row_of_word rows cells cell_start changes"
-        )
-        n_common = len(self.at["common"])
-        which = (self.at["common"], np.int32(n_common), self.at["token_doc"], *documents)
-        arguments = (*which, *words, np.int32(self.n_topics))
-        self.kernels.launch("take_over", _warps(n_common, 128), 128, arguments)
-        self.settle()
+    def _move_blocks(self, s, chunk, model):
+        """Move the tokens of the blocks of a section."""
+        G = self.layout.n_groups
+        groups, live = np.int32(G), np.int32(G * self.layout.n_sections == 1)
+        place = (self._word_start, self._topics, *self._documents_of(chunk))
+        counts = (*self._words(), self._totals, self._changes)
+        for step in range(G):
+            which = (chunk.places, chunk.block_start, groups, np.int32(step), np.int32(s * G), live)
+            self._launch("sweep", G, 32, *which, *place, *counts, *model)
+            self._settle()
 
-    def settle(self):
+    def _move_common(self, s, chunk, model):
+        """Move the tokens of common words of a section, part by part, from counts that stand still."""
+        if not len(chunk.common_places):
+            return
+        coming = (self._coming_start, self._coming)
+        stream = np.uint32(self.layout.n_groups * self.layout.n_sections)
+        place = (stream, self._word_start, self._topics, *self._documents_of(chunk))
+        parts = self.layout.parts[s] - self.layout.cuts[s]
+        ranges = self._range_start[s]
+        for (first, last), (begin, end) in zip(
+            itertools.pairwise(parts), itertools.pairwise(ranges), strict=True
+        ):
+            if begin == end:
+                continue
+            which = (chunk.common_places, chunk.doc_start, np.int32(first), np.int32(last), *coming)
+            counts = (*self._words(), self._totals)
+            self._per_warp("sweep_common", last - first, *which, *place, *counts, *model, threads=128)
+            which = (chunk.ranges, np.int32(begin), np.int32(end), *coming, self._word_start, self._topics)
+            counts = (*self._words(), self._changes, np.int32(self.n_topics))
+            self._per_warp("take_over", end - begin, *which, *counts, threads=128)
+            self._settle()
+
+    def _documents_of(self, chunk):
+        return chunk.entries, chunk.line_start, chunk.n_lines, self._shift(), chunk.lengths
+
+    def _words(self):
+        return self._row_of_word, self.rows, self.cells, self._cell_start
+
+    def _shift(self):
+        return np.int32(self.layout.shift)
+
+    def _settle(self):
         """Take the changes over into the totals."""
-        arguments = (*self._arrays("totals changes"), np.int32(self.n_topics))
-        self.kernels.launch("settle", -(-self.n_topics // 256), 256, arguments)
+        grid = -(-self.n_topics // _THREADS)
+        self._launch("settle", grid, _THREADS, self._totals, self._changes, np.int32(self.n_topics))
 
-    def compact_lists(self):
-        """Close the gaps in the documents' lists."""
-        lists = self._arrays("entries line_start n_lines")
-        arguments = (*lists, self.shift, np.int32(self.n_documents))
-        self.kernels.launch("compact_lists", _warps(self.n_documents, 256), 256, arguments)
+    def _launch(self, name, grid, block, *arguments):
+        self._kernels.launch(name, grid, block, arguments, stream=self._compute)
 
-    def get(self, name):
-        """Copy an array to the host."""
-        return self.device.get(self.at[name])
+    def _per_warp(self, name, n, *arguments, threads=_THREADS):
+        """Launch a kernel that gives a warp to each of n things."""
+        if n:
+            self._launch(name, -(-32 * int(n) // threads), threads, *arguments)
 
+    def joint(self, alpha, beta):
+        """What the documents, and the words, give to the joint log-likelihood of words and topics.
 
-def _warps(n, threads):
-    """Blocks of so many threads that hold n warps."""
-    return -(-32 * n // threads)
+        Parameters
+        ----------
+        alpha, beta : float64 arrays
+            The priors, by topic and by word.
+
+        Returns
+        -------
+        documents, words : float64 arrays
+            Of each, the sum over topics of ``lnG(count + prior) - lnG(prior)``.
+        """
+        priors = [tuple(self.device.put(a) for a in (prior, gammaln(prior))) for prior in (alpha, beta)]
+        there = [self.device.empty(n, np.float64) for n in (len(self.layout.lengths), len(beta))]
+        self.device.synchronize()
+        cuts = self.layout.cuts
+        for s, chunk in self.chunks.visits(keep=False):
+            n = cuts[s + 1] - cuts[s]
+            lists = (chunk.entries, chunk.line_start, chunk.n_lines, self._shift(), np.int32(n))
+            out = there[0][cuts[s] : cuts[s + 1]]
+            self._per_warp("joint_of_documents", n, *lists, *priors[0], out)
+        counts = (self._word_start, *self._words(), np.int32(len(beta)), np.int32(self.n_topics))
+        self._per_warp("joint_of_words", len(beta), *counts, *priors[1], there[1])
+        self._compute.synchronize()
+        return tuple(map(self.device.get, there))
+
+    # Counts and topics --------------------------------------------------------------------------
+
+    def topics(self):
+        """Read the topics of the corpus's tokens."""
+        return self.device.get(self._topics)
+
+    def lists(self):
+        """Read the documents' lists: entries and numbers of lines, of all sections one after the other."""
+        parts = [
+            [self.chunks.get(s, name) for s in range(len(self.chunks))] for name in ("entries", "n_lines")
+        ]
+        return tuple(map(np.concatenate, parts))
+
+    def document_counts(self):
+        """Topics and counts of all documents, and how many each has: `lda_host.listed`."""
+        return listed(*self._located(self.lists()), line=LANES, shift=self.layout.shift)
+
+    def _located(self, lists):
+        return lists[0], self.layout.line_start, lists[1]
+
+    def word_counts(self):
+        """Words, topics and counts: a triple for each word and topic that has tokens."""
+        row_words = np.argsort(self.layout.row_of_word, kind="stable")[np.sum(self.layout.row_of_word < 0) :]
+        parts, step = [], max(_PART // self.n_topics, 1)
+        for first in range(0, len(row_words), step):
+            words = row_words[first : first + step]
+            begin = first * self.n_topics
+            rows = self.device.get(self.rows[begin : begin + len(words) * self.n_topics])
+            row, topic = np.nonzero(rows.reshape(len(words), -1))
+            parts.append((words[row], topic, rows.reshape(len(words), -1)[row, topic]))
+        for first in range(0, len(self.cells), _PART):
+            cells = self.device.get(self.cells[first : first + _PART])
+            place = np.flatnonzero(cells)
+            word = np.searchsorted(self.cell_start, first + place, side="right") - 1
+            parts.append((word, cells[place] >> np.uint64(32), cells[place] & np.uint64(0xFFFFFFFF)))
+        return tuple(np.concatenate([np.asarray(part[i], np.int64) for part in parts]) for i in range(3))
+
+    def begin_from(self, topics, entries=None, n_lines=None):
+        """Go on from topics of the corpus's tokens, and from their lists, as `lists` gives them, if any."""
+        layout = self.layout
+        for s, (first, last) in enumerate(itertools.pairwise(layout.cuts)):
+            if entries is None:
+                lists = layout.lists(s, self._token_doc, topics)
+            else:
+                lines = layout.line_start[[first, last]] * LANES
+                lists = (entries[lines[0] : lines[1]], n_lines[first:last])
+            for name, array in zip(("entries", "n_lines"), lists, strict=True):
+                self.chunks.put(s, name, array)
+        self._count(topics)
+
+    def _count(self, topics):
+        """Take over topics of the tokens, and count those of words and all."""
+        for array in (self.rows, self.cells):
+            self.device.clear(array)
+        self.device.synchronize()  # in the queue of all
+        totals = np.bincount(topics, minlength=self.n_topics).astype(np.int64)
+        self._compute.copy_in(self._topics, np.ascontiguousarray(topics))
+        self._compute.copy_in(self._totals, totals)
+        arrays = (self._topics, self._word_start, *self._words())
+        n_words = len(self.layout.row_of_word)
+        self._per_warp("count_words", n_words, *arrays, np.int32(n_words), np.int32(self.n_topics))
+        self._compute.synchronize()
+        self.device.synchronize()

@@ -10,6 +10,7 @@
 // lanes add up every 32nd entry of the document's list, a scan of the lanes tells the lane, a walk down the
 // lane the entry.
 #include "philox.cuh"
+#include "sum_of_warp.cuh"
 
 #define FULL 0xffffffffu
 #define ITEM 6          // numbers of an item: word, begin, end, first token, place, out
@@ -384,12 +385,6 @@ extern "C" __global__ void __launch_bounds__(256)
       if (counts[k]) atomicAdd(&row[low + k], counts[k]);
     __syncthreads();
   }
-}
-
-__device__ __forceinline__ double sum_of_warp(double v) {
-#pragma unroll
-  for (int half = 16; half; half >>= 1) v += __shfl_xor_sync(FULL, v, half);
-  return v;
 }
 
 // Sum of lnG(count + prior) - lnG(prior) over each list; the prior is the topic's, or the list's. `base` is lnG of it.

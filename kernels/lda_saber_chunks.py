@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import DeviceError
-from .lda_host import LINE
+from .lda_host import LINE, cut, tokens_between
 
 RARE = 4  # as in `lda_saber`
 ITEM, RANGE = 6, 3  # numbers of a row of the work lists
@@ -165,8 +165,8 @@ class Layout:
     n_topics : int
     cuts : int64 array
         Where the documents of each chunk begin.
-    part : int64 array, chunks x words
-        Tokens of each word in each chunk.
+    begin : int64 array, (chunks + 1) x words
+        Where the tokens of each word begin in each chunk (`lda_host.begins`).
 
     Attributes
     ----------
@@ -174,8 +174,9 @@ class Layout:
         Words of less than K / 4 tokens, and the others that occur.
     """
 
-    def __init__(self, lengths, word_start, n_topics, cuts, part):
+    def __init__(self, lengths, word_start, n_topics, cuts, begin):
         self.lengths, self.word_start, self.n_topics, self.cuts = lengths, word_start, n_topics, cuts
+        self.begin = begin
         frequency = np.diff(word_start)
         is_rare = frequency < n_topics // RARE
         self.rare = np.flatnonzero(is_rare & (frequency > 0))
@@ -185,12 +186,10 @@ class Layout:
         self.place = np.zeros(len(frequency), np.int64)
         self.place[self.frequent] = np.arange(len(self.frequent))
         self.place[self.rare] = -1 - np.arange(len(self.rare))
-        self.begin = word_start[:-1] + np.concatenate([np.zeros_like(part[:1]), np.cumsum(part, axis=0)])
 
     def tokens(self, c):
         """Places in the corpus of the tokens of a chunk."""
-        begin, size = self.begin[c], self.begin[c + 1] - self.begin[c]
-        return np.repeat(begin - np.cumsum(size) + size, size) + np.arange(size.sum())
+        return tokens_between(self.begin[c], self.begin[c + 1])
 
     def chunk(self, c, token_doc, topics):
         """Make a chunk from the documents and topics of all tokens."""
@@ -217,9 +216,8 @@ class Layout:
         start = np.cumsum(size) - size
         words = np.flatnonzero(size)
         n_pieces = -(-size[words] // np.where(self.place[words] >= 0, max(_PIECE, self.n_topics), 2**30))
-        word, pieces = np.repeat(words, n_pieces), np.repeat(n_pieces, n_pieces)
-        piece = np.arange(len(word)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
-        begin, end = size[word] * piece // pieces, size[word] * (piece + 1) // pieces
+        which, begin, end = cut(np.zeros_like(words), size[words], n_pieces)
+        word = words[which]
         token, place = self.begin[c][word] + begin, self.place[word]
         rare = place < 0
         out = np.zeros(len(word), np.int64)

@@ -1,15 +1,15 @@
 """SaberLDA's sweep on a GPU: where its arrays lie, and the order of its launches (`lda_saber.cu`).
 
-Documents are dealt into chunks. What a chunk has of its own (`Chunk`) stays on the device where all chunks
-have room there; otherwise chunks take turns in two places, and while one is sampled the next one is copied in
-and the last one's topics are copied out. What all share stays: counts of words and, of rare ones, the topics.
+Documents are dealt into chunks, whose arrays (`Chunk`) stay on the device or take turns there (`Chunks`).
+What all share stays: counts of words and, of rare ones, the topics.
 """
 
 import numpy as np
 from scipy.special import gammaln
 
+from .chunks_on_device import Chunks
 from .lda_host import LINE, listed
-from .lda_saber_chunks import ITEM, MOST_BLOCKS, RANGE, Chunk
+from .lda_saber_chunks import ITEM, MOST_BLOCKS, RANGE
 
 VARIANTS = ({"IN_SHARED": 1}, {"IN_SHARED": 0})
 
@@ -32,11 +32,11 @@ class Sampler:
     """
 
     def __init__(self, device, layout, resident, token_doc, topics):
-        self.device, self.layout, self.resident = device, layout, resident
+        self.device, self.layout = device, layout
         K, self.n_chunks = layout.n_topics, len(layout.cuts) - 1
         n_words, n_groups = len(layout.word_start) - 1, -(-K // LINE)
         self._lay_out_shared_memory(K, n_groups)
-        self._compute, self._in, self._out = device.stream(), device.stream(), device.stream()
+        self._compute = device.stream()
         shapes = {"of_topics": 4 * K, "groups": n_groups, "tops": LINE, "per_beta": n_words}
         self._sent = {name: device.pinned(n, np.float32) for name, n in shapes.items()}
         self._told = {name: device.empty(n, np.float32) for name, n in shapes.items()}
@@ -48,15 +48,7 @@ class Sampler:
         self._rare_topics = device.zeros(max(int(layout.rare_start[-1]), 1), np.uint16)
         made = [layout.chunk(c, token_doc, topics) for c in range(self.n_chunks)]
         self._make_room_for_lists(made)
-        device.synchronize()  # what is above was queued elsewhere
-        if resident:
-            self._slots = [_Slot(device, [chunk]) for chunk in made]
-            for slot, chunk in zip(self._slots, made, strict=True):
-                slot.load(chunk, self._compute)
-            self._compute.synchronize()
-        else:
-            self._slots = [_Slot(device, made) for _ in range(2)]
-            self._chunks = [self._pinned(chunk) for chunk in made]
+        self.chunks = Chunks(device, made, resident, self._compute, written=("topics",))
         self._count_all(topics)
 
     def _lay_out_shared_memory(self, K, n_groups):
@@ -72,14 +64,6 @@ class Sampler:
         whole = -(-K // 64) * 64
         self._window = min(whole, room // (2 * _WARPS) // 64 * 64)
         self._count_window = min(whole, room // 4 // 64 * 64)
-
-    def _pinned(self, chunk):
-        """Copy a chunk to where copies run beside kernels."""
-        arrays = []
-        for array in chunk:
-            arrays.append(self.device.pinned(array.shape, array.dtype))
-            arrays[-1][...] = array
-        return Chunk(*arrays)
 
     def _make_room_for_lists(self, chunks):
         device = self.device
@@ -116,7 +100,7 @@ class Sampler:
         stream = (np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32), np.uint32(round_), np.uint32(purpose))
         self._clear(self._rows[1])
         self._clear(self._totals)
-        for c, slot in self._visits():
+        for c, slot in self.chunks.visits():
             self._list_documents(slot)
             self._clear(self._next)
             n_items = slot.items.size // ITEM
@@ -133,25 +117,6 @@ class Sampler:
         self._compute.synchronize()
         self.device.synchronize()
         return self._read_totals()
-
-    def _visits(self, keep=True):
-        """Give the chunks one after the other where kernels find them; keep what becomes of their topics."""
-        if self.resident:
-            yield from enumerate(self._slots)
-            return
-        self._slots[0].load(self._chunks[0], self._in)
-        for c, chunk in enumerate(self._chunks):
-            slot = self._slots[c % 2]
-            self._compute.wait(self._in)
-            if c + 1 < self.n_chunks:
-                self._in.wait(self._out)  # the topics that lay there before are out
-                self._slots[(c + 1) % 2].load(self._chunks[c + 1], self._in)
-            slot.show(chunk)
-            yield c, slot
-            self._out.wait(self._compute)
-            if keep:
-                self._out.copy_out(chunk.topics, slot.topics)
-        self._out.synchronize()
 
     def _list_documents(self, slot):
         n_tokens, n_documents = slot.topics.size, slot.doc_start.size - 1
@@ -214,7 +179,7 @@ class Sampler:
         layout = self.layout
         documents, words = np.zeros(len(layout.lengths)), np.zeros(len(layout.word_start) - 1)
         prior = self._with_base(alpha)
-        for c, slot in self._visits(keep=False):
+        for c, slot in self.chunks.visits(keep=False):
             self._list_documents(slot)
             first, last = layout.cuts[c : c + 2]
             lists = (self._entries, slot.line_start, self._n_lines)
@@ -247,7 +212,7 @@ class Sampler:
     def document_counts(self):
         """Topics and counts of all documents, and how many each has: `lda_host.listed`."""
         parts = []
-        for _, slot in self._visits(keep=False):
+        for _, slot in self.chunks.visits(keep=False):
             self._list_documents(slot)
             self._compute.synchronize()
             line_start = self.device.get(slot.line_start)
@@ -280,19 +245,13 @@ class Sampler:
         """Read the topics of the corpus's tokens."""
         out = np.empty(self.layout.word_start[-1], np.uint16)
         for c in range(self.n_chunks):
-            here = self.device.get(self._slots[c].topics) if self.resident else self._chunks[c].topics
-            out[self.layout.tokens(c)] = here
+            out[self.layout.tokens(c)] = self.chunks.get(c, "topics")
         return out
 
     def begin_from(self, topics):
         """Go on from topics of the corpus's tokens."""
         for c in range(self.n_chunks):
-            here = topics[self.layout.tokens(c)]
-            if self.resident:
-                self._compute.copy_in(self._slots[c].topics, here)
-                self._compute.synchronize()
-            else:
-                self._chunks[c].topics[...] = here
+            self.chunks.put(c, "topics", topics[self.layout.tokens(c)])
         self._count_all(topics)
 
     def _count_all(self, topics):
@@ -304,34 +263,12 @@ class Sampler:
         if len(rare):
             self._compute.copy_in(self._rare_topics, rare)
         self._clear(self._rows[1])
-        for c, slot in self._visits(keep=False):
+        for c, slot in self.chunks.visits(keep=False):
             self._count(c, slot)
         self._rows.reverse()
         self._list_rare()
         self._compute.synchronize()
         self.device.synchronize()
-
-
-class _Slot:
-    """A place on the device for one chunk at a time, with room for any of some."""
-
-    def __init__(self, device, chunks):
-        sizes = zip(*([array.size for array in chunk] for chunk in chunks), strict=True)
-        kinds = [array.dtype for array in chunks[0]]
-        self._room = [device.empty(max(max(size), 1), kind) for size, kind in zip(sizes, kinds, strict=True)]
-
-    def show(self, chunk):
-        """Name the parts that a chunk takes."""
-        views = [room[: array.size] for room, array in zip(self._room, chunk, strict=True)]
-        for name, view in zip(Chunk._fields, views, strict=True):
-            setattr(self, name, view)
-
-    def load(self, chunk, stream):
-        """Copy a chunk in."""
-        self.show(chunk)
-        for name, array in zip(Chunk._fields, chunk, strict=True):
-            if array.size:
-                stream.copy_in(getattr(self, name), array)
 
 
 class _Lists:

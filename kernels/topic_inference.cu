@@ -7,6 +7,7 @@
 //
 // IN_SHARED tells whether what the chains read and write at every draw lies in shared memory.
 #include "philox.cuh"
+#include "sum_of_warp.cuh"
 
 #define FULL 0xffffffffu
 #define LANES 16
@@ -30,12 +31,6 @@ struct Document {
   double *chosen, *member, *mean, *total;
   int n_words, width;
 };
-
-__device__ __forceinline__ double sum_of_warp(double v) {
-#pragma unroll
-  for (int half = 16; half; half >>= 1) v += __shfl_xor_sync(FULL, v, half);
-  return v;
-}
 
 __device__ __forceinline__ double most_of_warp(double v) {
 #pragma unroll

@@ -7,10 +7,10 @@ All offer the same steps; a sampler takes one and does not ask which.
 import numpy as np
 from scipy import sparse
 
-from ...errors import DataError, ModelFileError
+from ...errors import ModelFileError
 from ...kernels import lda_gibbs as kernels
 from ...kernels import lda_labels, topic_counts
-from .state import taken
+from .list_room import ListRoom, lists_do_not_fit
 from .storage import Storage
 
 _IN_MEMORY = Storage()
@@ -66,35 +66,15 @@ class DenseRows:
         self.fill(token_doc, topics)
 
 
-class PackedLists:
-    """A list of ``topic << shift | count`` a document, with room for min(length, K) topics.
-
-    Lists lie in lines of 16 entries, 64 bytes; an empty document has none. How many bits the count has
-    follows from the longest document.
-    """
+class PackedLists(ListRoom):
+    """A list of the topics of each document, filled by numba."""
 
     def __init__(self, lengths, n_topics, storage=_IN_MEMORY):
-        self.n_topics = n_topics
-        longest = int(lengths.max(initial=0))
-        self.shift = max(longest.bit_length(), 1)
-        if not self.hold(longest, n_topics):
-            most_tokens = 2 ** (32 - (n_topics - 1).bit_length()) - 1
-            raise DataError(
-                f"X has a document of {longest:,} tokens, which with n_components={n_topics} does not fit "
-                f"the 32 bits of a document's topic and count; split documents of more than "
-                f"{most_tokens:,} tokens, or take at most {2 ** (32 - self.shift):,} topics"
-            )
+        super().__init__(lengths, n_topics)
         self.width = kernels.padded(n_topics)
-        lines = (np.minimum(lengths, n_topics) + kernels.LANES - 1) // kernels.LANES
-        self.line_start = np.concatenate([[0], np.cumsum(lines)])
-        self.n_lines = np.zeros(len(lines), np.int32)
+        self.n_lines = np.zeros(len(lengths), np.int32)
         # The last lines belong to no document: prefetches may reach past the end.
         self.entries = storage.zeros((self.line_start[-1] + 4) * kernels.LANES, np.uint32)
-
-    @staticmethod
-    def hold(longest, n_topics):
-        """Whether the topic and its count in a document of so many tokens fit 32 bits."""
-        return n_topics <= 2 ** (32 - max(longest.bit_length(), 1))
 
     def fill(self, token_doc, topics):
         """Count the tokens' topics anew."""
@@ -133,20 +113,12 @@ class PackedLists:
 
     def restore(self, arrays, token_doc, topics):
         """Take the lists of a checkpoint, after checking that they hold just these topics."""
-        entries, n_lines = taken(arrays, "entries", "n_lines")
-        fits = entries.shape == self.entries.shape and n_lines.shape == self.n_lines.shape
-        fits = fits and entries.dtype == self.entries.dtype and n_lines.dtype == self.n_lines.dtype
-        fits = fits and (n_lines >= 0).all() and (n_lines <= np.diff(self.line_start)).all()
-        fits = fits and (entries >> self.shift).max(initial=0) < self.n_topics
-        if fits:
-            self.fill(token_doc, topics)
-            expected = self.csr()
-            self.entries[:], self.n_lines[:] = entries, n_lines
-            fits = (expected != self.csr()).nnz == 0
-        if not fits:
-            raise ModelFileError(
-                "the checkpoint's lists do not fit its topics; remove the folder to start anew"
-            )
+        entries, n_lines = self.of_checkpoint(arrays, len(self.entries))
+        self.fill(token_doc, topics)
+        expected = self.csr()
+        self.entries[:], self.n_lines[:] = entries, n_lines
+        if (expected != self.csr()).nnz:
+            raise lists_do_not_fit()
 
 
 class LabelledRows:

@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, DeviceError
 from ...kernels import lda_saber_chunks
 from . import light_cuda, saber
-from .document_rows import DENSE_TOPICS, PackedLists
-from .gibbs import number_of_rows
+from .document_rows import DENSE_TOPICS
+from .list_room import ListRoom
+from .state import number_of_rows
 
 _PROCESSORS = 132  # multiprocessors of a large GPU, where none is at hand: they share little
 _NARROW = 2**16  # topics that fit two bytes, less one
@@ -20,16 +21,16 @@ def footprint(X, n_topics, memory=None, device=None):
     X : sparse matrix of counts
     n_topics : int
     memory : int, optional
-        Bytes of a GPU, for the number of chunks in which "saber" goes through it; by default those that
+        Bytes of a GPU, for the number of chunks in which the corpus goes through it; by default those that
         `device` has free.
     device : stradask.kernels.device.Device, optional
 
     Returns
     -------
     dict
-        ``X``: bytes of the matrix; ``cpu``: of the samplers that can hold the corpus, while they run on
-        one thread; ``cuda``: bytes on a GPU that holds all of it at once; and, with a memory to
-        fit, ``cuda chunks``: in how many chunks each goes through it (1: all of it stays there).
+        ``X``: bytes of the matrix; ``cpu``: of the samplers that can hold the corpus, while they run on one
+        thread; ``cuda``: bytes on a GPU that holds all of it at once; and, with a memory to fit, ``cuda
+        chunks``: in how many chunks each goes through it (1: all of it stays there, None: it has no room).
 
     Raises
     ------
@@ -46,22 +47,37 @@ def footprint(X, n_topics, memory=None, device=None):
         "cpu": _on_cpu(lengths, frequency, n_tokens, n_topics),
         "cuda": {},
     }
-    fits, holds = _saber_fits(lengths, frequency, n_topics), PackedLists.hold(int(lengths.max()), n_topics)
-    if holds:
-        groups = light_cuda.number_of_groups(lengths)
-        found["cuda"]["light"] = light_cuda.bytes_on_device(lengths, frequency, n_topics, groups)
+    fits, holds = _saber_fits(lengths, frequency, n_topics), ListRoom.hold(int(lengths.max()), n_topics)
     processors = _PROCESSORS if device is None else device.n_processors
+    name = "the GPU" if device is None else device.name
+    if memory is None and device is not None:
+        memory = device.free_memory()
+    if memory is not None and (holds or fits):
+        found |= {"cuda memory": memory, "cuda chunks": {}}
+    if holds:
+        plans, n_sections = (
+            light_cuda.plans_of(lengths, frequency, n_topics),
+            light_cuda.number_of_sections(lengths),
+        )
+        found["cuda"]["light"] = plans[0].n_bytes
+        if memory is not None:
+            found["cuda chunks"]["light"] = _light_chunks(memory, name, n_topics, n_sections, plans)
     if fits:
         whole = lda_saber_chunks.plans_of(processors, lengths, frequency, n_topics)[0]
         found["cuda"]["saber"] = whole.n_bytes
-    if memory is None and device is not None:
-        memory = device.free_memory()
-    if memory is not None and fits:
-        name = "the GPU" if device is None else device.name
-        plan = lda_saber_chunks.plan_for(memory, processors, name, lengths, frequency, n_topics)
-        found["cuda memory"] = memory
-        found["cuda chunks"] = {"saber": 1 if plan.resident else len(plan.cuts) - 1}
+        if memory is not None:
+            plan = lda_saber_chunks.plan_for(memory, processors, name, lengths, frequency, n_topics)
+            found["cuda chunks"]["saber"] = 1 if plan.resident else len(plan.cuts) - 1
     return found
+
+
+def _light_chunks(memory, name, n_topics, n_sections, plans):
+    """In how many chunks "light" goes through a GPU; None if it has no room."""
+    try:
+        plan = light_cuda.plan_for(memory, name, n_topics, n_sections, plans)
+    except DeviceError:
+        return None
+    return 1 if plan.resident else n_sections
 
 
 def _on_cpu(lengths, frequency, n_tokens, n_topics):
@@ -72,7 +88,7 @@ def _on_cpu(lengths, frequency, n_tokens, n_topics):
     wide = 2 if lengths.max() < _NARROW else 4
     dense = wide * -(-n_topics // 32) * 32 * len(lengths)
     lists = 64 * int(-(-np.minimum(lengths, n_topics) // 16).sum())
-    holds = PackedLists.hold(int(lengths.max()), n_topics)
+    holds = ListRoom.hold(int(lengths.max()), n_topics)
     found = {}
     if n_topics <= DENSE_TOPICS or holds:
         found["gibbs"] = common + rows + (dense if n_topics <= DENSE_TOPICS else lists)

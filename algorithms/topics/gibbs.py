@@ -11,14 +11,13 @@ int32 is kept by words of at least K / 2 tokens, the most frequent first); and t
 
 import numpy as np
 
-from ...errors import DataError
 from ...kernels import lda_gibbs as kernels
 from ...kernels import lda_seeds, topic_counts
 from ...scheduler.program import Outcome
 from ...scheduler.rotation import RotationSchedule, balance
 from .document_rows import document_rows
 from .evaluation import padded_vector
-from .state import CorpusState
+from .state import CorpusState, check_frequency, number_of_rows
 
 _SWEEP, _SEEDED = 1, 10  # purposes of random streams
 
@@ -101,12 +100,7 @@ class GibbsState(CorpusState):
         self.background_rows = np.full(len(frequency), -1, np.int32)
         self.rows = np.zeros((len(words), self.n_topics), np.int32)
         held = 0 if background is None else int(background.data.max(initial=0))
-        if int(frequency.max(initial=0)) + held > np.iinfo(np.int32).max:
-            raise DataError(
-                f"word {int(frequency.argmax())} of X has {frequency.max():,} tokens, on top of up to "
-                f"{held:,} of a word and topic in the model: counts of a word go up to 2,147,483,647; leave "
-                "so common a word out"
-            )
+        check_frequency(frequency, held)
         if background is not None:
             self.background = background[words].toarray().astype(np.int32)
             self.background_rows = self.row_of_word
@@ -204,12 +198,6 @@ class GibbsState(CorpusState):
         """Go on from topics of the tokens, as another state of the same corpus and groups laid them out."""
         self.topics[:] = topics
         self._count()
-
-
-def number_of_rows(frequency, n_topics):
-    """Words that keep a row of counts: of at least K / 2 tokens, and 4 bytes a token in all."""
-    frequent = int(np.count_nonzero(frequency >= max(n_topics // 2, 1)))
-    return min(frequent, -(-int(frequency.sum()) // n_topics))
 
 
 def _for_kernels(seeds):

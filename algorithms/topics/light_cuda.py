@@ -1,169 +1,159 @@
 """LightLDA's chain on a GPU: the same moves as `light.LightState`, of many more blocks at a time.
 
-Documents and words are dealt into G groups, up to 1024, and in step p a warp moves the tokens of document
-group g and word group (g + p) mod G. No two share a document or a word, whose counts are live; the topic
-totals stand still within a step. Words that are more than half of a group by themselves would keep one warp
-busy and the others waiting: these common words are moved before, in a 64th of the documents at a time,
-from counts and topics that stand still meanwhile. With one group, which ``exact=True`` asks for, all is live,
-no word is common, and a sweep leaves the posterior as it is.
+Documents are dealt into S sections of G groups, up to 1024, and words into G groups. In step p of a section a
+warp moves the tokens of document group g and word group (g + p) mod G. No two share a document or a word,
+whose counts are live; the topic totals stand still within a step. Words that are more than half of a group by
+themselves would keep one warp busy and the others waiting: these common words are moved before, in a 64th of
+a section's documents at a time, from counts and topics that stand still meanwhile. With one group, which
+``exact=True`` asks for, all is live, no word is common, and a sweep leaves the posterior as it is.
 
-The functions of `stradask.kernels.lda_light` do the same on the CPU, *bitwise*.
+A section has enough tokens to keep a GPU busy (`TOKENS_PER_SECTION`), so that a corpus larger than the GPU's
+memory goes through it section by section; how many there are follows from the corpus alone.
+
+The functions of `stradask.kernels.lda_light` do the same on the CPU, *bitwise*. numba is not imported.
 """
 
-from typing import Any
-
 import numpy as np
+from scipy import sparse
 
-from ...errors import DataError
-from ...kernels import lda_light
-from ...kernels.lda_light_cuda import LightOnDevice, table_sizes
+from ...kernels import lda_host, lda_light_chunks
+from ...kernels.lda_light_cuda import Sampler
 from ...scheduler.program import Outcome
 from ...scheduler.rotation import RotationSchedule, balance
-from .gibbs import number_of_rows
-from .light import _SWEEP, LightState
+from .list_room import LANES, ListRoom, lists_do_not_fit
+from .state import _ASSIGN, CorpusState, check_frequency, number_of_rows
 
+TOKENS_PER_SECTION = 2**25
 _MOST_GROUPS, _TOKENS_PER_BLOCK = 1024, 32
-_PARTS = 64  # of the documents, in which common words are moved in turn
 _SPARE = 2**28  # bytes of the device that are left to others
+_SWEEP = 7  # purpose of a random stream: that of `light`
 
 
 def number_of_groups(lengths):
     """G on a GPU: blocks of some tokens each, and no document that is more than a group by itself."""
-    n_tokens = int(lengths.sum())
+    n_tokens = int(lengths.sum()) // number_of_sections(lengths)
     longest = int(lengths.max(initial=1))
     most = min(_MOST_GROUPS, int(np.sqrt(n_tokens / _TOKENS_PER_BLOCK)), n_tokens // max(longest, 1))
     return max(most, 1)
 
 
-def bytes_on_device(lengths, frequency, n_topics, n_groups):
-    """Bytes that a fit takes on a GPU: see `LightOnDevice`."""
-    n_tokens, n_documents, n_words = int(lengths.sum()), len(lengths), len(frequency)
-    n_rows, topic = number_of_rows(frequency, n_topics), 2 if n_topics < 2**16 else 4
-    no_row = np.sort(frequency)[::-1][n_rows:]
-    common = int(frequency[is_common(frequency, n_groups)].sum())
-    lines = int(-(-np.minimum(lengths, n_topics) // 16).sum())
-    by_token = (4 + 8 + topic) * n_tokens + topic * common
-    by_word = 4 * n_topics * n_rows + 8 * int(table_sizes(no_row, -np.ones_like(no_row)).sum()) + 48 * n_words
-    return by_token + by_word + 64 * (lines + 4) + 24 * n_documents + 8 * n_groups**2 + 40 * n_topics + 64
+def number_of_sections(lengths):
+    """S: as many as have the tokens that keep a GPU busy."""
+    return max(int(lengths.sum()) // TOKENS_PER_SECTION, 1)
 
 
-def is_common(frequency, n_groups):
-    """Which words are more than half of a group by themselves."""
-    return (n_groups > 1) & (2 * n_groups * frequency > frequency.sum())
+def plans_of(lengths, frequency, n_topics, n_groups=None, n_sections=None):
+    """What a fit takes on a GPU where all sections stay, and where they take turns: `Plan`."""
+    n_groups, n_sections = n_groups or number_of_groups(lengths), n_sections or number_of_sections(lengths)
+    n_rows = number_of_rows(frequency, n_topics)
+    return lda_light_chunks.plans_of(lengths, frequency, n_topics, n_groups, n_sections, n_rows)
 
 
-class LightCudaState(LightState):
+def plan_for(memory, name, n_topics, n_sections, plans):
+    """Choose a plan for a GPU of this name, of which so much memory is free."""
+    return lda_light_chunks.plan_for(memory - _SPARE, name, n_topics, n_sections, plans)
+
+
+class LightCudaState(CorpusState):
     """Assignments and counts of LightLDA's chain on a GPU; one task a sweep.
 
     Parameters
     ----------
     X, n_topics, alpha, beta, seed, exact, n_groups, n_steps, fits_priors, annealed, folder
-        See `LightState`.
+        See `LightState`; `n_groups` are those of words, and of the documents of a section.
     device : `stradask.kernels.device.Device`
+    n_sections : int, optional
+        S, if it is not to follow from the corpus.
     """
 
-    _on_device: Any
+    name = "light"
 
-    def __init__(self, X, n_topics, alpha, beta, seed, *, device, exact=False, n_groups=None, **options):
-        self.device, self._on_device, self._host_is_old = device, None, False
-        if n_groups is None and not exact:
-            n_groups = number_of_groups(np.asarray(X.sum(axis=1, dtype=np.int64)).ravel())
-        super().__init__(X, n_topics, alpha, beta, seed, exact=exact, n_groups=n_groups, **options)
+    def __init__(
+        self, X, n_topics, alpha, beta, seed, *, device, exact=False, n_groups=None, n_sections=None,
+        n_steps=2, **options,
+    ):  # fmt: skip
+        self.device, self.n_steps = device, n_steps
+        lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
+        self.n_groups = 1 if exact else n_groups or number_of_groups(lengths)
+        self.n_sections = 1 if exact else n_sections or number_of_sections(lengths)
+        super().__init__(X, n_topics, alpha, beta, seed, n_groups=self.n_groups * self.n_sections, **options)
+        self.room = ListRoom(self.lengths, n_topics)
+        frequency = np.asarray(X.sum(axis=0, dtype=np.int64)).ravel()
+        check_frequency(frequency)
+        self.token_doc = self.storage.zeros(self.n_tokens, np.uint32)
+        self.word_start = lda_host.lay_out(X, self.order, self.token_doc)
+        layout = self._lay_out(X, frequency)
         self.shards, self.n_blocks, self.schedule = range(1), 1, RotationSchedule(1)
-        self._to_device()
+        self._there = None
+        self._read = self.first_topics(self.token_doc)
+        self.totals = np.bincount(self._read, minlength=n_topics)
+        plans = plans_of(self.lengths, frequency, n_topics, self.n_groups, self.n_sections)
+        plan = plan_for(device.free_memory(), device.name, n_topics, self.n_sections, plans)
+        self._there = Sampler(device, layout, plan.resident, self.token_doc, self._read)
+        self.set_priors(alpha, beta)
 
-    def _lay_out_words(self, X, n_groups):
-        """See `GibbsState`; bounds of blocks are not kept, since a GPU has too many."""
-        self._group_of_doc = np.repeat(np.arange(n_groups, dtype=np.int32), np.diff(self.group_docs))
-        self.parts = self.group_docs[np.linspace(0, n_groups, min(n_groups, _PARTS) + 1).astype(np.int64)]
-        self.n_groups, self.group_docs = n_groups, np.array([0, len(self.lengths)])
-        super()._lay_out_words(X, 1)
-        words = self.group_words[0]
-        frequency = np.diff(self.word_start)[words]
-        common = is_common(frequency, n_groups)
-        self.common_words, words, frequency = words[common], words[~common], frequency[~common]
-        group = balance(frequency, n_groups)
-        self.group_words = [words[group == h] for h in range(n_groups)]
+    def _lay_out(self, X, frequency):
+        """Deal the words into groups, apart from common ones; choose which have rows of counts."""
+        groups, cuts = self.group_docs, self.group_docs[:: self.n_groups]
+        words = np.flatnonzero(frequency).astype(np.int32)
+        words = words[np.argsort(-frequency[words], kind="stable")]
+        common = lda_light_chunks.is_common(frequency, self.n_groups)[words]
+        self.common_words, words = words[common], words[~common]
+        group = balance(frequency[words], self.n_groups)
+        self.group_words = [words[group == h] for h in range(self.n_groups)]
+        with_rows = np.argsort(-frequency, kind="stable")[: number_of_rows(frequency, self.n_topics)]
+        self.row_of_word = np.full(len(frequency), -1, np.int32)
+        self.row_of_word[np.sort(with_rows)] = np.arange(len(with_rows))
+        begin = lda_host.begins(X, self.order, cuts, self.word_start)
+        self.group_docs = np.array([0, len(self.lengths)])  # the one task's
+        place = (self.group_words, self.common_words, begin, self.row_of_word)
+        lists = (self.room.shift, self.room.line_start)
+        return lda_light_chunks.Layout(self.lengths, self.n_topics, self.n_groups, groups, *place, *lists)
 
-    # Between host and device ----------------------------------------------------------------------
+    def first_topics(self, token_doc):
+        """See `CorpusState`."""
+        topics = self.storage.zeros(self.n_tokens, self.kind)
+        first = (self.n_topics, *self.first_choices(), self.seed, _ASSIGN)
+        lda_host.assign_first(token_doc, topics, *first)
+        return topics
 
-    def _to_device(self):
-        """Lay the corpus and its counts out on the device, after a look at whether they fit."""
-        self._on_device = None  # what lies there now goes before more comes
-        arrays = self._arrays_of_device()
-        self._check_room()
-        self._on_device = LightOnDevice(self.device, arrays, self.documents.shift, self.n_groups, self.parts)
-        self.set_priors(self.alpha, self.beta)
-        self._host_is_old = False
+    @property
+    def topics(self):
+        """See `CorpusState`; read from the device when they are first asked for after a sweep."""
+        if self._read is None:
+            self._read = self._there.topics()
+        return self._read
 
-    def _arrays_of_device(self):
-        """What `LightOnDevice` takes."""
-        lists, corpus = self.documents, (self.word_start, self.token_doc)
-        frequency = np.diff(self.word_start)
-        common = np.isin(np.arange(len(frequency)), self.common_words)
-        arrays = {
-            "places": np.empty((int(frequency[~common].sum()), 2), np.uint32),
-            "block_start": np.empty(self.n_groups**2 + 1, np.int64),
-            "common": self.common_words,
-            "common_places": np.empty((int(frequency[common].sum()), 2), np.uint32),
-            "doc_start": np.empty(len(self.lengths) + 1, np.int64),
-            "coming_start": np.append(0, np.cumsum(np.where(common, frequency, 0))),
-            "cell_start": np.append(0, np.cumsum(table_sizes(frequency, self.row_of_word))),
-            "word_start": self.word_start,
-            "token_doc": self.token_doc[: self.n_tokens],
-            "topics": self.topics,
-            "entries": lists.entries,
-            "line_start": lists.line_start,
-            "n_lines": lists.n_lines,
-            "lengths": self.lengths.astype(np.int32),
-            "row_of_word": self.row_of_word,
-            "rows": self.rows,
-            "totals": self.totals,
-        }
-        words = np.concatenate(self.group_words)
-        first_of_group = np.append(0, np.cumsum([len(group) for group in self.group_words]))
-        blocks = (self._group_of_doc, self.n_groups, arrays["places"], arrays["block_start"])
-        lda_light.order_blocks(words, first_of_group, *corpus, *blocks)
-        lda_light.order_common(self.common_words, *corpus, arrays["common_places"], arrays["doc_start"])
-        return arrays
+    def begin_from(self, topics):
+        """See `GibbsState`."""
+        self._take(topics)
 
-    def _check_room(self):
-        needed = bytes_on_device(self.lengths, np.diff(self.word_start), self.n_topics, self.n_groups)
-        free = self.device.free_memory() - _SPARE
-        if needed > free:
-            raise DataError(
-                f"X and its topics take {needed / 2**30:,.1f} GB on a GPU, and {self.device.name} has "
-                f"{max(free, 0) / 2**30:,.1f} GB to spare: fit fewer documents, leave out rare words, or set "
-                "device='cpu'"
-            )
-
-    def _to_host(self):
-        """Bring the topics and what they are counted in up to date on the host."""
-        if self._host_is_old:
-            self.topics[:] = self._on_device.get("topics")
-            self.documents.entries[:] = self._on_device.get("entries")
-            self.documents.n_lines[:] = self._on_device.get("n_lines")
-            self.totals = self._on_device.get("totals")
-            self._host_is_old = False
+    def _take(self, topics, *lists):
+        self._read, self.totals = topics, np.bincount(topics, minlength=self.n_topics)
+        self._there.begin_from(topics, *lists)
 
     def set_priors(self, alpha, beta):
         """See `CorpusState`."""
         super().set_priors(alpha, beta)
-        if self._on_device is not None:
-            self._on_device.set_alpha(alpha, self._aliases, self._limits)
+        if self._there is not None:
+            size = 0 if np.ptp(alpha) == 0 else len(alpha)
+            aliases, limits = np.empty(size, np.int64), np.empty(size, np.uint32)
+            if size:
+                lda_host.alias_tables(alpha, aliases, limits)
+            self._there.set_alpha(alpha, aliases, limits)
 
     # Sampling -------------------------------------------------------------------------------------
 
     def update(self, state, task):
-        """Move every token once."""
+        """Move every token once; return the topic totals."""
         beta, _, beta_sum = self.beta_of(task.round)
-        self._host_is_old = True
-        self._on_device.set_beta(beta, beta_sum)
-        self._on_device.sweep(self.n_steps, self.seed, _SWEEP, task.round)
-        self.device.synchronize()
+        self._there.set_beta(beta, beta_sum)
+        self._read = None
+        return self._there.sweep(self.n_steps, self.seed, _SWEEP, task.round)
 
     def aggregate(self, tasks, partials):
-        """Take note that a sweep is done."""
+        """Take over the totals."""
+        (self.totals,) = partials
         self.after_sweep(tasks[0].round + 1)
         return Outcome(self.totals, updates=self.n_tokens)
 
@@ -171,30 +161,39 @@ class LightCudaState(LightState):
 
     def measure(self, state):
         """See `CorpusState`."""
-        self._to_host()
-        return super().measure(state)
+        documents, words = self._there.joint(self.alpha, self.beta)
+        return documents.sum(), words.sum()
 
     def doc_topic_counts(self):
         """See `CorpusState`."""
-        self._to_host()
-        return super().doc_topic_counts()
+        return self._as_csr(*self._there.document_counts())[np.argsort(self.order)]
+
+    def _as_csr(self, topics, counts, sizes):
+        indptr = np.concatenate([[0], np.cumsum(sizes)])
+        found = sparse.csr_array((counts, topics, indptr), shape=(len(sizes), self.n_topics))
+        found.sort_indices()
+        return found
 
     def word_topic_counts(self):
         """See `CorpusState`."""
-        self._to_host()
-        return super().word_topic_counts()
+        word, topic, counts = self._there.word_counts()
+        shape = (len(self.row_of_word), self.n_topics)
+        found = sparse.coo_array((counts.astype(np.int32), (word, topic)), shape=shape).tocsr()
+        found.sort_indices()
+        return found
 
     def arrays(self):
-        """See `CorpusState`."""
-        self._to_host()
-        return super().arrays()
+        """See `CorpusState`; the order inside a list decides which entry a draw picks."""
+        entries, n_lines = self._there.lists()
+        return super().arrays() | {"entries": entries, "n_lines": n_lines}
 
     def restore(self, arrays):
         """See `CorpusState`."""
         super().restore(arrays)
-        self._to_device()
-
-    def begin_from(self, topics):
-        """See `GibbsState`."""
-        super().begin_from(topics)
-        self._to_device()
+        lists = self.room.of_checkpoint(arrays, int(self.room.line_start[-1]) * LANES)
+        topics = arrays["topics"].copy()
+        self._take(topics)
+        expected = self._there.document_counts()
+        self._take(topics, *lists)
+        if (self._as_csr(*expected) != self._as_csr(*self._there.document_counts())).nnz:
+            raise lists_do_not_fit()

@@ -24,7 +24,7 @@ from ...kernels.lda_host import LINE
 from ...scheduler.program import Outcome
 from ...scheduler.switching import PassesSchedule
 from .saber_cuda import TokensOnDevice
-from .state import _ASSIGN, CorpusState
+from .state import _ASSIGN, CorpusState, check_frequency
 
 MOST_TOPICS = 32**3
 _LONGEST = 2**16 - 1  # tokens of a document: counts of its topics have 16 bits
@@ -211,11 +211,7 @@ def check_fits(lengths, frequency, n_topics, beta):
             f"sampler='saber' holds documents of up to {_LONGEST:,} tokens, and one of X has {longest:,}: "
             "split it, or take sampler='warp'"
         )
-    if frequency.max(initial=0) > np.iinfo(np.int32).max:
-        raise DataError(
-            f"word {int(frequency.argmax())} of X has {frequency.max():,} tokens, and counts of a word go up "
-            "to 2,147,483,647: leave so common a word out"
-        )
+    check_frequency(frequency)
     if beta.min() < _LEAST_BETA:
         raise DataError(
             f"sampler='saber' needs a topic_word_prior of at least {_LEAST_BETA:g}, got {beta.min():g}: "

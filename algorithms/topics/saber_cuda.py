@@ -1,11 +1,10 @@
 """The tokens of SaberLDA's sampler on a GPU; `stradask.kernels.lda_saber_cuda` tells how they lie there."""
 
-import itertools
 import threading
 
 import numpy as np
 
-from ...kernels import lda_saber_chunks, lda_saber_cuda
+from ...kernels import lda_host, lda_saber_chunks, lda_saber_cuda
 
 
 class TokensOnDevice:
@@ -23,9 +22,8 @@ class TokensOnDevice:
         n_topics, order = state.n_topics, state.order
         frequency = np.diff(state.word_start)
         cuts, resident, _ = lda_saber_chunks.choose_chunks(device, state.lengths, frequency, n_topics)
-        parts = [X[order[a:b]].sum(axis=0, dtype=np.int64) for a, b in itertools.pairwise(cuts)]
-        part = np.array([np.asarray(row).ravel() for row in parts])
-        layout = lda_saber_chunks.Layout(state.lengths, state.word_start, n_topics, cuts, part)
+        begin = lda_host.begins(X, order, cuts, state.word_start)
+        layout = lda_saber_chunks.Layout(state.lengths, state.word_start, n_topics, cuts, begin)
         self._read, self._joint = state.topics, None
         self._reading = threading.Lock()  # groups of documents are measured side by side
         self.sampler = lda_saber_cuda.Sampler(device, layout, resident, state.token_doc, state.topics)

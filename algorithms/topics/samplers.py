@@ -5,6 +5,7 @@ import numpy as np
 from ...errors import DataError
 from ...kernels.device import device_for
 from .annealing import annealed_sweeps
+from .light_cuda import LightCudaState
 from .saber import SaberState
 from .state import number_of_groups
 
@@ -40,17 +41,20 @@ def sampler_state(
     anneals : bool, default=False
         Anneal the first sweeps (`annealing`), unless the sampler is exact or something is known beforehand.
     """
-    model = (X, n_topics, alpha, beta, seed)
-    if sampler == "saber" and all(part is None for part in known.values()):  # the one without numba on a GPU
+    model, nothing_known = (X, n_topics, alpha, beta, seed), all(part is None for part in known.values())
+    # Without numba where a GPU draws:
+    if sampler == "saber" and nothing_known:
         options["annealed"] = annealed_sweeps(max_sweeps) if anneals else 0
         return SaberState(*model, device=device_for(device), **options)
+    if sampler == "light" and device == "cuda" and nothing_known:
+        options["annealed"] = annealed_sweeps(max_sweeps) if anneals and not exact else 0
+        return LightCudaState(*model, device=device_for(device), exact=exact, **options)
     from . import auto
     from .gibbs import GibbsState
     from .light import LightState
-    from .light_cuda import LightCudaState
     from .warp import WarpState
 
-    if any(part is not None for part in known.values()):
+    if not nothing_known:
         check_knows(sampler)
         return GibbsState(*model, exact=exact, **(options | known))
     if sampler == "auto":
@@ -60,8 +64,6 @@ def sampler_state(
     if sampler == "warp":
         return WarpState(*model, annealed=annealed_sweeps(max_sweeps, passes=1) if anneals else 0, **options)
     options["annealed"] = annealed_sweeps(max_sweeps) if anneals and not exact else 0
-    if sampler == "light" and device == "cuda":
-        return LightCudaState(*model, device=device_for(device), exact=exact, **options)
     kind = LightState if sampler == "light" else GibbsState
     return kind(*model, exact=exact, **options)
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
-from ...errors import ModelFileError
+from ...errors import DataError, ModelFileError
 from ...kernels.lda_host import uniforms
 from ...scheduler.program import Program
 from ...scheduler.rotation import balance
@@ -40,6 +40,22 @@ def number_of_groups(n_tokens, n_words, n_topics):
     if n_topics >= _MANY_TOPICS:  # each of G² blocks copies the totals of all
         most = min(most, max(2, int(np.sqrt(_TOPICS_PER_TOKEN * n_tokens / n_topics))))
     return int(np.clip(n_tokens // (_TOKENS_PER_RUN * n_words), 2, most))
+
+
+def number_of_rows(frequency, n_topics):
+    """Words that keep a row of counts: of at least K / 2 tokens, and 4 bytes a token in all."""
+    frequent = int(np.count_nonzero(frequency >= max(n_topics // 2, 1)))
+    return min(frequent, -(-int(frequency.sum()) // n_topics))
+
+
+def check_frequency(frequency, held=0):
+    """Refuse words of more tokens than 32 bits count, `held` of them in a model already."""
+    if int(frequency.max(initial=0)) + held > np.iinfo(np.int32).max:
+        besides = f", on top of up to {held:,} of a word and topic in the model" if held else ""
+        raise DataError(
+            f"word {int(frequency.argmax())} of X has {frequency.max():,} tokens{besides}: counts of a word "
+            "go up to 2,147,483,647; leave so common a word out"
+        )
 
 
 class CorpusState(Program):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from cuda_emulator import MISSING, EmulatedDevice
 
+from stradask.algorithms.topics import light_cuda
 from stradask.algorithms.topics.document_rows import PackedLists
 from stradask.algorithms.topics.footprint import footprint
 from stradask.algorithms.topics.gibbs import GibbsState
@@ -46,11 +47,22 @@ def test_bytes_of_a_gpu(X, name, kind):
     state = kind(X, 300, np.full(300, 0.1), np.full(500, 0.01), 1, device=device)
     held = device.memory - device.free_memory()
     assert 0.8 * told["cuda"][name] < held <= told["cuda"][name], state
-    assert told["cuda chunks"] == {"saber": 1}
+    assert told["cuda chunks"] == {"light": 1, "saber": 1}
     scarce = footprint(X, 4, memory=500_000)
     assert scarce["cuda chunks"]["saber"] > 1
+    assert scarce["cuda chunks"]["light"] is None
     with pytest.raises(DeviceError, match=r"even in [\d,]+ chunks"):
         footprint(X, 4, memory=1000)
+
+
+def test_chunks_of_light_are_the_sections_of_a_large_corpus(X, monkeypatch):
+    monkeypatch.setattr("stradask.algorithms.topics.light_cuda.TOKENS_PER_SECTION", 10_000)
+    plans = light_cuda.plans_of(*(np.asarray(X.sum(axis=a)).ravel() for a in (1, 0)), 300)
+    assert plans[0].n_bytes > 1.5 * plans[1].n_bytes
+    for plan, n_chunks in zip(plans, (1, X.sum() // 10_000), strict=True):
+        told = footprint(X, 300, memory=plan.n_bytes + 2**28)
+        assert told["cuda"]["light"] == plans[0].n_bytes
+        assert told["cuda chunks"]["light"] == n_chunks
 
 
 def test_samplers_that_cannot_hold_a_corpus_are_left_out(X):

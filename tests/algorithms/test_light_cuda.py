@@ -1,6 +1,7 @@
 """LightLDA on a GPU: the moves of the CPU bit for bit, on the emulator and, where there is one, on a GPU."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +10,15 @@ from scipy.optimize import linear_sum_assignment
 
 import stradask as sd
 from stradask.algorithms.topics.light import _SWEEP, LightState
-from stradask.algorithms.topics.light_cuda import LightCudaState, number_of_groups
+from stradask.algorithms.topics.light_cuda import (
+    LightCudaState,
+    number_of_groups,
+    number_of_sections,
+    plan_for,
+    plans_of,
+)
 from stradask.datasets.generators import make_lda_corpus
-from stradask.errors import CheckpointMismatch, DataError
+from stradask.errors import CheckpointMismatch, DataError, DeviceError, ModelFileError
 from stradask.kernels import lda_light
 from stradask.kernels.device import cuda_device, standing_in, why_no_device
 from stradask.scheduler.engine import run
@@ -44,7 +51,6 @@ def _priors(n_topics, n_words, skewed=False):
 
 def _after(state, sweeps):
     run(state, state.schedule, max_rounds=sweeps)
-    state._to_host()
     return state
 
 
@@ -54,10 +60,10 @@ def _settle(totals, changes):
         changes[:] = 0
 
 
-def _on_the_cpu(state, common_words, group_words, parts, sweeps):
+def _on_the_cpu(state, there, sweeps):
     """Move the tokens of a state of the CPU as a GPU does, by the functions of `kernels.lda_light`."""
-    n_groups, lists = len(group_words), state.documents
-    live = n_groups == 1
+    lists, G, layout = state.documents, there.n_groups, there._there.layout
+    live = G * there.n_sections == 1
     corpus = (state.word_start, state.token_doc, state.topics)
     documents = (lists.entries, lists.line_start, lists.n_lines, lists.shift, state.lengths)
     for round_ in range(sweeps):
@@ -66,60 +72,72 @@ def _on_the_cpu(state, common_words, group_words, parts, sweeps):
         model = (*alpha, beta, beta_sum, state.n_steps, state.seed, _SWEEP, round_)
         changes = np.zeros(0 if live else state.n_topics, np.int64)
         words = (state.row_of_word, state.rows, state.totals, changes)
-        for first, last in itertools.pairwise(parts):
-            part = (common_words, first, last)
-            lda_light.sweep_common(*part, *corpus, *documents, *words, *model, n_groups)
-            _settle(state.totals, changes)
-        for step in range(n_groups):
-            for g in range(n_groups):
-                part = (group_words[(g + step) % n_groups], state.bounds[g], state.bounds[g + 1])
-                lda_light.sweep(*part, *corpus, *documents, *words, *model, g)
-            _settle(state.totals, changes)
-        lists.tidy(0, len(state.lengths))
+        for s in range(there.n_sections):
+            for first, last in itertools.pairwise(layout.parts[s]):
+                part = (there.common_words, first, last)
+                lda_light.sweep_common(*part, *corpus, *documents, *words, *model, G * there.n_sections)
+                _settle(state.totals, changes)
+            for step in range(G):
+                for g in range(s * G, (s + 1) * G):
+                    part = (there.group_words[(g + step) % G], state.bounds[g], state.bounds[g + 1])
+                    lda_light.sweep(*part, *corpus, *documents, *words, *model, g)
+                _settle(state.totals, changes)
+            lists.tidy(*layout.cuts[s : s + 2])
     return state
 
 
+def _same(state, expected):
+    assert (state.topics == expected.topics).all()
+    assert (state.totals == expected.totals).all()
+    assert (state.totals == np.bincount(state.topics, minlength=state.n_topics)).all()
+    assert (state.doc_topic_counts() != expected.doc_topic_counts()).nnz == 0
+    assert (state.word_topic_counts() != expected.word_topic_counts()).nnz == 0
+    assert state.joint_log_likelihood() == pytest.approx(expected.joint_log_likelihood(), rel=1e-12)
+
+
 @pytest.mark.parametrize(
-    ("n_topics", "skewed", "n_groups"),
+    ("n_topics", "skewed", "n_groups", "n_sections"),
     [
         *(
-            (n_topics, skewed, n)
+            (n_topics, skewed, n, 1)
             for n_topics, skewed in ((3, False), (20, True), (500, False))
             for n in (1, 2, 7)
         ),
-        (70_000, True, 7),
-        (2**20, False, 7),
+        (20, True, 1, 4),
+        (500, False, 2, 3),
+        (70_000, True, 7, 1),
+        (2**20, False, 4, 2),
     ],
 )
-def test_topics_are_those_of_the_cpu(n_topics, skewed, n_groups, device):
+def test_topics_are_those_of_the_cpu(n_topics, skewed, n_groups, n_sections, device):
     X = _corpus()
     model = (X, n_topics, *_priors(n_topics, X.shape[1], skewed), 12345)
-    options = {"n_groups": n_groups, "annealed": 0 if skewed else 2}
-    state = _after(LightCudaState(*model, device=device, **options), 3)
+    options = {"annealed": 0 if skewed else 2}
+    groups = {"n_groups": n_groups, "n_sections": n_sections}
+    state = _after(LightCudaState(*model, device=device, **groups, **options), 3)
     assert len(state.common_words) > 0 or n_groups < 7
-    expected = LightState(*model, **options)
-    _on_the_cpu(expected, state.common_words, state.group_words, state.parts, 3)
-    assert (state.topics == expected.topics).all()
-    assert (state.totals == expected.totals).all()
-    assert (state.totals == np.bincount(state.topics, minlength=n_topics)).all()
-    assert (state.doc_topic_counts() != expected.doc_topic_counts()).nnz == 0
-    assert state.joint_log_likelihood() == pytest.approx(expected.joint_log_likelihood(), rel=1e-12)
-    assert _tables(state) == _counts(state)
+    expected = LightState(*model, n_groups=n_groups * n_sections, **options)
+    _same(state, _on_the_cpu(expected, state, 3))
 
 
-def _tables(state):
-    """The counts of words without a row, as the device has them."""
-    cells, start = state._on_device.get("cells"), state._on_device.get("cell_start")
-    word = np.repeat(np.arange(len(start) - 1), np.diff(start))[cells != 0]
-    held = cells[cells != 0]
-    return sorted(zip(word.tolist(), (held >> 32).tolist(), (held & 0xFFFFFFFF).tolist(), strict=True))
-
-
-def _counts(state):
-    """The same, from the topics of the tokens."""
-    counts = state.word_topic_counts().tocoo()
-    table = state.row_of_word[counts.row] < 0
-    return sorted(zip(*(part[table].tolist() for part in (counts.row, counts.col, counts.data)), strict=True))
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@pytest.mark.parametrize("lazy", [0, 0b001, 0b010, 0b100, 0b101, 0b110, 0b111])
+def test_sections_that_take_turns_are_as_those_that_stay(lazy, monkeypatch):
+    """Whichever of the streams of kernels, of copies in and of copies out is late."""
+    X = _corpus()
+    model = (X, 60, *_priors(60, X.shape[1], True), 9)
+    whole = _after(LightCudaState(*model, n_groups=2, n_sections=5, device=EmulatedDevice()), 2)
+    monkeypatch.setattr("stradask.algorithms.topics.light_cuda.plan_for", lambda *a: a[-1][1])
+    state = LightCudaState(*model, n_groups=2, n_sections=5, device=EmulatedDevice(lazy=lazy))
+    assert (whole._there.chunks.resident, state._there.chunks.resident) == (True, False)
+    assert len(state._there.chunks) == 5
+    _same(_after(state, 2), whole)
+    again = LightCudaState(*model, n_groups=2, n_sections=5, device=EmulatedDevice(lazy=lazy))
+    again.restore({name: np.array(array) for name, array in state.arrays().items()})
+    _same(again, whole)
+    for each in (whole, again):
+        each.update({}, Task(2, 0, 0, 0))
+    assert (again.topics == whole.topics).all()
 
 
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
@@ -158,14 +176,40 @@ def test_a_state_goes_on_from_arrays_as_if_it_had_never_stopped(device):
     assert (whole.arrays()["entries"] == again.arrays()["entries"]).all()
 
 
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+def test_lists_that_are_not_of_the_topics_are_refused():
+    X = _corpus()
+    model = (X, 60, *_priors(60, X.shape[1], True), 5)
+    state = LightCudaState(*model, n_groups=3, device=EmulatedDevice())
+    kept = {name: np.array(array) for name, array in state.arrays().items()}
+    shift = state.room.shift
+    held = np.flatnonzero(kept["entries"])
+    harms = {
+        "another topic": lambda e: e.__setitem__(held[3], e[held[3]] ^ (1 << shift)),
+        "a count more": lambda e: e.__setitem__(held[3], e[held[3]] + 1),
+        "no topic": lambda e: e.__setitem__(held[3], 60 << shift | 1),
+    }
+    for harm in harms.values():
+        entries = kept["entries"].copy()
+        harm(entries)
+        with pytest.raises(ModelFileError, match="the checkpoint's lists do not fit its topics"):
+            state.restore(kept | {"entries": entries})
+    for name in ("entries", "n_lines"):
+        with pytest.raises(ModelFileError, match="the checkpoint's lists do not fit its topics"):
+            state.restore(kept | {name: kept[name][:-1]})
+        with pytest.raises(ModelFileError, match=f"lacks the array '{name}'"):
+            state.restore({other: array for other, array in kept.items() if other != name})
+    state.restore(kept)
+
+
 def test_it_begins_from_given_topics(device):
     X = _corpus()
     model = (X, 60, *_priors(60, X.shape[1]), 5)
     donor, state = (LightCudaState(*model, n_groups=3, device=device) for _ in range(2))
     _after(donor, 2)
     state.begin_from(donor.topics)
-    assert (state._on_device.get("topics") == donor.topics).all()
-    assert _tables(state) == _counts(state)
+    assert (state._there.topics() == donor.topics).all()
+    assert (state.word_topic_counts() != donor.word_topic_counts()).nnz == 0
 
 
 def test_priors_are_fitted_and_told_to_the_device(device):
@@ -174,8 +218,8 @@ def test_priors_are_fitted_and_told_to_the_device(device):
     state = LightCudaState(X, 8, alpha, beta, 3, n_groups=2, fits_priors=True, device=device)
     _after(state, 21)
     assert np.ptp(state.alpha) > 0
-    assert (device.get(state._on_device._alpha[0]) == state.alpha).all()
-    assert (device.get(state._on_device._beta[0]) == state.beta).all()
+    assert (device.get(state._there.alpha[0]) == state.alpha).all()
+    assert (device.get(state._there.beta[0]) == state.beta).all()
     assert state.beta[0] != beta[0]
 
 
@@ -183,17 +227,55 @@ def test_too_little_memory_is_told_before_any_work(monkeypatch, device):
     X = _corpus()
     monkeypatch.setattr(device, "free_memory", lambda: 2**28 + 1000)
     with pytest.raises(
-        DataError, match=r"X and its topics take 0\.\d GB on a GPU, and .* has 0\.0 GB to spare"
+        DeviceError,
+        match=r"has 1,000 bytes .*; 60 topics of this corpus take [\d,]+ even in 1 chunks: .*'cpu'",
     ):
         LightCudaState(X, 60, *_priors(60, X.shape[1]), 5, device=device)
 
 
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@pytest.mark.parametrize(("n_groups", "n_sections"), [(1, 1), (7, 1), (2, 5), (7, 3)])
+def test_what_a_plan_says_is_what_is_taken(n_groups, n_sections):
+    X = _corpus(400, 300)
+    lengths, frequency = (np.asarray(X.sum(axis=axis, dtype=np.int64)).ravel() for axis in (1, 0))
+    plans = plans_of(lengths, frequency, 30, n_groups, n_sections)
+    for plan in plans[:n_sections]:
+        device = EmulatedDevice(memory=2**28 + plan.n_bytes)
+        device.zone = 0
+        assert plan_for(device.memory, "", 30, n_sections, plans) == plan
+        state = LightCudaState(
+            X, 30, *_priors(30, 300), 5, device=device, n_groups=n_groups, n_sections=n_sections
+        )
+        assert state._there.chunks.resident == plan.resident
+        held = device.memory - device.free_memory()
+        assert 0.75 * plan.n_bytes < held <= plan.n_bytes
+    with pytest.raises(DeviceError, match=f"even in {n_sections} chunks"):
+        plan_for(2**28 + plans[-1].n_bytes - 1, "", 30, n_sections, plans)
+
+
 @pytest.mark.parametrize(
     ("lengths", "groups"),
-    [([300] * 300_000, 1024), ([100] * 100, 17), ([10_000, *[10] * 1000], 2), ([5], 1), ([0], 1)],
+    [
+        ([300] * 300_000, 1024),
+        ([100] * 100, 17),
+        ([10_000, *[10] * 1000], 2),
+        ([2**25, *[2**15] * 3072], 1),
+        ([5], 1),
+        ([0], 1),
+    ],
 )
 def test_number_of_groups(lengths, groups):
     assert number_of_groups(np.array(lengths)) == groups
+
+
+def test_a_section_has_work_for_a_gpu():
+    assert [number_of_sections(np.array([n])) for n in (0, 2**26 - 1, 2**26, 10**8, 10**9)] == [
+        1,
+        1,
+        2,
+        2,
+        29,
+    ]
 
 
 # Through the estimator ------------------------------------------------------------------------------------
@@ -272,14 +354,13 @@ SANITIZED = """
 import sys
 import numpy as np
 from cuda_emulator import EmulatedDevice
-from stradask.kernels.lda_light_cuda import LightOnDevice
-arrays = dict(np.load(sys.argv[2]))
-shift, alpha, beta = int(arrays.pop("shift")), arrays.pop("alpha"), arrays.pop("beta")
-corpus = LightOnDevice(EmulatedDevice(sanitize=sys.argv[1]), arrays, shift, 7, [0, 11, 20])
-corpus.set_alpha(alpha, np.empty(0, np.int64), np.empty(0, np.uint32))
-corpus.set_beta(beta, beta.sum())
-corpus.sweep(2, 1, 7, 0)
-print("ended", (corpus.get("topics") != arrays["topics"]).sum() > 0, file=sys.stderr)
+from test_light_cuda import _after, _corpus, _priors
+from stradask.algorithms.topics.light_cuda import LightCudaState
+X, device = _corpus(20, 60), EmulatedDevice(sanitize=sys.argv[1])
+state = LightCudaState(X, 40, *_priors(40, 60), 1, n_groups=7, n_sections=2, device=device)
+assert len(state.common_words) > 0
+_after(state, 1).joint_log_likelihood()
+print("ended", (state.topics == np.load(sys.argv[2])).all(), file=sys.stderr)
 """
 
 
@@ -287,14 +368,10 @@ print("ended", (corpus.get("topics") != arrays["topics"]).sum() > 0, file=sys.st
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 @pytest.mark.parametrize("which", ["address", "thread"])
 def test_a_sanitizer_has_nothing_against_it(which, tmp_path):
-    X = _corpus(20, 60)
-    alpha, beta = _priors(40, X.shape[1])
-    state = LightCudaState(X, 40, alpha, beta, 1, n_groups=7, device=EmulatedDevice())
-    assert len(state.common_words) > 0
-    np.savez(
-        tmp_path / "a.npz", **state._arrays_of_device(), shift=state.documents.shift, alpha=alpha, beta=beta
-    )
-    said = sanitized(which, SANITIZED, which, tmp_path / "a.npz")
+    options = {"n_groups": 7, "n_sections": 2, "device": EmulatedDevice()}
+    state = LightCudaState(_corpus(20, 60), 40, *_priors(40, 60), 1, **options)
+    np.save(tmp_path / "topics.npy", _after(state, 1).topics)
+    said = sanitized(which, SANITIZED, which, tmp_path / "topics.npy", folders=[Path(__file__).parent])
     if said is None:
         pytest.skip(f"the C++ compiler has no {which} sanitizer")
     assert said == "ended True\n"

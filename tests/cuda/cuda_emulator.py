@@ -57,9 +57,13 @@ class EmulatedDevice(device.Device):
         Bytes that arrays may take.
     stack : int
         Bytes of a lane's stack.
+    lazy : int
+        Bit k lets the k-th of its streams (of every three) put off what is queued until somebody waits.
     """
 
-    def __init__(self, seed=0, *, sanitize=None, flags=(), folder=launch.FOLDER, memory=2**34, stack=None):
+    def __init__(
+        self, seed=0, *, sanitize=None, flags=(), folder=launch.FOLDER, memory=2**34, stack=None, lazy=0
+    ):
         properties = {"multiProcessorCount": 4, "sharedMemPerBlockOptin": 227 * 1024, "l2CacheSize": 2**20}
         super().__init__(0, "emulated GPU", properties)
         self.seed, self.folder, self.memory = seed, folder, memory
@@ -68,6 +72,7 @@ class EmulatedDevice(device.Device):
         self.zone = 0 if sanitize else _ZONE  # a sanitizer has zones of its own
         self.arrays = weakref.WeakValueDictionary()  # by the address of the memory that holds their zones
         self.launches = []  # names of the kernels that ran
+        self.lazy, self._streams = lazy, []
 
     @property
     def xp(self):
@@ -98,6 +103,9 @@ class EmulatedDevice(device.Device):
         array[...] = 0
         return array
 
+    def clear(self, array):
+        array[...] = 0
+
     def put(self, array):
         there = self.empty(np.shape(array), np.asarray(array).dtype)
         there[...] = array
@@ -120,28 +128,50 @@ class EmulatedDevice(device.Device):
         return np.empty(shape, dtype)
 
     def stream(self):
-        return EmulatedStream()
+        self._streams.append(EmulatedStream(bool(self.lazy >> len(self._streams) % 3 & 1)))
+        return self._streams[-1]
 
     def synchronize(self):
-        """Nothing is ever waited for."""
+        for stream in self._streams:
+            stream.synchronize()
 
 
 class EmulatedStream:
-    """A queue in which everything is done at once."""
+    """A queue in which everything is done at once, or, if it is lazy, as late as may be."""
+
+    def __init__(self, is_lazy=False):
+        self.is_lazy, self._queued, self._n_done = is_lazy, [], 0
+
+    def queue(self, work):
+        """Do some work after all that is queued."""
+        self._queued.append(work)
+        if not self.is_lazy:
+            self.synchronize()
 
     def copy_in(self, there, array):
         device.check_copy(there, array)
-        there[...] = array.reshape(there.shape)
+        self.queue(lambda: there.__setitem__(..., array.reshape(there.shape)))
 
     def copy_out(self, array, there):
         device.check_copy(array, there)
-        array[...] = there.reshape(array.shape)
+        self.queue(lambda: array.__setitem__(..., there.reshape(array.shape)))
 
     def wait(self, other):
-        """All that was queued is done."""
+        n = other.length()
+        self.queue(lambda: other.advance(n))
+
+    def length(self):
+        """How much was ever queued."""
+        return self._n_done + len(self._queued)
+
+    def advance(self, n):
+        """Do what is queued up to number n."""
+        while self._n_done < n:
+            self._n_done += 1
+            self._queued.pop(0)()
 
     def synchronize(self):
-        """All that was queued is done."""
+        self.advance(self.length())
 
 
 class _Options(ctypes.Structure):
@@ -168,6 +198,13 @@ class EmulatedKernels(launch.Kernels):
         given = "".join(map(_code, arguments))
         if compiled.replace("c,", ",") != given:  # the compiler's own view of the declaration
             raise DeviceError(f"{name}: compiled for {compiled} and called with {given}")
+        start = functools.partial(self._run, name, index, grid, block, arguments, shared)
+        if stream is None:
+            start()
+        else:
+            stream.queue(start)
+
+    def _run(self, name, index, grid, block, arguments, shared):
         slots = [_slot(value) for value in arguments]
         pointers = (ctypes.c_void_p * max(len(slots), 1))(*map(ctypes.addressof, slots))
         options = _Options(self.device.seed, self.device.stack)
@@ -230,8 +267,10 @@ def _folder():
     return beside
 
 
-def sanitized(which, script, *arguments):
+def sanitized(which, script, *arguments, folders=()):
     """Run a script in a process that has a sanitizer's runtime before everything else.
+
+    It imports from this folder, and from `folders`.
 
     Returns
     -------
@@ -249,7 +288,9 @@ def sanitized(which, script, *arguments):
         "PYTHONMALLOC": "malloc",
         "ASAN_OPTIONS": "detect_leaks=0",
         "OPENBLAS_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")])),
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, [*map(str, folders), str(HERE), os.environ.get("PYTHONPATH")])
+        ),
     }
     command = [sys.executable, "-c", script, *map(str, arguments)]
     done = subprocess.run(

@@ -25,6 +25,7 @@ COMPILERS = [
     ),
 ]
 HERE = Path(__file__).parent
+USUAL = (80, 90)
 MOST_REGISTERS = 128  # 512 threads of a multiprocessor's 64 K registers
 SPILLS = """
 extern "C" __global__ void __launch_bounds__(1024) spills(const float* in, float* out) {
@@ -41,8 +42,7 @@ extern "C" __global__ void __launch_bounds__(1024) spills(const float* in, float
 def sources():
     """Every source with every set of definitions that its file of launches lists, and one of the tests.
 
-    The oldest and the newest architecture stand for the others, which are slow ones; and of a source's first
-    set also 90, on which speed is measured.
+    Two architectures of the data centre stand for the others, and one where a source has a second set.
     """
     sets = [("streams.cu", HERE, {})]
     for path in sorted(launch.FOLDER.glob("*_cuda.py")):
@@ -51,12 +51,10 @@ def sources():
     seen = set()
     for file, folder, definitions in sets:
         for architecture in ARCHITECTURES:
-            usual = {ARCHITECTURES[0], ARCHITECTURES[-1]} | ({90} if file not in seen else set())
+            rare = architecture not in (USUAL[1:] if file in seen else USUAL)
             text = launch.source(file, folder, **definitions)
             name = "-".join([file, *map(str, definitions.values()), str(architecture)])
-            yield pytest.param(
-                text, architecture, id=name, marks=[] if architecture in usual else [pytest.mark.slow]
-            )
+            yield pytest.param(text, architecture, id=name, marks=[pytest.mark.slow] if rare else [])
         seen.add(file)
 
 

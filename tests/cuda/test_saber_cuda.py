@@ -102,7 +102,7 @@ def test_sweeps_go_on_from_each_other_in_any_chunks(kind, n_topics, monkeypatch)
         if not resident:  # shared arrays, and of the chunks only two
             monkeypatch.setattr("stradask.kernels.lda_saber_chunks.choose_chunks", _taking_turns)
         state = _swept(_state(X, n_topics, device=device), 3)
-        assert (state._there.sampler.n_chunks, state._there.sampler.resident) == (n_chunks, resident)
+        assert (state._there.sampler.n_chunks, state._there.sampler.chunks.resident) == (n_chunks, resident)
         assert (state.topics == expected.topics).all()
         assert (state.totals == expected.totals).all()
 
@@ -235,7 +235,7 @@ def test_what_is_chosen_has_room():
     X = _corpus(20_000)
     device = EmulatedDevice(memory=110_000)
     state = _swept(_state(X, 4, device=device), 2)
-    assert not state._there.sampler.resident
+    assert not state._there.sampler.chunks.resident
     assert state.joint_log_likelihood() == pytest.approx(
         _swept(_state(X, 4), 2).joint_log_likelihood(), 1e-10
     )

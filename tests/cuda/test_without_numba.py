@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_emulator import HERE, MISSING
+from cuda_emulator import HERE, MISSING, EmulatedDevice
 
 import stradask as sd
 from stradask.algorithms.topics.saber import common_tree
 from stradask.datasets.generators import make_lda_corpus
 from stradask.kernels import lda_gibbs, lda_host, lda_saber, random
+from stradask.kernels.alias import alias_tables
+from stradask.kernels.device import standing_in
 
 ROOT = Path(sd.__file__).resolve().parents[1]
 SCRIPT = """
@@ -26,7 +28,7 @@ from stradask.datasets.generators import make_lda_corpus
 from stradask.kernels.device import standing_in
 
 X = make_lda_corpus(40, n_features=50, n_components=3, mean_length=30, random_state=0)[0]
-options = {"sampler": "saber", "device": "cuda", "random_state": 0, "tol": 0.0, "optimize_priors": True}
+options = {"sampler": sys.argv[3], "device": "cuda", "random_state": 0, "tol": 0.0, "optimize_priors": True}
 with standing_in(EmulatedDevice()):
     lda = sd.LatentDirichletAllocation(3, checkpoint=sys.argv[1], max_iter=15, **options).fit(X)
     lda = sd.LatentDirichletAllocation(3, checkpoint=sys.argv[1], max_iter=22, **options).fit(X)
@@ -36,30 +38,42 @@ with standing_in(EmulatedDevice()):
 """
 
 
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-def test_a_fit_on_a_gpu_imports_no_numba_and_is_the_cpus(tmp_path):
+def _found(sampler, folder):
+    """What the script finds."""
     path = os.pathsep.join([str(HERE), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "kept"), str(tmp_path / "found.npz")]
+    command = [sys.executable, "-c", SCRIPT, str(folder / "kept"), str(folder / "found.npz"), sampler]
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    found = np.load(tmp_path / "found.npz")
+    return np.load(folder / "found.npz")
+
+
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@pytest.mark.parametrize("sampler", ["saber", "light"])
+def test_a_fit_on_a_gpu_imports_no_numba_and_is_the_cpus(sampler, tmp_path):
+    found = _found(sampler, tmp_path)
     X = make_lda_corpus(40, n_features=50, n_components=3, mean_length=30, random_state=0)[0]
-    lda = sd.LatentDirichletAllocation(3, sampler="saber", max_iter=22, random_state=0, optimize_priors=True)
+    lda = sd.LatentDirichletAllocation(3, sampler=sampler, random_state=0, optimize_priors=True)
     # Two fits anneal as the shorter of them: so does this one, which goes on in the same way.
-    lda.set_params(max_iter=15, checkpoint=tmp_path / "own", tol=0.0).fit(X)
-    lda.set_params(max_iter=22).fit(X)
+    lda.set_params(max_iter=15, checkpoint=tmp_path / "own", tol=0.0)
+    if sampler == "light":  # the CPU's own chain is another; `test_light_cuda` holds this one against it
+        lda.set_params(device="cuda")
+    with standing_in(EmulatedDevice()):
+        lda.fit(X)
+        lda.set_params(max_iter=22).fit(X)
+    assert np.ptp(found["alpha"]) > 0
     assert (found["words"] == lda.word_topic_counts_.toarray()).all()
     assert (found["documents"] == lda.doc_topic_counts_.toarray()).all()
     np.testing.assert_array_equal(found["alpha"], lda.doc_topic_prior_)
     np.testing.assert_allclose(found["trace"], lda.log_likelihood_, rtol=1e-10)
+    lda.set_params(device="cpu")
     np.testing.assert_allclose(found["shares"], lda.transform(X[:3], n_sweeps=10), rtol=1e-4, atol=1e-6)
     assert found["score"] == pytest.approx(lda.score(X), rel=1e-5)
 
 
 def test_the_modules_of_a_gpu_import_no_numba():
     names = [path.stem for path in sorted((ROOT / "kernels").glob("*_cuda.py"))]
-    names += ["device", "launch", "lda_host"]
+    names += ["device", "launch", "lda_host", "lda_light_chunks", "lda_saber_chunks", "chunks_on_device"]
     script = "import sys; sys.modules['numba'] = sys.modules['distributed'] = None; import importlib\n"
     script += "".join(f"importlib.import_module('stradask.kernels.{name}')\n" for name in names)
     script += "import stradask.algorithms.topics.lda, stradask.algorithms.topics.samplers\n"
@@ -107,3 +121,52 @@ def test_the_common_tree_is_that_of_numba(n_topics):
     found = common_tree(alpha, inverse)
     assert (found[0] == groups).all()
     assert (found[1] == tops).all()
+
+
+@pytest.mark.parametrize("n_topics", [1, 3, 1000])
+def test_documents_are_listed_as_by_numba(n_topics):
+    rng = np.random.default_rng(n_topics)
+    token_doc = np.sort(rng.integers(0, 40, (30, 50)), axis=1).astype(np.uint32).reshape(-1)  # by word
+    topics = rng.integers(0, n_topics, len(token_doc)).astype(np.uint16)
+    token_doc[token_doc == 7] = 8  # one is empty
+    lengths = np.bincount(token_doc, minlength=41)
+    start = np.append(0, np.cumsum(-(-np.minimum(lengths, n_topics) // 16)))
+    entries, n_lines = np.full(start[-1] * 16, 1, np.uint32), np.zeros(41, np.int32)
+    lda_gibbs.list_documents(token_doc, topics, entries, start, n_lines, 9)
+    found = lda_host.list_documents(token_doc, topics, start, 9)
+    assert (found[0] == entries).all()
+    assert (found[1] == n_lines).all()
+    listed = lda_host.listed(entries, start, n_lines, line=16, shift=9)
+    assert (listed[2] == [len(np.unique(topics[token_doc == d])) for d in range(41)]).all()
+    assert listed[1].sum() == len(token_doc)
+
+
+@pytest.mark.parametrize("n_topics", [1, 2, 50, 1000])
+def test_alias_tables_are_those_of_numba(n_topics):
+    weights = np.random.default_rng(n_topics).gamma(0.3, size=n_topics) + 1e-9
+    tables = [(np.empty(n_topics, np.int64), np.empty(n_topics, np.uint32)) for _ in range(2)]
+    for fill, table in zip((alias_tables, lda_host.alias_tables), tables, strict=True):
+        fill(weights, *table)
+    for one, other in zip(*tables, strict=True):
+        assert (one == other).all()
+
+
+def test_tokens_of_chunks_and_pieces_of_ranges():
+    X = make_lda_corpus(30, n_features=20, n_components=3, mean_length=10, random_state=1)[0].tocsr()
+    order, cuts = np.random.default_rng(0).permutation(30), np.array([0, 7, 7, 30])
+    token_doc = np.zeros(int(X.sum()), np.uint32)
+    word_start = lda_host.lay_out(X, order, token_doc)
+    begin = lda_host.begins(X, order, cuts, word_start)
+    assert (begin[0] == word_start[:-1]).all()
+    assert (begin[-1] == word_start[1:]).all()
+    for c in range(3):
+        tokens = lda_host.tokens_between(begin[c], begin[c + 1])
+        assert (tokens == np.flatnonzero((token_doc >= cuts[c]) & (token_doc < cuts[c + 1]))).all()
+    which, first, last = lda_host.cut(np.array([3, 5, 9]), np.array([10, 5, 11]), np.array([3, 0, 2]))
+    assert list(zip(which, first, last, strict=True)) == [
+        (0, 3, 5),
+        (0, 5, 7),
+        (0, 7, 10),
+        (2, 9, 10),
+        (2, 10, 11),
+    ]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stradask.errors import DeviceError
-from stradask.kernels import device
+from stradask.kernels import device, launch
 
 
 class RuntimeFailure(Exception):
@@ -79,7 +79,7 @@ class FakeGpu:
         if np.prod(shape) > 1000:
             raise MemoryError("out of memory")
         made = np.zeros(shape, dtype).view(FakeArray)
-        made.device = Here(0)
+        made.device = Here(Here.current)
         return made
 
     empty = zeros
@@ -90,6 +90,7 @@ class FakeGpu:
 
 class Here:
     mem_info = (4000, 8000)
+    current = 0
 
     def __init__(self, number):
         self.id = number
@@ -98,9 +99,11 @@ class Here:
         return self.id == other.id
 
     def __enter__(self):
+        self.before, Here.current = Here.current, self.id
         return self
 
     def __exit__(self, *_):
+        Here.current = self.before
         return False
 
 
@@ -215,6 +218,70 @@ def test_no_room(gpu):
         DeviceError, match=r"Tesla Test has no room for 8,000 more bytes \(4,024 are free\): end what"
     ):
         device.cuda_device().empty((2, 1000), np.float32)
+
+
+class Queue:
+    """A stream that knows on which device it is spoken to, as CUDA's events do."""
+
+    ptr = 0
+
+    def __init__(self, non_blocking):
+        assert non_blocking
+        self.device = Here.current
+
+    def record(self):
+        assert Here.current == self.device
+        return "an event"
+
+    def wait_event(self, event):
+        assert (Here.current, event) == (self.device, "an event")
+        self.waited = True
+
+
+def test_a_thread_whose_current_gpu_is_another_queues_on_the_right_one(gpu):
+    """Threads begin with GPU 0 as theirs, whatever the one that started them has."""
+    fake, copied = gpu(count=3), []
+    fake.cuda.Stream = Queue
+    fake.runtime.memcpyHostToDevice = fake.runtime.memcpyDeviceToHost = 1
+    fake.runtime.memcpyAsync = lambda *arguments: copied.append((Here.current, arguments[2]))
+    first, second = (device.cuda_device(2).stream() for _ in range(2))
+    assert Here.current == 0
+    first.wait(second)
+    assert (first.queue.device, first.queue.waited) == (2, True)
+    here = np.zeros(5, np.int32)
+    there = SimpleNamespace(dtype=here.dtype, size=5, flags=here.flags, data=SimpleNamespace(ptr=0))
+    first.copy_out(here, there)
+    assert copied == [(2, 20)]
+
+
+def test_pinned_memory_is_not_kept_by_a_pool(gpu):
+    fake = gpu()
+
+    def allocate(n_bytes):
+        if n_bytes > 1000:
+            raise RuntimeFailure(2, "out of memory")
+        return bytearray(n_bytes)
+
+    fake.cuda.PinnedMemory, fake.cuda.PinnedMemoryPointer = allocate, lambda memory, offset: memory
+    assert device.cuda_device().pinned((2, 3), np.int64).shape == (2, 3)
+    assert device.cuda_device().pinned(0, np.int64).shape == (0,)
+    with pytest.raises(DeviceError, match="no room for 1,008 bytes of pinned memory on the host"):
+        device.cuda_device().pinned(126, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("shared", "asked"), [(0, None), (48 * 1024 - 16, None), (48 * 1024 - 8, 48 * 1024 - 8)]
+)
+def test_shared_memory_is_asked_for_where_what_is_declared_makes_it_too_much(gpu, shared, asked):
+    class Function:
+        shared_size_bytes, max_dynamic_shared_size_bytes = 16, None
+
+        def __call__(self, grid, block, arguments, shared_mem, stream):
+            assert (shared_mem, self.max_dynamic_shared_size_bytes) == (shared, asked)
+
+    gpu().RawModule = lambda code, options: SimpleNamespace(get_function=lambda name: Function())
+    text = 'extern "C" __global__ void nothing() {}'
+    launch.CudaKernels(text, 0).launch("nothing", 1, 32, (), shared=shared)
 
 
 def test_import_asks_for_nothing():
