@@ -94,7 +94,7 @@ class Sampler:
     def _move_blocks(self, s, chunk, model):
         """Move the tokens of the blocks of a section."""
         G = self.layout.n_groups
-        groups, live = np.int32(G), np.int32(G * self.layout.n_sections == 1)
+        groups, live = np.int32(G), np.int32(G == 1)
         place = (self._word_start, self._topics, *self._documents_of(chunk))
         counts = (*self._words(), self._totals, self._changes)
         for step in range(G):

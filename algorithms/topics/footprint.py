@@ -55,10 +55,8 @@ def footprint(X, n_topics, memory=None, device=None):
     if memory is not None and (holds or fits):
         found |= {"cuda memory": memory, "cuda chunks": {}}
     if holds:
-        plans, n_sections = (
-            light_cuda.plans_of(lengths, frequency, n_topics),
-            light_cuda.number_of_sections(lengths),
-        )
+        plans = light_cuda.plans_of(lengths, frequency, n_topics)
+        n_sections = light_cuda.number_of_sections(lengths)
         found["cuda"]["light"] = plans[0].n_bytes
         if memory is not None:
             found["cuda chunks"]["light"] = _light_chunks(memory, name, n_topics, n_sections, plans)

@@ -80,6 +80,8 @@ class LightCudaState(CorpusState):
         self.room = ListRoom(self.lengths, n_topics)
         frequency = np.asarray(X.sum(axis=0, dtype=np.int64)).ravel()
         check_frequency(frequency)
+        plans = plans_of(self.lengths, frequency, n_topics, self.n_groups, self.n_sections)
+        plan = plan_for(device.free_memory(), device.name, n_topics, self.n_sections, plans)
         self.token_doc = self.storage.zeros(self.n_tokens, np.uint32)
         self.word_start = lda_host.lay_out(X, self.order, self.token_doc)
         layout = self._lay_out(X, frequency)
@@ -87,8 +89,6 @@ class LightCudaState(CorpusState):
         self._there = None
         self._read = self.first_topics(self.token_doc)
         self.totals = np.bincount(self._read, minlength=n_topics)
-        plans = plans_of(self.lengths, frequency, n_topics, self.n_groups, self.n_sections)
-        plan = plan_for(device.free_memory(), device.name, n_topics, self.n_sections, plans)
         self._there = Sampler(device, layout, plan.resident, self.token_doc, self._read)
         self.set_priors(alpha, beta)
 

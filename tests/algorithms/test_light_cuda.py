@@ -63,7 +63,7 @@ def _settle(totals, changes):
 def _on_the_cpu(state, there, sweeps):
     """Move the tokens of a state of the CPU as a GPU does, by the functions of `kernels.lda_light`."""
     lists, G, layout = state.documents, there.n_groups, there._there.layout
-    live = G * there.n_sections == 1
+    live = G == 1
     corpus = (state.word_start, state.token_doc, state.topics)
     documents = (lists.entries, lists.line_start, lists.n_lines, lists.shift, state.lengths)
     for round_ in range(sweeps):

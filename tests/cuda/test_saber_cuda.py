@@ -88,15 +88,15 @@ def test_a_sweep_is_the_references_bit_for_bit(kind, n_topics, beta, parts):
         assert (state.totals == np.bincount(expected, minlength=n_topics)).all()
 
 
-@pytest.mark.parametrize("n_topics", [1, 2, 33, 1025])
-def test_sweeps_go_on_from_each_other_in_any_chunks(kind, n_topics, monkeypatch):
-    """Resident or taking turns, the counts of all chunks are those of the sweep before."""
+@pytest.mark.parametrize(("n_topics", "lazy"), [(1, 0b001), (2, 0b010), (33, 0b100), (1025, 0b101)])
+def test_sweeps_go_on_from_each_other_in_any_chunks(kind, n_topics, lazy, monkeypatch):
+    """Resident or taking turns, whichever queue is late: counts of all chunks are of the sweep before."""
     X = _corpus(2500)
     X = sparse.csr_array(
         sparse.vstack([X[:0], sparse.csr_array((1, 400), dtype=np.int32), X])
     )  # an empty one
     expected = _swept(_state(X, n_topics), 3)
-    device = _device(kind, seed=5)
+    device = _device(kind, seed=5, lazy=lazy)
     for n_chunks, resident in ((1, True), (3, True), (3, False)):
         _in_chunks(monkeypatch, n_chunks)
         if not resident:  # shared arrays, and of the chunks only two
