@@ -9,6 +9,7 @@ import itertools
 import numpy as np
 
 LINE = 32  # as in `lda_saber`
+LANES = 16  # as in `vector`: entries of a line of a packed list
 _QUARTER = 1024  # blocks of four draws that are made at a time: DRAWS / 4 of `lda_gibbs`
 _LOTS = 64  # of 4096 tokens at a time
 
@@ -141,7 +142,7 @@ def listed(entries, line_start, n_lines, line=LINE, shift=16):
     return (lines[held] >> np.uint32(shift)).astype(np.int32), counts[held].astype(np.int32), sizes
 
 
-def list_documents(token_doc, topics, line_start, shift, line=16):
+def list_documents(token_doc, topics, line_start, shift, line=LANES):
     """List the topics of documents as ``topic << shift | count``, in the order in which tokens have them.
 
     Returns

@@ -16,9 +16,8 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import DeviceError
-from .lda_host import cut, list_documents, tokens_between
+from .lda_host import LANES, cut, list_documents, tokens_between
 
-LANES = 16  # entries of a line of a document's list
 PARTS = 64  # of a section's documents, in which common words are moved in turn
 _PIECE = 2048  # tokens of a common word that a warp counts anew
 

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.special import gammaln
 
 from .chunks_on_device import Chunks
-from .lda_host import listed
-from .lda_light_chunks import LANES, table_sizes
+from .lda_host import LANES, listed
+from .lda_light_chunks import table_sizes
 
 VARIANTS = ({"TOPIC": "unsigned short"}, {"TOPIC": "unsigned int"})
 
@@ -188,10 +188,8 @@ class Sampler:
 
     def document_counts(self):
         """Topics and counts of all documents, and how many each has: `lda_host.listed`."""
-        return listed(*self._located(self.lists()), line=LANES, shift=self.layout.shift)
-
-    def _located(self, lists):
-        return lists[0], self.layout.line_start, lists[1]
+        entries, n_lines = self.lists()
+        return listed(entries, self.layout.line_start, n_lines, line=LANES, shift=self.layout.shift)
 
     def word_counts(self):
         """Words, topics and counts: a triple for each word and topic that has tokens."""

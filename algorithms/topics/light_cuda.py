@@ -20,7 +20,7 @@ from ...kernels import lda_host, lda_light_chunks
 from ...kernels.lda_light_cuda import Sampler
 from ...scheduler.program import Outcome
 from ...scheduler.rotation import RotationSchedule, balance
-from .list_room import LANES, ListRoom, lists_do_not_fit
+from .list_room import ListRoom, lists_do_not_fit
 from .state import _ASSIGN, CorpusState, check_frequency, number_of_rows
 
 TOKENS_PER_SECTION = 2**25
@@ -190,7 +190,7 @@ class LightCudaState(CorpusState):
     def restore(self, arrays):
         """See `CorpusState`."""
         super().restore(arrays)
-        lists = self.room.of_checkpoint(arrays, int(self.room.line_start[-1]) * LANES)
+        lists = self.room.of_checkpoint(arrays, int(self.room.line_start[-1]) * lda_host.LANES)
         topics = arrays["topics"].copy()
         self._take(topics)
         expected = self._there.document_counts()

@@ -3,9 +3,8 @@
 import numpy as np
 
 from ...errors import DataError, ModelFileError
+from ...kernels.lda_host import LANES
 from .state import taken
-
-LANES = 16  # entries of a line: `kernels.vector.LANES`
 
 
 class ListRoom:
