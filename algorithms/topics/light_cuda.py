@@ -13,6 +13,8 @@ memory goes through it section by section; how many there are follows from the c
 The functions of `stradask.kernels.lda_light` do the same on the CPU, *bitwise*. numba is not imported.
 """
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 
@@ -67,6 +69,8 @@ class LightCudaState(CorpusState):
     """
 
     name = "light"
+    _there: Any  # the sampler on the device
+    _read: Any  # topics as they were last read from there
 
     def __init__(
         self, X, n_topics, alpha, beta, seed, *, device, exact=False, n_groups=None, n_sections=None,
