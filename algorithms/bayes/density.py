@@ -388,29 +388,33 @@ def _check_falls(model):
         lines = np.concatenate([np.eye(model.n_params), gradient[None]])
         if np.isfinite(curvature).all():
             lines = np.concatenate([lines, np.linalg.eigh(curvature)[1].T])
-    for line in lines:
-        size = np.abs(line).max()
-        if size == 0:
-            continue
-        for side in (line / size, -line / size):
-            if all(_stays(model, side, *pair) for pair in _FAR):
-                pairs = zip(model.names, side, strict=True)
-                parts = [f"{part:+.2g} {name}" for name, part in pairs if abs(part) > 0.05]
-                raise DataError(
-                    f"the log density does not fall along {' '.join(parts[:8])}: the posterior cannot be "
-                    "normalised; give the parameters a proper log_prior there"
-                )
+    sizes = np.abs(lines).max(axis=1)
+    lines = lines[sizes > 0] / sizes[sizes > 0, None]
+    sides = np.stack([lines, -lines], axis=1).reshape(-1, model.n_params)
+    for near, far in _FAR:
+        sides = sides[_stay(model, sides, near, far)]
+    if len(sides):
+        pairs = zip(model.names, sides[0], strict=True)
+        parts = [f"{part:+.2g} {name}" for name, part in pairs if abs(part) > 0.05]
+        raise DataError(
+            f"the log density does not fall along {' '.join(parts[:8])}: the posterior cannot be "
+            "normalised; give the parameters a proper log_prior there"
+        )
 
 
-def _stays(model, side, near, far):
-    """Whether the log density falls by less than that of 1/x between two distances; no if it is undefined."""
+def _stay(model, sides, near, far):
+    """Along which lines the log density falls by less than that of 1/x; not where it is undefined."""
     try:
-        logps = [model.logp_grad(model.start + distance * side)[0] for distance in (near, far)]
+        logps, _ = model.logp_grads(model.start + np.concatenate([near * sides, far * sides]))
     except (
         Exception
     ):  # whatever a function says of points where no chain ever comes: it does not reach so far
-        return False
-    return bool(np.isfinite(logps).all() and logps[1] - logps[0] > -np.log(far / near))
+        if len(sides) < 2:
+            return np.zeros(len(sides), bool)
+        return np.concatenate([_stay(model, side[None], near, far) for side in sides])
+    logps = logps.reshape(2, -1)
+    finite = np.isfinite(logps).all(axis=0)
+    return finite & (np.diff(np.where(finite, logps, 0.0), axis=0)[0] > -np.log(far / near))
 
 
 def _check_point(model, q, logp, gradient):
@@ -423,8 +427,9 @@ def _check_point(model, q, logp, gradient):
             f"the gradient of the log density for the parameter {model.names[wrong[0]]!r} is "
             f"{gradient[wrong[0]]} {where}: mend the gradient, or leave it out to have it differenced"
         )
-    expected = differences(lambda point: model.logp_grad(point)[0], q)
     h = _STEP * np.maximum(1.0, np.abs(q))
+    logps, _ = model.logp_grads(np.concatenate([q + np.diag(h), q - np.diag(h)]))
+    expected = (logps[: len(q)] - logps[len(q) :]) / (2 * h)
     scale = np.abs(expected).max()
     allowed = _TOLERANCE * (np.abs(expected) + np.abs(gradient) + _TOLERANCE * scale) + _NOISE * abs(logp) / h
     wrong = np.flatnonzero(~(np.abs(gradient - expected) <= allowed + 1e-6))
