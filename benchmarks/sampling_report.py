@@ -60,7 +60,7 @@ def _of_shards(records, data):
 
 def _way(record):
     """Number of shards and the way they are combined, of "M=5 auto" or "M=5, as long"."""
-    shards, way = re.fullmatch(r"M=(\d+),? (.+)", record["problem"]).groups()
+    [(shards, way)] = re.findall(r"^M=(\d+),? (.+)$", record["problem"])
     return int(shards), way
 
 
