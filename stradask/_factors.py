@@ -1,6 +1,7 @@
 """Matrix factorization on the command line: ratings and titles, what is told of a model, recommendations."""
 
 import csv
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -260,10 +261,14 @@ def neighbours(estimator, items, n):
 
 def _typed_ids(typed, known, option):
     """Make ids of what was typed, of the kind of the known ones."""
-    try:
-        return [name if known.dtype.kind == "U" else int(name) for name in typed]
-    except ValueError as error:
-        raise DataError(f"{option}: the model's ids are whole numbers ({error})") from error
+    if known.dtype.kind == "U":
+        return typed
+    for name in typed:
+        if not re.fullmatch("[+-]?[0-9]+", name.strip()) or not -(2**63) <= int(name) < 2**63:
+            raise DataError(
+                f"{option}: the ids of the ratings are whole numbers of 64 bits, not {str(name)!r}"
+            )
+    return [int(name) for name in typed]
 
 
 def _listed(estimator, name, ids, found, heading, nothing):

@@ -110,19 +110,19 @@ class Combiner:
 
 def _average(shards, n, rng):
     """Mean over shards of draw t."""
-    return Combination(_taken(shards.draws.mean(axis=0), n, rng), "average")
+    return Combination(taken(shards.draws.mean(axis=0), n, rng), "average")
 
 
 def _consensus(shards, n, rng):
     """Mean over shards of draw t, weighted by the inverse covariances (Scott et al. 2016)."""
     weights = inverses(centred_covariance(shards.draws), "the covariance")
     sums = np.einsum("mij,mtj->it", weights, shards.draws)
-    draws = _taken(np.linalg.solve(weights.sum(axis=0), sums).T, n, rng)
+    draws = taken(np.linalg.solve(weights.sum(axis=0), sums).T, n, rng)
     return Combination(draws, "consensus", figures={"half_disagreement": half_disagreement(shards.draws)})
 
 
-def _taken(draws, n, rng):
-    """Take n of the draws: each once in their order, or each as often as there is need for more."""
+def taken(draws, n, rng):
+    """Take n draws: each once in their order, or each as often as there is need for more."""
     if n == len(draws):
         return draws
     order = np.concatenate([rng.permutation(len(draws)) for _ in range(-(-n // len(draws)))])

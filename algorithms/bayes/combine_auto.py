@@ -15,7 +15,7 @@ learn of the others.
 import numpy as np
 from scipy.special import logsumexp
 
-from .combine import Combination, CombinationRefused, NotDefinite
+from .combine import Combination, CombinationRefused, NotDefinite, taken
 from .combine_exact import evaluated, gaussian_proposals, kernel_proposals, passed, weighed
 from .combine_gaussian import (
     Gaussian,
@@ -198,6 +198,8 @@ def _tempered(shards, n, rng, seen):
 
 def _closed_form(shards, n, rng):
     """Without log_density: a Gaussian product, where the shards are Gaussian to within what can be seen."""
+    if len(shards.draws) == 1:  # of any form
+        return Combination(taken(shards.draws[0], n, rng), "one shard")
     pair = shards.draws, shards.gradients
     _, T, d = shards.draws.shape
     if d + 3 > T:

@@ -126,3 +126,21 @@ def test_without_a_density_they_are_right_or_refused_too(kind, unknown):
 def test_many_without_gradients_or_density_are_right_or_refused(kind, unknown):
     counts = Counter(outcome(kind, seed, *unknown) for seed in range(20))
     assert not counts["wrong"], counts
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_one_shard_is_the_posterior_of_any_form(known):
+    rng = np.random.default_rng(0)
+    z = np.where(rng.random(1000) < 0.5, -4, 4)[None, :, None] + rng.standard_normal((1, 1000, 1))
+    gradients = 4 * np.tanh(4 * z) - z if known else None
+    found = combine(z, gradients=gradients, random_state=0, n_draws=2000)
+    np.testing.assert_array_equal(np.sort(found.draws[:, 0]), np.sort(np.tile(z[0, :, 0], 2)))
+
+
+def test_one_shard_in_two_pieces_is_seen_among_many_that_are_normal():
+    rng = np.random.default_rng(0)
+    draws = 2 * rng.standard_normal((20, 4000, 1))
+    combine(draws, random_state=0)  # all normal
+    draws[4] = np.where(rng.random(4000) < 0.5, -2, 2)[:, None] + 0.3 * rng.standard_normal((4000, 1))
+    with pytest.raises(CombinationRefused, match="excess moments"):
+        combine(draws, random_state=0)

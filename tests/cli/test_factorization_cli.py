@@ -168,6 +168,17 @@ def test_wrong_features_are_one_line(folder, tmp_path, capsys, name, text, messa
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("wrong", [str(2**63), "1.0", "1_0", "ann"])
+def test_ids_that_are_no_whole_numbers_of_64_bits_are_one_line(tmp_path, capsys, wrong):
+    ratings, features = tmp_path / "r.csv", tmp_path / "u.csv"
+    ratings.write_text("1,10,4\n2,10,3\n2,20,5\n10,20,1\n")
+    features.write_text(f"1,5\n2,6\n10,3\n{wrong},3\n")
+    arguments = ["fit", "mf", str(ratings), *OPTIONS, "--user-features", str(features)]
+    assert main(arguments) == 2
+    message = f"--user-features: the ids of the ratings are whole numbers of 64 bits, not {wrong!r}"
+    assert message in capsys.readouterr().err
+
+
 def test_workers_do_the_fit(folder, capsys, tmp_path):
     options = {
         "n_workers": 2,
