@@ -8,7 +8,7 @@ it is. So what is kept here carries a stamp of all these files.
 Where neither folder can be written, importing a cached function fails; then the code is kept for this process
 alone.
 
-A process forks only while no thread of it compiles, or looks for compiled code.
+A process forks while no thread of it compiles or looks for compiled code, unless it would wait for a minute.
 
 All this is arranged when numba is first imported, which this package leaves to the files that need it: those
 that drive a GPU do not.
@@ -22,11 +22,13 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
 _FOLDER = Path(__file__).resolve().parent
+_PATIENCE = 60.0  # seconds for which a fork waits for a lock of the compiler
 _IMPORT = re.compile(r"^from \.(\w*) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
@@ -91,14 +93,30 @@ def _arrange():
 
 
 def _fork_unlocked():
-    """Fork between calls of LLVM only: a child would wait for ever for the lock of a thread it lacks."""
+    """Fork between calls of LLVM only: a child would wait for ever for the lock of a thread it lacks.
+
+    The other thread may itself wait for what the forking one has, so patience ends, and the fork is then as
+    it would be without this.
+    """
     from llvmlite.binding import ffi
-    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core import compiler_lock
 
     # A compiler's thread takes the first and then the second. They too are no part of an interface.
-    locks = [global_compiler_lock, getattr(getattr(ffi.lib, "_lock", None), "_lock", None)]
-    for lock in filter(None, locks[::-1]):  # what is registered last is called first
-        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    owners = getattr(compiler_lock, "global_compiler_lock", None), getattr(ffi.lib, "_lock", None)
+    locks = [lock for lock in (getattr(owner, "_lock", None) for owner in owners) if lock is not None]
+    held = threading.local()  # several threads may fork
+
+    def take():
+        held.locks = []
+        for lock in locks:
+            if lock.acquire(timeout=_PATIENCE):
+                held.locks.append(lock)
+
+    def give():
+        while held.locks:
+            held.locks.pop().release()
+
+    os.register_at_fork(before=take, after_in_parent=give, after_in_child=give)
 
 
 class _AfterNumba:

@@ -88,7 +88,8 @@ class Chunks:
         """Replace an array of a chunk by another of its size; all work is to be done."""
         if self.resident:
             if array.size:
-                self._compute.copy_in(getattr(self._places[c].held, name), np.ascontiguousarray(array))
+                array = np.ascontiguousarray(array)  # it lives until its copy is done
+                self._compute.copy_in(getattr(self._places[c].held, name), array)
                 self._compute.synchronize()
         else:
             getattr(self._chunks[c], name)[...] = array

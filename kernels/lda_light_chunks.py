@@ -185,7 +185,7 @@ class Layout:
         dense = self.row_of_word[word] >= 0
         n_pieces = np.where(dense, -(-(end - begin) // _PIECE), end > begin)
         which, begin, end = cut(begin, end, n_pieces)
-        ends = np.cumsum(n_pieces.reshape(len(parts) - 1, -1).sum(axis=1))
+        ends = np.cumsum(n_pieces.reshape(len(parts) - 1, len(self.common_words)).sum(axis=1))
         ranges = np.column_stack([word[which], begin, end]).astype(np.int32)
         return ranges.reshape(-1), np.append(0, ends)
 

@@ -226,8 +226,9 @@ class Sampler:
         for array in (self.rows, self.cells):
             self.device.clear(array)
         self.device.synchronize()  # in the queue of all
+        topics = np.ascontiguousarray(topics)  # it lives until its copy is done, as do the totals
         totals = np.bincount(topics, minlength=self.n_topics).astype(np.int64)
-        self._compute.copy_in(self._topics, np.ascontiguousarray(topics))
+        self._compute.copy_in(self._topics, topics)
         self._compute.copy_in(self._totals, totals)
         arrays = (self._topics, self._word_start, *self._words())
         n_words = len(self.layout.row_of_word)

@@ -4,20 +4,31 @@ import functools
 import multiprocessing
 import threading
 
-import dask
 import pytest
-from hypothesis import HealthCheck, settings
+
+# Neither is there where nothing but the tests of a GPU is run (`benchmarks/gpu_check.py`).
+try:
+    import dask
+except ModuleNotFoundError:
+    dask = None
+try:
+    import hypothesis
+except ModuleNotFoundError:
+    hypothesis = None
 
 # No test fails for the examples that were drawn today, or for the time that it takes to draw them on a busy
 # machine. `pytest --hypothesis-profile exploring` draws others each time.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("exploring", unhurried)
-settings.register_profile("same", unhurried, derandomize=True, database=None)
-settings.load_profile("same")
+if hypothesis:
+    settings = hypothesis.settings
+    unhurried = settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+    settings.register_profile("exploring", unhurried)
+    settings.register_profile("same", unhurried, derandomize=True, database=None)
+    settings.load_profile("same")
 
 # Worker processes of clusters that a test itself starts are forked from one that has imported all they need,
 # which takes seconds. Those of scripts, which tests run in processes of their own, start as usual.
-dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+if dask:
+    dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
 
 
 def pytest_addoption(parser):

@@ -92,6 +92,33 @@ def test_the_tests_of_a_gpu_are_found_and_their_closing_line_told(monkeypatch):
     assert any(name.endswith("test_philox_cuda.py") for name in seen)
 
 
+COLLECT = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("dask", "distributed", "hypothesis"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+import pytest
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+def test_they_need_neither_dask_nor_hypothesis(monkeypatch):
+    given, done = [], {"status": 1, "output": "", "seconds": 0.0}
+    monkeypatch.setattr(gpu_check, "timed", lambda command, _: given.extend(command) or done)
+    list(gpu_check.run_tests(ARGS, 60))
+    options = given[given.index("pytest") + 1 :]
+    command = [sys.executable, "-c", COLLECT, "--collect-only", "-p", "no:hypothesispytest", *options]
+    done = subprocess.run(
+        command, cwd=gpu_check.ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "test_light_cuda.py" in done.stdout
+
+
 def test_tests_that_all_skip_are_no_success(monkeypatch):
     skipped = {"status": 0, "output": "5 skipped in 0.1s\n", "seconds": 0.1}
     monkeypatch.setattr(gpu_check, "timed", lambda *_: skipped)
