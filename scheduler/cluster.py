@@ -20,9 +20,10 @@ from .balancing import Balance
 from .clients import open_client, scheduler_named
 from .history import Activity
 from .itineraries import itineraries
-from .members import CONNECT, SessionPlugin, opened, presence, wired
+from .members import CONNECT, NAME, SessionPlugin, opened, wired
 from .migration import OTHER_VERSION, Migration
 from .placement import ShardData, place
+from .presences import presence_key, show_presence
 from .rooms import payload_bytes
 from .session import LocalSession, check_complete, own_threads
 from .shared_store import StoredState, saved_block, saved_shard
@@ -263,15 +264,10 @@ class ClusterSession(Migration):
         epoch = self._epoch
 
         async def make_room(member):
-            key = f"stradask-presence-{self._id}-{member}-{epoch}"
+            key = presence_key(self._id, member, epoch)
             await self._ask(member, "open", epoch=epoch, presence=key, **message)
-            if epoch != self._epoch:
-                return  # a newcomer's room, while the others began anew
-            # Now, and not when all rooms are there: a room that nobody is seen to keep is given up.
-            arguments = presence, self._id, key, member
-            where = {"workers": [member], "allow_other_workers": True}  # or it waits for a lost one for ever
-            task = self._client.submit(*arguments, key=key, pure=False, **where)
-            self._presences[member] = key, task
+            if epoch == self._epoch:  # else a newcomer's room, while the others began anew
+                self._presences[member] = show_presence(self._client, NAME, self._id, member, epoch)
 
         await self._all(map(make_room, members), members)
 

@@ -1,4 +1,4 @@
-"""A Dask worker as a member of sessions: a plugin with handlers of its own, and a task that shows it busy.
+"""A Dask worker as a member of sessions: a plugin with handlers of its own.
 
 An actor dies for good with its worker, and a task for every update costs milliseconds in the scheduler; a
 plugin is put on every worker that ever joins, and its handlers cost one round trip. They only look things up:
@@ -12,17 +12,14 @@ import traceback
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-import dask
 import distributed
-from dask.utils import parse_timedelta
-from distributed import WorkerPlugin
-from distributed.core import ConnectionPool, Status
+from distributed.core import ConnectionPool
 from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps
-from distributed.worker_state_machine import SecedeEvent
 
 from .._version import __version__
 from ..errors import StradaskError, WorkerLost
+from .presences import SeatKeeper
 from .rooms import Parcel, Room, StaleEpoch
 from .shared_store import answer_word
 from .threads import effective_n_jobs
@@ -35,16 +32,14 @@ _HANDLERS = ("ping", "probe", "open", "call", "put", "look", "hand_on", "drop")
 _METHODS = ("load", "make_block", "adopt", "ask", "run", "measure", "snapshot", "store")
 
 
-class SessionPlugin(WorkerPlugin):
+class SessionPlugin(SeatKeeper):
     """The rooms of all sessions on one worker, and the handlers through which they are reached."""
 
     name = NAME
-    idempotent = True  # without it a second registration tears down the sessions that run
 
     async def setup(self, worker):
         """Begin to answer."""
-        self.worker = worker
-        self.seats: dict[str, Seat] = {}
+        await super().setup(worker)
         self.pool = ConnectionPool(timeout=CONNECT, connection_args=worker.connection_args, server=worker)
         await self.pool.start()
         for name in _HANDLERS:
@@ -59,27 +54,10 @@ class SessionPlugin(WorkerPlugin):
         while self.seats and time.monotonic() < end:
             await asyncio.sleep(0.02)
         for session in list(self.seats):
-            self._drop(session)
+            self.drop_seat(session)
         for name in _HANDLERS:
             worker.handlers.pop(f"stradask_{name}", None)
         await self.pool.close()
-
-    def transition(self, key, start, finish, **kwargs):
-        """End the session whose presence task was released: its client closed, died, or was cut off.
-
-        Only a seat's own presence counts (a dead worker's may have been moved here), and only while the
-        worker runs: one that retires loses it too, and its shards are still wanted.
-        """
-        if finish in ("cancelled", "released", "forgotten", "error") and self.worker.status is Status.running:
-            for session, seat in self.seats.items():
-                if seat.presence == key:
-                    seat.loop.call_soon(self._drop, session)
-
-    def _give_up(self, session, epoch):
-        """End a session whose presence task never came: its client died while it made the rooms."""
-        seat = self.seats.get(session)
-        if seat is not None and seat.epoch == epoch and seat.presence not in self.worker.state.tasks:
-            self._drop(session)
 
     # Handlers -------------------------------------------------------------------------------------
 
@@ -110,8 +88,7 @@ class SessionPlugin(WorkerPlugin):
         except Exception as error:
             return _failure(error)
         finally:
-            patience = parse_timedelta(dask.config.get("stradask.timeout", "30s"))
-            seat.loop.call_later(patience, self._give_up, session, epoch)
+            self.expect_presence(session, epoch)
         if seat.epoch != epoch:
             return _not_here(epoch)
         if seat.room is None:
@@ -165,12 +142,8 @@ class SessionPlugin(WorkerPlugin):
 
     async def drop(self, session):
         """End a session here."""
-        self._drop(session)
+        self.drop_seat(session)
         return {"ok": []}
-
-    def _drop(self, session):
-        if seat := self.seats.pop(session, None):
-            seat.end()
 
     def _seat(self, session, epoch):
         seat = self.seats.get(session)
@@ -264,21 +237,6 @@ def _call(room, method, args, shared, serial):
     function = getattr(room, method)
     args = Parcel(args).open() + (() if shared is None else (Parcel(shared).open(),))
     return function(*args) if serial is None else room.once(serial, function, *args)
-
-
-async def presence(session, key, address):
-    """Show the scheduler that a session keeps a worker busy, so that it is not retired as idle.
-
-    A coroutine needs no thread, and one that secedes no slot. Its release ends the session (see
-    `SessionPlugin.transition`).
-    """
-    worker = distributed.get_worker()
-    plugin: Any = worker.plugins.get(NAME)
-    seat = plugin and plugin.seats.get(session)
-    if worker.address != address or seat is None or seat.presence != key:
-        return  # moved here after its own worker went
-    worker.handle_stimulus(SecedeEvent(key=key, compute_duration=0.0, stimulus_id=f"secede-{key}"))
-    await seat.gone.wait()
 
 
 def bring(session, epoch, address, shard, data):

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import distributed
 import numpy as np
-from distributed import WorkerPlugin
-from distributed.core import ConnectionPool, Status
+from distributed.core import ConnectionPool
 
 from .._version import __version__
 from ..errors import DataError, WorkerLost
@@ -20,6 +19,7 @@ from .clients import scheduler_named
 from .cluster import ClusterSession, cluster_session
 from .members import CONNECT, _failure, _not_here, opened, wired
 from .placement import ShardData, place
+from .presences import SeatKeeper, presence_key, show_presence
 from .rooms import Parcel
 from .session import LocalSession
 from .table import ParameterTable
@@ -34,16 +34,14 @@ _PATIENCE = 0.05  # seconds between two looks at who is still there
 # On the workers -------------------------------------------------------------------------------------
 
 
-class TablePlugin(WorkerPlugin):
+class TablePlugin(SeatKeeper):
     """The shards of all tables on one worker, and the handlers through which they are reached."""
 
     name = NAME
-    idempotent = True
 
     async def setup(self, worker):
         """Begin to answer."""
-        self.worker, self.loop = worker, asyncio.get_running_loop()
-        self.seats: dict[str, Seat] = {}
+        await super().setup(worker)
         self.pool = ConnectionPool(timeout=CONNECT, connection_args=worker.connection_args, server=worker)
         await self.pool.start()
         for name in _HANDLERS:
@@ -52,32 +50,26 @@ class TablePlugin(WorkerPlugin):
     async def teardown(self, worker):
         """Let go of all tables."""
         for session in list(self.seats):
-            self._drop(session)
+            self.drop_seat(session)
         for name in _HANDLERS:
             worker.handlers.pop(f"stradask_{name}", None)
         await self.pool.close()
 
-    def transition(self, key, start, finish, **kwargs):
-        """End the table whose replica's task was released: its client closed, died, or was cut off."""
-        if finish in ("cancelled", "released", "forgotten") and self.worker.status is Status.running:
-            for session, seat in list(self.seats.items()):
-                if str(key).startswith(f"{_PREFIX}-{session}-{seat.epoch}-"):
-                    self.loop.call_soon_threadsafe(self._drop, session, seat)
-
-    async def table_open(self, session, epoch, version, body):
+    async def table_open(self, session, epoch, presence, version, body):
         """Begin an epoch: take a shard of the table."""
         if version != __version__:
             text = f"stradask {__version__} is installed there and {version} here"
             return {"refused": f"{text}: install the same version on both"}
-        seat = self.seats.get(session)
-        if seat is not None and seat.epoch >= epoch:  # the message came twice, or late
-            return {"ok": []} if seat.epoch == epoch else _not_here(epoch)
         try:  # this imports the rule's module, which may take a while
             opened_body = await self.loop.run_in_executor(None, Parcel(body).open)
         except Exception as error:
             return _failure(error)
-        self._drop(session)
-        self.seats[session] = Seat(epoch, *opened_body)
+        seat = self.seats.get(session)
+        if seat is not None and seat.epoch >= epoch:  # the message came twice, or late
+            return {"ok": []} if seat.epoch == epoch else _not_here(epoch)
+        self.drop_seat(session)
+        self.seats[session] = Seat(epoch, presence, *opened_body)
+        self.expect_presence(session, epoch)
         return {"ok": []}
 
     async def table_deliver(self, session, epoch, shard, body):
@@ -93,14 +85,8 @@ class TablePlugin(WorkerPlugin):
 
     async def table_drop(self, session):
         """End a table here."""
-        self._drop(session)
+        self.drop_seat(session)
         return {"ok": []}
-
-    def _drop(self, session, only=None):
-        seat = self.seats.get(session)
-        if seat is not None and only in (None, seat):  # a new epoch may have begun meanwhile
-            del self.seats[session]
-            seat.end()
 
     def sender(self, session, seat):
         """Make the function with which a replica's thread gives messages to shards, here or elsewhere."""
@@ -134,8 +120,9 @@ class TablePlugin(WorkerPlugin):
 class Seat:
     """One table on one worker, in one epoch: a shard and what replicas here must know."""
 
-    def __init__(self, epoch, design, number, holders, cells, clock):
-        self.epoch, self.design, self.number, self.holders, self.clock = epoch, design, number, holders, clock
+    def __init__(self, epoch, presence, design, number, holders, cells, clock):
+        self.epoch, self.presence, self.gone = epoch, presence, asyncio.Event()
+        self.design, self.number, self.holders, self.clock = design, number, holders, clock
         self.starts = design.starts(len(holders))
         cells = np.require(
             cells, requirements=["ALIGNED", "WRITEABLE", "OWNDATA"]
@@ -151,10 +138,11 @@ class Seat:
         """Wake whoever waits, and let go of everything."""
         self.host.close(WorkerLost("the table went on without this member, or was closed"))
         self.thread.shutdown(wait=False)
+        self.gone.set()
 
 
 def run_replica(session, epoch, number, address, function, task):
-    """Be a replica; a Dask task, so that data come to it, and that the scheduler sees the worker busy."""
+    """Be a replica; a Dask task, so that data come to it."""
     worker = distributed.get_worker()
     plugin: Any = worker.plugins.get(NAME)
     seat = plugin and plugin.seats.get(session)
@@ -200,7 +188,7 @@ class _Workers(ClusterSession):
 class ClusterPlace:
     """Shards and replicas on the workers of a Dask cluster; see `stradask.scheduler.table_places.Place`.
 
-    A shard lies on each worker that has replicas: these the scheduler sees busy, and does not retire.
+    A shard lies on each worker that has replicas; a presence shows the scheduler that it is in use.
 
     Parameters
     ----------
@@ -229,7 +217,9 @@ class ClusterPlace:
     async def _open(self, cells):
         workers, design = self._workers, self._design
         workers._epoch += 1
+        epoch = workers._epoch
         members = await workers._find_members()
+        workers._members = dict.fromkeys(members, 1)
         self._homes = place(design.n_replicas, members)
         self._holders = list(dict.fromkeys(self._homes))
         starts = design.starts(len(self._holders))
@@ -237,12 +227,12 @@ class ClusterPlace:
         async def give(number, member):
             part = cells[starts[number] : starts[number + 1]].copy()
             body = wired((design, number, self._holders, part, self._clock))
-            return await workers._ask(
-                member, "table_open", epoch=workers._epoch, version=__version__, body=body
-            )
+            key = presence_key(workers._id, member, epoch)
+            message = {"epoch": epoch, "presence": key, "version": __version__, "body": body}
+            await workers._ask(member, "table_open", **message)
+            workers._presences[member] = show_presence(self._client, NAME, workers._id, member, epoch)
 
         await workers._all([give(*pair) for pair in enumerate(self._holders)], self._holders)
-        workers._members = dict.fromkeys(members, 1)
 
     def start(self, function, tasks):
         """Submit the replicas, each to its worker."""
@@ -299,6 +289,7 @@ class ClusterPlace:
         """End the replicas of this epoch; numerics that run go on to their end, and nobody hears of them."""
         for call in self._calls:
             _fail(call, error)
+        self._workers._presences.clear()  # with them the shards go, and whoever waits for these wakes
         if self._tasks:
             with contextlib.suppress(OSError, TimeoutError):
                 self._client.cancel(self._tasks, force=True)

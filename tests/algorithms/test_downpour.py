@@ -213,18 +213,17 @@ def test_samples_are_counted_over_all_replicas_at_the_time_of_each_look(data):
     assert "max_epochs=4" in result.message
 
 
-@pytest.mark.parametrize(
-    ("staleness", "seconds", "most"), [(0, [1.0, 1.0], 1.2), (math.inf, [1.0, 0.7], 1.5)]
-)
-def test_two_replicas_need_hardly_more_rows_than_one(staleness, seconds, most):
-    """To a hundredth above the minimum, over five problems: single ones vary by half, up and down."""
-    loss, samples = make_loss(), {1: 0, 2: 0}
-    for seed in range(5):
+@pytest.mark.timeout(300)  # thirty fits whose threads take turns
+def test_two_replicas_need_hardly_more_rows_than_one():
+    """To a hundredth above the minimum, over ten problems: single ones vary by half, up and down."""
+    loss, clocks = make_loss(), {(1, 0): [1.0], (2, 0): [1.0, 1.0], (2, math.inf): [1.0, 0.7]}
+    samples = dict.fromkeys(clocks, 0)
+    for seed in range(10):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((2000, 10))
         y = np.sign(X @ rng.standard_normal(10) + rng.logistic(size=2000))
         best = minimize(lambda w, rows=(X, y): loss(rows, w), np.zeros(10), jac=True).fun / 2000
-        for n_replicas in samples:
+        for (n_replicas, staleness), seconds in clocks.items():
             result = minimize_downpour(
                 loss,
                 np.zeros(10),
@@ -237,12 +236,13 @@ def test_two_replicas_need_hardly_more_rows_than_one(staleness, seconds, most):
                 warm_steps=0,
                 batch_size=20,
                 staleness=staleness,
-                engine=SimulatedClock(seconds[:n_replicas]),
+                engine=SimulatedClock(seconds),
                 random_state=seed,
             )
             assert result.fun <= 1.01 * best
-            samples[n_replicas] += result.samples
-    assert samples[2] <= most * samples[1]
+            samples[n_replicas, staleness] += result.samples
+    assert samples[2, 0] <= 1.2 * samples[1, 0]
+    assert samples[2, math.inf] <= 1.2 * samples[1, 0]
 
 
 def test_sparse_rows_and_float32(data):

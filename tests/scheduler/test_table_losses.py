@@ -7,12 +7,27 @@ import sys
 import threading
 import time
 
+import dask
 import numpy as np
 import pytest
 
 from stradask.scheduler.table import run_replicas
 
 pytestmark = pytest.mark.cluster
+
+
+def tables(dask_worker):
+    """Count the tables on a worker, and the threads of their shards."""
+    plugin = dask_worker.plugins.get("stradask-tables")
+    shards = [t.name for t in threading.enumerate() if t.name.startswith("stradask-shard")]
+    return None if plugin is None else (len(plugin.seats), len(shards))
+
+
+def until(client, wanted):
+    end = time.monotonic() + 120
+    while (found := set(client.run(tables).values())) != wanted:
+        assert time.monotonic() < end, found
+        time.sleep(0.1)
 
 
 def test_a_client_that_is_killed_leaves_nothing_on_the_workers(start_cluster):
@@ -26,23 +41,12 @@ def work(table, task):
 run_replicas(work, [None] * 2, np.zeros((1, 1)), engine=sys.argv[1])
 """
 
-    def tables(dask_worker):
-        plugin = dask_worker.plugins.get("stradask-tables")
-        shards = [t.name for t in threading.enumerate() if t.name.startswith("stradask-shard")]
-        return None if plugin is None else (len(plugin.seats), len(shards))
-
-    def until(wanted):
-        end = time.monotonic() + 120
-        while (found := set(client.run(tables).values())) != wanted:
-            assert time.monotonic() < end, found
-            time.sleep(0.1)
-
     with start_cluster(2, client=True) as (cluster, client):
         other = subprocess.Popen([sys.executable, "-c", code, cluster.scheduler_address])
-        until({(1, 1)})
+        until(client, {(1, 1)})
         other.kill()
         other.wait()
-        until({(0, 0)})
+        until(client, {(0, 0)})
 
 
 def test_a_killed_worker_changes_nothing_that_is_promised(start_cluster, tmp_path):
@@ -74,3 +78,24 @@ def test_a_killed_worker_changes_nothing_that_is_promised(start_cluster, tmp_pat
             assert done.n_recoveries == 1
             assert done.results == [10] * 3
             assert done.values[0].tolist() == [10.0] * 3
+
+
+def test_a_client_that_dies_between_shards_and_replicas_leaves_nothing(start_cluster):
+    """Before the task that shows a shard's use is there, and before a replica's is."""
+    code = """
+import os, sys, numpy as np
+import stradask.scheduler.table_cluster as there
+def vanish(*args, **options):
+    os._exit(77)
+if sys.argv[2] == "presence":
+    there.show_presence = vanish
+else:
+    there.ClusterPlace.start = vanish
+from stradask.scheduler.table import run_replicas
+run_replicas(print, [None], np.zeros((1, 1)), engine=sys.argv[1])
+"""
+    with dask.config.set({"stradask.timeout": "3s"}), start_cluster(1, client=True) as (cluster, client):
+        for last in ("presence", "replicas"):
+            other = subprocess.Popen([sys.executable, "-c", code, cluster.scheduler_address, last])
+            assert other.wait(60) == 77
+            until(client, {(0, 0)})
