@@ -12,7 +12,7 @@ from ..errors import DataError, ModelFileError, StradaskError, WorkerLost
 from .history import Activity, History
 from .loop import iterate, small_change
 from .program import Program, Task
-from .schedule import plan_as_json, plan_from_json
+from .schedule import blocks_of, plan_as_json, plan_from_json
 from .session import open_session
 from .shared_store import SharedCheckpoint, StoredState, open_checkpoint
 
@@ -355,7 +355,7 @@ class Engine:
         figures["updates"] += outcome.updates
         figures["done"] = self._done = outcome.done or figures.get("done", False)
         if outcome.priorities is not None:
-            events.append((_blocks_of(tasks), np.asarray(outcome.priorities, np.float64)))
+            events.append((blocks_of(tasks), np.asarray(outcome.priorities, np.float64)))
 
     def result(self, n_rounds, reason):
         """Let the program take in what shards and blocks hold, and sum up the run."""
@@ -466,14 +466,6 @@ def _identity(program, schedule):
         "n_shards": len(program.shards),
         "n_blocks": int(program.n_blocks),
     }
-
-
-def _blocks_of(tasks):
-    """The blocks that a segment updated: one set for all shards, or each task's own."""
-    sets = [np.atleast_1d(task.blocks) for task in tasks]
-    if all(np.array_equal(sets[0], other) for other in sets[1:]):
-        return sets[0]
-    return np.concatenate(sets)
 
 
 def _any_of(*rules):

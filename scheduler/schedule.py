@@ -86,3 +86,11 @@ def plan_from_json(plan, program):
         [(s, np.array(blocks, np.int64) if isinstance(blocks, list) else blocks) for s, blocks in step]
         for step in plan
     ]
+
+
+def blocks_of(tasks):
+    """Return the blocks that a segment updated: one set for all shards, or each task's own."""
+    sets = [np.atleast_1d(task.blocks) for task in tasks]
+    if all(np.array_equal(sets[0], other) for other in sets[1:]):
+        return sets[0]
+    return np.concatenate(sets)

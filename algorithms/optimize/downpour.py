@@ -23,9 +23,10 @@ from ...errors import DataError
 from ...scheduler.parameters import check_count, seed_from, stream
 from ...scheduler.table import run_replicas
 from ...scheduler.table_state import Adagrad
+from .minibatches import Minibatches, n_rows_of, take_rows
 
 FINISHED, STILL, NOT_FINITE = 0, 1, 4  # `status` of a result
-_ORDER, _SEARCH = 2**63 + 16, 2**63 + 17  # purposes of random streams
+_SEARCH = 2**63 + 17  # purpose of a random stream
 _RATES = 10.0 ** np.arange(-3.0, 0.6, 0.5)  # among which a learning rate is looked for
 _TRIAL_STEPS, _TRIAL_ROWS = 40, 2000
 _NEAR = 0.01  # of the best gain: rates whose gains differ by less are taken for equals
@@ -239,45 +240,9 @@ class _Settings:
             return None
         return float(value) / n, (gradient / n).astype(w.dtype, copy=False)
 
-    def steps_in(self, n_rows):
-        """Minibatches of a pass; what is left over at its end waits for another order."""
-        return max(1, n_rows // self.batch_size)
-
-
-class _Batches:
-    """The minibatches of a replica: each pass over its portion takes the rows in another order."""
-
-    def __init__(self, settings, portion, replica):
-        self.settings, self.portion, self.replica = settings, portion, replica
-        self.n_rows = n_rows_of(portion)
-        self._epoch, self._order = -1, np.empty(0, np.int64)
-
-    def __getitem__(self, step):
-        size = self.settings.batch_size
-        epoch, place = divmod(step, self.settings.steps_in(self.n_rows))
-        if epoch != self._epoch:
-            random = stream(self.settings.seed, _ORDER, epoch, self.replica)
-            self._epoch, self._order = epoch, random.permutation(self.n_rows)
-        return take_rows(self.portion, self._order[place * size : (place + 1) * size])
-
-
-def n_rows_of(portion):
-    """Count the rows of a portion: an array, a sparse matrix, or a tuple of them with equally many."""
-    parts = portion if isinstance(portion, (tuple, list)) else (portion,)
-    lengths = {part.shape[0] if getattr(part, "shape", ()) else -1 for part in parts}
-    if len(lengths) != 1 or min(lengths) < 1:
-        raise DataError(
-            "a portion must be an array, a sparse matrix or a tuple of them, with equally many rows and at "
-            f"least one; got {[(type(part).__name__, *getattr(part, 'shape', ())) for part in parts]}"
-        )
-    return lengths.pop()
-
-
-def take_rows(portion, rows):
-    """Take some rows of a portion."""
-    if isinstance(portion, (tuple, list)):
-        return tuple(part[rows] for part in portion)
-    return portion[rows]
+    def batches(self, portion, replica):
+        """The minibatches of a replica."""
+        return Minibatches(portion, self.batch_size, self.seed, replica)
 
 
 def _identity(settings, x0):
@@ -312,7 +277,7 @@ def _begin(settings, rate, x0, portions, engine):
 
 
 def _alone(settings, rate, x0, table, portion):
-    batches = _Batches(settings, portion, 0)
+    batches = settings.batches(portion, 0)
     start = settings.mean(batches[0], x0)
     if start is None:
         return _Begun(rate or math.nan, x0, np.zeros_like(x0), 0, "not finite at x0")
@@ -373,9 +338,9 @@ class _Ended(NamedTuple):
 def _replica(settings, rate, table, task):
     """Be one replica: fetch, compute, push."""
     portion, validation = task
-    batches = _Batches(settings, portion, table.replica)
-    n_steps = settings.max_epochs * settings.steps_in(batches.n_rows)
-    watch = _Watch(settings, batches.n_rows, validation) if table.replica == 0 else None
+    batches = settings.batches(portion, table.replica)
+    n_steps = settings.max_epochs * batches.in_a_pass
+    watch = _Watch(settings, batches.in_a_pass, validation) if table.replica == 0 else None
     seconds, trouble, stopped = [], "", False
     for step in range(table.now * settings.n_push, n_steps):
         cells = table.get(refresh=step % settings.n_fetch == 0)
@@ -413,9 +378,9 @@ def _tell_to_stop(table):
 class _Watch:
     """The first replica's looks at the objective: when to stop, and the best parameters."""
 
-    def __init__(self, settings, n_rows, validation):
+    def __init__(self, settings, in_a_pass, validation):
         self.settings, self.validation = settings, validation
-        self.every = settings.evaluate_every or settings.steps_in(n_rows)
+        self.every = settings.evaluate_every or in_a_pass
         self.looks, self.best, self.least, self.idle = [], None, math.inf, 0
         self._sum, self._n = 0.0, 0
 

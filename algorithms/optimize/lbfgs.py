@@ -1,7 +1,7 @@
 """L-BFGS on vectors that may lie anywhere: the steps, the rules that end them, and what is told of them.
 
-The direction is made by `memory`, the step by `line_search`; with l1 `owlqn` takes other steps in the same
-loop. With a preconditioner P all of it runs in u, x = P u: the gradient there is P^T g.
+The direction is made by `memory`, the step by `steps` and `line_search`; with l1 `owlqn` takes other steps in
+the same loop. With a preconditioner P all of it runs in u, x = P u: the gradient there is P^T g.
 """
 
 import math
@@ -15,39 +15,15 @@ from scipy.optimize import OptimizeResult
 
 from ...errors import DataError, ModelFileError
 from ...scheduler.parameters import check_count
-from ...scheduler.passes import NonFiniteObjective
-from .line_search import Trial, strong_wolfe
 from .memory import Memory
-from .space import LocalSpace
+from .owlqn import Orthant
+from .space import LocalSpace, checked_start
+from .steps import Identity, Point, Smooth
 
 CONVERGED, LIMIT, STUCK, STOPPED, NOT_FINITE = range(5)  # `status` of a result
 _LESS = 2.0, 10.0  # times less, at least and at most, is to be promised after it was too little
 _BAD_STEPS = 5  # in a row that met points without a finite objective, before it is given up
 _MOST_PASSES = 2**53  # that a checkpoint may state
-
-
-@dataclass(eq=False)
-class Point:
-    """Where the minimiser is.
-
-    Attributes
-    ----------
-    x : vector
-    value : float
-        The objective, penalty included.
-    gradient : vector
-        Of the smooth part.
-    uphill : vector
-        The gradient, or with l1 the pseudo-gradient.
-    scaled : vector
-        P^T uphill.
-    """
-
-    x: Any
-    value: float
-    gradient: Any
-    uphill: Any
-    scaled: Any
 
 
 @dataclass(frozen=True)
@@ -77,86 +53,6 @@ class Iterate:
     gradient_norm: float
     gap: float
     state: Any
-
-
-class Identity:
-    """No preconditioner."""
-
-    def direct(self, v):
-        """Return v."""
-        return v
-
-    transposed = direct
-
-
-class Smooth:
-    """The steps of L-BFGS on a smooth objective.
-
-    Parameters
-    ----------
-    fun_and_grad : callable
-    space : Space
-    preconditioner : object
-    """
-
-    def __init__(self, fun_and_grad, space, preconditioner):
-        self.fun_and_grad, self.space, self.preconditioner = fun_and_grad, space, preconditioner
-        self.passes, self.trouble = 0, None
-
-    def evaluate(self, x):
-        """One pass; None, and a word in `trouble`, where the objective is not finite."""
-        self.passes += 1
-        try:
-            value, gradient = self.fun_and_grad(x)
-        except NonFiniteObjective as error:
-            self.trouble = str(error)
-            return None
-        value = float(value)
-        if not math.isfinite(value):
-            self.trouble = f"the objective is {value}"
-            return None
-        return value, gradient
-
-    def point(self, x):
-        """Evaluate the objective at x; None where it is not finite."""
-        found = self.evaluate(x)
-        return None if found is None else self.made(x, *found)
-
-    def made(self, x, value, gradient):
-        """Make a point of its value and gradient."""
-        return Point(x, value, gradient, gradient, self.preconditioner.transposed(gradient))
-
-    def direction(self, memory, point):
-        """Return the direction in u, and how much the objective falls along it per unit step."""
-        d = memory.direction(point.scaled)
-        return d, float(self.space.dots([(point.scaled, d)])[0])
-
-    def search(self, point, d, slope, first, fresh):
-        """Search along d for a `Trial` whose state is a `Point`."""
-        dx = self.preconditioner.direct(d)
-
-        def phi(t):
-            x = self.space.axpy(t, dx, point.x)
-            found = self.evaluate(x)
-            if found is None:
-                return Trial(t, math.inf, math.inf)
-            there = float(self.space.dots([(found[1], dx)])[0])
-            if not math.isfinite(there):
-                self.trouble = "the gradient is not finite"
-            return Trial(t, found[0], there, (x, *found))
-
-        trial = strong_wolfe(phi, point.value, slope, first)
-        return None if trial is None else trial._replace(state=self.made(*trial.state))
-
-    def trusted(self, fell, promised):
-        """Tell whether a small promised decrease ends the run, the last step having lowered f by `fell`."""
-        return True
-
-    def remember(self, memory, before, trial, d):
-        """Give the memory the step that was taken."""
-        after = trial.state
-        y = self.space.axpy(-1.0, before.scaled, after.scaled)
-        memory.add(self.space.scale(trial.t, d), y, after.scaled, trial.t)
 
 
 class Trace:
@@ -314,8 +210,6 @@ def minimize_lbfgs(
     if l1 is None:
         steps = Smooth(fun_and_grad, space, scaling)
     else:
-        from .owlqn import Orthant
-
         steps = Orthant(fun_and_grad, space, scaling, l1, x0)
     trace = Trace() if history is None else history
     run = _Run(steps, Memory(space, memory), trace, preconditioner is None, precision, excess)
@@ -333,28 +227,6 @@ def _resumed_start(x0, resume):
             "anew"
         )
     return checked_start(x)
-
-
-def as_numbers(name, values):
-    """Return anything that holds real numbers as an array of float64."""
-    try:
-        values = np.asarray(values)
-        if values.dtype.kind not in "buif":
-            raise TypeError(f"its type is {values.dtype}")
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be real numbers, got {values!r:.80}: {error}") from error
-    return values.astype(np.float64, copy=False)
-
-
-def checked_start(x0):
-    """Return a start as a vector of float64 of its own."""
-    x = as_numbers("x0", x0).copy()
-    if x.ndim != 1 or not len(x):
-        raise DataError(f"x0 must be a vector of at least one number, got the shape {x.shape}")
-    if not np.isfinite(x).all():
-        at = int(np.flatnonzero(~np.isfinite(x))[0])
-        raise DataError(f"x0 must be finite, but x0[{at}] is {x[at]}")
-    return x
 
 
 class _Run:

@@ -11,8 +11,8 @@ from ...scheduler.parameters import check_count
 from ...scheduler.progress import Progress
 from ...scheduler.session import open_session
 from ...scheduler.threads import single_threaded_blas
-from .lbfgs import as_numbers, checked_start
 from .sandblaster import as_portions, run_sharded, run_whole
+from .space import as_numbers, checked_start
 from .states import PieceStates, States
 
 _PIECE = 1 << 17  # numbers read at a time

@@ -13,8 +13,9 @@ import math
 import numpy as np
 
 from ...errors import DataError
-from .lbfgs import Identity, Point, Smooth, as_numbers
 from .line_search import Trial, backtrack
+from .space import as_numbers
+from .steps import Identity, Point, Smooth
 
 _TRUST = 10.0  # an end by the promised decrease wants the last real one below this many times the tolerance
 

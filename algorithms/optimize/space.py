@@ -5,6 +5,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...errors import DataError
+
 
 class Space(Protocol):
     """Vectors of one length and what is done with them.
@@ -134,3 +136,25 @@ class LocalSpace:
         reached = x + t * d
         reached[(reached * orthant <= 0) & (np.asarray(l1) > 0)] = 0.0
         return reached
+
+
+def as_numbers(name, values):
+    """Return anything that holds real numbers as an array of float64."""
+    try:
+        values = np.asarray(values)
+        if values.dtype.kind not in "buif":
+            raise TypeError(f"its type is {values.dtype}")
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must be real numbers, got {values!r:.80}: {error}") from error
+    return values.astype(np.float64, copy=False)
+
+
+def checked_start(x0):
+    """Return a start as a vector of float64 of its own."""
+    x = as_numbers("x0", x0).copy()
+    if x.ndim != 1 or not len(x):
+        raise DataError(f"x0 must be a vector of at least one number, got the shape {x.shape}")
+    if not np.isfinite(x).all():
+        at = int(np.flatnonzero(~np.isfinite(x))[0])
+        raise DataError(f"x0 must be finite, but x0[{at}] is {x[at]}")
+    return x

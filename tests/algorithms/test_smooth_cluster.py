@@ -22,6 +22,7 @@ from stradask.algorithms.linear.logistic_regression import LogisticRegression
 from stradask.algorithms.linear.poisson import PoissonRegressor
 from stradask.algorithms.linear.ridge import Ridge
 from stradask.algorithms.optimize.far import FarPortions
+from stradask.algorithms.optimize.minimize import minimize
 from stradask.algorithms.optimize.rows import LOGISTIC
 from stradask.errors import DataError
 
@@ -115,6 +116,32 @@ def test_l1_penalties(problem, n_classes):
     np.testing.assert_array_equal(far.coef_ == 0, near.coef_ == 0)
 
 
+def test_l1_over_many_columns():
+    """The working set and OWL-QN, on workers, have the minimum and the support of the local working set."""
+    rng = np.random.default_rng(0)
+    X, C = rng.standard_normal((60, 2100)), 0.3
+    y = X[:, :5].sum(axis=1) + rng.logistic(size=60) > 0
+    options = {"C": C, "l1_ratio": 1.0, "fit_intercept": False, "tol": 1e-10}
+    near = LogisticRegression(**options).fit(X, y)
+    far = LogisticRegression(**options, engine="dask").fit(X, y)
+    assert far.solver_ == near.solver_ == "working-set"
+    np.testing.assert_allclose(far.coef_, near.coef_, atol=1e-6)
+    np.testing.assert_array_equal(far.coef_ == 0, near.coef_ == 0)
+
+    def loss(rows, w):
+        X, signs = rows
+        margin = signs * (X @ w)
+        return C * np.logaddexp(0, -margin).sum(), -C * X.T @ (signs / (1 + np.exp(margin)))
+
+    signs = np.where(y, 1.0, -1.0)
+    portions = [(X[k::3], signs[k::3]) for k in range(3)]
+    found = minimize(loss, np.zeros(2100), portions, l1=1.0, tol=1e-7, engine="dask")
+    least = loss((X, signs), near.coef_[0])[0] + np.abs(near.coef_).sum()
+    assert found.fun == pytest.approx(least, rel=1e-9)
+    np.testing.assert_array_equal(found.x == 0, near.coef_[0] == 0)
+    assert 10 < np.count_nonzero(found.x) < 60
+
+
 def test_many_columns_by_conjugate_gradients():
     rng = np.random.default_rng(1)
     X = sparse.random_array((300, 2500), density=0.01, rng=rng, format="csr")
@@ -192,6 +219,33 @@ def test_the_page_runs(capsys):
     _, local, cluster = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(local + cluster, {})
     assert capsys.readouterr().out.count("newton") == 2
+
+
+# --- hard data --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_columns_that_say_nothing_and_rows_of_zeros(problem, cls):
+    """One partition is all zeros; columns are constant, empty, and of tiny scale."""
+    X, targets, weights = problem
+    X = np.column_stack([X, np.full(N, 7.0), np.zeros(N), np.full(N, 1e-30)])
+    X[100:200] = 0
+    y = targets[cls]
+    near, far = (cls(tol=1e-12).fit(rows, y, weights) for rows in (X, da.from_array(X, (100, 4))))
+    close(far, near, rtol=1e-9)
+    np.testing.assert_allclose(far.predict(X), near.predict(X), rtol=1e-5, atol=1e-6)
+    X[:, 0] *= 1e100
+    huge = cls(tol=1e-6).fit(da.from_array(X, (100, 4)), y, weights)
+    assert np.isfinite(huge.coef_).all()
+
+
+def test_classes_that_a_plane_separates(problem):
+    X, _, _ = problem
+    y = X[:, 1] > 0.3
+    near, far = (LogisticRegression(1e4, tol=1e-10).fit(rows, y) for rows in (X, da.from_array(X, (200, -1))))
+    assert far.history_["objective"][-1] == pytest.approx(near.history_["objective"][-1], rel=1e-8)
+    assert far.score(X, y) == near.score(X, y) == 1
+    assert np.isfinite(far.coef_).all()
 
 
 # --- what is refused --------------------------------------------------------------------------------

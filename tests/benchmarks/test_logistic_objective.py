@@ -2,12 +2,13 @@
 
 import argparse
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import optimize, sparse
 
-from stradask.benchmarks import command, gap_report, run, solvers
+from stradask.benchmarks import command, gap_report, run, solvers, worker
 from stradask.benchmarks.objectives import logistic
 from stradask.benchmarks.objectives.logistic import Objective, least_objective, load, mean_objective
 from stradask.errors import DataError
@@ -190,3 +191,35 @@ def test_the_package_lists_its_solvers_ours_first():
     assert next(iter(known)) == "stradask"
     assert set(known) == {"stradask", *peers}
     assert all("solve" in solver.calls for solver in known.values())
+
+
+# --- on worker processes ----------------------------------------------------------------------------
+
+ON_DASK = solvers.FOLDER.parent / "solvers_on_dask"
+
+
+def test_solvers_on_dask_are_found_where_one_asks_for_them():
+    known = solvers.find_solvers("logistic", [ON_DASK])
+    added = {name: known[name].is_ours for name in known if name not in solvers.find_solvers("logistic")}
+    assert added == {"stradask-dask": True, "dask-glm": False}
+    peer = worker.load_solver(known["dask-glm"].path)(SimpleNamespace(n_jobs=2, intercept=True))
+    with pytest.raises(ValueError, match="compare without intercept"):
+        peer.solve(1.0, 1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.timeout(300)
+def test_our_solver_on_dask_solves_what_the_local_one_solves(monkeypatch):
+    monkeypatch.syspath_prepend(ON_DASK)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 5), dtype=np.float32)
+    data = SimpleNamespace(X=X, y=np.where(X[:, 0] + rng.logistic(size=3000) > 0, 1, -1))
+    found = []
+    for path in (solvers.FOLDER / "logistic_stradask.py", ON_DASK / "logistic_stradask_dask.py"):
+        solver = worker.load_solver(path)(SimpleNamespace(n_jobs=2, intercept=False))
+        solver.set_data(data)
+        found.append(solver.solve(1 / 3000, 1e-6))
+    solver.workers.close()
+    np.testing.assert_allclose(found[1]["coef"], found[0]["coef"], rtol=1e-3)
+    assert found[0]["intercept"] == found[1]["intercept"] == 0.0

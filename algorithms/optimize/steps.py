@@ -1,0 +1,112 @@
+"""The steps of L-BFGS on a smooth objective: a point, a direction from it, and a search along that."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ...scheduler.passes import NonFiniteObjective
+from .line_search import Trial, strong_wolfe
+
+
+@dataclass(eq=False)
+class Point:
+    """Where the minimiser is.
+
+    Attributes
+    ----------
+    x : vector
+    value : float
+        The objective, penalty included.
+    gradient : vector
+        Of the smooth part.
+    uphill : vector
+        The gradient, or with l1 the pseudo-gradient.
+    scaled : vector
+        P^T uphill.
+    """
+
+    x: Any
+    value: float
+    gradient: Any
+    uphill: Any
+    scaled: Any
+
+
+class Identity:
+    """No preconditioner."""
+
+    def direct(self, v):
+        """Return v."""
+        return v
+
+    transposed = direct
+
+
+class Smooth:
+    """The steps of L-BFGS on a smooth objective.
+
+    Parameters
+    ----------
+    fun_and_grad : callable
+    space : Space
+    preconditioner : object
+    """
+
+    def __init__(self, fun_and_grad, space, preconditioner):
+        self.fun_and_grad, self.space, self.preconditioner = fun_and_grad, space, preconditioner
+        self.passes, self.trouble = 0, None
+
+    def evaluate(self, x):
+        """One pass; None, and a word in `trouble`, where the objective is not finite."""
+        self.passes += 1
+        try:
+            value, gradient = self.fun_and_grad(x)
+        except NonFiniteObjective as error:
+            self.trouble = str(error)
+            return None
+        value = float(value)
+        if not math.isfinite(value):
+            self.trouble = f"the objective is {value}"
+            return None
+        return value, gradient
+
+    def point(self, x):
+        """Evaluate the objective at x; None where it is not finite."""
+        found = self.evaluate(x)
+        return None if found is None else self.made(x, *found)
+
+    def made(self, x, value, gradient):
+        """Make a point of its value and gradient."""
+        return Point(x, value, gradient, gradient, self.preconditioner.transposed(gradient))
+
+    def direction(self, memory, point):
+        """Return the direction in u, and how much the objective falls along it per unit step."""
+        d = memory.direction(point.scaled)
+        return d, float(self.space.dots([(point.scaled, d)])[0])
+
+    def search(self, point, d, slope, first, fresh):
+        """Search along d for a `Trial` whose state is a `Point`."""
+        dx = self.preconditioner.direct(d)
+
+        def phi(t):
+            x = self.space.axpy(t, dx, point.x)
+            found = self.evaluate(x)
+            if found is None:
+                return Trial(t, math.inf, math.inf)
+            there = float(self.space.dots([(found[1], dx)])[0])
+            if not math.isfinite(there):
+                self.trouble = "the gradient is not finite"
+            return Trial(t, found[0], there, (x, *found))
+
+        trial = strong_wolfe(phi, point.value, slope, first)
+        return None if trial is None else trial._replace(state=self.made(*trial.state))
+
+    def trusted(self, fell, promised):
+        """Tell whether a small promised decrease ends the run, the last step having lowered f by `fell`."""
+        return True
+
+    def remember(self, memory, before, trial, d):
+        """Give the memory the step that was taken."""
+        after = trial.state
+        y = self.space.axpy(-1.0, before.scaled, after.scaled)
+        memory.add(self.space.scale(trial.t, d), y, after.scaled, trial.t)
