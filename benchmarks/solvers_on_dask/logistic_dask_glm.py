@@ -26,10 +26,10 @@ class Solver:
 
     def solve(self, alpha, tolerance):
         """One fit from scratch, without an intercept."""
-        from dask_glm.algorithms import lbfgs
-
         if self.settings.intercept:
             raise ValueError("dask-glm penalises a column of ones: compare without intercept")
+        from dask_glm.algorithms import lbfgs
+
         coef = lbfgs(
             self.X, self.y, regularizer="l2", lamduh=alpha * self.n_rows, max_iter=10_000, tol=tolerance
         )
