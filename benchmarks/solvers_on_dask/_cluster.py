@@ -12,7 +12,6 @@ class Workers:
     def __init__(self, n_workers):
         from distributed import Client, LocalCluster
 
-        self.n_workers = n_workers
         self.cluster = LocalCluster(
             n_workers=n_workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.ERROR
         )
@@ -20,15 +19,18 @@ class Workers:
         atexit.register(self.close)
 
     def spread(self, array):
-        """Lay equal parts of an array on the workers, as a Dask array that is there when this returns."""
+        """Lay equal parts of an array on the workers; return them as one Dask array."""
         import dask.array as da
-        from distributed import wait
 
-        rows = -(-len(array) // self.n_workers)
-        lazily = da.from_array(np.ascontiguousarray(array), chunks=(rows, *array.shape[1:]))
-        there = self.client.persist(lazily)
-        wait(there)
-        return there
+        addresses = sorted(self.client.scheduler_info(n_workers=-1)["workers"])
+        parts = np.array_split(np.ascontiguousarray(array), len(addresses))
+        there = [self.client.scatter(*pair) for pair in zip(parts, ([a] for a in addresses), strict=True)]
+        return da.concatenate(
+            [
+                da.from_delayed(future, part.shape, part.dtype)
+                for future, part in zip(there, parts, strict=True)
+            ]
+        )
 
     def close(self):
         """End the workers."""
