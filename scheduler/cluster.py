@@ -112,6 +112,7 @@ class ClusterSession(Migration):
         self._balance: Balance | None = None
         self._late: dict[str, float] = {}  # how long each member waited for the last answer of a call
         self._seconds: dict[int, float] = {}  # by shard, in the round so far
+        self.load_seconds = 0.0  # that the slowest shard took to be loaded
         self.activity = Activity()
 
     # The interface ----------------------------------------------------------------------------------
@@ -336,12 +337,14 @@ class ClusterSession(Migration):
         n_blocks = program.n_blocks if program.travels else 0
         self._block_at, self._stamps = place(n_blocks, self._members), [0] * n_blocks
         self._balance = None if program.shard_weights is None else Balance(program.shard_weights)
-        self._seconds = {}
+        self._seconds, self.load_seconds = {}, 0.0
         places = {m: asyncio.Semaphore(n) for m, n in self._members.items()}
 
         async def load(shard, member):
             async with places[member]:
+                began = time.monotonic()
                 await self._load(shard, member, saved_shard(snapshot, shard, program.saved))
+                self.load_seconds = max(self.load_seconds, time.monotonic() - began)
 
         async def make_block(block, member):
             async with places[member]:

@@ -45,6 +45,7 @@ class ClusterPasses:
             self.machine.handle(Lost(0.0, name))
         self._end_calls()
         self.session.open(self.program, keeps_data=True)
+        self.machine.late = max(self.machine.late, self.session.load_seconds)
         self._extra: dict[str, set] = {}  # portions loaded beside a member's own
 
     def run(self, x):
@@ -102,7 +103,8 @@ class ClusterPasses:
         now, machine = asyncio.get_running_loop().time, self.machine
         self._told: set[str] = set()  # who has been sent x
         guards = {asyncio.ensure_future(self.session._guard(m)): m for m in self.session._members}
-        instructions = machine.handle(event(now(), self._membership()))
+        about = (self.program.kind(x),) if event is Begin else ()
+        instructions = machine.handle(event(now(), self._membership(), *about))
         try:
             while True:
                 for order in (i.order for i in instructions if isinstance(i, Work)):

@@ -65,7 +65,12 @@ class Members:
 
 @dataclass(frozen=True)
 class Begin(Members):
-    """A pass over all portions begins. The last one is over, whatever still runs of it."""
+    """A pass over all portions begins. The last one is over, whatever still runs of it.
+
+    Passes of one kind take about as long as each other.
+    """
+
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,9 @@ class Portions:
     grain : float
         Seconds that an order of more than one portion should last at most. The longer it takes to send
         an answer, the fewer there should be.
+    late : float
+        Seconds beyond what is expected before an order is started again: the more, the longer it takes to
+        bring a portion to another member.
 
     Examples
     --------
@@ -152,7 +160,7 @@ class Portions:
     """
 
     def __init__(self, n_portions, *, backup=2.0, ahead=True):
-        self.n, self.backup, self.ahead, self.grain = n_portions, backup, ahead, 0.005
+        self.n, self.backup, self.ahead, self.grain, self.late = n_portions, backup, ahead, 0.005, _LATE
         self.members: dict[str, _Member] = {}
         self.round, self.left = -1, 0
         self.open = np.zeros(n_portions, bool)  # nobody works on them
@@ -160,6 +168,8 @@ class Portions:
         self._orders: dict[int, tuple[Order, float]] = {}  # given out, and when
         self._copies: Counter = Counter()  # of a node in a pass: orders given out
         self._pace = math.nan  # of the member in the middle
+        self._kind, self._since = "", 0  # of this pass and of those before it, back to that round
+        self._paces: dict[str, dict] = {}  # of the members in passes of other kinds
         self._n_slots = self._n_open = 0
         self._spare: list | None = None  # what an idle member may take, while it is known
         self._next_number = 0
@@ -192,7 +202,10 @@ class Portions:
         self.left = self.n
         self.open[:], self.counted[:] = True, False
         self._n_open = self.n
-        return self._on_members(event)
+        instructions = self._on_members(event)
+        if event.kind != self._kind:
+            self._change_kind(event.kind)
+        return instructions
 
     def _on_members(self, event):
         for name in self.members.keys() - event.members.keys():
@@ -214,16 +227,27 @@ class Portions:
         member.orders.remove(order.number)
         member.holds[order.first : order.last] = True
         pace = event.seconds / (order.last - order.first)
-        if not math.isnan(pace):
+        if order.round >= self._since and not math.isnan(pace):
             member.pace = pace if math.isnan(member.pace) else 0.5 * (member.pace + pace)
-            paces = [m.pace for m in self.members.values() if not math.isnan(m.pace)]
-            self._pace = statistics.median_low(paces)
+            self._find_pace()
         portions = slice(order.first, order.last)
         if order.round != self.round or self.counted[portions].any():
             return []
         self.counted[portions] = True
         self.left -= order.last - order.first
         return [Count(order)]
+
+    def _change_kind(self, kind):
+        """Take up the paces of the last pass of this kind."""
+        self._paces[self._kind] = {name: member.pace for name, member in self.members.items()}
+        known, self._kind, self._since = self._paces.get(kind, {}), kind, self.round
+        for name, member in self.members.items():
+            member.pace = known.get(name, math.nan)
+        self._find_pace()
+
+    def _find_pace(self):
+        paces = [m.pace for m in self.members.values() if not math.isnan(m.pace)]
+        self._pace = statistics.median_low(paces) if paces else math.nan
 
     def _on_failed(self, event):
         if event.number in self._orders:
@@ -353,7 +377,7 @@ class Portions:
         """When an order has taken `backup` times what it should, `before` others of its size going first."""
         if math.isnan(self._pace) or math.isinf(self.backup):
             return math.inf
-        return given + self.backup * self._pace * (order.last - order.first) * (1 + before) + _LATE
+        return given + self.backup * self._pace * (order.last - order.first) * (1 + before) + self.late
 
     def _given(self, name, now, first, size):
         last = min(first + size, self.n)
@@ -371,7 +395,8 @@ class Portions:
 class TreeSum:
     """The sum of a number and a vector over portions, added along a binary tree over their numbers.
 
-    It has the same bits in whatever order and in whatever nodes the portions come.
+    It has the same bits in whatever order and in whatever nodes the portions come. In place of vectors there
+    may be lists, which are joined as they come: what is in them should say whose it is.
 
     Parameters
     ----------
@@ -411,6 +436,7 @@ class TreeSum:
                 value, vector = _add(self.nodes.pop((sibling, size)), value, vector)
                 owned = True
             first, size = min(first, sibling), 2 * size
+        owned = owned or type(vector) is list
         self.nodes[first, size] = [value, vector if owned else np.array(vector, np.float64)]
 
     @property

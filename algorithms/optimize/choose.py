@@ -102,7 +102,7 @@ def method_for(objective):
     times = {"lbfgs": _DIAGONAL_PASSES * a_pass}
     if p <= NEWTON_MOST:
         times["newton"] = newton
-        if 2 * m < n and objective.can_sample:
+        if m < objective.most_sampled:
             times["sketch"] = _SKETCH_PASSES * a_pass + _SAMPLE_PASSES * CALL + sample
     return min(times, key=lambda name: times[name])
 
@@ -192,7 +192,7 @@ def minimise_sparse(objective, x0, *, l1, max_iter=1000, tol=1e-6, callback=None
 def _diagonal_first(objective, x0, *, max_iter, tol_decrease, callback):
     """L-BFGS with the diagonal, and what follows if it is slow."""
     p = objective.n_parameters
-    small = p <= NEWTON_MOST and objective.n_rows >= _LATE_SKETCH_ROWS * p and objective.can_sample
+    small = p <= NEWTON_MOST and objective.n_rows >= _LATE_SKETCH_ROWS * p
     stages = Stages(objective, x0, max_iter, callback)
     scaling = scaling_of(objective, x0)
     thin = objective.rows.n_entries < _THIN * p

@@ -4,15 +4,21 @@ The coordinator holds parameters, targets and weights, and sends the parameters 
 gradients, Hessians and their diagonals come back as sums over portions, added along a tree over their
 numbers: the bits do not depend on who computed what. A worker keeps the curvatures of its rows at the last
 point, and computes them again where it has taken a portion over.
+
+A sample of the rows is drawn by their numbers in the whole matrix, as for rows of this process. Each portion
+sends its share, which the coordinator puts together: what is done with a sample is done there.
 """
 
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from ...scheduler.passes import Summed
 from .objective import LinearObjective, MultinomialObjective
-from .rows import make_rows
+from .rows import make_rows, rare_columns
+
+_SAMPLE_ENTRIES = 1 << 26  # that a sample may bring to the coordinator
 
 
 class FarPortions(Summed):
@@ -49,11 +55,30 @@ class FarPortions(Summed):
             return 8 * args[0].size
         return 8 * (self.n_columns + 1) ** (2 if args[:1] == ("hessian",) else 1)
 
+    def kind(self, request):
+        """Requests of one kind take about as long as each other."""
+        what, _, args = request
+        return f"{what} {args[0]}" if what in ("second_order", "gram") else what
+
     def survey(self, number, state, target):
-        """Stored entries, the largest and the mean squared norm of the rows, in the portion's own place."""
-        rows, found = state.rows[target], np.zeros((self.n_portions, 4))
-        found[number] = rows.shape[0], rows.n_entries, *rows.longest
-        return 0.0, found
+        """Rows, stored entries, the largest and the mean squared norm of the rows, and their weight."""
+        rows = state.rows[target]
+        return 0.0, [(number, rows.shape[0], rows.n_entries, *rows.longest, rows.total_weight)]
+
+    def take(self, number, state, target, wanted, edges):
+        """Copy rows, of rising numbers in the whole matrix, in which portions begin and end at the edges."""
+        first, last = edges[number : number + 2]
+        here = slice(*np.searchsorted(wanted, (first, last)))
+        part = state.rows[target].take(wanted[here] - first)
+        return 0.0, [(number, part.X, part.y, part.weights)]
+
+    def column_counts(self, number, state, target):
+        """Stored entries of the columns."""
+        return 0.0, state.rows[target].column_counts()
+
+    def rows_in(self, number, state, target, columns):
+        """Numbers, in the portion, of the rows with an entry in one of these columns."""
+        return 0.0, [(number, state.rows[target].rows_in(columns))]
 
     def gradient(self, number, state, target, loss, w, keep):
         """Loss and gradient; keep the curvatures for what is asked next."""
@@ -108,23 +133,54 @@ class FarRows:
 
     def __init__(self, passes, dtype, target=0):
         self.passes, self.dtype, self.target = passes, np.dtype(dtype), target
-        _, survey = self.ask("survey")
-        n_rows, n_entries, largest, mean = survey.T
-        self.shape = int(n_rows.sum()), passes.program.n_columns
+        n_rows, n_entries, largest, mean, weights = map(np.array, self._pieces("survey"))
+        self._edges = np.cumsum([0, *n_rows])
+        self.shape = int(self._edges[-1]), passes.program.n_columns
         self.n_entries = int(n_entries.sum())
         self.longest = float(largest.max()), float(n_rows @ mean / n_rows.sum())
+        self.total_weight = float(weights.sum())
 
     def ask(self, what, *args):
         """Make a pass; return the sums of the numbers and of the arrays."""
         return self.passes.run((what, self.target, args))
+
+    def take(self, rows):
+        """A copy of some rows in this process, as `DenseRows` or `SparseRows`."""
+        order = np.argsort(rows, kind="stable")
+        X, y, weights = self._pieces("take", rows[order], self._edges)
+        dense = all(isinstance(part, np.ndarray) for part in X)
+        found = make_rows(
+            np.concatenate(X) if dense else sparse.csr_array(sparse.vstack(X, format="csr")),
+            np.concatenate(y),
+            np.concatenate(weights) if any(map(len, weights)) else None,
+        )
+        return found if (np.diff(order) > 0).all() else found.take(np.argsort(order))
+
+    def rows_of_rare_columns(self, below, most):
+        """See `SparseRows`; two passes where entries are missing."""
+        if self.n_entries == self.shape[0] * self.shape[1]:
+            return np.empty(0, np.int64)
+        rare = rare_columns(self.ask("column_counts")[1], below, most)
+        (found,) = self._pieces("rows_in", rare)
+        return np.concatenate([rows + first for rows, first in zip(found, self._edges, strict=False)])
+
+    def _pieces(self, what, *args):
+        """Make a pass in which each portion answers for itself; return columns of answers, in their order."""
+        pieces = sorted(self.ask(what, *args)[1], key=lambda piece: piece[0])
+        return list(zip(*pieces, strict=True))[1:]
 
 
 class _Far:
     """What both objectives have in place of portions and threads of their own."""
 
     rows: FarRows
+    n_rows: int
     n_passes: int
-    can_sample = False
+
+    @property
+    def most_sampled(self):
+        """See `LinearObjective`; here what the coordinator has room for."""
+        return min(self.n_rows // 2, _SAMPLE_ENTRIES * self.n_rows // max(1, self.rows.n_entries))
 
     def bytes_sent(self):
         """Count the bytes that went over the network so far."""

@@ -58,8 +58,6 @@ class _Penalised:
         Numbers that an entry of the parameters has.
     """
 
-    can_sample = True  # whether a `sample` of the rows is to be had
-
     def __init__(self, rows, *, scale, l2, fit_intercept, n_jobs, width, constant=0.0):
         self.rows, self.scale, self.l2, self.constant = rows, scale, l2, constant
         self.fit_intercept, self.n_jobs = fit_intercept, n_jobs
@@ -82,6 +80,11 @@ class _Penalised:
         """Of the part of a gradient that is penalised, and of the intercepts'."""
         penalised, free = g[: self.n_penalised], g[self.n_penalised :]
         return float(penalised @ penalised), float(free @ free)
+
+    @property
+    def most_sampled(self):
+        """Rows from which on a sample is too large."""
+        return self.n_rows // 2
 
     def bytes_sent(self):
         """Count the bytes that went over the network so far."""
@@ -242,9 +245,7 @@ class LinearObjective(_Penalised):
         part = self.rows.take(np.concatenate([rows, whole]))
         weights = part.row_weights()
         drawn, alone = weights[: len(rows)].sum(), weights[len(rows) :].sum()
-        own = self.rows.weights
-        every = float(own.sum(dtype=np.float64)) if len(own) else self.n_rows
-        factor = (every - alone) / drawn
+        factor = (self.rows.total_weight - alone) / drawn
         if len(whole):
             weights[len(rows) :] /= factor
             part = replace(part, weights=weights.astype(part.dtype))

@@ -46,6 +46,11 @@ class _Rows:
         return np.empty(0, np.int64)
 
     @property
+    def total_weight(self):
+        """Sum of the weights of the rows."""
+        return float(self.weights.sum(dtype=np.float64)) if len(self.weights) else float(len(self.y))
+
+    @property
     def longest(self):
         """The largest squared norm of a row, and their mean."""
         squares = self.squared_norms()
@@ -93,6 +98,14 @@ class DenseRows(_Rows):
         return DenseRows(
             self.X[rows], self.y[rows], self.weights[rows] if len(self.weights) else self.weights
         )
+
+    def column_counts(self):
+        """Count the stored entries of the columns."""
+        return np.full(self.shape[1], len(self.y))
+
+    def rows_in(self, columns):
+        """Numbers of the rows with an entry in one of these columns, a mask."""
+        return np.arange(len(self.y) if columns.any() else 0)
 
     def squared(self):
         """Rows of the squares of the entries."""
@@ -187,6 +200,11 @@ class SparseRows(_Rows):
         return int(self.indptr[-1] - self.indptr[0])
 
     @property
+    def X(self):
+        """The matrix, which shares memory with these rows; they must be all that `indptr` begins with."""
+        return sparse.csr_array(self._arrays, shape=self.shape)
+
+    @property
     def _arrays(self):
         return self.data, self.indices, self.indptr
 
@@ -197,26 +215,24 @@ class SparseRows(_Rows):
 
     def take(self, rows):
         """A copy of some rows."""
-        X = sparse.csr_array((self.data, self.indices, self.indptr), shape=self.shape)[rows]
+        X = self.X[rows]
         weights = self.weights[rows] if len(self.weights) else self.weights
         return SparseRows(X.data, X.indices, X.indptr, self.n_columns, self.y[rows], weights)
 
     def rows_of_rare_columns(self, below, most):
-        """Numbers of the rows with an entry in a rare column.
+        """Numbers of the rows with an entry in a rare column; see `rare_columns`."""
+        return self.rows_in(rare_columns(self.column_counts(), below, most))
 
-        Parameters
-        ----------
-        below : float
-            Columns with fewer entries are rare.
-        most : int
-            Entries that the rare columns may have together: the rarest count.
-        """
-        counts, found = np.zeros(self.n_columns, np.int64), np.empty(len(self.y), bool)
+    def column_counts(self):
+        """Count the stored entries of the columns."""
+        counts = np.zeros(self.n_columns, np.int64)
         glm_sparse.csr_counts(self.indices, self.indptr, counts)
-        order = np.argsort(counts, kind="stable")
-        rare = np.zeros(self.n_columns, bool)
-        rare[order[(counts[order] < below) & (np.cumsum(counts[order]) <= most)]] = True
-        glm_sparse.csr_rows_in(self.indices, self.indptr, rare, found)
+        return counts
+
+    def rows_in(self, columns):
+        """Numbers of the rows with an entry in one of these columns, a mask."""
+        found = np.empty(len(self.y), bool)
+        glm_sparse.csr_rows_in(self.indices, self.indptr, columns, found)
         return np.flatnonzero(found)
 
     def squared(self):
@@ -272,6 +288,34 @@ class SparseRows(_Rows):
         out = np.zeros(W.shape)
         value = multinomial.csr_multinomial(*self._arrays, self.y, self.weights, W, n_classes, out)
         return value, out
+
+
+def rare_columns(counts, below, most):
+    """Mark the columns that are rare.
+
+    Parameters
+    ----------
+    counts : int ndarray of shape (d,)
+        Entries of the columns.
+    below : float
+        Columns with fewer entries are rare.
+    most : int
+        Entries that the rare columns may have together: the rarest count.
+
+    Returns
+    -------
+    bool ndarray of shape (d,)
+
+    Examples
+    --------
+    >>> from stradask.algorithms.optimize.rows import rare_columns
+    >>> rare_columns(np.array([9, 2, 3, 1]), below=4, most=5).tolist()
+    [False, True, False, True]
+    """
+    order = np.argsort(counts, kind="stable")
+    rare = np.zeros(len(counts), bool)
+    rare[order[(counts[order] < below) & (np.cumsum(counts[order]) <= most)]] = True
+    return rare
 
 
 def make_rows(X, y, weights=None):

@@ -6,7 +6,6 @@ come. At a minimum Newton steps move nothing.
 """
 
 import numpy as np
-from scipy import sparse
 
 from .preconditioner import Factors
 from .rows import POISSON, SQUARED, DenseRows, SparseRows
@@ -37,7 +36,5 @@ def separated(objective, x, x0):
     if loss is None or not here or objective.n_parameters > _MOST or not g.any():
         return False
     d = -Factors(objective).at(x).solve(g)
-    dense = isinstance(rows, DenseRows)
-    X = rows.X if dense else sparse.csr_array((rows.data, rows.indices, rows.indptr), rows.shape)
-    moved = X @ d[: objective.n_columns] + d[objective.n_columns :].sum()
+    moved = rows.X @ d[: objective.n_columns] + d[objective.n_columns :].sum()
     return bool(np.abs(moved).max() > _MOVED)

@@ -68,7 +68,7 @@ def minimize_sketch(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback
     n_rows = sample_size(objective)
     attempt = 0
     while not stages.over:
-        if 2 * n_rows >= objective.n_rows:
+        if n_rows >= objective.most_sampled:
             stages.run(minimize_newton, tol_decrease=tol_decrease)
             break
         sample = sample_of(objective, n_rows, seed=attempt)
@@ -131,10 +131,10 @@ def _solved(objective, sample, x):
             return found.x, scaling_of(sample, found.x), n_rows
         x = found.x
     x = _descent(sample, x, Factors(sample).at(x), _SAMPLE_STEPS).x
-    more = int(_ADDED * a_pass / hessian_row)
+    more = min(int(_ADDED * a_pass / hessian_row), objective.most_sampled)
     if more < 2 * sample.n_rows:
         return x, _preconditioner(objective, sample, x), n_rows
-    n_rows = min(more, objective.n_rows // 2)
+    n_rows = more
     larger = sample_of(objective, n_rows, seed=0)
     factor = _preconditioner(objective, larger, x)
     found = _descent(larger, x, factor, _CORRECTIONS)
