@@ -85,8 +85,10 @@ def opened_rows(estimator, rows, targets, weights, engine):
     if engine == "local":
         yield [make_rows(rows, y, weights) for y in targets]
         return
+    beside = [y if y.dtype.kind in "iu" else y.astype(rows.dtype, copy=False) for y in targets]
+    weights = None if weights is None else weights.astype(rows.dtype, copy=False)
     shards = [
-        (source, [y[first:last] for y in targets], None if weights is None else weights[first:last])
+        (source, [y[first:last] for y in beside], None if weights is None else weights[first:last])
         for first, last, source in sources_of(rows)
     ]
     program = FarPortions(shards, reader(estimator, rows), rows.shape[1])

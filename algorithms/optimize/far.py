@@ -53,7 +53,10 @@ class FarPortions(Summed):
         what, _, args = request
         if what == "multinomial":
             return 8 * args[0].size
-        return 8 * (self.n_columns + 1) ** (2 if args[:1] == ("hessian",) else 1)
+        row = 8 * (self.n_columns + 1)
+        if what == "take":
+            return row * len(args[0]) // self.n_portions
+        return row * (self.n_columns + 1 if self.kind(request).endswith("hessian") else 1)
 
     def kind(self, request):
         """Requests of one kind take about as long as each other."""

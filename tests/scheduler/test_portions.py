@@ -178,6 +178,29 @@ def test_what_lies_with_somebody_stuck_in_the_last_pass_is_taken_over():
     assert [(i.order.member, i.order.first) for i in machine.handle(Tick(2.1))] == [("a", 1)]
 
 
+def test_a_pass_of_another_kind_is_not_late_by_what_the_last_one_took():
+    machine = Portions(2, ahead=False)
+    machine.late = 0.5
+    members = {"a": (1, [0]), "b": (1, [1])}
+
+    def a_pass(kind, now, seconds):
+        orders = {i.order.member: i.order for i in machine.handle(Begin(now, members, kind))}
+        machine.handle(Answered(now + seconds, orders["a"].number, seconds))
+        wake = machine.wake
+        machine.handle(Answered(now + seconds, orders["b"].number, seconds))
+        return wake - now
+
+    assert a_pass("gradient", 0.0, 0.125) == 0.75
+    assert a_pass("hessian", 1.0, 8.0) == 16.5
+    assert a_pass("gradient", 10.0, 0.125) == 0.75
+    slow = {i.order.member: i.order for i in machine.handle(Begin(20.0, members, "hessian"))}
+    assert machine.handle(Tick(36.0)) == []
+    machine.handle(Answered(21.0, slow["a"].number, 1.0))
+    assert machine.handle(Begin(40.0, members, "gradient"))[0].order.member == "a"
+    machine.handle(Answered(50.0, slow["b"].number, 30.0))  # says nothing of gradients
+    assert machine.members["b"].pace == 0.125
+
+
 def test_a_slow_order_is_started_again_once_and_the_first_answer_counts():
     machine = Portions(4, backup=2.0)
     everywhere = {name: (1, range(4)) for name in "abc"}
