@@ -53,6 +53,13 @@ class Piece:
         """Bytes that are read for these documents alone."""
         return os.path.getsize(self.path) if self.start < 0 else self.stop - self.start
 
+    @property
+    def own_bytes(self):
+        """About the bytes of these documents, also where the whole of a compressed file is read for them."""
+        stated = self.stated if self.start < 0 else None
+        share = (self.last - self.first) / max(stated[0], 1) if stated else 1
+        return max(self.n_bytes * share, 1)
+
 
 def document_files(paths):
     """Make the sorted list of the files that names and patterns stand for.
@@ -124,7 +131,7 @@ def cut_files(paths, n_shards):
     pieces = [
         part for piece in wholes for part in _cut(piece, max(round(piece.n_bytes / total * n_shards), 1))
     ]
-    weights = np.array([_weight(piece) for piece in pieces])
+    weights = np.array([piece.own_bytes for piece in pieces])
     place = ((np.cumsum(weights) - weights / 2) * n_shards / weights.sum()).astype(int)
     shards = [[p for p, at in zip(pieces, place, strict=True) if at == shard] for shard in np.unique(place)]
     return [tuple(shard) for shard in shards]
@@ -250,12 +257,6 @@ def shard_uci_bow(path, n_shards, folder=None, *, verbose=0):
 
 
 # Cutting ----------------------------------------------------------------------------------------------
-
-
-def _weight(piece):
-    """About the bytes of a piece, also where it is some documents of a compressed file."""
-    share = (piece.last - piece.first) / max(piece.stated[0], 1) if piece.stated and piece.start < 0 else 1
-    return max(piece.n_bytes * share, 1)
 
 
 def is_compressed(path):

@@ -20,6 +20,7 @@ from .out_of_core import (
     AT_ONCE,
     Plan,
     check_blocks_fit,
+    check_shards_fit,
     memory_in_bytes,
     place_for_files,
     plan_for,
@@ -31,7 +32,7 @@ from .rotating_warp import RotatingWarp
 from .samplers import check_knows, settled
 from .shard_input import corpus_of, corpus_of_matrix, with_labels
 from .state import number_of_groups
-from .storage import Storage
+from .storage import Pool, Storage
 from .survey import are_files, is_sharded, sources_of, survey
 
 _PROGRAMS = {"auto": RotatingGibbs, "gibbs": RotatingGibbs, "light": RotatingLight, "warp": RotatingWarp}
@@ -166,9 +167,9 @@ def _n_jobs(model):
 def _corpus_of_shards(model, X, engine, n_features, memory):
     """Cut and survey what is no matrix; also whether one shard is all, so that totals can be live."""
     n_threads = 1 if engine == "local" else _n_threads(engine)
-    at_least, n_jobs, folder = 1, _n_jobs(model), None
+    at_least, n_jobs, storage = 1, _n_jobs(model), Storage()
     if memory is not None:
-        n_jobs, folder = 1, place_for_files(model.memmap_folder)
+        n_jobs, storage = 1, Pool(place_for_files(model.memmap_folder))
         files = document_files(X)
         n_bytes, compressed = sum(map(os.path.getsize, files)), any(map(is_compressed, files))
         at_least = shards_for(n_bytes, compressed, memory)
@@ -178,16 +179,20 @@ def _corpus_of_shards(model, X, engine, n_features, memory):
             f"exact=True keeps one group of documents, but X comes in {len(sources)} parts: give a matrix "
             "or set exact=False"
         )
+    if memory is not None:
+        check_shards_fit(sources, memory)
     sources = _held(sources, engine)
-    found, width, digest = survey(sources, engine, n_jobs, n_features, folder)
+    found, width, digest = survey(sources, engine, n_jobs, n_features, storage)
     plan = Plan(model.memmap_folder)
     if memory is not None:
         plan = plan_for(_PROGRAMS[model.sampler], found, model.n_components, memory, model.memmap_folder)
     figures = [(part["size"], part["words"], part["tokens"]) for part in found]
+    seen = [{"width": part["width"], "digest": part["digest"]} for part in found]
     model.n_features_in_ = width
     model.__dict__.pop("feature_names_in_", None)  # those of a matrix that was fitted before
-    corpus = corpus_of(sources, figures, width, storage=Storage(folder))
-    return corpus, digest, len(sources) == 1, plan
+    corpus = corpus_of(sources, figures, width, storage=storage)
+    shards = [shard | own for shard, own in zip(corpus.shards, seen, strict=True)]
+    return replace(corpus, shards=shards), digest, len(sources) == 1, plan
 
 
 def _held(sources, engine):

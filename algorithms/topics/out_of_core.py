@@ -4,6 +4,7 @@ import tempfile
 from dataclasses import dataclass
 from numbers import Integral
 
+from ...datasets.document_files import is_compressed
 from ...errors import DataError
 from .document_rows import DENSE_TOPICS
 
@@ -11,6 +12,7 @@ AT_ONCE = 4  # shards at work, so that at most as many threads are used; one at 
 # In units of the bytes of a plain file of entries: the memory to read it, and what becomes of it, tokens with
 # their topics and documents with their counts.
 _READING, _STATE = 3, 2
+_WORD, _WORD_OF_SHARD = 44, 16  # bytes: what is known of a word once, and where a shard's tokens of it begin
 _COMPRESSED = 4  # about how much longer a compressed file is than it looks
 
 
@@ -66,6 +68,25 @@ def shards_for(n_bytes, is_compressed, memory_limit):
     return -(-needed * 2 // memory_limit)
 
 
+def check_shards_fit(shards, memory_limit):
+    """Refuse shards one of which cannot be read in half of the memory.
+
+    Parameters
+    ----------
+    shards : list of tuple of Piece
+    memory_limit : int
+    """
+    for shard in shards:
+        n_bytes = sum(piece.own_bytes * (_COMPRESSED if is_compressed(piece.path) else 1) for piece in shard)
+        if 2 * _READING * n_bytes > memory_limit:
+            raise DataError(
+                f"memory_limit={memory_limit:,} bytes, but to read a shard of {shard[0].path} takes about "
+                f"{_READING * n_bytes:,.0f}, and half of the limit is for that: give "
+                f"{2 * _READING * n_bytes:,.0f} or more, or smaller shards (n_groups; files in the svmlight "
+                "format are not cut, so give several)"
+            )
+
+
 def plan_for(program_kind, found, n_topics, memory_limit, folder):
     """Say where shards lie, from what a survey found.
 
@@ -83,7 +104,12 @@ def plan_for(program_kind, found, n_topics, memory_limit, folder):
     sizes = [_state_bytes(part, n_topics, program_kind) for part in found]
     if sum(sizes) <= memory_limit // 2:
         return Plan(folder)
-    at_once = min(AT_ONCE, max(1, memory_limit // 2 // max(sizes)))  # fewer where tokens outnumber entries
+    if 2 * max(sizes) > memory_limit:
+        raise DataError(
+            f"memory_limit={memory_limit:,} bytes, but the tokens of a shard take {max(sizes):,}, and half "
+            f"of the limit is for them: give {2 * max(sizes):,} or more, or n_groups above {len(found)}"
+        )
+    at_once = min(AT_ONCE, memory_limit // 2 // max(sizes))  # fewer where tokens outnumber entries
     return Plan(place_for_files(folder), at_once)
 
 
@@ -97,18 +123,20 @@ def check_blocks_fit(program, memory_limit):
     width = 4 * program.n_topics
     words = program.words
     needed = int(width * words.n_rows.sum() + program.kind().itemsize * words.n_tokens.sum())
+    needed += _WORD * program.corpus.n_words
     if needed > memory_limit // 2:
         raise DataError(
-            f"memory_limit={memory_limit:,} bytes, but the words' counts alone take {needed:,}, and "
+            f"memory_limit={memory_limit:,} bytes, but the words and their counts take {needed:,}, and "
             f"half of the limit is for them: give {2 * needed:,} or more, or fewer topics"
         )
 
 
 def _state_bytes(part, n_topics, kind):
-    """Bytes of a shard's arrays that grow with tokens and documents."""
+    """Bytes of a shard's arrays that grow with tokens, documents and words."""
     n_tokens, topic = part["n_tokens"], 2 if n_topics <= 2**16 - 1 else 4
+    words = _WORD_OF_SHARD * part["width"]
     if kind.name == "warp":
-        return n_tokens * (2 * topic + 4)
+        return n_tokens * (2 * topic + 4) + words
     dense = n_topics <= DENSE_TOPICS and kind.name == "gibbs"
     rows = part["size"] * 64 * -(-n_topics // 32) if dense else 4 * n_tokens + 64 * part["size"]
-    return n_tokens * (topic + 4) + rows
+    return n_tokens * (topic + 4) + rows + words

@@ -26,9 +26,9 @@ from .annealing import first_beta
 from .document_rows import document_rows
 from .evaluation import padded_vector
 from .fetched import Fetched
-from .shard_input import read_source
+from .shard_input import read_again
 from .state import FIRST_PRIOR_FIT, FIRST_TOPICS, LONG_DOCUMENT, PURPOSES, taken
-from .storage import Storage, fetch, release
+from .storage import Pool, Storage, fetch, release
 from .word_blocks import Block, FirstCountThenRotate, Priors, SeedsOfBlocks, Words, add_changes, changes_of
 
 _SWEEP, _SEEDED = 1, 10  # purposes of random streams
@@ -67,6 +67,7 @@ class RotatingGibbs(Program):
         self.corpus, self.shards = corpus.summary, corpus.shards
         self.shard_weights, self.schedule = corpus.weights, FirstCountThenRotate(len(self.shards), at_once)
         self.n_blocks, self.on_disk = self.schedule.n_blocks, folder is not None and at_once is not None
+        self.pool = Pool(folder) if self.on_disk else None
         self.loads_at_once = None if at_once is None else 1  # what is read takes more memory than what stays
         self.fetches_documents = corpus.rows is not None  # of a matrix, which lies with the caller anyway
         self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
@@ -114,8 +115,8 @@ class RotatingGibbs(Program):
 
     def load(self, data):
         """Read a shard, lay its tokens out and give them their first topics."""
-        X, _ = read_source(data["source"], self.corpus.n_words)
-        summary, storage = self.corpus, Storage(self.folder)
+        summary, storage = self.corpus, self.pool or Storage(self.folder)
+        X = read_again(data, summary.n_words)
         lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
         order = np.argsort(lengths, kind="stable")
         lengths = lengths[order]
@@ -128,6 +129,8 @@ class RotatingGibbs(Program):
         starts = np.append(bounds[0], lengths.sum())
         offset = np.zeros(summary.n_words, np.int64)
         offset[data["words"]] = data["offsets"]
+        release(data["words"])
+        release(data["offsets"])
         labels = data.get("labels")
         documents = self.document_kind(lengths, storage, None if labels is None else labels[order])
         state = {"order": order, "lengths": lengths, "docs": docs, "starts": starts, "documents": documents}

@@ -9,9 +9,10 @@ from scipy import sparse
 from ...datasets.document_files import read_pieces
 from ...errors import DataError
 from ...scheduler.rotation import balance
+from ...scheduler.store import fingerprint_csr
 from .._validation import check_counts
 from ..linear.dask_input import is_dask
-from .storage import Storage
+from .storage import Storage, release
 
 _IN_MEMORY = Storage()
 
@@ -36,8 +37,9 @@ class Corpus:
     Attributes
     ----------
     shards : list of dict
-        Of each its ``source`` (what `read_shard` takes), the number of its ``first_document`` among all, and
-        for the ``words`` in it the ``offsets``: how many tokens of the word lie in shards before it.
+        Of each its ``source`` (what `read_source` takes), the number of its ``first_document`` among all, and
+        for the ``words`` in it the ``offsets``: how many tokens of the word lie in shards before it; also
+        its ``width`` and ``digest`` if it was surveyed (`survey`).
     frequency : int64 array of shape (n_words,)
         Tokens of each word.
     summary : Summary
@@ -60,7 +62,7 @@ def corpus_of(sources, figures, n_words, rows=None, storage=_IN_MEMORY):
     Parameters
     ----------
     sources : list
-    figures : iterable of (int, int64 array, int64 array)
+    figures : iterable of (int, int32 array, int64 array)
         Of each shard its number of documents, the words in it and how many tokens they have.
     n_words : int
     rows : list of int64 array, optional
@@ -74,6 +76,8 @@ def corpus_of(sources, figures, n_words, rows=None, storage=_IN_MEMORY):
         weights.append(int(tokens.sum()))
         frequency[words] += tokens
         n_documents += size
+        release(words)
+        release(tokens)
     return Corpus(shards, frequency, Summary(n_words, n_documents), weights, rows)
 
 
@@ -98,6 +102,20 @@ def figures_of(X):
     tokens = np.asarray(X.sum(axis=0, dtype=np.int64)).ravel()
     words = np.flatnonzero(tokens).astype(np.int32)
     return X.shape[0], words, tokens[words]
+
+
+def read_again(shard, n_words):
+    """Read a shard of a `Corpus`, which must be what was surveyed: kernels trust what is known of it."""
+    X, _ = read_source(shard["source"], n_words)
+    if "digest" in shard:
+        seen = sparse.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], shard["width"]))
+        if fingerprint_csr(seen) != shard["digest"]:
+            raise DataError(
+                f"the shard of X that begins with document {shard['first_document']} is not what it was when "
+                "the fit began: leave files as they are while it runs, and let delayed values be the same "
+                "each time they are computed"
+            )
+    return X
 
 
 def read_source(source, n_features=None):

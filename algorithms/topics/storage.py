@@ -3,6 +3,7 @@
 import mmap
 import os
 import tempfile
+import threading
 
 import numpy as np
 
@@ -59,6 +60,35 @@ class Storage:
         return there
 
 
+class Pool(Storage):
+    """Puts many arrays into few files; of one file each, shards' would be more than a process may have open.
+
+    Files grow with what was asked for, so that their number grows with its logarithm and at most a quarter of
+    their room is not used. A file goes when none of its arrays is left. Threads may ask at the same time.
+    """
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self._lock, self._room, self._taken = threading.Lock(), np.zeros(0, np.uint8), 0
+
+    def zeros(self, shape, dtype):
+        """Make an array, at the beginning of a page."""
+        n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        if not n_bytes:
+            return np.zeros(shape, dtype)
+        needed = _whole_pages(n_bytes)
+        with self._lock:
+            if needed > len(self._room):
+                self._room = super().zeros(max(needed, _BLOCK, _whole_pages(self._taken // 4)), np.uint8)
+                self._taken += len(self._room)
+            own, self._room = self._room[:n_bytes], self._room[needed:]
+        return own.view(dtype).reshape(shape)
+
+
+def _whole_pages(n_bytes):
+    return -(-n_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
 def fetch(array):
     """Ask the system to read an array of `Storage` from its file, without waiting for it."""
     _advise(array, "MADV_WILLNEED")
@@ -70,10 +100,15 @@ def release(array):
 
 
 def _advise(array, advice):
-    while isinstance(array, np.ndarray):
-        array = array.base
-    if isinstance(array, mmap.mmap) and hasattr(mmap, advice):
-        array.madvise(getattr(mmap, advice))
+    """Tell the system of the pages of an array, which may be a part of its file."""
+    whole = array
+    while isinstance(whole, np.ndarray) and isinstance(whole.base, np.ndarray):
+        whole = whole.base
+    file = getattr(whole, "base", None)
+    if isinstance(file, mmap.mmap) and hasattr(mmap, advice) and array.nbytes:
+        first = array.ctypes.data - whole.ctypes.data
+        begin = first - first % mmap.PAGESIZE
+        file.madvise(getattr(mmap, advice), begin, first + array.nbytes - begin)
 
 
 def _reserve(file, n_bytes):

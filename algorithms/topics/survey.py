@@ -13,6 +13,7 @@ from ...scheduler.store import fingerprint_csr
 from .shard_input import figures_of, is_lazy, read_source
 from .storage import Storage
 
+_IN_MEMORY = Storage()
 _BYTES_PER_SHARD, _MOST_SHARDS = 2**22, 16  # of files, where nothing else says how many there are to be
 
 
@@ -80,8 +81,8 @@ class Survey(Program):
     sources : list
         See `sources_of`.
     n_features : int, optional
-    folder : path-like, optional
-        Where words and tokens lie in files (`Storage`); in memory without one.
+    storage : Storage, optional
+        Where words and tokens lie.
 
     Attributes
     ----------
@@ -93,8 +94,8 @@ class Survey(Program):
     measure_every = 0
     unit = "shard"
 
-    def __init__(self, sources, n_features=None, folder=None):
-        self.storage = Storage(folder)
+    def __init__(self, sources, n_features=None, storage=_IN_MEMORY):
+        self.storage = storage
         self.shards, self.n_features = [{"source": s, "number": n} for n, s in enumerate(sources)], n_features
         self.found: list[dict[str, Any]] = []
 
@@ -119,7 +120,7 @@ class Survey(Program):
         return Outcome(done=True, updates=len(tasks))
 
 
-def survey(sources, engine, n_jobs=None, n_features=None, folder=None):
+def survey(sources, engine, n_jobs=None, n_features=None, storage=_IN_MEMORY):
     """Find the figures of all shards, and hold them against one another.
 
     Returns
@@ -131,7 +132,7 @@ def survey(sources, engine, n_jobs=None, n_features=None, folder=None):
     digest : str
         Hash of the contents of all shards.
     """
-    program = Survey(sources, n_features, folder)
+    program = Survey(sources, n_features, storage)
     run(program, StaticSchedule(1, n_shards=len(sources)), max_rounds=1, engine=engine, n_jobs=n_jobs)
     found = program.found
     pieces = [piece for source in sources if isinstance(source, tuple) for piece in source]

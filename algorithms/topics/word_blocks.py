@@ -6,10 +6,10 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
-from ...errors import DataError
 from ...scheduler.rotation import balance
 from ...scheduler.schedule import Schedule
 from .annealing import annealed_prior
+from .state import check_frequency, number_of_rows
 
 
 @dataclass(eq=False)
@@ -44,20 +44,14 @@ class Words:
     """
 
     def __init__(self, frequency, n_blocks, n_topics, keeps_rows=True):
-        if int(frequency.max(initial=0)) > np.iinfo(np.int32).max:
-            raise DataError(
-                f"word {int(frequency.argmax())} of X has {frequency.max():,} tokens: counts of a word go up "
-                "to 2,147,483,647; leave so common a word out"
-            )
+        check_frequency(frequency)
         words = np.flatnonzero(frequency)
         words = words[np.argsort(-frequency[words], kind="stable")]
         block = balance(frequency[words], n_blocks)
         self.ids = words[np.argsort(block, kind="stable")].astype(np.int32)
         self.frequency = frequency[self.ids]
         self.start = np.concatenate([[0], np.cumsum(np.bincount(block, minlength=n_blocks))])
-        most = -(-int(frequency.sum()) // n_topics) if keeps_rows else 0
-        rows = words[:most][frequency[words[:most]] >= max(n_topics // 2, 1)]
-        keeps = np.isin(self.ids, rows)
+        keeps = np.isin(self.ids, words[: number_of_rows(frequency, n_topics) if keeps_rows else 0])
         self.n_rows = np.add.reduceat(np.append(keeps, 0), self.start)[:-1] * (np.diff(self.start) > 0)
         sizes = np.append(np.where(keeps, 0, self.frequency), 0)
         self.n_tokens = np.add.reduceat(sizes, self.start)[:-1] * (np.diff(self.start) > 0)

@@ -1,18 +1,22 @@
 """Corpora larger than a fit may have memory for: shards on disk, some at a time, and the same model."""
 
+import gc
 import itertools
 import mmap
+import os
+import sys
 
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.datasets import dump_svmlight_file
 
 import stradask as sd
-from stradask.algorithms.topics import out_of_core
+from stradask.algorithms.topics import distributed, out_of_core
 from stradask.algorithms.topics.rotating import RotatingGibbs
 from stradask.algorithms.topics.rotating_warp import RotatingWarp
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
-from stradask.algorithms.topics.storage import Storage, fetch, release
+from stradask.algorithms.topics.storage import Pool, Storage, fetch, release
 from stradask.algorithms.topics.word_blocks import FirstCountThenRotate
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
@@ -66,9 +70,9 @@ def path(X, tmp_path):
     return tmp_path / "docword.txt"
 
 
-def fitted(path, **options):
+def fitted(path, callback=None, **options):
     options = {"sampler": "gibbs", "max_iter": 40, "random_state": 0, "memory_limit": "300kB"} | options
-    return sd.LatentDirichletAllocation(6, **options).fit(path)
+    return sd.LatentDirichletAllocation(6, **options).fit(path, callback=callback)
 
 
 def test_shards_on_disk(X, path, tmp_path, monkeypatch):
@@ -154,9 +158,61 @@ def test_all_that_grows_with_the_corpus_lies_in_files(X, tmp_path, kind, K):
 
 
 def _is_mapped(array):
+    return _mapping(array) is not None
+
+
+def _mapping(array):
     while isinstance(array, np.ndarray):
         array = array.base
-    return isinstance(array, mmap.mmap)
+    return array if isinstance(array, mmap.mmap) else None
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="files of a process are listed by Linux")
+def test_files_are_few_however_many_shards_there_are(path):
+    def opened():
+        return len(os.listdir("/proc/self/fd"))
+
+    gc.collect()
+    before, during = opened(), {}
+    for limit in ("300kB", "50kB"):
+        fitted(
+            path,
+            max_iter=2,
+            memory_limit=limit,
+            callback=lambda info, at=limit: during.update({at: opened()}),
+        )
+    assert max(during.values()) <= before + 20  # not one for each array of each of 38 shards
+    gc.collect()
+    assert opened() <= before
+
+
+def test_arrays_of_a_pool_stand_side_by_side(tmp_path):
+    pool = Pool(tmp_path)
+    arrays = [pool.put(np.arange(n)) for n in (7, 3000, 1, 200_000, 0, 9)]
+    arrays.append(pool.zeros((40, 50), np.uint16))
+    assert len({id(mapped) for mapped in map(_mapping, arrays) if mapped is not None}) == 3
+    for array in arrays[:-1]:
+        array += 1
+        release(array)
+    fetch(arrays[1][700:])
+    assert not arrays[-1].any()
+    for array, n in zip(arrays, (7, 3000, 1, 200_000, 0, 9), strict=False):
+        np.testing.assert_array_equal(array, np.arange(1, n + 1))
+
+
+def test_files_that_change_while_a_fit_begins(X, path, monkeypatch):
+    surveyed = distributed.survey
+
+    def changing(*args):
+        found = surveyed(*args)
+        save_uci_bow(X[::-1], path)  # as many documents and words, so that the file's head is the same
+        return found
+
+    monkeypatch.setattr(distributed, "survey", changing)
+    for n_groups in (1, 3):
+        save_uci_bow(X, path)
+        with pytest.raises(DataError, match="begins with document 0 is not what it was"):
+            fitted(path, memory_limit=None, n_groups=n_groups)
 
 
 def test_the_shards_of_a_limit():
@@ -173,5 +229,14 @@ def test_bad_limits(X, path):
         fitted(path, memory_limit=0)
     with pytest.raises(DataError, match="a matrix is in memory already"):
         fitted(X)
-    with pytest.raises(DataError, match="memory_limit=3,000 bytes, but the words' counts alone take"):
-        fitted(path, memory_limit=3000, n_groups=4)
+    with pytest.raises(DataError, match="memory_limit=7,000 bytes, but the words and their counts take"):
+        fitted(path, memory_limit=7000)
+    with pytest.raises(DataError, match=r"to read a shard of .*docword.txt takes about .* smaller shards"):
+        fitted(path, n_groups=2)
+    many = sparse.csr_matrix((X.data * 1000, X.indices, X.indptr), X.shape)  # tokens, in hardly more bytes
+    save_uci_bow(many, path)
+    with pytest.raises(DataError, match=r"the tokens of a shard take .* or n_groups above"):
+        fitted(path, memory_limit="100kB")
+    dump_svmlight_file(X, np.zeros(300), str(path.with_suffix(".svm")), zero_based=False)
+    with pytest.raises(DataError, match="svmlight format are not cut, so give several"):
+        fitted(path.with_suffix(".svm"))
