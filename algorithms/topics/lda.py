@@ -124,7 +124,8 @@ class LatentDirichletAllocation(FittedTopicModel):
         that half of it is enough to read one, and for four at work; if the tokens' state does not fit in it,
         it lies in files of `memmap_folder` (by default the system's place for temporary files), and some four
         shards at a time, on as many threads, meet all words while the others stay on disk. The other half is
-        for counts of words. The model depends on the limit. A `checkpoint` is gathered in memory.
+        for counts of words. The model depends on the limit. A `checkpoint` is gathered in memory. Below some
+        30 MB count on 10 MB above it; a limit that a shard or the words alone exceed is refused.
     warm_start : bool, default=False
         Begin a second `fit` from topics drawn in five sweeps with the last fit's topics at hand.
     random_state : int, RandomState or None, default=None

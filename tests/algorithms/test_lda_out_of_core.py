@@ -229,14 +229,15 @@ def test_bad_limits(X, path):
         fitted(path, memory_limit=0)
     with pytest.raises(DataError, match="a matrix is in memory already"):
         fitted(X)
-    with pytest.raises(DataError, match="memory_limit=7,000 bytes, but the words and their counts take"):
-        fitted(path, memory_limit=7000)
+    with pytest.raises(DataError, match="memory_limit=12,000 bytes, but the words and their counts take"):
+        fitted(path, memory_limit=12_000, n_groups=300)
     with pytest.raises(DataError, match=r"to read a shard of .*docword.txt takes about .* smaller shards"):
         fitted(path, n_groups=2)
     many = sparse.csr_matrix((X.data * 1000, X.indices, X.indptr), X.shape)  # tokens, in hardly more bytes
     save_uci_bow(many, path)
     with pytest.raises(DataError, match=r"the tokens of a shard take .* or n_groups above"):
         fitted(path, memory_limit="100kB")
-    dump_svmlight_file(X, np.zeros(300), str(path.with_suffix(".svm")), zero_based=False)
+    svmlight = path.with_name("corpus.svm")
+    dump_svmlight_file(X, np.zeros(300), str(svmlight), zero_based=False)
     with pytest.raises(DataError, match="svmlight format are not cut, so give several"):
-        fitted(path.with_suffix(".svm"))
+        fitted(svmlight, memory_limit="100kB")
