@@ -1,4 +1,4 @@
-"""Multinomial logistic loss of K classes: value and gradient in one pass over sparse rows, and softmax.
+"""Multinomial logistic loss of K classes: value, gradient and products of its Hessian, each in one pass.
 
 ``f = sum_i s_i (log sum_k exp z_ik - z_i,y_i)`` with ``z_i = x_i W + c``, gradient ``X^T (s (P - Y))``.
 
@@ -97,6 +97,62 @@ def multinomial_residuals(Z, labels, weights, n_classes):
         weight = 1.0 if len(weights) == 0 else np.float64(weights[i])
         total += _residual(Z[i], labels[i], weight, n_classes)
     return total
+
+
+@nb.njit(**_SUMS)
+def _bend(z, v, weight, n_classes):
+    """Turn the change v of the predictors z into that of the residual, ``weight (p v - p (p . v))``.
+
+    Of z the exponentials are left.
+    """
+    total, _ = _shares(z, n_classes)
+    mean = 0.0
+    for k in range(n_classes):
+        mean += np.float64(z[k]) * v[k]
+    mean /= total
+    scale = weight / total
+    for k in range(n_classes):
+        v[k] = scale * z[k] * (v[k] - mean)
+    for k in range(n_classes, len(v)):
+        v[k] = 0
+
+
+@nb.njit(**_SUMS)
+def csr_multinomial_product(data, indices, indptr, weights, W, V, n_classes, out):
+    """Add the Hessian of these rows at W times V.
+
+    Parameters
+    ----------
+    data, indices, indptr, weights, W, n_classes
+        See `csr_multinomial`.
+    V : array (d + 1, Q) of the type of data
+    out : float64 array (d + 1, Q)
+        Added to.
+    """
+    last, width = W.shape[0] - 1, W.shape[1]
+    z, v = np.empty(width, W.dtype), np.empty(width)
+    for i in range(len(indptr) - 1):
+        for k in range(width):
+            z[k], v[k] = W[last, k], V[last, k]
+        for e in span(indptr, i):
+            value, here, along = data[e], W[at(indices[e])], V[at(indices[e])]
+            for k in range(width):
+                z[k] += value * here[k]
+                v[k] += value * along[k]
+        _bend(z, v, 1.0 if len(weights) == 0 else np.float64(weights[i]), n_classes)
+        for k in range(width):
+            out[last, k] += v[k]
+        for e in span(indptr, i):
+            value, line = np.float64(data[e]), out[at(indices[e])]
+            for k in range(width):
+                line[k] += value * v[k]
+
+
+@nb.njit(**_SUMS)
+def multinomial_bends(Z, V, weights, n_classes):
+    """Turn changes V of predictors Z, both (n, Q), into those of the residuals in place; Z is spent."""
+    for i in range(len(Z)):
+        _bend(Z[i], V[i], 1.0 if len(weights) == 0 else np.float64(weights[i]), n_classes)
 
 
 @nb.njit(**_SUMS)

@@ -257,7 +257,7 @@ def _excess(objective, tol, scaling):
 
 
 def _in_double(objective):
-    """Whether differences of gradients say anything."""
+    """Whether gradients are precise enough for what is left to be told from rounding."""
     return objective.rows.dtype == np.float64
 
 

@@ -13,7 +13,6 @@ from .space import LocalSpace
 
 _LEAST_PRODUCTS, _MOST_PRODUCTS = 6, 200
 _SETTLED = 0.1  # of what is allowed: what the second half of the products may add
-_DIFFERENCE = 1e-6  # of the size of x: for products by differences of gradients
 
 
 class Excess:
@@ -57,12 +56,12 @@ class Excess:
 
     def _by_products(self, x, g, allowed):
         """Partial sums of conjugate gradients, until they pass what is allowed or rise no more."""
-        P, product, space = self._preconditioner, self._product(x, g), self._space
+        P, space = self._preconditioner, self._space
         residual = space.scale(-1.0, P.transposed(g))
         step, square = residual, self._square(residual)
         sums = [0.0]
         for k in range(1, _MOST_PRODUCTS + 1):
-            bent = P.transposed(product(P.direct(step)))
+            bent = P.transposed(self._objective.hessian_product(x, P.direct(step)))
             curvature = float(space.dots([(bent, step)])[0])
             if not curvature > 0:
                 break
@@ -81,14 +80,3 @@ class Excess:
 
     def _square(self, v):
         return float(self._space.dots([(v, v)])[0])
-
-    def _product(self, x, g):
-        objective = self._objective
-        if hasattr(objective, "hessian_product"):
-            return lambda v: objective.hessian_product(x, v)
-
-        def by_difference(v):
-            h = _DIFFERENCE * max(1.0, float(np.linalg.norm(x))) / float(np.linalg.norm(v))
-            return (objective.value_and_gradient(x + h * v)[1] - g) / h
-
-        return by_difference

@@ -51,7 +51,7 @@ class FarPortions(Summed):
     def answer_bytes(self, request):
         """Count the bytes of an answer."""
         what, _, args = request
-        if what == "multinomial":
+        if what.startswith("multinomial"):
             return 8 * args[0].size
         row = 8 * (self.n_columns + 1)
         if what == "take":
@@ -64,9 +64,9 @@ class FarPortions(Summed):
         return f"{what} {args[0]}" if what in ("second_order", "gram") else what
 
     def survey(self, number, state, target):
-        """Rows, stored entries, the largest and the mean squared norm of the rows, and their weight."""
+        """Rows, stored entries, the largest and the mean squared norm of the rows, and their weights' sums."""
         rows = state.rows[target]
-        return 0.0, [(number, rows.shape[0], rows.n_entries, *rows.longest, rows.total_weight)]
+        return 0.0, [(number, rows.shape[0], rows.n_entries, *rows.longest, *rows.weight_sums)]
 
     def take(self, number, state, target, wanted, edges):
         """Copy rows, of rising numbers in the whole matrix, in which portions begin and end at the edges."""
@@ -94,6 +94,10 @@ class FarPortions(Summed):
     def multinomial(self, number, state, target, W, n_classes):
         """Loss and gradient of K classes."""
         return state.rows[target].multinomial(W, n_classes)
+
+    def multinomial_product(self, number, state, target, W, V, n_classes):
+        """The Hessian of K classes at W times V."""
+        return 0.0, state.rows[target].multinomial_product(W, V, n_classes)
 
     def second_order(self, number, state, target, method, loss, w, *args):
         """Something that is made of the curvatures at w."""
@@ -136,12 +140,12 @@ class FarRows:
 
     def __init__(self, passes, dtype, target=0):
         self.passes, self.dtype, self.target = passes, np.dtype(dtype), target
-        n_rows, n_entries, largest, mean, weights = map(np.array, self._pieces("survey"))
+        n_rows, n_entries, largest, mean, weights, squares = map(np.array, self._pieces("survey"))
         self._edges = np.cumsum([0, *n_rows])
         self.shape = int(self._edges[-1]), passes.program.n_columns
         self.n_entries = int(n_entries.sum())
         self.longest = float(largest.max()), float(n_rows @ mean / n_rows.sum())
-        self.total_weight = float(weights.sum())
+        self.weight_sums = float(weights.sum()), float(squares.sum())
 
     def ask(self, what, *args):
         """Make a pass; return the sums of the numbers and of the arrays."""
@@ -226,6 +230,9 @@ class FarMultinomialObjective(_Far, MultinomialObjective):
             return self._known[1:]
         value, gradient = self._ask("multinomial", self._padded(w), self.n_classes)
         return self._complete(w, [(value, self._unpadded(gradient))])
+
+    def _product_parts(self, W, V):
+        return [self._unpadded(self._ask("multinomial_product", W, V, self.n_classes)[1])]
 
     def _gram_parts(self, method):
         return [self._ask("gram", method)[1]]

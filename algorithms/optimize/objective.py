@@ -232,6 +232,12 @@ class LinearObjective(_Penalised):
         self.n_passes += 1
         return run_tasks([(work, (first,)) for first in range(0, len(pairs), step)], self._threads)
 
+    @property
+    def share_that_counts(self):
+        """Rows of equal weight that tell as much as these, as a part of them: ``(sum s)^2 / (n sum s^2)``."""
+        every, squares = self.rows.weight_sums
+        return every**2 / (self.n_rows * squares)
+
     def sample(self, rows, whole=_NO_ROWS):
         """The same objective on a copy of some rows, scaled up as if they were all.
 
@@ -245,7 +251,8 @@ class LinearObjective(_Penalised):
         part = self.rows.take(np.concatenate([rows, whole]))
         weights = part.row_weights()
         drawn, alone = weights[: len(rows)].sum(), weights[len(rows) :].sum()
-        factor = (self.rows.total_weight - alone) / drawn
+        every, _ = self.rows.weight_sums
+        factor = max(1.0, (every - alone) / drawn) if drawn > 0 else 1.0  # all that count may be whole
         if len(whole):
             weights[len(rows) :] /= factor
             part = replace(part, weights=weights.astype(part.dtype))
@@ -320,6 +327,12 @@ class MultinomialObjective(_Penalised):
         W = self._padded(w)
         return self._complete(w, self._run(lambda portion, rows: self._evaluate(portion, W)))
 
+    def hessian_product(self, w, v):
+        """Compute the Hessian at w times a vector in one pass, a float64 ndarray of shape (n_parameters,)."""
+        product = self._scaled(self._product_parts(self._padded(w), self._padded(v)))
+        product[: self.n_penalised] += self.l2 * v[: self.n_penalised]
+        return product
+
     def hessian_diagonal(self, w=None):
         """Compute the diagonal of the Hessian at zero, where all classes are equally probable.
 
@@ -344,6 +357,11 @@ class MultinomialObjective(_Penalised):
     def _evaluate(self, portion, W):
         value, gradient = portion.multinomial(W, self.n_classes)
         return value, self._unpadded(gradient)
+
+    def _product_parts(self, W, V):
+        return self._run(
+            lambda portion, rows: self._unpadded(portion.multinomial_product(W, V, self.n_classes))
+        )
 
     def _unpadded(self, gradient):
         return gradient[:, : self.n_classes].ravel()[: self.n_parameters]

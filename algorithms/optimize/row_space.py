@@ -18,9 +18,8 @@ import itertools
 
 import numpy as np
 from scipy import sparse
-from scipy.special import softmax
 
-from ...kernels.multinomial import csc_gram, multinomial_residuals
+from ...kernels.multinomial import csc_gram, multinomial_bends, multinomial_residuals
 from ...scheduler.threads import run_tasks
 from .excess import Excess
 from .lbfgs import Identity, minimize_lbfgs
@@ -230,10 +229,9 @@ class _RowProblem:
 
     def hessian_product(self, x, v):
         """The Hessian at x times v."""
-        shares, V = softmax(self._predictors(x.image), axis=1), self._predictors(v.image)
-        bent = shares * (V - (shares * V).sum(axis=1, keepdims=True)) * self._scale
-        if len(self._weights):
-            bent *= self._weights[:, None]
+        bent = self._predictors(v.image)
+        multinomial_bends(self._predictors(x.image), bent, self._weights, self._n_classes)
+        bent *= self._scale
         return self._assembled(bent, v)
 
     def squared_norms(self, g):

@@ -46,9 +46,10 @@ class _Rows:
         return np.empty(0, np.int64)
 
     @property
-    def total_weight(self):
-        """Sum of the weights of the rows."""
-        return float(self.weights.sum(dtype=np.float64)) if len(self.weights) else float(len(self.y))
+    def weight_sums(self):
+        """The sum of the weights of the rows, and of their squares."""
+        weights = self.row_weights()
+        return float(weights.sum()), float(weights @ weights)
 
     @property
     def longest(self):
@@ -149,17 +150,30 @@ class DenseRows(_Rows):
 
     def multinomial(self, W, n_classes):
         """Return the multinomial loss and its gradient, as `kernels.multinomial` lays them out."""
-        out = np.zeros(W.shape)
-        size = max(64, _BLOCK // 8 // max(self.X.shape[1], W.shape[1]))
-        total = 0.0
-        for start in range(0, len(self.y), size):
-            X, labels = self.X[start : start + size], self.y[start : start + size]
-            Z = X @ W[:-1] + W[-1]
-            weights = self.weights[start : start + size]
-            total += multinomial.multinomial_residuals(Z, labels, weights, n_classes)
-            out[:-1] += X.T @ Z
-            out[-1] += Z.sum(axis=0, dtype=np.float64)
+        out, total = np.zeros(W.shape), 0.0
+        for part in self._blocks(W):
+            Z = part.X @ W[:-1] + W[-1]
+            total += multinomial.multinomial_residuals(Z, part.y, part.weights, n_classes)
+            part._add_transposed(Z, out)
         return total, out
+
+    def multinomial_product(self, W, V, n_classes):
+        """Return the Hessian of the multinomial loss at W times V, both laid out as the gradient."""
+        out = np.zeros(W.shape)
+        for part in self._blocks(W):
+            bent = part.X @ V[:-1] + V[-1]
+            multinomial.multinomial_bends(part.X @ W[:-1] + W[-1], bent, part.weights, n_classes)
+            part._add_transposed(bent, out)
+        return out
+
+    def _blocks(self, W):
+        """Parts whose predictors stay in the cache."""
+        size = max(64, _BLOCK // 8 // max(self.X.shape[1], W.shape[1]))
+        return (self.part(start, start + size) for start in range(0, len(self.y), size))
+
+    def _add_transposed(self, Z, out):
+        out[:-1] += self.X.T @ Z
+        out[-1] += Z.sum(axis=0, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -282,6 +296,12 @@ class SparseRows(_Rows):
     def scaled(self, curvature, out):
         """Fill ``sqrt(curvature) [X, 1]``."""
         glm_sparse.csr_scaled(*self._arrays, curvature, out)
+
+    def multinomial_product(self, W, V, n_classes):
+        """Return the Hessian of the multinomial loss at W times V, both laid out as the gradient."""
+        out = np.zeros(W.shape)
+        multinomial.csr_multinomial_product(*self._arrays, self.weights, W, V, n_classes, out)
+        return out
 
     def multinomial(self, W, n_classes):
         """Return the multinomial loss and its gradient, as `kernels.multinomial` lays them out."""

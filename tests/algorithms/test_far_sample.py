@@ -76,7 +76,7 @@ def test_rows_that_are_taken_are_those_of_the_matrix(form, weighted, dtype):
                 np.arange(5000, 5020),
             ):
                 same(there.take(rows), here.take(rows))
-            assert there.total_weight == pytest.approx(here.total_weight, rel=1e-12)
+            assert there.weight_sums == pytest.approx(here.weight_sums, rel=1e-12)
             for below, most in ((50, 9000), (4000, 9000), (4000, 30), (1, 9000)):
                 found = there.rows_of_rare_columns(below, most)
                 np.testing.assert_array_equal(found, here.rows_of_rare_columns(below, most))

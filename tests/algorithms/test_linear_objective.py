@@ -103,6 +103,8 @@ def test_derivatives_of_the_multinomial_by_differences(form, fit_intercept):
     expected = differences(lambda w: f.value_and_gradient(w)[0], x)
     np.testing.assert_allclose(f.value_and_gradient(x)[1], expected, atol=1e-8)
     K, n = 3, 4 + fit_intercept
+    H, v = differences(lambda w: f.value_and_gradient(w)[1], x), np.cos(np.arange(f.n_parameters))
+    np.testing.assert_allclose(f.hessian_product(x, v), H @ v, atol=1e-8)
     H = differences(lambda w: f.value_and_gradient(w)[1], np.zeros(f.n_parameters))
     np.testing.assert_allclose(f.hessian_diagonal(), np.diag(H), rtol=1e-6)
     own = H.reshape(n, K, n, K)[:, 0, :, 0]
@@ -129,7 +131,8 @@ def test_same_bits_for_any_number_of_threads(form, dtype):
         g = MultinomialObjective(make_rows(form(X.astype(dtype)), (y > 0).astype(int)), 3, n_jobs=n_jobs)
         W = np.linspace(-1, 1, g.n_parameters)
         others = f.hessian_product(w, w), f.hessian_diagonal(w), f.hessian(w).ravel()
-        return np.concatenate([[value], gradient, *others, g.value_and_gradient(W)[1]])
+        others += g.value_and_gradient(W)[1], g.hessian_product(W, np.cos(W))
+        return np.concatenate([[value], gradient, *others])
 
     np.testing.assert_array_equal(everything(1), everything(2))
 

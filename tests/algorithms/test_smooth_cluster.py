@@ -21,9 +21,10 @@ from stradask.algorithms.linear import row_places
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
 from stradask.algorithms.linear.poisson import PoissonRegressor
 from stradask.algorithms.linear.ridge import Ridge
-from stradask.algorithms.optimize.far import FarPortions
+from stradask.algorithms.optimize.far import FarPortions, objective_over
 from stradask.algorithms.optimize.minimize import minimize
-from stradask.algorithms.optimize.rows import LOGISTIC
+from stradask.algorithms.optimize.objective import MultinomialObjective
+from stradask.algorithms.optimize.rows import LOGISTIC, make_rows
 from stradask.errors import DataError
 
 N, P = 400, 6
@@ -104,6 +105,17 @@ def test_more_than_two_classes(p):
     far = LogisticRegression(0.1, tol=1e-11).fit(da.from_array(X, (70, -1)), y)
     close(far, near)
     assert far.classes_.tolist() == ["a", "b", "c"]
+
+
+def test_products_with_the_hessian_of_several_classes(problem):
+    X, _, weights = problem
+    labels, options = np.arange(N) % 3, {"scale": 1 / N, "l2": 0.3}
+    near = MultinomialObjective(make_rows(X, labels, weights), 3, **options)
+    w = np.linspace(-0.1, 0.1, near.n_parameters)
+    with row_places.opened_rows(LogisticRegression(), X, [labels], weights, "dask") as [rows]:
+        far = objective_over(rows, MultinomialObjective, 3, **options)
+        found = far.hessian_product(w, np.cos(w))
+    np.testing.assert_allclose(found, near.hessian_product(w, np.cos(w)), rtol=1e-11)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

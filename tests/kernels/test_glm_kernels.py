@@ -189,6 +189,13 @@ def test_multinomial_pass_gives_what_numpy_gives(n, d, n_classes, dense, dtype, 
     expected = A.T @ (s[:, None] * (np.exp(logs) - np.eye(n_classes)[labels]))
     np.testing.assert_allclose(gradient[:, :n_classes], expected, rtol=rtol, atol=rtol * 4 * s.sum())
     assert not gradient[:, n_classes:].any()
+    V = np.zeros_like(W)
+    V[:, :n_classes] = rng.standard_normal((d + 1, n_classes))
+    product = rows.multinomial_product(W, V, n_classes)
+    P, U = np.exp(logs), A @ V[:, :n_classes].astype(float)
+    expected = A.T @ (s[:, None] * P * (U - (P * U).sum(axis=1, keepdims=True)))
+    np.testing.assert_allclose(product[:, :n_classes], expected, rtol=rtol, atol=rtol * 20 * s.sum())
+    assert not product[:, n_classes:].any()
 
 
 def test_multinomial_far_out():
