@@ -91,8 +91,9 @@ def minimize_sketch(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback
 
 
 def sample_size(objective):
-    """Rows of the first sample."""
-    return max(_LEAST_ROWS, _ROWS_PER_PARAMETER * objective.n_parameters)
+    """Rows of the first sample: more where weights leave few rows that count."""
+    n_rows = max(_LEAST_ROWS, _ROWS_PER_PARAMETER * objective.n_parameters)
+    return min(objective.n_rows, int(n_rows / objective.share_that_counts))
 
 
 def sampled_rows(n, n_wanted, seed):

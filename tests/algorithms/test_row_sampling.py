@@ -1,5 +1,7 @@
 """Samples of rows in which every column is seen: those of rare columns are taken whole."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -86,3 +88,31 @@ def test_rare_columns_do_not_mislead_the_sketch(monkeypatch):
 def test_a_sample_has_the_same_bits_on_any_number_of_threads():
     results = [minimize_sketch(skewed(n_jobs=n), np.zeros(43), tol_decrease=1e-6).x for n in (1, 3)]
     assert results[0].tobytes() == results[1].tobytes()
+
+
+@pytest.mark.parametrize("counting", [30, 20_000])
+def test_most_rows_have_no_weight(counting):
+    f = skewed(l2=0.1)
+    weights = np.zeros(60_000)
+    apart = np.setdiff1d(np.arange(60_000), sampled_rows(60_000, 4000, seed=0))  # not in the usual sample
+    weights[np.random.default_rng(1).permutation(apart)[:counting]] = 60_000 / counting
+    rows = replace(f.rows, weights=weights)
+    f = LinearObjective(rows, LOGISTIC, scale=f.scale, l2=f.l2, fit_intercept=False)
+    result = minimize_sketch(f, np.zeros(43), tol_decrease=1e-6)
+    best = minimize_newton(f, np.zeros(43), tol_decrease=1e-14)
+    assert result.success
+    assert result.fun - best.fun <= 1e-6 * best.fun
+
+
+def test_all_weight_is_in_the_rows_that_are_whole():
+    f = skewed(3000)
+    weights = np.zeros(3000)
+    weights[500:800] = 10.0
+    f = LinearObjective(
+        replace(f.rows, weights=weights), LOGISTIC, scale=f.scale, l2=f.l2, fit_intercept=False
+    )
+    w = np.random.default_rng(5).standard_normal(43) * 1e-3
+    value, gradient = f.sample(np.arange(500), np.arange(500, 800)).value_and_gradient(w)
+    expected = f.value_and_gradient(w)
+    assert value == pytest.approx(expected[0], rel=1e-12)
+    np.testing.assert_allclose(gradient, expected[1], rtol=1e-11)
