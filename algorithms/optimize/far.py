@@ -64,7 +64,7 @@ class FarPortions(Summed):
         return f"{what} {args[0]}" if what in ("second_order", "gram") else what
 
     def survey(self, number, state, target):
-        """Rows, stored entries, the largest and the mean squared norm of the rows, and their weights' sums."""
+        """Rows, stored entries, the largest and the mean squared norm of rows, and their weights' sums."""
         rows = state.rows[target]
         return 0.0, [(number, rows.shape[0], rows.n_entries, *rows.longest, *rows.weight_sums)]
 
