@@ -313,7 +313,9 @@ def test_a_million_blocks_cost_what_a_thousand_cost():
         return peak
 
     allocated(100)
-    assert allocated(1_000_000) < 3 * allocated(1_000) + 20_000
+    # The least of some runs: other threads of the process allocate, too.
+    few, many = (min(allocated(n_blocks) for _ in range(4)) for n_blocks in (1_000, 1_000_000))
+    assert many < 3 * few + 20_000
 
 
 # The tree of sums ------------------------------------------------------------------------------------

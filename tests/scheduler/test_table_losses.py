@@ -16,14 +16,14 @@ from stradask.scheduler.table import run_replicas
 pytestmark = pytest.mark.cluster
 
 
-def tables(dask_worker):
-    """Count the tables on a worker, and the threads of their shards."""
-    plugin = dask_worker.plugins.get("stradask-tables")
-    shards = [t.name for t in threading.enumerate() if t.name.startswith("stradask-shard")]
-    return None if plugin is None else (len(plugin.seats), len(shards))
-
-
 def until(client, wanted):
+    """Wait until each worker has so many tables, and threads of their shards."""
+
+    def tables(dask_worker):  # in here, since workers cannot import a test module
+        plugin = dask_worker.plugins.get("stradask-tables")
+        shards = [t.name for t in threading.enumerate() if t.name.startswith("stradask-shard")]
+        return None if plugin is None else (len(plugin.seats), len(shards))
+
     end = time.monotonic() + 120
     while (found := set(client.run(tables).values())) != wanted:
         assert time.monotonic() < end, found
