@@ -206,6 +206,26 @@ def ceilings_part():
     return f"{markdown(*kernel_shares.rows(records))}\n{kernel_shares.setting(records)}\n"
 
 
+def rotation_part():
+    """Return what threads and worker processes did, for each number of topics, of the last run of it."""
+    from . import rotation
+    from .run import read_records
+
+    path = ROOT / RESULTS / "rotation" / "records.jsonl"
+    if not path.exists():
+        return NOT_YET.format("rotation")
+    runs: dict[int, dict] = {}
+    for record in read_records(path):
+        runs.setdefault(record["settings"]["n_components"], {})[record["name"]] = record
+    parts = []
+    for n_topics, found in sorted(runs.items()):
+        records = list(found.values())
+        tokens, machine = records[0]["n_tokens"], records[0]["machine"]["processor"]
+        said = f"{tokens:,} tokens, {n_topics:,} topics, {machine}."
+        parts.append(f"{markdown(rotation.HEADER, rotation.rows(records))}\n{said}\n")
+    return "\n".join(parts)
+
+
 def records_of(name):
     """Return the latest records of a folder; none if it has none."""
     from .run import read_records
@@ -214,7 +234,7 @@ def records_of(name):
     return latest(read_records(path)) if path.exists() else []
 
 
-PARTS = {"growth": growth_part, "ceilings": ceilings_part}
+PARTS = {"growth": growth_part, "ceilings": ceilings_part, "rotation": rotation_part}
 
 
 def main(arguments=None):

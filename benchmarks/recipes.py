@@ -64,7 +64,10 @@ FULL = {
     "mcmc": ("mcmc --against numpyro blackjax nutpie pymc --repeats 1",),
     "ssp": ("ssp",),
     "strads": ("strads",),
-    "rotation": ("rotation --dataset docword.rfc_early.txt.gz",),
+    "rotation": (
+        "rotation --dataset docword.rfc_early.txt.gz --param max_iter=24",
+        "rotation --dataset docword.rfc_early.txt.gz --param n_components=1000 max_iter=14 kill=False",
+    ),
     "ceilings": ("ceilings",),
 }
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import DataError
 from . import data
+from .run import describe_machine
 from .simulate_rotation import Machines, simulate
 
 _GROUPS = 8  # of documents, and blocks of words, on any number of workers
@@ -142,7 +143,7 @@ def bench(X, settings, *, workers=(1, 2), cluster=None, kill=True, on_record=lis
     on_record, tell : callable
     """
     n_tokens, n_topics = int(X.sum()), settings["n_components"]
-    common = {"family": "rotation", "n_tokens": n_tokens, "settings": settings}
+    common = {"family": "rotation", "machine": describe_machine(), "n_tokens": n_tokens, "settings": settings}
     if cluster is not None:
         on_record(common | {"name": cluster, "predicted": None} | fit(X, cluster, settings))
         return
