@@ -87,6 +87,7 @@ def test_the_posterior_is_the_weighted_prior():
     np.testing.assert_allclose(posterior.draws.std(axis=0)[[0, 1, 4]], spread[[0, 1, 4]], rtol=0.12)
 
 
+@pytest.mark.slow
 def test_shards_give_the_posterior_of_one_piece():
     x = 100 + 10 * _points(1200)
     density = sd.GaussianMixtureDensity(2)

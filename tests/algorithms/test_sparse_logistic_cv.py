@@ -141,6 +141,7 @@ def test_save_and_load(tmp_path):
 
 # Class weights of 1000 and 0.0001 leave gaps near 1e-4, of which a warning tells.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.slow
 def test_estimator_contract():
     model = sd.SparseLogisticRegressionCV(alphas=2, eps=0.3, cv=2, tol=1e-9)
     outcomes = check_estimator(model, on_fail=None, on_skip=None)

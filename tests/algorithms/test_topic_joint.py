@@ -113,6 +113,7 @@ class _OtherPrior(GibbsState):
 
 
 @pytest.mark.parametrize("wrong", [_OtherProposals, _OtherPrior])
+@pytest.mark.slow
 def test_a_planted_defect_is_rejected(wrong):
     p = _p_values(_by_turns(wrong, exact=True))
     assert min(p.values()) < 1e-6, p

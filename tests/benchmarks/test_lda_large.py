@@ -23,6 +23,7 @@ def records(capfd, path, *options):
     return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_record_a_fit(corpus, capfd):
     path, X = corpus
     few, many = records(capfd, path, "--n-components", "5", "4000")

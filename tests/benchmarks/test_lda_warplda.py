@@ -40,6 +40,7 @@ def program(tmp_path, monkeypatch):
     monkeypatch.setenv("WARPLDA", str(path))
 
 
+@pytest.mark.slow
 def test_the_states_of_the_program_can_be_judged(program):
     parameters = {
         "n_components": 7,

@@ -163,7 +163,10 @@ def test_a_solver_is_stepped_and_judged_from_outside(svmlight, folder, tmp_path)
     assert records[0]["solves"][-1]["objective"] > records[1]["solves"][-1]["objective"]
 
 
-@pytest.mark.parametrize(("pastime", "divisors"), [("pass", (10, 50)), ("time.sleep(600)", (10,))])
+@pytest.mark.parametrize(
+    ("pastime", "divisors"),
+    [("pass", (10, 50)), pytest.param("time.sleep(600)", (10,), marks=pytest.mark.slow)],
+)
 def test_a_call_beyond_the_time_is_ended_and_what_was_solved_is_kept(
     svmlight, folder, tmp_path, monkeypatch, pastime, divisors
 ):
@@ -242,6 +245,7 @@ def test_ours_and_scikit_learn_solve_the_lasso_by_the_command(svmlight, tmp_path
     assert (out / "report.html").read_text().startswith("<!DOCTYPE html>")
 
 
+@pytest.mark.slow
 def test_ours_and_liblinear_solve_the_classification_by_the_command(tmp_path, capsys):
     path = tmp_path / "two.svm"
     rng = np.random.default_rng(0)

@@ -155,6 +155,7 @@ def test_wrong_options_are_errors_that_name_them(dataset, parameters, said):
         )
 
 
+@pytest.mark.slow
 def test_it_and_scikit_learn_solve_it_by_the_command(tmp_path, capsys):
     X, y = problem()
     path = tmp_path / "two.svm"

@@ -101,6 +101,7 @@ def test_the_truth_of_a_shoulder_is_that_of_many_weighted_draws(monkeypatch):
     np.testing.assert_allclose((ends - found.quantiles) / found.sd, 0, atol=0.15)
 
 
+@pytest.mark.slow
 def test_a_race_is_won_by_shards_where_laplace_fails(monkeypatch):
     looks = (
         itertools.count()

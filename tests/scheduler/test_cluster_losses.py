@@ -296,6 +296,7 @@ def test_a_killed_client_leaves_the_workers_free(processes, tmp_path):
         assert client.submit(sum, [1, 2]).result(60) == 3
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_gone_ends_the_fit(start_cluster, make_rotation, monkeypatch):
     monkeypatch.setattr("stradask.scheduler.members._LINGER", 0.5)  # for shards to be handed on to nobody
     with start_cluster(1, processes=False) as cluster:
