@@ -30,6 +30,7 @@ _PLACES = 3
 # Distances between which any proper density falls by more than 1/x does, if it is no wider than 1e30. Those
 # farther out are tried only where it did not at nearer ones, and squares there are still numbers.
 _FAR = ((1e2, 6e2), (1e5, 1e6), (1e8, 1e15), (1e20, 1e60))
+_TOGETHER = 256  # lines that are looked along in one call: all at once take 8 d^2 numbers
 _POINTER = ctypes.POINTER(ctypes.c_double)
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_double, _POINTER, _POINTER, ctypes.c_int64)
 
@@ -392,7 +393,8 @@ def _check_falls(model):
     lines = lines[sizes > 0] / sizes[sizes > 0, None]
     sides = np.stack([lines, -lines], axis=1).reshape(-1, model.n_params)
     for near, far in _FAR:
-        sides = sides[_stay(model, sides, near, far)]
+        pieces = np.array_split(sides, 1 + len(sides) // _TOGETHER)
+        sides = sides[np.concatenate([_stay(model, piece, near, far) for piece in pieces])]
     if len(sides):
         pairs = zip(model.names, sides[0], strict=True)
         parts = [f"{part:+.2g} {name}" for name, part in pairs if abs(part) > 0.05]
@@ -406,9 +408,7 @@ def _stay(model, sides, near, far):
     """Along which lines the log density falls by less than that of 1/x; not where it is undefined."""
     try:
         logps, _ = model.logp_grads(model.start + np.concatenate([near * sides, far * sides]))
-    except (
-        Exception
-    ):  # whatever a function says of points where no chain ever comes: it does not reach so far
+    except Exception:  # whatever a function says of points where no chain comes: it does not reach so far
         if len(sides) < 2:
             return np.zeros(len(sides), bool)
         return np.concatenate([_stay(model, side[None], near, far) for side in sides])

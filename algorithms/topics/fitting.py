@@ -5,10 +5,10 @@ from numbers import Integral
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_random_state
 
 from ...errors import DataError
 from ...scheduler.engine import run
+from ...scheduler.parameters import seed_from
 from ...scheduler.store import fingerprint_csr
 from ...scheduler.threads import effective_n_jobs
 from .._validation import check_prior, check_vocabulary
@@ -82,7 +82,7 @@ class FittedTopicModel(TopicModel):
         return sampler_state(*model, known=known, **(choice | options))
 
     def _seed(self):
-        return int(check_random_state(self.random_state).randint(0, 2**63, dtype=np.int64))
+        return seed_from(self.random_state)
 
     def _begin_from(self, state, X, **known):
         """Give the state topics that were drawn with the last fit's counts, or with given topics, at hand."""

@@ -23,7 +23,7 @@ from ...kernels.lda_light_cuda import Sampler
 from ...scheduler.program import Outcome
 from ...scheduler.rotation import RotationSchedule, balance
 from .list_room import ListRoom, lists_do_not_fit
-from .state import _ASSIGN, CorpusState, check_frequency, number_of_rows
+from .state import CorpusState, check_frequency, number_of_rows
 
 TOKENS_PER_SECTION = 2**25
 _MOST_GROUPS, _TOKENS_PER_BLOCK = 1024, 32
@@ -116,10 +116,7 @@ class LightCudaState(CorpusState):
 
     def first_topics(self, token_doc):
         """See `CorpusState`."""
-        topics = self.storage.zeros(self.n_tokens, self.kind)
-        first = (self.n_topics, *self.first_choices(), self.seed, _ASSIGN)
-        lda_host.assign_first(token_doc, topics, *first)
-        return topics
+        return self.assigned(lda_host.assign_first, token_doc)
 
     @property
     def topics(self):

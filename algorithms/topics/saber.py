@@ -24,7 +24,7 @@ from ...kernels.lda_host import LINE
 from ...scheduler.program import Outcome
 from ...scheduler.switching import PassesSchedule
 from .saber_cuda import TokensOnDevice
-from .state import _ASSIGN, CorpusState, check_frequency
+from .state import CorpusState, check_frequency
 
 MOST_TOPICS = 32**3
 _LONGEST = 2**16 - 1  # tokens of a document: counts of its topics have 16 bits
@@ -84,10 +84,7 @@ class SaberState(CorpusState):
         """See `CorpusState`."""
         if self._on_cpu:
             return super().first_topics(token_doc)
-        topics = self.storage.zeros(self.n_tokens, self.kind)
-        first = (self.n_topics, *self.first_choices(), self.seed, _ASSIGN)
-        lda_host.assign_first(token_doc, topics, *first)
-        return topics
+        return self.assigned(lda_host.assign_first, token_doc)
 
     @property
     def topics(self):

@@ -169,6 +169,10 @@ class CorpusState(Program):
         """Each token takes at random one of the topics that its document starts from."""
         from ...kernels.lda_gibbs import assign_first
 
+        return self.assigned(assign_first, token_doc)
+
+    def assigned(self, assign_first, token_doc):
+        """The first topics by a kernel, or by what does the same on the host without numba."""
         topics = self.storage.zeros(self.n_tokens, self.kind)
         assign_first(token_doc, topics, self.n_topics, *self.first_choices(), self.seed, _ASSIGN)
         return topics
