@@ -208,7 +208,7 @@ def ceilings_part():
 
 def rotation_part():
     """Return what threads and worker processes did, for each number of topics, of the last run of it."""
-    from . import rotation
+    from . import rotation_summary
     from .run import read_records
 
     path = ROOT / RESULTS / "rotation" / "records.jsonl"
@@ -222,7 +222,7 @@ def rotation_part():
         records = list(found.values())
         tokens, machine = records[0]["n_tokens"], records[0]["machine"]["processor"]
         said = f"{tokens:,} tokens, {n_topics:,} topics, {machine}."
-        parts.append(f"{markdown(rotation.HEADER, rotation.rows(records))}\n{said}\n")
+        parts.append(f"{markdown(rotation_summary.HEADER, rotation_summary.rows(records))}\n{said}\n")
     return "\n".join(parts)
 
 

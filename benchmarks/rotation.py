@@ -16,10 +16,10 @@ import numpy as np
 
 from ..errors import DataError
 from . import data
+from .rotation_summary import GROUPS, settled
+from .rotation_summary import table as table  # as every family has it
 from .run import describe_machine
 from .simulate_rotation import Machines, simulate
-
-_GROUPS = 8  # of documents, and blocks of words, on any number of workers
 
 
 def digest(model):
@@ -42,7 +42,7 @@ def fit(X, engine, settings, callback=None):
     """
     import stradask as sd
 
-    parameters = {"random_state": 0, "n_groups": _GROUPS, "engine": engine} | settings
+    parameters = {"random_state": 0, "n_groups": GROUPS, "engine": engine} | settings
     model = sd.LatentDirichletAllocation(**parameters).fit(X, callback=callback)
     seconds = model.history_["seconds"]
     activity = getattr(model, "worker_history_", {})
@@ -53,26 +53,6 @@ def fit(X, engine, settings, callback=None):
         "median_seconds": float(np.median(seconds[3:])),
         "digest": digest(model),
         "activity": {name: column.tolist() for name, column in activity.items()},
-    }
-
-
-def settled(run):
-    """Sum up a run's activity: what each worker did in a sweep, those but the first three.
-
-    Returns
-    -------
-    dict of str to (float, float, float)
-        Seconds of ``working``, ``waiting`` and ``sending`` a sweep.
-    """
-    columns = {name: np.array(column) for name, column in run["activity"].items()}
-    counted = columns["round"] > 3
-    n_rounds = max(len(np.unique(columns["round"][counted])), 1)
-    return {
-        str(worker): tuple(
-            float(columns[name][counted & (columns["worker"] == worker)].sum() / n_rounds)
-            for name in ("working", "waiting", "sending")
-        )
-        for worker in np.unique(columns["worker"])
     }
 
 
@@ -93,13 +73,13 @@ def predict(one, run, n_tokens, n_workers, n_topics, latency=3e-4, bandwidth=1e9
     float
     """
     working = sum(worked for worked, _, _ in settled(one).values())
-    overhead = max(one["median_seconds"] - working, 0.0) / _GROUPS
+    overhead = max(one["median_seconds"] - working, 0.0) / GROUPS
     machines = Machines(n_workers, 1, n_tokens / working, latency, bandwidth, overhead)
     totals = 8 * n_topics
     sent = float(np.median(run["bytes_sent"][3:]))
-    block = max(sent - _GROUPS * totals * (_GROUPS + n_workers), 0.0) / n_workers / _GROUPS
-    tokens = np.full((_GROUPS, _GROUPS), n_tokens / _GROUPS**2)
-    return simulate(tokens, np.full(_GROUPS, block), totals, machines).seconds
+    block = max(sent - GROUPS * totals * (GROUPS + n_workers), 0.0) / n_workers / GROUPS
+    tokens = np.full((GROUPS, GROUPS), n_tokens / GROUPS**2)
+    return simulate(tokens, np.full(GROUPS, block), totals, machines).seconds
 
 
 class Killer:
@@ -168,53 +148,6 @@ def bench(X, settings, *, workers=(1, 2), cluster=None, kill=True, on_record=lis
 
 def _called(n_workers):
     return f"{n_workers} worker{'s' if n_workers > 1 else ''}"
-
-
-# Tables and pictures ---------------------------------------------------------------------------------
-
-
-HEADER = (
-    "",
-    "s a sweep",
-    "predicted",
-    "M tokens/s",
-    "MB a sweep",
-    "ms a step beside work",
-    "waiting",
-    "model",
-)
-
-
-def rows(records):
-    """Return one row a run, under `HEADER`."""
-    found = []
-    for record in records:
-        seconds, n_tokens = record["median_seconds"], record["n_tokens"]
-        beside = waiting = ""
-        if record["activity"]:
-            of_workers = settled(record)
-            busiest = max(worked for worked, _, _ in of_workers.values())
-            if "killed" not in record["name"]:  # there sweeps that were done again count twice
-                beside = f"{1e3 * (seconds - busiest) / _GROUPS:.3g}"
-            worked, waited = (sum(column) for column in list(zip(*of_workers.values(), strict=True))[:2])
-            waiting = f"{waited / (worked + waited):.0%}"
-        predicted = "" if record["predicted"] is None else f"{record['predicted']:.3g}"
-        sent = f"{np.median(record['bytes_sent'][3:]) / 1e6:.3g}"
-        speed = f"{n_tokens / seconds / 1e6:.3g}"
-        figures = (f"{seconds:.3g}", predicted, speed, sent, beside, waiting, record["digest"])
-        found.append([record["name"], *figures])
-    return found
-
-
-def table(records):
-    """Return the table as text."""
-    body = [HEADER, *rows(records)]
-    widths = [max(map(len, column)) for column in zip(*body, strict=True)]
-    lines = []
-    for first, *cells in body:
-        aligned = (text.rjust(width) for text, width in zip(cells, widths[1:], strict=True))
-        lines.append("  ".join([first.ljust(widths[0]), *aligned]).rstrip())
-    return "\n".join(lines)
 
 
 def collect(args, on_record, tell):

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .report import COLOURS, Page
-from .rotation import HEADER, rows, settled, table
+from .rotation_summary import HEADER, rows, settled, table
 
 
 def rotation_report(records):

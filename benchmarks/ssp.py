@@ -17,7 +17,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ..errors import DataError
-from ..scheduler.table import SimulatedClock, run_replicas
+from ..scheduler.replicas import run_replicas
+from ..scheduler.table_places import SimulatedClock
 from ..scheduler.table_state import Adagrad
 from .run import describe_machine
 from .summary import aligned

@@ -5,7 +5,7 @@
 The tables and the picture come from `benchmarks/results/strads/records.jsonl`.
 """
 
-from . import strads
+from . import strads_summary
 from .readme import ROOT, between
 
 PAGE, PICTURE = ROOT / "docs" / "write-your-own-program.md", ROOT / "docs" / "strads.png"
@@ -13,10 +13,10 @@ PAGE, PICTURE = ROOT / "docs" / "write-your-own-program.md", ROOT / "docs" / "st
 
 def _tables(records, place):
     """Return the tables of a place; updates and rounds are the same everywhere."""
-    figures = [("updates", 1e-2), *((figure, 1e-4) for figure in strads.FIGURES)]
+    figures = [("updates", 1e-2), *((figure, 1e-4) for figure in strads_summary.FIGURES)]
     parts = []
     for figure, target in figures if place == "local" else figures[-1:]:
-        header, body = strads.rows(records, place, figure, target)
+        header, body = strads_summary.rows(records, place, figure, target)
         kind = "CPU seconds" if figure == "seconds" and place == "local" else figure.capitalize()
         parts += [f"**{kind} to an excess of {target:.0e}, {place}**", ""]
         parts += ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *body)]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import strads
+from . import strads_summary
 from .report import COLOURS, Page
 
 
@@ -26,7 +26,7 @@ def strads_report(records):
         f"{first['started']}. The coefficients of a round (the updates in flight) are all stepped from one "
         "residual. Cyclic and random take them blindly; priority draws them in proportion to their last "
         "change (plus as much at random); priority + dependency drops in addition every column that "
-        f"correlates by {strads.RHO} or more with one already in the set."
+        f"correlates by {strads_summary.RHO} or more with one already in the set."
     )
     page.text(_limits(records))
     places = list(dict.fromkeys(record["place"] for record in records))
@@ -34,8 +34,8 @@ def strads_report(records):
     for place in places:
         page.figure(*panels([r for r in records if r["place"] == place], "seconds", place))
     for place in places:
-        for figure in strads.FIGURES:
-            header, body = strads.rows(records, place, figure)
+        for figure in strads_summary.FIGURES:
+            header, body = strads_summary.rows(records, place, figure)
             page.table(body, header, f"{figure.capitalize()} to an excess of 1e-4, {place}")
     page.heading("How it was measured")
     page.text(
@@ -79,9 +79,9 @@ def panels(records, figure, place):
             axes.spines[["top", "right"]].set_visible(False)
             axes.grid(alpha=0.25)
     handles = {line.get_label(): line for axes in grid.flat for line in axes.get_lines()}
-    shown = [policy for policy in strads.POLICIES if policy in handles]
+    shown = [policy for policy in strads_summary.POLICIES if policy in handles]
     drawing.legend([handles[policy] for policy in shown], shown, loc="outside upper center", ncols=len(shown))
-    header, body = strads.rows(records, place, figure)
+    header, body = strads_summary.rows(records, place, figure)
     said = "; ".join(
         f"{row[0]}: " + ", ".join(f"{name} {text}" for name, text in zip(header[1:], row[1:], strict=True))
         for row in body
@@ -91,7 +91,7 @@ def panels(records, figure, place):
 
 
 def _line(axes, record, figure):
-    number = strads.POLICIES.index(record["policy"])
+    number = strads_summary.POLICIES.index(record["policy"])
     x = np.array(record["curve"][figure][1:], dtype=float)
     excess = np.array(record["curve"]["excess"][1:])
     shown = np.minimum(excess, 10.0)

@@ -7,9 +7,11 @@ if TYPE_CHECKING:
     from .dynamic import DynamicSchedule
     from .engine import run
     from .program import Outcome, Program, Task
+    from .replicas import run_replicas
     from .rotation import RotationSchedule, balance
     from .static import StaticSchedule
-    from .table import ParameterTable, SimulatedClock, run_replicas
+    from .table import ParameterTable
+    from .table_places import SimulatedClock
     from .table_state import Adagrad
 
 # Where each public name lives; loaded when first used, so that the package stays light.
@@ -20,12 +22,12 @@ _PLACES = {
     "ParameterTable": ".table",
     "Program": ".program",
     "RotationSchedule": ".rotation",
-    "SimulatedClock": ".table",
+    "SimulatedClock": ".table_places",
     "StaticSchedule": ".static",
     "Task": ".program",
     "balance": ".rotation",
     "run": ".engine",
-    "run_replicas": ".table",
+    "run_replicas": ".replicas",
 }
 
 __all__ = [

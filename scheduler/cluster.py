@@ -20,14 +20,15 @@ from .balancing import Balance
 from .clients import open_client, scheduler_named
 from .history import Activity
 from .itineraries import itineraries
+from .local_session import LocalSession
 from .members import CONNECT, NAME, SessionPlugin, opened, wired
 from .migration import OTHER_VERSION, Migration
 from .placement import ShardData, place
 from .presences import presence_key, show_presence
 from .rooms import payload_bytes
-from .session import LocalSession, check_complete, own_threads
+from .saved import check_complete
 from .shared_store import StoredState, saved_block, saved_shard
-from .threads import effective_n_jobs
+from .threads import effective_n_jobs, own_threads
 
 _ATTEMPTS = 5  # to open a session while workers come and go
 _log = logging.getLogger("stradask")

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from ..errors import ModelFileError, StradaskError
 from .program import Task
-from .session import check_same_form, check_saved, laid_over
+from .saved import check_same_form, check_saved, laid_over
 from .shared_store import StoredPart, write_part
 from .threads import run_tasks
 

@@ -17,11 +17,11 @@ from .._version import __version__
 from ..errors import DataError, WorkerLost
 from .clients import scheduler_named
 from .cluster import ClusterSession, cluster_session
+from .local_session import LocalSession
 from .members import CONNECT, _failure, _not_here, opened, wired
 from .placement import ShardData, place
 from .presences import SeatKeeper, presence_key, show_presence
 from .rooms import Parcel
-from .session import LocalSession
 from .table import ParameterTable
 from .table_places import Host, LocalPlace, call_replica
 
@@ -301,7 +301,7 @@ class ClusterPlace:
 
 
 def cluster_place(engine):
-    """Make the place of an `engine` other than "local"; see `stradask.scheduler.table.run_replicas`."""
+    """Make the place of an `engine` other than "local"; see `stradask.scheduler.run_replicas`."""
     if isinstance(engine, str):
         session = cluster_session(engine)  # inside a Dask task a local one, with a warning
         return LocalPlace() if isinstance(session, LocalSession) else ClusterPlace(session._scheduler)

@@ -168,7 +168,7 @@ class SimulatedClock(LocalPlace):
     A fast replica may be one clock ahead of the slow one, and then waits for it.
 
     >>> import numpy as np
-    >>> from stradask.scheduler.table import SimulatedClock, run_replicas
+    >>> from stradask.scheduler import SimulatedClock, run_replicas
     >>> def work(table, task):
     ...     times = []
     ...     for _ in range(4):

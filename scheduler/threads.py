@@ -2,6 +2,7 @@
 
 import functools
 import os
+import sys
 import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -170,3 +171,15 @@ def _blas_libraries():
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def own_threads():
+    """Threads of the Dask worker in whose task this runs, where every session is local; None elsewhere."""
+    if "distributed" not in sys.modules:
+        return None
+    import distributed
+
+    try:
+        return distributed.get_worker().state.nthreads
+    except ValueError:
+        return None

@@ -6,12 +6,14 @@ them until one passes its gates, and refuses if none does.
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ...errors import DataError, StradaskError
+from ...errors import DataError
+from .combination import Combination, CombinationRefused, CombinationWarning, Subposteriors, taken
+from .combine_auto import combine_auto
 from .combine_exact import LEAST_ESS, gaussian_proposals, passed, weighed
 from .combine_gaussian import (
     Gaussian,
@@ -27,61 +29,6 @@ from .diagnostics import LEAST_ACCEPTANCE, MOST_APART, MOST_SHIFT, MOST_WIDTH, R
 
 _N_CHECKED, _FREEDOM, _WIDER = 1000, 7, 1.2  # proposals that check a combination; tails, covariance
 _FEW = 100  # draws of a chain, below which R-hat warns of noise
-
-
-class CombinationRefused(StradaskError):
-    """No combination of the shards' draws can be trusted; the message lists what was seen and what to do."""
-
-
-class CombinationWarning(UserWarning):
-    """A combination that was asked for by name, and whose own figures speak against it."""
-
-
-@dataclass(frozen=True)
-class Subposteriors:
-    """What is known of the shards.
-
-    Attributes
-    ----------
-    draws : ndarray of shape (M, T, d)
-    gradients : ndarray of shape (M, T, d) or None
-        Of log p_m at its own draws.
-    log_density : callable or None
-        ``log_density(points)``: for points (K, d) the sum over shards of log p_m, (K,).
-    """
-
-    draws: np.ndarray
-    gradients: np.ndarray | None = None
-    log_density: Callable | None = None
-
-
-@dataclass(frozen=True)
-class Combination:
-    """Draws of the posterior.
-
-    Attributes
-    ----------
-    draws : ndarray of shape (n, d)
-    method : str
-    log_weights : ndarray of shape (n,) or None
-        Normalised; None where all draws count alike.
-    figures : dict of str to float
-        What the method tells of itself: acceptance, kernel_width, k_hat, importance_ess, half_disagreement,
-        populations_apart, skew_shift, excess_moments. What the posterior tells of a method without weights
-        that was asked for by name, given log_density: shift of the means in standard deviations, and
-        check_k_hat of the weights that say so.
-    seen : tuple of str
-        In words, what was tried before.
-    n_chains : int or None
-        1 where the draws are a chain, each near the one before; None where they are independent.
-    """
-
-    draws: np.ndarray
-    method: str
-    log_weights: np.ndarray | None = None
-    figures: dict[str, float] = field(default_factory=dict)
-    seen: tuple[str, ...] = ()
-    n_chains: int | None = None
 
 
 @dataclass(frozen=True)
@@ -119,14 +66,6 @@ def _consensus(shards, n, rng):
     sums = np.einsum("mij,mtj->it", weights, shards.draws)
     draws = taken(np.linalg.solve(weights.sum(axis=0), sums).T, n, rng)
     return Combination(draws, "consensus", figures={"half_disagreement": half_disagreement(shards.draws)})
-
-
-def taken(draws, n, rng):
-    """Take n draws: each once in their order, or each as often as there is need for more."""
-    if n == len(draws):
-        return draws
-    order = np.concatenate([rng.permutation(len(draws)) for _ in range(-(-n // len(draws)))])
-    return draws[order[:n]]
 
 
 def _parametric(shards, n, rng):
@@ -174,14 +113,8 @@ def _exact(shards, n, rng):
     return Combination(proposals.points, "exact", log_weights, figures)
 
 
-def _auto(shards, n, rng):
-    from .combine_auto import combine_auto
-
-    return combine_auto(shards, n, rng)
-
-
 COMBINERS: dict[str, Combiner] = {
-    "auto": Combiner(_auto, "whatever passes its gates; refuses otherwise"),
+    "auto": Combiner(combine_auto, "whatever passes its gates; refuses otherwise"),
     "exact": Combiner(_exact, "any posterior that the proposals cover: look at k_hat", ("log_density",)),
     "score": Combiner(_score(False), "Gaussian shards, from d + 2 draws on", ("gradients",), lambda d: d + 2),
     "score-spd": Combiner(_score(True), "Gaussian shards", ("gradients",), lambda d: d + 2),

@@ -15,10 +15,11 @@ learn of the others.
 import numpy as np
 from scipy.special import logsumexp
 
-from .combine import Combination, CombinationRefused, NotDefinite, taken
+from .combination import Combination, CombinationRefused, taken
 from .combine_exact import evaluated, gaussian_proposals, kernel_proposals, passed, weighed
 from .combine_gaussian import (
     Gaussian,
+    NotDefinite,
     excess_moments,
     from_moments,
     from_scores,

@@ -14,9 +14,8 @@ import numpy as np
 from dask.base import tokenize
 
 from ...errors import DataError, ModelFileError, WorkerLost
-from ...scheduler.session import own_threads
 from ...scheduler.store import read_npz, write_npz
-from ...scheduler.threads import effective_n_jobs, run_tasks, single_threaded_blas
+from ...scheduler.threads import effective_n_jobs, own_threads, run_tasks, single_threaded_blas
 
 _FORMAT = "stradask chunk"
 

@@ -5,7 +5,7 @@ import numpy as np
 from ...kernels.mf_als import conjugate_rows, solve_rows
 from ...kernels.mf_lanes import LANES
 from ...scheduler.program import Outcome, Program
-from ...scheduler.session import check_same_form
+from ...scheduler.saved import check_same_form
 from ...scheduler.threads import single_threaded_blas
 from .features import LinearPrior
 from .sides import InTurn, Sides, mean_rating, run_rows, shards_of, start_factors

@@ -23,8 +23,9 @@ from scipy import sparse
 
 from ...errors import DataError
 from ...scheduler.program import Outcome, Program
-from ...scheduler.session import open_session, own_threads
+from ...scheduler.session import open_session
 from ...scheduler.static import StaticSchedule
+from ...scheduler.threads import own_threads
 from .columns import columns_of, cut
 from .dask_input import is_dask
 from .mean_program import Mean

@@ -13,8 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from ...errors import DataError
-from ...scheduler.session import own_threads
-from ...scheduler.threads import effective_n_jobs, single_threaded_blas
+from ...scheduler.threads import effective_n_jobs, own_threads, single_threaded_blas
 from .dask_input import is_dask
 from .penalties import ElasticNet
 

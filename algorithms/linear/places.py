@@ -11,8 +11,8 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 from ...errors import StradaskError, WorkerLost
-from ...scheduler.session import open_session, own_threads
-from ...scheduler.threads import run_tasks, single_threaded_blas
+from ...scheduler.session import open_session
+from ...scheduler.threads import own_threads, run_tasks, single_threaded_blas
 from .dask_input import is_dask
 
 _SENDINGS = 3  # of X, after the first

@@ -21,7 +21,7 @@ from scipy.optimize import OptimizeResult
 
 from ...errors import DataError
 from ...scheduler.parameters import check_count, seed_from, stream
-from ...scheduler.table import run_replicas
+from ...scheduler.replicas import run_replicas
 from ...scheduler.table_state import Adagrad
 from .minibatches import Minibatches, n_rows_of, take_rows
 
@@ -104,7 +104,7 @@ def minimize_downpour(
     warm_steps : int, default=100
         Minibatches of one replica before the others begin.
     engine : str, SimulatedClock or Client, default="local"
-        See `stradask.scheduler.table.run_replicas`.
+        See `stradask.scheduler.run_replicas`.
     random_state : int, RandomState or None, default=None
     callback : callable, optional
         ``callback(look)`` after each look at the objective, with `x`, `fun` and `nit` (looks so far); True

@@ -8,8 +8,8 @@ import numpy as np
 from ...datasets.document_files import document_files, is_compressed
 from ...errors import DataError
 from ...scheduler.engine import run
-from ...scheduler.session import open_session, own_threads
-from ...scheduler.threads import effective_n_jobs
+from ...scheduler.session import open_session
+from ...scheduler.threads import effective_n_jobs, own_threads
 from .._validation import check_counts, check_width
 from ..linear.dask_input import is_dask
 from ..linear.distributed import place

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 from stradask.algorithms.optimize.downpour import FINISHED, NOT_FINITE, STILL, minimize_downpour
 from stradask.errors import CheckpointMismatch, DataError
-from stradask.scheduler.table import SimulatedClock
+from stradask.scheduler.table_places import SimulatedClock
 
 
 def make_loss():

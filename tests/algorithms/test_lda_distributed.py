@@ -21,7 +21,7 @@ from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError, StradaskError
 from stradask.scheduler.engine import run
-from stradask.scheduler.session import LocalSession
+from stradask.scheduler.local_session import LocalSession
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from stradask.datasets.generators import make_lda_corpus
 from stradask.kernels.lda_warp import part_of_words
 from stradask.kernels.random import hash32, philox4x32
 from stradask.scheduler.engine import run
-from stradask.scheduler.session import LocalSession
+from stradask.scheduler.local_session import LocalSession
 
 K = 12
 

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from stradask.benchmarks import rotation
+from stradask.benchmarks import rotation, rotation_summary
 from stradask.cli import main
 
-GROUPS = rotation._GROUPS
+GROUPS = rotation_summary.GROUPS
 
 
 def made(n_workers, worked, waited, seconds, sent=0, n_rounds=6):
@@ -53,9 +53,9 @@ def test_figures_are_of_the_sweeps_but_the_first_three():
     run = made(2, worked=1.0, waited=0.25, seconds=1.5)
     first = np.array(run["activity"]["round"]) <= 3
     run["activity"]["working"] = np.where(first, 99.0, run["activity"]["working"]).tolist()
-    assert rotation.settled(run) == {f"tcp://{n}": pytest.approx((1.0, 0.25, 0.0)) for n in (0, 1)}
-    (row,) = rotation.rows([run])
-    assert dict(zip(rotation.HEADER, row, strict=True)) == {
+    assert rotation_summary.settled(run) == {f"tcp://{n}": pytest.approx((1.0, 0.25, 0.0)) for n in (0, 1)}
+    (row,) = rotation_summary.rows([run])
+    assert dict(zip(rotation_summary.HEADER, row, strict=True)) == {
         "": "2 workers",
         "s a sweep": "1.5",
         "predicted": "",
@@ -65,7 +65,7 @@ def test_figures_are_of_the_sweeps_but_the_first_three():
         "waiting": "20%",
         "model": "0123",
     }
-    assert "2 workers" in rotation.table([run])
+    assert "2 workers" in rotation_summary.table([run])
 
 
 def test_pictures_of_runs():

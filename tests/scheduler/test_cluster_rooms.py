@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from stradask.errors import StradaskError, WorkerLost
 from stradask.scheduler import Program
 from stradask.scheduler.cluster import ClusterSession
+from stradask.scheduler.local_session import LocalSession
 from stradask.scheduler.placement import place
 from stradask.scheduler.rooms import Parcel, Room, StaleEpoch, payload_bytes
-from stradask.scheduler.session import LocalSession
 
 
 class Tracing(Program):

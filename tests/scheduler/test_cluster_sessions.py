@@ -13,7 +13,8 @@ from scipy import sparse
 
 from stradask.errors import DataError, StradaskError, WorkerLost
 from stradask.scheduler import Outcome, Program, RotationSchedule, StaticSchedule, run
-from stradask.scheduler.session import LocalSession, open_session
+from stradask.scheduler.local_session import LocalSession
+from stradask.scheduler.session import open_session
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from stradask.errors import CheckpointMismatch, DataError
-from stradask.scheduler.table import SimulatedClock, run_replicas
-from stradask.scheduler.table_places import LocalPlace
+from stradask.scheduler.replicas import run_replicas
+from stradask.scheduler.table_places import LocalPlace, SimulatedClock
 from stradask.scheduler.table_state import Adagrad
 
 
@@ -342,7 +342,7 @@ def test_rows_may_come_in_any_order_and_twice():
 def test_threads_need_no_dask():
     code = """
 import sys, numpy as np
-from stradask.scheduler.table import run_replicas
+from stradask.scheduler.replicas import run_replicas
 def work(table, task):
     table.inc(0, 1.0); table.clock()
 assert run_replicas(work, [0, 1], np.zeros((1, 1)), staleness=1).values == 2

@@ -11,7 +11,7 @@ import dask
 import numpy as np
 import pytest
 
-from stradask.scheduler.table import run_replicas
+from stradask.scheduler.replicas import run_replicas
 
 pytestmark = pytest.mark.cluster
 
@@ -33,7 +33,7 @@ def until(client, wanted):
 def test_a_client_that_is_killed_leaves_nothing_on_the_workers(start_cluster):
     code = """
 import sys, numpy as np
-from stradask.scheduler.table import run_replicas
+from stradask.scheduler.replicas import run_replicas
 def work(table, task):
     while True:
         table.get(0)
@@ -91,7 +91,7 @@ if sys.argv[2] == "presence":
     there.show_presence = vanish
 else:
     there.ClusterPlace.start = vanish
-from stradask.scheduler.table import run_replicas
+from stradask.scheduler.replicas import run_replicas
 run_replicas(print, [None], np.zeros((1, 1)), engine=sys.argv[1])
 """
     with dask.config.set({"stradask.timeout": "3s"}), start_cluster(1, client=True) as (cluster, client):

@@ -1,0 +1,68 @@
+"""What runs of ``stradask bench rotation`` come to, in figures and tables."""
+
+import numpy as np
+
+GROUPS = 8  # of documents, and blocks of words, on any number of workers
+
+HEADER = (
+    "",
+    "s a sweep",
+    "predicted",
+    "M tokens/s",
+    "MB a sweep",
+    "ms a step beside work",
+    "waiting",
+    "model",
+)
+
+
+def settled(run):
+    """Sum up a run's activity: what each worker did in a sweep, those but the first three.
+
+    Returns
+    -------
+    dict of str to (float, float, float)
+        Seconds of ``working``, ``waiting`` and ``sending`` a sweep.
+    """
+    columns = {name: np.array(column) for name, column in run["activity"].items()}
+    counted = columns["round"] > 3
+    n_rounds = max(len(np.unique(columns["round"][counted])), 1)
+    return {
+        str(worker): tuple(
+            float(columns[name][counted & (columns["worker"] == worker)].sum() / n_rounds)
+            for name in ("working", "waiting", "sending")
+        )
+        for worker in np.unique(columns["worker"])
+    }
+
+
+def rows(records):
+    """Return one row a run, under `HEADER`."""
+    found = []
+    for record in records:
+        seconds, n_tokens = record["median_seconds"], record["n_tokens"]
+        beside = waiting = ""
+        if record["activity"]:
+            of_workers = settled(record)
+            busiest = max(worked for worked, _, _ in of_workers.values())
+            if "killed" not in record["name"]:  # there sweeps that were done again count twice
+                beside = f"{1e3 * (seconds - busiest) / GROUPS:.3g}"
+            worked, waited = (sum(column) for column in list(zip(*of_workers.values(), strict=True))[:2])
+            waiting = f"{waited / (worked + waited):.0%}"
+        predicted = "" if record["predicted"] is None else f"{record['predicted']:.3g}"
+        sent = f"{np.median(record['bytes_sent'][3:]) / 1e6:.3g}"
+        speed = f"{n_tokens / seconds / 1e6:.3g}"
+        figures = (f"{seconds:.3g}", predicted, speed, sent, beside, waiting, record["digest"])
+        found.append([record["name"], *figures])
+    return found
+
+
+def table(records):
+    """Return the table as text."""
+    body = [HEADER, *rows(records)]
+    widths = [max(map(len, column)) for column in zip(*body, strict=True)]
+    lines = []
+    for first, *cells in body:
+        aligned = (text.rjust(width) for text, width in zip(cells, widths[1:], strict=True))
+        lines.append("  ".join([first.ljust(widths[0]), *aligned]).rstrip())
+    return "\n".join(lines)
