@@ -10,7 +10,6 @@ from scipy import sparse
 from .._version import __version__
 from ..errors import DataError, ModelFileError
 from ..scheduler.store import read_npz, write_npz
-from ._base import Estimator
 
 _FORMAT = "stradask model"
 _VERSION = 1
@@ -128,7 +127,7 @@ def _class_named(name):
     import stradask
 
     cls = getattr(stradask, name) if name in list(stradask._PLACES) else None
-    return cls if isinstance(cls, type) and issubclass(cls, Estimator) else None
+    return cls if isinstance(cls, type) and hasattr(cls, "_state_attributes") else None
 
 
 def _is_state(cls, name):

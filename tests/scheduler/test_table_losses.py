@@ -75,7 +75,7 @@ def test_a_killed_worker_changes_nothing_that_is_promised(start_cluster, tmp_pat
                 checkpoint_every=2,
             )
             assert flag.exists()
-            assert done.n_recoveries == 1
+            assert done.n_recoveries >= 1  # more where the scheduler learns of the loss after we do
             assert done.results == [10] * 3
             assert done.values[0].tolist() == [10.0] * 3
 
