@@ -339,7 +339,8 @@ class ClusterSession(Migration):
         self._block_at, self._stamps = place(n_blocks, self._members), [0] * n_blocks
         self._balance = None if program.shard_weights is None else Balance(program.shard_weights)
         self._seconds, self.load_seconds = {}, 0.0
-        places = {m: asyncio.Semaphore(n) for m, n in self._members.items()}
+        # One more than there are threads: what is loaded next is on its way meanwhile.
+        places = {m: asyncio.Semaphore(n + 1) for m, n in self._members.items()}
 
         async def load(shard, member):
             async with places[member]:
@@ -356,9 +357,10 @@ class ClusterSession(Migration):
         await self._all([self._be_seen(), *loads, *blocks], self._members)
 
     async def _load(self, shard, member, saved):
-        brought = await self._data.bring(shard, self._id, self._epoch, member)
-        entry = None if brought else self._data[shard]
-        await self._call(member, "load", (shard, brought, entry, saved))
+        entry, keys = self._data.form(shard)
+        if keys and not await self._ask(member, "lend", epoch=self._epoch, shard=shard, keys=keys):
+            await self._data.bring(shard, self._id, self._epoch, member)
+        await self._call(member, "load", (shard, entry, len(keys), saved))
 
     # Rounds -------------------------------------------------------------------------------------------
 

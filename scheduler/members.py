@@ -28,7 +28,7 @@ NAME = "stradask-sessions"
 CONNECT = 5.0  # seconds; Dask's own default waits 30 for an address where nobody is any more
 _SMALL = 10_000  # bytes
 _LINGER = 8.0  # seconds that a closing worker waits for its shards to be handed on
-_HANDLERS = ("ping", "probe", "open", "call", "put", "look", "hand_on", "drop")
+_HANDLERS = ("ping", "probe", "open", "lend", "call", "put", "look", "hand_on", "drop")
 _METHODS = ("load", "make_block", "adopt", "ask", "run", "measure", "snapshot", "store")
 
 
@@ -96,6 +96,16 @@ class SessionPlugin(SeatKeeper):
             ways = self._sender(session, epoch, seat.loop), self._fetcher(session, epoch, seat.loop)
             seat.furnish(program, n_threads, *ways)
         return {"ok": []}
+
+    async def lend(self, session, epoch, shard, keys):
+        """Lay data of Dask's that lie here into the room, as `bring` would; tell whether all of them do."""
+        seat = self._seat(session, epoch)
+        if seat is None:
+            return _not_here(epoch)
+        here = all(key in self.worker.data for key in keys)
+        if here:
+            seat.room.brought[shard] = [self.worker.data[key] for key in keys]
+        return {"ok": wired(here)}
 
     async def call(self, session, epoch, method, args, shared=None, serial=None, needs=-1, news=None):
         """Carry out a method of the room on its threads; with a serial number, once.
@@ -239,13 +249,13 @@ def _call(room, method, args, shared, serial):
     return function(*args) if serial is None else room.once(serial, function, *args)
 
 
-def bring(session, epoch, address, shard, data):
+def bring(session, epoch, address, shard, values):
     """Put what Dask holds into the room that wants it; a task, so that Dask finds or computes it again."""
     worker = distributed.get_worker()
     plugin: Any = worker.plugins.get(NAME)
     seat = plugin and plugin._seat(session, epoch)
     if worker.address == address and seat is not None:
-        seat.room.brought[shard] = data
+        seat.room.brought[shard] = values
 
 
 # Answers. Dask would send an exception pickled, and one that does not unpickle breaks the connection. -----

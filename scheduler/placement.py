@@ -5,9 +5,13 @@ import math
 
 import dask
 import distributed
+from dask.core import flatten
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph, Layer
 
 from ..errors import DataError, StradaskError
 from .members import bring
+from .rooms import Brought
 
 
 def place(n_items, threads, held=()):
@@ -54,6 +58,9 @@ def place(n_items, threads, held=()):
 class ShardData:
     """The entries of a program's `shards`; what Dask can compute in them becomes futures.
 
+    Blocks that Dask holds already, of arrays that were persisted or made of futures, are these futures: no
+    task is made of them.
+
     Parameters
     ----------
     shards : sequence
@@ -68,17 +75,22 @@ class ShardData:
         found = {s: values for s, entry in enumerate(shards) if (values := list(_dask_values(entry)))}
         self.entries, self.futures = {}, {}
         if found:
-            self.client = _client_of(found, scheduler, own)
-            collections = [v for values in found.values() for v in values if dask.is_dask_collection(v)]
-            computed = iter(self.client.compute(collections))  # at once: they may have much in common
-            self.entries = {s: _replaced(shards[s], computed) for s in found}
+            values = [v for values in found.values() for v in values]
+            known = [future_of(v) for v in values]
+            self.client = _client_of([f for f in known if f is not None], scheduler, own)
+            lazy = [v for v, future in zip(values, known, strict=True) if future is None]
+            made = iter(self.client.compute(lazy) if lazy else ())  # at once: they may have much in common
+            futures = iter([next(made) if future is None else future for future in known])
+            self.entries = {s: _replaced(shards[s], futures) for s in found}
             self.futures = {s: list(_dask_values(entry)) for s, entry in self.entries.items()}
 
     def __len__(self):
         return len(self.shards)
 
-    def __getitem__(self, shard):
-        return self.shards[shard]
+    def form(self, shard):
+        """Return a shard's entry with `Brought` in the places of Dask's data, and the keys of these."""
+        keys = [future.key for future in self.futures.get(shard, ())]
+        return _replaced(self.shards[shard], iter(map(Brought, range(len(keys))))), keys
 
     async def whereabouts(self, own):
         """Wait for Dask's data; return for each shard how many bytes of them lie on which worker."""
@@ -96,13 +108,10 @@ class ShardData:
         return held
 
     async def bring(self, shard, session, epoch, member):
-        """Have Dask put a shard's data into its room; False if they are not Dask's."""
-        if shard not in self.futures:
-            return False
-        arguments = bring, session, epoch, member, shard, self.entries[shard]
+        """Have Dask put its data of a shard into the room that wants them."""
+        arguments = bring, session, epoch, member, shard, self.futures[shard]
         where = {"workers": [member], "allow_other_workers": True}  # or it waits for ever for a lost worker
         await _settled([self.client.submit(*arguments, pure=False, **where)])
-        return True
 
 
 def _dask_values(entry):
@@ -113,23 +122,43 @@ def _dask_values(entry):
             yield from _dask_values(value)
 
 
-def _replaced(entry, computed):
-    """Put the computed futures in the places of collections, in the order of `_dask_values`."""
-    if isinstance(entry, distributed.Future):
-        return entry
-    if dask.is_dask_collection(entry):
-        return next(computed)
+def _replaced(entry, others):
+    """Put others in the places of Dask's values, in the order of `_dask_values`."""
+    if isinstance(entry, distributed.Future) or dask.is_dask_collection(entry):
+        return next(others)
     if type(entry) in (tuple, list):
-        return type(entry)(_replaced(value, computed) for value in entry)
+        return type(entry)(_replaced(value, others) for value in entry)
     if type(entry) is dict:
-        return {name: _replaced(value, computed) for name, value in entry.items()}
+        return {name: _replaced(value, others) for name, value in entry.items()}
     return entry
 
 
-def _client_of(found, scheduler, own):
+def future_of(value):
+    """Find the future that a value is, or is another name of; None where something is to be computed.
+
+    A collection is one if its result is the block of its only key: an array of one chunk, or a delayed value.
+    """
+    if isinstance(value, distributed.Future):
+        return value
+    if not (hasattr(value, "chunks") or isinstance(value, Delayed)):
+        return None
+    (key, *others), graph = flatten(value.__dask_keys__()), value.__dask_graph__()
+    layers = list(graph.layers.values()) if isinstance(graph, HighLevelGraph) else [graph]
+    layers = [layer for layer in layers if not isinstance(layer, Layer) or layer.is_materialized()]
+    while not others:
+        node = next((layer[key] for layer in layers if key in layer), None)
+        if hasattr(node, "target"):  # an alias
+            key = node.target
+        elif type(node) is tuple and not callable(node[0]):  # the same in another form
+            key = node
+        else:
+            return node if isinstance(node, distributed.Future) else None
+    return None
+
+
+def _client_of(futures, scheduler, own):
     """Choose the client that computes: that of the futures, the caller's, or the session's own."""
-    values = [value for values in found.values() for value in values]
-    clients = [value.client for value in values if isinstance(value, distributed.Future)]
+    clients = [future.client for future in futures]
     if not clients and not isinstance(scheduler, str):
         clients = [scheduler]
     if not clients:  # persisted collections hold futures of the current client

@@ -102,6 +102,24 @@ def _usable(frame):
     return frame if frame.ctypes.data % 16 == 0 else frame.copy()
 
 
+@dataclass(frozen=True)
+class Brought:
+    """In a shard's entry: the value that Dask holds, of this number among those of the shard."""
+
+    number: int
+
+
+def _filled(entry, values):
+    """Put values in the places of `Brought`."""
+    if type(entry) is Brought:
+        return values[entry.number]
+    if type(entry) in (tuple, list):
+        return type(entry)(_filled(value, values) for value in entry)
+    if type(entry) is dict:
+        return {name: _filled(value, values) for name, value in entry.items()}
+    return entry
+
+
 class Assignment(NamedTuple):
     """One task of a call, as it is told to the member that does it.
 
@@ -164,7 +182,7 @@ class Room:
         self.changed = threading.Condition(lock)  # shards, blocks
         self._delivered = threading.Condition(lock)  # hops
         self.failure: BaseException | None = None
-        self.brought: dict[int, Any] = {}  # what Dask put here for `load`
+        self.brought: dict[int, list] = {}  # values of Dask's for `load`, by shard
         self._hops: dict[Any, float] = {}  # when they set out
         self._effort: dict[str, Any] = {"sending": 0.0}  # of the present `run`
         self._answering = threading.Lock()
@@ -193,14 +211,15 @@ class Room:
         if self.failure is not None:
             raise self.failure
 
-    def load(self, shard, brought, data, saved):
+    def load(self, shard, entry, n_brought, saved):
         """Make a shard's state and lay saved arrays over it; of a call that came twice the first counts."""
         self.check()
         if shard in self.states:
             return
-        if brought and shard not in self.brought:
+        values = self.brought.get(shard, ())
+        if len(values) != n_brought:
             raise StaleEpoch(f"Dask did not bring the data of shard {shard}")
-        state = self.program.load(self.brought[shard] if brought else data)
+        state = self.program.load(_filled(entry, values))
         check_saved(self.program, state)
         arrays = dict(saved.items())  # a `StoredPart` is read here
         if saved and arrays.keys() != set(self.program.saved):

@@ -63,9 +63,14 @@ def check_vector(value, n_samples):
     if not is_dask(value):
         return value
     value = value.compute()
-    if len(value) != n_samples:
-        raise DataError(f"X has {n_samples} rows, but a vector beside it has {len(value)} entries")
+    check_length(value, n_samples)
     return value
+
+
+def check_length(vector, n_samples):
+    """Refuse a vector beside X that has another length."""
+    if vector.shape[0] != n_samples:
+        raise DataError(f"X has {n_samples} rows, but a vector beside it has {vector.shape[0]} entries")
 
 
 def lazily(method, X, n_outputs, dtype):

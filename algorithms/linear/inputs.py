@@ -70,6 +70,15 @@ def check_targets(y, n_samples, name):
     return y if y.flags.writeable else y.copy(order="K")
 
 
+def check_not_negative(y, name):
+    """Refuse targets below zero."""
+    wrong = np.flatnonzero(y < 0)
+    if len(wrong):
+        raise DataError(
+            f"y holds {y[wrong[0]]:g} in row {wrong[0]}: the targets of {name} are counts, 0 or above"
+        )
+
+
 def _check_real(y, name):
     """Refuse text and complex numbers among targets."""
     given = np.asarray(y)
@@ -127,6 +136,19 @@ def check_labels(y, n_samples, name):
     >>> classes.tolist(), numbers.tolist()
     (['ham', 'spam'], [1, 0, 1])
     """
+    classes, numbers = label_numbers(y, n_samples, name)
+    check_class_names(classes, name)
+    return classes, numbers
+
+
+def check_class_names(classes, name):
+    """Refuse labels that are all the same."""
+    if len(classes) < 2:
+        raise DataError(f"y holds 1 class, {classes.tolist()[0]!r}: {name} needs two classes or more")
+
+
+def label_numbers(y, n_samples, name):
+    """See `check_labels`; a single class will do."""
     if np.ma.is_masked(y):
         check_plain("y", y)
     with _as_data_errors():
@@ -143,8 +165,6 @@ def check_labels(y, n_samples, name):
         check_array(y, dtype=None, ensure_2d=False, ensure_min_samples=0, estimator=name, input_name="y")
         check_classification_targets(y)
     classes, numbers = np.unique(y, return_inverse=True)
-    if len(classes) < 2:
-        raise DataError(f"y holds 1 class, {classes.tolist()[0]!r}: {name} needs two classes or more")
     return classes, numbers.astype(np.int64)
 
 
@@ -190,14 +210,24 @@ def check_weights(sample_weight, n_samples):
         except OverflowError:  # of a whole number
             one = np.inf
         sample_weight = [one] * n_samples
-    weights = _vector("sample_weight", sample_weight, n_samples, "row")
+    weights = check_row_weights(sample_weight, n_samples)
     most = weights.max()
-    if most == 0:
-        raise DataError("sample_weight is zero in every row: at least one row must have a weight above zero")
+    check_some_weight(most)
     if weights.min() == most:
         return None
     weights /= most  # first, lest the sum overflows
     return weights / weights.mean()
+
+
+def check_row_weights(sample_weight, n_samples):
+    """Check the weights of rows, and return them as float64."""
+    return _vector("sample_weight", sample_weight, n_samples, "row")
+
+
+def check_some_weight(most):
+    """Refuse weights of which the largest is zero."""
+    if most == 0:
+        raise DataError("sample_weight is zero in every row: at least one row must have a weight above zero")
 
 
 def check_class_weights(class_weight, classes, numbers, weights):
@@ -222,20 +252,25 @@ def check_class_weights(class_weight, classes, numbers, weights):
     DataError
         For a label that `y` does not have, for weights that are not positive, and if a class has no weight.
     """
-    mass = np.bincount(numbers, weights)
+    of_class = weights_of_classes(class_weight, classes, np.bincount(numbers, weights))
+    if class_weight is None:
+        return weights
+    return check_weights(of_class[numbers] * (1.0 if weights is None else weights), len(numbers))
+
+
+def weights_of_classes(class_weight, classes, mass):
+    """Return the weight of each class; `mass` is the weight of its rows, see `check_class_weights`."""
     if mass.min() == 0:
         raise DataError(
             f"all rows of the class {classes.tolist()[mass.argmin()]!r} have the weight zero: leave them "
             "out, or give them weight"
         )
     if class_weight is None:
-        return weights
+        return np.ones(len(classes))
     if class_weight == "balanced":
-        of_class = mass.sum() / (len(classes) * mass)
-    else:
-        _check_class_weight(class_weight, classes)
-        of_class = np.array([class_weight.get(label, 1.0) for label in classes.tolist()])
-    return check_weights(of_class[numbers] * (1.0 if weights is None else weights), len(numbers))
+        return mass.sum() / (len(classes) * mass)
+    _check_class_weight(class_weight, classes)
+    return np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
 
 
 def _check_class_weight(class_weight, classes):

@@ -14,9 +14,11 @@ from ..optimize.far import objective_over
 from ..optimize.objective import LinearObjective, MultinomialObjective
 from ..optimize.rows import LOGISTIC
 from .classifier import LinearClassifier
+from .dask_input import is_dask
+from .far_beside import FarLabels, label_sums
 from .inputs import check_class_weights, check_labels, check_weights
 from .replicas import RowLoss, run_replicas_of
-from .row_places import check_beside, columns_in_use, opened_rows
+from .row_places import check_beside, columns_in_use, opened_beside, opened_rows
 from .smooth import SOLVERS, run, total_weight
 
 
@@ -213,8 +215,11 @@ class LogisticRegression(LinearClassifier):
         self._validate_params()
         with self._unchanged_on_error():
             before = self._before()
-            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight)
+            stays = self.solver != "downpour" and self.l1_ratio == 0
+            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays=stays)
             n_samples, n_features = rows.shape
+            if is_dask(y):
+                return self._fit_far(rows, y, sample_weight, engine, before, callback)
             classes, numbers = check_labels(y, n_samples, type(self).__name__)
             self._check_goes_on(before, classes, n_features)
             weights = check_weights(sample_weight, n_samples)
@@ -229,27 +234,40 @@ class LogisticRegression(LinearClassifier):
             dtype, n_outputs = rows.dtype, 1 if len(classes) == 2 else len(classes)
             rows, layout = columns_in_use(rows, n_outputs, self.fit_intercept)
             target = numbers if n_outputs > 1 else np.where(numbers > 0, 1.0, -1.0)
-            start = self._start(before, numbers, weights, layout)
-            unit = 1.0 if np.isinf(self.C) else self.C * total
-            snapshot = functools.partial(self._snapshot, classes, layout, dtype)
+            start = self._start(before, np.bincount(numbers, weights), layout)
             if self.solver == "downpour":
                 loss = RowLoss(n_outputs, self.fit_intercept, 1 / (self.C * total))
-                told = {"unit": unit, "callback": callback, "snapshot": snapshot}
+                told = self._told(classes, layout, dtype, total, callback)
                 x, history = run_replicas_of(self, rows, target, weights, engine, loss, start, **told)
                 self.solver_ = "downpour"
                 return self._read(classes, layout, dtype, x, history)
             with opened_rows(self, rows, [target], weights, engine) as [data]:
-                objective, minimiser = self._problem(data, n_outputs, total)
-                result, self.solver_, watch = run(
-                    self,
-                    minimiser,
-                    objective,
-                    start,
-                    unit=unit,
-                    callback=callback,
-                    snapshot=snapshot,
-                )
-            return self._read(classes, layout, dtype, result.x, watch.history)
+                return self._solve(data, classes, layout, total, start, callback)
+
+    def _fit_far(self, rows, y, sample_weight, engine, before, callback):
+        """Fit where labels lie beside the rows on a cluster, and stay there."""
+        name = type(self).__name__
+        with opened_beside(self, rows, FarLabels(name), y, sample_weight, engine) as (answers, made):
+            labels = label_sums(answers, rows.shape[0], self.class_weight, name)
+            self._check_goes_on(before, labels.classes, rows.shape[1])
+            n_outputs = 1 if len(labels.classes) == 2 else len(labels.classes)
+            _, layout = columns_in_use(rows, n_outputs, self.fit_intercept)
+            start = self._start(before, labels.mass, layout)
+            [data] = made(labels.coding)
+            return self._solve(data, labels.classes, layout, labels.total, start, callback)
+
+    def _solve(self, data, classes, layout, total, start, callback):
+        """Minimise over rows, wherever they are, and take the model."""
+        objective, minimiser = self._problem(data, layout.n_outputs, total)
+        told = self._told(classes, layout, data.dtype, total, callback)
+        result, self.solver_, watch = run(self, minimiser, objective, start, **told)
+        return self._read(classes, layout, data.dtype, result.x, watch.history)
+
+    def _told(self, classes, layout, dtype, total, callback):
+        """What a `Watch` needs to know."""
+        unit = 1.0 if np.isinf(self.C) else self.C * total
+        snapshot = functools.partial(self._snapshot, classes, layout, dtype)
+        return {"unit": unit, "callback": callback, "snapshot": snapshot}
 
     def _check_for_downpour(self):
         if self.l1_ratio > 0:
@@ -301,12 +319,11 @@ class LogisticRegression(LinearClassifier):
             return objective, functools.partial(minimise_sparse, l1=strength * self.l1_ratio)
         return objective, functools.partial(minimise, solver=self.solver)
 
-    def _start(self, before, numbers, weights, layout):
+    def _start(self, before, mass, layout):
         """The coefficients of the last fit; else the best model of the intercept alone."""
         if before:
             coef = before["coef_"] if isinstance(before["coef_"], np.ndarray) else before["coef_"].toarray()
             return layout.vector(coef.T, before["intercept_"])
-        mass = np.bincount(numbers, weights)
         logs = np.log(mass / mass.sum())
         intercept = logs[1:] - logs[:1] if layout.n_outputs == 1 else logs - logs.mean()
         return layout.vector(np.zeros((layout.n_features, layout.n_outputs)), intercept)

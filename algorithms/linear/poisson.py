@@ -18,9 +18,11 @@ from ..optimize.choose import minimise
 from ..optimize.far import objective_over
 from ..optimize.objective import LinearObjective
 from ..optimize.rows import POISSON
+from .dask_input import is_dask
+from .far_beside import FarCounts, target_sums
 from .fitting import check_shapes
-from .inputs import check_targets, check_weights
-from .row_places import check_beside, columns_in_use, opened_rows
+from .inputs import check_not_negative, check_targets, check_weights
+from .row_places import check_beside, columns_in_use, opened_beside, opened_rows
 from .smooth import SOLVERS, linear_predictor, run
 
 
@@ -174,37 +176,50 @@ class PoissonRegressor(RegressorMixin, Estimator):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight)
+            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays=True)
             n_samples = rows.shape[0]
+            rows, layout = columns_in_use(rows, 1, self.fit_intercept)
+            if is_dask(y):
+                beside = FarCounts(type(self).__name__)
+                with opened_beside(self, rows, beside, y, sample_weight, engine) as (answers, made):
+                    known = target_sums(answers, n_samples)
+                    mean, constant = map(float, known.means)
+                    [data] = made(known.coding)
+                    return self._solve(data, layout, _positive(mean), constant, callback)
             with _as_data_errors():
                 check_plain("y", y)
                 y = column_or_1d(y, warn=True)
             y = check_targets(y, n_samples, type(self).__name__)
+            check_not_negative(y, type(self).__name__)
             weights = check_weights(sample_weight, n_samples)
-            coef, intercept = self._start(rows.shape[1], _checked_mean(y, weights))
-            dtype = rows.dtype
-            rows, layout = columns_in_use(rows, 1, self.fit_intercept)
+            mean = _positive(float(np.average(y, weights=weights)))
+            constant = float(np.average(xlogy(y, y) - y, weights=weights))
             with opened_rows(self, rows, [y], weights, engine) as [data]:
-                objective = objective_over(
-                    data,
-                    LinearObjective,
-                    POISSON,
-                    scale=1 / n_samples,
-                    l2=self.alpha,
-                    constant=float(np.average(xlogy(y, y) - y, weights=weights)),
-                    fit_intercept=self.fit_intercept,
-                    n_jobs=self.n_jobs,
-                )
-                result, self.solver_, watch = run(
-                    self,
-                    functools.partial(minimise, solver=self.solver),
-                    objective,
-                    layout.vector(coef[:, None], [intercept]),
-                    unit=1.0,
-                    callback=callback,
-                    snapshot=functools.partial(self._snapshot, layout, dtype),
-                )
-            return self._read(layout, dtype, result.x, watch.history)
+                return self._solve(data, layout, mean, constant, callback)
+
+    def _solve(self, data, layout, mean, constant, callback):
+        """Minimise over rows, wherever they are, and take the model."""
+        coef, intercept = self._start(layout.n_features, mean)
+        objective = objective_over(
+            data,
+            LinearObjective,
+            POISSON,
+            scale=1 / data.shape[0],
+            l2=self.alpha,
+            constant=constant,
+            fit_intercept=self.fit_intercept,
+            n_jobs=self.n_jobs,
+        )
+        result, self.solver_, watch = run(
+            self,
+            functools.partial(minimise, solver=self.solver),
+            objective,
+            layout.vector(coef[:, None], [intercept]),
+            unit=1.0,
+            callback=callback,
+            snapshot=functools.partial(self._snapshot, layout, data.dtype),
+        )
+        return self._read(layout, data.dtype, result.x, watch.history)
 
     def _start(self, n_features, mean):
         """Coefficients of the last fit, or the mean of the target and no coefficients."""
@@ -269,15 +284,8 @@ class PoissonRegressor(RegressorMixin, Estimator):
         check_shapes(self)
 
 
-def _checked_mean(y, weights):
+def _positive(mean):
     """The weighted mean of targets that a Poisson regression can be fitted to."""
-    wrong = np.flatnonzero(y < 0)
-    if len(wrong):
-        raise DataError(
-            f"y holds {y[wrong[0]]:g} in row {wrong[0]}: the targets of PoissonRegressor are counts, 0 or "
-            "above"
-        )
-    mean = float(np.average(y, weights=weights))
     if mean == 0:
         raise DataError(
             "y is 0 in every row that has weight: the best intercept of PoissonRegressor would be minus "

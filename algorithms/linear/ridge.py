@@ -15,9 +15,11 @@ from ..optimize.choose import minimise_square
 from ..optimize.far import objective_over
 from ..optimize.objective import LinearObjective
 from ..optimize.rows import SQUARED
+from .dask_input import is_dask
+from .far_beside import FarTargets, target_sums
 from .fitting import check_shapes
 from .inputs import check_targets, check_weights
-from .row_places import check_beside, columns_in_use, opened_rows
+from .row_places import check_beside, columns_in_use, opened_beside, opened_rows
 from .smooth import SOLVERS, linear_predictor, run, total_weight
 
 
@@ -169,63 +171,70 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight)
+            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays=True)
+            rows, layout = columns_in_use(rows, 1, self.fit_intercept)
+            if is_dask(y):
+                beside = FarTargets(type(self).__name__)
+                with opened_beside(self, rows, beside, y, sample_weight, engine) as (answers, made):
+                    known = target_sums(answers, rows.shape[0])
+                    return self._solve(made(known.coding), layout, known.means, 1, known.total, callback)
             y = check_targets(y, rows.shape[0], type(self).__name__)
             weights = check_weights(sample_weight, rows.shape[0])
             total = total_weight(sample_weight, rows.shape[0])
-            return self._fit_targets(rows, y, weights, total, engine, callback)
+            targets = y.reshape(len(y), -1).T
+            means = np.average(targets, axis=1, weights=weights)
+            with opened_rows(self, rows, list(targets), weights, engine) as data:
+                return self._solve(data, layout, means, y.ndim, total, callback)
 
-    def _fit_targets(self, X, y, weights, total, engine, callback):
+    def _solve(self, data, layout, means, n_dimensions, total, callback):
         """Solve for one target after the other, by one factor."""
-        targets = y.reshape(len(y), -1).T
-        coef, intercept = self._start(targets, weights, X.shape[1])
-        rows, layout = columns_in_use(X, 1, self.fit_intercept)
-        factor, n_iter = None, list[int]()
-        with opened_rows(self, rows, list(targets), weights, engine) as data:
-            for k in range(len(targets)):
-                objective = objective_over(
-                    data[k],
-                    LinearObjective,
-                    SQUARED,
-                    scale=1 / len(y),
-                    l2=self.alpha / total,
-                    fit_intercept=self.fit_intercept,
-                    n_jobs=self.n_jobs,
-                )
+        coef, intercept = self._start(means, layout.n_features)
+        factor, n_iter, dtype = None, list[int](), data[0].dtype
+        for k in range(len(means)):
+            objective = objective_over(
+                data[k],
+                LinearObjective,
+                SQUARED,
+                scale=1 / data[k].shape[0],
+                l2=self.alpha / total,
+                fit_intercept=self.fit_intercept,
+                n_jobs=self.n_jobs,
+            )
 
-                def read(x, history, k=k):
-                    model = copy.copy(self)
-                    here = coef.copy(), intercept.copy()
-                    here[0][k], here[1][k] = (part[..., 0] for part in layout.read(x))
-                    return model._read(*here, [*n_iter, len(history)], y.ndim, X.dtype, history)
+            def read(x, history, k=k):
+                model = copy.copy(self)
+                here = coef.copy(), intercept.copy()
+                here[0][k], here[1][k] = (part[..., 0] for part in layout.read(x))
+                return model._read(*here, [*n_iter, len(history)], n_dimensions, dtype, history)
 
-                result, (self.solver_, factor), watch = run(
-                    self,
-                    functools.partial(minimise_square, solver=self.solver, factor=factor),
-                    objective,
-                    layout.vector(coef[k][:, None], intercept[k : k + 1]),
-                    unit=2 * total,
-                    callback=callback,
-                    snapshot=read,
-                )
-                coef[k], intercept[k] = (part[..., 0] for part in layout.read(result.x))
-                n_iter.append(len(watch.history))
-                if watch.ended:
-                    break
-        return self._read(coef, intercept, n_iter, y.ndim, X.dtype, watch.history)
+            result, (self.solver_, factor), watch = run(
+                self,
+                functools.partial(minimise_square, solver=self.solver, factor=factor),
+                objective,
+                layout.vector(coef[k][:, None], intercept[k : k + 1]),
+                unit=2 * total,
+                callback=callback,
+                snapshot=read,
+            )
+            coef[k], intercept[k] = (part[..., 0] for part in layout.read(result.x))
+            n_iter.append(len(watch.history))
+            if watch.ended:
+                break
+        return self._read(coef, intercept, n_iter, n_dimensions, dtype, watch.history)
 
-    def _start(self, targets, weights, n_features):
-        """Coefficients of the last fit, or the mean of the target and no coefficients."""
+    def _start(self, means, n_features):
+        """Coefficients of the last fit, or the means of the targets and no coefficients."""
+        n_targets = len(means)
         if not (self.warm_start and "coef_" in vars(self)):
-            return np.zeros((len(targets), n_features)), np.average(targets, axis=1, weights=weights)
+            return np.zeros((n_targets, n_features)), means
         before = np.atleast_2d(self.coef_).astype(np.float64)
-        if before.shape != (len(targets), n_features):
+        if before.shape != (n_targets, n_features):
             raise DataError(
                 f"warm_start=True goes on from a model of {before.shape[1]} columns and {before.shape[0]} "
-                f"targets, but X has {n_features} and y {len(targets)}: fit a new estimator, or set "
+                f"targets, but X has {n_features} and y {n_targets}: fit a new estimator, or set "
                 "warm_start=False"
             )
-        return before, np.full(len(targets), 0.0) + self.intercept_
+        return before, np.full(n_targets, 0.0) + self.intercept_
 
     def _read(self, coef, intercept, n_iter, n_dimensions, dtype, history):
         """Take the model from the parameters."""

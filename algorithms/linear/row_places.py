@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+from numbers import Real
 
 import numpy as np
 from scipy import sparse
@@ -10,18 +11,18 @@ from scipy import sparse
 from ...errors import DataError
 from ...scheduler.passes import open_passes
 from ...scheduler.session import open_session
-from ..optimize.far import FarPortions, FarRows
+from ..optimize.far import FarPortions, FarRows, pieces_of
 from ..optimize.rows import make_rows
-from .dask_input import check_blocks, check_vector, is_dask
+from .dask_input import check_blocks, check_length, check_vector, is_dask
 from .distributed import place
-from .inputs import check_names
+from .inputs import check_names, check_row_weights, check_weights
 from .row_input import check_row_matrix, row_matrix
 from .smooth import Layout, lay_out
 
 _MOST_PORTIONS, _LEAST_ENTRIES = 64, 60_000
 
 
-def check_beside(estimator, X, y, sample_weight):
+def check_beside(estimator, X, y, sample_weight, *, stays=False):
     """Check X for where it will be read, and compute what stands beside it.
 
     Parameters
@@ -30,12 +31,15 @@ def check_beside(estimator, X, y, sample_weight):
         With the parameter `engine`.
     X : ndarray, sparse matrix, DataFrame or collection of Dask's, shape (n_samples, n_features)
     y, sample_weight : array-like, Dask vector or None
+    stays : bool, default=False
+        Whether targets of Dask's may stay on the cluster beside the rows, for `opened_beside`.
 
     Returns
     -------
     rows : ndarray in C order, csr_array or Dask array
         A Dask array where its blocks stay on a cluster; their values are checked there.
     y, sample_weight : of this process
+        Or Dask arrays in the chunks of the rows.
     engine : str
         "local", "dask" or an address.
 
@@ -51,10 +55,25 @@ def check_beside(estimator, X, y, sample_weight):
         )
     else:
         rows, engine = check_row_matrix(estimator, X), estimator.engine
-    y, sample_weight = (check_vector(beside, rows.shape[0]) for beside in (y, sample_weight))
+    y = _in_chunks_of(rows, y) if stays and is_dask(rows) else y
+    if not hasattr(y, "blocks"):
+        y, sample_weight = (check_vector(beside, rows.shape[0]) for beside in (y, sample_weight))
     named = X._meta if is_dask(X) and hasattr(X, "columns") else X  # scikit-learn knows no frames of Dask's
     check_names(estimator, named, y)
     return rows, y, sample_weight, engine
+
+
+def _in_chunks_of(rows, vector):
+    """Cut a Dask vector as the rows are; None where its blocks are not to be known, or it is none."""
+    if not is_dask(vector) or getattr(vector, "ndim", 1) > 1:
+        return vector
+    if hasattr(vector, "to_dask_array"):
+        known = vector.npartitions == len(rows.chunks[0])  # if wrongly, it is found where it is read
+        vector = vector.to_dask_array(lengths=rows.chunks[0] if known else True)
+    if not hasattr(vector, "blocks") or np.isnan(vector.shape[0]):
+        return vector
+    check_length(vector, rows.shape[0])
+    return vector.rechunk((rows.chunks[0],))
 
 
 def columns_in_use(rows, n_outputs, fit_intercept):
@@ -92,6 +111,61 @@ def opened_rows(estimator, rows, targets, weights, engine):
         for first, last, source in sources_of(rows)
     ]
     program = FarPortions(shards, reader(estimator, rows), rows.shape[1])
+    with _opened(estimator, program, engine) as passes:
+        yield [FarRows(passes, rows.dtype, target) for target in range(len(targets))]
+
+
+@contextlib.contextmanager
+def opened_beside(estimator, rows, beside, y, sample_weight, engine):
+    """Lay rows out with targets, and perhaps weights, that stay beside them on the cluster.
+
+    Parameters
+    ----------
+    estimator : estimator
+    rows, y : Dask arrays of the same chunks of rows
+    beside : FarLabels or FarTargets
+    sample_weight : None, float, array-like or Dask vector
+    engine : str
+
+    Yields
+    ------
+    answers : list of tuples
+        Columns of what ``beside.survey`` tells of the blocks.
+    made : callable
+        ``made(coding, n_targets)`` returns a `FarRows` for each target.
+    """
+    weights = _row_weights(rows, sample_weight)
+
+    def weights_of(a, b, chunk):
+        if weights is None or isinstance(weights, float):
+            return weights
+        return weights.blocks[chunk] if is_dask(weights) else weights[a:b]
+
+    shards = [(source, y.blocks[source[0]], weights_of(a, b, source[0])) for a, b, source in sources_of(rows)]
+    program = FarPortions(shards, reader(estimator, rows), rows.shape[1], beside)
+    with _opened(estimator, program, engine) as passes:
+
+        def made(coding, n_targets=1):
+            return [FarRows(passes, rows.dtype, target, coding) for target in range(n_targets)]
+
+        yield pieces_of(passes.run(("survey_beside", (), ()))), made
+
+
+def _row_weights(rows, sample_weight):
+    """Check weights that are here, and cut those that lie on the cluster as the rows are."""
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real):
+        check_weights(sample_weight, 1)
+        return float(sample_weight)
+    weights = _in_chunks_of(rows, sample_weight)
+    if hasattr(weights, "blocks"):
+        return weights
+    return check_row_weights(check_vector(weights, rows.shape[0]), rows.shape[0])
+
+
+@contextlib.contextmanager
+def _opened(estimator, program, engine):
     session = open_session(engine, estimator.n_jobs)
     try:
         passes = open_passes(session, program, ordered=True)
@@ -99,12 +173,12 @@ def opened_rows(estimator, rows, targets, weights, engine):
         session.close()
         raise
     with contextlib.closing(passes):
-        yield [FarRows(passes, rows.dtype, target) for target in range(len(targets))]
+        yield passes
 
 
 def sources_of(rows):
     """First row, last row and what a `reader` reads, of the chunks of a Dask array or of equal parts."""
-    return [(a, b, (k, a, b - a, part)) for k, (a, b, part) in enumerate(_pieces(rows))]
+    return [(a, b, (k, a, b - a, part)) for k, a, b, part in _pieces(rows)]
 
 
 def reader(estimator, rows):
@@ -115,13 +189,12 @@ def reader(estimator, rows):
 def _pieces(rows):
     if is_dask(rows):
         rows = rows.rechunk({1: -1})
-        edges = np.cumsum([0, *rows.chunks[0]]).tolist()
-        spans = enumerate(itertools.pairwise(edges))
-        return [(a, b, rows.blocks[k]) for k, (a, b) in spans if b > a]  # Dask allows empty chunks
+        spans = enumerate(itertools.pairwise(np.cumsum([0, *rows.chunks[0]]).tolist()))
+        return [(k, a, b, rows.blocks[k]) for k, (a, b) in spans if b > a]  # Dask allows empty chunks
     n, size = rows.shape[0], rows.size if isinstance(rows, np.ndarray) else rows.nnz
     n_portions = max(1, min(_MOST_PORTIONS, size // _LEAST_ENTRIES, n))
     edges = [n * k // n_portions for k in range(n_portions + 1)]
-    return [(a, b, rows[a:b]) for a, b in itertools.pairwise(edges)]
+    return [(k, a, b, rows[a:b]) for k, (a, b) in enumerate(itertools.pairwise(edges))]
 
 
 def _read(name, n_columns, dtype, source):

@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from ...scheduler.passes import Summed
+from ...scheduler.threads import effective_n_jobs
 from .objective import LinearObjective, MultinomialObjective
 from .rows import make_rows, rare_columns
 
@@ -31,17 +32,23 @@ class FarPortions(Summed):
     read : callable
         ``read(source)`` returns an ndarray in C order or a csr_array, checked.
     n_columns : int
+    beside : object, optional
+        What reads targets and weights that lie beside the rows: the shards then hold these as they lie.
+        ``beside.load(source, y, weights)`` checks them, ``beside.survey(them)`` returns numbers and arrays
+        that tell of them, ``beside.rows(them, dtype, coding)`` targets and weights as a coding makes them.
     """
 
-    def __init__(self, shards, read, n_columns):
-        self.shards, self.read, self.n_columns = shards, read, n_columns
+    def __init__(self, shards, read, n_columns, beside=None):
+        self.shards, self.read, self.n_columns, self.beside = shards, read, n_columns, beside
         self.n_portions = len(shards)  # the shards are not with the program where it is asked
 
     def load(self, data):
         """Read a portion; one set of rows for each target, sharing X."""
         source, targets, weights = data
         X = self.read(source)
-        return _Portion([make_rows(X, y, weights) for y in targets])
+        if self.beside is None:
+            return _Portion(X, rows=[make_rows(X, y, weights) for y in targets])
+        return _Portion(X, lying=self.beside.load(source, targets, weights))
 
     def portion(self, number, state, request):
         """Answer a request, (what, target, arguments): a number and an array, which may not be finite."""
@@ -63,67 +70,88 @@ class FarPortions(Summed):
         what, _, args = request
         return f"{what} {args[0]}" if what in ("second_order", "gram") else what
 
+    def survey_beside(self, number, state, target):
+        """What there is to be known of targets and weights before they can be used."""
+        return 0.0, [(number, *self.beside.survey(state.lying))]
+
     def survey(self, number, state, target):
         """Rows, stored entries, the largest and the mean squared norm of rows, and their weights' sums."""
-        rows = state.rows[target]
+        rows = self._rows(state, target)
         return 0.0, [(number, rows.shape[0], rows.n_entries, *rows.longest, *rows.weight_sums)]
 
     def take(self, number, state, target, wanted, edges):
         """Copy rows, of rising numbers in the whole matrix, in which portions begin and end at the edges."""
         first, last = edges[number : number + 2]
         here = slice(*np.searchsorted(wanted, (first, last)))
-        part = state.rows[target].take(wanted[here] - first)
+        part = self._rows(state, target).take(wanted[here] - first)
         return 0.0, [(number, part.X, part.y, part.weights)]
+
+    def furthest(self, number, state, target, d, d_intercept):
+        """The largest magnitude of a row's product with d."""
+        return 0.0, [(number, self._rows(state, target).furthest(d, d_intercept))]
 
     def column_counts(self, number, state, target):
         """Stored entries of the columns."""
-        return 0.0, state.rows[target].column_counts()
+        return 0.0, self._rows(state, target).column_counts()
 
     def rows_in(self, number, state, target, columns):
         """Numbers, in the portion, of the rows with an entry in one of these columns."""
-        return 0.0, [(number, state.rows[target].rows_in(columns))]
+        return 0.0, [(number, self._rows(state, target).rows_in(columns))]
 
     def gradient(self, number, state, target, loss, w, keep):
         """Loss and gradient; keep the curvatures for what is asked next."""
-        curvature = np.empty(state.rows[target].shape[0]) if keep else np.empty(0)
-        found = state.rows[target].gradient(loss, *self._split(w), curvature)
+        curvature = np.empty(self._rows(state, target).shape[0]) if keep else np.empty(0)
+        found = self._rows(state, target).gradient(loss, *self._split(w), curvature)
         if keep:
             state.kept = w, curvature
         return found
 
     def multinomial(self, number, state, target, W, n_classes):
         """Loss and gradient of K classes."""
-        return state.rows[target].multinomial(W, n_classes)
+        return self._rows(state, target).multinomial(W, n_classes)
 
     def multinomial_product(self, number, state, target, W, V, n_classes):
         """The Hessian of K classes at W times V."""
-        return 0.0, state.rows[target].multinomial_product(W, V, n_classes)
+        return 0.0, self._rows(state, target).multinomial_product(W, V, n_classes)
 
     def second_order(self, number, state, target, method, loss, w, *args):
         """Something that is made of the curvatures at w."""
         kept = state.kept
         if kept is None or not np.array_equal(kept[0], w):
-            curvature = np.empty(state.rows[target].shape[0])
-            state.rows[target].gradient(loss, *self._split(w), curvature)
+            curvature = np.empty(self._rows(state, target).shape[0])
+            self._rows(state, target).gradient(loss, *self._split(w), curvature)
         else:
             curvature = kept[1]  # no loss's depends on the target
-        return 0.0, getattr(state.rows[target], method)(curvature, *args)
+        return 0.0, getattr(self._rows(state, target), method)(curvature, *args)
 
     def gram(self, number, state, target, method):
         """The same with curvatures of 1 for rows of weight 1."""
-        rows = state.rows[target]
+        rows = self._rows(state, target)
         return 0.0, getattr(rows, method)(rows.row_weights())
+
+    def _rows(self, state, target):
+        """Rows with a target; one that lies beside them is made when first asked for, by whoever holds it."""
+        number, *coding = target
+        if state.rows is None:
+            targets, weights = self.beside.rows(state.lying, state.X.dtype, *coding)
+            state.rows = [make_rows(state.X, y, weights) for y in targets]
+        return state.rows[number]
 
     def _split(self, w):
         return w[: self.n_columns], float(w[self.n_columns]) if len(w) > self.n_columns else 0.0
 
 
 class _Portion:
-    """Rows, and their curvatures at the point that was asked for last."""
+    """Rows, what lies beside them, and their curvatures at the point that was asked for last."""
 
-    def __init__(self, rows):
-        self.rows = rows
+    def __init__(self, X, rows=None, lying=None):
+        self.X, self.rows, self.lying = X, rows, lying
         self.kept: Any = None
+
+
+def pieces_of(answers):
+    """Of a pass in which each portion answers for itself: columns of answers, in the order of portions."""
+    return list(zip(*sorted(answers[1], key=lambda piece: piece[0]), strict=True))[1:]
 
 
 class FarRows:
@@ -136,10 +164,13 @@ class FarRows:
     dtype : dtype
     target : int, default=0
         Which of the targets the portions hold.
+    coding : tuple of arrays, optional
+        How targets and weights are made of what lies beside the rows.
     """
 
-    def __init__(self, passes, dtype, target=0):
-        self.passes, self.dtype, self.target = passes, np.dtype(dtype), target
+    def __init__(self, passes, dtype, target=0, coding=None):
+        self.passes, self.dtype = passes, np.dtype(dtype)
+        self.target = (target,) if coding is None else (target, coding)
         n_rows, n_entries, largest, mean, weights, squares = map(np.array, self._pieces("survey"))
         self._edges = np.cumsum([0, *n_rows])
         self.shape = int(self._edges[-1]), passes.program.n_columns
@@ -163,6 +194,11 @@ class FarRows:
         )
         return found if (np.diff(order) > 0).all() else found.take(np.argsort(order))
 
+    def furthest(self, d, d_intercept):
+        """See `DenseRows`."""
+        (found,) = self._pieces("furthest", d, d_intercept)
+        return max(found)
+
     def rows_of_rare_columns(self, below, most):
         """See `SparseRows`; two passes where entries are missing."""
         if self.n_entries == self.shape[0] * self.shape[1]:
@@ -172,9 +208,7 @@ class FarRows:
         return np.concatenate([rows + first for rows, first in zip(found, self._edges, strict=False)])
 
     def _pieces(self, what, *args):
-        """Make a pass in which each portion answers for itself; return columns of answers, in their order."""
-        pieces = sorted(self.ask(what, *args)[1], key=lambda piece: piece[0])
-        return list(zip(*pieces, strict=True))[1:]
+        return pieces_of(self.ask(what, *args))
 
 
 class _Far:
@@ -188,6 +222,13 @@ class _Far:
     def most_sampled(self):
         """See `LinearObjective`; here what the coordinator has room for."""
         return min(self.n_rows // 2, _SAMPLE_ENTRIES * self.n_rows // max(1, self.rows.n_entries))
+
+    @property
+    def sample_threads(self):
+        """See `LinearObjective`; here as many as wait for it on the cluster, and as there are."""
+        if self.n_jobs is not None:
+            return self.n_jobs
+        return min(self.rows.passes.session.n_threads(), effective_n_jobs(-1))
 
     def bytes_sent(self):
         """Count the bytes that went over the network so far."""

@@ -86,6 +86,11 @@ class _Penalised:
         """Rows from which on a sample is too large."""
         return self.n_rows // 2
 
+    @property
+    def sample_threads(self):
+        """Threads for what is done with a sample."""
+        return self.n_jobs
+
     def bytes_sent(self):
         """Count the bytes that went over the network so far."""
         return 0
@@ -263,7 +268,7 @@ class LinearObjective(_Penalised):
             l2=self.l2,
             constant=self.constant,
             fit_intercept=self.fit_intercept,
-            n_jobs=self.n_jobs,
+            n_jobs=self.sample_threads,
         )
 
     def rows_behind_diagonal(self, w):

@@ -28,6 +28,8 @@ class _Rows:
     y: np.ndarray
     weights: np.ndarray
     shape: Any
+    dtype: Any
+    X: Any
     add_hessian: Any
     squared_norms: Any
 
@@ -44,6 +46,10 @@ class _Rows:
     def rows_of_rare_columns(self, below, most):
         """Numbers of the rows with an entry in a rare column; none where no entry is missing."""
         return np.empty(0, np.int64)
+
+    def furthest(self, d, d_intercept):
+        """The largest magnitude of ``x_i d + d_intercept``."""
+        return float(np.abs(self.X @ d.astype(self.dtype) + d_intercept).max())
 
     @property
     def weight_sums(self):

@@ -5,10 +5,8 @@ Where a plane separates the classes, or a combination of columns the rows withou
 come. At a minimum Newton steps move nothing.
 """
 
-import numpy as np
-
 from .preconditioner import Factors
-from .rows import POISSON, SQUARED, DenseRows, SparseRows
+from .rows import POISSON, SQUARED
 
 _MOVED = 0.5  # of a predictor by a Newton step, after the fit
 _NOTHING = 1e-8  # of the loss at the start: all classes are told apart
@@ -31,10 +29,7 @@ def separated(objective, x, x0):
     value, g = objective.value_and_gradient(x)
     if loss != POISSON and value <= _NOTHING * objective.value_and_gradient(x0)[0]:
         return True
-    rows = objective.rows
-    here = isinstance(rows, DenseRows | SparseRows)
-    if loss is None or not here or objective.n_parameters > _MOST or not g.any():
+    if loss is None or objective.n_parameters > _MOST or not g.any():
         return False
-    d = -Factors(objective).at(x).solve(g)
-    moved = rows.X @ d[: objective.n_columns] + d[objective.n_columns :].sum()
-    return bool(np.abs(moved).max() > _MOVED)
+    d = Factors(objective).at(x).solve(g)
+    return objective.rows.furthest(d[: objective.n_columns], float(d[objective.n_columns :].sum())) > _MOVED

@@ -9,6 +9,7 @@ import pytest
 
 from stradask.errors import DataError
 from stradask.scheduler import Program, StaticSchedule, run
+from stradask.scheduler.placement import ShardData, future_of
 from stradask.scheduler.session import open_session
 
 
@@ -198,6 +199,33 @@ def test_shards_of_dask_are_used_where_they_lie(client, make_summing, by_address
     assert session.run(0, 0, [[(s, 0) for s in range(5)]], []) == [2000, 3000, 0, 10, 20]
     session.close()
     assert client.submit(np.sum, far[0]).result(60) == 2000  # still the caller's
+
+
+@pytest.mark.cluster
+def test_blocks_that_dask_holds_are_lent_without_a_task(client, make_summing, monkeypatch):
+    import dask
+    import dask.array as da
+
+    first, second = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    future = client.submit(np.full, 1000, 2.0, workers=[first])
+    held = client.persist(da.ones(30, chunks=10), workers=[second])
+    value = client.persist(dask.delayed(np.full)(5, 3.0), workers=[second])
+    joined = da.concatenate([da.from_delayed(future, (1000,), float), held])
+    entries = [future, joined.blocks[0], joined.rechunk(joined.chunks).blocks[0], held.blocks[1]]
+    entries += [joined.blocks[2], value]
+    assert all(future_of(entry) is not None for entry in entries)
+    for lazy in (da.ones(3), held + 1, joined, held.rechunk(15).blocks[0], dask.delayed(sum)([1])):
+        assert future_of(lazy) is None
+
+    def bring(*arguments):
+        raise AssertionError("a task was made")
+
+    monkeypatch.setattr(ShardData, "bring", bring)
+    session = open_session("dask")
+    session.open(make_summing([(entry, {"factor": 1}) for entry in entries]))
+    assert session._shard_at == [first] * 3 + [second] * 3
+    assert session.run(0, 0, [[(s, 0) for s in range(6)]], []) == [2000, 2000, 2000, 10, 10, 15]
+    session.close()
 
 
 @pytest.mark.cluster

@@ -200,17 +200,22 @@ def test_a_sharded_start_is_checked(one_process):
         minimize(make_loss(), start, [0], engine=one_process.scheduler_address, shard_from=100)
 
 
-def test_sharded_objectives_that_are_not_finite(one_process, portions):
+@pytest.mark.parametrize("shard_from", [100, 10_000])
+def test_objectives_that_are_not_finite(one_process, shard_from):
+    """The last good point is kept, and the portion is named, whole or in slices."""
+
     def failing(portion, w):
         import numpy as np
 
-        return (np.nan if abs(w).max() > 0.5 else (w - 1) @ (w - 1)), 2 * (w - 1)
+        beyond = portion == 1 and abs(w).max() > 0.5
+        return (np.nan if beyond else (w - 1) @ (w - 1)), 2 * (w - 1)
 
-    options = {"engine": one_process.scheduler_address, "shard_from": 100}
-    result = minimize(failing, np.zeros(N_PARAMETERS), [0, 1], **options)
-    assert result.status == 4
-    assert "the objective is nan in portion" in result.message
+    options = {"engine": one_process.scheduler_address, "shard_from": shard_from}
+    result = minimize(failing, np.zeros(N_PARAMETERS), [0, 1, 2], **options)
+    assert (result.status, result.success) == (4, False)
+    assert "the objective is nan in portion 1" in result.message
     assert 0 < abs(result.x).max() <= 0.5
+    assert result.fun == pytest.approx(3 * (result.x - 1) @ (result.x - 1), rel=1e-12)
 
 
 @pytest.mark.cluster

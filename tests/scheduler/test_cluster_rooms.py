@@ -55,7 +55,7 @@ class Network:
         self.session._block_at = place(program.n_blocks, threads)
         self.session._stamps = [0] * program.n_blocks
         for shard, member in enumerate(self.session._shard_at):
-            self.rooms[member].load(shard, False, program.shards[shard], {})
+            self.rooms[member].load(shard, program.shards[shard], 0, {})
         for block, member in enumerate(self.session._block_at):
             self.rooms[member].make_block(block)
 
@@ -155,7 +155,7 @@ def test_whoever_waits_in_a_room_is_woken(how):
     program = Failing(2, 3)
     room = Room(program, 2, send)
     for shard in range(2):
-        room.load(shard, False, shard, {})
+        room.load(shard, shard, 0, {})
     for block in range(2):
         room.make_block(block)
     from stradask.scheduler.rooms import Assignment
@@ -220,7 +220,7 @@ def test_what_is_no_block_is_refused_and_harms_nothing(block, stamp, value):
 
 def test_waiting_is_counted_while_no_thread_works():
     room = Room(Tracing(1, 2), 2, None)
-    room.load(0, False, 0, {})
+    room.load(0, 0, 0, {})
     room.make_block(0)
     from stradask.scheduler.rooms import Assignment
 
