@@ -91,7 +91,12 @@ def _numeric_csr(X, name):
 
 
 def check_plain(name, values):
-    """Refuse what numpy would turn into numbers that nobody meant: hidden values, and times."""
+    """Refuse what numpy makes numbers of that nobody meant, or none: hidden values, times, futures."""
+    if type(values).__module__.startswith("distributed."):
+        what = f"{name} is a {type(values).__name__} of Dask's"
+        raise DataError(
+            f"{what}: make an array of it with dask.array.from_delayed, or fetch it with result()"
+        )
     if np.ma.is_masked(values):
         raise DataError(f"{name} is a masked array with hidden values: fill them, or drop their rows")
     if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M"):

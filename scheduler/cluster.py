@@ -358,9 +358,13 @@ class ClusterSession(Migration):
 
     async def _load(self, shard, member, saved):
         entry, keys = self._data.form(shard)
-        if keys and not await self._ask(member, "lend", epoch=self._epoch, shard=shard, keys=keys):
+        args = shard, entry, len(keys), saved
+        if keys:
+            about = {"epoch": self._epoch, "shard": shard, "keys": keys}
+            if await self._ask(member, "load", args=wired(args), **about):
+                return
             await self._data.bring(shard, self._id, self._epoch, member)
-        await self._call(member, "load", (shard, entry, len(keys), saved))
+        await self._call(member, "load", args)
 
     # Rounds -------------------------------------------------------------------------------------------
 

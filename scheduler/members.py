@@ -28,7 +28,7 @@ NAME = "stradask-sessions"
 CONNECT = 5.0  # seconds; Dask's own default waits 30 for an address where nobody is any more
 _SMALL = 10_000  # bytes
 _LINGER = 8.0  # seconds that a closing worker waits for its shards to be handed on
-_HANDLERS = ("ping", "probe", "open", "lend", "call", "put", "look", "hand_on", "drop")
+_HANDLERS = ("ping", "probe", "open", "load", "call", "put", "look", "hand_on", "drop")
 _METHODS = ("load", "make_block", "adopt", "ask", "run", "measure", "snapshot", "store")
 
 
@@ -97,16 +97,6 @@ class SessionPlugin(SeatKeeper):
             seat.furnish(program, n_threads, *ways)
         return {"ok": []}
 
-    async def lend(self, session, epoch, shard, keys):
-        """Lay data of Dask's that lie here into the room, as `bring` would; tell whether all of them do."""
-        seat = self._seat(session, epoch)
-        if seat is None:
-            return _not_here(epoch)
-        here = all(key in self.worker.data for key in keys)
-        if here:
-            seat.room.brought[shard] = [self.worker.data[key] for key in keys]
-        return {"ok": wired(here)}
-
     async def call(self, session, epoch, method, args, shared=None, serial=None, needs=-1, news=None):
         """Carry out a method of the room on its threads; with a serial number, once.
 
@@ -154,6 +144,16 @@ class SessionPlugin(SeatKeeper):
         """End a session here."""
         self.drop_seat(session)
         return {"ok": []}
+
+    async def load(self, session, epoch, shard, keys, args):
+        """Load a shard, whose data of Dask's lie here under these keys; tell whether all of them do."""
+        seat, data = self._seat(session, epoch), self.worker.data
+        if seat is not None:
+            if not all(key in data for key in keys):
+                return {"ok": wired(False)}
+            seat.room.brought[shard] = [data[key] for key in keys]
+        answer = await self.call(session, epoch, "load", args)
+        return answer | {"ok": wired(True)} if "ok" in answer else answer
 
     def _seat(self, session, epoch):
         seat = self.seats.get(session)

@@ -98,8 +98,8 @@ class ShardData:
         if not keys:
             return ()
         await _settled([future for futures in self.futures.values() for future in futures])
-        holders = await own.scheduler.who_has(keys=keys)
-        sizes = await own.scheduler.nbytes(keys=keys, summary=False)
+        asked = own.scheduler.who_has(keys=keys), own.scheduler.nbytes(keys=keys, summary=False)
+        holders, sizes = await asyncio.gather(*asked)
         held: list[dict[str, int]] = [{} for _ in self.shards]
         for shard, futures in self.futures.items():
             for key in (future.key for future in futures):
@@ -173,7 +173,7 @@ def _client_of(futures, scheduler, own):
         raise DataError(
             "shards cannot be data of an asynchronous Dask client: make it with asynchronous=False"
         )
-    if _cluster_of(client) != _cluster_of(own):
+    if client is not scheduler and _cluster_of(client) != _cluster_of(own):
         raise DataError(
             f"the shards lie on the cluster of {client.scheduler.address}, engine is {own.scheduler.address}"
         )

@@ -13,12 +13,22 @@ def is_dask(X):
     return "dask.base" in sys.modules and sys.modules["dask.base"].is_dask_collection(X)
 
 
+def is_array(X):
+    """Tell whether a collection of Dask's is an array; delayed values have any attribute one asks for."""
+    return isinstance(getattr(X, "chunks", None), tuple)
+
+
+def is_frame(X):
+    """Tell whether a collection of Dask's is a DataFrame or a column of one."""
+    return isinstance(getattr(X, "npartitions", None), int) and hasattr(X, "to_dask_array")
+
+
 def check_matrix(estimator, X):
     """Check a matrix of features: `check_columns`, or `check_blocks` for a collection of Dask's."""
     return check_blocks(X, type(estimator).__name__) if is_dask(X) else check_columns(estimator, X)
 
 
-def check_blocks(X, name):
+def check_blocks(X, name, *, lengths=True):
     """Check what can be known of a Dask array before it is computed.
 
     Parameters
@@ -27,12 +37,13 @@ def check_blocks(X, name):
         Of numpy or scipy.sparse blocks.
     name : str
         The estimator, for messages.
+    lengths : bool, default=True
+        Whether the numbers of rows of the blocks must be known.
 
     Returns
     -------
     Dask array
-        Of float32 or float64, with known chunks. Values are checked where the blocks lie, when they are
-        loaded.
+        Of float32 or float64. Values are checked where the blocks lie, when they are loaded.
 
     Raises
     ------
@@ -40,17 +51,17 @@ def check_blocks(X, name):
         For another number of dimensions, unknown chunks, no rows or columns, and types that are not real
         numbers.
     """
-    if hasattr(X, "to_dask_array"):
-        X = X.to_dask_array(lengths=True)
-    if not hasattr(X, "blocks") or not hasattr(X, "chunks"):
+    if is_frame(X):
+        X = X.to_dask_array(lengths=lengths or None)
+    if not is_array(X):
         raise DataError(
             f"X is a {type(X).__name__}; of Dask's collections {name} takes arrays and DataFrames: make an "
             "array, for instance with dask.array.from_delayed"
         )
     if X.ndim != 2:
         raise DataError(f"X must have two dimensions, rows and columns, but it has {X.ndim}")
-    if any(np.isnan(size) for sizes in X.chunks for size in sizes):
-        raise DataError("X has chunks of unknown size: call X.compute_chunk_sizes() before the fit")
+    if any(np.isnan(size) for sizes in X.chunks[0 if lengths else 1 :] for size in sizes):
+        raise DataError("X has chunks of unknown size: call X.compute_chunk_sizes() first")
     if 0 in X.shape:
         raise DataError(f"X has the shape {X.shape}: {name} needs at least one row and one column")
     if X.dtype.kind not in "buif":
@@ -89,7 +100,7 @@ def lazily(method, X, n_outputs, dtype):
     -------
     Dask array of shape (n_samples,) or (n_samples, n_outputs)
     """
-    X = check_blocks(X, type(method.__self__).__name__)
+    X = check_blocks(X, type(method.__self__).__name__, lengths=False)
     if X.shape[1] != method.__self__.n_features_in_:
         raise DataError(
             f"X has {X.shape[1]} columns, but the model was fitted to {method.__self__.n_features_in_}"

@@ -13,7 +13,7 @@ from ...scheduler.passes import open_passes
 from ...scheduler.session import open_session
 from ..optimize.far import FarPortions, FarRows, pieces_of
 from ..optimize.rows import make_rows
-from .dask_input import check_blocks, check_length, check_vector, is_dask
+from .dask_input import check_blocks, check_length, check_vector, is_array, is_dask, is_frame
 from .distributed import place
 from .inputs import check_names, check_row_weights, check_weights
 from .row_input import check_row_matrix, row_matrix
@@ -55,23 +55,24 @@ def check_beside(estimator, X, y, sample_weight, *, stays=False):
         )
     else:
         rows, engine = check_row_matrix(estimator, X), estimator.engine
-    y = _in_chunks_of(rows, y) if stays and is_dask(rows) else y
-    if not hasattr(y, "blocks"):
+    stays = stays and is_dask(rows)
+    y = _beside(rows, y) if stays else y
+    if not (stays and is_dask(y)):
         y, sample_weight = (check_vector(beside, rows.shape[0]) for beside in (y, sample_weight))
     named = X._meta if is_dask(X) and hasattr(X, "columns") else X  # scikit-learn knows no frames of Dask's
     check_names(estimator, named, y)
     return rows, y, sample_weight, engine
 
 
-def _in_chunks_of(rows, vector):
-    """Cut a Dask vector as the rows are; None where its blocks are not to be known, or it is none."""
-    if not is_dask(vector) or getattr(vector, "ndim", 1) > 1:
+def _beside(rows, vector):
+    """Cut a Dask vector as the rows are; compute one whose blocks are not to be known."""
+    if not is_dask(vector):
         return vector
-    if hasattr(vector, "to_dask_array"):
+    if is_frame(vector):
         known = vector.npartitions == len(rows.chunks[0])  # if wrongly, it is found where it is read
         vector = vector.to_dask_array(lengths=rows.chunks[0] if known else True)
-    if not hasattr(vector, "blocks") or np.isnan(vector.shape[0]):
-        return vector
+    if not is_array(vector) or vector.ndim != 1 or np.isnan(vector.shape[0]):
+        return check_vector(vector, rows.shape[0])
     check_length(vector, rows.shape[0])
     return vector.rechunk((rows.chunks[0],))
 
@@ -158,10 +159,8 @@ def _row_weights(rows, sample_weight):
     if isinstance(sample_weight, Real):
         check_weights(sample_weight, 1)
         return float(sample_weight)
-    weights = _in_chunks_of(rows, sample_weight)
-    if hasattr(weights, "blocks"):
-        return weights
-    return check_row_weights(check_vector(weights, rows.shape[0]), rows.shape[0])
+    weights = _beside(rows, sample_weight)
+    return weights if is_dask(weights) else check_row_weights(weights, rows.shape[0])
 
 
 @contextlib.contextmanager

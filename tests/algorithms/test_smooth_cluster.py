@@ -97,54 +97,6 @@ def test_frames_with_lazy_vectors(problem, cls):
     assert far.history_["bytes_sent"].any()
 
 
-@pytest.fixture
-def nothing_comes_here(monkeypatch):
-    def refuse(vector, n_samples):
-        assert not dask.is_dask_collection(vector)
-        return vector
-
-    monkeypatch.setattr(row_places, "check_vector", refuse)
-
-
-@pytest.mark.parametrize("cls", MODELS)
-@pytest.mark.parametrize("form", ["none", "one number", "huge"])
-@pytest.mark.usefixtures("nothing_comes_here")
-def test_targets_and_weights_stay_where_they_lie(problem, cls, form):
-    X, targets, weights = problem
-    weights, y = {"none": None, "one number": 2.5, "huge": 1e300 * weights}[form], targets[cls]
-    lazily = da.from_array(X, (90, 4)), da.from_array(y, 70)
-    lazily += (da.from_array(weights, 130) if form == "huge" else weights,)
-    far = cls(tol=1e-12, warm_start=True).fit(*lazily)
-    close(far, cls(tol=1e-12).fit(X, y, weights))
-    assert far.fit(*lazily).n_iter_ <= 2
-
-
-@pytest.mark.parametrize(
-    ("names", "class_weight"),
-    [
-        (np.array(["no", "yes"]), "balanced"),
-        (np.array(["no", "yes"], dtype=object), {"yes": 2.5}),
-        (np.array([False, True]), None),
-        (np.array([-1.0, 1.0]), {-1.0: 2.0, 1.0: 2.0}),
-        (np.array([3, 7, 9]), {7: 0.2}),
-    ],
-)
-@pytest.mark.usefixtures("nothing_comes_here")
-def test_labels_stay_where_they_lie(problem, names, class_weight):
-    """The first partition lacks a class, as those of sorted data do."""
-    X, targets, weights = problem
-    numbers = targets[LogisticRegression].copy()
-    numbers[:100] = 0
-    numbers[-150:] += len(names) == 3
-    y = names[numbers]
-    near = LogisticRegression(class_weight=class_weight, tol=1e-11).fit(X, y, weights)
-    far = LogisticRegression(class_weight=class_weight, tol=1e-11)
-    far.fit(da.from_array(X, (100, -1)), da.from_array(y, 100), da.from_array(weights, 100))
-    close(far, near)
-    np.testing.assert_array_equal(far.classes_, near.classes_)
-    assert far.classes_.dtype == near.classes_.dtype
-
-
 @pytest.mark.parametrize("p", [P, 700])  # Hessian of a class, and the diagonal
 def test_more_than_two_classes(p):
     rng = np.random.default_rng(1)
@@ -350,56 +302,6 @@ def test_input_that_is_refused(problem, cls):
     with pytest.raises(DataError):
         before.set_params(engine="dask").fit(X * np.nan, y)
     np.testing.assert_array_equal(before.coef_, cls().fit(X, y).coef_)
-
-
-@pytest.mark.parametrize("cls", MODELS)
-def test_targets_and_weights_that_are_refused_where_they_lie(problem, cls):
-    X, targets, weights = problem
-    X, y, where = (
-        da.from_array(X, (100, -1)),
-        targets[cls].astype(float),
-        "in partition 2, which begins at row 200: ",
-    )
-    for bad, said in ((np.nan, "y contains NaN in row 33"), (-np.inf, "y contains infinity in row 33")):
-        broken = y.copy()
-        broken[233] = bad
-        with pytest.raises(DataError, match=where + said):
-            cls().fit(X, da.from_array(broken, 100))
-    for bad in (-1.0, np.nan):
-        broken = weights.copy()
-        broken[233] = bad
-        with pytest.raises(DataError, match=f"{where}sample_weight must be .* got {bad:g} for row 33"):
-            cls().fit(X, da.from_array(y, 100), da.from_array(broken, 100))
-    with pytest.raises(DataError, match="sample_weight is zero in every row"):
-        cls().fit(X, da.from_array(y, 100), da.zeros(N, chunks=100))
-    with pytest.raises(DataError, match="sample_weight must be 0 or above and finite, got -2"):
-        cls().fit(X, da.from_array(y, 100), -2.0)
-    with pytest.raises(DataError, match="X has 400 rows, but a vector beside it has 399"):
-        cls().fit(X, da.from_array(y, 100), da.ones(399))
-    wrong = da.from_delayed(dask.delayed(np.zeros)(7), (N,), float)
-    with pytest.raises(DataError, match=r"in partition 0.*rows, but X has 400"):
-        cls().fit(X.rechunk((N, -1)), wrong)
-
-
-def test_labels_and_counts_that_are_refused_where_they_lie(problem):
-    X, targets, weights = problem
-    X, y = da.from_array(X, (100, -1)), targets[LogisticRegression]
-    without = da.from_array(np.where(y == 1, 0.0, weights), 100)
-    with pytest.raises(DataError, match="all rows of the class 1 have the weight zero"):
-        LogisticRegression().fit(X, da.from_array(y, 100), without)
-    with pytest.raises(DataError, match="class_weight names the class 5"):
-        LogisticRegression(class_weight={5: 1.0}).fit(X, da.from_array(y, 100))
-    with pytest.raises(DataError, match=r"partition 0.*continuous"):
-        LogisticRegression().fit(X, da.from_array(weights, 100))
-    before = LogisticRegression(warm_start=True).fit(X, da.from_array(y, 100))
-    with pytest.raises(DataError, match="goes on from a model of the classes"):
-        before.fit(X, da.from_array(y + 1, 100))
-    counts = np.ones(N)
-    counts[-1] = -3
-    with pytest.raises(
-        DataError, match=r"partition 3.* y holds -3 in row 99: the targets of PoissonRegressor"
-    ):
-        PoissonRegressor().fit(X, da.from_array(counts, 100))
 
 
 @pytest.mark.parametrize(

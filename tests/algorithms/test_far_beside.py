@@ -1,0 +1,188 @@
+"""Targets and weights on Dask beside the rows: they stay there, and the model is that of a local fit."""
+
+import logging
+
+import dask
+import dask.array as da
+import distributed
+import numpy as np
+import pytest
+
+from stradask.algorithms.linear import row_places
+from stradask.algorithms.linear.logistic_regression import LogisticRegression
+from stradask.algorithms.linear.poisson import PoissonRegressor
+from stradask.algorithms.linear.ridge import Ridge
+from stradask.errors import DataError
+
+N, P = 400, 6
+MODELS = (LogisticRegression, Ridge, PoissonRegressor)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def client():
+    """Two workers in this process."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(silence_logs=logging.CRITICAL, **options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, P)) * np.geomspace(0.1, 10, P) + 0.3
+    z = X @ (rng.uniform(-1, 1, P) / np.geomspace(0.1, 10, P))
+    targets = {
+        LogisticRegression: (z + rng.logistic(size=N) > 0).astype(int),
+        Ridge: z + rng.standard_normal(N),
+        PoissonRegressor: rng.poisson(np.exp(z / 2)),
+    }
+    return X, targets, rng.uniform(0.2, 2, N)
+
+
+def close(far, near, rtol=1e-10):
+    """The objective, and coefficients as exact as that leaves them."""
+    assert far.history_["objective"][-1] == pytest.approx(near.history_["objective"][-1], rel=rtol)
+    np.testing.assert_allclose(far.coef_, near.coef_, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(far.intercept_, near.intercept_, rtol=1e-4, atol=1e-5)
+    assert far.coef_.dtype == near.coef_.dtype
+
+
+@pytest.fixture
+def nothing_comes_here(monkeypatch):
+    def refuse(vector, n_samples):
+        assert not dask.is_dask_collection(vector)
+        return vector
+
+    monkeypatch.setattr(row_places, "check_vector", refuse)
+
+
+@pytest.mark.parametrize("cls", MODELS)
+@pytest.mark.parametrize("form", ["none", "one number", "huge"])
+@pytest.mark.usefixtures("nothing_comes_here")
+def test_targets_and_weights_stay_where_they_lie(problem, cls, form):
+    X, targets, weights = problem
+    weights, y = {"none": None, "one number": 2.5, "huge": 1e300 * weights}[form], targets[cls]
+    lazily = da.from_array(X, (90, 4)), da.from_array(y, 70)
+    lazily += (da.from_array(weights, 130) if form == "huge" else weights,)
+    far = cls(tol=1e-12, warm_start=True).fit(*lazily)
+    close(far, cls(tol=1e-12).fit(X, y, weights))
+    assert far.fit(*lazily).n_iter_ <= 2
+
+
+@pytest.mark.parametrize(
+    ("names", "class_weight"),
+    [
+        (np.array(["no", "yes"]), "balanced"),
+        (np.array(["no", "yes"], dtype=object), {"yes": 2.5}),
+        (np.array([False, True]), None),
+        (np.array([-1.0, 1.0]), {-1.0: 2.0, 1.0: 2.0}),
+        (np.array([3, 7, 9]), {7: 0.2}),
+    ],
+)
+@pytest.mark.usefixtures("nothing_comes_here")
+def test_labels_stay_where_they_lie(problem, names, class_weight):
+    """The first partition lacks a class, as those of sorted data do."""
+    X, targets, weights = problem
+    numbers = targets[LogisticRegression].copy()
+    numbers[:100] = 0
+    numbers[-150:] += len(names) == 3
+    y = names[numbers]
+    near = LogisticRegression(class_weight=class_weight, tol=1e-11).fit(X, y, weights)
+    far = LogisticRegression(class_weight=class_weight, tol=1e-11)
+    far.fit(da.from_array(X, (100, -1)), da.from_array(y, 100), da.from_array(weights, 100))
+    close(far, near)
+    np.testing.assert_array_equal(far.classes_, near.classes_)
+    assert far.classes_.dtype == near.classes_.dtype
+
+
+# Other forms -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_vectors_of_dask_in_any_form(problem, cls):
+    """Beside rows of this process, as columns, and of unknown length they come here."""
+    X, targets, weights = problem
+    y, w = da.from_array(targets[cls], 100), da.from_array(weights, 100)
+    near = cls(tol=1e-12).fit(X, targets[cls], weights)
+    for rows, engine in ((X, "local"), (X, "dask"), (da.from_array(X, (100, -1)), "dask")):
+        close(cls(tol=1e-12, engine=engine).fit(rows, y, w), near)
+    some = y[da.from_array(X, (100, -1))[:, 0] > -99]
+    close(cls(tol=1e-12).fit(da.from_array(X, (100, -1)), some, w), near)
+    with pytest.raises(DataError, match=r"sample_weight has the shape \(400, 1\)"):
+        cls().fit(da.from_array(X, (100, -1)), y, w[:, None])
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_predictions_of_rows_that_nobody_has_counted(problem, cls):
+    X, targets, weights = problem
+    model, lazily = cls().fit(X, targets[cls]), da.from_array(X, (100, 4))
+    found = model.predict(lazily[lazily[:, 0] > 0])
+    np.testing.assert_allclose(found.compute(), model.predict(X[X[:, 0] > 0]))
+    y, w = da.from_array(targets[cls], 50), da.from_array(weights, 100)
+    assert model.score(lazily, y, w) == pytest.approx(model.score(X, targets[cls], weights))
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_what_is_no_array_of_dasks_is_named(problem, client, cls):
+    X, targets, _ = problem
+    y, future = targets[cls], client.scatter(X)
+    with pytest.raises(DataError, match=r"X is a Future of Dask's: .*from_delayed"):
+        cls().fit(future, y)
+    with pytest.raises(DataError, match=r"X is a Delayed\w*; .*from_delayed"):
+        cls().fit(dask.delayed(X), y)
+    with pytest.raises(DataError, match="sample_weight is a Future of Dask's"):
+        cls().fit(da.from_array(X, (100, -1)), y, client.scatter(y))
+    close(cls().fit(da.from_delayed(future, X.shape, X.dtype), dask.delayed(y)), cls().fit(X, y))
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_targets_and_weights_that_are_refused_where_they_lie(problem, cls):
+    X, targets, weights = problem
+    X, y, where = (
+        da.from_array(X, (100, -1)),
+        targets[cls].astype(float),
+        "in partition 2, which begins at row 200: ",
+    )
+    for bad, said in ((np.nan, "y contains NaN in row 33"), (-np.inf, "y contains infinity in row 33")):
+        broken = y.copy()
+        broken[233] = bad
+        with pytest.raises(DataError, match=where + said):
+            cls().fit(X, da.from_array(broken, 100))
+    for bad in (-1.0, np.nan):
+        broken = weights.copy()
+        broken[233] = bad
+        with pytest.raises(DataError, match=f"{where}sample_weight must be .* got {bad:g} for row 33"):
+            cls().fit(X, da.from_array(y, 100), da.from_array(broken, 100))
+    with pytest.raises(DataError, match="sample_weight is zero in every row"):
+        cls().fit(X, da.from_array(y, 100), da.zeros(N, chunks=100))
+    with pytest.raises(DataError, match="sample_weight must be 0 or above and finite, got -2"):
+        cls().fit(X, da.from_array(y, 100), -2.0)
+    with pytest.raises(DataError, match="X has 400 rows, but a vector beside it has 399"):
+        cls().fit(X, da.from_array(y, 100), da.ones(399))
+    wrong = da.from_delayed(dask.delayed(np.zeros)(7), (N,), float)
+    with pytest.raises(DataError, match=r"in partition 0.*rows, but X has 400"):
+        cls().fit(X.rechunk((N, -1)), wrong)
+
+
+def test_labels_and_counts_that_are_refused_where_they_lie(problem):
+    X, targets, weights = problem
+    X, y = da.from_array(X, (100, -1)), targets[LogisticRegression]
+    without = da.from_array(np.where(y == 1, 0.0, weights), 100)
+    with pytest.raises(DataError, match="all rows of the class 1 have the weight zero"):
+        LogisticRegression().fit(X, da.from_array(y, 100), without)
+    with pytest.raises(DataError, match="class_weight names the class 5"):
+        LogisticRegression(class_weight={5: 1.0}).fit(X, da.from_array(y, 100))
+    with pytest.raises(DataError, match=r"partition 0.*continuous"):
+        LogisticRegression().fit(X, da.from_array(weights, 100))
+    before = LogisticRegression(warm_start=True).fit(X, da.from_array(y, 100))
+    with pytest.raises(DataError, match="goes on from a model of the classes"):
+        before.fit(X, da.from_array(y + 1, 100))
+    counts = np.ones(N)
+    counts[-1] = -3
+    with pytest.raises(
+        DataError, match=r"partition 3.* y holds -3 in row 99: the targets of PoissonRegressor"
+    ):
+        PoissonRegressor().fit(X, da.from_array(counts, 100))
