@@ -213,6 +213,16 @@ def _read(name, n_columns, dtype, source):
             "that was given to Dask, or call X.compute_chunk_sizes()"
         )
     try:
-        return row_matrix(name, block).astype(dtype, copy=False)
+        return _aligned(row_matrix(name, _aligned(block)).astype(dtype, copy=False))
     except DataError as error:
         raise DataError(f"{where}: {error}") from error
+
+
+def _aligned(block):
+    """Move a block that begins at an odd address, as what came over a network may: kernels want none."""
+    if isinstance(block, np.ndarray):
+        return np.require(block, requirements="A")
+    if block.format != "csr":
+        return block
+    arrays = (np.require(array, requirements="A") for array in (block.data, block.indices, block.indptr))
+    return type(block)(tuple(arrays), shape=block.shape)

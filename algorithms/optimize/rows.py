@@ -54,6 +54,8 @@ class _Rows:
     @property
     def weight_sums(self):
         """The sum of the weights of the rows, and of their squares."""
+        if not len(self.weights):
+            return float(len(self.y)), float(len(self.y))
         weights = self.row_weights()
         return float(weights.sum()), float(weights @ weights)
 

@@ -19,12 +19,17 @@ class Workers:
         atexit.register(self.close)
 
     def spread(self, array):
-        """Lay equal parts of an array on the workers; return them as one Dask array."""
+        """Lay equal parts of an array on the workers, as if they had read them; return one Dask array."""
         import dask.array as da
+        from distributed import wait
 
         addresses = sorted(self.client.scheduler_info(n_workers=-1)["workers"])
         parts = np.array_split(np.ascontiguousarray(array), len(addresses))
-        there = [self.client.scatter(*pair) for pair in zip(parts, ([a] for a in addresses), strict=True)]
+        there = []
+        for part, address in zip(parts, addresses, strict=True):
+            sent = self.client.scatter(part, [address])
+            there.append(self.client.submit(np.copy, sent, workers=[address]))  # at an address of its own
+        wait(there)
         return da.concatenate(
             [
                 da.from_delayed(future, part.shape, part.dtype)

@@ -227,6 +227,32 @@ def test_curvatures_are_computed_again_where_they_were_not_kept(problem):
         np.testing.assert_allclose(found, exact, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_blocks_at_odd_addresses_are_moved(form):
+    """As they may come over a network: kernels would be compiled anew, and BLAS would copy them each time."""
+    X = form(np.arange(12.0).reshape(4, 3))
+    read = row_places.reader(LogisticRegression(), X)
+
+    def shifted(array):
+        moved = np.frombuffer(b"x" + array.tobytes(), np.uint8)[1:].view(array.dtype).reshape(array.shape)
+        assert not moved.flags.aligned
+        return moved
+
+    if form is np.asarray:
+        odd = shifted(X)
+    else:
+        odd = X.copy()
+        odd.data, odd.indices, odd.indptr = map(shifted, (X.data, X.indices, X.indptr))
+    found = read((0, 0, 4, odd))
+    parts = [found] if form is np.asarray else [found.data, found.indices, found.indptr]
+    assert all(part.flags.aligned for part in parts)
+    np.testing.assert_array_equal(
+        found.toarray() if form is sparse.csr_array else found, np.arange(12.0).reshape(4, 3)
+    )
+    same = read((0, 0, 4, X))
+    assert np.shares_memory(same if form is np.asarray else same.data, X if form is np.asarray else X.data)
+
+
 def test_the_page_runs(capsys):
     page = (Path(__file__).parents[2] / "docs" / "optimize.md").read_text(encoding="utf-8")
     _, local, cluster = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
