@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..scheduler.rotation import balance
+from ..algorithms.topics.state import deal_words
 
 _ZIPF = "tell instead what 100,000 words of frequencies 1 / (rank + Q) cost, which are not cut"
 
@@ -139,11 +139,13 @@ def losses_to_heavy_words(frequency, workers, shards_per_thread=1):
         Workers; the part by which a sweep is longer than one of as many equal shares; and the least part by
         which it must be, because one word's tokens are met one after the other.
     """
-    share = np.asarray(frequency) / np.sum(frequency)
+    frequency = np.asarray(frequency)
+    share = frequency / frequency.sum()
     found = []
     for n_workers in workers:
         n_shards = max(16, shards_per_thread * n_workers)
-        blocks = np.bincount(balance(share, n_shards), weights=share, minlength=n_shards)
+        words, group = deal_words(frequency, n_shards)
+        blocks = np.bincount(group, weights=share[words], minlength=n_shards)
         tokens = np.tile(blocks / n_shards, (n_shards, 1))
         machines = Machines(n_workers, rate=1.0, latency=0.0, bandwidth=np.inf, overhead=0.0)
         sweep = simulate(tokens, np.zeros(n_shards), 0.0, machines)

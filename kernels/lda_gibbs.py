@@ -128,7 +128,7 @@ def _renew(inverse, totals, beta_sum, seeds, n_topics):
 
 
 @nb.njit(**_INLINE)
-def _load_word(w, counts, word_start, topics, row_of_word, rows, n_topics):
+def _load_word(w, counts, word_start, all_topics, row_of_word, rows, n_topics):
     """Topic counts of a word: from its row if it keeps one, else counted from its tokens."""
     r = row_of_word[w]
     if r >= 0:
@@ -138,12 +138,12 @@ def _load_word(w, counts, word_start, topics, row_of_word, rows, n_topics):
         for k in range(n_topics):
             counts[k] = 0
         for i in range(word_start[w], word_start[w + 1]):
-            counts[topics[i]] += 1
+            counts[all_topics[i]] += 1
 
 
 @nb.njit(**_SWEEP)
 def sweep_dense(
-    words, begin, end, word_start, token_doc, topics, doc_counts, row_of_word, rows, totals,
+    words, begin, end, word_start, token_doc, topics, all_topics, doc_counts, row_of_word, rows, totals,
     alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds=None,
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`, document rows dense.
@@ -152,10 +152,15 @@ def sweep_dense(
     ----------
     words : int32 array
         Words of this block, frequent ones first.
-    begin, end, word_start : int64 arrays, by word
-        This block's part of a word's tokens; ``word_start`` bounds all of them.
+    begin, end : int64 arrays, by word
+        This block's part of a word's tokens in `token_doc` and `topics`.
+    word_start : int64 array
+        Bounds all tokens of a word in `all_topics`.
     token_doc, topics : arrays, by token
         Document of a token (padded by `AHEAD` entries) and its topic, drawn in place.
+    all_topics : array, by token
+        `topics` itself, or those of all tokens, this block's as they are before the sweep. It may lack those
+        of words that keep a row.
     doc_counts : 2-D unsigned or signed integer array, documents x padded topics
     row_of_word : int32 array; rows : int32, 2-D
         Row of a word in `rows`, or -1 where its counts are recounted from its tokens.
@@ -207,7 +212,7 @@ def sweep_dense(
             active = max(active, s + 1)
             m = slot[s]
             word[m], at[m], stop[m] = w, begin[w], end[w]
-            _load_word(w, counts[m], word_start, topics, row_of_word, rows, n_topics)
+            _load_word(w, counts[m], word_start, all_topics, row_of_word, rows, n_topics)
             load_extra(seeds, w, extra, m)
             for k in range(n_topics):
                 phi[m, k] = smoothed(counts[m, k], beta[w], extra, m, k) * inverse[k]
@@ -279,8 +284,8 @@ def _draw_smooth(none, n_vectors, phi, alpha, old, phi_old, u, scratch):
 
 @nb.njit(**_SWEEP)
 def sweep_sparse(
-    words, begin, end, word_start, token_doc, topics, entries, line_start, n_lines, shift, row_of_word, rows,
-    totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds=None,
+    words, begin, end, word_start, token_doc, topics, all_topics, entries, line_start, n_lines, shift,
+    row_of_word, rows, totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds=None,
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`, document rows as packed lists.
 
@@ -325,7 +330,7 @@ def sweep_sparse(
                 smooth += np.float64(alpha[k]) * np.float64(np.float32(counts[k]) * inverse[k])
         else:
             for i in range(word_start[w], word_start[w + 1]):
-                k = topics[i]
+                k = all_topics[i]
                 counts[k] += 1
                 phi[k] = (np.float32(counts[k]) + b) * inverse[k]
                 smooth += np.float64(alpha[k]) * np.float64(inverse[k])
@@ -423,6 +428,10 @@ def sweep_sparse(
         else:
             # A topic that the word left has counts 0 and phi at its base already.
             for i in range(word_start[w], word_start[w + 1]):
+                k = all_topics[i]
+                counts[k] = 0
+                phi[k] = b * inverse[k]
+            for i in range(begin[w], end[w]):
                 k = topics[i]
                 counts[k] = 0
                 phi[k] = b * inverse[k]

@@ -70,8 +70,8 @@ def documents_labelled(first, last, indptr, allowed, weights, held, alpha):
 
 @nb.njit(**_OPTIONS)
 def sweep_labelled(
-    words, begin, end, word_start, token_doc, topics, indptr, allowed, weights, held, row_of_word, rows,
-    totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds=None,
+    words, begin, end, word_start, token_doc, topics, all_topics, indptr, allowed, weights, held, row_of_word,
+    rows, totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds=None,
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`, each from the list of its document.
 
@@ -100,7 +100,7 @@ def sweep_labelled(
             counts[:] = rows[r]
         else:
             for i in range(word_start[w], word_start[w + 1]):
-                counts[topics[i]] += 1
+                counts[all_topics[i]] += 1
         for i in range(begin[w], end[w]):
             if used == _DRAWS:
                 fill_uniform(uniforms, drawn, seed, purpose, round_, index)
@@ -139,4 +139,6 @@ def sweep_labelled(
             counts[:] = 0
         else:
             for i in range(word_start[w], word_start[w + 1]):
+                counts[all_topics[i]] = 0
+            for i in range(begin[w], end[w]):
                 counts[topics[i]] = 0

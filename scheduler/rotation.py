@@ -57,7 +57,7 @@ class RotationSchedule(Schedule):
         return [(shard, block) for shard, block in pairs if block < self.n_blocks]
 
 
-def balance(weights, n_groups):
+def balance(weights, n_groups, shares=None):
     """Spread items over groups so that the groups' weights are nearly equal.
 
     The heaviest items go one by one to the lightest group (Graham's longest processing time first).
@@ -71,6 +71,8 @@ def balance(weights, n_groups):
     weights : array-like of shape (n_items,)
         Not negative.
     n_groups : int
+    shares : array-like of shape (n_groups,), optional
+        What each group is to weigh, where they are not to be equal; in the units of `weights`.
 
     Returns
     -------
@@ -94,18 +96,23 @@ def balance(weights, n_groups):
     if weights.ndim != 1 or not (np.isfinite(weights) & (weights >= 0)).all():
         raise DataError("weights must be a vector of finite numbers that are not negative")
     group = np.zeros(len(weights), dtype=np.int32)
+    # A group that is to weigh less begins with what it is to lack.
+    loads = np.zeros(n_groups) if shares is None else np.max(shares) - np.asarray(shares, np.float64)
+    if loads.shape != (n_groups,) or not (np.isfinite(loads) & (loads >= 0)).all():
+        raise DataError(f"shares must be finite numbers, one for each of {n_groups} groups")
     order = np.argsort(-weights, kind="stable")
     n_heavy = max(4096, 16 * n_groups)
-    loads = _one_by_one(weights, order[:n_heavy], group, n_groups)
+    loads = _one_by_one(weights, order[:n_heavy], group, loads)
     light = order[n_heavy:]
     for items in np.array_split(light, min(256, 1 + len(light) // (4 * n_groups))):
         _in_one_cut(weights[items], items, group, loads)
     return group
 
 
-def _one_by_one(weights, items, group, n_groups):
+def _one_by_one(weights, items, group, loads):
     """Give each item to the lightest group; return the groups' weights."""
-    heap = [(0.0, k) for k in range(n_groups)]
+    heap = [(load, k) for k, load in enumerate(loads.tolist())]
+    heapq.heapify(heap)
     for item, weight in zip(items.tolist(), weights[items].tolist(), strict=True):
         load, k = heap[0]
         group[item] = k

@@ -27,20 +27,22 @@ from .out_of_core import (
     shards_for,
 )
 from .rotating import RotatingGibbs
+from .rotating_auto import RotatingAuto
 from .rotating_light import RotatingLight
 from .rotating_warp import RotatingWarp
-from .samplers import check_knows, settled
+from .samplers import check_knows, chosen, settled
 from .shard_input import corpus_of, corpus_of_matrix, with_labels
 from .state import number_of_groups
 from .storage import Pool, Storage
 from .survey import are_files, is_sharded, sources_of, survey
 
-_PROGRAMS = {"auto": RotatingGibbs, "gibbs": RotatingGibbs, "light": RotatingLight, "warp": RotatingWarp}
+_PROGRAMS = {"gibbs": RotatingGibbs, "light": RotatingLight, "warp": RotatingWarp, "both": RotatingAuto}
 
 
 def fit_in_shards(
-    model, X, callback=None, n_features=None, vocabulary=None, seed_words=None, doc_labels=None, topics=None
-):
+    model, X, callback=None, n_features=None, vocabulary=None, seed_words=None, doc_labels=None, topics=None,
+    previous=None, checkpoint=None,
+):  # fmt: skip
     """Fit a `LatentDirichletAllocation` whose documents lie in shards.
 
     Parameters
@@ -53,43 +55,66 @@ def fit_in_shards(
         Columns, for files.
     vocabulary, seed_words, doc_labels, topics
         See `LatentDirichletAllocation.fit`.
+    previous : CSR matrix of shape (n_features, n_components), optional
+        Counts of the last fit, of a warm start.
+    checkpoint : path-like, optional
     """
-    _check_parameters(model, seed_words, doc_labels)
-    engine = place(X, model.engine)
-    memory = _memory(model, X, engine)
-    plan = Plan(model.memmap_folder)
-    if is_sharded(X):
-        corpus, digest, exact, plan = _corpus_of_shards(model, X, engine, n_features, memory)
-    else:
-        X = check_counts(model, X, reset=True)
-        check_width(X, n_features)
-        n_shards = _number_of_shards(model, X)
-        corpus, digest = corpus_of_matrix(X, n_shards), X
-        exact = model.exact or (model.n_groups is None and n_shards == 1)
+    _check_parameters(model, seed_words is not None or doc_labels is not None)
+    input_ = _Input(model, X, n_features, previous is None, doc_labels is None and seed_words is None)
+    corpus, options = input_.corpus, input_.options
     n_words = corpus.summary.n_words
-    alpha, beta = model._priors(n_words, False)
+    alpha, beta = model._priors(n_words, previous is not None and model.optimize_priors)
     seeds = check_seed_words(seed_words, model.n_components, n_words, model._columns(vocabulary))
     labels = check_doc_labels(doc_labels, corpus.summary.n_documents, alpha)
     topics = check_given_topics(topics, model.n_components, n_words)
     corpus = corpus if labels is None else with_labels(corpus, labels)
-    options = {"exact": exact, "folder": plan.folder, "at_once": plan.at_once}
     seed = model._seed()  # once: of a RandomState the next one is another
-    if topics is not None:
-        at_hand = (corpus, model.n_components, alpha, beta, derived(seed, 0))
-        corpus = _drawn_at_hand(at_hand, topics, options, engine, _n_jobs(model))
-    anneals = all(known is None for known in (seeds, labels, topics)) and not model.exact
-    passes = 1 if model.sampler == "warp" else None
-    options |= {"annealed": annealed_sweeps(model.max_iter, passes) if anneals else 0}
-    options |= {"fits_priors": model.optimize_priors, "seeds": seeds}
-    program = _PROGRAMS[model.sampler](corpus, model.n_components, alpha, beta, seed, **options)
-    if memory is not None:
-        check_blocks_fit(program, memory)
-        program.loads_at_once = 1
+    at_hand = {}
+    if previous is not None:
+        at_hand = {"background": previous, "seeds": seeds}
+    elif topics is not None:
+        at_hand = {"seeds": topics * float(sum(corpus.weights))}
+    if at_hand:
+        first = FirstTopics(corpus, model.n_components, alpha, beta, derived(seed, 0), **options, **at_hand)
+        corpus = _drawn_at_hand(input_.checked(first), corpus, input_.engine, _n_jobs(model))
+    anneals = not at_hand and seeds is None and labels is None and not model.exact
+    options["fits_priors"] = model.optimize_priors
+    if input_.kind is RotatingAuto:
+        options |= {"max_sweeps": model.max_iter, "anneals": anneals}
+    else:
+        passes = 1 if input_.kind is RotatingWarp else None
+        options |= {"annealed": annealed_sweeps(model.max_iter, passes) if anneals else 0, "seeds": seeds}
+    program = input_.kind(corpus, model.n_components, alpha, beta, seed, **options)
+    input_.checked(program)
+    digest = None if checkpoint is None else model._fingerprint(input_.digest, program, topics, labels)
+    kept = {"checkpoint": checkpoint, "fingerprint": digest}
+    return _run(model, program, corpus, input_.engine, callback, labels, **kept)
+
+
+def partial_fit_in_shards(model, X, callback=None, n_features=None, doc_labels=None, before=None):
+    """Add documents that lie in shards to a model, whose counts `before` stay where they are.
+
+    The other parameters are those of `fit_in_shards`, and without `before` it is that.
+    """
+    if before is None:
+        return fit_in_shards(model, X, callback, n_features, doc_labels=doc_labels)
+    input_ = _Input(model, X, n_features, False, None)
+    corpus = input_.corpus
+    alpha, beta = model._priors(corpus.summary.n_words, True)
+    labels = check_doc_labels(doc_labels, corpus.summary.n_documents, alpha)
+    corpus = corpus if labels is None else with_labels(corpus, labels)
+    known = {"background": before, "seeds": model.__dict__.get("seed_prior_")}
+    seed = derived(model._seed(), model.n_batch_iter_)
+    program = RotatingGibbs(corpus, model.n_components, alpha, beta, seed, **input_.options, **known)
+    return _run(model, input_.checked(program), corpus, input_.engine, callback, labels, before)
+
+
+def _run(model, program, corpus, engine, callback, labels, before=None, **kept):
+    """Sweep until done, then read the model off shards and blocks."""
 
     def snapshot(history, found):
-        return model._copy()._read(found.in_order(corpus.rows, labels), history, None)
+        return model._copy()._read(found.in_order(corpus.rows, labels), history, before)
 
-    digest = None if model.checkpoint is None else model._fingerprint(digest, program, topics, labels)
     done = run(
         program,
         program.schedule,
@@ -99,26 +124,126 @@ def fit_in_shards(
         stop=settled(program, model.tol),
         callback=callback,
         snapshot=snapshot,
-        checkpoint=model.checkpoint,
         checkpoint_every=program.measure_every,
-        fingerprint=digest,
         label="LDA",
         verbose=model.verbose,
+        **kept,
     )
-    model._read(done.fetched.in_order(corpus.rows, labels), done.history, None)
+    model._read(done.fetched.in_order(corpus.rows, labels), done.history, before)
     if done.activity is not None:
         model.worker_history_ = done.activity.as_dict()
     return model
 
 
-def _check_parameters(model, seed_words, doc_labels):
+class _Input:
+    """Documents in shards, and what follows from them and from the parameters of a model.
+
+    Parameters
+    ----------
+    model, X, n_features
+        See `fit_in_shards`.
+    begins : bool
+        Whether a model is begun; else `X` is to have its columns.
+    unknown : bool or None
+        Whether nothing is known of words and documents, so that a sampler can be chosen; None for Gibbs
+        sampling.
+
+    Attributes
+    ----------
+    corpus : Corpus
+    kind : class
+        Of the program.
+    engine : str
+    options : dict
+        Of the program.
+    digest
+        What a checkpoint belongs to: a matrix, or a hash.
+    """
+
+    def __init__(self, model, X, n_features, begins, unknown):
+        self.model, self.engine, self.unknown = model, place(X, model.engine), unknown
+        self.memory, plan = _memory(model, X, self.engine), Plan(model.memmap_folder)
+        if is_sharded(X):
+            n_features = _columns(model, n_features, begins)
+            found, exact = self._surveyed(X, n_features, begins)
+            if self.memory is not None:
+                plan = plan_for(self.kind, found, model.n_components, self.memory, model.memmap_folder)
+        else:
+            X = check_counts(model, X, reset=begins, need_tokens=unknown is None)
+            check_width(X, n_features)
+            n_shards = _number_of_shards(model, X)
+            self.corpus, self.digest = corpus_of_matrix(X, n_shards), X
+            exact = model.exact or (model.n_groups is None and n_shards == 1)
+            self._choose()
+        self.options = {"exact": exact, "folder": plan.folder, "at_once": plan.at_once}
+
+    def _surveyed(self, X, n_features, begins):
+        """Cut and survey what is no matrix; also say whether one shard is all, so that totals can be live."""
+        model, memory = self.model, self.memory
+        n_threads = 1 if self.engine == "local" else _n_threads(self.engine)
+        at_least, n_jobs, storage = 1, _n_jobs(model), Storage()
+        if memory is not None:
+            n_jobs, storage = 1, Pool(place_for_files(model.memmap_folder))
+            files = document_files(X)
+            n_bytes, compressed = sum(map(os.path.getsize, files)), any(map(is_compressed, files))
+            at_least = shards_for(n_bytes, compressed, memory)
+        sources = sources_of(X, 1 if model.exact else model.n_groups, max(n_threads, at_least))
+        if model.exact and len(sources) > 1:
+            raise DataError(
+                f"exact=True keeps one group of documents, but X comes in {len(sources)} parts: give a "
+                "matrix or set exact=False"
+            )
+        if memory is not None:
+            check_shards_fit(sources, memory)
+        sources = _held(sources, self.engine)
+        found, width, self.digest = survey(sources, self.engine, n_jobs, n_features, storage)
+        figures = [(part["size"], part["words"], part["tokens"], part["longest"]) for part in found]
+        seen = [{"width": part["width"], "digest": part["digest"]} for part in found]
+        if begins:
+            model.n_features_in_ = width
+            model.__dict__.pop("feature_names_in_", None)  # those of a matrix that was fitted before
+        corpus = corpus_of(sources, figures, width, storage=storage)
+        shards = [shard | own for shard, own in zip(corpus.shards, seen, strict=True)]
+        self.corpus = replace(corpus, shards=shards)
+        self._choose()
+        return found, len(sources) == 1
+
+    def _choose(self):
+        """Take the sampler that the parameters, or the sizes, ask for (`samplers.chosen`)."""
+        model, corpus, name = self.model, self.corpus, self.model.sampler
+        if name == "auto" and self.unknown:
+            sizes = (sum(corpus.weights), corpus.summary.n_words, corpus.longest)
+            name = chosen(*sizes, model.n_components, model.exact, model.max_iter)
+        self.kind = RotatingGibbs if self.unknown is None or name == "auto" else _PROGRAMS[name]
+
+    def checked(self, program):
+        """Hold a program against the memory there is."""
+        if self.memory is not None:
+            check_blocks_fit(program, self.memory)
+            program.loads_at_once = 1
+        return program
+
+
+def _columns(model, n_features, begins):
+    """Columns that shards are to have, None if they may say so."""
+    if begins:
+        return n_features
+    if n_features is not None and n_features != model.n_features_in_:
+        raise DataError(
+            f"n_features={n_features}, but the model was fitted to {model.n_features_in_} columns: leave it "
+            "out, or fit a new estimator"
+        )
+    return model.n_features_in_
+
+
+def _check_parameters(model, is_known):
     """Refuse what needs all documents in one process, or Gibbs sampling."""
-    if model.sampler not in _PROGRAMS or model.device == "cuda":
+    if model.sampler not in ("auto", *_PROGRAMS) or model.device == "cuda":
         raise DataError(
             f"sampler={model.sampler!r} with device={model.device!r} works with a matrix and engine='local' "
-            f"only: take one of {', '.join(_PROGRAMS)}, and device='cpu'"
+            "only: take one of auto, gibbs, light, warp, and device='cpu'"
         )
-    if seed_words is None and doc_labels is None:
+    if not is_known:
         return
     check_knows(model.sampler)
     if model.optimize_priors:
@@ -128,10 +253,8 @@ def _check_parameters(model, seed_words, doc_labels):
         )
 
 
-def _drawn_at_hand(at_hand, topics, options, engine, n_jobs):
-    """Let shards begin from topics drawn with the given ones at hand; `at_hand` begins a `RotatingGibbs`."""
-    corpus = at_hand[0]
-    program = FirstTopics(*at_hand, seeds=topics * float(sum(corpus.weights)), **options)
+def _drawn_at_hand(program, corpus, engine, n_jobs):
+    """Let shards begin from topics that a `FirstTopics` draws with what it has at hand."""
     done = run(program, program.schedule, max_rounds=WARM_SWEEPS, engine=engine, n_jobs=n_jobs, label="LDA")
     if done.reason == "interrupted":
         raise KeyboardInterrupt  # before there is anything new: the last model stays
@@ -162,37 +285,6 @@ def _memory(model, X, engine):
 def _n_jobs(model):
     """Threads: no more than shards that memory is for."""
     return model.n_jobs if model.memory_limit is None else min(effective_n_jobs(model.n_jobs), AT_ONCE)
-
-
-def _corpus_of_shards(model, X, engine, n_features, memory):
-    """Cut and survey what is no matrix; also whether one shard is all, so that totals can be live."""
-    n_threads = 1 if engine == "local" else _n_threads(engine)
-    at_least, n_jobs, storage = 1, _n_jobs(model), Storage()
-    if memory is not None:
-        n_jobs, storage = 1, Pool(place_for_files(model.memmap_folder))
-        files = document_files(X)
-        n_bytes, compressed = sum(map(os.path.getsize, files)), any(map(is_compressed, files))
-        at_least = shards_for(n_bytes, compressed, memory)
-    sources = sources_of(X, 1 if model.exact else model.n_groups, max(n_threads, at_least))
-    if model.exact and len(sources) > 1:
-        raise DataError(
-            f"exact=True keeps one group of documents, but X comes in {len(sources)} parts: give a matrix "
-            "or set exact=False"
-        )
-    if memory is not None:
-        check_shards_fit(sources, memory)
-    sources = _held(sources, engine)
-    found, width, digest = survey(sources, engine, n_jobs, n_features, storage)
-    plan = Plan(model.memmap_folder)
-    if memory is not None:
-        plan = plan_for(_PROGRAMS[model.sampler], found, model.n_components, memory, model.memmap_folder)
-    figures = [(part["size"], part["words"], part["tokens"]) for part in found]
-    seen = [{"width": part["width"], "digest": part["digest"]} for part in found]
-    model.n_features_in_ = width
-    model.__dict__.pop("feature_names_in_", None)  # those of a matrix that was fitted before
-    corpus = corpus_of(sources, figures, width, storage=storage)
-    shards = [shard | own for shard, own in zip(corpus.shards, seen, strict=True)]
-    return replace(corpus, shards=shards), digest, len(sources) == 1, plan
 
 
 def _held(sources, engine):

@@ -14,10 +14,10 @@ import numpy as np
 from ...kernels import lda_gibbs as kernels
 from ...kernels import lda_seeds, topic_counts
 from ...scheduler.program import Outcome
-from ...scheduler.rotation import RotationSchedule, balance
+from ...scheduler.rotation import RotationSchedule
 from .document_rows import document_rows
 from .evaluation import padded_vector
-from .state import CorpusState, check_frequency, number_of_rows
+from .state import CorpusState, check_frequency, deal_words, number_of_rows
 
 _SWEEP, _SEEDED = 1, 10  # purposes of random streams
 
@@ -81,10 +81,8 @@ class GibbsState(CorpusState):
         kernels.lay_out(X.indptr, X.indices, X.data, self.order, self.group_docs, self.bounds, self.token_doc)
         self.word_start = np.append(self.bounds[0], self.n_tokens)
         frequency = np.diff(self.word_start)
-        words = np.flatnonzero(frequency).astype(np.int32)
-        words = words[np.argsort(-frequency[words], kind="stable")]
-        group = balance(frequency[words], n_groups)
-        self.group_words = [words[group == g] for g in range(n_groups)]
+        words, group = deal_words(frequency, n_groups)
+        self.group_words = [words[group == g].astype(np.int32) for g in range(n_groups)]
 
     def _make_rows(self, background):
         """Rows of counts for frequent words, of 4 bytes a token in all; for every word with a background."""
@@ -149,7 +147,7 @@ class GibbsState(CorpusState):
     def _block(self, g, h, totals, round_):
         """Draw the tokens of document group g and word group h."""
         part = (self.bounds[g], self.bounds[g + 1])
-        place = (self.group_words[h], *part, self.word_start, self.token_doc, self.topics)
+        place = (self.group_words[h], *part, self.word_start, self.token_doc, self.topics, self.topics)
         _, beta, beta_sum = self.beta_of(round_)
         words = (self.row_of_word, self.rows, totals, self._alpha32, beta, np.float32(beta_sum))
         mode = (self.exact, self.seed, _SWEEP, round_, g * len(self.group_words) + h, self._seeds32)

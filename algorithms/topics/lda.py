@@ -358,18 +358,17 @@ class LatentDirichletAllocation(FittedTopicModel):
             )
         with self._unchanged_on_error():
             previous = self.__dict__.get("word_topic_counts_") if self.warm_start else None
-            if self.memory_limit is not None or self._in_shards(X):
-                self._check_begins_anew(previous)
-                known = {"seed_words": seed_words, "doc_labels": doc_labels, "topics": topics}
-                return self._fit_in_shards(X, vocabulary, callback, n_features, **known)
-            X = check_counts(self, X, reset=previous is None)
-            check_width(X, n_features)
             self._check_goes_on(previous, "warm_start=True")
             if previous is not None and topics is not None:
                 raise DataError(
                     "warm_start=True begins from the topics of the last fit: leave topics out, or set "
                     "warm_start=False"
                 )
+            if self._in_shards(X):
+                known = {"seed_words": seed_words, "doc_labels": doc_labels, "topics": topics}
+                return self._fit_in_shards(X, vocabulary, callback, n_features, previous=previous, **known)
+            X = check_counts(self, X, reset=previous is None)
+            check_width(X, n_features)
             priors = self._priors(X.shape[1], previous is not None and self.optimize_priors)
             columns = self._columns(vocabulary)
             seeds = check_seed_words(seed_words, self.n_components, X.shape[1], columns)
@@ -386,28 +385,20 @@ class LatentDirichletAllocation(FittedTopicModel):
                 self.vocabulary_ = self._words(vocabulary)
             return self
 
-    def _check_begins_anew(self, previous):
-        if previous is not None:
-            raise DataError(
-                "warm_start=True works with a matrix and engine='local' only: set warm_start=False and pass "
-                "the last model as topics to begin from its topics; or, to draw more sweeps of the same "
-                "documents, give a checkpoint and a larger max_iter"
-            )
-
     def _in_shards(self, X):
         from .survey import in_shards
 
-        return in_shards(X, self.engine)
+        return self.memory_limit is not None or in_shards(X, self.engine)
 
     def _fit_in_shards(self, X, vocabulary, callback, n_features, **known):
         from .distributed import fit_in_shards
 
-        fit_in_shards(self, X, callback, n_features, vocabulary, **known)
+        fit_in_shards(self, X, callback, n_features, vocabulary, checkpoint=self.checkpoint, **known)
         if vocabulary is not None:
             self.vocabulary_ = self._words(vocabulary)
         return self
 
-    def partial_fit(self, X, y=None, *, doc_labels=None, callback=None):
+    def partial_fit(self, X, y=None, *, doc_labels=None, n_features=None, callback=None):
         """Add new documents to the model.
 
         Their tokens are drawn in `max_iter` sweeps, while the counts of all documents before stay where they
@@ -417,8 +408,8 @@ class LatentDirichletAllocation(FittedTopicModel):
 
         Parameters
         ----------
-        X, y, doc_labels, callback
-            As in `fit`. Seed words of the `fit` stand.
+        X, y, doc_labels, n_features, callback
+            As in `fit`. Seed words of the `fit` stand. No `checkpoint` is kept.
 
         Returns
         -------
@@ -428,8 +419,13 @@ class LatentDirichletAllocation(FittedTopicModel):
         self._check_sampler()
         with self._unchanged_on_error():
             before = self.__dict__.get("word_topic_counts_")
-            X = check_counts(self, X, reset=before is None, need_tokens=True)
             self._check_goes_on(before, "partial_fit")
+            if self._in_shards(X):
+                from .distributed import partial_fit_in_shards
+
+                return partial_fit_in_shards(self, X, callback, n_features, doc_labels, before)
+            X = check_counts(self, X, reset=before is None, need_tokens=True)
+            check_width(X, n_features)
             priors = self._priors(X.shape[1], before is not None)
             labels = check_doc_labels(doc_labels, X.shape[0], priors[0])
             seeds = None if before is None else self.__dict__.get("seed_prior_")

@@ -120,10 +120,7 @@ def place_for_files(folder):
 
 def check_blocks_fit(program, memory_limit):
     """Refuse a model whose blocks alone take more than half of the memory."""
-    width = 4 * program.n_topics
-    words = program.words
-    needed = int(width * words.n_rows.sum() + program.kind().itemsize * words.n_tokens.sum())
-    needed += _WORD * program.corpus.n_words
+    needed = program.bytes_of_blocks + _WORD * program.corpus.n_words
     if needed > memory_limit // 2:
         raise DataError(
             f"memory_limit={memory_limit:,} bytes, but the words and their counts take {needed:,}, and "
@@ -135,8 +132,10 @@ def _state_bytes(part, n_topics, kind):
     """Bytes of a shard's arrays that grow with tokens, documents and words."""
     n_tokens, topic = part["n_tokens"], 2 if n_topics <= 2**16 - 1 else 4
     words = _WORD_OF_SHARD * part["width"]
+    of_warp = n_tokens * (2 * topic + 4) + words
     if kind.name == "warp":
-        return n_tokens * (2 * topic + 4) + words
-    dense = n_topics <= DENSE_TOPICS and kind.name == "gibbs"
+        return of_warp
+    dense = n_topics <= DENSE_TOPICS and kind.name != "light"
     rows = part["size"] * 64 * -(-n_topics // 32) if dense else 4 * n_tokens + 64 * part["size"]
-    return n_tokens * (topic + 4) + rows + words
+    of_gibbs = n_tokens * (topic + 4) + rows + words
+    return of_gibbs + of_warp * (kind.name == "auto")  # while it goes over from one to the other

@@ -10,31 +10,28 @@ In the first round a turn of the rotation comes before, in which blocks are fill
 
 Memory: a shard holds 8 bytes a token (topic 2, document 4, counts of rows in its blocks on average 2 to 4)
 and the documents' counts (`document_rows`); a block 4 K bytes a frequent word and 2 a token of the others
-(4 above 65,535 topics).
+(4 above 65,535 topics). With a background every word that occurs is a frequent one.
 """
 
 import numpy as np
-from scipy import sparse
-from scipy.special import gammaln
 
 from ...errors import ModelFileError
-from ...kernels import lda_blocks, topic_counts
+from ...kernels import lda_blocks
 from ...kernels import lda_gibbs as kernels
-from ...scheduler.program import Outcome, Program
 from . import priors
 from .annealing import first_beta
 from .document_rows import document_rows
 from .evaluation import padded_vector
-from .fetched import Fetched
+from .rotating_model import RotatingModel
 from .shard_input import read_again
-from .state import FIRST_PRIOR_FIT, FIRST_TOPICS, LONG_DOCUMENT, PURPOSES, taken
+from .state import FIRST_TOPICS, LONG_DOCUMENT, PURPOSES, check_frequency, number_of_rows
 from .storage import Pool, Storage, fetch, release
 from .word_blocks import Block, FirstCountThenRotate, Priors, SeedsOfBlocks, Words, add_changes, changes_of
 
 _SWEEP, _SEEDED = 1, 10  # purposes of random streams
 
 
-class RotatingGibbs(Program):
+class RotatingGibbs(RotatingModel):
     """Collapsed Gibbs sampling over shards of documents.
 
     Parameters
@@ -50,6 +47,10 @@ class RotatingGibbs(Program):
         See `FirstCountThenRotate`.
     seeds : CSR array of float64, shape (n_words, n_topics), optional
         See `GibbsState`.
+    background : CSR matrix of shape (n_words, n_topics), optional
+        See `GibbsState`; with it priors are not fitted.
+    repeats : int, default=1
+        Turns of the rotation a sweep.
 
     Attributes
     ----------
@@ -62,10 +63,11 @@ class RotatingGibbs(Program):
 
     def __init__(
         self, corpus, n_topics, alpha, beta, seed, *, exact=False, fits_priors=False, annealed=0, folder=None,
-        at_once=None, seeds=None,
+        at_once=None, seeds=None, background=None, repeats=1,
     ):  # fmt: skip
         self.corpus, self.shards = corpus.summary, corpus.shards
-        self.shard_weights, self.schedule = corpus.weights, FirstCountThenRotate(len(self.shards), at_once)
+        self.shard_weights = corpus.weights
+        self.schedule = FirstCountThenRotate(len(self.shards), at_once, repeats)
         self.n_blocks, self.on_disk = self.schedule.n_blocks, folder is not None and at_once is not None
         self.pool = Pool(folder) if self.on_disk else None
         self.loads_at_once = None if at_once is None else 1  # what is read takes more memory than what stays
@@ -75,17 +77,29 @@ class RotatingGibbs(Program):
         self.n_tokens = int(corpus.frequency.sum())
         first = first_beta(self.n_tokens, n_topics, len(beta))
         self.priors = Priors(alpha, beta, annealed if first > beta.min() else 0, first)
-        self.words = Words(corpus.frequency, self.n_blocks, n_topics, self.keeps_rows)
+        n_kept = self._number_of_rows(corpus.frequency, background)
+        self.words = Words(corpus.frequency, self.n_blocks, n_kept)
+        self.background, self.background_totals = background, np.zeros(n_topics, np.int64)
+        if background is not None:
+            self.background_totals += np.asarray(background.sum(axis=0, dtype=np.int64)).ravel()
         self.seeds = seeds
         self.seeded = None if seeds is None else SeedsOfBlocks(seeds, self.words)
         self.kind = np.uint16 if n_topics <= np.iinfo(np.uint16).max else np.uint32
-        self.totals = np.zeros(n_topics, np.int64)
+        self.totals = self.background_totals.copy()
         labels = corpus.shards[0].get("labels")
         none = self.document_kind(np.zeros(0, np.int64), Storage(), None if labels is None else labels[:0])
         self.saved = ("topics", *none.arrays())
         self._word_part = np.nan
         self._figures: list[dict] = [{} for _ in self.shards]  # of the last sweep, by shard
         self._block_figures: list[dict] = [{} for _ in range(self.n_blocks)]  # what the last shard found
+
+    def _number_of_rows(self, frequency, background):
+        """Words that keep a row of counts, the most frequent ones."""
+        if background is not None:
+            check_frequency(frequency, int(background.data.max(initial=0)))
+            return np.count_nonzero(frequency)
+        check_frequency(frequency)
+        return number_of_rows(frequency, self.n_topics) if self.keeps_rows else 0
 
     def document_kind(self, lengths, storage, labels=None):
         """Make room for the counts of documents."""
@@ -165,6 +179,8 @@ class RotatingGibbs(Program):
 
     def block(self, block):
         """A block without tokens: the first turn fills it."""
+        if self.background is not None:
+            return Block(self.background_of(block), np.zeros(0, self.kind))
         rows = np.zeros((self.words.n_rows[block], self.n_topics), np.int32)
         return Block(rows, np.zeros(self.words.n_tokens[block], self.kind))
 
@@ -178,8 +194,13 @@ class RotatingGibbs(Program):
 
     def unpack(self, block, packed):
         """Undo `pack`; every topic and count is checked, for kernels trust them."""
-        value = self.block(block)
-        most = self.words.frequency[self.words.of(block)][: self.words.n_rows[block]]
+        here, n_rows = self.words.of(block), self.words.n_rows[block]
+        value = Block(
+            np.zeros((n_rows, self.n_topics), np.int32), np.zeros(self.words.n_tokens[block], self.kind)
+        )
+        most = self.words.frequency[here][:n_rows]
+        if self.background is not None:
+            most = most + self.background[self.words.ids[here]].sum(axis=1, dtype=np.int64)
         size = len(packed) - value.tokens.nbytes if packed.dtype == np.uint8 and packed.ndim == 1 else -1
         fits = size >= 0 and lda_blocks.unpack_rows(packed[:size], value.rows, most)
         if fits:
@@ -238,8 +259,8 @@ class RotatingGibbs(Program):
                 self.put_away(state)
             return result
         totals = state["totals"].copy()
-        self.draw(state, task, totals)
-        result = {"changes": changes_of(state["totals"], totals)}
+        found = self.draw(state, task, totals)  # what a sampler wants its coordinator to know besides
+        result = {"changes": changes_of(state["totals"], totals)} | found
         fits = self.fits_priors_after(task.round + 1)
         if self.schedule.is_last_of_shard(place):
             self.end_sweep(state)
@@ -293,32 +314,24 @@ class RotatingGibbs(Program):
         return np.cumsum(sizes) - sizes
 
     def draw(self, state, task, totals):
-        """Draw own tokens of a block's words.
-
-        Kernels take the tokens of a word in one piece. Of a word with a row that is the shard's own ones,
-        of another all: the shard's topics of the former stand before the block's tokens.
-        """
+        """Draw own tokens of a block's words, where they lie; what the block has of them is renewed."""
         block, value = task.blocks, task.value
         here, n_rows = self.words.of(block), self.words.n_rows[block]
         starts = state["starts"][here.start : here.stop + 1]
-        own = np.diff(starts)
-        sizes = np.where(np.arange(len(own)) < n_rows, own, self.words.frequency[here])
-        word_start = np.concatenate([[0], np.cumsum(sizes)])
-        begin = word_start[:-1].copy()
-        begin[n_rows:] += state["offset"][here][n_rows:]
-        end = begin + own
         first, middle, last = starts[0], starts[n_rows], starts[-1]
-        kept = middle - first
-        topics = np.concatenate([state["topics"][first:middle], value.tokens])
-        docs = np.empty(len(topics) + kernels.AHEAD, np.uint32)
-        lda_blocks.lay_documents(begin, end, state["docs"][first:last], docs)
-        row = np.full(len(own), -1, np.int32)
+        own, docs = state["topics"][first:last], state["docs"][first : last + kernels.AHEAD]
+        begin, end = starts[:-1] - first, starts[1:] - first
+        row = np.full(len(begin), -1, np.int32)
         row[:n_rows] = np.arange(n_rows)
-        place = (np.arange(len(own), dtype=np.int32), begin, end, word_start, docs, topics)
-        self._sweep(state, task, place, (row, value.rows, totals))
-        state["topics"][first:middle] = topics[:kept]
-        value.tokens[:] = topics[kept:]
-        lda_blocks.take_own(begin[n_rows:], end[n_rows:], topics, state["topics"][middle:last])
+        places = self.first_places(block)
+        bounds = np.append(places, len(value.tokens))
+        words = np.arange(len(begin), dtype=np.int32)
+        self._sweep(
+            state, task, (words, begin, end, bounds, docs, own, value.tokens), (row, value.rows, totals)
+        )
+        there = (places + state["offset"][here])[n_rows:]
+        lda_blocks.put_own(there, there + (end - begin)[n_rows:], own[middle - first :], value.tokens)
+        return {}
 
     def _sweep(self, state, task, place, words):
         documents, known = state["documents"], state["priors"]
@@ -328,169 +341,6 @@ class RotatingGibbs(Program):
         stream = (self.seed, _SWEEP, task.round, task.shard * self.n_blocks + task.blocks)
         seeds = None if self.seeded is None else self.seeded.of(task.blocks)
         documents.sweep(place, (*words, *priors_), (self.exact, *stream, seeds))
-
-    # Reading ------------------------------------------------------------------------------------------
-
-    def word_part(self, block, value, beta):
-        """Sum over the words of a block of lnG(C_wk + beta_w) - lnG(beta_w)."""
-        here, n_rows = self.words.of(block), self.words.n_rows[block]
-        beta = beta[self.words.ids[here]]
-        row, topic = np.nonzero(value.rows)
-        total = float((gammaln(value.rows[row, topic] + beta[row]) - gammaln(beta[row])).sum())
-        n_others = len(beta) - n_rows
-        start = np.append(self.first_places(block)[n_rows:], len(value.tokens))
-        none = (np.zeros((0, self.n_topics), np.int32), np.full(n_others, -1, np.int32))
-        others = (0, n_others, start, value.tokens, *none, self.n_topics, beta[n_rows:])
-        total += float(topic_counts.words(*others))
-        if self.seeded is not None:
-            counts = sparse.vstack(self.counts_of_block(block, value), format="csr")
-            total += self.seeded.log_likelihood(block, counts, beta)
-        return total
-
-    def measure(self, state):
-        """Compute what a shard's documents give to the log-likelihood."""
-        alpha, lengths = state["priors"].alpha, state["lengths"]
-        part = self.document_part(state, alpha)
-        sums = state["documents"].prior_sums(alpha)
-        part += (gammaln(sums) - gammaln(lengths + sums)).sum()
-        self.put_away(state)
-        return float(part)
-
-    def document_counts(self, state):
-        """Topic counts of a shard's documents, CSR, in the order of its data."""
-        return self.document_csr(state)[np.argsort(state["order"])]
-
-    def document_part(self, state, alpha):
-        """Sum over the documents of lnG(C_dk + alpha_k) - lnG(alpha_k)."""
-        return state["documents"].log_likelihood(0, len(state["lengths"]), alpha)
-
-    def document_csr(self, state):
-        """Topic counts of the documents, CSR, in the order of lengths."""
-        return state["documents"].csr()
-
-    def counts_of_block(self, block, value):
-        """Topic counts of a block's words: CSR of those that keep a row, and of the others."""
-        start = np.append(self.first_places(block)[len(value.rows) :], len(value.tokens))
-        indptr, indices, data = topic_counts.word_topic_csr(start, value.tokens, self.n_topics)
-        others = sparse.csr_array((data, indices, indptr), shape=(len(start) - 1, self.n_topics))
-        return sparse.csr_array(value.rows), others
-
-    def word_counts(self, parts):
-        """Topic counts of all words, CSR, from those of the blocks in their order; empties the list."""
-        sizes = np.zeros(self.corpus.n_words, np.int64)
-        sizes[self.words.ids] = np.concatenate([np.diff(part.indptr) for part in parts])
-        indptr = np.concatenate([[0], np.cumsum(sizes)])
-        wide = np.int32 if indptr[-1] <= np.iinfo(np.int32).max else np.int64
-        indices, data = np.empty(indptr[-1], wide), np.empty(indptr[-1], np.int32)
-        row = 0
-        while parts:  # let go of one after the other: together they take as much as the result
-            part = parts.pop(0)
-            own = self.words.ids[row : row + part.shape[0]]
-            shift = np.repeat(indptr[own] - part.indptr[:-1], np.diff(part.indptr))
-            there = np.arange(part.nnz) + shift
-            indices[there], data[there] = part.indices, part.data
-            row += part.shape[0]
-        return sparse.csr_array((data, indices, indptr.astype(wide)), shape=(len(sizes), self.n_topics))
-
-    # At the coordinator -------------------------------------------------------------------------------
-
-    def publish(self):
-        """Tell the topic totals, and priors where they are fitted."""
-        return {"totals": self.totals} | self._fitted_priors()
-
-    def _fitted_priors(self):
-        own = self.priors
-        return {"alpha": own.alpha, "beta": float(own.beta[0])} if self.fits_priors else {}
-
-    def aggregate(self, tasks, partials):
-        """Add up what the shards did to the totals."""
-        changes = np.zeros(self.n_topics, np.int64)
-        for partial in partials:
-            add_changes(changes, partial["changes"])
-        self.totals = self.totals + changes
-        # With shards on disk, of which there are many in one process, a reference is less than all changes.
-        message = {"changes": changes_of(np.zeros_like(changes), changes)}
-        if self.on_disk:
-            message = {"totals": self.totals}
-        round_ = tasks[0].round
-        place = self.schedule.place(round_, tasks[0].step)
-        if place < 0:
-            return Outcome(message)
-        for task, partial in zip(tasks, partials, strict=True):
-            self._figures[task.shard].update(
-                {k: v for k, v in partial.items() if k in ("document_counts", "lengths")}
-            )
-            self._block_figures[task.blocks].update(
-                {k: v for k, v in partial.items() if k.startswith("word_")}
-            )
-        if place < self.schedule.n_steps - 1:
-            return Outcome(message)
-        if (round_ + 1) % self.measure_every == 0:
-            self._word_part = sum(figures["word_part"] for figures in self._block_figures)
-        if self.fits_priors_after(round_ + 1):
-            self._fit_priors()
-            message |= self._fitted_priors()
-        return Outcome(message, updates=self.n_tokens)
-
-    def objective(self, parts):
-        """Compute log p(w, z) per token from the parts of documents and of words."""
-        return self.joint(parts, self._word_part)
-
-    def joint(self, document_parts, word_part):
-        """Compute log p(w, z) per token."""
-        beta = self.priors.beta.sum() + (0 if self.seeded is None else self.seeded.sums)
-        total = sum(document_parts) + word_part + (gammaln(beta) - gammaln(self.totals + beta)).sum()
-        return float(total / self.n_tokens)
-
-    def fits_priors_after(self, swept):
-        """Whether priors are fitted when so many sweeps are done."""
-        is_time = swept % self.measure_every == 0 and swept >= max(FIRST_PRIOR_FIT, self.priors.annealed)
-        return self.fits_priors and is_time
-
-    def _counts_of(self, block, value):
-        start = np.append(self.first_places(block)[len(value.rows) :], len(value.tokens))
-        _, _, counts = topic_counts.word_topic_csr(start, value.tokens, self.n_topics)
-        return np.concatenate([value.rows[value.rows > 0], counts])
-
-    def _fit_priors(self):
-        """Fit priors to how often each count occurs, which is all that their fixed points need."""
-        documents = priors.merged([figures["document_counts"] for figures in self._figures])
-        lengths = priors.merged([figures["lengths"] for figures in self._figures])
-        words = priors.merged([figures["word_counts"] for figures in self._block_figures])
-        alpha = priors.fit_tallied_doc_topic_prior(documents, lengths, self.priors.alpha)
-        beta = priors.fit_tallied_topic_word_prior(
-            words, self.totals, self.corpus.n_words, self.priors.beta[0]
-        )
-        self.priors = self._with_priors(alpha, beta)
-        counts, times = words
-        self._word_part = float((times * (gammaln(counts + beta) - gammaln(beta))).sum())
-
-    def collect(self, ask):
-        """Fetch the model."""
-        return Fetched.of(self, ask)
-
-    def arrays(self):
-        """What a checkpoint must hold beside what lies in shards and blocks."""
-        parts = {"seed": self.seed, "totals": self.totals, "alpha": self.priors.alpha}
-        parts |= {"beta": self.priors.beta, "annealed": np.int64(self.priors.annealed)}
-        return {name: np.asarray(value) for name, value in parts.items()}
-
-    def restore(self, arrays):
-        """Go on from the arrays of a checkpoint of the same corpus and parameters."""
-        seed, totals, alpha, beta, annealed = taken(arrays, "seed", "totals", "alpha", "beta", "annealed")
-        own = self.priors
-        fits = seed.shape == annealed.shape == () and (seed.dtype, annealed.dtype) == (np.uint64, np.int64)
-        fits = fits and totals.shape == self.totals.shape and totals.dtype == np.int64
-        fits = fits and bool((totals >= 0).all()) and int(totals.sum()) in (0, self.n_tokens)
-        for found, there in ((alpha, own.alpha), (beta, own.beta)):
-            fits = fits and found.shape == there.shape and found.dtype == there.dtype
-            fits = fits and bool((np.isfinite(found) & (found > 0)).all())
-        if not fits or annealed < 0:
-            raise ModelFileError(
-                "the checkpoint's arrays do not fit its data; remove the folder to start anew"
-            )
-        self.seed, self.totals = np.uint64(seed), totals.copy()
-        self.priors = Priors(alpha, beta, int(annealed), own.first)
 
 
 def _in_order(starts, ranks, tokens):

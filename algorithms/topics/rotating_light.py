@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ...kernels import alias, lda_light
+from ...kernels import alias, lda_blocks, lda_light
+from ...kernels.lda_gibbs import AHEAD
 from .document_rows import PackedLists
 from .rotating import RotatingGibbs
 
@@ -20,6 +21,22 @@ class RotatingLight(RotatingGibbs):
     def document_kind(self, lengths, storage, labels=None):
         """Make lists, for few topics too."""
         return PackedLists(lengths, self.n_topics, storage)
+
+    def draw(self, state, task, totals):
+        """Move own tokens of a block's words among all tokens of these; keep what they come to."""
+        block, tokens = task.blocks, task.value.tokens
+        here = self.words.of(block)
+        starts = state["starts"][here.start : here.stop + 1]
+        first, last = starts[0], starts[-1]
+        word_start = np.append(self.first_places(block), len(tokens))
+        begin = word_start[:-1] + state["offset"][here]
+        end = begin + np.diff(starts)
+        docs = np.empty(len(tokens) + AHEAD, np.uint32)
+        lda_blocks.lay_documents(begin, end, state["docs"][first:last], docs)
+        place = (np.arange(len(begin), dtype=np.int32), begin, end, word_start, docs, tokens)
+        self._sweep(state, task, place, (np.full(len(begin), -1, np.int32), task.value.rows, totals))
+        lda_blocks.take_own(begin, end, tokens, state["topics"][first:last])
+        return {}
 
     def _sweep(self, state, task, place, words):
         lists, known = state["documents"], state["priors"]

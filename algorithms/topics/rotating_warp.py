@@ -25,10 +25,16 @@ class RotatingWarp(RotatingGibbs):
     Parameters
     ----------
     corpus, n_topics, alpha, beta, seed, fits_priors, annealed, folder
-        See `RotatingGibbs`.
+        See `RotatingGibbs`; its `repeats` are the pairs of passes a sweep.
+
+    Attributes
+    ----------
+    topics_per_document : float
+        See `WarpState`.
     """
 
     name, keeps_rows = "warp", False
+    topics_per_document = np.nan
 
     def document_kind(self, lengths, storage, labels=None):
         """Documents have no rows of counts."""
@@ -67,21 +73,25 @@ class RotatingWarp(RotatingGibbs):
     # Sampling -----------------------------------------------------------------------------------------
 
     def draw(self, state, task, totals):
-        """Before the first block make the pass over documents; work on own tokens of a block's words."""
-        known = state["priors"]
+        """Before a turn's first block make the pass over documents; work on own tokens of a block's words."""
+        known, found = state["priors"], {}
         beta, beta_sum = known.beta_of(task.round)
-        if self.schedule.place(task.round, task.step) % self.n_blocks == 0:
-            self._document_pass(state, task.round, beta_sum, totals)
+        repeat, place = divmod(self.schedule.place(task.round, task.step), self.schedule.n_steps)
+        pass_ = task.round * self.schedule.repeats + repeat
+        if place % self.n_blocks == 0:
+            distinct = self._document_pass(state, pass_, beta_sum, totals)
+            found = {"distinct": distinct, "documents": np.count_nonzero(state["lengths"])}
         here = self.words.of(task.blocks)
         starts = state["starts"][here.start : here.stop + 1]
         word_start = np.append(self.first_places(task.blocks), len(task.value.tokens))
         begin = word_start[:-1] + state["offset"][here]
         place = (self.words.ids[here], begin, begin + np.diff(starts), word_start, task.value.tokens)
-        stream = (self.seed, _STREAMS, task.round)
+        stream = (self.seed, _STREAMS, pass_)
         own = (starts, state["topics"], totals, beta[self.words.ids[here]], beta_sum)
         lda_warp.part_of_words(*place, *own, *stream)
+        return found
 
-    def _document_pass(self, state, round_, beta_sum, totals):
+    def _document_pass(self, state, pass_, beta_sum, totals):
         alpha, pairs = state["priors"].alpha, state["topics"]
         size = 0 if np.ptp(alpha) == 0 else len(alpha)
         aliases, limits = np.empty(size, np.int64), np.empty(size, np.uint32)
@@ -90,8 +100,20 @@ class RotatingWarp(RotatingGibbs):
         counted = -np.bincount(pairs[:, 0], minlength=self.n_topics)
         place = (0, len(state["lengths"]), state["doc_start"], state["position"], state["names"], pairs)
         prior = (alpha.astype(np.float32), float(alpha.sum()), aliases, limits, beta_sum)
-        lda_warp.document_pass(*place, totals, *prior, counted, self.seed, _STREAMS + 1, round_)
+        stream = (self.seed, _STREAMS + 1, pass_)
+        distinct = lda_warp.document_pass(*place, totals, *prior, counted, *stream)
         totals += counted
+        return distinct
+
+    def aggregate(self, tasks, partials):
+        """See `RotatingModel`; counts the topics of documents, too."""
+        outcome = super().aggregate(tasks, partials)
+        if outcome.updates:
+            distinct, documents = (
+                sum(own[name] for own in self._figures) for name in ("distinct", "documents")
+            )
+            self.topics_per_document = distinct / max(documents, 1)
+        return outcome
 
     def end_sweep(self, state):
         """See `RotatingGibbs`."""

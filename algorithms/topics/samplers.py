@@ -10,6 +10,7 @@ from .saber import SaberState
 from .state import number_of_groups
 
 _LEAST_SWEEPS = 8  # of a fit that is worth two samplers
+_LEAST_TOPICS = 64  # for fewer a Gibbs sweep is as cheap
 
 
 def sampler_state(
@@ -58,7 +59,8 @@ def sampler_state(
         check_knows(sampler)
         return GibbsState(*model, exact=exact, **(options | known))
     if sampler == "auto":
-        sampler = _chosen(X, n_topics, exact, max_sweeps)
+        longest = int(np.asarray(X.sum(axis=1)).max(initial=0))
+        sampler = chosen(int(X.sum(dtype=np.int64)), X.shape[1], longest, n_topics, exact, max_sweeps)
     if sampler == "both":
         return auto.AutoState(*model, max_sweeps=max_sweeps, anneals=anneals, **options)
     if sampler == "warp":
@@ -77,15 +79,19 @@ def check_knows(sampler):
         )
 
 
-def _chosen(X, n_topics, exact, max_sweeps):
-    """What "auto" takes: Gibbs sampling, warp and then Gibbs, or warp alone where lists cannot hold it."""
-    from . import auto
+def chosen(n_tokens, n_words, longest, n_topics, exact, max_sweeps):
+    """What "auto" takes, of a corpus with a document of `longest` tokens at most.
+
+    Returns
+    -------
+    str
+        ``"gibbs"``, ``"both"``, which is warp and then Gibbs, or ``"warp"`` alone where lists cannot hold it.
+    """
     from .document_rows import DENSE_TOPICS, PackedLists
 
-    large = n_topics >= auto.LEAST_TOPICS and number_of_groups(X.sum(), X.shape[1], n_topics) > 1
+    large = n_topics >= _LEAST_TOPICS and number_of_groups(n_tokens, n_words, n_topics) > 1
     if exact or not large or max_sweeps < _LEAST_SWEEPS:
         return "gibbs"
-    longest = int(np.asarray(X.sum(axis=1)).max(initial=0))
     return "both" if n_topics <= DENSE_TOPICS or PackedLists.hold(longest, n_topics) else "warp"
 
 

@@ -45,6 +45,8 @@ class Corpus:
     summary : Summary
     weights : list of int
         Tokens of each shard.
+    longest : int
+        Tokens of the longest document.
     rows : list of int64 array, or None
         Which documents of X each shard has, where they are not in order.
     """
@@ -53,6 +55,7 @@ class Corpus:
     frequency: np.ndarray
     summary: Summary
     weights: list
+    longest: int
     rows: list | None = None
 
 
@@ -62,23 +65,23 @@ def corpus_of(sources, figures, n_words, rows=None, storage=_IN_MEMORY):
     Parameters
     ----------
     sources : list
-    figures : iterable of (int, int32 array, int64 array)
-        Of each shard its number of documents, the words in it and how many tokens they have.
+    figures : iterable of (int, int32 array, int64 array, int)
+        See `figures_of`.
     n_words : int
     rows : list of int64 array, optional
     storage : Storage, optional
         Where what is known of each shard lies.
     """
-    frequency, shards, weights, n_documents = np.zeros(n_words, np.int64), [], [], 0
-    for source, (size, words, tokens) in zip(sources, figures, strict=True):
+    frequency, shards, weights, n_documents, most = np.zeros(n_words, np.int64), [], [], 0, 0
+    for source, (size, words, tokens, longest) in zip(sources, figures, strict=True):
         place = {"first_document": n_documents, "words": words, "offsets": storage.put(frequency[words])}
         shards.append({"source": source} | place)
         weights.append(int(tokens.sum()))
         frequency[words] += tokens
-        n_documents += size
+        n_documents, most = n_documents + size, max(most, longest)
         release(words)
         release(tokens)
-    return Corpus(shards, frequency, Summary(n_words, n_documents), weights, rows)
+    return Corpus(shards, frequency, Summary(n_words, n_documents), weights, most, rows)
 
 
 def corpus_of_matrix(X, n_shards):
@@ -98,10 +101,11 @@ def with_labels(corpus, labels):
 
 
 def figures_of(X):
-    """Number of documents of a shard, its words, and how many tokens they have."""
+    """Number of documents of a shard, its words, how many tokens they have, and the longest document has."""
     tokens = np.asarray(X.sum(axis=0, dtype=np.int64)).ravel()
     words = np.flatnonzero(tokens).astype(np.int32)
-    return X.shape[0], words, tokens[words]
+    longest = int(X.sum(axis=1, dtype=np.int64).max(initial=0))
+    return X.shape[0], words, tokens[words], longest
 
 
 def read_again(shard, n_words):

@@ -48,6 +48,49 @@ def number_of_rows(frequency, n_topics):
     return min(frequent, -(-int(frequency.sum()) // n_topics))
 
 
+def deal_words(frequency, n_groups):
+    """Deal the words that occur into groups that rotate.
+
+    The groups are of equal weight, unless a word is heavier than that. It has a group of its own then, and if
+    that were the only heavy one, whoever meets it in a step would be late. So groups as heavy as the word,
+    filled up with other words, stand m apart, lighter ones between them: m is the least number that divides
+    the number of groups and leaves that much to each. Any m neighbours, or a multiple, weigh as much as any
+    others, and the shards of one worker meet neighbours.
+
+    Parameters
+    ----------
+    frequency : int64 array of shape (n_words,)
+    n_groups : int
+
+    Returns
+    -------
+    words : int64 array
+        From the most frequent one down.
+    group : int32 array
+        Of each of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.topics.state import deal_words
+    >>> frequency = np.array([1, 30, 10, 10, 10, 20, 19])
+    >>> words, group = deal_words(frequency, 4)
+    >>> np.bincount(group, weights=frequency[words])
+    array([30., 20., 30., 20.])
+    """
+    words = np.flatnonzero(frequency)
+    words = words[np.argsort(-frequency[words], kind="stable")]
+    total, heaviest = frequency.sum().item(), frequency.max(initial=0).item()
+    shares = None
+    if heaviest * n_groups > total:
+        enough = heaviest * n_groups / total
+        apart = next((m for m in range(2, n_groups) if n_groups % m == 0 and m >= enough), n_groups)
+        n_heavy = n_groups // apart
+        light = (total - n_heavy * heaviest) / max(n_groups - n_heavy, 1)
+        shares = np.where(np.arange(n_groups) % apart == 0, heaviest, light)
+    return words, balance(frequency[words], n_groups, shares)
+
+
 def check_frequency(frequency, held=0):
     """Refuse words of more tokens than 32 bits count, `held` of them in a model already."""
     if int(frequency.max(initial=0)) + held > np.iinfo(np.int32).max:

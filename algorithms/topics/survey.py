@@ -87,8 +87,8 @@ class Survey(Program):
     Attributes
     ----------
     found : list of dict
-        Of each shard ``size`` (documents), ``width``, ``n_tokens``, its ``words`` and their ``tokens``,
-        ``n_entries``, and ``digest``, a hash of its contents.
+        Of each shard ``size`` (documents), ``width``, ``n_tokens``, its ``words`` and their ``tokens``, the
+        tokens of the ``longest`` document, ``n_entries``, and ``digest``, a hash of its contents.
     """
 
     measure_every = 0
@@ -109,8 +109,8 @@ class Survey(Program):
             X, n_entries = read_source(state["source"], self.n_features)
         except DataError as error:
             raise DataError(f"in shard {state['number']} of X: {error}") from error
-        size, words, tokens = figures_of(X)
-        figures = {"size": size, "width": X.shape[1], "n_tokens": int(tokens.sum())}
+        size, words, tokens, longest = figures_of(X)
+        figures = {"size": size, "width": X.shape[1], "n_tokens": int(tokens.sum()), "longest": longest}
         figures |= {"words": self.storage.put(words), "tokens": self.storage.put(tokens)}
         return figures | {"n_entries": n_entries, "digest": fingerprint_csr(X)}
 

@@ -6,10 +6,9 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
-from ...scheduler.rotation import balance
 from ...scheduler.schedule import Schedule
 from .annealing import annealed_prior
-from .state import check_frequency, number_of_rows
+from .state import deal_words
 
 
 @dataclass(eq=False)
@@ -26,9 +25,9 @@ class Words:
     Parameters
     ----------
     frequency : int64 array of shape (n_words,)
-    n_blocks, n_topics : int
-    keeps_rows : bool
-        Whether frequent words have rows.
+    n_blocks : int
+    n_kept : int, default=0
+        How many words, the most frequent ones, keep a row of counts.
 
     Attributes
     ----------
@@ -43,15 +42,12 @@ class Words:
         Of each of `ids`, the number of its first token, words counted as they are numbered.
     """
 
-    def __init__(self, frequency, n_blocks, n_topics, keeps_rows=True):
-        check_frequency(frequency)
-        words = np.flatnonzero(frequency)
-        words = words[np.argsort(-frequency[words], kind="stable")]
-        block = balance(frequency[words], n_blocks)
+    def __init__(self, frequency, n_blocks, n_kept=0):
+        words, block = deal_words(frequency, n_blocks)
         self.ids = words[np.argsort(block, kind="stable")].astype(np.int32)
         self.frequency = frequency[self.ids]
         self.start = np.concatenate([[0], np.cumsum(np.bincount(block, minlength=n_blocks))])
-        keeps = np.isin(self.ids, words[: number_of_rows(frequency, n_topics) if keeps_rows else 0])
+        keeps = np.isin(self.ids, words[:n_kept])
         self.n_rows = np.add.reduceat(np.append(keeps, 0), self.start)[:-1] * (np.diff(self.start) > 0)
         sizes = np.append(np.where(keeps, 0, self.frequency), 0)
         self.n_tokens = np.add.reduceat(sizes, self.start)[:-1] * (np.diff(self.start) > 0)
@@ -108,10 +104,11 @@ class SeedsOfBlocks:
         indptr, topics = self._place
         return (indptr[here.start : here.stop + 1], topics, *self._narrow)
 
-    def log_likelihood(self, block, counts, beta):
-        """Sum, over the words of a block, what seeds change of lnG(C_wk + beta_w) - lnG(beta_w).
+    def log_likelihood(self, block, counts, beta, known=None):
+        """Sum, over the words of a block, what seeds change of `RotatingModel.word_part`.
 
-        `counts` is CSR; a word's topic without tokens changes nothing.
+        `counts` is CSR, `known` the dense background if there is one; a word's topic without tokens changes
+        nothing.
         """
         added = self._all[self._words.of(block)]
         seeded = sparse.csr_array(added.multiply(counts > 0))
@@ -119,6 +116,8 @@ class SeedsOfBlocks:
         for matrix in (seeded, held):
             matrix.sort_indices()  # of the same places, so that data lie side by side
         base = np.repeat(beta, np.diff(held.indptr))
+        if known is not None:
+            base += known[np.repeat(np.arange(len(beta)), np.diff(held.indptr)), held.indices]
         own, count = base + seeded.data, held.data
         return float((gammaln(count + own) - gammaln(own) - gammaln(count + base) + gammaln(base)).sum())
 
@@ -132,6 +131,8 @@ class FirstCountThenRotate(Schedule):
     at_once : int, optional
         Shards that take part at a time; a few of them meet all blocks before the next few do, so that those
         can lie on disk. All by default.
+    repeats : int, default=1
+        Turns that a round has.
 
     Attributes
     ----------
@@ -142,8 +143,8 @@ class FirstCountThenRotate(Schedule):
         Of a turn.
     """
 
-    def __init__(self, n_shards, at_once=None):
-        self.n_shards = n_shards
+    def __init__(self, n_shards, at_once=None, repeats=1):
+        self.n_shards, self.repeats = n_shards, repeats
         self.at_once = min(at_once or n_shards, n_shards)
         self.n_blocks = n_shards if at_once is None else min(n_shards, 2 * at_once)
         self.n_steps = self.n_blocks * -(-n_shards // self.at_once)
@@ -151,23 +152,27 @@ class FirstCountThenRotate(Schedule):
     def plan(self, round, state):
         """Pair shards with blocks, step by step."""
         turn = [self._step(*divmod(step, self.n_blocks)) for step in range(self.n_steps)]
-        return turn + turn if round == 0 else turn
+        return turn * (self.repeats + (round == 0))
 
     def _step(self, party, step):
         shards = range(party * self.at_once, min((party + 1) * self.at_once, self.n_shards))
         return [(shard, (shard + step) % self.n_blocks) for shard in shards]
 
     def place(self, round, step):
-        """Number of a step in its turn of sampling; negative in the turn that fills blocks."""
+        """Number of a step among those that sample; negative in the turn that fills blocks."""
         return step - (self.n_steps if round == 0 else 0)
 
     def is_last_of_shard(self, place):
-        """Whether a step is the last of its shards."""
+        """Whether a step is the last of its shards in a turn."""
         return place % self.n_blocks == self.n_blocks - 1
 
     def may_be_last_of_block(self, place):
         """Whether a step belongs to the last shards: of those to meet a block, the last one leaves it."""
-        return place >= self.n_steps - self.n_blocks
+        return place >= self.n_steps * self.repeats - self.n_blocks
+
+    def is_end(self, place):
+        """Whether a step is the last of its round."""
+        return place == self.n_steps * self.repeats - 1
 
 
 # Changes of totals: the few topics that changed, or all of them ----------------------------------------

@@ -96,8 +96,8 @@ def _sweep_replicates(
                     rows[row_of_word[w], topics[i]] += 1
         if dense:
             sweep_dense(
-                words, bounds[0], bounds[1], word_start, token_doc, topics, doc_counts, row_of_word, rows,
-                totals, alpha, beta, beta_sum, exact, np.uint64(1), _ONE, r, _ZERO, None,
+                words, bounds[0], bounds[1], word_start, token_doc, topics, topics, doc_counts, row_of_word,
+                rows, totals, alpha, beta, beta_sum, exact, np.uint64(1), _ONE, r, _ZERO, None,
             )  # fmt: skip
         else:
             entries = np.zeros((line_start[-1] + 4) * 16, np.uint32)
@@ -108,7 +108,7 @@ def _sweep_replicates(
                         entries[at] = k << shift | doc_counts[d, k]
                         at += 1
             sweep_sparse(
-                words, bounds[0], bounds[1], word_start, token_doc, topics, entries, line_start,
+                words, bounds[0], bounds[1], word_start, token_doc, topics, topics, entries, line_start,
                 np.ones(n_docs, np.int32), shift, row_of_word, rows, totals, alpha, beta, beta_sum, exact,
                 np.uint64(1), _ONE, r, _ZERO, None,
             )  # fmt: skip
@@ -207,8 +207,8 @@ def _grouped_chain(
                 h, own = (g + step) % n_groups, before.copy()
                 sweep_dense(
                     words[cuts[h] : cuts[h + 1]], bounds[g], bounds[g + 1], word_start, token_doc, topics,
-                    doc_counts, row_of_word, rows, own, alpha, beta, beta_sum, _ZERO, np.uint64(1), _ONE, r,
-                    g * n_groups + h, None,
+                    topics, doc_counts, row_of_word, rows, own, alpha, beta, beta_sum, _ZERO, np.uint64(1),
+                    _ONE, r, g * n_groups + h, None,
                 )  # fmt: skip
                 totals += own - before
         out[r] = topics

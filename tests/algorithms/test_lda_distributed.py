@@ -209,7 +209,7 @@ def test_what_workers_did_is_kept_and_told(client, X, capsys, tmp_path):
 
 def test_a_word_heavier_than_a_block_has_one_of_its_own():
     frequency = np.array([2, 4000, 3, 500, 400, 300, 200, 100, 90, 80])
-    words = Words(frequency, 4, 8)
+    words = Words(frequency, 4)
     (block,) = [b for b in range(4) if 1 in words.ids[words.of(b)]]
     assert words.ids[words.of(block)].tolist() == [1]
 
@@ -300,12 +300,6 @@ def test_local_threads_run_the_same_program(X):
 
 
 def test_what_only_one_process_can_do_is_refused(client, X):
-    model = lda(engine="dask", warm_start=True, max_iter=2).fit(X)
-    with pytest.raises(
-        DataError, match=r"warm_start=True works with a matrix .* pass the last model as topics"
-    ):
-        model.fit(X)
-    assert model.set_params(warm_start=False).fit(X, topics=model).n_iter_ == 2  # the remedy
     for known in ({"seed_words": {0: [1]}}, {"doc_labels": np.ones((250, 5))}):
         with pytest.raises(DataError, match="need Gibbs sampling, not sampler='light'"):
             lda(engine="dask", sampler="light").fit(X, **known)

@@ -98,7 +98,7 @@ def _sweep_dense(starts, place, row_of_word, labels, priors, exact, seeds):
     for r in range(len(starts)):
         totals, rows, counts = _counted(starts[r], place[3], place[4], n_docs)
         words = (row_of_word, rows, totals)
-        sweep_dense(*place, starts[r], counts, *words, *priors, exact, *_STREAM, r, _ZERO, seeds)
+        sweep_dense(*place, starts[r], starts[r], counts, *words, *priors, exact, *_STREAM, r, _ZERO, seeds)
 
 
 @nb.njit
@@ -116,7 +116,7 @@ def _sweep_lists(starts, place, row_of_word, labels, priors, exact, seeds):
                     at += 1
         lists = (entries, lines, n_lines, np.int64(16))
         words = (row_of_word, rows, totals)
-        sweep_sparse(*place, starts[r], *lists, *words, *priors, exact, *_STREAM, r, _ZERO, seeds)
+        sweep_sparse(*place, starts[r], starts[r], *lists, *words, *priors, exact, *_STREAM, r, _ZERO, seeds)
 
 
 @nb.njit
@@ -126,7 +126,9 @@ def _sweep_labelled(starts, place, row_of_word, labels, priors, exact, seeds):
         held = np.zeros(len(labels[1]), np.int32)
         count_labelled(place[4], starts[r], labels[0], labels[1], held)
         words = (row_of_word, rows, totals)
-        sweep_labelled(*place, starts[r], *labels, held, *words, *priors, exact, *_STREAM, r, _ZERO, seeds)
+        sweep_labelled(
+            *place, starts[r], starts[r], *labels, held, *words, *priors, exact, *_STREAM, r, _ZERO, seeds
+        )
 
 
 def _swept(name, how, *, exact=1, rows=True):

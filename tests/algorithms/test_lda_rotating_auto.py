@@ -1,0 +1,199 @@
+"""WarpLDA's order and then Gibbs sampling over shards: one rule, one result, and back over the change."""
+
+import logging
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+import stradask as sd
+from stradask.algorithms.topics.document_rows import PackedLists
+from stradask.algorithms.topics.rotating_auto import RotatingAuto
+from stradask.algorithms.topics.shard_input import corpus_of_matrix
+from stradask.algorithms.topics.word_blocks import Block
+from stradask.datasets import save_uci_bow
+from stradask.datasets.generators import make_lda_corpus
+from stradask.errors import ModelFileError, WorkerLost
+from stradask.scheduler.engine import run
+from stradask.scheduler.session import LocalSession
+
+QUIET = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL, "processes": False}
+
+
+@pytest.fixture(scope="module")
+def X():
+    X = make_lda_corpus(700, n_features=150, n_components=5, random_state=0, mean_length=200)[0]
+    assert X.sum() > 100_000  # a smaller corpus is Gibbs sampling's
+    return X
+
+
+@pytest.fixture(scope="module")
+def client():
+    with LocalCluster(n_workers=2, threads_per_worker=1, **QUIET) as cluster, Client(cluster) as client:
+        yield client
+
+
+def lda(n_components=80, **options):
+    return sd.LatentDirichletAllocation(
+        n_components, **{"n_groups": 4, "max_iter": 9, "random_state": 3} | options
+    )
+
+
+def program(X, K=80, **options):
+    options = {"max_sweeps": 9, "anneals": True} | options
+    priors = np.full(K, 0.1), np.full(X.shape[1], 0.01)
+    return RotatingAuto(corpus_of_matrix(X, 4), K, *priors, 5, **options)
+
+
+def same(a, b):
+    assert (a.word_topic_counts_ != b.word_topic_counts_).nnz == 0
+    assert a.sampler_ == b.sampler_
+    np.testing.assert_array_equal(a.doc_topic_prior_, b.doc_topic_prior_)
+
+
+@pytest.mark.parametrize("K", [80, 300])
+def test_one_result_wherever_shards_lie(client, X, K):
+    found = lda(K, engine="dask").fit(X)
+    assert [(part["name"], part["sweep"]) for part in found.sampler_] == [("warp", 1), ("gibbs", 7)]
+    assert 1 < found.sampler_[1]["topics_per_document"] < K
+    np.testing.assert_array_equal(found.word_topic_counts_.sum(axis=1), X.sum(axis=0))
+    np.testing.assert_array_equal(found.doc_topic_counts_.sum(axis=1), X.sum(axis=1))
+    np.testing.assert_array_equal(found.doc_topic_counts_.sum(axis=0), found.word_topic_counts_.sum(axis=0))
+    for n_workers in (1, 4):
+        with LocalCluster(n_workers=n_workers, threads_per_worker=1, **QUIET) as cluster:
+            same(lda(K, engine=cluster.scheduler_address).fit(X), found)
+    assert (lda(K, engine="dask", n_groups=3).fit(X).word_topic_counts_ != found.word_topic_counts_).nnz > 0
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_iter": 7}, {"n_components": 63}, {"exact": True, "n_groups": None}]
+)
+def test_where_one_process_takes_gibbs_the_bits_are_those(client, X, options):
+    options = {"max_iter": 8} | options
+    local, distant = lda(**options).fit(X), lda(engine="dask", **options).fit(X)
+    assert [part["name"] for part in local.sampler_] == ["gibbs"]
+    same(local, distant)
+
+
+def test_the_rule_goes_by_what_workers_report(client, X, tmp_path):
+    """Tokens and columns of files in shards; and a document that no list holds leaves warp alone."""
+    for number, rows in enumerate((X[:300], X[300:])):
+        save_uci_bow(rows, tmp_path / f"docword.{number}.txt")
+    save_uci_bow(X[:300], tmp_path / "small.txt")
+    names = {
+        name: [part["name"] for part in lda(engine="dask").fit(f"{tmp_path}/{name}").sampler_]
+        for name in ("docword.*.txt", "small.txt")
+    }
+    assert names == {"docword.*.txt": ["warp", "gibbs"], "small.txt": ["gibbs"]}
+    long = X[:2].copy()
+    long.data[:] = 2**14
+    assert not PackedLists.hold(int(long.sum(axis=1).max()), 2**17)
+    for engine in ("local", "dask"):
+        model = lda(2**17, engine=engine, max_iter=8, n_groups=2).fit(long)
+        assert [part["name"] for part in model.sampler_] == ["warp"]
+
+
+class Losing(LocalSession):
+    """Loses a worker when a round begins, once for each time that the round is listed."""
+
+    remote = True
+
+    def __init__(self, rounds):
+        super().__init__(2)
+        self.rounds = list(rounds)
+
+    def run(self, round, first, steps, messages, later=()):
+        if not first and round in self.rounds:
+            self.rounds.remove(round)
+            raise WorkerLost("as the test wants it")
+        return super().run(round, first, steps, messages, later)
+
+
+@pytest.mark.parametrize("K", [80, 300])
+def test_a_loss_after_the_change_goes_back_before_it(X, K, monkeypatch):
+    """Sweeps are done again from the first, or from a snapshot after the change, in both forms of blocks."""
+    calm = run(program(X, K), (p := program(X, K)).schedule, max_rounds=9).fetched
+    for seconds in (1e9, 0.0):
+        monkeypatch.setattr("stradask.scheduler.engine._KEEP_SECONDS", seconds)
+        monkeypatch.setattr("stradask.scheduler.engine._KEEP_SHARE", 0.0)
+        p = program(X, K)
+        done = run(p, p.schedule, max_rounds=9, engine=Losing([5, 6, 6, 7, 8]))
+        assert done.n_recoveries == 5
+        assert (done.fetched.words != calm.words).nnz == 0
+        assert done.fetched.ran == calm.ran
+        assert done.fetched.joint == pytest.approx(calm.joint, rel=1e-12)
+
+
+@pytest.mark.parametrize("K", [80, 300])
+def test_a_checkpoint_goes_on_on_both_sides_of_the_change(client, X, tmp_path, K):
+    whole = lda(K, engine="dask", optimize_priors=True, max_iter=24).fit(X)
+    assert np.ptp(whole.doc_topic_prior_) > 0
+    (after,) = (part["sweep"] - 1 for part in whole.sampler_[1:])
+    for cut in (after - 1, after, after + 1):
+        options = {"optimize_priors": True, "max_iter": 24, "checkpoint": tmp_path / str(cut)}
+        lda(K, engine="dask", **options).fit(X, callback=lambda info, cut=cut: info.round == cut)
+        same(lda(K, engine="dask", **options).fit(X), whole)
+
+
+def test_priors_are_fitted_after_the_change_alone(X):
+    p = program(X, max_sweeps=40, fits_priors=True)
+    trace = []
+    run(p, p.schedule, max_rounds=40, callback=lambda info: trace.append((info.round, np.ptp(p.alpha))))
+    after = p.ran[1]["sweep"]
+    fitted = next(r for r, spread in trace if spread > 0)
+    assert after <= fitted == max(20, 10 * -(-after // 10))
+
+
+def test_likelihood_at_the_change_and_after_is_that_of_the_counts(X):
+    """Measured at sweep 10, which is the last one of warp, and at 20."""
+    for rounds in (10, 20):
+        p = program(X, max_sweeps=14)
+        done = run(p, p.schedule, max_rounds=rounds)
+        assert p.ran[1]["sweep"] == 11
+        assert done.history.as_dict()["objective"][-1] == pytest.approx(done.fetched.joint, rel=1e-10)
+
+
+def test_shards_on_disk(X, tmp_path):
+    calm = program(X)
+    expected = run(calm, calm.schedule, max_rounds=9).fetched
+    p = program(X, folder=tmp_path, at_once=4)
+    in_files = run(p, p.schedule, max_rounds=9).fetched
+    assert (in_files.words != expected.words).nnz == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_blocks_are_refused(X):
+    p = program(X)
+    packed = p.pack(0, p.block(0))
+    words = p.parts[1].words
+    assert words.n_rows[0] > 0
+    gibbs = Block(np.zeros((words.n_rows[0], 80), np.int32), np.zeros(words.n_tokens[0], np.uint16))
+    other = p.pack(0, gibbs)
+    assert packed[0] != other[0]
+    assert len(p.unpack(0, other).rows) == len(gibbs.rows)
+    for wrong in (packed[:0], packed[1:], packed[:-1], packed.astype(np.int16), packed[None], other[:-1]):
+        with pytest.raises(ModelFileError, match="damaged"):
+            p.unpack(0, wrong)
+    swapped = packed.copy()
+    swapped[0] = other[0]
+    with pytest.raises(ModelFileError, match="damaged"):
+        p.unpack(0, swapped)
+
+
+@pytest.mark.slow
+def test_models_as_good_as_those_of_one_process(client):
+    corpus = make_lda_corpus(2400, n_features=600, n_components=8, mean_length=80, random_state=0)[0]
+    X, unseen = corpus[:2000], corpus[2000:]
+    logs = np.log(
+        [
+            [
+                lda(64, engine=engine, max_iter=60, random_state=2 * seed + own).fit(X).perplexity(unseen)
+                for own, engine in enumerate(("local", "dask"))
+            ]
+            for seed in range(6)
+        ]
+    )
+    difference = logs[:, 1] - logs[:, 0]
+    error = difference.std(ddof=1) / np.sqrt(len(difference))
+    assert error < 0.003
+    assert abs(difference.mean()) + 2 * error < 0.01
