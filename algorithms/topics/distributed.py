@@ -164,7 +164,6 @@ class _Input:
         self.model, self.engine, self.unknown = model, place(X, model.engine), unknown
         self.memory, plan = _memory(model, X, self.engine), Plan(model.memmap_folder)
         if is_sharded(X):
-            n_features = _columns(model, n_features, begins)
             found, exact = self._surveyed(X, n_features, begins)
             if self.memory is not None:
                 plan = plan_for(self.kind, found, model.n_components, self.memory, model.memmap_folder)
@@ -195,10 +194,17 @@ class _Input:
             )
         if memory is not None:
             check_shards_fit(sources, memory)
+        if not begins:
+            n_features = _columns(model, n_features, sources)
         sources = _held(sources, self.engine)
         found, width, self.digest = survey(sources, self.engine, n_jobs, n_features, storage)
         figures = [(part["size"], part["words"], part["tokens"], part["longest"]) for part in found]
         seen = [{"width": part["width"], "digest": part["digest"]} for part in found]
+        if not begins and width != model.n_features_in_:
+            raise DataError(
+                f"X has {width} columns, but the model was fitted to {model.n_features_in_}: the columns are "
+                "to be the same words"
+            )
         if begins:
             model.n_features_in_ = width
             model.__dict__.pop("feature_names_in_", None)  # those of a matrix that was fitted before
@@ -224,16 +230,15 @@ class _Input:
         return program
 
 
-def _columns(model, n_features, begins):
-    """Columns that shards are to have, None if they may say so."""
-    if begins:
-        return n_features
+def _columns(model, n_features, sources):
+    """Columns that shards are to have, for a model that is fitted already; None if their files state them."""
     if n_features is not None and n_features != model.n_features_in_:
         raise DataError(
             f"n_features={n_features}, but the model was fitted to {model.n_features_in_} columns: leave it "
             "out, or fit a new estimator"
         )
-    return model.n_features_in_
+    stated = all(isinstance(source, tuple) and source[0].format == "docword" for source in sources)
+    return None if stated and n_features is None else model.n_features_in_
 
 
 def _check_parameters(model, is_known):

@@ -104,7 +104,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         ``"local"``: threads of this process; ``"dask"``: the workers of the current Dask client; an address
         of a Dask scheduler. Groups of documents stay where they are, groups of words travel (see
         docs/distributed-topics.md); "gibbs" and "light" give the model of ``"local"`` with as many groups,
-        *bitwise*, also if workers are lost. There "auto" is "gibbs".
+        *bitwise*, also if workers are lost.
     n_jobs : int, default=None
         Threads. None is 1, -1 all cores; on Dask threads of each worker, None as many as it has.
     checkpoint : str or path, default=None

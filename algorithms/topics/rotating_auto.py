@@ -228,4 +228,5 @@ class RotatingAuto(Program):
 
     def restore(self, arrays):
         """See `RotatingModel`; it may be from before the samplers changed."""
-        self.current.restore(self.takeover.restore(arrays))
+        own = self.takeover.restore(arrays)  # which says whose they are
+        self.current.restore(own)

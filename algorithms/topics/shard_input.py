@@ -104,7 +104,7 @@ def figures_of(X):
     """Number of documents of a shard, its words, how many tokens they have, and the longest document has."""
     tokens = np.asarray(X.sum(axis=0, dtype=np.int64)).ravel()
     words = np.flatnonzero(tokens).astype(np.int32)
-    longest = int(X.sum(axis=1, dtype=np.int64).max(initial=0))
+    longest = int(np.asarray(X.sum(axis=1, dtype=np.int64)).max(initial=0))
     return X.shape[0], words, tokens[words], longest
 
 

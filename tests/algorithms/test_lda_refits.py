@@ -74,8 +74,7 @@ def test_any_sampler_starts_warm(client, X, sampler):
     model = lda(engine="dask", sampler=sampler, max_iter=40).fit(X)
     before = model.topic_word_
     model.set_params(warm_start=True, random_state=9, max_iter=3).fit(X)
-    matched = np.corrcoef(before, model.topic_word_)[:6, 6:]
-    assert matched.argmax(axis=1).tolist() == list(range(6))
+    assert np.diag(np.corrcoef(before, model.topic_word_)[:6, 6:]).min() > 0.8
     if sampler != "warp":
         local = lda(sampler=sampler, max_iter=40).fit(X)
         same(local.set_params(warm_start=True, random_state=9, max_iter=3).fit(X), model)
@@ -122,12 +121,11 @@ def test_within_a_memory_limit(X, tmp_path):
     model = lda(**options).fit(path)
     before = model.topic_word_
     model.set_params(warm_start=True, random_state=9, max_iter=3).fit(path)
-    matched = np.corrcoef(before, model.topic_word_)[:6, 6:]
-    assert matched.argmax(axis=1).tolist() == list(range(6))
+    assert np.diag(np.corrcoef(before, model.topic_word_)[:6, 6:]).min() > 0.8
     model.partial_fit(path)
     assert model.word_topic_counts_.sum() == 2 * X.sum()
-    with pytest.raises(DataError, match="memory_limit=30,000 bytes, but"):
-        model.set_params(memory_limit=30_000).partial_fit(path)
+    with pytest.raises(DataError, match="memory_limit=12,000 bytes, but the words and their counts take"):
+        model.set_params(memory_limit=12_000, n_groups=300).partial_fit(path)
 
 
 def test_a_background_does_not_enter_what_is_fetched_or_checked(X):
@@ -156,7 +154,7 @@ def test_what_does_not_go_on_is_refused(client, X, tmp_path, engine):
     model = lda(engine=engine, warm_start=True).fit(X)
     kept = model.word_topic_counts_
     for refit in (model.fit, model.partial_fit):
-        with pytest.raises(DataError, match=r"docword.txt states 110 words|110 columns"):
+        with pytest.raises(DataError, match=r"X has 110 columns, but the model was fitted to 120"):
             refit(path)
         with pytest.raises(DataError, match="n_features=110, but the model was fitted to 120 columns"):
             refit(path, n_features=110)
