@@ -102,6 +102,10 @@ def document_files(paths):
         raise DataError("X is an empty list: give the names of files of documents")
     found.sort()
     for name in found:
+        if os.path.isdir(name):
+            raise DataError(
+                f"{name}: is a folder; name the files in it, as in {os.path.join(name, '*.txt.gz')!r}"
+            )
         if not os.path.isfile(name):
             raise DataError(f"{name}: cannot be opened (there is no such file); check the path")
     for name, following in itertools.pairwise(found):

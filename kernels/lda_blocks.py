@@ -153,15 +153,6 @@ def add_rows(starts, topics, rows):
 
 
 @nb.njit(**_INLINE)
-def _size(number):
-    size = 1
-    while number >= 128:
-        number >>= 7
-        size += 1
-    return size
-
-
-@nb.njit(**_INLINE)
 def _write(number, out, to):
     while number >= 128:
         out[to] = np.uint8(number & 127 | 128)
@@ -186,22 +177,8 @@ def _read(packed, start, stop):
 
 
 @nb.njit(**_OPTIONS)
-def packed_size(rows):
-    """Count the bytes of rows, packed."""
-    size = 0
-    for j in range(len(rows)):
-        held, last = 0, 0
-        for k in range(rows.shape[1]):
-            if rows[j, k]:
-                size += _size(k - last) + _size(np.int64(rows[j, k]))
-                held, last = held + 1, k
-        size += _size(held)
-    return size
-
-
-@nb.njit(**_OPTIONS)
 def pack_rows(rows, out):
-    """Write rows of counts into `out`, which has room for more behind them."""
+    """Write rows of counts into `out`; return how many bytes they take, at most those of `packed_room`."""
     to = 0
     for j in range(len(rows)):
         held, last = 0, 0
@@ -212,6 +189,12 @@ def pack_rows(rows, out):
             if rows[j, k]:
                 to = _write(np.int64(rows[j, k]), out, _write(k - last, out, to))
                 last = k
+    return to
+
+
+def packed_room(n_rows, n_topics):
+    """Bytes that rows of int32 take at most: a topic up to 2**28 takes 4, as does their number, a count 5."""
+    return n_rows * (4 + 9 * n_topics)
 
 
 @nb.njit(**_OPTIONS)

@@ -24,6 +24,7 @@ from .inference import (
     topic_shares,
 )
 from .reading import ReadableTopics
+from .survey import check_at_hand
 
 
 class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopics):
@@ -82,6 +83,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         self._validate_params()
         if is_dask(X):
             return lazy_shares(self, X, n_sweeps, doc_labels)
+        check_at_hand(X)
         X = check_counts(self, X, reset=False)
         options = {"n_sweeps": n_sweeps, "random_state": self.random_state, "n_jobs": self.n_jobs}
         labels = check_doc_labels(doc_labels, X.shape[0], self.doc_topic_prior_)
@@ -102,6 +104,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         ndarray of shape (n_samples, n_components)
         """
         known = {name: value for name, value in fit_params.items() if name == "doc_labels"}
+        if not is_dask(X):
+            check_at_hand(X)  # before the fit
         return self.fit(X, y, **fit_params).transform(X, **known)
 
     def log_probability(self, X, *, method="left-to-right", n_particles=20, n_moves=None, temperatures=100):
@@ -204,6 +208,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         if is_dask(X):
             total, n_tokens = score_of_blocks(self, X, doc_labels)
         else:
+            check_at_hand(X)
             X = check_counts(self, X, reset=False)
             total, n_tokens = self._completed(
                 X, check_doc_labels(doc_labels, X.shape[0], self.doc_topic_prior_)

@@ -186,11 +186,11 @@ class RotatingGibbs(RotatingModel):
 
     def pack(self, block, value):
         """Counts packed, tokens as they lie."""
-        size = lda_blocks.packed_size(value.rows)
-        packed = np.empty(size + value.tokens.nbytes, np.uint8)
-        lda_blocks.pack_rows(value.rows, packed)
-        packed[size:] = value.tokens.view(np.uint8)
-        return packed
+        room = np.empty(lda_blocks.packed_room(*value.rows.shape) + value.tokens.nbytes, np.uint8)
+        size = lda_blocks.pack_rows(value.rows, room)  # of the rest no page is touched
+        end = size + value.tokens.nbytes
+        room[size:end] = value.tokens.view(np.uint8)
+        return room[:end]
 
     def unpack(self, block, packed):
         """Undo `pack`; every topic and count is checked, for kernels trust them."""

@@ -142,6 +142,13 @@ def read_source(source, n_features=None):
     if is_lazy(source):  # in a session of this process
         source = source.compute(scheduler="threads") if hasattr(source, "compute") else source.result()
     if isinstance(source, list):  # a partition of a bag
+        others = [type(part).__name__ for part in source if getattr(part, "ndim", 0) != 2]
+        if others or not source:
+            raise DataError(
+                f"a partition of X holds {others[0] if others else 'nothing'}, where matrices of counts are "
+                "expected: count words before the fit, for instance by "
+                "bag.map_partitions(CountVectorizer(vocabulary=words).transform); leave no partition empty"
+            )
         widths = {np.shape(part)[1] for part in source}
         if len(widths) > 1:
             raise DataError(f"a partition of X holds matrices of {sorted(widths)} columns: one width for all")

@@ -4,12 +4,15 @@ import hashlib
 import os
 from typing import Any
 
+from scipy import sparse
+
 from ...datasets.document_files import Piece, check_entries, cut_files, document_files
 from ...errors import DataError
 from ...scheduler.engine import run
 from ...scheduler.program import Outcome, Program
 from ...scheduler.static import StaticSchedule
 from ...scheduler.store import fingerprint_csr
+from ..linear.dask_input import is_dask
 from .shard_input import figures_of, is_lazy, read_source
 from .storage import Storage
 
@@ -28,7 +31,24 @@ def in_shards(X, engine):
 
 def is_sharded(X):
     """Whether X is no matrix of this process: names of files, a collection of Dask's, or a list of such."""
+    if isinstance(X, (list, tuple)) and len(X) and (sparse.issparse(X[0]) or isinstance(X[0], str)):
+        kinds = sorted({type(part).__name__ for part in X if not isinstance(part, (str, os.PathLike))})
+        if kinds:
+            raise DataError(
+                f"X is a list with parts of type {', '.join(kinds)}: stack matrices with scipy.sparse.vstack "
+                "or make each a dask.delayed value; names of files come in a list of their own"
+            )
     return are_files(X) or is_lazy(X) or (isinstance(X, (list, tuple)) and len(X) > 0 and is_lazy(X[0]))
+
+
+def check_at_hand(X):
+    """Refuse what can be fitted to and is no matrix, and no collection of Dask's."""
+    if is_sharded(X) and not is_dask(X):
+        what = "names of files" if are_files(X) else "a list of delayed values or futures"
+        raise DataError(
+            f"X is {what}: documents to infer come as a matrix or a Dask array; stradask.datasets reads "
+            "files and dask.array.from_delayed makes blocks of an array"
+        )
 
 
 def are_files(X):
@@ -59,9 +79,11 @@ def sources_of(X, n_shards=None, n_threads=1):
         return cut_files(files, n_shards or max(min(wanted, _MOST_SHARDS), n_threads))
     if isinstance(X, (list, tuple)):
         return list(X)
+    if hasattr(X, "dask") and hasattr(X, "key"):  # one delayed value, which has any other attribute too
+        return [X]
     if hasattr(X, "to_dask_array"):
         X = X.to_dask_array(lengths=True)
-    if not hasattr(X, "chunks"):  # a bag, or one delayed value
+    if not hasattr(X, "chunks"):  # a bag, or a future
         return X.to_delayed() if hasattr(X, "to_delayed") else [X]
     if X.ndim != 2:
         raise DataError(f"X must have two dimensions, documents and words, but it has {X.ndim}")

@@ -11,6 +11,7 @@ import pytest
 from distributed import Client, LocalCluster
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
+from sklearn.feature_extraction.text import CountVectorizer
 
 import stradask as sd
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
@@ -174,6 +175,39 @@ def test_bad_blocks(client, X):
         lda().fit(parts, doc_labels=np.ones((3, 6)))  # a row for each document, not for each block
     with pytest.raises(DataError, match=r"n_features=7, but X has 120 columns"):
         lda().fit(X, n_features=7)
+
+
+def test_words_that_are_not_counted_yet(client):
+    tokens = [["cat", "dog", "cat"], ["sun"]] * 4
+    for parts, held in (
+        (db.from_sequence(tokens, npartitions=2), "list"),
+        (db.from_sequence([" ".join(words) for words in tokens], npartitions=2), "str"),
+        ([dask.delayed(tokens)], "list"),
+        (db.from_sequence(tokens, npartitions=2).filter(lambda words: False), "nothing"),
+    ):
+        with pytest.raises(DataError, match=rf"in shard \d of X: a partition of X holds {held}, .*CountVec"):
+            lda(engine="dask").fit(parts)
+    counted = db.from_sequence([" ".join(words) for words in tokens], npartitions=2)
+    vectorizer = CountVectorizer(vocabulary=["cat", "dog", "sun"])
+    model = lda(engine="dask").fit(counted.map_partitions(vectorizer.transform))  # the remedy
+    assert model.word_topic_counts_.sum(axis=1).tolist() == [8, 4, 4]
+
+
+def test_what_stands_for_a_matrix(client, X, tmp_path):
+    """One delayed value is one shard; lists of matrices, folders and what cannot be inferred are named."""
+    same(lda(engine="dask").fit(dask.delayed(X)), lda(engine="dask").fit([dask.delayed(X)]))
+    with pytest.raises(DataError, match=r"type csr_matrix: stack matrices with scipy.sparse.vstack"):
+        lda().fit([X, X])
+    with pytest.raises(DataError, match=r"type csr_matrix: .*names of files come in a list of their own"):
+        lda().fit(["docword.txt", X])
+    with pytest.raises(DataError, match="is a folder; name the files in it"):
+        lda().fit(str(tmp_path))
+    model = lda().fit(X)
+    for infer in (model.transform, model.score, model.perplexity, lda(engine="dask").fit_transform):
+        with pytest.raises(DataError, match=r"X is names of files: .* stradask.datasets reads"):
+            infer("docword.txt")
+        with pytest.raises(DataError, match=r"list of delayed values or futures: .*from_delayed"):
+            infer(delayed(X))
 
 
 # Inference -------------------------------------------------------------------------------------------
