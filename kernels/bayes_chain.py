@@ -1,6 +1,6 @@
 """The one loop of all single-chain samplers: transitions, adaptation of the step size, and what is kept.
 
-Compiled once, for every model: the density is a function pointer. `run` is a pure function of its arguments
+Compiled once, for every model: the density is an address. `run` is a pure function of its arguments
 (a chunk of a chain done twice gives the same bits), and since each draw has random numbers of its own, 2 x
 100 draws are 200 draws bit for bit.
 
@@ -14,6 +14,7 @@ import numpy as np
 from numba import types
 
 from . import hmc, nuts, random_walk, slice_sampling, split_hmc
+from .bayes_address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
 from .bayes_streams import OPTIONS
 
 NUTS, SPLIT_HMC, HMC, RANDOM_WALK, SLICE = range(5)
@@ -44,26 +45,26 @@ def keep(z, gz, logp, mu, A, draw, gradient, statistic):
     statistic[0] = logp
 
 
-_RESULT = types.Tuple((hmc.MATRIX, hmc.MATRIX, hmc.MATRIX, hmc.VECTOR, hmc.VECTOR, nb.float64))
+_RESULT = types.Tuple((MATRIX, MATRIX, MATRIX, VECTOR, VECTOR, nb.float64))
 
 
 @nb.njit(
     _RESULT(
-        hmc.DENSITY,
+        ADDRESS,
         nb.int64,
-        hmc.VECTOR,
-        hmc.VECTOR,
+        VECTOR,
+        VECTOR,
         nb.float64,
-        hmc.VECTOR,
-        hmc.MATRIX,
-        hmc.VECTOR,
-        hmc.VECTOR,
+        VECTOR,
+        MATRIX,
+        VECTOR,
+        VECTOR,
         nb.boolean,
         nb.uint32[::1],
         nb.int64,
         nb.int64,
-        hmc.VECTOR,
-        hmc.INTEGERS,
+        VECTOR,
+        INTEGERS,
     ),
     **OPTIONS,
 )
@@ -72,7 +73,8 @@ def run(density, sampler, z, gz, logp, mu, A, tuning, averaging, adapt, name, n,
 
     Parameters
     ----------
-    density : function pointer
+    density : int
+        Its address, see ``bayes_address``.
     sampler : int
         NUTS and so on.
     z, gz : float64 arrays (d,)
@@ -125,10 +127,10 @@ def run(density, sampler, z, gz, logp, mu, A, tuning, averaging, adapt, name, n,
     return draws, gradients, statistics, z, gz, logp
 
 
-@nb.njit(types.Tuple((hmc.VECTOR, hmc.MATRIX))(hmc.DENSITY, hmc.MATRIX, hmc.VECTOR, hmc.INTEGERS), **OPTIONS)
+@nb.njit(types.Tuple((VECTOR, MATRIX))(ADDRESS, MATRIX, VECTOR, INTEGERS), **OPTIONS)
 def evaluate_all(density, Q, data, meta):
     """Return log densities (K,) and gradients (K, d) at K points q."""
     logps, gradients = np.empty(len(Q)), np.empty_like(Q)
     for k in range(len(Q)):
-        logps[k] = density(Q[k], gradients[k], data, meta)
+        logps[k] = call(density, Q[k], gradients[k], data, meta)
     return logps, gradients

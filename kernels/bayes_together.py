@@ -10,13 +10,11 @@ import numpy as np
 from numba import types
 
 from . import hmc, nuts, split_hmc
+from .bayes_address import ADDRESS, INTEGERS, MATRIX, VECTOR, call_together
 from .bayes_chain import N_STATISTICS, NUTS, adapt_size, keep
 from .bayes_streams import OPTIONS
 
 _CUBE = nb.float64[:, :, ::1]
-# ``density(n, Q, G, logps, data, meta)`` fills the first n rows of G and entries of logps.
-SIGNATURE = nb.void(nb.int64, hmc.MATRIX, hmc.MATRIX, hmc.VECTOR, hmc.VECTOR, hmc.INTEGERS)
-DENSITIES = types.FunctionType(SIGNATURE)
 
 _begin_tree, _go_on_tree = nuts.begin, nuts.go_on
 _begin_split, _go_on_split = split_hmc.begin, split_hmc.go_on
@@ -46,22 +44,22 @@ def _go_on(sampler, c, Z, GZ, logp, q, g, MU, A, tuning, streams, works, numbers
 
 
 @nb.njit(
-    types.Tuple((_CUBE, _CUBE, _CUBE, hmc.MATRIX, hmc.MATRIX, hmc.VECTOR))(
-        DENSITIES,
+    types.Tuple((_CUBE, _CUBE, _CUBE, MATRIX, MATRIX, VECTOR))(
+        ADDRESS,
         nb.int64,
-        hmc.MATRIX,
-        hmc.MATRIX,
-        hmc.VECTOR,
-        hmc.MATRIX,
+        MATRIX,
+        MATRIX,
+        VECTOR,
+        MATRIX,
         _CUBE,
-        hmc.MATRIX,
-        hmc.MATRIX,
+        MATRIX,
+        MATRIX,
         nb.boolean,
         nb.uint32[:, ::1],
         nb.int64,
         nb.int64,
-        hmc.VECTOR,
-        hmc.INTEGERS,
+        VECTOR,
+        INTEGERS,
     ),
     **OPTIONS,
 )
@@ -81,7 +79,7 @@ def run(density, sampler, Z, GZ, logps, MU, A, tuning, averaging, adapt, names, 
     for c in range(n_chains):
         _begin(sampler, c, 0, Z, GZ, logps[c], Q[c], MU, A, tuning, names, streams, works, numbers)
     while n_active:
-        density(n_active, Q, G, values, data, meta)
+        call_together(density, n_active, Q, G, values, data, meta)
         asking = 0
         for k in range(n_active):
             c = active[k]

@@ -6,8 +6,8 @@ density is a compiled function
 
     ``logp = density(q, g, data, meta)``
 
-with q and g float64 (d,), data float64, meta int64; it fills g with the gradient. It is an argument (a
-function pointer), so that one compiled sampler serves all models.
+with q and g float64 (d,), data float64, meta int64; it fills g with the gradient. Its
+address is an argument, so that one compiled sampler serves all models.
 
 A step has one form for all samplers:
 
@@ -26,13 +26,10 @@ import math
 
 import numba as nb
 import numpy as np
-from numba import types
 
+from .bayes_address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
 from .bayes_streams import OPTIONS, fill_normal, uniform
 
-SIGNATURE = nb.float64(nb.float64[::1], nb.float64[::1], nb.float64[::1], nb.int64[::1])
-DENSITY = types.FunctionType(SIGNATURE)
-VECTOR, MATRIX, INTEGERS = nb.float64[::1], nb.float64[:, ::1], nb.int64[::1]
 MAX_ERROR = 1000.0  # of the energy: beyond it a trajectory has diverged
 
 
@@ -107,7 +104,7 @@ def gradient_in_row(g, GZ, row, A):
 def evaluate(density, z, gz, q, g, mu, A, data, meta):
     """Return the log density at z and fill its gradient in z; q and g are scratch."""
     place(z, q, mu, A)
-    logp = density(q, g, data, meta)
+    logp = call(density, q, g, data, meta)
     gradient_in_row(g, gz.reshape(1, len(gz)), 0, A)
     return logp
 
@@ -167,7 +164,7 @@ def step(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta):
 
 
 @nb.njit(
-    nb.float64(DENSITY, VECTOR, VECTOR, nb.float64, VECTOR, MATRIX, nb.uint32[::1], VECTOR, INTEGERS),
+    nb.float64(ADDRESS, VECTOR, VECTOR, nb.float64, VECTOR, MATRIX, nb.uint32[::1], VECTOR, INTEGERS),
     **OPTIONS,
 )
 def first_size(density, z, gz, logp, mu, A, stream, data, meta):

@@ -25,6 +25,7 @@ import math
 import numba as nb
 import numpy as np
 
+from .bayes_address import call
 from .bayes_streams import INNER, OPTIONS, fill_normal, uniform
 from .hmc import MAX_ERROR, acceptance, dot, gradient_in_row, place_row
 
@@ -217,6 +218,6 @@ def step(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta):
     """One transition in place; returns the log density at its end."""
     q, g, numbers = work[0], work[1], np.empty(n_numbers(int(tuning[1])))
     begin(z, gz, logp, q, mu, A, tuning, stream, work, numbers)
-    while go_on(z, gz, density(q, g, data, meta), q, g, mu, A, tuning, stream, work, numbers, info):
+    while go_on(z, gz, call(density, q, g, data, meta), q, g, mu, A, tuning, stream, work, numbers, info):
         pass
     return numbers[LOGP]

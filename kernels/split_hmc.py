@@ -15,6 +15,7 @@ import math
 import numba as nb
 import numpy as np
 
+from .bayes_address import call
 from .bayes_streams import INNER, OPTIONS, fill_normal, uniform
 from .hmc import MAX_ERROR, acceptance, decide, dot, gradient_in_row, place_row
 
@@ -57,5 +58,5 @@ def step(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta):
     """One kick, rotation, kick, and the decision; returns the log density where the chain then is."""
     q, g, numbers = work[0], work[1], np.empty(_NUMBERS)
     begin(z, gz, logp, q, mu, A, tuning, stream, work, numbers)
-    go_on(z, gz, density(q, g, data, meta), q, g, mu, A, tuning, stream, work, numbers, info)
+    go_on(z, gz, call(density, q, g, data, meta), q, g, mu, A, tuning, stream, work, numbers, info)
     return numbers[_LOGP]

@@ -174,7 +174,7 @@ def _begin(model, state, target, *, seed, shard, chain):
     if kind.size is None:
         name = stream(seed, shard, chain, WARM_UP - 1 - (state.draw - WARM_UP))
         size = first_size(
-            model.density, state.z, state.gz, state.logp, state.mu, state.A, name, model.data, model.meta
+            model.address, state.z, state.gz, state.logp, state.mu, state.A, name, model.data, model.meta
         )
     elif state.sampler == "random_walk":
         size = 2.38 / math.sqrt(len(state.z))

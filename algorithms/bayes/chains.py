@@ -12,6 +12,7 @@ import numpy as np
 
 from ...errors import DataError
 from ...kernels import bayes_chain, bayes_together
+from ...kernels.bayes_address import TOGETHER, address_of
 from ...kernels.bayes_streams import normals, uniforms
 from ...kernels.nuts import scratch_rows
 from . import gibbs
@@ -286,9 +287,8 @@ def _run_together(model, states, averagings, names, n):
     )
     adapt = averagings[0] is not None
     averaging = np.stack(averagings) if adapt else np.zeros((len(states), 6))
-    model.together.compile(bayes_together.SIGNATURE)
     results = bayes_together.run(
-        model.together,
+        address_of(model.together, TOGETHER),
         SAMPLERS[states[0].sampler].number,
         Z,
         GZ,
@@ -321,7 +321,7 @@ def _run(model, state, averaging, name, n):
         made = gibbs.run(model, state.z, name, n)
     else:
         made = bayes_chain.run(
-            model.density,
+            model.address,
             SAMPLERS[state.sampler].number,
             state.z,
             state.gz,

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...errors import DataError
 from ...kernels.bayes_callback import callback
+from ...kernels.bayes_streams import INNER, OPTIONS
 from ...scheduler.threads import single_threaded_blas
 from .chains import STARTING, stream
 from .fingerprint import fingerprint
@@ -164,18 +165,12 @@ def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes)
     import numba as nb
 
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    inner = options | {name: INNER[name] for name in INNER.keys() - OPTIONS.keys()}  # it makes no array
     step = float(_STEP)
 
     if log_prior is None:
         prior_slopes = True
         log_prior = nb.njit(**options)(lambda q, g: 0.0)
-    shaped = (
-        (lambda data, meta: data[1:])
-        if n_axes == 1
-        else (lambda data, meta: data[1:].reshape(meta[0], meta[1]))
-    )
-    shaped = nb.njit(**options)(shaped)
-
     if likelihood_slopes:
         likelihood = log_likelihood
     else:
@@ -208,14 +203,26 @@ def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes)
                 point[i] = q[i]
             return log_prior(point)
 
-    @nb.njit(**options)
+    if n_axes == 1:
+
+        @nb.njit(**inner)
+        def of_data(q, data, meta, g):
+            return likelihood(q, data[1:], g)
+
+    else:
+
+        @nb.njit(**inner)
+        def of_data(q, data, meta, g):
+            return likelihood(q, data[1:].reshape(meta[0], meta[1]), g)
+
+    @nb.njit(**inner)
     def density(q, g, data, meta):
         for i in range(len(g)):
             g[i] = 0.0
         logp = data[0] * prior(q, g)
         for i in range(len(g)):
             g[i] *= data[0]
-        return logp + likelihood(q, shaped(data, meta), g)
+        return logp + of_data(q, data, meta, g)
 
     return density
 
@@ -331,10 +338,6 @@ class PythonModel(Model):
     def n_undefined(self):
         """Count evaluations on this thread that were NaN."""
         return int(getattr(vars(self)["_counts"], "undefined", 0))
-
-    def __getstate__(self):
-        """Leave out what belongs to this process."""
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def __setstate__(self, state):
         super().__setstate__(state)

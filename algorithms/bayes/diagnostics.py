@@ -8,7 +8,7 @@ or of another version: the same draws meet the same verdict everywhere.
 import math
 
 import numpy as np
-from scipy import fft, stats
+from scipy import fft, special, stats
 
 from ...errors import DataError
 from .combine_gaussian import moment_parameters, score_parameters
@@ -51,8 +51,16 @@ def _split(x):
 
 def _normal_scores(x):
     """Replace draws by normal quantiles of their ranks among all chains (Blom)."""
-    ranks = stats.rankdata(x.reshape(-1, x.shape[2]), axis=0).reshape(x.shape)
-    return stats.norm.ppf((ranks - 0.375) / (x.shape[0] * x.shape[1] + 0.25))
+    n, d = x.shape[0] * x.shape[1], x.shape[2]
+    quantiles = special.ndtri((np.arange(2, 2 * n + 1) / 2 - 0.375) / (n + 0.25))  # of the ranks 1, 1.5 to n
+    scores = np.empty((d, n))
+    for column, own in zip(np.ascontiguousarray(x.reshape(n, d).T), scores, strict=True):
+        order = np.argsort(column)
+        rises = np.append(True, np.diff(column[order]) > 0)
+        first = np.flatnonzero(rises)
+        last = np.append(first[1:], n) - 1
+        own[order] = quantiles[first + last][np.cumsum(rises) - 1]  # equal draws have their mean rank
+    return scores.T.reshape(x.shape)
 
 
 def _scale_reduction(x):
@@ -91,9 +99,13 @@ def split_rhat(draws):
     (True, True)
     """
     halves = _split(_chains(draws))
+    return _as_given(draws, _rhat(halves, _normal_scores(halves)))
+
+
+def _rhat(halves, scores):
+    """The larger of two R-hat: of normal scores of the halves of chains, and of the folded halves'."""
     folded = np.abs(halves - np.median(halves, axis=(0, 1)))
-    bulk, tails = (_scale_reduction(_normal_scores(x)) for x in (halves, folded))
-    return _as_given(draws, np.fmax(bulk, tails))
+    return np.fmax(_scale_reduction(scores), _scale_reduction(_normal_scores(folded)))
 
 
 def ess(draws, kind="bulk"):
@@ -119,8 +131,7 @@ def ess(draws, kind="bulk"):
     if kind == "bulk":
         found = _geyer(_normal_scores(_split(x)))
     elif kind == "tail":
-        low, high = np.quantile(x, [0.05, 0.95], axis=(0, 1))
-        found = np.fmin(*(_geyer(_split((x <= cut).astype(float))) for cut in (low, high)))
+        found = _tail(x)
     elif kind == "mean":
         found = _geyer(_split(x))
     else:
@@ -128,13 +139,41 @@ def ess(draws, kind="bulk"):
     return _as_given(draws, np.where(np.ptp(x, axis=(0, 1)) > 0, found, np.nan))
 
 
+def _tail(x):
+    """The smaller effective size of the indicators of two quantiles."""
+    cuts = np.quantile(x, [0.05, 0.95], axis=(0, 1))
+    below = _split(np.concatenate([x <= cut for cut in cuts], axis=2, dtype=np.float64))
+    return np.fmin(*np.split(_geyer(below), 2))
+
+
+def convergence(draws):
+    """Compute R-hat, bulk and tail effective sizes of chains at once, for the ranks are the dearest of it.
+
+    Parameters
+    ----------
+    draws : ndarray of shape (chains, draws, d)
+
+    Returns
+    -------
+    rhat, bulk, tail : ndarray of shape (d,)
+        As `split_rhat` and `ess` give them.
+    """
+    x = _chains(draws)
+    halves = _split(x)
+    scores = _normal_scores(halves)
+    still = np.ptp(x, axis=(0, 1)) == 0
+    bulk, tail = (np.where(still, np.nan, found) for found in (_geyer(scores), _tail(x)))
+    return _rhat(halves, scores), bulk, tail
+
+
 def _geyer(x):
     """Effective sizes of chains (c, n, d): autocorrelations summed in pairs while these are positive."""
     c, n, _ = x.shape
-    centred = x - x.mean(axis=1, keepdims=True)
+    centred = np.ascontiguousarray((x - x.mean(axis=1, keepdims=True)).transpose(2, 0, 1))
     length = fft.next_fast_len(2 * n, real=True)
-    power = np.abs(fft.rfft(centred, length, axis=1)) ** 2
-    covariances = fft.irfft(power, length, axis=1)[:, :n].mean(axis=0) / n
+    waves = fft.rfft(centred, length)
+    power = (waves.real**2 + waves.imag**2).mean(axis=1)  # of all chains: what follows is linear
+    covariances = fft.irfft(power, length)[:, :n].T / n
     within = covariances[0] * n / (n - 1)
     total = covariances[0] + (x.mean(axis=1).var(axis=0, ddof=1) if c > 1 else 0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -333,7 +372,7 @@ def diagnose(chains, *, gradients=None, energy=None, divergences=None, figures=N
 
 def _chain_lines(chains, names, weighed):
     """R-hat and effective sizes of the worst shard; weighed draws only propose, and may be rougher."""
-    rhat = np.stack([split_rhat(shard) for shard in chains])
+    rhat, *sizes = (np.stack(part) for part in zip(*map(convergence, chains), strict=True))
     where = np.unravel_index(np.where(np.isnan(rhat), np.inf, rhat).argmax(), rhat.shape)
     worst, place = rhat[where], f"shard {where[0]}, {names[where[1]]}"
     good = RHAT_LIMIT if weighed else _RHAT_GOOD
@@ -341,13 +380,12 @@ def _chain_lines(chains, names, weighed):
     words = f"did not converge: {place}" if level == 2 else f"largest in {place}"
     yield "R-hat", worst, f"< {good}", level, words
     least = _ESS_GOOD if len(chains) == 1 else _ESS_SHARD
-    for kind in ("bulk", "tail"):
-        sizes = np.stack([ess(shard, kind) for shard in chains])
-        where = np.unravel_index(np.where(np.isnan(sizes), -np.inf, sizes).argmin(), sizes.shape)
-        few = not sizes[where] >= least and not weighed
+    for kind, found in zip(("bulk", "tail"), sizes, strict=True):
+        where = np.unravel_index(np.where(np.isnan(found), -np.inf, found).argmin(), found.shape)
+        few = not found[where] >= least and not weighed
         yield (
             f"{kind} ESS",
-            sizes[where],
+            found[where],
             f"> {least}",
             int(few),
             f"{'too few: longer chains; ' * few}smallest in shard {where[0]}, {names[where[1]]}",

@@ -229,9 +229,10 @@ class BayesianRegression(Estimator):
             raise DataError(f"n_shards={self.n_shards}, but X is {n} shards: take n_shards='auto' or {n}")
         if not self._merges():
             self._check_sharded()
-        seed, self.n_shards_ = self._seed(), n
+        seed = self._seed()
         door = type(self)(**self.get_params(deep=False))
         found = look(door, sources, engine=self.engine, n_jobs=self.n_jobs)
+        self.n_shards_ = len(found.sources)
         check_names(self, np.empty((1, found.n_features)), np.zeros(1))
         if found.classes is not None:
             self.classes_ = found.classes

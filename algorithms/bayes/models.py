@@ -9,8 +9,8 @@ import numpy as np
 
 from ...errors import DataError
 from ...kernels import bayes_glm, bayes_groups, bayes_logistic, bayes_priors, bayes_tiles
+from ...kernels.bayes_address import SIGNATURE, address_of
 from ...kernels.bayes_chain import evaluate_all
-from ...kernels.hmc import SIGNATURE
 from ...scheduler.threads import run_tasks
 from .chains import stream
 
@@ -83,6 +83,11 @@ class Model:
     def __post_init__(self):
         self.density.compile(SIGNATURE)  # or read from disk: a model compiles what it needs and no more
 
+    @cached_property
+    def address(self):
+        """Where the compiled density lies in this process."""
+        return address_of(self.density, SIGNATURE)
+
     @property
     def n_params(self):
         """How many parameters q there are."""
@@ -105,7 +110,7 @@ class Model:
 
     def logp_grads(self, Q):
         """Compute log densities (K,) and gradients (K, d) at the points Q (K, d)."""
-        results = evaluate_all(self.density, self._points(Q), self.data, self.meta)
+        results = evaluate_all(self.address, self._points(Q), self.data, self.meta)
         self.raise_errors()
         return results
 
@@ -138,7 +143,7 @@ class Model:
     def together(self):
         """A compiled function for several points, by which chains share readings of the data; or None.
 
-        It gives the same bits as `density`; see ``kernels.bayes_together``.
+        It gives the same bits as `density`; see ``kernels.bayes_address``.
         """
         return _TOGETHER.get(self.density)
 
@@ -178,8 +183,9 @@ class Model:
         return replace(self, data=np.zeros(0))
 
     def __getstate__(self):
-        """Travel as plain arrays."""
-        return self.__dict__
+        """Travel as plain arrays, without what belongs to this process."""
+        state = vars(self)
+        return {name: value for name, value in state.items() if name != "address" and name[0] != "_"}
 
     def __setstate__(self, state):
         data = _aligned(state["data"].nbytes)

@@ -29,7 +29,6 @@ _TRIAL = 200  # draws that show the acceptance of split HMC
 CHUNK = 100  # draws of a chain between two looks at the callback
 _FAR = 3.0  # times twice the standard deviation
 _TIMES = (1, 5, 25)  # the distance from the start at which chains begin
-_SAME_MODE = 0.1  # distance in posterior standard deviations
 CAREFUL = ("nuts", "hmc")  # whose steps an acceptance shortens where draws diverge
 _SHORT_STEPS = 0.95  # that acceptance
 
@@ -309,8 +308,8 @@ def _is_only_mode(model, mode, n_starts, numbers):
         near = starting_point(model, chain=chain, **numbers) - model.start
         times = _TIMES[:1] if model.regular else _TIMES  # a regression far out is flat, and slow
         for start in (mode.q + far, mode.q - far, *(model.start + k * near for k in times)):
-            other = find_mode(model, start, scales=mode.A)
-            if other is not None and np.abs(np.linalg.solve(mode.A, other.q - mode.q)).max() > _SAME_MODE:
+            other = find_mode(model, start, scales=mode.A, known=mode)
+            if other is not None and not mode.is_near(other.q):
                 return False
     return True
 

@@ -85,7 +85,7 @@ class Looked:
 
 @dataclass(frozen=True)
 class Found:
-    """What all shards have in common, and their sources; `moments` has one entry a shard.
+    """What all shards have in common, and the sources of those that count; `moments` has an entry for each.
 
     `groups` are the labels of all, sorted, or None; `rows` (X, y, weights) has the likelihood of all, or is
     None.
@@ -117,10 +117,20 @@ def look(door, sources, **places):
     Raises
     ------
     DataError
-        Names the shard that is wrong in itself, or unlike the first.
+        Names the shard that is wrong in itself, or unlike the first; or if no row has any weight.
+
+    Notes
+    -----
+    A shard whose rows all have the weight 0 is left out, as such rows are: the others look as if it were not
+    there.
     """
     sources = with_columns(sources, **places)
     seen = look_at([partial(_look, door, source, len(sources)) for source in sources], **places)
+    counting = [source for one, source in zip(seen, sources, strict=True) if one is not None]
+    if not counting:
+        raise DataError("sample_weight is zero in every row of all shards: nothing is left to fit to")
+    if len(counting) < len(sources):
+        return look(door, counting, **places)  # whose number their priors go by
     widths = [one.n_features for one in seen]
     n_features = max(widths)
     for one, source in zip(seen, sources, strict=True):
@@ -232,8 +242,16 @@ def spreads(parts):
     return sd[:-1], sd[-1]
 
 
+def _weighs_nothing(X, sample_weight=None, **rest):
+    weights = np.asarray(sample_weight)  # what is no vector of numbers is refused later
+    return weights.dtype.kind in "biuf" and weights.shape == np.shape(X)[:1] and not weights.any()
+
+
 def _look(door, source, n_shards, shard):
+    """Look at one shard; None if all its weights are zero."""
     arrays, checksum = columns_of(source)
+    if _weighs_nothing(**arrays):
+        return None
     door = copy(door)
     try:
         X, y, options = door._checked(**arrays)

@@ -221,46 +221,59 @@ def _schools():
 
 
 def _poisson_gamma():
-    from math import exp, lgamma, log1p
-
-    import numba
-
-    @numba.njit
-    def log_likelihood(q, y):
-        a, total = exp(q[0]), 0.0
-        base = lgamma(a)
-        for count in y:
-            total += lgamma(a + count) - base
-        return total + len(y) * a * q[1] - (len(y) * a + y.sum()) * log1p(exp(q[1]))
-
-    @numba.njit
-    def log_prior(q):
-        return -0.5 * (q[0] * q[0] + q[1] * q[1])
-
-    return log_likelihood, log_prior
-
-
-def _mixture():
     from math import exp, log, log1p
 
     import numba
 
     @numba.njit
     def log_likelihood(q, y, g):
+        a, b, total, slope, n = exp(q[0]), exp(q[1]), 0.0, 0.0, len(y)
+        for count in y:
+            rising = 1.0  # a (a + 1) ... (a + count - 1): a quotient of gamma functions
+            for k in range(int(count)):
+                rising *= a + k
+                slope += 1 / (a + k)
+            total += log(rising)
+        whole = n * a + y.sum()
+        g[0] += a * (slope + n * (q[1] - log1p(b)))
+        g[1] += n * a - whole * b / (1 + b)
+        return total + n * a * q[1] - whole * log1p(b)
+
+    @numba.njit
+    def log_prior(q, g):
+        g[0] -= q[0]
+        g[1] -= q[1]
+        return -0.5 * (q[0] * q[0] + q[1] * q[1])
+
+    return log_likelihood, log_prior
+
+
+def _mixture():
+    from math import exp, log
+
+    import numba
+
+    @numba.njit
+    def log_likelihood(q, y, g):
         gap, precision = exp(q[1]), exp(-2 * q[2])
-        weight, total = 1 / (1 + exp(-q[3])), 0.0
-        for x in y:
-            near, far = x - q[0], x - q[0] - gap
+        weight, total, product = 1 / (1 + exp(-q[3])), 0.0, 1.0
+        for i in range(len(y)):
+            near, far = y[i] - q[0], y[i] - q[0] - gap
             # In parts of the first component, whose share is 1 / (1 + odds).
-            odds = exp(-0.5 * (far * far - near * near) * precision - q[3])
-            share = 1 / (1 + odds)
-            total += -0.5 * near * near * precision + log1p(odds)
+            log_odds = -0.5 * (far * far - near * near) * precision - q[3]
+            less = exp(-abs(log_odds))
+            share = (less if log_odds > 0 else 1.0) / (1 + less)
+            total += max(log_odds, 0.0) - 0.5 * near * near * precision
+            product *= 1 + less  # one logarithm for some hundred rows
+            if i % 500 == 499:
+                total += log(product)
+                product = 1.0
             rest = 1 - share
             g[0] += (share * near + rest * far) * precision
             g[1] += rest * far * precision * gap
             g[2] += (share * near * near + rest * far * far) * precision - 1
             g[3] += share - weight
-        return total + len(y) * (log(weight) - q[2])
+        return total + log(product) + len(y) * (log(weight) - q[2])
 
     @numba.njit
     def log_prior(q, g):

@@ -7,6 +7,7 @@ from scipy import stats
 from stradask.algorithms.bayes.diagnostics import (
     Diagnostics,
     cochran_q,
+    convergence,
     diagnose,
     e_bfmi,
     ess,
@@ -271,3 +272,15 @@ def test_shards_that_only_propose_may_be_rougher():
     plain, weighed = diagnose(draws), diagnose(draws, figures={"k_hat": 0.1})
     assert plain.row("bulk ESS")["verdict"] == "care"
     assert weighed.row("bulk ESS")["verdict"] == "good"
+
+
+@pytest.mark.parametrize("n_draws", [4, 33, 100])
+def test_figures_made_at_once_are_those_made_alone(n_draws):
+    draws = np.random.default_rng(0).standard_normal((3, n_draws, 4)).cumsum(axis=1)
+    draws[..., 1] = np.round(draws[..., 1])  # ties
+    draws[..., 2] = 5.0  # does not move
+    rhat, bulk, tail = convergence(draws)
+    np.testing.assert_array_equal(rhat, split_rhat(draws))
+    np.testing.assert_array_equal(bulk, ess(draws, "bulk"))
+    np.testing.assert_array_equal(tail, ess(draws, "tail"))
+    assert np.isnan([rhat[2], bulk[2], tail[2]]).all()

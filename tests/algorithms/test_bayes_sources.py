@@ -443,3 +443,27 @@ def test_a_killed_worker_is_replaced_by_one_that_reads_again(tmp_path):
     readers = {path.name.rpartition("-")[2] for path in tmp_path.glob("read-*")}
     assert str(os.getpid()) not in readers  # the client never has the rows
     assert list(tmp_path.glob("read-*-after-*"))  # by whoever took the dead worker's place
+
+
+def test_a_shard_without_weight_is_as_if_it_were_not_there(tmp_path):
+    X, y = logistic(600)
+    parts = [{"X": X[m::3], "y": y[m::3], "sample_weight": np.ones(200)} for m in range(3)]
+    parts[1]["sample_weight"] = np.zeros(200)
+    paths = saved(tmp_path, parts)
+    model = sd.BayesianLogisticRegression(n_shards=3, sampler="split_hmc", **OPTIONS).fit(paths)
+    two = sd.BayesianLogisticRegression(n_shards=2, sampler="split_hmc", **OPTIONS).fit([paths[0], paths[2]])
+    assert model.n_shards_ == 2
+    np.testing.assert_array_equal(model.posterior_.draws, two.posterior_.draws)
+    one = sd.BayesianLogisticRegression(sampler="split_hmc", **OPTIONS)
+    kept = one.fit(X[::3], y[::3], np.ones(200)).posterior_.draws
+    np.testing.assert_array_equal(one.set_params(n_shards="auto").fit(paths[:2]).posterior_.draws, kept)
+    assert one.n_shards_ == 1
+    with pytest.raises(DataError, match="sample_weight is zero in every row of all shards"):
+        one.fit([paths[1], paths[1]])
+
+
+def test_weights_of_no_use_are_refused_though_they_are_zero(tmp_path):
+    X, y = logistic(60)
+    paths = saved(tmp_path, [{"X": X, "y": y}, {"X": X, "y": y, "sample_weight": np.zeros(59)}])
+    with pytest.raises(DataError, match=r"shard 1 \(.*part-1.npz\): .*sample_weight"):
+        sd.BayesianLogisticRegression(**OPTIONS).fit(paths)

@@ -77,7 +77,7 @@ def _densities(file, kind):
     likelihood, prior = (function.py_func for function in _module(file).DENSITIES[kind]())
 
     def density(q, y):
-        slopes = () if kind == "poisson-gamma" else (np.zeros(len(q)),)
+        slopes = (np.zeros(len(q)),)
         return likelihood(q, y, *slopes) + prior(q, *slopes)
 
     return density

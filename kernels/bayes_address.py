@@ -1,0 +1,57 @@
+"""Log densities as addresses of compiled functions: one compiled sampler serves all models.
+
+numba takes a function as an argument too, but looks it up by Python on every call of the sampler: that takes
+tens of microseconds, more than many a density. An address is a number. It is good in this process only, and
+as long as the function lives.
+"""
+
+import numba as nb
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+ADDRESS = nb.int64
+VECTOR, MATRIX, INTEGERS = nb.float64[::1], nb.float64[:, ::1], nb.int64[::1]
+# ``logp = density(q, g, data, meta)``
+SIGNATURE = nb.float64(VECTOR, VECTOR, VECTOR, INTEGERS)
+# ``densities(n, Q, G, logps, data, meta)`` fills the first n rows of G and entries of logps.
+TOGETHER = nb.void(nb.int64, MATRIX, MATRIX, VECTOR, VECTOR, INTEGERS)
+
+
+def address_of(function, signature):
+    """Compile a function for a signature, or read it from disk; return its address.
+
+    Parameters
+    ----------
+    function : function compiled by ``numba.njit``
+    signature : Signature
+
+    Returns
+    -------
+    int
+    """
+    compiled = function.get_compile_result(signature)
+    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+
+
+def _emit(context, builder, signature, args):
+    """Call it as numba calls its own; what it raises goes on to the caller."""
+    convention, result, kinds = context.call_conv, signature.return_type, signature.args[1:]
+    kind = convention.get_function_type(result, kinds).as_pointer()
+    function = builder.inttoptr(args[0], kind)
+    status, value = convention.call_function(builder, function, result, kinds, args[1:])
+    with cgutils.if_unlikely(builder, status.is_error):
+        convention.return_status_propagate(builder, status)
+    return value
+
+
+@intrinsic
+def call(typingctx, address, q, g, data, meta):
+    """Evaluate the density at an address."""
+    return SIGNATURE.return_type(types.int64, *SIGNATURE.args), _emit
+
+
+@intrinsic
+def call_together(typingctx, address, n, Q, G, logps, data, meta):
+    """Evaluate the density at an address at several points."""
+    return TOGETHER.return_type(types.int64, *TOGETHER.args), _emit
