@@ -7,6 +7,7 @@ more, it is split HMC, one gradient a draw. Else, and where there is no definite
 mode, NUTS.
 """
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,7 @@ K_HAT_WEIGHTS, PART_WEIGHTS = 0.5, 0.75  # for importance sampling alone
 K_HAT_SPLIT, ACCEPTANCE_SPLIT = 0.7, 0.6  # for split HMC
 _TRIAL = 200  # draws that show the acceptance of split HMC
 CHUNK = 100  # draws of a chain between two looks at the callback
+_PATIENCE = 0.1  # seconds between two looks at Ctrl-C, where there is no callback
 _FAR = 3.0  # times twice the standard deviation
 _TIMES = (1, 5, 25)  # the distance from the start at which chains begin
 CAREFUL = ("nuts", "hmc")  # whose steps an acceptance shortens where draws diverge
@@ -337,22 +339,25 @@ def _choose(model, mode, n, several, numbers, weighted):
 def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, callback):
     """Warm up all chains in the first round, then draw in rounds of a chunk.
 
-    Where chains share readings of the data a thread has as many as there are for it, else one at a time.
+    Where nobody looks on, a chunk is as long as Ctrl-C may wait, by the time that the warm-up took. Where chains
+    share readings of the data a thread has as many as there are for it, else one at a time.
     """
     n_jobs, history = effective_n_jobs(n_jobs), History()
     n_groups = min(n_jobs, n_chains) if in_step(model, plan.sampler) else n_chains
     groups = [group.tolist() for group in np.array_split(np.arange(n_chains), n_groups)]
     states: list = [None] * n_chains
     parts: list[list[Draws]] = [[] for _ in range(n_chains)]
+    length, began, watched = CHUNK, time.perf_counter(), callback is not None or verbose
 
     def begin(group):
         return plan.begin_all(model, n_warmup, chains=group, **numbers)
 
     def go_on(group):
         own = [states[chain] for chain in group]
-        return advance_all(model, own, min(CHUNK, n_samples - own[0].draw), chains=group, **numbers)
+        return advance_all(model, own, min(length, n_samples - own[0].draw), chains=group, **numbers)
 
     def step(r):
+        nonlocal length
         work = begin if r == 0 else go_on
         results = [one for some in run_tasks([(work, (group,)) for group in groups], n_jobs) for one in some]
         for chain, (state, draws) in enumerate(results):
@@ -360,9 +365,12 @@ def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, c
             if r:
                 parts[chain].append(draws)
         made = [draws for _, draws in results]
+        if not (r or watched):
+            length = max(CHUNK, int(_PATIENCE * len(made[0].draws) / (time.perf_counter() - began)))
         return {
             "objective": float(np.mean([draws.log_densities.mean() for draws in made])),
             "updates": sum(len(draws.draws) for draws in made),
+            "done": "finished" if states[0].draw == n_samples else False,
         }
 
     n_rounds = 1 + -(-n_samples // CHUNK)
