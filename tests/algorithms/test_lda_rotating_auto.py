@@ -16,7 +16,7 @@ from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import ModelFileError, WorkerLost
 from stradask.scheduler.engine import run
-from stradask.scheduler.session import LocalSession
+from stradask.scheduler.local_session import LocalSession
 
 QUIET = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL, "processes": False}
 
