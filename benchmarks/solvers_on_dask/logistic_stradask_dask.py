@@ -4,7 +4,7 @@ from typing import Any
 
 
 class Solver:
-    """`stradask.LogisticRegression` on a Dask array whose rows lie on the workers."""
+    """`stradask.LogisticRegression` on Dask arrays whose rows, and labels, lie on the workers."""
 
     name = "stradask-dask"
     method = "Newton or L-BFGS (numba, sums over portions)"
@@ -21,7 +21,7 @@ class Solver:
         from _cluster import Workers
 
         Solver.workers = Solver.workers or Workers(self.settings.n_jobs)
-        self.X, self.y = self.workers.spread(data.X), data.y
+        self.X, self.y = self.workers.spread(data.X), self.workers.spread(data.y)
 
     def solve(self, alpha, tolerance):
         """One fit from scratch."""
