@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from typing import Any
 
 import dask
 import distributed
@@ -146,7 +147,7 @@ def future_of(value):
     layers = list(graph.layers.values()) if isinstance(graph, HighLevelGraph) else [graph]
     layers = [layer for layer in layers if not isinstance(layer, Layer) or layer.is_materialized()]
     while not others:
-        node = next((layer[key] for layer in layers if key in layer), None)
+        node: Any = next((layer[key] for layer in layers if key in layer), None)
         if hasattr(node, "target"):  # an alias
             key = node.target
         elif type(node) is tuple and not callable(node[0]):  # the same in another form

@@ -216,6 +216,7 @@ class _Far:
 
     rows: FarRows
     n_rows: int
+    n_jobs: int | None
     n_passes: int
 
     @property

@@ -1,6 +1,5 @@
 """Targets and weights on Dask beside the rows: they stay there, and the model is that of a local fit."""
 
-import logging
 import tracemalloc
 
 import dask
@@ -8,6 +7,7 @@ import dask.array as da
 import distributed
 import numpy as np
 import pytest
+from far_problems import MODELS, N, close, make_problem, two_workers
 
 from stradask.algorithms.linear import row_places
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
@@ -15,40 +15,16 @@ from stradask.algorithms.linear.poisson import PoissonRegressor
 from stradask.algorithms.linear.ridge import Ridge
 from stradask.errors import DataError
 
-N, P = 400, 6
-MODELS = (LogisticRegression, Ridge, PoissonRegressor)
-
 
 @pytest.fixture(scope="module", autouse=True)
 def client():
-    """Two workers in this process."""
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
-    with (
-        distributed.LocalCluster(silence_logs=logging.CRITICAL, **options) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with two_workers() as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def problem():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((N, P)) * np.geomspace(0.1, 10, P) + 0.3
-    z = X @ (rng.uniform(-1, 1, P) / np.geomspace(0.1, 10, P))
-    targets = {
-        LogisticRegression: (z + rng.logistic(size=N) > 0).astype(int),
-        Ridge: z + rng.standard_normal(N),
-        PoissonRegressor: rng.poisson(np.exp(z / 2)),
-    }
-    return X, targets, rng.uniform(0.2, 2, N)
-
-
-def close(far, near, rtol=1e-10):
-    """The objective, and coefficients as exact as that leaves them."""
-    assert far.history_["objective"][-1] == pytest.approx(near.history_["objective"][-1], rel=rtol)
-    np.testing.assert_allclose(far.coef_, near.coef_, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(far.intercept_, near.intercept_, rtol=1e-4, atol=1e-5)
-    assert far.coef_.dtype == near.coef_.dtype
+    return make_problem()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import distributed
 import numpy as np
 import pandas as pd
 import pytest
+from far_problems import MODELS, N, P, close, make_problem, two_workers
 from scipy import sparse
 from scipy.special import expit
 from sklearn.base import clone
@@ -28,46 +29,21 @@ from stradask.algorithms.optimize.objective import MultinomialObjective
 from stradask.algorithms.optimize.rows import LOGISTIC, make_rows
 from stradask.errors import DataError
 
-N, P = 400, 6
-MODELS = (LogisticRegression, Ridge, PoissonRegressor)
-
 
 @pytest.fixture(scope="module", autouse=True)
 def client():
-    """Two workers in this process."""
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
-    with (
-        distributed.LocalCluster(silence_logs=logging.CRITICAL, **options) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with two_workers() as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return make_problem()
 
 
 @pytest.fixture(autouse=True)
 def small_portions(monkeypatch):
     monkeypatch.setattr(row_places, "_LEAST_ENTRIES", 300)
-
-
-@pytest.fixture(scope="module")
-def problem():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((N, P)) * np.geomspace(0.1, 10, P) + 0.3
-    z = X @ (rng.uniform(-1, 1, P) / np.geomspace(0.1, 10, P))
-    labels = (z + rng.logistic(size=N) > 0).astype(int)
-    targets = {
-        LogisticRegression: labels,
-        Ridge: z + rng.standard_normal(N),
-        PoissonRegressor: rng.poisson(np.exp(z / 2)),
-    }
-    return X, targets, rng.uniform(0.2, 2, N)
-
-
-def close(far, near, rtol=1e-10):
-    """The objective, and coefficients as exact as that leaves them."""
-    assert far.history_["objective"][-1] == pytest.approx(near.history_["objective"][-1], rel=rtol)
-    np.testing.assert_allclose(far.coef_, near.coef_, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(far.intercept_, near.intercept_, rtol=1e-4, atol=1e-5)
-    assert far.coef_.dtype == near.coef_.dtype
 
 
 @pytest.mark.parametrize("cls", MODELS)

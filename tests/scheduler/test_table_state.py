@@ -209,6 +209,18 @@ def test_a_replica_that_only_writes_remembers_what_is_under_way():
     assert [len(log) for log in replica._log] == [2, 2]
 
 
+def test_updates_of_a_clock_go_out_together():
+    """One message a shard, whose rows are summed, however often they were added to."""
+    replica = make_replica()
+    for rows in ([1, 2], [0, 1], [1]):
+        replica.inc(np.array(rows), np.ones((len(rows), 1)))
+    pushes = replica.tick()
+    assert {s: (p.rows.tolist(), p.delta.ravel().tolist()) for s, p in pushes.items()} == {
+        0: ([0, 1], [1.0, 3.0]),
+        1: ([2], [1.0]),
+    }
+
+
 def test_every_shard_hears_of_every_tick():
     replica = make_replica()
     assert [len(p.rows) for p in replica.tick().values()] == [0, 0]
