@@ -151,7 +151,8 @@ class SessionPlugin(SeatKeeper):
         if seat is not None:
             if not all(key in data for key in keys):
                 return {"ok": wired(False)}
-            seat.room.brought[shard] = [data[key] for key in keys]
+            if shard not in seat.room.states:  # else the message came twice
+                seat.room.brought[shard] = [data[key] for key in keys]
         answer = await self.call(session, epoch, "load", args)
         return answer | {"ok": wired(True)} if "ok" in answer else answer
 

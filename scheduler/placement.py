@@ -150,7 +150,7 @@ def future_of(value):
         node: Any = next((layer[key] for layer in layers if key in layer), None)
         if hasattr(node, "target"):  # an alias
             key = node.target
-        elif type(node) is tuple and not callable(node[0]):  # the same in another form
+        elif type(node) is str or (type(node) is tuple and not callable(node[0])):  # in another form
             key = node
         else:
             return node if isinstance(node, distributed.Future) else None

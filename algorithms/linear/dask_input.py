@@ -69,6 +69,21 @@ def check_blocks(X, name, *, lengths=True):
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
 
 
+def aligned(block):
+    """Move a block that begins at an odd address, as what came over a network may: kernels want none.
+
+    For such arrays they would be compiled anew, and BLAS copies them each time.
+    """
+    if isinstance(block, np.ndarray):
+        return np.require(block, requirements="A")
+    if block.format not in ("csr", "csc"):
+        return block
+    arrays = block.data, block.indices, block.indptr
+    if all(array.flags.aligned for array in arrays):
+        return block
+    return type(block)(tuple(np.require(array, requirements="A") for array in arrays), shape=block.shape)
+
+
 def check_vector(value, n_samples):
     """Compute a Dask vector that stands beside X; anything else is passed on."""
     if not is_dask(value):

@@ -27,7 +27,7 @@ from ...scheduler.session import open_session
 from ...scheduler.static import StaticSchedule
 from ...scheduler.threads import own_threads
 from .columns import columns_of, cut
-from .dask_input import is_dask
+from .dask_input import aligned, is_dask
 from .mean_program import Mean
 from .program import SparseLinearProgram
 from .rows import RowProgram
@@ -227,7 +227,7 @@ def _by_columns(block):
         )
     from .._validation import check_columns
 
-    return check_columns("X", block)
+    return aligned(check_columns("X", aligned(block)))
 
 
 class Scales(Program):

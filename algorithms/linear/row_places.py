@@ -13,7 +13,7 @@ from ...scheduler.passes import open_passes
 from ...scheduler.session import open_session
 from ..optimize.far import FarPortions, FarRows, pieces_of
 from ..optimize.rows import make_rows
-from .dask_input import check_blocks, check_length, check_vector, is_array, is_dask, is_frame
+from .dask_input import aligned, check_blocks, check_length, check_vector, is_array, is_dask, is_frame
 from .distributed import place
 from .inputs import check_names, check_row_weights, check_weights
 from .row_input import check_row_matrix, row_matrix
@@ -213,16 +213,6 @@ def _read(name, n_columns, dtype, source):
             "that was given to Dask, or call X.compute_chunk_sizes()"
         )
     try:
-        return _aligned(row_matrix(name, _aligned(block)).astype(dtype, copy=False))
+        return aligned(row_matrix(name, aligned(block)).astype(dtype, copy=False))
     except DataError as error:
         raise DataError(f"{where}: {error}") from error
-
-
-def _aligned(block):
-    """Move a block that begins at an odd address, as what came over a network may: kernels want none."""
-    if isinstance(block, np.ndarray):
-        return np.require(block, requirements="A")
-    if block.format != "csr":
-        return block
-    arrays = (np.require(array, requirements="A") for array in (block.data, block.indices, block.indptr))
-    return type(block)(tuple(arrays), shape=block.shape)
