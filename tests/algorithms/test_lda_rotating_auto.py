@@ -128,7 +128,7 @@ def test_a_loss_after_the_change_goes_back_before_it(X, K, monkeypatch):
 
 @pytest.mark.parametrize(
     ("K", "options", "cuts"),
-    [(300, {"max_iter": 8}, (5, 6, 7)), (80, {"optimize_priors": True, "max_iter": 21}, (20,))],
+    [(300, {"max_iter": 8}, (6, 7)), (80, {"optimize_priors": True, "max_iter": 21}, (20,))],
 )
 def test_a_checkpoint_goes_on_on_both_sides_of_the_change(client, X, tmp_path, K, options, cuts):
     whole = lda(K, engine="dask", **options).fit(X)
@@ -141,12 +141,11 @@ def test_a_checkpoint_goes_on_on_both_sides_of_the_change(client, X, tmp_path, K
 
 
 def test_priors_are_fitted_after_the_change_alone(X):
-    p = program(X, max_sweeps=27, fits_priors=True)
-    trace = []
-    run(p, p.schedule, max_rounds=27, callback=lambda info: trace.append((info.round, np.ptp(p.alpha))))
-    after = p.ran[1]["sweep"]
-    fitted = next(r for r, spread in trace if spread > 0)
-    assert after <= fitted == max(20, 10 * -(-after // 10))
+    for max_sweeps, last_of_warp, fits in ((27, 20, False), (24, 18, True)):
+        p = program(X, max_sweeps=max_sweeps, fits_priors=True)
+        run(p, p.schedule, max_rounds=20)  # from the twentieth sweep on
+        assert p.ran[1]["sweep"] == last_of_warp + 1
+        assert (np.ptp(p.alpha) > 0) == fits
 
 
 def test_likelihood_at_the_change_and_after_is_that_of_the_counts(X):
