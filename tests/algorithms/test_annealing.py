@@ -112,10 +112,10 @@ def test_auto_anneals_with_warp_alone_and_does_not_go_over_before_the_end(corpus
     state = make(corpus, "auto", max_sweeps=60, anneals=True)
     assert isinstance(state, AutoState)
     assert state.annealed == 30
-    state._trace = [9.0] * 40
-    assert not state._is_time()
-    state._trace += [9.0]
-    assert state._is_time()
+    state.takeover.trace = [9.0] * 40
+    assert not state.takeover.is_time(state.annealed)
+    state.takeover.trace += [9.0]
+    assert state.takeover.is_time(state.annealed)
     assert state._gibbs(state.current).annealed == 0
 
 

@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.special import gammaln
 
 import stradask as sd
-from stradask.algorithms.topics import auto, warp
+from stradask.algorithms.topics import auto, takeover, warp
 from stradask.algorithms.topics.samplers import sampler_state
 from stradask.errors import DataError, ModelFileError
 from stradask.kernels.alias import alias_tables
@@ -217,12 +217,12 @@ def test_the_same_model_on_any_number_of_threads(corpus, sampler, n_components):
 
 
 def test_auto_goes_over_to_gibbs_when_documents_hold_few_topics(corpus, monkeypatch):
-    monkeypatch.setattr(auto, "_FEW_TOPICS", 35.0)
+    monkeypatch.setattr(takeover, "_FEW_TOPICS", 35.0)
     lda = sd.LatentDirichletAllocation(300, max_iter=40, doc_topic_prior=0.05, random_state=0).fit(corpus)
     first, second = lda.sampler_
     assert first == {"name": "warp", "sweep": 1, "topics_per_document": None}
     assert second["name"] == "gibbs"
-    assert auto._LEAST_WARP < second["sweep"] < 31
+    assert takeover._LEAST_WARP < second["sweep"] < 31
     assert second["topics_per_document"] <= 35.0
     seen = lda.history_["updates"]
     assert set(seen[: second["sweep"] - 1]) == {4 * corpus.sum()}
@@ -233,7 +233,7 @@ def test_auto_goes_over_to_gibbs_when_the_topics_of_documents_have_settled(corpu
     lda = sd.LatentDirichletAllocation(80, max_iter=400, random_state=0)
     lda.fit(corpus, callback=lambda info: info.round == 150)
     found = lda.sampler_[1]
-    assert auto._SPAN < found["sweep"] <= 150
+    assert takeover._SPAN < found["sweep"] <= 150
     assert found["topics_per_document"] > 1
 
 
@@ -241,10 +241,10 @@ def test_the_peak_of_the_topics_of_documents_is_no_settling(corpus):
     """K_d rises at first and then falls: across its peak, two sweeps far apart have the same."""
     alpha, beta = np.full(80, 0.1), np.full(corpus.shape[1], 0.01)
     state = auto.AutoState(sparse.csr_array(corpus), 80, alpha, beta, 0, max_sweeps=100)
-    state._trace = [14, 15, 16, 17, 18, 19, 18, 17, 16, 15, 14]
-    assert not state._is_time()
-    state._trace += [14.1] * 9 + [14]
-    assert state._is_time()
+    state.takeover.trace = [14, 15, 16, 17, 18, 19, 18, 17, 16, 15, 14]
+    assert not state.takeover.is_time(state.annealed)
+    state.takeover.trace += [14.1] * 9 + [14]
+    assert state.takeover.is_time(state.annealed)
 
 
 def test_auto_ends_with_gibbs_anyway(corpus):
