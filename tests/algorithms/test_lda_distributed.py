@@ -16,6 +16,7 @@ from scipy import sparse
 import stradask as sd
 from stradask.algorithms.topics.rotating import Block, RotatingGibbs
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
+from stradask.algorithms.topics.state import deal_words
 from stradask.algorithms.topics.word_blocks import Words
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
@@ -212,6 +213,20 @@ def test_a_word_heavier_than_a_block_has_one_of_its_own():
     words = Words(frequency, 4)
     (block,) = [b for b in range(4) if 1 in words.ids[words.of(b)]]
     assert words.ids[words.of(block)].tolist() == [1]
+
+
+@pytest.mark.parametrize("heaviest", [30, 90, 130, 200, 600])
+def test_blocks_that_neighbouring_shards_meet_weigh_as_much_as_others(heaviest):
+    """Of 1,000 tokens in 16 blocks, one word has `heaviest`; any 2, 4 or 8 neighbours are compared."""
+    frequency = np.append(np.ones(1000 - heaviest, int), heaviest)
+    words, group = deal_words(frequency, 16)
+    weights = np.bincount(group, weights=frequency[words], minlength=16)
+    assert sorted(words.tolist()) == list(range(len(frequency)))
+    assert weights.max() == max(heaviest, -(-1000 // 16))
+    for n in (2, 4, 8, 16):
+        sums = np.convolve(np.append(weights, weights[: n - 1]), np.ones(n), "valid")
+        if heaviest <= 1000 * n / 16:  # else whoever has the word is late anyway
+            assert sums.max() - sums.min() <= n
 
 
 def test_callbacks_see_the_model_so_far(client, X):

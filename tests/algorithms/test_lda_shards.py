@@ -14,6 +14,7 @@ from sklearn.datasets import dump_svmlight_file
 from sklearn.feature_extraction.text import CountVectorizer
 
 import stradask as sd
+from stradask.algorithms.topics import distributed
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
@@ -175,6 +176,28 @@ def test_bad_blocks(client, X):
         lda().fit(parts, doc_labels=np.ones((3, 6)))  # a row for each document, not for each block
     with pytest.raises(DataError, match=r"n_features=7, but X has 120 columns"):
         lda().fit(X, n_features=7)
+
+
+def test_a_file_that_workers_do_not_see(client, X, tmp_path, monkeypatch):
+    """It is there where it is cut, and gone where it is read: before the survey, or after it."""
+    path = tmp_path / "docword.txt"
+    surveyed = distributed.survey
+
+    def gone_before(*args):
+        path.unlink()
+        return surveyed(*args)
+
+    def gone_after(*args):
+        found = surveyed(*args)
+        path.unlink()
+        return found
+
+    for gone, where in ((gone_before, r"in shard 0 of X: "), (gone_after, "")):
+        save_uci_bow(X, path)
+        monkeypatch.setattr(distributed, "survey", gone)
+        with pytest.raises(DataError, match=rf"{where}.*docword.txt: cannot be .*no such file") as seen:
+            lda(engine="dask", n_groups=3).fit(path)
+        assert "on worker " in "".join(seen.value.__notes__)
 
 
 def test_words_that_are_not_counted_yet(client):

@@ -121,6 +121,25 @@ def test_items_of_no_weight_are_spread_too():
     assert np.ptp(np.bincount(balance(np.zeros(100_000), 7)[10_000:], minlength=7)) <= 2
 
 
+@given(
+    weights=st.lists(st.integers(0, 9), min_size=60, max_size=90),
+    shares=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+)
+def test_groups_of_other_shares_are_filled_up_to_them(weights, shares):
+    """None ends beyond its part of what there is by more than an item, and none is left behind by more."""
+    shares = np.array(shares) * (sum(weights) / sum(shares))
+    load = loads(weights, balance(weights, len(shares), shares), len(shares))
+    heaviest = max(weights)
+    assert (load <= shares + heaviest + 1e-9).all()
+    assert (load - shares).max() - (load - shares).min() <= heaviest + 1e-9 or heaviest == 0
+
+
+@pytest.mark.parametrize("shares", [[1], [1, np.nan, 1], [[1, 2, 3]], [1, 2, np.inf]])
+def test_shares_that_are_no_shares(shares):
+    with pytest.raises(DataError, match="shares must be finite numbers, one for each of 3 groups"):
+        balance([1, 2, 3], 3, shares)
+
+
 @pytest.mark.parametrize("weights", [[1, -1], [np.nan], [np.inf], [[1, 2]]])
 def test_weights_that_are_no_weights(weights):
     with pytest.raises(DataError, match="weights must be"):
