@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -159,6 +160,8 @@ class _Input:
     digest
         What a checkpoint belongs to: a matrix, or a hash.
     """
+
+    kind: Any
 
     def __init__(self, model, X, n_features, begins, unknown):
         self.model, self.engine, self.unknown = model, place(X, model.engine), unknown

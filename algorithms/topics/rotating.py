@@ -219,15 +219,11 @@ class RotatingGibbs(RotatingModel):
         else:
             state["totals"] = add_changes(state["totals"].copy(), message["changes"])
         if "alpha" in message:
-            state["priors"] = self._with_priors(message["alpha"], message["beta"])
+            state["priors"] = self.with_priors(message["alpha"], message["beta"])
         if not state["ready"]:
             self.make_ready(state)
             state["ready"] = True
             self.put_away(state)
-
-    def _with_priors(self, alpha, beta):
-        own = self.priors
-        return Priors(alpha, np.full(len(own.beta), beta), own.annealed, own.first)
 
     def make_ready(self, state):
         """Count the topics of the documents, those of a snapshot if it is laid over."""

@@ -134,6 +134,11 @@ class RotatingModel(Program):
         own = self.priors
         return {"alpha": own.alpha, "beta": float(own.beta[0])} if self.fits_priors else {}
 
+    def with_priors(self, alpha, beta):
+        """Make the priors that these, alpha and one beta for all words, come to."""
+        own = self.priors
+        return Priors(alpha, np.full(len(own.beta), beta), own.annealed, own.first)
+
     def aggregate(self, tasks, partials):
         """Add up what the shards did to the totals."""
         changes = np.zeros(self.n_topics, np.int64)
@@ -192,7 +197,7 @@ class RotatingModel(Program):
         beta = priors.fit_tallied_topic_word_prior(
             words, self.totals, self.corpus.n_words, self.priors.beta[0]
         )
-        self.priors = self._with_priors(alpha, beta)
+        self.priors = self.with_priors(alpha, beta)
         counts, times = words
         self._word_part = float((times * (gammaln(counts + beta) - gammaln(beta))).sum())
 
