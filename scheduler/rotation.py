@@ -96,10 +96,10 @@ def balance(weights, n_groups, shares=None):
     if weights.ndim != 1 or not (np.isfinite(weights) & (weights >= 0)).all():
         raise DataError("weights must be a vector of finite numbers that are not negative")
     group = np.zeros(len(weights), dtype=np.int32)
-    # A group that is to weigh less begins with what it is to lack.
-    loads = np.zeros(n_groups) if shares is None else np.max(shares) - np.asarray(shares, np.float64)
-    if loads.shape != (n_groups,) or not (np.isfinite(loads) & (loads >= 0)).all():
+    shares = np.zeros(n_groups) if shares is None else np.asarray(shares, np.float64)
+    if shares.shape != (n_groups,) or not np.isfinite(shares).all():
         raise DataError(f"shares must be finite numbers, one for each of {n_groups} groups")
+    loads = shares.max() - shares  # a group that is to weigh less begins with what it is to lack
     order = np.argsort(-weights, kind="stable")
     n_heavy = max(4096, 16 * n_groups)
     loads = _one_by_one(weights, order[:n_heavy], group, loads)

@@ -35,7 +35,7 @@ def client():
 
 
 def lda(K=6, **options):
-    options = {"sampler": "gibbs", "n_groups": 4, "max_iter": 11, "random_state": 3} | options
+    options = {"sampler": "gibbs", "n_groups": 4, "max_iter": 6, "random_state": 3} | options
     return sd.LatentDirichletAllocation(K, **options)
 
 
@@ -47,13 +47,16 @@ def same(a, b):
     assert a.n_batch_iter_ == b.n_batch_iter_
 
 
+def slow(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
+LABELS = 1.0 * (np.arange(6) != np.arange(200)[:, None] % 6)
 CASES = [
-    (6, {}, {}),
-    (6, {"exact": True, "n_groups": None}, {}),
     (300, {"n_groups": 3, "doc_topic_prior": np.linspace(0.05, 2, 300)}, {}),
-    (6, {"optimize_priors": True, "max_iter": 31}, {}),
-    (6, {}, {"seed_words": {0: [1, 20], 3: {40: 7.5}}}),
-    (6, {}, {"doc_labels": 1.0 * (np.arange(6) != np.arange(200)[:, None] % 6)}),
+    slow(6, {}, {}),
+    slow(6, {"optimize_priors": True, "max_iter": 20}, {}),
+    slow(6, {}, {"seed_words": {0: [1, 20], 3: {40: 7.5}}, "doc_labels": LABELS}),
 ]
 
 
@@ -68,15 +71,15 @@ def test_a_warm_start_has_the_bits_of_a_local_one(client, X, K, options, known):
     assert (local.word_topic_counts_ != cold).nnz > 0
 
 
-@pytest.mark.parametrize("sampler", ["light", "warp", "auto"])
+@pytest.mark.parametrize("sampler", [slow("light"), "warp"])
 def test_any_sampler_starts_warm(client, X, sampler):
     """From the topics of the last fit: their order stays, which that of a new fit would not."""
-    model = lda(engine="dask", sampler=sampler, max_iter=40).fit(X)
+    model = lda(engine="dask", sampler=sampler, max_iter=25).fit(X)
     before = model.topic_word_
     model.set_params(warm_start=True, random_state=9, max_iter=3).fit(X)
     assert np.diag(np.corrcoef(before, model.topic_word_)[:6, 6:]).min() > 0.8
     if sampler != "warp":
-        local = lda(sampler=sampler, max_iter=40).fit(X)
+        local = lda(sampler=sampler, max_iter=25).fit(X)
         same(local.set_params(warm_start=True, random_state=9, max_iter=3).fit(X), model)
 
 
@@ -88,7 +91,7 @@ def test_new_documents_have_the_bits_of_a_local_fit(client, X, K, options, known
         its = {} if labels is None else {"doc_labels": labels[part]}
         for model in (local, distant):
             if part == slice(100) and "seed_words" in known:
-                model.fit(X[part], **known)
+                model.fit(X[part], **known | its)
             else:
                 model.partial_fit(X[part], **its)
         same(local, distant)
@@ -102,13 +105,12 @@ def test_refits_to_documents_in_files_and_with_dask(client, X, tmp_path):
         dump_svmlight_file(rows, np.zeros(100), str(tmp_path / f"{number}.svm"), zero_based=False)
     exact = {"exact": True, "n_groups": None, "warm_start": True}
     matrix = lda(**exact).fit(X[:100]).fit(X[100:]).partial_fit(X[:100])
-    for engine in ("local", "dask"):
-        for names in ("docword.{}.txt", "{}.svm"):
-            first, second = (tmp_path / names.format(number) for number in (0, 1))
-            files = lda(engine=engine, **exact).fit(first, n_features=120).fit(second).partial_fit(first)
-            assert files.doc_topic_counts_ is None
-            assert (files.word_topic_counts_ != matrix.word_topic_counts_).nnz == 0
-            np.testing.assert_allclose(files.log_likelihood_, matrix.log_likelihood_, rtol=1e-11)
+    for names in ("docword.{}.txt", "{}.svm"):
+        first, second = (tmp_path / names.format(number) for number in (0, 1))
+        files = lda(**exact).fit(first, n_features=120).fit(second).partial_fit(first)
+        assert files.doc_topic_counts_ is None
+        assert (files.word_topic_counts_ != matrix.word_topic_counts_).nnz == 0
+        np.testing.assert_allclose(files.log_likelihood_, matrix.log_likelihood_, rtol=1e-11)
     first, second = ([dask.delayed(rows)] for rows in (X[:100], X[100:]))
     distant = lda(engine="dask", **exact).partial_fit(first).fit(second).partial_fit(first)
     assert (distant.word_topic_counts_ != matrix.word_topic_counts_).nnz == 0
@@ -147,7 +149,7 @@ def test_a_background_does_not_enter_what_is_fetched_or_checked(X):
         program.unpack(0, program.pack(0, value))
 
 
-@pytest.mark.parametrize("engine", ["local", "dask"])
+@pytest.mark.parametrize("engine", ["local", slow("dask")])
 def test_what_does_not_go_on_is_refused(client, X, tmp_path, engine):
     path = tmp_path / "docword.txt"
     save_uci_bow(X[:, :110], path)

@@ -8,9 +8,10 @@ from distributed import Client, LocalCluster
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.topics.document_rows import PackedLists
 from stradask.algorithms.topics.rotating_auto import RotatingAuto
+from stradask.algorithms.topics.samplers import chosen
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
+from stradask.algorithms.topics.survey import sources_of, survey
 from stradask.algorithms.topics.word_blocks import Block
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
@@ -31,6 +32,12 @@ def X():
 
 
 @pytest.fixture(scope="module")
+def few(X):
+    """For programs, which leave the choice to the caller."""
+    return X[:150]
+
+
+@pytest.fixture(scope="module")
 def client():
     with LocalCluster(n_workers=2, threads_per_worker=1, **QUIET) as cluster, Client(cluster) as client:
         yield client
@@ -38,7 +45,7 @@ def client():
 
 def lda(n_components=80, **options):
     return sd.LatentDirichletAllocation(
-        n_components, **{"n_groups": 4, "max_iter": 9, "random_state": 3} | options
+        n_components, **{"n_groups": 4, "max_iter": 8, "random_state": 3} | options
     )
 
 
@@ -54,18 +61,18 @@ def same(a, b):
     np.testing.assert_array_equal(a.doc_topic_prior_, b.doc_topic_prior_)
 
 
-@pytest.mark.parametrize("K", [80, 300])
-def test_one_result_wherever_shards_lie(client, X, K):
+@pytest.mark.parametrize(("K", "n_workers"), [pytest.param(80, 4, marks=pytest.mark.slow), (300, 1)])
+def test_one_result_wherever_shards_lie(client, X, K, n_workers):
     found = lda(K, engine="dask").fit(X)
     assert [(part["name"], part["sweep"]) for part in found.sampler_] == [("warp", 1), ("gibbs", 7)]
     assert 1 < found.sampler_[1]["topics_per_document"] < K
     np.testing.assert_array_equal(found.word_topic_counts_.sum(axis=1), X.sum(axis=0))
     np.testing.assert_array_equal(found.doc_topic_counts_.sum(axis=1), X.sum(axis=1))
     np.testing.assert_array_equal(found.doc_topic_counts_.sum(axis=0), found.word_topic_counts_.sum(axis=0))
-    for n_workers in (1, 4):
-        with LocalCluster(n_workers=n_workers, threads_per_worker=1, **QUIET) as cluster:
-            same(lda(K, engine=cluster.scheduler_address).fit(X), found)
-    assert (lda(K, engine="dask", n_groups=3).fit(X).word_topic_counts_ != found.word_topic_counts_).nnz > 0
+    with LocalCluster(n_workers=n_workers, threads_per_worker=1, **QUIET) as cluster:
+        same(lda(K, engine=cluster.scheduler_address).fit(X), found)
+    other = lda(K, engine="dask", n_groups=3).fit(X)
+    assert (other.word_topic_counts_ != found.word_topic_counts_).nnz > 0
 
 
 @pytest.mark.parametrize(
@@ -79,7 +86,7 @@ def test_where_one_process_takes_gibbs_the_bits_are_those(client, X, options):
 
 
 def test_the_rule_goes_by_what_workers_report(client, X, tmp_path):
-    """Tokens and columns of files in shards; and a document that no list holds leaves warp alone."""
+    """Tokens and columns of files in shards, and the longest document, which lists may not hold."""
     for number, rows in enumerate((X[:300], X[300:])):
         save_uci_bow(rows, tmp_path / f"docword.{number}.txt")
     save_uci_bow(X[:300], tmp_path / "small.txt")
@@ -88,11 +95,15 @@ def test_the_rule_goes_by_what_workers_report(client, X, tmp_path):
         for name in ("docword.*.txt", "small.txt")
     }
     assert names == {"docword.*.txt": ["warp", "gibbs"], "small.txt": ["gibbs"]}
-    long = np.full((2, 4), 2**14)
-    assert not PackedLists.hold(2**16, 2**16)
-    for engine in ("local", "dask"):
-        model = lda(2**16, engine=engine, max_iter=8, n_groups=2).fit(long)
-        assert [part["name"] for part in model.sampler_] == ["warp"]
+    longest = int(X.sum(axis=1).max())
+    assert corpus_of_matrix(X, 3).longest == longest
+    (found, *_), *_ = survey(sources_of(f"{tmp_path}/docword.0.txt", 1), "local")
+    assert found["longest"] == X[:300].sum(axis=1).max()
+    sizes = (int(X.sum()), X.shape[1])
+    many = 2 ** (32 - longest.bit_length())  # as lists of 32 bits an entry hold
+    assert [chosen(*sizes, longest, K, False, 8) for K in (63, 64, many, many + 1)] == [
+        "gibbs", "both", "both", "warp"
+    ]  # fmt: skip
 
 
 class Losing(LocalSession):
@@ -111,63 +122,69 @@ class Losing(LocalSession):
         return super().run(round, first, steps, messages, later)
 
 
-@pytest.mark.parametrize("K", [80, 300])
-def test_a_loss_after_the_change_goes_back_before_it(X, K, monkeypatch):
+@pytest.mark.parametrize(("K", "seconds"), [(80, 1e9), (300, 0.0)])
+def test_a_loss_after_the_change_goes_back_before_it(few, K, seconds, monkeypatch):
     """Sweeps are done again from the first, or from a snapshot after the change, in both forms of blocks."""
-    calm = run(program(X, K), (p := program(X, K)).schedule, max_rounds=9).fetched
-    for seconds in (1e9, 0.0):
-        monkeypatch.setattr("stradask.scheduler.engine._KEEP_SECONDS", seconds)
-        monkeypatch.setattr("stradask.scheduler.engine._KEEP_SHARE", 0.0)
-        p = program(X, K)
-        done = run(p, p.schedule, max_rounds=9, engine=Losing([5, 6, 6, 7, 8]))
-        assert done.n_recoveries == 5
-        assert (done.fetched.words != calm.words).nnz == 0
-        assert done.fetched.ran == calm.ran
-        assert done.fetched.joint == pytest.approx(calm.joint, rel=1e-12)
+    p = program(few, K)
+    calm = run(p, p.schedule, max_rounds=9).fetched
+    monkeypatch.setattr("stradask.scheduler.engine._KEEP_SECONDS", seconds)
+    monkeypatch.setattr("stradask.scheduler.engine._KEEP_SHARE", 0.0)
+    p = program(few, K)
+    done = run(p, p.schedule, max_rounds=9, engine=Losing([5, 6, 6, 7, 8]))
+    assert done.n_recoveries == 5
+    assert (done.fetched.words != calm.words).nnz == 0
+    assert done.fetched.ran == calm.ran
+    assert done.fetched.joint == pytest.approx(calm.joint, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("K", "options", "cuts"),
-    [(300, {"max_iter": 8}, (6, 7)), (80, {"optimize_priors": True, "max_iter": 21}, (20,))],
-)
-def test_a_checkpoint_goes_on_on_both_sides_of_the_change(client, X, tmp_path, K, options, cuts):
-    whole = lda(K, engine="dask", **options).fit(X)
-    assert whole.sampler_[1]["sweep"] == int(0.75 * options["max_iter"]) + 1
-    assert (np.ptp(whole.doc_topic_prior_) > 0) == ("optimize_priors" in options)
-    for cut in cuts:
-        goes_on = lda(K, engine="dask", checkpoint=tmp_path / str(cut), **options)
-        goes_on.fit(X, callback=lambda info, cut=cut: info.round == cut)
-        same(goes_on.fit(X), whole)
+@pytest.mark.parametrize(("K", "cut"), [(300, 5), (80, 6), (300, 6), (300, 8)])
+def test_a_checkpoint_goes_on_on_both_sides_of_the_change(few, tmp_path, K, cut):
+    p = program(few, K)
+    whole = run(p, p.schedule, max_rounds=9).fetched
+    assert p.ran[1]["sweep"] == 7
+    for rounds in (cut, 9):
+        p = program(few, K)
+        found = run(p, p.schedule, max_rounds=rounds, checkpoint=tmp_path).fetched
+    assert (found.words != whole.words).nnz == 0
+    assert found.ran == whole.ran
 
 
-def test_priors_are_fitted_after_the_change_alone(X):
+@pytest.mark.slow
+def test_an_estimator_goes_on_from_its_checkpoint(client, X, tmp_path):
+    whole = lda(engine="dask", max_iter=8).fit(X)
+    goes_on = lda(engine="dask", max_iter=8, checkpoint=tmp_path)
+    goes_on.fit(X, callback=lambda info: info.round == 7)
+    same(goes_on.fit(X), whole)
+
+
+def test_priors_are_fitted_after_the_change_alone(few):
     for max_sweeps, last_of_warp, fits in ((27, 20, False), (24, 18, True)):
-        p = program(X, max_sweeps=max_sweeps, fits_priors=True)
+        p = program(few, max_sweeps=max_sweeps, fits_priors=True)
         run(p, p.schedule, max_rounds=20)  # from the twentieth sweep on
         assert p.ran[1]["sweep"] == last_of_warp + 1
         assert (np.ptp(p.alpha) > 0) == fits
 
 
-def test_likelihood_at_the_change_and_after_is_that_of_the_counts(X):
+def test_likelihood_at_the_change_and_after_is_that_of_the_counts(few):
     """Measured at sweep 10, which is the last one of warp, and at 20."""
     for rounds in (10, 20):
-        p = program(X, max_sweeps=14)
+        p = program(few, max_sweeps=14)
         done = run(p, p.schedule, max_rounds=rounds)
         assert p.ran[1]["sweep"] == 11
         assert done.history.as_dict()["objective"][-1] == pytest.approx(done.fetched.joint, rel=1e-10)
 
 
-def test_shards_on_disk(X, tmp_path):
-    calm = program(X)
+def test_shards_on_disk(few, tmp_path):
+    calm = program(few)
     expected = run(calm, calm.schedule, max_rounds=9).fetched
-    p = program(X, folder=tmp_path, at_once=4)
+    p = program(few, folder=tmp_path, at_once=4)
     in_files = run(p, p.schedule, max_rounds=9).fetched
     assert (in_files.words != expected.words).nnz == 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_damaged_blocks_are_refused(X):
-    p = program(X)
+def test_damaged_blocks_are_refused(few):
+    p = program(few)
     packed = p.pack(0, p.block(0))
     words = p.parts[1].words
     assert words.n_rows[0] > 0

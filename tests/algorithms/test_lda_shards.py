@@ -195,7 +195,9 @@ def test_a_file_that_workers_do_not_see(client, X, tmp_path, monkeypatch):
     for gone, where in ((gone_before, r"in shard 0 of X: "), (gone_after, "")):
         save_uci_bow(X, path)
         monkeypatch.setattr(distributed, "survey", gone)
-        with pytest.raises(DataError, match=rf"{where}.*docword.txt: cannot be .*no such file") as seen:
+        with pytest.raises(
+            DataError, match=rf"{where}.*docword.txt: cannot be opened .*No such file"
+        ) as seen:
             lda(engine="dask", n_groups=3).fit(path)
         assert "on worker " in "".join(seen.value.__notes__)
 

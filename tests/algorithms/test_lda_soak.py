@@ -51,16 +51,26 @@ class Murderer(threading.Thread):
             os.kill(self.killed[-1], signal.SIGKILL)
 
 
-@pytest.mark.parametrize("sampler", ["gibbs", "light"])
+QUIET = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL, "threads_per_worker": 1}
+
+
+def undisturbed(X, options):
+    """The local fit; of "auto", whose passes of warp are those of shards, the one on threads of a cluster."""
+    if options["sampler"] != "auto":
+        return sd.LatentDirichletAllocation(300, **options).fit(X)
+    with LocalCluster(n_workers=1, processes=False, **QUIET) as cluster:
+        return sd.LatentDirichletAllocation(300, engine=cluster.scheduler_address, **options).fit(X)
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "light", "auto"])
 def test_twenty_kills_cost_no_bit(sampler):
     X = make_lda_corpus(700, n_features=400, n_components=10, mean_length=200, random_state=0)[0]
     options = {"sampler": sampler, "n_groups": 8, "random_state": 3, "max_iter": 120, "optimize_priors": True}
-    local = sd.LatentDirichletAllocation(300, **options).fit(X)
-    quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    local = undisturbed(X, options)
     patience = {"stradask.timeout": "120s"}  # on a busy machine those that come back may be silent for long
     with (
         dask.config.set(patience),
-        LocalCluster(n_workers=3, threads_per_worker=1, **quiet) as cluster,
+        LocalCluster(n_workers=3, **QUIET) as cluster,
         Client(cluster),
     ):
         murderer = Murderer(cluster, seed=0)
@@ -71,6 +81,7 @@ def test_twenty_kills_cost_no_bit(sampler):
     assert len(set(murderer.killed)) == KILLS
     for name in ("word_topic_counts_", "doc_topic_counts_"):
         assert (getattr(local, name) != getattr(distant, name)).nnz == 0
+    assert local.sampler_ == distant.sampler_
     np.testing.assert_array_equal(local.doc_topic_prior_, distant.doc_topic_prior_)
     np.testing.assert_array_equal(local.topic_word_prior_, distant.topic_word_prior_)
     np.testing.assert_allclose(local.log_likelihood_, distant.log_likelihood_, rtol=1e-12)
