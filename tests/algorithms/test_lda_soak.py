@@ -11,6 +11,7 @@ import dask
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from distributed.core import Status
 
 import stradask as sd
 from stradask.datasets.generators import make_lda_corpus
@@ -45,7 +46,9 @@ class Murderer(threading.Thread):
                 self._kill()
 
     def _kill(self):
-        alive = [n.pid for n in self.cluster.workers.values() if n.pid and n.pid not in self.killed]
+        # One that is killed while it comes up, which takes long on a busy machine, may not be started again.
+        up = [n for n in self.cluster.workers.values() if n.process and n.process.status == Status.running]
+        alive = [n.pid for n in up if n.pid and n.pid not in self.killed]
         if alive and len(self.killed) < KILLS:
             self.killed.append(self.rng.choice(alive))
             os.kill(self.killed[-1], signal.SIGKILL)
