@@ -61,7 +61,23 @@ def same(a, b):
     np.testing.assert_array_equal(a.doc_topic_prior_, b.doc_topic_prior_)
 
 
-@pytest.mark.parametrize(("K", "n_workers"), [pytest.param(80, 4, marks=pytest.mark.slow), (300, 1)])
+def test_threads_and_workers_sample_every_token_with_one_result(client, few):
+    p, q = program(few), program(few)
+    p.fetches_documents = True
+    found = run(p, p.schedule, max_rounds=9, engine=client.scheduler.address).fetched
+    assert [(part["name"], part["sweep"]) for part in found.ran] == [("warp", 1), ("gibbs", 7)]
+    words, documents = found.words.toarray(), found.documents.toarray()
+    rows = np.concatenate(corpus_of_matrix(few, 4).rows)
+    np.testing.assert_array_equal(words.sum(axis=1), few.sum(axis=0))
+    np.testing.assert_array_equal(documents.sum(axis=1), few[rows].sum(axis=1))
+    np.testing.assert_array_equal(words.sum(axis=0), documents.sum(axis=0))
+    local = run(q, q.schedule, max_rounds=9, engine=LocalSession(3)).fetched
+    np.testing.assert_array_equal(local.words.toarray(), words)
+    assert local.ran == found.ran
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("K", "n_workers"), [(80, 4), (300, 1)])
 def test_one_result_wherever_shards_lie(client, X, K, n_workers):
     found = lda(K, engine="dask").fit(X)
     assert [(part["name"], part["sweep"]) for part in found.sampler_] == [("warp", 1), ("gibbs", 7)]
