@@ -5,9 +5,9 @@ import math
 
 from ..errors import WorkerLost
 from .members import wired
-from .passes import Trouble, raise_trouble
 from .portions import Answered, Begin, Count, Failed, Lost, Members, Order, Portions, Tick, TreeSum, Work
 from .rooms import payload_bytes
+from .summed import Trouble, raise_trouble
 
 _ATTEMPTS = 5  # of a pass, each ended by the loss of the last worker
 _GRAIN, _GRAIN_PER_BYTE = 0.005, 4e-9  # seconds: of an order, four times what its answer takes at 1 GB/s

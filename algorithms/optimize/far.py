@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ...scheduler.passes import Summed
+from ...scheduler.summed import Summed
 from ...scheduler.threads import effective_n_jobs
 from .objective import LinearObjective, MultinomialObjective
 from .rows import make_rows, rare_columns

@@ -4,8 +4,9 @@ import sys
 from collections.abc import Iterable
 
 from ...errors import DataError, WorkerLost
-from ...scheduler.passes import Summed, open_passes
+from ...scheduler.passes import open_passes
 from ...scheduler.session import open_session
+from ...scheduler.summed import Summed
 from .lbfgs import minimize_lbfgs
 
 _ATTEMPTS = 5  # of one step, each ended by the loss of a worker

@@ -18,9 +18,9 @@ import numpy as np
 from ...errors import DataError, WorkerLost
 from ...scheduler.cluster_passes import ClusterPasses
 from ...scheduler.members import NAME
-from ...scheduler.passes import Summed, Trouble, raise_trouble
 from ...scheduler.portions import Begin, TreeSum
 from ...scheduler.rooms import payload_bytes
+from ...scheduler.summed import Summed, Trouble, raise_trouble
 from .space import LocalSpace
 
 _NO_VECTOR = np.zeros(0)

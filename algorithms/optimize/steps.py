@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ...scheduler.passes import NonFiniteObjective
+from ...scheduler.summed import NonFiniteObjective
 from .line_search import Trial, strong_wolfe
 
 

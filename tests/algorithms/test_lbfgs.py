@@ -13,7 +13,7 @@ from stradask.algorithms.optimize.line_search import Trial, backtrack, strong_wo
 from stradask.algorithms.optimize.memory import Memory
 from stradask.algorithms.optimize.space import LocalRows, LocalSpace
 from stradask.errors import DataError
-from stradask.scheduler.passes import NonFiniteObjective
+from stradask.scheduler.summed import NonFiniteObjective
 
 
 def quadratic(A, b):

@@ -11,7 +11,7 @@ from stradask import Lasso
 from stradask.algorithms.optimize.minimize import minimize
 from stradask.algorithms.optimize.sandblaster import Sandblaster
 from stradask.errors import CheckpointMismatch, DataError
-from stradask.scheduler.passes import NonFiniteObjective
+from stradask.scheduler.summed import NonFiniteObjective
 
 
 def logistic(portion, w):

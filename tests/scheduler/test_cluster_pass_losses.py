@@ -249,7 +249,7 @@ def test_a_client_that_dies_while_rooms_are_made_leaves_nothing_on_the_workers(s
     code = """
 import os, sys, distributed, numpy as np
 from stradask.scheduler.session import open_session
-from stradask.scheduler.passes import Summed
+from stradask.scheduler.summed import Summed
 session = open_session(sys.argv[1])
 distributed.Client.submit = lambda *args, **options: os._exit(77)
 session.open(Summed(lambda portion, x: (0.0, x), list(np.ones((4, 3)))))

@@ -8,7 +8,7 @@ import pytest
 from stradask.algorithms.optimize.minimize import minimize
 from stradask.algorithms.optimize.sandblaster import Sandblaster
 from stradask.errors import DataError
-from stradask.scheduler.passes import NonFiniteObjective
+from stradask.scheduler.summed import NonFiniteObjective
 
 N_PARAMETERS = 120
 
