@@ -14,12 +14,14 @@ import math
 import numba as nb
 import numpy as np
 
-from .bayes_priors import N_COEFS, N_TILES, PADDING, START, add_prior, coefficients
+from .bayes_priors import HEAD, N_COEFS, N_TILES, PADDING, START, add_prior, coefficients
 from .bayes_streams import OPTIONS
+from .bayes_team import LEADER, current, done_by, finish, floats_at, publish, take
 from .bayes_tiles import LINE, N_VECTORS, RUN32, RUN64, tile_pass
 
 _FLUSH = 8  # runs of single precision
 _SHARED = 400_000  # bytes of X in the second-level cache while several parameter vectors meet them
+TEAM = HEAD  # of meta, where there is one: addresses of control words and numbers, and how many of these
 _TOGETHER = 4  # parameter vectors that share one reading
 _DOUBLE, _SINGLE = np.empty(0), np.empty(0, np.float32)
 
@@ -46,36 +48,128 @@ def _runs_of(coefs):
 
 
 @nb.njit(**OPTIONS)
-def _likelihoods(coefs, slopes, logps, X, n_tiles):
-    """Log likelihoods of one, two or four vectors, coefs (d, n), in one pass; slopes (d, n) are set.
+def n_blocks(kind, meta):
+    """How many blocks of tiles there are: what is summed in the precision of `kind` before it is added up."""
+    run, flush = _runs_of(kind)
+    return (meta[N_TILES] + run * flush - 1) // (run * flush)
 
-    Padding is included. A vector's numbers are made by the same operations whatever goes with it, so that
-    they are the same to the last bit.
+
+@nb.njit(**OPTIONS)
+def result_size(n, kind, meta):
+    """Numbers of `kind` that a block comes to for n vectors."""
+    return n * (LINE // kind.itemsize) * (meta[N_COEFS] + 2 * _runs_of(kind)[1])
+
+
+@nb.njit(**OPTIONS)
+def _do_block(block, coefs, result, X, n_tiles):
+    """Pass over the tiles of a block for one, two or four vectors, coefs (d, n).
+
+    `result` becomes the lanes of the gradient, then for each run the products and the linear parts of the
+    likelihood.
     """
     d, n = coefs.shape
-    (run, flush), lanes, runs = _runs_of(coefs), LINE // coefs.itemsize, 0
-    half = n * lanes
-    sums, running, product = np.empty(2 * half, coefs.dtype), np.zeros(d * half, coefs.dtype), np.ones(half)
-    logps[:], slopes[:] = 0.0, 0.0
-    for tile in range(0, n_tiles, run):
+    run, flush = _runs_of(coefs)
+    half = n * (LINE // coefs.itemsize)
+    running, first = result[: d * half], block * run * flush
+    running[:] = 0.0
+    for k in range(flush):
+        tile, sums = first + k * run, result[(d + 2 * k) * half : (d + 2 * k + 2) * half]
         sums[:half], sums[half:] = 1.0, 0.0
         address, many = X + tile * (d * N_VECTORS * LINE), min(run, n_tiles - tile)
+        if many <= 0:
+            continue
         if n == 1:
             _one(address, many, d, coefs, running, sums)
         elif n == 2:
             _two(address, many, d, coefs, running, sums)
         else:
             _four(address, many, d, coefs, running, sums)
+
+
+@nb.njit(**OPTIONS)
+def _add_block(result, slopes, logps, flush):
+    """Add what a block came to."""
+    d, n = slopes.shape
+    half = len(result) // (d + 2 * flush)
+    lanes = half // n
+    for k in range(flush):
         for lane in range(half):
-            product[lane] *= sums[lane]
-            logps[lane // lanes] -= sums[half + lane]
-        runs += 1
-        if runs == flush or tile + run >= n_tiles:
-            runs = 0
-            for lane in range(half):
-                logps[lane // lanes] -= math.log(product[lane])
-                product[lane] = 1.0
-            _sum_lanes(running, slopes.ravel())
+            logps[lane // lanes] -= result[(d + 2 * k + 1) * half + lane]
+    for lane in range(half):
+        product = 1.0
+        for k in range(flush):
+            product *= result[(d + 2 * k) * half + lane]
+        logps[lane // lanes] -= math.log(product)
+    _sum_lanes(result[: d * half], slopes.ravel())
+
+
+@nb.njit(**OPTIONS)
+def _likelihoods(coefs, slopes, logps, X, meta):
+    """Log likelihoods of one, two or four vectors, coefs (d, n), in one pass; slopes (d, n) are set.
+
+    Padding is included. A vector's numbers are made by the same operations whatever goes with it, and whoever
+    does a block, so that they are the same to the last bit.
+    """
+    logps[:], slopes[:] = 0.0, 0.0
+    if len(meta) > TEAM:
+        _team_likelihoods(coefs, slopes, logps, X, meta)
+        return
+    result = np.empty(result_size(coefs.shape[1], coefs, meta), coefs.dtype)
+    for block in range(n_blocks(coefs, meta)):
+        _do_block(block, coefs, result, X, meta[N_TILES])
+        _add_block(result, slopes, logps, _runs_of(coefs)[1])
+
+
+@nb.njit(**OPTIONS)
+def _shared(who, block, n, kind, meta):
+    """Where a team has the vectors, (d, n), and what someone made of a block."""
+    d = meta[N_COEFS]
+    whole = floats_at(meta[TEAM + 1], meta[TEAM + 2]).view(kind.dtype)
+    first = (who * n_blocks(kind, meta) + block) * result_size(_TOGETHER, kind, meta)
+    coefs = whole[len(whole) - d * _TOGETHER :][: d * n]
+    return coefs.reshape(d, n), whole[first : first + result_size(n, kind, meta)]
+
+
+@nb.njit(**OPTIONS)
+def take_blocks(who, number, n, kind, X, meta):
+    """Do what is left of an evaluation: the leader from the first block on, others from the last."""
+    control, many = meta[TEAM], n_blocks(kind, meta)
+    for i in range(many):
+        block = i if who == LEADER else many - 1 - i
+        if take(control, block, number, who):
+            coefs, result = _shared(who, block, n, kind, meta)
+            _do_block(block, coefs, result, X, meta[N_TILES])
+            finish(control, block, number, who)
+
+
+@nb.njit(**OPTIONS)
+def _team_likelihoods(coefs, slopes, logps, X, meta):
+    """The leader's part of an evaluation."""
+    n = coefs.shape[1]
+    shared, _ = _shared(LEADER, 0, n, coefs, meta)
+    shared[:] = coefs
+    number = publish(meta[TEAM], n)
+    take_blocks(LEADER, number, n, coefs, X, meta)
+    for block in range(n_blocks(coefs, meta)):
+        who = done_by(meta[TEAM], block, number)
+        _, result = _shared(max(who, LEADER), block, n, coefs, meta)
+        if who < 0:
+            _do_block(block, coefs, result, X, meta[N_TILES])
+            finish(meta[TEAM], block, number, LEADER)
+        _add_block(result, slopes, logps, _runs_of(coefs)[1])
+
+
+@nb.njit(**OPTIONS)
+def _help(who, kind, data, meta):
+    """Take blocks of all evaluations until the team is closed."""
+    X, last = data.ctypes.data + 8 * meta[START], np.int64(0)
+    while True:
+        number, n = current(meta[TEAM])
+        if number < 0:
+            return
+        if number != last:
+            take_blocks(who, number, n, kind, X, meta)
+            last = number
 
 
 @nb.njit(**OPTIONS)
@@ -87,7 +181,7 @@ def _fill(first, n, Q, G, logps, kind, data, meta):
     for k in range(n):
         coefficients(Q[first + k], b, data, meta)
         coefs[:, k] = b
-    _likelihoods(coefs, slopes, likelihoods, data.ctypes.data + 8 * meta[START], meta[N_TILES])
+    _likelihoods(coefs, slopes, likelihoods, data.ctypes.data + 8 * meta[START], meta)
     for k in range(n):
         coefficients(Q[first + k], b, data, meta)
         gb[:] = slopes[:, k]
@@ -142,6 +236,14 @@ def _batch(Q, out, kind, data, meta):
                         product[i, lane] = 1.0
 
 
+def team_sizes(n_threads, single, meta):
+    """How many blocks a team has, and how many float64 are between its members."""
+    kind = _SINGLE if single else _DOUBLE
+    many = n_blocks(kind, meta)
+    items = n_threads * many * result_size(_TOGETHER, kind, meta) + meta[N_COEFS] * _TOGETHER
+    return many, (items * kind.itemsize + 7) // 8
+
+
 @nb.njit(**OPTIONS)
 def logistic64(q, g, data, meta):
     """Log posterior density in double precision."""
@@ -176,3 +278,15 @@ def logistic64_batch(Q, out, data, meta):
 def logistic32_batch(Q, out, data, meta):
     """The same on tiles in single precision."""
     _batch(Q, out, _SINGLE, data, meta)
+
+
+@nb.njit(**OPTIONS)
+def logistic64_help(who, data, meta):
+    """Help a leader with all its evaluations in double precision, until the team is closed."""
+    _help(who, _DOUBLE, data, meta)
+
+
+@nb.njit(**OPTIONS)
+def logistic32_help(who, data, meta):
+    """The same on tiles in single precision."""
+    _help(who, _SINGLE, data, meta)

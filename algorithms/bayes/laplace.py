@@ -1,8 +1,8 @@
 """The mode of a density, its curvature there, and importance sampling about it.
 
-The mode is found by quasi-Newton steps and polished by Newton's; the Hessian is taken from central differences
-of the gradient. Draws from the normal distribution there (Laplace's approximation), or from Student's t, weigh
-``p(q) / approximation(q)``; Pareto's k-hat tells whether the weights can be trusted.
+The mode is found by quasi-Newton steps and polished by Newton's; the Hessian is taken from central
+differences of the gradient. Draws from the normal distribution there (Laplace's approximation), or from
+Student's t, weigh ``p(q) / approximation(q)``; Pareto's k-hat tells whether the weights can be trusted.
 
 References: Tierney, Kadane, "Accurate approximations for posterior moments and marginal densities", JASA
 1986. Vehtari, Simpson, Gelman, Yao, Gabry, "Pareto smoothed importance sampling", JMLR 2024.

@@ -39,8 +39,8 @@ _FAMILIES = {
 }
 
 
-def _aligned(n_bytes):
-    """Zeros on a cache line: a vector that lies across two halves the rate of loads."""
+def aligned(n_bytes):
+    """Return zeros (float64) on a cache line: a vector that lies across two halves the rate of loads."""
     memory = np.zeros(n_bytes + bayes_tiles.LINE, np.uint8)
     first = -memory.ctypes.data % bayes_tiles.LINE
     return memory[first : first + n_bytes].view(np.float64)
@@ -188,7 +188,7 @@ class Model:
         return {name: value for name, value in state.items() if name != "address" and name[0] != "_"}
 
     def __setstate__(self, state):
-        data = _aligned(state["data"].nbytes)
+        data = aligned(state["data"].nbytes)
         data[:] = state["data"]
         self.__dict__.update(state, data=data, meta=state["meta"].copy())  # what travels may be read-only
 
@@ -359,7 +359,7 @@ def regression(
         density, body = bayes_glm.linear, _linear_body(head, X, y, weights, offsets)
     else:
         density, body = bayes_glm.glm, _row_body(meta, family, X, y, weights, offsets)
-    data = _aligned(8 * (len(head) + math.ceil(body.nbytes / 8)))
+    data = aligned(8 * (len(head) + math.ceil(body.nbytes / 8)))
     data[: len(head)] = head
     data[len(head) :].view(body.dtype)[: body.size] = body.ravel()
     if prior.kind == "horseshoe":

@@ -9,6 +9,7 @@ mode, NUTS.
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from .diagnostics import MOST_DIVERGENT
 from .gibbs import check_conjugate
 from .laplace import Mode, find_mode, laplace_draws
 from .psis import importance_ess
+from .team import team_for
 
 K_HAT_WEIGHTS, PART_WEIGHTS = 0.5, 0.75  # for importance sampling alone
 K_HAT_SPLIT, ACCEPTANCE_SPLIT = 0.7, 0.6  # for split HMC
@@ -339,11 +341,15 @@ def _choose(model, mode, n, several, numbers, weighted):
 def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, callback):
     """Warm up all chains in the first round, then draw in rounds of a chunk.
 
-    Where nobody looks on, a chunk is as long as Ctrl-C may wait, by the time that the warm-up took. Where chains
-    share readings of the data a thread has as many as there are for it, else one at a time.
+    Where nobody looks on, a chunk is as long as Ctrl-C may wait, by the time that the warm-up took. Where
+    chains share readings of the data, threads share these or have as many chains as there are for each; else
+    a thread has one at a time.
     """
     n_jobs, history = effective_n_jobs(n_jobs), History()
+    team = team_for(model, n_jobs) if n_chains > 1 and in_step(model, plan.sampler) else None
+    model = model if team is None else team.model
     n_groups = min(n_jobs, n_chains) if in_step(model, plan.sampler) else n_chains
+    n_groups = n_groups if team is None else 1
     groups = [group.tolist() for group in np.array_split(np.arange(n_chains), n_groups)]
     states: list = [None] * n_chains
     parts: list[list[Draws]] = [[] for _ in range(n_chains)]
@@ -359,7 +365,11 @@ def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, c
     def step(r):
         nonlocal length
         work = begin if r == 0 else go_on
-        results = [one for some in run_tasks([(work, (group,)) for group in groups], n_jobs) for one in some]
+        if team is None:
+            found = run_tasks([(work, (group,)) for group in groups], n_jobs)
+        else:
+            found = [team.run(partial(work, groups[0]))]
+        results = [one for some in found for one in some]
         for chain, (state, draws) in enumerate(results):
             states[chain] = state
             if r:

@@ -8,6 +8,7 @@ import pytest
 from reference_posteriors import eight_schools
 from scipy import special, stats
 
+from stradask.algorithms.bayes import sampling
 from stradask.algorithms.bayes.adaptation import warm_up, windows
 from stradask.algorithms.bayes.chains import SAMPLERS, advance, init, starting_point
 from stradask.algorithms.bayes.diagnostics import ess
@@ -191,6 +192,26 @@ def test_threads_change_no_bit():
     model, *_ = _correlated()
     one, two = (sample_model(model, "nuts", n_samples=250, n_warmup=100, n_jobs=n).stacked() for n in (1, 2))
     assert (one == two).all()
+
+
+@pytest.mark.parametrize(
+    ("patience", "watched", "lengths"), [(1e9, False, {250}), (1e9, True, {50, 100}), (0, False, {50, 100})]
+)
+def test_rounds_are_long_where_nobody_looks_on_and_change_no_bit(patience, watched, lengths, monkeypatch):
+    model, *_ = _correlated()
+    settings = {"n_samples": 250, "n_warmup": 100, "n_chains": 2}
+    kept, seen = sampling.advance_all, set()
+
+    def counted(model, states, n, **numbers):
+        seen.add(n)
+        return kept(model, states, n, **numbers)
+
+    expected = sample_model(model, "nuts", **settings).stacked()
+    monkeypatch.setattr(sampling, "_PATIENCE", patience)
+    monkeypatch.setattr(sampling, "advance_all", counted)
+    found = sample_model(model, "nuts", callback=(lambda info: None) if watched else None, **settings)
+    assert (found.stacked() == expected).all()
+    assert seen == lengths
 
 
 def test_a_callback_stops_and_the_draws_so_far_are_kept():
