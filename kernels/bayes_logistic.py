@@ -111,7 +111,7 @@ def _likelihoods(coefs, slopes, logps, X, meta):
     does a block, so that they are the same to the last bit.
     """
     logps[:], slopes[:] = 0.0, 0.0
-    if len(meta) > TEAM:
+    if len(meta) > TEAM and current(meta[TEAM])[0] >= 0:
         _team_likelihoods(coefs, slopes, logps, X, meta)
         return
     result = np.empty(result_size(coefs.shape[1], coefs, meta), coefs.dtype)

@@ -18,6 +18,7 @@ _HELPS = {
     bayes_logistic.logistic64: bayes_logistic.logistic64_help,
     bayes_logistic.logistic32: bayes_logistic.logistic32_help,
 }
+_CLOSED = -1
 _LEAST = 3  # blocks a thread, or it would wait too long for the last
 
 
@@ -28,19 +29,22 @@ class Team:
     ----------
     model : Model
     n_threads : int
+        Each takes about a 200th of the memory of the rows.
 
     Attributes
     ----------
     model : Model
-        Whose chains in step are evaluated by the team while it runs, with the bits that they have without.
+        Evaluated by the team while it runs, and else by who asks; always with the same bits.
     """
 
     def __init__(self, model, n_threads):
         n_blocks, size = _sizes(model, n_threads)
         self._control = aligned(8 * LINE * (BLOCKS + n_blocks)).view(np.int64)
+        self._control[ROUND] = _CLOSED
         self._floats = aligned(8 * size)
         places = [self._control.ctypes.data, self._floats.ctypes.data, size]
         self.model = replace(model, meta=np.append(model.meta, places))
+        vars(self.model)["_team"] = self._control, self._floats  # which it has the addresses of
         self._n_threads = n_threads
         self._help = _HELPS[model.density]
         self._help.compile((ADDRESS, VECTOR, INTEGERS))  # here, and not on several threads at a time
@@ -54,7 +58,7 @@ class Team:
             try:
                 return work()
             finally:
-                self._control[ROUND] = -1
+                self._control[ROUND] = _CLOSED
 
         others = [(self._help, (who, self.model.data, self.model.meta)) for who in range(1, self._n_threads)]
         return run_tasks([lead, *others], self._n_threads)[0]

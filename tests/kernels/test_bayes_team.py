@@ -1,6 +1,7 @@
 """Threads in one evaluation: whoever does a block, and whoever is lost, the bits are those of one thread."""
 
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -30,14 +31,18 @@ def evaluated(model, n):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_a_leader_alone_has_the_bits_of_no_team(model, n):
-    np.testing.assert_array_equal(evaluated(Team(model, 3).model, n), evaluated(model, n))
+    crew = Team(model, 3)
+    for state in (0, -1):  # begun, and closed
+        crew._control[ROUND] = state
+        np.testing.assert_array_equal(evaluated(crew.model, n), evaluated(model, n))
+    assert crew._control[ROUND] == -1
 
 
 @pytest.mark.parametrize("n", [1, 3, 4])
 def test_a_block_that_another_took_and_never_did_is_done_anew(model, n):
     crew = Team(model, 2)
     lost = 1 << 16 | 1 << 2 | 1  # taken in the first evaluation by the helper
-    crew._control[BLOCKS * LINE] = lost
+    crew._control[ROUND], crew._control[BLOCKS * LINE] = 0, lost
     np.testing.assert_array_equal(evaluated(crew.model, n), evaluated(model, n))
     assert crew._control[BLOCKS * LINE] != lost
 
@@ -45,6 +50,7 @@ def test_a_block_that_another_took_and_never_did_is_done_anew(model, n):
 def test_helpers_do_what_the_leader_has_not_taken(model):
     """In turns, on one thread: the helper comes first, and all blocks are its own."""
     crew = Team(model, 2)
+    crew._control[ROUND] = 0
     meta, data = crew.model.meta, crew.model.data
     control, kind = meta[bayes_logistic.TEAM], np.empty(0, model_type(model))
     X = data.ctypes.data + 8 * meta[bayes_logistic.START]
@@ -74,6 +80,7 @@ def test_a_run_lets_helpers_go_though_it_fails(model):
     with pytest.raises(ZeroDivisionError):
         crew.run(lambda: 1 / 0)
     assert crew._control[ROUND] == -1
+    assert evaluated(crew.model, 4).tolist() == evaluated(model, 4).tolist()
     assert crew.run(lambda: evaluated(crew.model, 4).tolist()) == evaluated(model, 4).tolist()
     assert threading.active_count() <= before + 2  # of the pool, which wait
 
@@ -88,6 +95,15 @@ def test_threads_change_no_bit_of_a_run(model, monkeypatch):
     assert isinstance(made[1], Team)
     np.testing.assert_array_equal(two.stacked(), one.stacked())
     np.testing.assert_array_equal(two.stacked("gradients"), one.stacked("gradients"))
+
+
+def test_a_model_keeps_what_it_has_the_addresses_of(model):
+    crew = Team(model, 2)
+    control = weakref.ref(crew._control)
+    alone = crew.model
+    del crew
+    assert control() is not None
+    np.testing.assert_array_equal(evaluated(alone, 4), evaluated(model, 4))
 
 
 def test_a_team_is_for_many_rows(model):
