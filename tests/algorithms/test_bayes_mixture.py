@@ -1,6 +1,7 @@
 """Mixtures of Gaussians for `sample`: against draws from the prior, in shards, and what is refused."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from scipy import special, stats
 import stradask as sd
 from stradask.algorithms.bayes.combine import CombinationRefused
 from stradask.algorithms.bayes.density import differences
+from stradask.algorithms.bayes.mixture import _start
+from stradask.algorithms.bayes.sampling import sample_model
 from stradask.errors import DataError, PosteriorWarning
 
 
@@ -149,3 +152,22 @@ def test_bad_arguments_are_refused():
         sd.sample(sd.GaussianMixtureDensity(2), None, _points(20), [0.0])
     with pytest.raises(DataError, match="start is missing"):
         sd.sample(lambda q, x: 0.0, None, _points(20))
+
+
+@pytest.mark.slow
+def test_simulation_based_calibration():
+    """Ranks of the truth, drawn from the prior, are uniform; in units that do not go by the data."""
+    rng, ranks = np.random.default_rng(5), []
+    for k in range(200):
+        means, scales = np.sort(rng.normal(0, 2, 2)), 0.5 * np.exp(0.5 * rng.standard_normal(2))
+        weights = rng.dirichlet([4, 4])
+        which = (rng.random(60) < weights[1]).astype(int)
+        x = (means[which] + scales[which] * rng.standard_normal(60))[:, None]
+        own = sd.GaussianMixtureDensity(2, scale_spread=0.5, concentration=4.0).fitted_to(x)
+        model = replace(own, location=np.zeros(1), unit=np.ones(1), start=_start(x, 2)).model(x, 1.0)
+        sample = sample_model(model, "nuts", n_samples=1980, n_chains=1, n_warmup=500, seed=k, target=0.9)
+        values = model.values(sample.stacked()[0, ::20])[:, :5]  # of weights the first
+        ranks.append((values < [*means, *scales, weights[0]]).sum(axis=0))
+    for column in np.array(ranks).T:
+        counts = np.bincount(column // 10, minlength=10)
+        assert stats.chisquare(counts).pvalue > 1e-5, counts
