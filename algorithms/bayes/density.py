@@ -17,7 +17,6 @@ import numpy as np
 
 from ...errors import DataError
 from ...kernels.bayes_callback import callback
-from ...kernels.bayes_streams import INNER, OPTIONS
 from ...scheduler.threads import single_threaded_blas
 from .chains import STARTING, stream
 from .fingerprint import fingerprint
@@ -165,7 +164,7 @@ def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes)
     import numba as nb
 
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-    inner = options | {name: INNER[name] for name in INNER.keys() - OPTIONS.keys()}  # it makes no array
+    inner = options | {"forceinline": True}
     step = float(_STEP)
 
     if log_prior is None:
