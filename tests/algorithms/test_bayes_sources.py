@@ -466,4 +466,4 @@ def test_weights_of_no_use_are_refused_though_they_are_zero(tmp_path):
     X, y = logistic(60)
     paths = saved(tmp_path, [{"X": X, "y": y}, {"X": X, "y": y, "sample_weight": np.zeros(59)}])
     with pytest.raises(DataError, match=r"shard 1 \(.*part-1.npz\): .*sample_weight"):
-        sd.BayesianLogisticRegression(**OPTIONS).fit(paths)
+        sd.BayesianLogisticRegression(n_shards=2, **OPTIONS).fit(paths)
