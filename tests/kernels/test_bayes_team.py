@@ -15,7 +15,7 @@ from stradask.kernels.bayes_team import BLOCKS, LEADER, LINE, ROUND, done_by, pu
 ROWS = 3 * 7680 + 100  # four blocks in double precision, two in single
 
 
-@pytest.fixture(scope="module", params=[np.float64, np.float32])
+@pytest.fixture(scope="module", params=[np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])
 def model(request):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((ROWS, 3)).astype(request.param)
