@@ -8,6 +8,7 @@ from scipy import special, stats
 from stradask.algorithms.bayes.density import differences
 from stradask.algorithms.bayes.models import PRIORS, Prior, regression
 from stradask.kernels import bayes_glm, bayes_priors, bayes_streams, hmc
+from stradask.kernels.bayes_address import SIGNATURE, address_of
 from stradask.kernels.random import philox4x32
 
 FAMILIES = ("bernoulli", "normal", "student_t", "poisson", "negative_binomial")
@@ -229,9 +230,10 @@ def _leap(start, size, A, n=1):
     z, p = start[:d].copy(), start[d:].copy()
     gz, q, g, mu = np.empty(d), np.empty(d), np.empty(d), np.full(d, 0.1)
     data, meta = np.empty(0), np.zeros(1, np.int64)
-    first = hmc.evaluate(_skewed, z, gz, q, g, mu, A, data, meta) - p @ p / 2
+    density = address_of(_skewed, SIGNATURE)
+    first = hmc.evaluate(density, z, gz, q, g, mu, A, data, meta) - p @ p / 2
     for _ in range(n):
-        last = hmc.leapfrog(_skewed, z, p, gz, q, g, mu, A, size, data, meta)
+        last = hmc.leapfrog(density, z, p, gz, q, g, mu, A, size, data, meta)
     return np.concatenate([z, p]), last - p @ p / 2 - first
 
 
