@@ -122,7 +122,8 @@ def _polish(model, q, h):
             return None
         step = linalg.cho_solve((L, True), gradient)
         if np.abs(L.T @ step).max() < _CLOSE:
-            return Mode(q, _triangle(L), precision, logp)
+            q = q + step  # so that what is left does not depend on where the climb ended
+            return Mode(q, _triangle(L), precision, model.logp_grad(q)[0])
         h = _PART / np.sqrt(np.diag(precision))
         for _ in range(30):
             new_logp, new_gradient = model.logp_grad(q + step)
