@@ -11,82 +11,115 @@ the driver's CUDA, and pytest with pytest-timeout; not dask, and no network. In 
 3. compares the log-likelihood of each sampler with that of its CPU form after as many sweeps, and the topic
    shares of new documents;
 4. runs ``stradask bench lda --device cuda --quick``, which judges by held-out perplexity;
-5. times sweeps on a generated corpus with the shape of NYTimes (300,000 documents, 102,000 words, 100
+5. counts instructions and bytes of a token, and what binds, by Nsight Compute (ncu), where that is installed;
+6. times sweeps on a generated corpus with the shape of NYTimes (300,000 documents, 102,000 words, 100
    million tokens).
 
-Each record is a line of JSON in ``records.jsonl``, written at once, with the device's name; a table is
-printed last. The exit status is 0 if all that ran is well, 1 if not, and 2 where there is no GPU to be used.
+A part has its share of what time is left, so that what one saves the later ones have; whatever happens in it,
+the next one begins. Each record is a line of JSON in ``records.jsonl``, with the device's name; a part's whole
+output is in a file of its name beside it. A table is printed last. The exit status is 0 if all that ran is
+well, 1 if not, and 2 where there is no GPU to be used.
 """
 
 import argparse
+import contextlib
+import csv
+import glob
+import importlib.util
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-
 from .._version import __version__
 from ..errors import DataError
 from ..kernels.device import cuda_device, why_no_device
+from .gpu_fits import SAMPLERS
 
 ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ("memcheck", "racecheck", "synccheck")
-# Of the log-likelihood of a token, between a GPU and the CPU: one chain for both, and two of one kind.
-TOLERANCE = {"saber": 0.002, "light": 0.02}
-SHARES_APART = 1e-3  # of topic shares: the chains draw the same topics on both
-SCARCE = 3 * 1024  # bytes of shared memory in which 300 topics have no room
+TOOL_FOLDERS = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute/*")  # beside the PATH
 SHARES = {
     "tests": 0.25,
     "sanitizer": 0.2,
-    "agreement": 0.15,
+    "agreement": 0.1,
     "bench": 0.1,
-    "speed": 0.3,
+    "counters": 0.1,
+    "speed": 0.25,
 }  # of the time, if all of it is used
-SAMPLERS = {"saber": [1000, 10_000], "light": [10_000, 100_000]}  # and the numbers of topics to time
+NEEDS = {"tests": ("pytest", "pytest_timeout", "numba"), "agreement": ("numba",)}
+COUNTERS = {
+    "instructions": "smsp__inst_executed.sum",
+    "bytes": "dram__bytes.sum",
+    "issued": "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "dram": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "l2": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    "l1": "l1tex__throughput.avg.pct_of_peak_sustained_active",
+    "warps": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "nanoseconds": "gpu__time_duration.sum",
+}
 
 
 def main(arguments=None):
     """Run the parts, each in a process of its own, and print the table."""
+    begun = time.perf_counter()
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("gpu-check"), help="folder of records.jsonl")
-    parser.add_argument("--minutes", type=float, default=10, help="in all (default: 10)")
+    parser.add_argument("--minutes", type=float, default=9.5, help="in all (default: 9.5)")
     parser.add_argument("--parts", nargs="+", choices=SHARES, default=list(SHARES))
     parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
     parser.add_argument("--tokens", type=float, default=1e8, help="of the timed corpus (default: 1e8)")
     parser.add_argument("--sweeps", type=int, default=20)
-    parser.add_argument("--fit", choices=("small", "agreement", "speed"), help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     for name, least in (("minutes", 0.1), ("tokens", 1e4), ("sweeps", 2)):
         if not getattr(args, name) >= least:
-            raise DataError(f"--{name} is {getattr(args, name)}; {least} or more is needed")
-    if args.fit:
-        for record in FITS[args.fit](args):
-            print(json.dumps(record), flush=True)
-        return 0
+            raise DataError(f"--{name} is {getattr(args, name)}; {least:g} or more is needed")
     why = why_no_device()
     if why is not None:
         print(f"nothing was checked: {why}", file=sys.stderr)
         return 2
-    records = []
     args.out.mkdir(parents=True, exist_ok=True)
-    common = describe()
-    with (args.out / "records.jsonl").open("a", encoding="utf-8") as file:
-        for part in args.parts:
-            for record in PARTS[part](args, 60 * args.minutes * SHARES[part]):
-                records.append({"part": part} | record)
-                file.write(json.dumps(records[-1] | common) + "\n")
+    common, records = describe(), []
+    try:
+        with (args.out / "records.jsonl").open("a", encoding="utf-8") as file:
+            for record in all_records(args, begun + 60 * args.minutes):
+                records.append(record)
+                file.write(json.dumps(record | common) + "\n")
                 file.flush()
-                print(row(records[-1]), flush=True)
-    print(table(records, common))
+                print(row(record), flush=True)
+    finally:
+        print(table(records, common))
     return int(any(record["result"] == "failed" for record in records))
+
+
+def all_records(args, deadline):
+    """Run the parts one after the other, each in its share of the time that is left."""
+    for i, part in enumerate(args.parts):
+        left = max(deadline - time.perf_counter(), 0)
+        seconds = left * SHARES[part] / sum(SHARES[other] for other in args.parts[i:])
+        for record in records_of(part, args, seconds):
+            yield {"part": part} | record
+
+
+def records_of(part, args, seconds):
+    """Run a part; what keeps it from running, or breaks it off, is a record too."""
+    absent = [name for name in NEEDS.get(part, ()) if importlib.util.find_spec(name) is None]
+    if absent:
+        yield left_out(part, f"{' and '.join(absent)} not installed: what the GPU is held against needs it")
+        return
+    begun = time.perf_counter()
+    try:
+        yield from PARTS[part](args, seconds)
+    except Exception as error:  # the next part is to have its turn, whatever this one met
+        done = {"seconds": round(time.perf_counter() - begun, 1)}
+        yield outcome(part, False, " ".join(f"{type(error).__name__}: {error}".split())[:300], done)
 
 
 def describe():
@@ -116,29 +149,37 @@ def run_tests(args, seconds):
     if not files:
         yield left_out("pytest -m gpu", f"there are no tests in {ROOT / 'tests'}: run it from a checkout")
         return
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", *map(str, files)]
-    done = timed(command, seconds)
-    closing = (done["output"].strip().splitlines() or ["no output"])[-1]
+    # A warning of another version of a package is none of a GPU's.
+    options = ["-v", "-W", "default", "-m", "gpu", "-p", "no:cacheprovider"]
+    done = timed([sys.executable, "-m", "pytest", *options, *map(str, files)], seconds, log_of(args, "tests"))
+    closing = (done["output"].strip().splitlines() or ["no output"])[-1].strip("= ")
+    if isinstance(done["status"], str):
+        passed, failed = (len(re.findall(rf" {word}\b", done["output"])) for word in ("PASSED", "FAILED"))
+        closing = f"{passed} passed, {failed} failed, then {done['status']}"
+    broken = re.findall(r"^FAILED \S*?::(\S+)", done["output"], re.MULTILINE)
     well = done["status"] == 0 and "passed" in closing
-    yield outcome("pytest -m gpu", well, closing, done)
+    yield outcome("pytest -m gpu", well, ", ".join([closing, *broken[:5]]), done)
 
 
 def run_sanitizer(args, seconds):
     """Fit a small model under each tool: some ten to a thousand times as slow as without."""
-    program = shutil.which("compute-sanitizer")
+    program = tool("compute-sanitizer")
     if program is None:
         yield left_out("compute-sanitizer", "it is not installed (it comes with the CUDA toolkit)")
         return
-    for sampler, tool in itertools.product(args.samplers, TOOLS):
-        command = [program, "--tool", tool, "--error-exitcode", "9", *own_command(args, "small", [sampler])]
-        done = timed(command, seconds / len(TOOLS) / len(args.samplers))
+    deadline = time.perf_counter() + seconds
+    cases = list(itertools.product(args.samplers, TOOLS))
+    for i, (sampler, name) in enumerate(cases):
+        command = [program, "--tool", name, "--error-exitcode", "9", *fits("small", "--samplers", sampler)]
+        share = (deadline - time.perf_counter()) / (len(cases) - i)
+        done = timed(command, share, log_of(args, "sanitizer"))
         found = [line for line in done["output"].splitlines() if "ERROR SUMMARY" in line or "hazard" in line]
         refused = "not supported" in done["output"] or "Unable to" in done["output"]
         if done["status"] == 9 or not refused:
             what = found[-1].strip("= ") if found else last_line(done)
-            yield outcome(f"{tool}, {sampler}", done["status"] == 0, what, done)
+            yield outcome(f"{name}, {sampler}", done["status"] == 0, what, done)
         else:
-            yield left_out(f"{tool}, {sampler}", last_line(done))
+            yield left_out(f"{name}, {sampler}", last_line(done))
 
 
 def run_bench(args, seconds):
@@ -146,7 +187,7 @@ def run_bench(args, seconds):
     with tempfile.TemporaryDirectory() as folder:
         options = ["--device", "cuda", "--quick", "--against", "--dataset", "docstrings", "--json"]
         command = [sys.executable, "-m", "stradask", "bench", "lda", *options, "--out", folder]
-        done = timed(command, seconds)
+        done = timed(command, seconds, log_of(args, "bench"))
         kept = Path(folder, "records.jsonl")
         found = [json.loads(line) for line in kept.read_text("utf-8").splitlines()] if kept.exists() else []
     for record in found:
@@ -161,11 +202,72 @@ def run_bench(args, seconds):
         yield outcome("bench lda", False, last_line(done), done)
 
 
+def run_counters(args, seconds):
+    """Let Nsight Compute look at the sampling kernel of one sweep of a corpus a tenth as large."""
+    program = tool("ncu")
+    if program is None:
+        yield left_out("ncu", "it is not installed (it comes with the CUDA toolkit)")
+        return
+    deadline, tokens = time.perf_counter() + seconds, max(args.tokens / 10, 1e4)
+    for i, n_topics in enumerate(SAMPLERS["saber"]):
+        what, sizes = f"sample, {n_topics:,} topics", ["--tokens", str(tokens), "--sweeps", "10"]
+        with tempfile.TemporaryDirectory() as folder:
+            told = Path(folder, "counters.csv")
+            options = ["--csv", "--print-units", "base", "--log-file", str(told), "--clock-control", "none"]
+            options += ["--kernel-name", "sample", "--launch-skip", "9", "--launch-count", "1"]
+            options += ["--metrics", ",".join(COUNTERS.values())]
+            command = [
+                program,
+                *options,
+                *fits("profile", "--samplers", "saber", "--topics", str(n_topics), *sizes),
+            ]
+            share = (deadline - time.perf_counter()) / (len(SAMPLERS["saber"]) - i)
+            done = timed(command, share, log_of(args, "counters"))
+            said = told.read_text("utf-8", errors="replace") if told.exists() else ""
+        found, fitted = counters(said), [line for line in done["output"].splitlines() if line.startswith("{")]
+        if fitted and "instructions" in found:
+            detail, figures = counted(found, json.loads(fitted[0])["tokens"])
+            yield outcome(what, True, detail, done) | figures
+        else:
+            errors = [line for line in said.splitlines() if "ERROR" in line] or [last_line(done)]
+            yield left_out(what, f"ncu counts nothing here: {errors[0].strip('= ')}")
+
+
+def counters(said):
+    """Read the counters of a launch from what ncu writes as CSV, with messages before and after it."""
+    rows = list(csv.reader(line for line in said.splitlines() if line.startswith('"')))
+    if not rows or not {"Metric Name", "Metric Value"} <= set(rows[0]):
+        return {}
+    name, value = (rows[0].index(column) for column in ("Metric Name", "Metric Value"))
+    names, found = {metric: short for short, metric in COUNTERS.items()}, {}
+    for fields in rows[1:]:
+        with contextlib.suppress(ValueError, IndexError):  # "n/a": a counter that this GPU does not have
+            found[names.get(fields[name])] = float(fields[value].replace(",", ""))
+    found.pop(None, None)
+    return found
+
+
+def counted(found, tokens):
+    """What the counters come to, by the token."""
+    by_token = [f"{found[name] / tokens:.0f} {name}" for name in ("instructions", "bytes") if name in found]
+    shares = {"issued": "issue slots", "l1": "L1", "l2": "L2", "dram": "memory", "warps": "warps"}
+    used = [f"{found[name]:.0f} % of {words}" for name, words in shares.items() if name in found]
+    return f"a token: {' and '.join(by_token)}; {', '.join(used)}", {"counters": found, "tokens": tokens}
+
+
 def run_fits(kind):
     """Make the part that fits models in one process and reads a record from each line that it prints."""
 
     def run(args, seconds):
-        done = timed(own_command(args, kind, args.samplers), seconds)
+        sizes = [
+            "--tokens",
+            str(args.tokens),
+            "--sweeps",
+            str(args.sweeps),
+            "--seconds",
+            f"{0.9 * seconds:.1f}",
+        ]
+        done = timed(fits(kind, "--samplers", *args.samplers, *sizes), seconds, log_of(args, kind))
         lines = [line for line in done["output"].splitlines() if line.startswith("{")]
         yield from map(json.loads, lines)
         if done["status"] != 0:
@@ -179,45 +281,47 @@ PARTS = {
     "sanitizer": run_sanitizer,
     "agreement": run_fits("agreement"),
     "bench": run_bench,
+    "counters": run_counters,
     "speed": run_fits("speed"),
 }
 
 
-def own_command(args, kind, samplers):
-    """This program again, to fit."""
-    sizes = ["--tokens", str(args.tokens), "--sweeps", str(args.sweeps), "--minutes", str(args.minutes)]
-    return [
-        sys.executable,
-        "-m",
-        "stradask.benchmarks.gpu_check",
-        "--fit",
-        kind,
-        *sizes,
-        "--samplers",
-        *samplers,
-    ]
+def fits(*arguments):
+    """Give the command that fits."""
+    return [sys.executable, "-m", "stradask.benchmarks.gpu_fits", *arguments]
 
 
-def timed(command, seconds):
-    """Run a command for so long at most; its whole group of processes ends with it."""
+def tool(name):
+    """Find a program of NVIDIA's on the PATH or where it is installed; None if there is none."""
+    folders = [os.environ.get("PATH", os.defpath)]
+    folders += itertools.chain.from_iterable(sorted(glob.glob(folder)) for folder in TOOL_FOLDERS)
+    return shutil.which(name, path=os.pathsep.join(folders))
+
+
+def log_of(args, part):
+    """The file of a part's output."""
+    return args.out / f"{part}.log"
+
+
+def timed(command, seconds, log):
+    """Run a command for so long at most, its output at the end of a file; its group of processes ends with it."""
     begun = time.perf_counter()
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=seconds)
-        status = process.returncode
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        status = "its time was up"
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    with log.open("ab") as file:
+        first = file.tell()
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=file, stderr=file, start_new_session=True
+        )
+        try:
+            status = process.wait(max(seconds, 0))
+        except subprocess.TimeoutExpired:
+            status = "its time was up"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    output = log.read_bytes()[first:].decode("utf-8", errors="replace")
     return {"status": status, "output": output, "seconds": round(time.perf_counter() - begun, 1)}
 
 
@@ -240,115 +344,6 @@ def outcome(what, well, detail, done):
 def left_out(what, why):
     """A record of something that could not run here."""
     return {"what": what, "result": "left out", "detail": why, "seconds": 0.0}
-
-
-# Fits, in the child ----------------------------------------------------------------------------------
-
-
-def fit(X, sampler, n_components, sweeps, device, seconds=np.inf):
-    """Fit, and return the model and the seconds of its sweeps; no sweep begins after so many seconds."""
-    from ..algorithms.topics.lda import LatentDirichletAllocation
-
-    clock = [time.perf_counter()]
-
-    def watch(info):
-        clock.append(time.perf_counter())
-        return clock[-1] - clock[0] > seconds
-
-    model = LatentDirichletAllocation(
-        n_components,
-        sampler=sampler,
-        device=device,
-        n_jobs=-1,
-        max_iter=sweeps,
-        doc_topic_prior=min(50 / n_components, 0.1),
-        random_state=0,
-    ).fit(X, callback=watch)
-    return model, np.diff(clock)
-
-
-def corpus(tokens, n_words=102_000, seed=1):
-    """Draw a corpus with documents as long as those of NYTimes."""
-    from ..datasets.generators import make_lda_corpus
-
-    n_documents = max(int(tokens / 333), 30)
-    X, *_ = make_lda_corpus(n_documents, n_words, 100, mean_length=333, random_state=seed)
-    return X
-
-
-def fit_small(args):
-    """Fit and infer so little that a tool which follows every access is done with it."""
-    X, device = corpus(5000, 500), cuda_device()
-    before = device.shared_memory
-    for sampler, (n_topics, shared) in itertools.product(args.samplers, ((64, before), (300, SCARCE))):
-        try:
-            device.shared_memory = shared  # the variants of the sources for topics that do not fit
-            model, _ = fit(X, sampler, n_topics, 2, "cuda")
-            model.transform(X[:2], n_sweeps=10)
-            found = {"log_likelihood": float(model.log_likelihood_[-1]), "score": model.score(X[:4])}
-        finally:
-            device.shared_memory = before
-        yield {"what": f"{sampler}, {n_topics} topics, {shared:,} bytes of shared memory"} | found
-
-
-def fit_agreement(args):
-    """Compare the log-likelihood after as many sweeps on the GPU and on the CPU."""
-    X = corpus(1e6, 20_000)
-    for sampler in args.samplers:
-        begun = time.perf_counter()
-        values = []
-        for device in ("cuda", "cpu"):
-            model, _ = fit(X, sampler, 200, args.sweeps, device)
-            values.append(float(model.log_likelihood_[-1]))
-        apart = abs(values[0] / values[1] - 1)
-        yield {
-            "what": f"{sampler}, 200 topics, {int(X.sum()):,} tokens",
-            "result": "passed" if apart < TOLERANCE[sampler] else "failed",
-            "detail": f"log-likelihood {values[0]:.4f}, CPU {values[1]:.4f}: {100 * apart:.2f} % apart",
-            "log_likelihood": values[0],
-            "log_likelihood_cpu": values[1],
-            "seconds": round(time.perf_counter() - begun, 1),
-        }
-        yield agreement_of_shares(model, X[:200], sampler)
-
-
-def agreement_of_shares(model, X, sampler):
-    """Compare the topic shares of documents, and their score, on the GPU and on the CPU."""
-    begun = time.perf_counter()
-    here, score = model.set_params(device="cpu").transform(X, n_sweeps=50), model.score(X)
-    there, other = model.set_params(device="cuda").transform(X, n_sweeps=50), model.score(X)
-    apart = float(abs(there - here).max())
-    well = apart < SHARES_APART and abs(other / score - 1) < SHARES_APART
-    detail = f"topic shares {apart:.1e} apart at most, scores {other:.4f} and {score:.4f}"
-    done = {"seconds": round(time.perf_counter() - begun, 1)}
-    return outcome(f"{sampler}, inference on {X.shape[0]} documents", well, detail, done)
-
-
-def fit_speed(args):
-    """Time the sweeps after the first, which lays out the corpus and compiles."""
-    X = corpus(args.tokens)
-    tokens = int(X.sum())
-    cases = [(sampler, n) for sampler in args.samplers for n in SAMPLERS[sampler]]
-    for sampler, n_components in cases:
-        begun = time.perf_counter()
-        allotted = 60 * args.minutes * SHARES["speed"] / (len(cases) + 1)
-        model, seconds = fit(X, sampler, n_components, args.sweeps, "cuda", allotted)
-        rate = tokens / statistics.median(seconds[1:] if len(seconds) > 1 else seconds)
-        yield {
-            "what": f"{sampler}, {n_components:,} topics, {tokens / 1e6:.0f} M tokens",
-            "result": "passed",
-            "detail": f"{rate / 1e6:,.0f} M tokens/s, log-likelihood {model.log_likelihood_[-1]:.4f}",
-            "sampler": sampler,
-            "n_components": n_components,
-            "tokens": tokens,
-            "tokens_per_second": rate,
-            "sweep_seconds": [round(float(s), 4) for s in seconds],
-            "log_likelihood": float(model.log_likelihood_[-1]),
-            "seconds": round(time.perf_counter() - begun, 1),
-        }
-
-
-FITS = {"small": fit_small, "agreement": fit_agreement, "speed": fit_speed}
 
 
 # The table ------------------------------------------------------------------------------------------

@@ -8,13 +8,15 @@
 // A block works on one item after the other: a word, or a part of a frequent one. The word's weights g lie in
 // shared memory (IN_SHARED 1) or in a part of a scratch array (0). A warp draws its tokens one by one: its
 // lanes add up every 32nd entry of the document's list, a scan of the lanes tells the lane, a walk down the
-// lane the entry.
+// lane the entry. A lane keeps its first entries, and all walk at a time: so the walk of most draws reads nothing.
+// What a token alone decides is made for 32 tokens at a time, by a lane each.
 #include "philox.cuh"
 #include "sum_of_warp.cuh"
 
 #define FULL 0xffffffffu
 #define ITEM 6          // numbers of an item: word, begin, end, first token, place, out
 #define TRIES 8         // draws by lists and trees, before one by all topics
+#define HELD 4          // lines of a document's list that a warp keeps
 #define GOLDEN 0x9E3779B9u
 #define OTHER 0x5BD1E995u
 #define THIRD 0x85EBCA6Bu
@@ -32,12 +34,14 @@ struct __align__(16) Topic {
   float alpha, inverse, lift, unused;
 };
 
+// What a draw needs of a token at times: the alpha of its topic and g of that without the token; two uniforms.
+struct __align__(16) Own {
+  float alpha, without, stays, in_part;
+};
+
 __device__ __forceinline__ int lane_id() { return threadIdx.x & 31; }
 
-// Count of an entry as a number: 2^23 + count has it in its lowest bits. No conversion, which takes longer.
-__device__ __forceinline__ float count_of(unsigned entry) {
-  return __uint_as_float(0x4b000000u | (entry & 0xffffu)) - 8388608.f;
-}
+__device__ __forceinline__ float count_of(unsigned entry) { return (float)(entry & 0xffffu); }
 
 __device__ __forceinline__ float scan(float v) {
 #pragma unroll
@@ -75,13 +79,67 @@ __device__ __forceinline__ int descend(float prefix, int n, float& x) {
   return child;
 }
 
-// This lane's part of the sum of count * weight(topic) over a list.
+// This lane's part of the sum of count * weight(topic) over the lines first:lines of a list, on top of `sum`.
 template <class Weight>
-__device__ __forceinline__ float lane_sum(const unsigned* __restrict__ entries, int lines, Weight weight) {
-  float sum = 0.f;
-  const unsigned* entry = entries + lane_id();
-  for (int i = 0; i < lines; ++i, entry += 32) sum += count_of(*entry) * weight(*entry >> 16);
+__device__ __forceinline__ float lane_sum(const unsigned* __restrict__ entries, int first, int lines, float sum,
+                                          Weight weight) {
+  const unsigned* entry = entries + first * 32 + lane_id();
+  for (int i = first; i < lines; ++i, entry += 32) sum += count_of(*entry) * weight(*entry >> 16);
   return sum;
+}
+
+// A document's list, and what its entries weigh under a word.
+struct Document {
+  const unsigned* entries;
+  int lines;
+  unsigned held[HELD];  // this lane's entries of the first lines, 0 where there is none
+  float weight[HELD];
+  float before, upto;  // sums of all lanes before this one, and with it; -1 upto a lane that holds nothing
+  float total;
+};
+
+template <class Weight>
+__device__ __forceinline__ void weigh(Document& d, Weight weight) {
+  const unsigned* const entry = d.entries + lane_id();
+#pragma unroll
+  for (int i = 0; i < HELD; ++i) d.held[i] = i < d.lines ? entry[i * 32] : 0u;
+  float sum = 0.f;
+#pragma unroll
+  for (int i = 0; i < HELD; ++i) {
+    d.weight[i] = count_of(d.held[i]) * weight(d.held[i] >> 16);
+    sum += d.weight[i];
+  }
+  if (d.lines > HELD) sum = lane_sum(d.entries, HELD, d.lines, sum, weight);
+  const float prefix = scan(sum), below = __shfl_up_sync(FULL, prefix, 1);
+  d.before = lane_id() ? below : 0.f;
+  d.upto = sum > 0.f ? prefix : -1.f;
+  d.total = __shfl_sync(FULL, prefix, 31);
+}
+
+// Entry of a document's list in which x, below the sum, falls: what `draw_list` would draw.
+template <class Weight>
+__device__ __forceinline__ unsigned draw_document(const Document& d, float x, Weight weight) {
+  const unsigned inside = __ballot_sync(FULL, x < d.upto);
+  int lane = __ffs(inside) - 1;
+  if (inside == 0u) lane = 31 - __clz(__ballot_sync(FULL, d.upto >= 0.f) | 1u);
+  x -= d.before;
+  unsigned found = d.held[0];
+  x -= d.weight[0];
+#pragma unroll
+  for (int i = 1; i < HELD; ++i) {
+    if (x < 0.f || d.held[i] == 0u) continue;
+    found = d.held[i];
+    x -= d.weight[i];
+  }
+  found = __shfl_sync(FULL, found, lane);
+  if (d.lines <= HELD) return found;
+  x = __shfl_sync(FULL, x, lane);
+  const unsigned* entry = d.entries + HELD * 32 + lane;
+  for (int i = HELD; i < d.lines && x >= 0.f && *entry != 0u; ++i, entry += 32) {
+    found = *entry;
+    x -= count_of(found) * weight(found >> 16);
+  }
+  return found;
 }
 
 // Entry of a list in which x, below the sum, falls.
@@ -117,7 +175,7 @@ __device__ __forceinline__ int draw_tree(float top, const float* groups, int n_t
 __device__ __attribute__((noinline)) int draw_without(int old, float own, const unsigned* entries, int lines,
                                                       int n_topics, float u, float v, const Topic* known,
                                                       const float* weights) {
-  const float sum = lane_sum(entries, lines, [=](unsigned k) { return (int)k == old ? 0.f : weights[k]; });
+  const float sum = lane_sum(entries, 0, lines, 0.f, [=](unsigned k) { return (int)k == old ? 0.f : weights[k]; });
   const float prefix = scan(sum);
   float rest = 0.f;
   for (int k = lane_id(); k < n_topics; k += 32)
@@ -163,6 +221,7 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS)
            int n_topics, unsigned seed_low, unsigned seed_high, unsigned round, unsigned purpose) {
   extern __shared__ __align__(16) unsigned char smem[];
   __shared__ int fetched;
+  __shared__ Own of_tokens[256];
   const int n_groups = (n_topics + 31) / 32, n_tops = (n_groups + 31) / 32;
   float* const own_tops = (float*)smem;
   float* const own_groups = own_tops + 32;
@@ -204,7 +263,7 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS)
         const unsigned k = listed[i] >> 16;
         if (listed[i]) weights[k] = known[k].inverse * (1.f + count_of(listed[i]) * factor);
       }
-      list_sum = lane_sum(listed, listed_lines, base);
+      list_sum = lane_sum(listed, 0, listed_lines, 0.f, base);
       list_prefix = scan(list_sum);
       list_total = factor * __shfl_sync(FULL, list_prefix, 31);
       top = tops[lane];
@@ -249,32 +308,37 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS)
       }
       const unsigned long long token = item[3] + (first - begin) + lane;
       const Philox r = philox4x32((unsigned)token, (unsigned)(token >> 32), round, purpose, seed_low, seed_high);
-      unsigned present = FULL;
-      const unsigned* own = entries;
-      int own_lines = 0;
-      float sum = 0.f, prefix = 0.f, total = 0.f;
-      for (int j = 0; j < m; ++j) {
-        const unsigned d = __shfl_sync(FULL, doc, j);
-        if (d != present) {
-          present = d;
-          own = entries + (long long)__shfl_sync(FULL, line, j) * 32;
-          own_lines = __shfl_sync(FULL, lines, j);
-          sum = lane_sum(own, own_lines, g);
-          prefix = scan(sum);
-          total = __shfl_sync(FULL, prefix, 31);
+      const float in_parts = unit_float(r.x);
+      const Topic t = known[old];
+      const float less = weights[old] - factor * t.inverse;
+      const Own written = {t.alpha, (less > 0.f ? less : 0.f) * t.lift, unit_float(r.z), unit_float(r.y)};
+      __syncwarp();  // those of the tokens before are read
+      of_tokens[threadIdx.x] = written;
+      __syncwarp();
+      const unsigned other = __shfl_up_sync(FULL, doc, 1);
+      unsigned changes = __ballot_sync(FULL, lane == 0 || doc != other);  // bit 0: that of token j
+      Document d;
+      float all = 0.f;
+      for (int j = 0; j < m; ++j, changes >>= 1) {
+        if (changes & 1u) {
+          d.entries = entries + (long long)__shfl_sync(FULL, line, j) * 32;
+          d.lines = __shfl_sync(FULL, lines, j);
+          weigh(d, g);
+          all = (d.total + list_total) + tree_total;
         }
         const int o = __shfl_sync(FULL, old, j);
-        unsigned bits = __shfl_sync(FULL, r.x, j), more = 0u;
+        float u = __shfl_sync(FULL, in_parts, j);
+        unsigned more = 0u;
         int topic;
-        for (int attempt = 0;; bits = hash32(more)) {
-          float x = unit_float(bits) * ((total + list_total) + tree_total), count = 0.f;
-          if (x < total) {
-            const unsigned entry = draw_list(own, own_lines, sum, prefix, x, g);
+        for (int attempt = 0;; u = unit_float(hash32(more))) {
+          float x = u * all, count = 0.f;
+          if (x < d.total) {
+            const unsigned entry = draw_document(d, x, g);
             topic = (int)(entry >> 16);
             count = count_of(entry);
           } else {
-            const float y = unit_float(attempt ? hash32(more ^ OTHER) : __shfl_sync(FULL, r.y, j));
-            if (x < total + list_total) {
+            const float y = attempt ? unit_float(hash32(more ^ OTHER)) : of_tokens[warp * 32 + j].in_part;
+            if (x < d.total + list_total) {
               x = y * __shfl_sync(FULL, list_prefix, 31);
               topic = (int)(draw_list(listed, listed_lines, list_sum, list_prefix, x, base) >> 16);
             } else {
@@ -283,20 +347,20 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS)
           }
           if (topic != o) break;
           // Leave the token itself out.
-          for (int i = 0; i < own_lines && count == 0.f; ++i) {
-            const unsigned entry = own[i * 32 + lane];
+          for (int i = 0; i < d.lines && count == 0.f; ++i) {
+            const unsigned entry = d.entries[i * 32 + lane];
             const unsigned found = __ballot_sync(FULL, entry != 0u && (int)(entry >> 16) == o);
             if (found) count = count_of(__shfl_sync(FULL, entry, __ffs(found) - 1));
           }
-          const Topic t = known[o];
-          const float less = weights[o] - factor * t.inverse;
-          const float left = ((count - 1.f) + t.alpha) * ((less > 0.f ? less : 0.f) * t.lift);
-          const float u = unit_float(attempt ? hash32(more ^ THIRD) : __shfl_sync(FULL, r.z, j));
-          if (u * ((count + t.alpha) * weights[o]) < left) break;
+          const Own own = of_tokens[warp * 32 + j];
+          const float left = ((count - 1.f) + own.alpha) * own.without;
+          float v = own.stays;
+          if (attempt) v = unit_float(hash32(more ^ THIRD));
+          if (v * ((count + own.alpha) * weights[o]) < left) break;
           more = __shfl_sync(FULL, r.w, j) + ++attempt * GOLDEN;
           if (attempt == TRIES) {
-            const float v = unit_float(hash32(more ^ OTHER));
-            topic = draw_without(o, left, own, own_lines, n_topics, unit_float(hash32(more)), v, known, weights);
+            const float w = unit_float(hash32(more ^ OTHER));
+            topic = draw_without(o, left, d.entries, d.lines, n_topics, unit_float(hash32(more)), w, known, weights);
             break;
           }
         }

@@ -26,6 +26,7 @@ PURPOSES = _CHOICES, _ASSIGN = (
 )  # of random streams; sweeps have 1 and 7 to 10, inference 2, 5, 6
 FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
 FIRST_TOPICS = 3  # a document starts from this many: held-out perplexity falls faster than from all K...
+MOST_OF_A_WORD = 2**31 - 32  # tokens: counts have 31 bits, and a warp of a GPU steps over the end by up to 31
 LONG_DOCUMENT = 200  # ...except for documents of so many tokens, if their sweeps are annealed
 _LEAST_TOKENS, _MOST_GROUPS = 100_000, 16
 _TOKENS_PER_RUN = 20  # of one word in one group, on average: its row is fetched and weighed for each
@@ -92,12 +93,12 @@ def deal_words(frequency, n_groups):
 
 
 def check_frequency(frequency, held=0):
-    """Refuse words of more tokens than 32 bits count, `held` of them in a model already."""
-    if int(frequency.max(initial=0)) + held > np.iinfo(np.int32).max:
+    """Refuse words of more tokens than `MOST_OF_A_WORD`, `held` of them in a model already."""
+    if int(frequency.max(initial=0)) + held > MOST_OF_A_WORD:
         besides = f", on top of up to {held:,} of a word and topic in the model" if held else ""
         raise DataError(
             f"word {int(frequency.argmax())} of X has {frequency.max():,} tokens{besides}: counts of a word "
-            "go up to 2,147,483,647; leave so common a word out"
+            f"go up to {MOST_OF_A_WORD:,}; leave so common a word out"
         )
 
 

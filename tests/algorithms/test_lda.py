@@ -383,7 +383,7 @@ def test_fitted_priors_stay_in_later_batches_and_warm_fits(corpus):
 def test_counts_that_would_overflow_are_refused_at_the_door():
     lda = _lda(2, max_iter=1).fit(np.array([[3, 1], [1, 2]]))
     lda.word_topic_counts_.data[0] = 2**31 - 2
-    with pytest.raises(DataError, match="2,147,483,647"):
+    with pytest.raises(DataError, match="2,147,483,616"):
         lda.partial_fit(np.array([[3, 1]]))
     with pytest.raises(DataError, match="at least one"):
         lda.partial_fit(np.array([[0, 0]]))

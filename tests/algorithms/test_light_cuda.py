@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cuda_emulator import MISSING, EmulatedDevice, sanitized
+from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 import stradask as sd
@@ -17,6 +18,7 @@ from stradask.algorithms.topics.light_cuda import (
     plan_for,
     plans_of,
 )
+from stradask.algorithms.topics.state import MOST_OF_A_WORD
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import CheckpointMismatch, DataError, DeviceError, ModelFileError
 from stradask.kernels import lda_light
@@ -232,6 +234,18 @@ def test_too_little_memory_is_told_before_any_work(monkeypatch, device):
         match=r"has 1,000 bytes .*; 60 topics of this corpus take [\d,]+ even in 1 chunks: .*'cpu'",
     ):
         LightCudaState(X, 60, *_priors(60, X.shape[1]), 5, device=device)
+
+
+def test_a_word_of_more_tokens_than_a_warp_can_step_over_is_refused_before_any_work():
+    assert MOST_OF_A_WORD + 31 == np.iinfo(np.int32).max
+    X, device = sparse.csr_array(np.array([[2**30, 1], [2**30 - 31, 1]])), EmulatedDevice()
+    with pytest.raises(
+        DataError,
+        match=r"word 0 of X has 2,147,483,617 tokens: counts of a word go up to 2,147,483,616; leave",
+    ):
+        LightCudaState(X, 5, *_priors(5, 2), 1, device=device)
+    assert device.launches == []
+    assert device.free_memory() == device.memory
 
 
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))

@@ -17,6 +17,7 @@ from cuda_emulator import HERE, MISSING, EmulatedArray, EmulatedDevice, Emulated
 from scipy import sparse
 
 import stradask as sd
+from stradask.algorithms.topics.state import MOST_OF_A_WORD
 from stradask.datasets.generators import make_lda_corpus
 from stradask.kernels import launch
 from stradask.kernels.device import standing_in
@@ -49,6 +50,18 @@ MOVED = {
         ("token_start", 0, 1, 2**33, {"drawn": 2}),
     ],
 }
+
+
+ARRAYS_OF_A_WORD = [
+    ("ranges", 3, np.int32),
+    ("coming_start", 1, np.int64),
+    ("word_start", 2, np.int64),
+    ("row_of_word", 1, np.int32),
+    ("rows", 2, np.int32),
+    ("cells", 1, np.uint64),
+    ("cell_start", 2, np.int64),
+    ("changes", 2, np.int32),
+]
 
 
 class FarArray(EmulatedArray):
@@ -114,8 +127,25 @@ def found_on(device, sampler):
     return lda.components_, lda.log_likelihood_, lda.doc_topic_counts_.toarray(), shares, score
 
 
+def take_over_at_the_end():
+    """Let the tokens with the highest numbers that a word can have take over their topics."""
+    device, n, last = EmulatedDevice(), 75, MOST_OF_A_WORD
+    arrays = {name: device.zeros(size, kind) for name, size, kind in ARRAYS_OF_A_WORD}
+    arrays["ranges"][:] = 0, last - n, last
+    arrays["coming"], arrays["topics"] = device.put(np.ones(n, np.uint16)), device.zeros(n, np.uint16)
+    far = {name: arrays[name].view(FarArray) for name in ("coming", "topics")}
+    for array in far.values():
+        array.before = (last - n) * array.itemsize
+    kernels = device.kernels("lda_light.cu", TOPIC="unsigned short")
+    given = arrays | far | {"first_range": np.int32(0), "last_range": np.int32(1), "n_topics": np.int32(2)}
+    kernels.launch("take_over", 1, 128, tuple(given[each.name] for each in kernels.declared["take_over"]))
+    assert arrays["topics"].tolist() == [1] * n
+    assert arrays["changes"].tolist() == arrays["rows"].tolist() == [-n, n]
+
+
 def main():
     """Compare; in a process of its own, which a wrong place ends."""
+    take_over_at_the_end()
     moved = set()
     for sampler in ("light", "saber"):
         near, far = EmulatedDevice(), FarDevice()

@@ -1,0 +1,180 @@
+"""The fits with which a GPU is checked, on the emulator; and all of the check, with the emulator as the GPU."""
+
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from cuda_emulator import HERE, MISSING, EmulatedDevice
+
+from stradask.benchmarks import gpu_check, gpu_fits
+from stradask.datasets.generators import make_lda_corpus
+from stradask.errors import DataError, DeviceError
+from stradask.kernels.device import standing_in
+from stradask.kernels.launch import FOLDER, KERNEL
+
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+ARGS = {"samplers": ["saber", "light"], "tokens": 1e5, "sweeps": 3, "topics": None, "seconds": np.inf}
+
+
+@pytest.fixture
+def emulated(monkeypatch):
+    """Let fits run on the emulator, with a corpus and numbers of topics that suit it."""
+    X, *_ = make_lda_corpus(30, 60, 4, mean_length=30, random_state=0)
+    monkeypatch.setattr(gpu_fits, "corpus", lambda *_: X)
+    monkeypatch.setattr(gpu_fits, "SAMPLERS", {"saber": [20], "light": [30]})
+    with standing_in(EmulatedDevice()) as device:
+        yield device
+
+
+def _fits(kind, **options):
+    return list(gpu_fits.FITS[kind](SimpleNamespace(**(ARGS | options))))
+
+
+def test_small_fits(emulated):
+    records = _fits("small")
+    assert [record["what"].split(",")[0] for record in records] == ["saber", "saber", "light", "light"]
+    assert [record["what"].split(",")[1] for record in records] == [" 64 topics", " 500 topics"] * 2
+    known = {name for file in FOLDER.glob("*.cu") for name, _ in KERNEL.findall(file.read_text("utf-8"))}
+    assert known - set(emulated.launches) == set()  # the sanitizers see all there are
+
+
+def test_agreement_tells_both_log_likelihoods(emulated):
+    saber, shares, light, _ = _fits("agreement")
+    assert shares["result"] == "passed"
+    assert shares["what"] == "saber, inference on 200 documents"
+    assert saber["log_likelihood"] == pytest.approx(saber["log_likelihood_cpu"], rel=1e-12)
+    assert saber["result"] == "passed"
+    assert "0.00 % apart" in saber["detail"]
+    assert light["log_likelihood"] != light["log_likelihood_cpu"]
+
+
+def test_speed_is_that_of_the_sweeps_after_the_first(emulated):
+    drawn, saber, light = _fits("speed")
+    assert drawn["detail"].startswith("30 documents, 60 words, ")
+    assert (saber["sampler"], saber["n_components"], light["n_components"]) == ("saber", 20, 30)
+    for record in (saber, light):
+        assert len(record["sweep_seconds"]) == 3
+        after = sorted(record["sweep_seconds"][1:])
+        assert record["tokens_per_second"] == pytest.approx(record["tokens"] / np.mean(after), rel=0.05)
+
+
+def test_no_sweep_and_no_case_begins_when_the_time_is_up(emulated):
+    model, seconds = gpu_fits.fit(gpu_fits.corpus(), "light", 30, 50, "cuda", seconds=0)
+    assert (model.n_iter_, len(seconds)) == (1, 1)
+    assert [record["result"] for record in _fits("speed", seconds=0)] == ["passed", "left out", "left out"]
+
+
+def test_a_case_that_breaks_off_is_a_record_and_the_next_one_begins(emulated, monkeypatch):
+    real = gpu_fits.fit
+
+    def fit(X, sampler, *rest):
+        if sampler == "saber":
+            raise DeviceError("no room\nfor it")
+        return real(X, sampler, *rest)
+
+    monkeypatch.setattr(gpu_fits, "fit", fit)
+    for kind in ("speed", "agreement"):
+        broken, *later = [record for record in _fits(kind) if "corpus" not in record["what"]]
+        assert (broken["result"], broken["detail"]) == ("failed", "DeviceError: no room for it")
+        assert all(record["what"].startswith("light") for record in later)
+        assert later[0]["result"] == "passed" or kind == "agreement"
+
+
+def test_what_a_profiler_looks_at(emulated):
+    assert (
+        _fits("profile", topics=[7, 8], samplers=["saber"], sweeps=2)
+        == [{"tokens": int(gpu_fits.corpus().sum())}] * 2
+    )
+    assert emulated.launches.count("sample") == 4  # a sweep is a launch: the tenth is one of the tenth sweep
+
+
+@pytest.mark.parametrize("option", ["--tokens=10", "--sweeps=1"])
+def test_numbers_that_make_no_sense(option):
+    with pytest.raises(DataError, match="or more is needed"):
+        gpu_fits.main(["small", option])
+
+
+# All of it, in processes where the emulator is the GPU -----------------------------------------------------
+
+STAND_IN = """
+import os, sys, types
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in os.environ["ABSENT"].split():
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+runtime = types.SimpleNamespace(driverGetVersion=lambda: 13000, runtimeGetVersion=lambda: 12090)
+cupy = sys.modules["cupy"] = types.ModuleType("cupy")
+cupy.__version__, cupy.cuda = "0", types.SimpleNamespace(runtime=runtime)
+from cuda_emulator import EmulatedDevice
+from stradask.kernels import device
+device._stand_in = EmulatedDevice()
+"""
+SANITIZER = """#!/bin/sh
+shift 4
+"$@" && echo "========= ERROR SUMMARY: 0 errors"
+"""
+NCU = """#!/bin/sh
+for last; do if [ "$before" = --log-file ]; then file=$last; fi; before=$last; done
+cat > "$file" <<END
+"ID","Metric Name","Metric Unit","Metric Value"
+"0","smsp__inst_executed.sum","inst","1,000,000"
+"0","gpu__time_duration.sum","ns","10,000"
+END
+while [ "$1" != "$PYTHON" ]; do shift; done
+exec "$@"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("absent", "parts"),
+    [
+        (
+            "dask distributed pooch hypothesis",
+            ["tests", "sanitizer", "agreement", "bench", "counters", "speed"],
+        ),
+        ("dask distributed pooch hypothesis numba llvmlite", ["tests", "sanitizer", "agreement", "speed"]),
+    ],
+)
+def test_all_of_it_with_the_emulator_as_the_gpu(absent, parts, tmp_path):
+    """Tests as on a GPU too: where the emulator is the device, those marked `gpu` run."""
+    (tmp_path / "sitecustomize.py").write_text(STAND_IN)
+    for name, script in (("compute-sanitizer", SANITIZER), ("ncu", NCU)):
+        (tmp_path / name).write_text(script)
+        (tmp_path / name).chmod(0o755)
+    environment = os.environ | {"ABSENT": absent, "PYTHON": sys.executable}
+    environment["PATH"] = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(HERE), str(gpu_check.ROOT)])
+    command = [
+        sys.executable,
+        "-m",
+        "stradask.benchmarks.gpu_check",
+        "--out",
+        str(tmp_path / "out"),
+        "--minutes=60",
+    ]
+    command += ["--tokens=1e4", "--sweeps=2", "--parts", *parts]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1500, check=False)
+    records = [json.loads(line) for line in (tmp_path / "out" / "records.jsonl").read_text().splitlines()]
+    told = (
+        done.stdout
+        + done.stderr
+        + "".join(log.read_text()[-3000:] for log in (tmp_path / "out").glob("*.log"))
+    )
+    assert {record["part"] for record in records} == set(parts), told
+    assert {record["device"] for record in records} == {"emulated GPU"}
+    without = {"tests", "agreement"} if "numba" in absent else set()
+    for record in records:
+        expected = "left out" if record["part"] in without else "passed"
+        if (record["part"], record["what"][:5]) != (
+            "agreement",
+            "light",
+        ):  # of so few sweeps the chains differ
+            assert record["result"] == expected, (record, told)
