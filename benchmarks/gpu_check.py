@@ -16,9 +16,9 @@ the driver's CUDA, and pytest with pytest-timeout; not dask, and no network. In 
    million tokens).
 
 A part has its share of what time is left, so that what one saves the later ones have; whatever happens in it,
-the next one begins. Each record is a line of JSON in ``records.jsonl``, with the device's name; a part's whole
-output is in a file of its name beside it. A table is printed last. The exit status is 0 if all that ran is
-well, 1 if not, and 2 where there is no GPU to be used.
+the next one begins. Each record is a line of JSON in ``records.jsonl``, with the device's name; all that a
+part says is in a file of its name beside it, at once. A table is printed last. The exit status is 0 if all
+that ran is well, 1 if not, and 2 where there is no GPU to be used.
 """
 
 import argparse
@@ -304,7 +304,7 @@ def log_of(args, part):
 
 
 def timed(command, seconds, log):
-    """Run a command for so long at most, its output at the end of a file; its group of processes ends with it."""
+    """Run a command for so long at most, its output at the end of a file; its processes end with it."""
     begun = time.perf_counter()
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}

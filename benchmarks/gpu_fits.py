@@ -2,8 +2,8 @@
 
     python -m stradask.benchmarks.gpu_fits speed --samplers saber --tokens 1e7
 
-A case that breaks off is a record too, and the next one begins. No sweep and no case begins when the seconds are
-over.
+A case that breaks off is a record too, and the next one begins. No sweep and no case begins when the seconds
+are over.
 """
 
 import argparse

@@ -2,11 +2,11 @@
 
     python -m stradask.benchmarks.gpu_instructions --topics 1000 10000
 
-`sample` of ``lda_saber.cu`` is compiled by nvcc for one architecture, with the line that each instruction comes
-from, and read back by nvdisasm (both are in the CUDA toolkit; ``pip install nvidia-cuda-nvdisasm`` has the
-latter). How often a token passes each line is computed from the counts of a fit on the CPU, of documents as long
-as those of NYTimes: how many tokens share a document's sums, how many lines of 32 topics a list has, how
-often the first part of the weights is drawn from, or the token's own topic, and how many draws are rejected. The
+`sample` of ``lda_saber.cu`` is compiled by nvcc for one architecture, with the line that each instruction
+comes from, and read back by nvdisasm (both are in the CUDA toolkit; ``pip install nvidia-cuda-nvdisasm`` has
+the latter). How often a token passes each line is computed from the counts of a fit on the CPU, of documents
+as long as those of NYTimes: how many tokens share a document's sums, how many lines of 32 topics a list has,
+how often the document's part is drawn from, or the token's own topic, and how many draws are rejected. The
 code between two jumps counts as often as the line to which most of it belongs. What a block of threads does
 once an item, a few instructions a token, is left out, and so is code for warps whose lanes have gone apart.
 """
@@ -53,7 +53,7 @@ KERNEL = [
     ("if (lane < m) {\n        topics[first + lane]", "groups"),
     ("// Set the cursor of each document", "items"),
 ]
-# Lines of functions that pass more or less often than they are called, as often as a name of `frequencies` says.
+# Lines of functions that are passed more or less often than the function is called: for each call, so often.
 WITHIN = [
     ("for (int i = first; i < lines; ++i, entry += 32) sum +=", 1, "lines_beyond"),
     ("  for (int i = HELD; i < d.lines && x >= 0.f", 4, "walks_beyond"),
@@ -150,8 +150,8 @@ def _reached(blocks, labels):
 def count(blocks, often):
     """Instructions by the name of how often they are passed, and what a token takes of them."""
     source = (launch.FOLDER / FILE).read_text("utf-8")
-    marks = [(_line_of(source, anchor), name) for anchor, name in KERNEL]
-    within = [(_line_of(source, anchor), n, name) for anchor, n, name in WITHIN]
+    marks = [(line_of(source, anchor), name) for anchor, name in KERNEL]
+    within = [(line_of(source, anchor), n, name) for anchor, n, name in WITHIN]
     static, taken = Counter(), Counter()
     for block in blocks:
         names = Counter(_name(instruction, marks, within) for instruction in block)
@@ -161,7 +161,8 @@ def count(blocks, often):
     return static, taken
 
 
-def _line_of(source, anchor):
+def line_of(source, anchor):
+    """Number of the line where a text begins, of which there is to be one."""
     if source.count(anchor) != 1:
         raise StradaskError(f"{FILE} has {source.count(anchor)} places {anchor!r}, and the count needs one")
     return source[: source.index(anchor)].count("\n") + 1 + anchor.startswith("\n")
@@ -175,12 +176,17 @@ def _name(instruction, marks, within):
     return (kernel[-1] if kernel else "items", *inner)
 
 
+def priors(X, n_topics):
+    """Those of the fit."""
+    return np.full(n_topics, min(50 / n_topics, 0.1)), np.full(X.shape[1], 0.01)
+
+
 def frequencies(X, n_topics, n_sweeps, n_sample=5000):
     """How often a token passes what, by the counts after some sweeps."""
     from ..algorithms.topics.saber import SaberState, topic_weights
     from ..scheduler.engine import run
 
-    alpha, beta = np.full(n_topics, min(50 / n_topics, 0.1)), np.full(X.shape[1], 0.01)
+    alpha, beta = priors(X, n_topics)
     state = SaberState(X.tocsr(), n_topics, alpha, beta, 1, n_groups=2)
     run(state, state.schedule, max_rounds=n_sweeps)
     alpha, inverse, base, lift = topic_weights(alpha, state.totals, beta.sum())

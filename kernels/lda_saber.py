@@ -37,7 +37,9 @@ TRIES = 8  # draws by lists and trees, before one by all topics
 RARE = 4  # a word of less than K / RARE tokens builds no tree
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
-_INLINE: dict[str, Any] = {**_OPTIONS, "forceinline": True}
+# A token's steps count no references to their arrays: numba would, atomically, for a tenth of a sweep's time.
+_STEP: dict[str, Any] = {**_OPTIONS, "_nrt": False}
+_INLINE: dict[str, Any] = {**_STEP, "forceinline": True}
 _ZERO, _ONE, _UNIT, _BITS = np.float32(0), np.float32(1), np.float32(2.0**-24), np.uint32(8)
 _COUNT, _SHIFT = np.uint32(0xFFFF), np.uint32(16)
 _GOLDEN, _OTHER, _THIRD = np.uint32(0x9E3779B9), np.uint32(0x5BD1E995), np.uint32(0x85EBCA6B)
@@ -148,7 +150,7 @@ def _sum_list(entries, start, lines, weights, sums, prefix):
     return _scan(sums, prefix)
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**_STEP)
 def _draw_list(entries, start, lines, weights, sums, prefix, x):
     """Entry of a list in which x, below the sum, falls."""
     lane = _pick(sums, prefix, x)
@@ -165,7 +167,7 @@ def _draw_list(entries, start, lines, weights, sums, prefix, x):
     return found
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**_STEP)
 def _count_of(topic, entries, start, lines):
     """Count of a topic that is in the list."""
     for i in range(at(start), at(start + lines * LINE)):
@@ -196,7 +198,7 @@ def grow_tree(alpha, weights, groups, tops):
     return _scan(tops_raw, tops)
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**_STEP)
 def _descend(prefix, first, n, x):
     """Child in which x falls, the last one if rounding leaves none; and x without those before."""
     child = n - 1

@@ -237,7 +237,7 @@ def test_too_little_memory_is_told_before_any_work(monkeypatch, device):
 
 
 def test_a_word_of_more_tokens_than_a_warp_can_step_over_is_refused_before_any_work():
-    assert MOST_OF_A_WORD + 31 == np.iinfo(np.int32).max
+    assert np.iinfo(np.int32).max == MOST_OF_A_WORD + 31
     X, device = sparse.csr_array(np.array([[2**30, 1], [2**30 - 31, 1]])), EmulatedDevice()
     with pytest.raises(
         DataError,

@@ -245,14 +245,15 @@ def test_a_tool_is_found_where_it_is_installed_beside_the_path(monkeypatch, tmp_
     assert gpu_check.tool("ncu-of-a-test") == str(folder / "ncu-of-a-test")
 
 
-NCU = """==PROF== Connected to process 7
+SECTION = '"0","7","sample","Command line profiler metrics"'
+NCU = f"""==PROF== Connected to process 7
 ==PROF== Profiling "sample" - 0: 0%....100% - 2 passes
 "ID","Process ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"
-"0","7","sample","Command line profiler metrics","smsp__inst_executed.sum","inst","1,200,000"
-"0","7","sample","Command line profiler metrics","dram__bytes.sum","byte","3,500,000"
-"0","7","sample","Command line profiler metrics","lts__throughput.avg.pct_of_peak_sustained_elapsed","%","n/a"
-"0","7","sample","Command line profiler metrics","gpu__time_duration.sum","ns","20,000.5"
-"0","7","sample","Command line profiler metrics","smsp__issue_active.avg.pct_of_peak_sustained_active","%","61.5"
+{SECTION},"smsp__inst_executed.sum","inst","1,200,000"
+{SECTION},"dram__bytes.sum","byte","3,500,000"
+{SECTION},"lts__throughput.avg.pct_of_peak_sustained_elapsed","%","n/a"
+{SECTION},"gpu__time_duration.sum","ns","20,000.5"
+{SECTION},"smsp__issue_active.avg.pct_of_peak_sustained_active","%","61.5"
 """
 NO_COUNTERS = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n"
 

@@ -1,4 +1,4 @@
-"""The fits with which a GPU is checked, on the emulator; and all of the check, with the emulator as the GPU."""
+"""The fits with which a GPU is checked, on the emulator; and all of the check, where that is the GPU."""
 
 import json
 import os

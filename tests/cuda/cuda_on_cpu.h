@@ -231,6 +231,11 @@ constexpr std::common_type_t<A, B> max(A a, B b) {
   std::common_type_t<A, B> x = a, y = b;
   return x < y ? y : x;
 }
+inline double lgamma_on_gpu(double x) {
+  int sign;  // lgamma itself leaves it where all threads see it: a race, and none of a GPU's
+  return lgamma_r(x, &sign);
+}
+#define lgamma lgamma_on_gpu
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __clz(int x) { return x ? __builtin_clz(unsigned(x)) : 32; }

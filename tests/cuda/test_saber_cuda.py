@@ -9,7 +9,7 @@ from scipy import sparse
 import stradask as sd
 from stradask.algorithms.topics.gibbs import GibbsState
 from stradask.algorithms.topics.light_cuda import LightCudaState
-from stradask.algorithms.topics.saber import SWEEP, SaberState, topic_weights
+from stradask.algorithms.topics.saber import MOST_TOPICS, SWEEP, SaberState, topic_weights
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError, DeviceError
 from stradask.kernels import launch
@@ -125,6 +125,22 @@ def test_topics_that_do_not_fit_shared_memory_are_kept_outside(kind):
         device.shared_memory = before
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [227 * 1024, 64 * 1024])
+def test_as_many_topics_as_there_can_be(kind, shared):
+    """Their weights in shared memory, and outside; one word has so many tokens that it grows a tree."""
+    X = sparse.lil_array(_corpus(1000))
+    X[0, 0] = MOST_TOPICS // 4
+    device = _device(kind, seed=6)
+    before, device.shared_memory = device.shared_memory, min(shared, device.shared_memory)
+    try:
+        state = _state(sparse.csr_array(X), MOST_TOPICS, device=device)
+        assert len(state._there.sampler.layout.frequent) == 1
+        assert (_swept(state, 2).topics == _swept(_state(sparse.csr_array(X), MOST_TOPICS), 2).topics).all()
+    finally:
+        device.shared_memory = before
+
+
 @emulated
 def test_a_missing_barrier_is_seen():
     """Without the barrier that keeps a block from the next item, some order of warps gives other topics."""
@@ -184,10 +200,14 @@ print("all ran", file=sys.stderr)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_topics", [100, 1000, 10_000])
-def test_a_hundred_thousand_tokens_are_those_of_the_cpu(kind, n_topics):
+def test_a_hundred_thousand_tokens_are_the_references(kind, n_topics):
     X = _corpus(100_000, n_words=3000)
     state = _swept(_state(X, n_topics, device=_device(kind, seed=1)))
-    assert (state.topics == _swept(_state(X, n_topics)).topics).all()
+    before = _state(X, n_topics)
+    expected, tally = _by_reference(before)
+    assert tally["list"] * tally["shared"] * tally["again"] > 0
+    assert (state.topics == expected).all()
+    assert (_swept(before).topics == expected).all()
 
 
 # --- room -------------------------------------------------------------------------------------------------
