@@ -22,7 +22,7 @@ from ..kernels.device import cuda_device
 # Of the log-likelihood of a token, between a GPU and the CPU: one chain for both, and two of one kind.
 TOLERANCE = {"saber": 0.002, "light": 0.02}
 SHARES_APART = 1e-3  # of topic shares: the chains draw the same topics on both
-SCARCE = 7 * 1024  # bytes of shared memory in which 500 topics have no room
+SCARCE = 11 * 1024  # bytes of shared memory in which 800 topics have no room
 SAMPLERS = {"saber": [1000, 10_000], "light": [10_000, 100_000]}  # and the numbers of topics to time
 
 
@@ -81,7 +81,7 @@ def fit_small(args):
     """Fit and infer so little that a tool which follows every access is done with it."""
     X, device = corpus(5000, 500), cuda_device()
     before = device.shared_memory
-    for sampler, (n_topics, shared) in itertools.product(args.samplers, ((64, before), (500, SCARCE))):
+    for sampler, (n_topics, shared) in itertools.product(args.samplers, ((64, before), (800, SCARCE))):
         try:
             device.shared_memory = shared  # the variants of the sources for topics that do not fit
             model, _ = fit(X, sampler, n_topics, 2, "cuda")

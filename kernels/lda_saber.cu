@@ -1,22 +1,21 @@
 // SaberLDA's sweep for LDA on a GPU: lda_saber.py tells the algorithm, and gives the same topics bit for bit.
 //
 // A chunk of documents is at hand, its tokens word by word. place_by_document and list_segments make the
-// documents' lists of topic << 16 | count; sample draws every token; count_ranges counts the topics of
-// frequent words anew, list_segments those of rare ones, whose topics sample writes down for it. joint_of_lists and
-// joint_of_rows tell what a document and a word give to the log-likelihood.
+// documents' lists of topic << 16 | count; sample draws every token; count_ranges counts anew the topics of
+// frequent words, list_segments those of rare ones; joint_of_* are for the log-likelihood.
 //
 // A block works on one item after the other: a word, or a part of a frequent one. The word's weights g lie in
 // shared memory (IN_SHARED 1) or in a part of a scratch array (0). A warp draws its tokens one by one: its
 // lanes add up every 32nd entry of the document's list, a scan of the lanes tells the lane, a walk down the
-// lane the entry. A lane keeps its first entries, and all walk at a time: so the walk of most draws reads nothing.
-// What a token alone decides is made for 32 tokens at a time, by a lane each.
+// lane the entry. A lane keeps its first entries, and all walk at a time: so the walk of most draws reads
+// nothing. What a token alone decides is made for 32 tokens at a time, by a lane each.
 #include "philox.cuh"
 #include "sum_of_warp.cuh"
 
 #define FULL 0xffffffffu
-#define ITEM 6          // numbers of an item: word, begin, end, first token, place, out
-#define TRIES 8         // draws by lists and trees, before one by all topics
-#define HELD 4          // lines of a document's list that a warp keeps
+#define ITEM 6   // numbers of an item: word, begin, end, first token, place, out
+#define TRIES 8  // draws by lists and trees, before one by all topics
+#define HELD 4   // lines of a document's list that a warp keeps
 #define GOLDEN 0x9E3779B9u
 #define OTHER 0x5BD1E995u
 #define THIRD 0x85EBCA6Bu
@@ -34,9 +33,11 @@ struct __align__(16) Topic {
   float alpha, inverse, lift, unused;
 };
 
-// What a draw needs of a token at times: the alpha of its topic and g of that without the token; two uniforms.
-struct __align__(16) Own {
-  float alpha, without, stays, in_part;
+// What a warp needs to draw a token, each made by a lane: where the list of its document lies, its topic,
+// uniforms, and of that topic alpha and g without the token.
+struct __align__(16) Token {
+  int line, lines, topic;
+  float in_parts, in_part, stays, alpha, without;
 };
 
 __device__ __forceinline__ int lane_id() { return threadIdx.x & 31; }
@@ -81,8 +82,8 @@ __device__ __forceinline__ int descend(float prefix, int n, float& x) {
 
 // This lane's part of the sum of count * weight(topic) over the lines first:lines of a list, on top of `sum`.
 template <class Weight>
-__device__ __forceinline__ float lane_sum(const unsigned* __restrict__ entries, int first, int lines, float sum,
-                                          Weight weight) {
+__device__ __forceinline__ float lane_sum(const unsigned* __restrict__ entries, int first, int lines,
+                                          float sum, Weight weight) {
   const unsigned* entry = entries + first * 32 + lane_id();
   for (int i = first; i < lines; ++i, entry += 32) sum += count_of(*entry) * weight(*entry >> 16);
   return sum;
@@ -144,8 +145,8 @@ __device__ __forceinline__ unsigned draw_document(const Document& d, float x, We
 
 // Entry of a list in which x, below the sum, falls.
 template <class Weight>
-__device__ __forceinline__ unsigned draw_list(const unsigned* __restrict__ entries, int lines, float sum, float prefix,
-                                              float x, Weight weight) {
+__device__ __forceinline__ unsigned draw_list(const unsigned* __restrict__ entries, int lines, float sum,
+                                              float prefix, float x, Weight weight) {
   const int lane = pick(sum, prefix, x);
   x -= before(prefix, lane);
   const unsigned* entry = entries + lane;
@@ -171,11 +172,12 @@ __device__ __forceinline__ int draw_tree(float top, const float* groups, int n_t
   return group * 32 + descend(prefix, m, x);
 }
 
-// Draw with the weight `own` for `old`, and the others' as they are, topic by topic. Apart: few tokens come here.
+// Draw with the weight `own` for `old`, and the others' as they are, topic by topic. Few tokens come here.
 __device__ __attribute__((noinline)) int draw_without(int old, float own, const unsigned* entries, int lines,
                                                       int n_topics, float u, float v, const Topic* known,
                                                       const float* weights) {
-  const float sum = lane_sum(entries, 0, lines, 0.f, [=](unsigned k) { return (int)k == old ? 0.f : weights[k]; });
+  const float sum =
+      lane_sum(entries, 0, lines, 0.f, [=](unsigned k) { return (int)k == old ? 0.f : weights[k]; });
   const float prefix = scan(sum);
   float rest = 0.f;
   for (int k = lane_id(); k < n_topics; k += 32)
@@ -213,15 +215,17 @@ __device__ __attribute__((noinline)) int draw_without(int old, float own, const 
 // Draw the tokens of a chunk from the counts as they are, and write their topics in place.
 extern "C" __global__ void __launch_bounds__(256, BLOCKS)
     sample(const long long* __restrict__ items, int n_items, int* __restrict__ next,
-           const unsigned* __restrict__ token_doc, topic_t* __restrict__ topics, const unsigned* __restrict__ entries,
-           const int* __restrict__ line_start, const int* __restrict__ n_lines, const int* __restrict__ rows,
-           const unsigned* __restrict__ lists, const int* __restrict__ list_start, const int* __restrict__ list_lines,
-           topic_t* __restrict__ listed_topics, const float* __restrict__ of_topics, const float* __restrict__ groups,
-           const float* __restrict__ tops, const float* __restrict__ per_beta, float* __restrict__ scratch,
-           int n_topics, unsigned seed_low, unsigned seed_high, unsigned round, unsigned purpose) {
+           const unsigned* __restrict__ token_doc, topic_t* __restrict__ topics,
+           const unsigned* __restrict__ entries, const int* __restrict__ line_start,
+           const int* __restrict__ n_lines, const int* __restrict__ rows, const unsigned* __restrict__ lists,
+           const int* __restrict__ list_start, const int* __restrict__ list_lines,
+           topic_t* __restrict__ listed_topics, const float* __restrict__ of_topics,
+           const float* __restrict__ groups, const float* __restrict__ tops,
+           const float* __restrict__ per_beta, float* __restrict__ scratch, int n_topics, unsigned seed_low,
+           unsigned seed_high, unsigned round, unsigned purpose) {
   extern __shared__ __align__(16) unsigned char smem[];
   __shared__ int fetched;
-  __shared__ Own of_tokens[256];
+  __shared__ Token tokens[256];
   const int n_groups = (n_topics + 31) / 32, n_tops = (n_groups + 31) / 32;
   float* const own_tops = (float*)smem;
   float* const own_groups = own_tops + 32;
@@ -299,35 +303,36 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS)
     for (int first = begin + warp * each; first < end; first += n_warps * each) {
       const int m = min(each, end - first);
       unsigned doc = 0u;
-      int old = 0, line = 0, lines = 0, drawn = 0;
+      int old = 0, drawn = 0;
       if (lane < m) {
         doc = token_doc[first + lane];
         old = topics[first + lane];
-        line = line_start[doc];
-        lines = n_lines[doc];
       }
-      const unsigned long long token = item[3] + (first - begin) + lane;
-      const Philox r = philox4x32((unsigned)token, (unsigned)(token >> 32), round, purpose, seed_low, seed_high);
-      const float in_parts = unit_float(r.x);
+      const unsigned long long number = item[3] + (first - begin) + lane;
+      const Philox r =
+          philox4x32((unsigned)number, (unsigned)(number >> 32), round, purpose, seed_low, seed_high);
       const Topic t = known[old];
       const float less = weights[old] - factor * t.inverse;
-      const Own written = {t.alpha, (less > 0.f ? less : 0.f) * t.lift, unit_float(r.z), unit_float(r.y)};
-      __syncwarp();  // those of the tokens before are read
-      of_tokens[threadIdx.x] = written;
+      const float without = (less > 0.f ? less : 0.f) * t.lift;
+      const Token made = {line_start[doc], n_lines[doc],    old,     unit_float(r.x),
+                          unit_float(r.y), unit_float(r.z), t.alpha, without};
+      __syncwarp();  // those before are drawn
+      tokens[threadIdx.x] = made;
       __syncwarp();
       const unsigned other = __shfl_up_sync(FULL, doc, 1);
       unsigned changes = __ballot_sync(FULL, lane == 0 || doc != other);  // bit 0: that of token j
       Document d;
       float all = 0.f;
       for (int j = 0; j < m; ++j, changes >>= 1) {
+        const Token& token = tokens[warp * 32 + j];
         if (changes & 1u) {
-          d.entries = entries + (long long)__shfl_sync(FULL, line, j) * 32;
-          d.lines = __shfl_sync(FULL, lines, j);
+          d.entries = entries + (long long)token.line * 32;
+          d.lines = token.lines;
           weigh(d, g);
           all = (d.total + list_total) + tree_total;
         }
-        const int o = __shfl_sync(FULL, old, j);
-        float u = __shfl_sync(FULL, in_parts, j);
+        const int o = token.topic;
+        float u = token.in_parts;
         unsigned more = 0u;
         int topic;
         for (int attempt = 0;; u = unit_float(hash32(more))) {
@@ -337,7 +342,7 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS)
             topic = (int)(entry >> 16);
             count = count_of(entry);
           } else {
-            const float y = attempt ? unit_float(hash32(more ^ OTHER)) : of_tokens[warp * 32 + j].in_part;
+            const float y = attempt ? unit_float(hash32(more ^ OTHER)) : token.in_part;
             if (x < d.total + list_total) {
               x = y * __shfl_sync(FULL, list_prefix, 31);
               topic = (int)(draw_list(listed, listed_lines, list_sum, list_prefix, x, base) >> 16);
@@ -352,15 +357,15 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS)
             const unsigned found = __ballot_sync(FULL, entry != 0u && (int)(entry >> 16) == o);
             if (found) count = count_of(__shfl_sync(FULL, entry, __ffs(found) - 1));
           }
-          const Own own = of_tokens[warp * 32 + j];
-          const float left = ((count - 1.f) + own.alpha) * own.without;
-          float v = own.stays;
+          const float left = ((count - 1.f) + token.alpha) * token.without;
+          float v = token.stays;
           if (attempt) v = unit_float(hash32(more ^ THIRD));
-          if (v * ((count + own.alpha) * weights[o]) < left) break;
+          if (v * ((count + token.alpha) * weights[o]) < left) break;
           more = __shfl_sync(FULL, r.w, j) + ++attempt * GOLDEN;
           if (attempt == TRIES) {
             const float w = unit_float(hash32(more ^ OTHER));
-            topic = draw_without(o, left, d.entries, d.lines, n_topics, unit_float(hash32(more)), w, known, weights);
+            topic = draw_without(o, left, d.entries, d.lines, n_topics, unit_float(hash32(more)), w, known,
+                                 weights);
             break;
           }
         }
@@ -377,24 +382,25 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS)
 // Set the cursor of each document to where its topics begin.
 extern "C" __global__ void __launch_bounds__(256)
     begin_documents(const long long* __restrict__ start, int n, int* __restrict__ cursor) {
-  for (int d = blockIdx.x * blockDim.x + threadIdx.x; d < n; d += gridDim.x * blockDim.x) cursor[d] = (int)start[d];
+  for (int d = blockIdx.x * blockDim.x + threadIdx.x; d < n; d += gridDim.x * blockDim.x)
+    cursor[d] = (int)start[d];
 }
 
 // Copy the tokens' topics to where their documents' begin, in any order.
 extern "C" __global__ void __launch_bounds__(256)
-    place_by_document(const unsigned* __restrict__ token_doc, const topic_t* __restrict__ topics, int n_tokens,
-                      int* __restrict__ cursor, topic_t* __restrict__ placed) {
+    place_by_document(const unsigned* __restrict__ token_doc, const topic_t* __restrict__ topics,
+                      int n_tokens, int* __restrict__ cursor, topic_t* __restrict__ placed) {
   for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n_tokens;
        i += (long long)gridDim.x * blockDim.x)
     placed[atomicAdd(&cursor[token_doc[i]], 1)] = topics[i];
 }
 
-// List the topics of segments of `topics`, a warp a segment: topic << 16 | count, ascending, zeros to the end of
-// a line of 32. Counts of a window of topics at a time, two in a word, lie in shared memory.
+// List the topics of segments of `topics`, a warp a segment: topic << 16 | count, ascending, zeros to the end
+// of a line of 32. Counts of a window of topics at a time, two in a word, lie in shared memory.
 extern "C" __global__ void __launch_bounds__(256)
     list_segments(const topic_t* __restrict__ topics, const long long* __restrict__ start, int n_segments,
-                  const int* __restrict__ line_start, int n_topics, int window, unsigned* __restrict__ entries,
-                  int* __restrict__ n_lines) {
+                  const int* __restrict__ line_start, int n_topics, int window,
+                  unsigned* __restrict__ entries, int* __restrict__ n_lines) {
   extern __shared__ __align__(16) unsigned char smem[];
   const int lane = lane_id(), warp = threadIdx.x >> 5, n_warps = blockDim.x >> 5;
   const unsigned below = (1u << lane) - 1u;
@@ -451,11 +457,12 @@ extern "C" __global__ void __launch_bounds__(256)
   }
 }
 
-// Sum of lnG(count + prior) - lnG(prior) over each list; the prior is the topic's, or the list's. `base` is lnG of it.
+// Sum of lnG(count + prior) - lnG(prior), `base`, over each list; the prior is the topic's or the list's.
 extern "C" __global__ void __launch_bounds__(256)
     joint_of_lists(const unsigned* __restrict__ entries, const int* __restrict__ line_start,
-                   const int* __restrict__ n_lines, int n_lists, bool by_topic, const double* __restrict__ prior,
-                   const double* __restrict__ base, double* __restrict__ out) {
+                   const int* __restrict__ n_lines, int n_lists, bool by_topic,
+                   const double* __restrict__ prior, const double* __restrict__ base,
+                   double* __restrict__ out) {
   const int lane = lane_id(), n_warps = gridDim.x * (blockDim.x >> 5);
   for (int s = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5); s < n_lists; s += n_warps) {
     const unsigned* const list = entries + (long long)line_start[s] * 32;
@@ -487,6 +494,7 @@ extern "C" __global__ void __launch_bounds__(256)
 
 // Set the first numbers of an array to zero.
 extern "C" __global__ void __launch_bounds__(256) clear(int* __restrict__ array, long long n) {
-  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x)
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+       i += (long long)gridDim.x * blockDim.x)
     array[i] = 0;
 }

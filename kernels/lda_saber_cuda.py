@@ -15,7 +15,7 @@ VARIANTS = ({"IN_SHARED": 1}, {"IN_SHARED": 0})
 
 _FILE = "lda_saber.cu"
 _THREADS, _WARPS = 256, 8
-_STATIC = 6144  # bytes of shared memory beside the dynamic: what is declared, and what the system takes
+_STATIC = 10240  # bytes of shared memory beside the dynamic: what is declared, and what the system takes
 _PART = 2**24  # counts that are read from the device at a time
 
 

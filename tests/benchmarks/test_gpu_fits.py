@@ -37,7 +37,7 @@ def _fits(kind, **options):
 def test_small_fits(emulated):
     records = _fits("small")
     assert [record["what"].split(",")[0] for record in records] == ["saber", "saber", "light", "light"]
-    assert [record["what"].split(",")[1] for record in records] == [" 64 topics", " 500 topics"] * 2
+    assert [record["what"].split(",")[1] for record in records] == [" 64 topics", " 800 topics"] * 2
     known = {name for file in FOLDER.glob("*.cu") for name, _ in KERNEL.findall(file.read_text("utf-8"))}
     assert known - set(emulated.launches) == set()  # the sanitizers see all there are
 

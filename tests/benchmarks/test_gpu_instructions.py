@@ -27,7 +27,7 @@ def _machine_code():
     def at(anchor):
         return source[: source.index(anchor)].count("\n") + 1
 
-    token, run_, walk = at("for (int j = 0; j < m;"), at("d.lines = __shfl_sync"), at("  for (int i = HELD;")
+    token, run_, walk = at("for (int j = 0; j < m;"), at("d.lines = token.lines"), at("  for (int i = HELD;")
     return f"""
 //## File "lda_saber.cu", line {at("const int m = min(each")}
         /*0000*/                   LDC R1, c[0x0][0x28] ;

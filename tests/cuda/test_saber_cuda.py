@@ -115,7 +115,7 @@ def test_topics_that_do_not_fit_shared_memory_are_kept_outside(kind):
     """The second variant of the source, and lists and counts made in several windows of topics."""
     X, n_topics = _corpus(1500), 3000
     device = _device(kind, seed=3)
-    before, device.shared_memory = device.shared_memory, 8 * 1024
+    before, device.shared_memory = device.shared_memory, 12 * 1024
     try:
         state = _state(X, n_topics, device=device)
         assert state._there.sampler._window < n_topics
