@@ -47,12 +47,12 @@ ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ("memcheck", "racecheck", "synccheck")
 TOOL_FOLDERS = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute/*")  # beside the PATH
 SHARES = {
-    "tests": 0.25,
+    "tests": 0.2,
     "sanitizer": 0.2,
     "agreement": 0.1,
     "bench": 0.1,
     "counters": 0.1,
-    "speed": 0.25,
+    "speed": 0.3,
 }  # of the time, if all of it is used
 NEEDS = {"tests": ("pytest", "pytest_timeout", "numba"), "agreement": ("numba",)}
 COUNTERS = {

@@ -78,7 +78,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--topics", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument(
-        "--tokens", type=float, default=3e5, help="of the corpus that is fitted (default: 3e5)"
+        "--tokens", type=float, default=1e5, help="of the corpus that is fitted (default: 1e5)"
     )
     parser.add_argument("--sweeps", type=int, default=25)
     parser.add_argument("--architecture", default="sm_90")

@@ -77,13 +77,12 @@ class LightCudaState(CorpusState):
         n_steps=2, **options,
     ):  # fmt: skip
         self.device, self.n_steps = device, n_steps
-        lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
+        lengths, frequency = (np.asarray(X.sum(axis=axis, dtype=np.int64)).ravel() for axis in (1, 0))
+        check_frequency(frequency)
         self.n_groups = 1 if exact else n_groups or number_of_groups(lengths)
         self.n_sections = 1 if exact else n_sections or number_of_sections(lengths)
         super().__init__(X, n_topics, alpha, beta, seed, n_groups=self.n_groups * self.n_sections, **options)
         self.room = ListRoom(self.lengths, n_topics)
-        frequency = np.asarray(X.sum(axis=0, dtype=np.int64)).ravel()
-        check_frequency(frequency)
         plans = plans_of(self.lengths, frequency, n_topics, self.n_groups, self.n_sections)
         plan = plan_for(device.free_memory(), device.name, n_topics, self.n_sections, plans)
         self.token_doc = self.storage.zeros(self.n_tokens, np.uint32)

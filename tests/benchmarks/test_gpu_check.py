@@ -116,8 +116,8 @@ def test_time_that_a_part_leaves_is_for_the_later_ones(monkeypatch):
     parts = {name: part(name, 0.5 if name == "tests" else 1) for name in gpu_check.PARTS}
     monkeypatch.setattr(gpu_check, "PARTS", parts)
     assert not list(gpu_check.all_records(SimpleNamespace(parts=list(parts)), 700.0))
-    assert given["tests"] == pytest.approx(150)
-    assert given["speed"] == pytest.approx(525 / 0.75 * 0.25)
+    assert given["tests"] == pytest.approx(120)
+    assert given["speed"] == pytest.approx(540 / 0.8 * 0.3)
     assert clock[0] == pytest.approx(700)
 
 

@@ -88,6 +88,24 @@ def test_a_sweep_is_the_references_bit_for_bit(kind, n_topics, beta, parts):
         assert (state.totals == np.bincount(expected, minlength=n_topics)).all()
 
 
+def test_lists_longer_than_a_warp_keeps_are_the_references_too(kind):
+    """From topics at random, of which the documents have up to so many lines of 32."""
+    X = make_lda_corpus(9, n_features=100, n_components=5, mean_length=300, random_state=0)[0]
+    topics = np.random.default_rng(0).integers(0, 700, int(X.sum())).astype(np.uint16)
+
+    def begun(device=None):
+        state = _state(sparse.csr_array(X), 700, device=device)
+        state.begin_from(topics.copy())
+        return state
+
+    lines = -(-np.diff(begun().doc_topic_counts().indptr) // 32)
+    assert lines.min() <= 4 < lines.max() - 4
+    expected, _ = _by_reference(begun())
+    assert (_swept(begun()).topics == expected).all()
+    for seed in (1, 2):
+        assert (_swept(begun(_device(kind, seed=seed))).topics == expected).all()
+
+
 @pytest.mark.parametrize(("n_topics", "lazy"), [(1, 0b001), (2, 0b010), (33, 0b100), (1025, 0b101)])
 def test_sweeps_go_on_from_each_other_in_any_chunks(kind, n_topics, lazy, monkeypatch):
     """Resident or taking turns, whichever queue is late: counts of all chunks are of the sweep before."""
