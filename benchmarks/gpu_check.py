@@ -75,6 +75,9 @@ def main(arguments=None):
     parser.add_argument("--minutes", type=float, default=9.5, help="in all (default: 9.5)")
     parser.add_argument("--parts", nargs="+", choices=SHARES, default=list(SHARES))
     parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
+    parser.add_argument(
+        "--topics", type=int, nargs="+", help="to time (default: some numbers of each sampler)"
+    )
     parser.add_argument("--tokens", type=float, default=1e8, help="of the timed corpus (default: 1e8)")
     parser.add_argument("--sweeps", type=int, default=20)
     args = parser.parse_args(arguments)
@@ -209,7 +212,8 @@ def run_counters(args, seconds):
         yield left_out("ncu", "it is not installed (it comes with the CUDA toolkit)")
         return
     deadline, tokens = time.perf_counter() + seconds, max(args.tokens / 10, 1e4)
-    for i, n_topics in enumerate(SAMPLERS["saber"]):
+    cases = args.topics or SAMPLERS["saber"]
+    for i, n_topics in enumerate(cases):
         what, sizes = f"sample, {n_topics:,} topics", ["--tokens", str(tokens), "--sweeps", "10"]
         with tempfile.TemporaryDirectory() as folder:
             told = Path(folder, "counters.csv")
@@ -221,7 +225,7 @@ def run_counters(args, seconds):
                 *options,
                 *fits("profile", "--samplers", "saber", "--topics", str(n_topics), *sizes),
             ]
-            share = (deadline - time.perf_counter()) / (len(SAMPLERS["saber"]) - i)
+            share = (deadline - time.perf_counter()) / (len(cases) - i)
             done = timed(command, share, log_of(args, "counters"))
             said = told.read_text("utf-8", errors="replace") if told.exists() else ""
         found, fitted = counters(said), [line for line in done["output"].splitlines() if line.startswith("{")]
@@ -252,22 +256,18 @@ def counted(found, tokens):
     by_token = [f"{found[name] / tokens:.0f} {name}" for name in ("instructions", "bytes") if name in found]
     shares = {"issued": "issue slots", "l1": "L1", "l2": "L2", "dram": "memory", "warps": "warps"}
     used = [f"{found[name]:.0f} % of {words}" for name, words in shares.items() if name in found]
-    return f"a token: {' and '.join(by_token)}; {', '.join(used)}", {"counters": found, "tokens": tokens}
+    told = ", ".join([" and ".join(by_token), *used])
+    return f"a token: {told}", {"counters": found, "tokens": tokens}
 
 
 def run_fits(kind):
     """Make the part that fits models in one process and reads a record from each line that it prints."""
 
     def run(args, seconds):
-        sizes = [
-            "--tokens",
-            str(args.tokens),
-            "--sweeps",
-            str(args.sweeps),
-            "--seconds",
-            f"{0.9 * seconds:.1f}",
-        ]
-        done = timed(fits(kind, "--samplers", *args.samplers, *sizes), seconds, log_of(args, kind))
+        options = ["--samplers", *args.samplers, "--tokens", str(args.tokens), "--sweeps", str(args.sweeps)]
+        options += ["--topics", *map(str, args.topics)] if args.topics else []
+        command = fits(kind, *options, "--seconds", f"{0.9 * seconds:.1f}")
+        done = timed(command, seconds, log_of(args, kind))
         lines = [line for line in done["output"].splitlines() if line.startswith("{")]
         yield from map(json.loads, lines)
         if done["status"] != 0:

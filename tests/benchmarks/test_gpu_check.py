@@ -16,7 +16,7 @@ from stradask.errors import DataError
 
 @pytest.fixture
 def args(tmp_path):
-    return SimpleNamespace(samplers=["saber"], tokens=1e5, sweeps=3, out=tmp_path)
+    return SimpleNamespace(samplers=["saber"], topics=None, tokens=1e5, sweeps=3, out=tmp_path)
 
 
 def test_without_a_gpu_it_says_why_and_writes_nothing(monkeypatch, tmp_path, capsys):
@@ -261,7 +261,7 @@ NO_COUNTERS = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n"
 @pytest.mark.parametrize(
     ("said", "result", "detail"),
     [
-        (NCU, "passed", "a token: 120 instructions and 350 bytes; 62 % of issue slots"),
+        (NCU, "passed", "a token: 120 instructions and 350 bytes, 62 % of issue slots"),
         (NO_COUNTERS, "left out", "ncu counts nothing here: ERROR== ERR_NVGPUCTRPERM - The user does not"),
         ("", "left out", 'ncu counts nothing here: {"tokens": 10000} (status: 0)'),
     ],

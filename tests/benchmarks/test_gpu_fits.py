@@ -98,7 +98,7 @@ def test_numbers_that_make_no_sense(option):
         gpu_fits.main(["small", option])
 
 
-# All of it, in processes where the emulator is the GPU -----------------------------------------------------
+# In processes where the emulator is the GPU ----------------------------------------------------------------
 
 STAND_IN = """
 import os, sys, types
@@ -132,42 +132,39 @@ exec "$@"
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("absent", "parts"),
-    [
-        (
-            "dask distributed pooch hypothesis",
-            ["tests", "sanitizer", "agreement", "bench", "counters", "speed"],
-        ),
-        ("dask distributed pooch hypothesis numba llvmlite", ["tests", "sanitizer", "agreement", "speed"]),
-    ],
-)
-def test_all_of_it_with_the_emulator_as_the_gpu(absent, parts, tmp_path):
-    """Tests as on a GPU too: where the emulator is the device, those marked `gpu` run."""
+@pytest.fixture
+def where_it_is_the_gpu(tmp_path):
+    """Give the environment of processes that lack some packages and have the emulator as their GPU."""
     (tmp_path / "sitecustomize.py").write_text(STAND_IN)
     for name, script in (("compute-sanitizer", SANITIZER), ("ncu", NCU)):
         (tmp_path / name).write_text(script)
         (tmp_path / name).chmod(0o755)
-    environment = os.environ | {"ABSENT": absent, "PYTHON": sys.executable}
-    environment["PATH"] = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(HERE), str(gpu_check.ROOT)])
-    command = [
-        sys.executable,
-        "-m",
-        "stradask.benchmarks.gpu_check",
-        "--out",
-        str(tmp_path / "out"),
-        "--minutes=60",
-    ]
-    command += ["--tokens=1e4", "--sweeps=2", "--parts", *parts]
+
+    def lacking(absent):
+        environment = os.environ | {"ABSENT": absent, "PYTHON": sys.executable}
+        environment["PATH"] = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+        environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(HERE), str(gpu_check.ROOT)])
+        return environment
+
+    return lacking
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("absent", "parts"),
+    [
+        ("dask distributed pooch hypothesis", ["sanitizer", "agreement", "bench", "counters", "speed"]),
+        ("dask distributed pooch hypothesis numba llvmlite", ["tests", "sanitizer", "agreement", "speed"]),
+    ],
+)
+def test_all_of_it(absent, parts, where_it_is_the_gpu, tmp_path):
+    command = [sys.executable, "-m", "stradask.benchmarks.gpu_check", "--out", str(tmp_path / "out")]
+    command += ["--minutes=60", "--tokens=1e4", "--sweeps=2", "--topics=20", "--parts", *parts]
+    environment = where_it_is_the_gpu(absent)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1500, check=False)
     records = [json.loads(line) for line in (tmp_path / "out" / "records.jsonl").read_text().splitlines()]
-    told = (
-        done.stdout
-        + done.stderr
-        + "".join(log.read_text()[-3000:] for log in (tmp_path / "out").glob("*.log"))
-    )
+    logs = (log.read_text()[-3000:] for log in (tmp_path / "out").glob("*.log"))
+    told = done.stdout + done.stderr + "".join(logs)
     assert {record["part"] for record in records} == set(parts), told
     assert {record["device"] for record in records} == {"emulated GPU"}
     without = {"tests", "agreement"} if "numba" in absent else set()
@@ -178,3 +175,16 @@ def test_all_of_it_with_the_emulator_as_the_gpu(absent, parts, tmp_path):
             "light",
         ):  # of so few sweeps the chains differ
             assert record["result"] == expected, (record, told)
+
+
+@pytest.mark.slow
+def test_tests_marked_gpu_run_where_there_is_one(where_it_is_the_gpu):
+    files = [str(HERE / name) for name in ("test_philox_cuda.py", "test_topic_inference_cuda.py")]
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "default", "-m", "gpu", *files]
+    environment = where_it_is_the_gpu("dask distributed pooch")
+    done = subprocess.run(
+        command, cwd=gpu_check.ROOT, env=environment, capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "passed" in done.stdout
+    assert "skipped" not in done.stdout
