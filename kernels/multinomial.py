@@ -149,6 +149,53 @@ def csr_multinomial_product(data, indices, indptr, weights, W, V, n_classes, out
 
 
 @nb.njit(**_SUMS)
+def _curve(z, weight, n_classes):
+    """Turn predictors into ``weight p (1 - p)``."""
+    total, _ = _shares(z, n_classes)
+    for k in range(n_classes):
+        p = z[k] / total
+        z[k] = weight * p * (1 - p)
+    for k in range(n_classes, len(z)):
+        z[k] = 0
+
+
+@nb.njit(**_SUMS)
+def csr_multinomial_diagonal(data, indices, indptr, weights, W, n_classes, out):
+    """Add the diagonal of the Hessian of these rows at W, laid out as W.
+
+    Parameters
+    ----------
+    data, indices, indptr, weights, W, n_classes
+        See `csr_multinomial`.
+    out : float64 array (d + 1, Q)
+        Added to.
+    """
+    last, width = W.shape[0] - 1, W.shape[1]
+    z = np.empty(width)
+    for i in range(len(indptr) - 1):
+        for k in range(width):
+            z[k] = W[last, k]
+        for e in span(indptr, i):
+            value, line = np.float64(data[e]), W[at(indices[e])]
+            for k in range(width):
+                z[k] += value * line[k]
+        _curve(z, 1.0 if len(weights) == 0 else np.float64(weights[i]), n_classes)
+        for k in range(width):
+            out[last, k] += z[k]
+        for e in span(indptr, i):
+            value, line = np.float64(data[e]) * data[e], out[at(indices[e])]
+            for k in range(width):
+                line[k] += value * z[k]
+
+
+@nb.njit(**_SUMS)
+def multinomial_curves(Z, weights, n_classes):
+    """Turn predictors (n, Q) into the diagonal of the loss's curvature, ``s p (1 - p)``, in place."""
+    for i in range(len(Z)):
+        _curve(Z[i], 1.0 if len(weights) == 0 else np.float64(weights[i]), n_classes)
+
+
+@nb.njit(**_SUMS)
 def multinomial_bends(Z, V, weights, n_classes):
     """Turn changes V of predictors Z, both (n, Q), into those of the residuals in place; Z is spent."""
     for i in range(len(Z)):

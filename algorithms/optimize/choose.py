@@ -9,7 +9,8 @@ the data and Hessians:
 - *Diagonal*: L-BFGS preconditioned by the diagonal of the Hessian, about 35 passes. Nothing in the shape
   of the data says how many it will be: where it has not arrived after 25 steps (60 if neither of the others
   can follow, 8 if a step's vectors then cost more than its pass), it hands over: to the sketch or to
-  Newton-Cholesky if p allows, else to Newton's method with conjugate gradients.
+  Newton-Cholesky if p allows, else to Newton's method with conjugate gradients. Thin sparse rows, fewer than
+  the columns, begin with Newton's method in the space of the rows (`row_newton`).
 
 L-BFGS with the diagonal, and that of multinomial models, is believed to have converged where `excess` proves
 it. The squared loss with a penalty and fewer rows than columns is left to `dual_ridge`.
@@ -31,7 +32,18 @@ from .dual_ridge import DualFactor, applies, minimize_dual
 from .excess import Excess
 from .lbfgs import minimize_lbfgs
 from .newton import minimize_newton, minimize_newton_cg, minimize_proximal_newton
-from .preconditioner import Cholesky, Diagonal, Factors, Repeated, scaling_of
+from .preconditioner import (
+    BetweenClasses,
+    Cholesky,
+    Diagonal,
+    Factors,
+    Repeated,
+    less_class_means,
+    scaling_at,
+    scaling_of,
+)
+from .row_newton import THIN, minimize_by_row_newton
+from .row_newton import applies as row_newton_applies
 from .row_space import applies as row_space_applies
 from .row_space import minimize_by_rows
 from .rows import SQUARED
@@ -49,7 +61,8 @@ _QUADRATIC_STEPS = 2  # of conjugate gradients: what one solve does not reach, m
 _GRAM_MOST = 500  # columns of a multinomial model for one class's Hessian
 _ROW_SPACE_PATIENCE = 250  # steps, of which each costs less than half of one with the diagonal
 _PATIENCE, _LONG_PATIENCE = 25, 60  # steps of the diagonal, where the sketch can follow and where it cannot
-_SHORT_PATIENCE, _THIN = 8, 10  # where there are so few entries a column that a step costs more than its pass
+_ANEW = 100  # steps with one diagonal, at first: on badly scaled data it changes by orders of magnitude
+_SHORT_PATIENCE = 8  # where there are so few entries a column that a step costs more than its pass
 _FORCING, _QUADRATIC = 0.1, 1e-5  # residuals of Newton systems; a quadratic has but one
 
 
@@ -83,7 +96,7 @@ def minimise(objective, x0, *, solver="auto", max_iter=1000, tol=1e-6, callback=
         name = method_for(objective)
     options = {"max_iter": max_iter, "tol_decrease": tol, "callback": callback}
     if name == "lbfgs" and solver == "auto":
-        return _diagonal_first(objective, x0, **options), name
+        return _diagonal_first(objective, x0, **options)
     return _METHODS[name](objective, x0, **options), name
 
 
@@ -156,8 +169,9 @@ def minimise_multinomial(objective, x0, *, max_iter=1000, tol=1e-6, callback=Non
 
     In the space of the rows where these are sparse and fewer than half of the columns (`row_space`). Else,
     and where that has not arrived after many steps, preconditioned for each class alike, by the Hessian at
-    zero where that is cheap, otherwise by its diagonal.
+    zero where that is cheap, otherwise by its diagonal there; after many steps by that where they have led.
     """
+    x0 = less_class_means(x0, objective.n_classes)
     stages = Stages(objective, x0, max_iter, callback)
     if row_space_applies(objective, x0):
         stages.run(minimize_by_rows, most=_ROW_SPACE_PATIENCE, tol_decrease=tol)
@@ -166,13 +180,12 @@ def minimise_multinomial(objective, x0, *, max_iter=1000, tol=1e-6, callback=Non
             preconditioner: Any = Repeated(Cholesky(objective.class_hessian()), objective.n_classes)
         else:
             preconditioner = Diagonal(objective.hessian_diagonal())
-        stages.run(
-            minimize_lbfgs,
-            preconditioner=preconditioner,
-            tol_gradient=0.0,
-            tol_decrease=LBFGS_SHARE * tol,
-            excess=Excess(objective, tol, preconditioner, False) if _in_double(objective) else None,
-        )
+
+        def scaling(x):
+            return BetweenClasses(objective.hessian_diagonal(x), objective.n_classes)
+
+        excess = Excess(objective, tol, scaling, False) if _in_double(objective) else None
+        stages.run_lbfgs(scaling, _ANEW, first=preconditioner, tol_decrease=tol, excess=excess)
     return stages.result(), "lbfgs"
 
 
@@ -190,17 +203,22 @@ def minimise_sparse(objective, x0, *, l1, max_iter=1000, tol=1e-6, callback=None
 
 
 def _diagonal_first(objective, x0, *, max_iter, tol_decrease, callback):
-    """L-BFGS with the diagonal, and what follows if it is slow."""
+    """L-BFGS with the diagonal, and what follows if it is slow; returns as `minimise`."""
     p = objective.n_parameters
     small = p <= NEWTON_MOST and objective.n_rows >= _LATE_SKETCH_ROWS * p
     stages = Stages(objective, x0, max_iter, callback)
-    scaling = scaling_of(objective, x0)
-    thin = objective.rows.n_entries < _THIN * p
+    by_rows = row_newton_applies(objective, x0)
+    if by_rows:
+        stages.run(minimize_by_row_newton, tol_decrease=tol_decrease)
+        if stages.over:
+            return stages.result(), "newton-cg"
+    scaling = scaling_of(objective, stages.x)
+    thin = objective.rows.n_entries < THIN * p
     stages.run(
         minimize_lbfgs,
         most=_PATIENCE if small else _SHORT_PATIENCE if thin else _LONG_PATIENCE,
         preconditioner=scaling,
-        excess=_excess(objective, tol_decrease, scaling),
+        excess=_excess(objective, tol_decrease),
         tol_gradient=0.0,
         tol_decrease=LBFGS_SHARE * tol_decrease,
     )
@@ -214,7 +232,7 @@ def _diagonal_first(objective, x0, *, max_iter, tol_decrease, callback):
         stages.run(_newton_cg, most=steps if factors else None, tol_decrease=tol_decrease)
         if not stages.over and factors:
             stages.run(minimize_newton, tol_decrease=tol_decrease)
-    return stages.result()
+    return stages.result(), "newton-cg" if by_rows else "lbfgs"
 
 
 def _newton_cg(objective, x0, **options):
@@ -235,25 +253,25 @@ def _lbfgs(objective, x0, *, preconditioner, **options):
     )
 
 
-def _lbfgs_by_diagonal(objective, x0, *, tol_decrease, **options):
-    scaling = scaling_of(objective, x0)
-    return _lbfgs(
-        objective,
-        x0,
-        preconditioner=scaling,
-        tol_decrease=LBFGS_SHARE * tol_decrease,
-        excess=_excess(objective, tol_decrease, scaling),
-        **options,
+def _lbfgs_by_diagonal(objective, x0, *, tol_decrease, max_iter, callback):
+    stages = Stages(objective, x0, max_iter, callback)
+    stages.run_lbfgs(
+        functools.partial(scaling_at, objective),
+        _ANEW,
+        first=scaling_of(objective, x0),
+        tol_decrease=tol_decrease,
+        excess=_excess(objective, tol_decrease),
     )
+    return stages.result()
 
 
-def _excess(objective, tol, scaling):
+def _excess(objective, tol):
     """What proves that L-BFGS has converged: a factor where it costs no more than a few passes."""
     row, hessian_row = row_costs(objective.rows)
     p, n = objective.n_parameters, objective.n_rows
     cost = n * hessian_row + 0.1 * p**3 / 3
     by_factor = p <= NEWTON_MOST and cost <= _PROOF_PASSES * (n * row + CALL)
-    return Excess(objective, tol, scaling, by_factor)
+    return Excess(objective, tol, functools.partial(scaling_at, objective), by_factor)
 
 
 def _in_double(objective):

@@ -2,17 +2,28 @@
 
 L-BFGS knows curvature along its last steps only, and its ``-g.d/2`` misses what lies in flat directions that
 it has not gone along. Before a run is called converged the decrement ``g^T H^(-1) g / 2`` is found, by the
-cheapest of: strong convexity, which bounds it; the factor of the Hessian; conjugate gradients, whose partial
-sums rise to it.
+cheapest of: strong convexity, which bounds it; the factor of the Hessian; conjugate gradients.
+
+The partial sums of conjugate gradients rise to the decrement, and may stand still for a while before a flat
+direction is found. What they still lack is ``r^T H^(-1) r / 2`` with the residual r, at most
+
+    |r|^2 / (2 l2),   and   r^T P P^T r / (2 smallest eigenvalue of P^T H P),
+
+of which the first is a bound and the second has the smallest eigenvalue that conjugate gradients know of (of
+their tridiagonal matrix, a Ritz value). A sum is believed with the first of them, or where it stands still
+with the second, once that eigenvalue stands still, too.
 """
 
 import numpy as np
+from scipy.linalg import eigvalsh_tridiagonal
 
 from .preconditioner import Factors
 from .space import LocalSpace
 
 _LEAST_PRODUCTS, _MOST_PRODUCTS = 6, 200
-_SETTLED = 0.1  # of what is allowed: what the second half of the products may add
+_SETTLED = 0.1  # of what is allowed: what the second half of the products may add, and what may be lacking
+_TINY = float(np.finfo(np.float64).tiny)
+_SAME = 0.5  # of the smallest Ritz value of half of the products: no flatter direction has been found since
 
 
 class Excess:
@@ -23,17 +34,18 @@ class Excess:
     objective : LinearObjective or MultinomialObjective
     tol : float
         Allowed excess relative to the objective; at least its precision is taken.
-    preconditioner : object
-        For conjugate gradients.
+    scaling : callable
+        ``scaling(x)`` makes the preconditioner of conjugate gradients at x: curvatures may have changed by
+        orders of magnitude since the start.
     by_factor : bool
         Whether a Hessian and its factor are cheap.
     space : Space, default=None
         Where vectors lie; numpy arrays of this process when None.
     """
 
-    def __init__(self, objective, tol, preconditioner, by_factor, space=None):
+    def __init__(self, objective, tol, scaling, by_factor, space=None):
         self._objective, self._tol = objective, max(tol, objective.precision)
-        self._preconditioner, self._by_factor = preconditioner, by_factor
+        self._scaling, self._by_factor = scaling, by_factor
         self._space = LocalSpace() if space is None else space
 
     def __call__(self, x, value, g):
@@ -55,28 +67,61 @@ class Excess:
         return (penalised + free) / (2 * self._objective.l2)
 
     def _by_products(self, x, g, allowed):
-        """Partial sums of conjugate gradients, until they pass what is allowed or rise no more."""
-        P, space = self._preconditioner, self._space
-        residual = space.scale(-1.0, P.transposed(g))
-        step, square = residual, self._square(residual)
-        sums = [0.0]
+        """Partial sums of conjugate gradients, until they pass what is allowed or all of it is in them.
+
+        The systems are those of x itself, P P^T turning residuals, so that |r| is that of a gradient.
+        """
+        space, P = self._space, self._scaling(x)
+        residual = space.scale(-1.0, g)
+        turned = P.direct(P.transposed(residual))
+        step, square = turned, self._dot(residual, turned)
+        sums, ritz, lacking = [0.0], _Ritz(), np.inf
         for k in range(1, _MOST_PRODUCTS + 1):
-            bent = P.transposed(self._objective.hessian_product(x, P.direct(step)))
-            curvature = float(space.dots([(bent, step)])[0])
+            bent = self._objective.hessian_product(x, step)
+            curvature = self._dot(bent, step)
             if not curvature > 0:
                 break
             length = square / curvature
             sums.append(sums[-1] + 0.5 * length * square)
-            if sums[-1] > allowed:
-                break
-            if k >= _LEAST_PRODUCTS and sums[-1] - sums[k // 2] <= _SETTLED * allowed:
-                break
             residual = space.axpy(-length, bent, residual)
-            before, square = square, self._square(residual)
-            if not square > 0:
-                break
-            step = space.axpy(square / before, step, residual)
-        return sums[-1]
+            turned = P.direct(P.transposed(residual))
+            before, square = square, self._dot(residual, turned)
+            lacking = self._bound(residual)
+            if sums[-1] > allowed or sums[-1] + lacking <= allowed or not square > 0:
+                return sums[-1]
+            ritz.add(length, square / before)
+            if k >= _LEAST_PRODUCTS and sums[-1] - sums[k // 2] <= _SETTLED * allowed:
+                least = ritz.least(k)
+                lacking = min(lacking, 0.5 * square / least)
+                if lacking <= _SETTLED * allowed and least >= _SAME * ritz.least(k // 2):
+                    break
+            step = space.axpy(square / before, step, turned)
+        return sums[-1] + lacking
 
     def _square(self, v):
-        return float(self._space.dots([(v, v)])[0])
+        return self._dot(v, v)
+
+    def _dot(self, v, w):
+        return float(self._space.dots([(v, w)])[0])
+
+
+class _Ritz:
+    """The tridiagonal matrix that conjugate gradients make of ``P^T H P``: ``Q^T P^T H P Q``, Q^T Q = 1."""
+
+    def __init__(self):
+        self._diagonal: list[float] = []
+        self._beside: list[float] = []
+        self._next = 0.0
+
+    def add(self, length, ratio):
+        """Take in a step's length, and the square of the residual after it over that before."""
+        self._diagonal.append(1 / length + self._next)
+        self._beside.append(np.sqrt(ratio) / length)
+        self._next = ratio / length
+
+    def least(self, k):
+        """The smallest eigenvalue after k steps."""
+        found = eigvalsh_tridiagonal(
+            np.array(self._diagonal[:k]), np.array(self._beside[: k - 1]), select="i", select_range=(0, 0)
+        )
+        return max(float(found[0]), _TINY)

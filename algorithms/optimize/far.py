@@ -114,6 +114,10 @@ class FarPortions(Summed):
         """The Hessian of K classes at W times V."""
         return 0.0, self._rows(state, target).multinomial_product(W, V, n_classes)
 
+    def multinomial_diagonal(self, number, state, target, W, n_classes):
+        """The diagonal of the Hessian of K classes at W."""
+        return 0.0, self._rows(state, target).multinomial_diagonal(W, n_classes)
+
     def second_order(self, number, state, target, method, loss, w, *args):
         """Something that is made of the curvatures at w."""
         kept = state.kept
@@ -275,6 +279,9 @@ class FarMultinomialObjective(_Far, MultinomialObjective):
 
     def _product_parts(self, W, V):
         return [self._unpadded(self._ask("multinomial_product", W, V, self.n_classes)[1])]
+
+    def _diagonal_parts(self, W):
+        return [self._unpadded(self._ask("multinomial_diagonal", W, self.n_classes)[1])]
 
     def _gram_parts(self, method):
         return [self._ask("gram", method)[1]]

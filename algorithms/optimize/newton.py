@@ -232,11 +232,11 @@ class _State:
     def result(self, status):
         """Make scipy's result."""
         result = OptimizeResult()
-        result.update(vars(self), success=status == 0, status=status, message=_MESSAGES[status])
+        result.update(vars(self), success=status == 0, status=status, message=MESSAGES[status])
         return result
 
 
-_MESSAGES = (
+MESSAGES = (
     "the estimated excess of the objective is small enough",
     "max_iter steps were taken",
     "rounding errors allow no further decrease",

@@ -339,12 +339,15 @@ class MultinomialObjective(_Penalised):
         return product
 
     def hessian_diagonal(self, w=None):
-        """Compute the diagonal of the Hessian at zero, where all classes are equally probable.
+        """Compute the diagonal of the Hessian at w, in one pass.
 
-        ``(1 - 1/K) / K sum_i s_i x_ij^2`` for every class: it stands for the scales of the columns at any w.
+        Without w it is that at zero, where all classes are equally probable, ``(1 - 1/K) / K sum_i s_i
+        x_ij^2`` for every class: it stands for the scales of the columns until rows have large predictors.
         """
-        diagonal = np.repeat(self._gram("diagonal"), self.n_classes)
-        diagonal = diagonal[: self.n_parameters]
+        if w is None:
+            diagonal = np.repeat(self._gram("diagonal"), self.n_classes)[: self.n_parameters]
+        else:
+            diagonal = self._scaled(self._diagonal_parts(self._padded(w)))
         diagonal[: self.n_penalised] += self.l2
         return diagonal
 
@@ -366,6 +369,11 @@ class MultinomialObjective(_Penalised):
     def _product_parts(self, W, V):
         return self._run(
             lambda portion, rows: self._unpadded(portion.multinomial_product(W, V, self.n_classes))
+        )
+
+    def _diagonal_parts(self, W):
+        return self._run(
+            lambda portion, rows: self._unpadded(portion.multinomial_diagonal(W, self.n_classes))
         )
 
     def _unpadded(self, gradient):

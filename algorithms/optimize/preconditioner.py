@@ -183,6 +183,46 @@ class Factors:
         return H, self._means
 
 
+def less_class_means(v, n_classes):
+    """An array (p, K), given as one vector, less the means of its rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.optimize.preconditioner import less_class_means
+    >>> less_class_means(np.array([1.0, 3.0, 0.0, 0.0]), 2)
+    array([-1.,  1.,  0.,  0.])
+    """
+    rows = v.reshape(-1, n_classes)
+    return (rows - rows.mean(axis=1, keepdims=True)).ravel()
+
+
+class BetweenClasses:
+    """P = (I - mean over the classes) diag(h)^(-1/2), for parameters that are an array (p, K).
+
+    What is added to all classes alike changes no probability. There only the penalty bends the objective,
+    which a diagonal that differs from class to class hides; at a minimum these means are zero, and stay so.
+
+    Parameters
+    ----------
+    h : float64 ndarray of shape (p K,)
+        Diagonal of a Hessian.
+    n_classes : int
+        K.
+    """
+
+    def __init__(self, h, n_classes):
+        self._root, self._n_classes = _inverse_roots(h), n_classes
+
+    def direct(self, v):
+        """P v."""
+        return less_class_means(self._root * v, self._n_classes)
+
+    def transposed(self, v):
+        """P^T v."""
+        return self._root * less_class_means(v, self._n_classes)
+
+
 class Repeated:
     """The same preconditioner for each of K columns of parameters that are an array (p, K).
 
@@ -213,13 +253,16 @@ class Repeated:
 def scaling_of(objective, x):
     """A preconditioner from the diagonal of the Hessian at x.
 
-    Columns are centred where there is an intercept. Where a few rows are far longer than the others (raw
+    See `scaling_at`. Where a few rows are far longer than the others (raw
     counts), nothing is scaled: the diagonal at the start is theirs, and their curvature vanishes after the
     first steps.
     """
     largest, mean = objective.rows.longest
-    if largest > _HEAVY * mean:
-        return Diagonal(np.ones(len(x)))
+    return Diagonal(np.ones(len(x))) if largest > _HEAVY * mean else scaling_at(objective, x)
+
+
+def scaling_at(objective, x):
+    """A preconditioner from the diagonal of the Hessian at x, where columns are centred with an intercept."""
     diagonal = objective.hessian_diagonal(x)
     if not objective.fit_intercept:
         return Diagonal(diagonal)

@@ -117,7 +117,12 @@ def applies(objective, x0):
         or x0[: objective.n_penalised].any()
     ):
         return False
-    squares = objective.rows.diagonal(objective.rows.row_weights())[:-1]
+    return of_one_scale(objective.rows)
+
+
+def of_one_scale(rows):
+    """Tell whether no column is far larger than the others, since there columns cannot be scaled."""
+    squares = rows.diagonal(rows.row_weights())[:-1]
     used = squares[squares > 0]
     return len(used) > 0 and bool(used.max() <= _SPREAD * np.median(used))
 
@@ -161,24 +166,30 @@ def minimize_by_rows(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callbac
         tol_gradient=0.0,
         tol_decrease=LBFGS_SHARE * tol_decrease,
         precision=objective.precision,
-        excess=Excess(problem, tol_decrease, Identity(), False, space),
-        callback=None if callback is None else lambda step: callback(_Step(step, problem)),
+        excess=Excess(problem, tol_decrease, lambda x: Identity(), False, space),
+        callback=None if callback is None else lambda at: callback(Step(at.nit, at.fun, at.x, problem)),
     )
     result.x, result.jac = problem.of_columns(result.x), problem.of_columns(result.jac)
     return result
 
 
-class _Step:
+class Step:
     """What a callback is told, its `x` of the columns made when it is asked for."""
 
-    def __init__(self, iterate, problem):
-        self.nit, self.fun = iterate.nit, iterate.fun
-        self._there, self._problem = iterate.x, problem
+    def __init__(self, nit, fun, there, problem, decrement=np.nan):
+        self.nit, self.fun, self.decrement = nit, fun, decrement
+        self._there, self._problem = there, problem
 
     @property
     def x(self):
         """The parameters."""
         return self._problem.of_columns(self._there)
+
+
+def equal_shares(starts, n_pieces):
+    """Cut columns, which begin at the entries `starts`, into pieces of about equal size; return the edges."""
+    shares = starts[-1] * np.arange(1, n_pieces) // n_pieces
+    return [0, *np.searchsorted(starts, shares).tolist(), len(starts) - 1]
 
 
 class _RowProblem:
@@ -196,8 +207,7 @@ class _RowProblem:
         self._X = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape).tocsc()
         self._shape = rows.shape[0], self._n_classes
         n_pieces = max(1, min(_PIECES, self._X.nnz // (_ENTRIES_A_SUM * rows.shape[0])))
-        shares = self._X.nnz * np.arange(1, n_pieces) // n_pieces
-        self._columns = [0, *np.searchsorted(self._X.indptr, shares).tolist(), rows.shape[1]]
+        self._columns = equal_shares(self._X.indptr, n_pieces)
         self._rows = [rows.shape[0] * k // n_pieces for k in range(n_pieces + 1)]
 
     def vector(self, x0):

@@ -174,6 +174,15 @@ class DenseRows(_Rows):
             part._add_transposed(bent, out)
         return out
 
+    def multinomial_diagonal(self, W, n_classes):
+        """Return the diagonal of the Hessian of the multinomial loss at W, laid out as W."""
+        out = np.zeros(W.shape)
+        for part in self._blocks(W):
+            curves = part.X @ W[:-1] + W[-1]
+            multinomial.multinomial_curves(curves, part.weights, n_classes)
+            part.squared()._add_transposed(curves, out)
+        return out
+
     def _blocks(self, W):
         """Parts whose predictors stay in the cache."""
         size = max(64, _BLOCK // 8 // max(self.X.shape[1], W.shape[1]))
@@ -309,6 +318,12 @@ class SparseRows(_Rows):
         """Return the Hessian of the multinomial loss at W times V, both laid out as the gradient."""
         out = np.zeros(W.shape)
         multinomial.csr_multinomial_product(*self._arrays, self.weights, W, V, n_classes, out)
+        return out
+
+    def multinomial_diagonal(self, W, n_classes):
+        """Return the diagonal of the Hessian of the multinomial loss at W, laid out as W."""
+        out = np.zeros(W.shape)
+        multinomial.csr_multinomial_diagonal(*self._arrays, self.weights, W, n_classes, out)
         return out
 
     def multinomial(self, W, n_classes):

@@ -27,13 +27,15 @@ Rows are drawn in blocks of 8, so that a sample reads whole cache lines, by a se
 always the same.
 """
 
+import functools
+
 import numpy as np
 
 from .costs import CALL, row_costs
 from .excess import Excess
 from .lbfgs import minimize_lbfgs
 from .newton import minimize_newton
-from .preconditioner import Cholesky, Factors, far_means, scaling_of
+from .preconditioner import Cholesky, Factors, far_means, scaling_at, scaling_of
 from .stages import LBFGS_SHARE, Stages
 
 _ROWS_PER_PARAMETER, _LEAST_ROWS = 15, 4_000
@@ -81,13 +83,17 @@ def minimize_sketch(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback
             minimize_lbfgs,
             most=_STEPS if by_hessian else _PATIENCE,
             preconditioner=preconditioner,
-            excess=None if by_hessian else Excess(sample, _ASSURED * tol_decrease, preconditioner, False),
+            excess=None if by_hessian else _excess(sample, tol_decrease),
             tol_gradient=0.0,
             tol_decrease=LBFGS_SHARE * tol_decrease,
         )
         n_rows *= _GROWTH if by_hessian else 1
         attempt += 1
     return stages.result()
+
+
+def _excess(sample, tol):
+    return Excess(sample, _ASSURED * tol, functools.partial(scaling_at, sample), False)
 
 
 def sample_size(objective):

@@ -35,7 +35,7 @@ class Stages:
         self._nit = self._nfev = 0
 
     def run(self, minimiser, *, most=None, **options):
-        """Run a stage of at most `most` steps."""
+        """Run a stage of at most `most` steps; return its result."""
         left = self._max_iter - self._nit
         by_gradients = minimiser is minimize_lbfgs
         if by_gradients:
@@ -51,6 +51,34 @@ class Stages:
         self._nit += self._last.nit
         self._nfev += self._last.nfev
         self.over = self._last.success or self._nit >= self._max_iter or self._last.status == STOPPED
+        return self._last
+
+    def run_lbfgs(self, scaling, steps, *, first=None, tol_decrease, excess):
+        """Run L-BFGS for so many steps, then twice as many and so on, preconditioned anew each time.
+
+        Parameters
+        ----------
+        scaling : callable
+            ``scaling(x)`` makes a preconditioner at x.
+        steps : int
+        first : preconditioner, optional
+            To begin with.
+        tol_decrease : float
+        excess : Excess or None
+        """
+        preconditioner = first or scaling(self.x)
+        while True:
+            found = self.run(
+                minimize_lbfgs,
+                most=steps,
+                preconditioner=preconditioner,
+                excess=excess,
+                tol_gradient=0.0,
+                tol_decrease=LBFGS_SHARE * tol_decrease,
+            )
+            if self.over or found.status != LIMIT:
+                return
+            preconditioner, steps = scaling(self.x), 2 * steps
 
     def result(self):
         """The last stage's result with the steps and passes of all."""

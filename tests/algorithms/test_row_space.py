@@ -215,7 +215,7 @@ def test_the_excess_is_the_newton_decrement():
     w, g = rows.of_columns(x), rows.of_columns(gradient)
     moved = [objective.value_and_gradient(w + step * e)[1] for e in np.eye(len(w))]
     decrement = g @ np.linalg.solve(np.array(moved) - g, g) * step / 2
-    excess = Excess(rows, 5 * decrement / value, Identity(), False, RowSpace())
+    excess = Excess(rows, 5 * decrement / value, lambda x: Identity(), False, RowSpace())
     assert g @ g / (2 * objective.l2) > 5 * decrement  # so that strong convexity does not tell it
     assert excess(x, value, gradient) == pytest.approx(1 / 5, rel=0.1)
 

@@ -91,8 +91,9 @@ def test_products_with_the_hessian_of_several_classes(problem):
     w = np.linspace(-0.1, 0.1, near.n_parameters)
     with row_places.opened_rows(LogisticRegression(), X, [labels], weights, "dask") as [rows]:
         far = objective_over(rows, MultinomialObjective, 3, **options)
-        found = far.hessian_product(w, np.cos(w))
+        found, diagonal = far.hessian_product(w, np.cos(w)), far.hessian_diagonal(w)
     np.testing.assert_allclose(found, near.hessian_product(w, np.cos(w)), rtol=1e-11)
+    np.testing.assert_allclose(diagonal, near.hessian_diagonal(w), rtol=1e-11)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
