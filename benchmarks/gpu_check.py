@@ -314,7 +314,7 @@ def timed(command, seconds, log):
             command, cwd=ROOT, env=environment, stdout=file, stderr=file, start_new_session=True
         )
         try:
-            status = process.wait(max(seconds, 0))
+            status: int | str = process.wait(max(seconds, 0))
         except subprocess.TimeoutExpired:
             status = "its time was up"
         finally:

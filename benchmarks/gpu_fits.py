@@ -105,7 +105,7 @@ def fit_agreement(args):
     """Compare the log-likelihood after as many sweeps on the GPU and on the CPU."""
     X = corpus(min(args.tokens, 1e6), 20_000)
     for sampler in args.samplers:
-        models = {}
+        models: dict = {}
 
         def agree(sampler=sampler, models=models):
             for device in ("cuda", "cpu"):

@@ -94,9 +94,9 @@ def main(arguments=None):
 
 def disassembled(text, architecture):
     """Compile a source, and give the text that nvdisasm makes of `sample`."""
-    programs = {name: shutil.which(name) for name in ("nvcc", "nvdisasm")}
+    programs = {name: shutil.which(name) or "" for name in ("nvcc", "nvdisasm")}
     for name, program in programs.items():
-        if program is None:
+        if not program:
             raise StradaskError(f"{name} is not on the PATH: it is in the CUDA toolkit")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "source.cu").write_text(text, encoding="utf-8")
@@ -114,7 +114,9 @@ def disassembled(text, architecture):
 
 def blocks_of(text):
     """Cut the text of a kernel into runs of instructions that are passed as a whole."""
-    blocks, labels, lines, fresh = [[]], {}, [], False
+    blocks: list[list] = [[]]
+    lines: list[int] = []
+    labels, fresh = {}, False
     for line in text.splitlines():
         place, label, code = LINE.search(line), LABEL.match(line.strip()), CODE.search(line)
         if place:
@@ -152,7 +154,8 @@ def count(blocks, often):
     source = (launch.FOLDER / FILE).read_text("utf-8")
     marks = [(line_of(source, anchor), name) for anchor, name in KERNEL]
     within = [(line_of(source, anchor), n, name) for anchor, n, name in WITHIN]
-    static, taken = Counter(), Counter()
+    static: Counter = Counter()
+    taken: Counter = Counter()
     for block in blocks:
         names = Counter(_name(instruction, marks, within) for instruction in block)
         name = names.most_common(1)[0][0]
@@ -194,7 +197,7 @@ def frequencies(X, n_topics, n_sweeps, n_sample=5000):
     document, topics = state.token_doc[: state.n_tokens].astype(np.int64), state.topics
     counts = state.doc_topic_counts()[state.order].tocsr()
     chosen = np.random.default_rng(0).choice(state.n_tokens, min(n_sample, state.n_tokens), replace=False)
-    found = Counter()
+    found: Counter = Counter()
     for i in chosen:
         w, d, old = word[i], document[i], topics[i]
         of_word = np.bincount(topics[state.word_start[w] : state.word_start[w + 1]], minlength=n_topics)
