@@ -68,8 +68,16 @@ def check_counts(estimator, X, *, reset=True, need_tokens=None):
         raise DataError(f"X holds no count above zero; {name} needs at least one")
     if not isinstance(estimator, str):
         with _as_data_errors():
-            validate_data(estimator, X, reset=reset, skip_check_array=True)
+            validate_data(estimator, named(X), reset=reset, skip_check_array=True)
     return counts
+
+
+def named(X):
+    """Return what has the names of X's columns for scikit-learn, which knows no DataFrame of Dask's.
+
+    Dask keeps a frame without rows for each of its own.
+    """
+    return X._meta if hasattr(X, "_meta") and hasattr(X, "columns") else X
 
 
 def _numeric_csr(X, name):
@@ -337,7 +345,7 @@ def check_rows(estimator, X):
     """
     rows = _real(X, type(estimator).__name__, sparse_format=("csr", "csc"), order=None, finite=True)
     with _as_data_errors():
-        validate_data(estimator, X, reset=False, skip_check_array=True)
+        validate_data(estimator, named(X), reset=False, skip_check_array=True)
     return rows
 
 

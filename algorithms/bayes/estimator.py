@@ -15,6 +15,7 @@ from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs, single_threaded_blas
 from .._base import Estimator
 from .._validation import check_columns, check_rows
+from ..linear.dask_input import is_frame
 from ..linear.inputs import check_names, check_offset, check_weights
 from .chains import SAMPLERS
 from .combine import COMBINERS
@@ -94,16 +95,19 @@ class BayesianRegression(Estimator):
     def _fit(self, X, y, sample_weight, offset, groups, callback):
         """Check, build, sample, store."""
         self._validate_params()
+        frame = X if is_frame(X) else None
         sources = sources_of_fit(X, y, sample_weight=sample_weight, offset=offset, groups=groups)
         if sources is not None and len(sources) == 1:  # nothing to combine: read here, as any array
             arrays, _ = columns_of(sources[0])
             X, y, sample_weight, offset, groups = map(arrays.get, ("X", "y", *BESIDE))
         elif sources is not None:
             with self._unchanged_on_error():
-                self._fit_far(sources, callback)
+                self._fit_far(sources, frame, callback)
             return self
         with self._unchanged_on_error():
             X, y, options = self._checked(X, y, sample_weight, offset, groups)
+            if frame is not None:  # of a single block, which was read
+                check_names(self, frame, y)
             self._number_groups(options)
             columns, weights = X, options["weights"]
             scales = cache(lambda: spreads([moments(columns, y, weights)]))
@@ -222,7 +226,7 @@ class BayesianRegression(Estimator):
             self.n_shards_ -= 1
         return [None]
 
-    def _fit_far(self, sources, callback):
+    def _fit_far(self, sources, frame, callback):
         """Draw from the shards where they lie; the rows do not come here."""
         n = len(sources)
         if self.n_shards not in ("auto", n):
@@ -233,7 +237,7 @@ class BayesianRegression(Estimator):
         door = type(self)(**self.get_params(deep=False))
         found = look(door, sources, engine=self.engine, n_jobs=self.n_jobs)
         self.n_shards_ = len(found.sources)
-        check_names(self, np.empty((1, found.n_features)), np.zeros(1))
+        check_names(self, np.empty((1, found.n_features)) if frame is None else frame, np.zeros(1))
         if found.classes is not None:
             self.classes_ = found.classes
         self._forget_groups()

@@ -1,11 +1,13 @@
 """Dask arrays as input of the linear models: what can be checked at once, and lazy predictions."""
 
+import copy
 import sys
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
 from ...errors import DataError
-from .._validation import check_columns
+from .._validation import _as_data_errors, check_columns, named
 
 
 def is_dask(X):
@@ -115,12 +117,33 @@ def lazily(method, X, n_outputs, dtype):
     -------
     Dask array of shape (n_samples,) or (n_samples, n_outputs)
     """
-    X = check_blocks(X, type(method.__self__).__name__, lengths=False)
-    if X.shape[1] != method.__self__.n_features_in_:
-        raise DataError(
-            f"X has {X.shape[1]} columns, but the model was fitted to {method.__self__.n_features_in_}"
-        )
-    X = X.rechunk({1: -1})
+    X = check_new_blocks(X, method.__self__)
+    method = getattr(without_names(method.__self__), method.__name__)
     if n_outputs is None:
         return X.map_blocks(method, drop_axis=1, dtype=dtype, meta=np.empty(0, dtype))
     return X.map_blocks(method, chunks=(X.chunks[0], (n_outputs,)), dtype=dtype, meta=np.empty((0, 0), dtype))
+
+
+def check_new_blocks(X, model):
+    """Check a Dask array or DataFrame that a fitted model is to read; returns an array of whole rows.
+
+    Raises
+    ------
+    DataError
+        As `check_blocks`, and for other columns than those of the fit.
+    """
+    blocks = check_blocks(X, type(model).__name__, lengths=False)
+    if blocks.shape[1] != model.n_features_in_:
+        raise DataError(
+            f"X has {blocks.shape[1]} columns, but the model was fitted to {model.n_features_in_}"
+        )
+    with _as_data_errors():
+        validate_data(model, named(X), reset=False, skip_check_array=True)
+    return blocks.rechunk({1: -1})
+
+
+def without_names(model):
+    """Copy a fitted model, for blocks, which have no names: they were compared when there was an X."""
+    known = copy.copy(model)
+    known.__dict__.pop("feature_names_in_", None)
+    return known

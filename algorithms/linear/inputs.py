@@ -8,7 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from ...errors import DataError
-from .._validation import _as_data_errors, check_plain
+from .._validation import _as_data_errors, check_plain, named
 
 _MOST = 1e150  # of a target: squares must not overflow
 
@@ -16,7 +16,7 @@ _MOST = 1e150  # of a target: squares must not overflow
 def check_names(estimator, X, y):
     """Set `n_features_in_` and `feature_names_in_`, and refuse a missing `y`."""
     with _as_data_errors():
-        validate_data(estimator, X, y, reset=True, skip_check_array=True)
+        validate_data(estimator, named(X), y, reset=True, skip_check_array=True)
 
 
 def check_targets(y, n_samples, name):

@@ -59,8 +59,7 @@ def check_beside(estimator, X, y, sample_weight, *, stays=False):
     y = _beside(rows, y) if stays else y
     if not (stays and is_dask(y)):
         y, sample_weight = (check_vector(beside, rows.shape[0]) for beside in (y, sample_weight))
-    named = X._meta if is_dask(X) and hasattr(X, "columns") else X  # scikit-learn knows no frames of Dask's
-    check_names(estimator, named, y)
+    check_names(estimator, X, y)
     return rows, y, sample_weight, engine
 
 

@@ -1,12 +1,10 @@
 """Inference on documents that lie with Dask: block by block, where they are, when it is asked for."""
 
-import copy
-
 import numpy as np
 
 from ...errors import DataError
 from .._validation import check_counts
-from ..linear.dask_input import check_blocks
+from ..linear.dask_input import check_new_blocks, without_names
 
 
 def lazy_shares(model, X, n_sweeps, doc_labels):
@@ -51,17 +49,14 @@ def score_of_blocks(model, X, doc_labels):
 def _rows(model, X, doc_labels):
     if doc_labels is not None:
         raise DataError("doc_labels works with a matrix, not with Dask's data: take the blocks one by one")
-    X = check_blocks(X, type(model).__name__)
-    if X.shape[1] != model.n_features_in_:
-        raise DataError(f"X has {X.shape[1]} columns, but the model was fitted to {model.n_features_in_}")
-    return X.rechunk({1: -1})
+    return check_new_blocks(X, model)
 
 
 def _light(model):
     """The model as a task of its own, for all blocks."""
     import dask
 
-    known = copy.copy(model)
+    known = without_names(model)
     known.doc_topic_counts_, known.doc_labels_, known.n_jobs, known.device = None, None, 1, "cpu"
     return dask.delayed(known, pure=False)
 

@@ -12,8 +12,9 @@ from ...scheduler.engine import run
 from ...scheduler.session import open_session
 from ...scheduler.threads import effective_n_jobs, own_threads
 from .._validation import check_counts, check_width
-from ..linear.dask_input import is_dask
+from ..linear.dask_input import is_dask, is_frame
 from ..linear.distributed import place
+from ..linear.inputs import check_names
 from .annealing import annealed_sweeps
 from .fitting import WARM_SWEEPS, derived
 from .guidance import check_doc_labels, check_given_topics, check_seed_words
@@ -209,8 +210,8 @@ class _Input:
                 "to be the same words"
             )
         if begins:
-            model.n_features_in_ = width
-            model.__dict__.pop("feature_names_in_", None)  # those of a matrix that was fitted before
+            # Of a frame also the names; those of a matrix that was fitted before are gone.
+            check_names(model, X if is_frame(X) else np.empty((1, width)), None)
         corpus = corpus_of(sources, figures, width, storage=storage)
         shards = [shard | own for shard, own in zip(corpus.shards, seen, strict=True)]
         self.corpus = replace(corpus, shards=shards)

@@ -41,6 +41,44 @@ ESTIMATORS = {
 }
 
 
+class Path:
+    """A path as an estimator, which is all that the tests below know."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def fit(self, X, y):
+        self.coefs_ = self.path(X, y, alphas=[1.0, 0.1], tol=1e-12)[1]
+        return self
+
+
+MCMC = {"n_samples": 20, "n_warmup": 20, "n_chains": 1, "sampler": "random_walk", "random_state": 0}
+# They share code with one above: what takes long is tried on them with fewer forms and values.
+COUSINS = {
+    "lda, warp": (
+        lambda: sd.LatentDirichletAllocation(3, sampler="warp", max_iter=2, random_state=0),
+        None,
+        "components_",
+    ),
+    "lasso cv": (lambda: sd.LassoCV(alphas=3, cv=2), Y, "coef_"),
+    "elastic net cv": (lambda: sd.ElasticNetCV(alphas=3, cv=2), Y, "coef_"),
+    "lasso path": (lambda: Path(sd.lasso_path), Y, "coefs_"),
+    "elastic net path": (lambda: Path(sd.enet_path), Y, "coefs_"),
+    "sparse logistic cv": (lambda: sd.SparseLogisticRegressionCV(alphas=3, cv=2), Y > 0, "coef_"),
+    "mlp of classes": (lambda: sd.MLPClassifier((2,), max_iter=2, random_state=0), Y > 0, "coefs_"),
+    "bayesian linear": (lambda: sd.BayesianLinearRegression(**MCMC), Y, "coef_"),
+    "bayesian poisson": (lambda: sd.BayesianPoissonRegression(**MCMC), np.abs(Y).round(), "coef_"),
+    "implicit factors": (
+        lambda: sd.MatrixFactorization(2, implicit=True, max_iter=2, random_state=0),
+        None,
+        "item_factors_",
+    ),
+}
+ESTIMATORS |= COUSINS
+RATINGS = {"factors", "implicit factors"}
+DENSE_ONLY = {"bayesian", "bayesian linear", "bayesian poisson"}
+
+
 def _strided(X):
     wide = np.zeros((2 * N, 3 * D))
     wide[::2, ::3] = X
@@ -130,6 +168,10 @@ SPARSE = {
 }
 
 
+def in_form(form, folder):
+    return _memory_mapped(COUNTS, folder) if form == "memory-mapped" else (DENSE | SPARSE)[form](COUNTS)
+
+
 def fitted(name, X):
     make, y, attribute = ESTIMATORS[name]
     with warnings.catch_warnings():
@@ -162,20 +204,24 @@ def plain():
 
 # What is not taken, in the words of its error.
 REFUSED = {
-    ("bayesian", "sparse"): "needs dense data",
-    ("bayesian", "frame of sparse columns"): "needs dense data",
-    ("factors", "dense"): "takes ratings as a scipy sparse matrix",
-    ("factors", "coo, repeated entries"): "several ratings of one item by one user",
+    **{(name, "sparse"): "needs dense data" for name in DENSE_ONLY},
+    **{(name, "frame of sparse columns"): "needs dense data" for name in DENSE_ONLY},
+    **{(name, "dense"): "takes ratings as a scipy sparse matrix" for name in RATINGS},
+    **{(name, "coo, repeated entries"): "several ratings of one item by one user" for name in RATINGS},
 }
 # What is another model by definition: draws in another precision, and ratings of zero.
-ANOTHER = {("bayesian", "float32"), ("factors", "stored zeros")}
+ANOTHER = {(name, "float32") for name in DENSE_ONLY} | {(name, "stored zeros") for name in RATINGS}
+FORMS = [*DENSE, "memory-mapped", *SPARSE]
+FEW = ["strided", "float32", "big-endian", "frame of Int64", "memory-mapped"]
+FEW += ["csr array", "coo, repeated entries", "unsorted", "int64 indices", "stored zeros"]
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-@pytest.mark.parametrize("form", [*DENSE, "memory-mapped", *SPARSE])
+@pytest.mark.parametrize(
+    ("name", "form"), [(name, form) for name in ESTIMATORS for form in (FEW if name in COUSINS else FORMS)]
+)
 def test_a_form_gives_the_plain_model_or_an_error_of_ours(name, form, plain, tmp_path):
     kind = "sparse" if form in SPARSE else "dense"
-    X = _memory_mapped(COUNTS, tmp_path) if form == "memory-mapped" else (DENSE | SPARSE)[form](COUNTS)
+    X = in_form(form, tmp_path)
     before = parts_of(X)
     said = REFUSED.get((name, form), REFUSED.get((name, kind)))
     if said:
@@ -215,16 +261,36 @@ def problems(draw):
     return X, y, draw(st.booleans())
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-@settings(
-    max_examples=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+UNHURRIED = {
+    "deadline": None,
+    "derandomize": True,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much],
+}
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in COUSINS])
+@settings(max_examples=25, **UNHURRIED)
 @given(problem=problems())
 def test_an_answer_that_is_finite_or_an_error_of_ours(name, problem):
-    X, y, is_sparse = problem
+    check_problem(name, *problem)
+
+
+@pytest.mark.parametrize("name", COUSINS)
+@settings(max_examples=8, **UNHURRIED)
+@given(problem=problems())
+def test_a_cousins_answer_is_finite_or_an_error_of_ours(name, problem):
+    check_problem(name, *problem)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ESTIMATORS)
+@settings(max_examples=500, **UNHURRIED)
+@given(problem=problems())
+def test_an_answer_that_is_finite_or_an_error_of_ours_at_length(name, problem):
+    check_problem(name, *problem)
+
+
+def check_problem(name, X, y, is_sparse):
     make, usual, attribute = ESTIMATORS[name]
     if usual is not None and usual.dtype == bool:
         y = np.where(y > 1, "b", "a") if np.isfinite(y).all() else y
@@ -289,7 +355,7 @@ NO_NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "factors"])
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in RATINGS])
 @pytest.mark.parametrize("form", NUMBERS)
 def test_numbers_in_a_frame_are_taken(name, form, plain):
     said = REFUSED.get((name, form))
@@ -339,7 +405,7 @@ def test_targets_in_any_form_give_the_plain_model(name, plain, monkeypatch):
         np.testing.assert_array_equal(np.asarray(given), np.asarray(turned(y)))
 
 
-@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "factors"])  # which are sparse
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in RATINGS])  # which are sparse
 def test_chunks_of_unknown_length_are_taken_or_named(name, plain):
     da = pytest.importorskip("dask.array")
     X = da.from_array(COUNTS, (15, -1))
@@ -354,3 +420,48 @@ def test_chunks_of_unknown_length_are_taken_or_named(name, plain):
         assert "chunk" in said
     else:
         np.testing.assert_allclose(found, fitted(name, X), atol=1e-6, rtol=1e-6)
+
+
+# Fitted models ---------------------------------------------------------------------------------------------
+
+METHODS = ("predict", "predict_proba", "decision_function", "transform", "perplexity")
+READERS = [name for name in ESTIMATORS if name not in RATINGS and "path" not in name]
+MISFITS = NO_NUMBERS | {
+    "a column less": lambda X: X[:, :-1],
+    "a column more, sparse": lambda X: sparse.csr_matrix(np.hstack([X, X[:, :1]])),
+    "not finite": lambda X: np.where(X[5, 0] == X, np.nan, X),
+    "infinite, sparse": lambda X: sparse.csr_matrix(np.where(X[5, 0] == X, np.inf, X)),
+}
+
+
+def methods_of(name):
+    make, y, _ = ESTIMATORS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = make().fit(*([COUNTS] if y is None else [COUNTS, y]))
+    return [getattr(model, method) for method in METHODS if hasattr(model, method)]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_fitted_model_reads_every_form_or_says_why_not(name, tmp_path):
+    for method in methods_of(name):
+        expected = method(COUNTS)
+        for form in FEW:
+            X = in_form(form, tmp_path)
+            said = REFUSED.get((name, "sparse" if form in SPARSE else "dense"))
+            before = parts_of(X)
+            refused = pytest.raises((ValueError, TypeError), match=said) if said else contextlib.nullcontext()
+            with warnings.catch_warnings(), refused:
+                warnings.simplefilter("ignore")
+                np.testing.assert_allclose(method(X), expected, atol=1e-4, rtol=1e-4, err_msg=form)
+            for was, now in zip(before, parts_of(X), strict=True):
+                np.testing.assert_array_equal(was, now)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_fitted_model_refuses_what_it_cannot_read(name):
+    for method in methods_of(name):
+        for form, turned in MISFITS.items():
+            with pytest.raises((ValueError, TypeError)) as caught:
+                method(turned(COUNTS))
+            assert len(str(caught.value)) > 15, (method.__name__, form)

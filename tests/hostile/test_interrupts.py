@@ -95,6 +95,7 @@ def deaf():
         except KeyboardInterrupt:
             pass  # it came after the fit
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background begins deaf
 name, times, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 kept = name in KEPT
 fit = (KEPT | UNKEPT)[name]

@@ -63,6 +63,28 @@ DOORS = {
     "enet_path": function(sd.enet_path, X, Y, n_alphas=3),
     "minimize": function(sd.minimize, least_squares, np.zeros(D), [(X, Y)], max_iter=3),
     "sample": function(sd.sample, log_likelihood, None, Y, start=np.zeros(1), **MCMC),
+    "minimize, of what": (
+        lambda **given: sd.minimize(
+            **{"fun_and_grad": least_squares, "x0": np.zeros(D), "portions": [(X, Y)], "max_iter": 3} | given
+        ),
+        ["fun_and_grad", "x0"],  # what is in a portion is between it and the function
+    ),
+    "sample, of what": (
+        lambda **given: sd.sample(
+            **{"log_likelihood": log_likelihood, "data": Y, "start": np.zeros(1)} | MCMC | given
+        ),
+        ["log_likelihood", "log_prior"],
+    ),
+    "ratings by pairs": (
+        lambda **given: sd.MatrixFactorization(2, max_iter=2).fit(
+            *({"pairs": np.argwhere(COUNTS), "y": COUNTS.ravel()} | given).values()
+        ),
+        ["pairs", "y"],
+    ),
+    "rows beside weights": (
+        lambda **given: sd.Ridge().fit(X, **{"y": Y} | given),
+        ["y", "sample_weight"],
+    ),
 }
 
 WRONG = [
