@@ -99,20 +99,24 @@ class There:
 
     def __init__(self, X, engine, n_jobs):
         self.X, self.engine, self.n_jobs = X, engine, n_jobs
+        self._sent: Any = None
         self._futures: list = []
         self._losses = 0
 
     def __enter__(self):
+        from ...scheduler.clients import scheduler_named
+
         session = open_session(self.engine)  # lends a client and is not opened: tasks need none
         with contextlib.ExitStack() as stack:
             self._client = stack.enter_context(session.client())
+            stack.enter_context(scheduler_named(self._client))
             stack.callback(self._forget)
             self._send()
             self._leave = stack.pop_all()
         return self
 
     def __exit__(self, *exc_info):
-        self._leave.close()
+        return self._leave.__exit__(*exc_info)
 
     def one(self, function, *args):
         """Run one task, which may use `n_jobs` threads of its worker, given as its last argument."""
@@ -126,12 +130,7 @@ class There:
             try:
                 self._run(function, tasks, results, tell)
             except CancelledError as error:
-                self._losses += 1
-                if self._losses > _SENDINGS:
-                    raise WorkerLost(
-                        f"X was lost {self._losses} times with workers that held it ({error}); do they have "
-                        "room for it, and are tasks on them cancelled by others?"
-                    ) from error
+                self._count(error)
                 self._forget()
                 self._send()
         return [results[task] for task in range(len(tasks))]
@@ -150,8 +149,21 @@ class There:
             results[started[future]] = future.result()
             tell()
 
+    def _count(self, error):
+        """Count a loss of X; too many of them are raised."""
+        self._losses += 1
+        if self._losses > _SENDINGS:
+            raise WorkerLost(
+                f"X was lost {self._losses} times with workers that held it ({error}); do they have room for "
+                "it, and are tasks on them cancelled by others?"
+            ) from error
+
     def _send(self):
-        if not is_dask(self.X):
+        if is_dask(self.X):
+            import dask
+
+            self._sent = self._client.compute(dask.delayed(_assembled)(self.X))
+        while self._sent is None:
             try:
                 self._client.submit(int, pure=False).result(_PATIENCE)  # workers may be about to come
                 self._sent = self._client.scatter(self.X, hash=False)
@@ -159,10 +171,8 @@ class There:
                 raise StradaskError(
                     f"X cannot be sent: no worker has answered for {_PATIENCE} s; do workers run?"
                 ) from error
-            return
-        import dask
-
-        self._sent = self._client.compute(dask.delayed(_assembled)(self.X))
+            except OSError as error:  # the worker that was to have it has gone
+                self._count(error)
 
     def _forget(self):
         """Let go of all tasks and of X on the cluster."""

@@ -1,26 +1,20 @@
-"""Regressions with an intercept for each group: against quadrature, in shards, predictions, bad input."""
+"""Regressions with an intercept for each group: against quadrature, in shards."""
 
-import warnings
 from functools import cache
 
 import numpy as np
-import pandas as pd
 import pytest
+from group_problems import MODELS, drawn_targets, group_data
 from scipy import special, stats
 
 import stradask as sd
 from stradask.algorithms.bayes.density import differences
-from stradask.algorithms.bayes.groups import check_groups, cut_groups, find_groups
+from stradask.algorithms.bayes.groups import cut_groups
 from stradask.algorithms.bayes.models import Prior, regression
 from stradask.algorithms.bayes.sampling import sample_model
-from stradask.errors import DataError, PosteriorWarning
+from stradask.errors import DataError
 
 FAMILIES = ("bernoulli", "normal", "poisson", "negative_binomial")
-MODELS = {
-    "bernoulli": sd.BayesianLogisticRegression,
-    "normal": sd.BayesianLinearRegression,
-    "poisson": sd.BayesianPoissonRegression,
-}
 
 
 def _row(family, f, y, own):
@@ -35,23 +29,6 @@ def _row(family, f, y, own):
     return stats.nbinom.logpmf(y, r, r / (r + np.exp(f))) + special.gammaln(y + 1)
 
 
-def _made(family, f, rng):
-    return {
-        "bernoulli": lambda: np.where(rng.random(len(f)) < special.expit(f), 1.0, -1.0),
-        "normal": lambda: f + 0.5 * rng.standard_normal(len(f)),
-        "poisson": lambda: rng.poisson(np.exp(f)).astype(float),
-        "negative_binomial": lambda: rng.negative_binomial(2, 2 / (2 + np.exp(f))).astype(float),
-    }[family]()
-
-
-def _data(family, n, G, seed=0, spread=1.0):
-    rng = np.random.default_rng(seed)
-    X, numbers = rng.standard_normal((n, 2)), np.concatenate([np.arange(G), rng.integers(0, G, n - G)])
-    u = rng.normal(0, spread, G)
-    y = _made(family, X @ [1.0, -0.5] + 0.3 + u[numbers], rng)
-    return X, y, numbers, u
-
-
 def _integrals(family, f, y, weights, groups, t, own):
     """Logarithm of each group's integral over its intercept, on a fine grid."""
     z = np.linspace(-60, 60, 24_001)
@@ -64,12 +41,10 @@ def _integrals(family, f, y, weights, groups, t, own):
 
 
 # The density and the draws -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("power", "weighted"), [(1.0, False), (0.25, True)])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_density_is_the_integral(family, power, weighted):
-    X, y, groups, _ = _data(family, 60, 7)
+    X, y, groups, _ = group_data(family, 60, 7)
     rng = np.random.default_rng(1)
     weights = rng.uniform(0.5, 2, 60) if weighted else np.ones(60)
     offsets = rng.normal(0, 0.3, 60)
@@ -107,7 +82,7 @@ def test_far_from_the_posterior_the_density_stays_right():
 
 @pytest.mark.parametrize("family", ["bernoulli", "normal", "poisson"])
 def test_intercepts_have_their_conditional_distribution(family):
-    X, y, groups, _ = _data(family, 30, 3, seed=3)
+    X, y, groups, _ = group_data(family, 30, 3, seed=3)
     y = np.where(groups == 0, 1.0, y)  # one group far to a side: skewed
     model = regression(family, X, y, groups=groups, prior=Prior())
     q = np.array([0.8, -0.2, np.log(1.5), np.log(0.6)])[: model.n_params]
@@ -129,7 +104,7 @@ def _grid_of(family):
     """Rows of three groups, and the means and standard deviations of their posterior."""
     rng = np.random.default_rng(4)
     x, groups = rng.standard_normal(24), np.repeat([0, 1, 2], 8)
-    y = _made(family, 0.8 * x + np.array([-1.0, 0.2, 1.2])[groups], rng)
+    y = drawn_targets(family, 0.8 * x + np.array([-1.0, 0.2, 1.2])[groups], rng)
     return x, y, groups, *_grid_posterior(family, x, y, groups, 2.0, 1.0)
 
 
@@ -243,8 +218,6 @@ def test_simulation_based_calibration_at_length(family):
 
 
 # Shards ------------------------------------------------------------------------------------------------
-
-
 def test_groups_are_dealt_out_whole():
     numbers = np.random.default_rng(0).geometric(0.02, 3000)
     _, numbers = np.unique(numbers, return_inverse=True)
@@ -257,7 +230,7 @@ def test_groups_are_dealt_out_whole():
 
 
 def test_subposteriors_multiply_to_the_posterior():
-    X, y, groups, _ = _data("bernoulli", 90, 9)
+    X, y, groups, _ = group_data("bernoulli", 90, 9)
     prior = Prior("normal", 1.5)
     whole = regression("bernoulli", X, y, groups=groups, prior=prior)
     parts = [
@@ -272,7 +245,7 @@ def test_subposteriors_multiply_to_the_posterior():
 
 @pytest.mark.parametrize("family", ["normal", "bernoulli", pytest.param("poisson", marks=pytest.mark.slow)])
 def test_shards_give_the_posterior_of_one_piece(family):
-    X, y, groups, u = _data(family, 400, 20)
+    X, y, groups, u = group_data(family, 400, 20)
     labels = groups * 10 - 50
     options = {"n_samples": 300, "random_state": 0}
     whole, cut = (
@@ -291,7 +264,7 @@ def test_shards_give_the_posterior_of_one_piece(family):
 
 
 def test_auto_takes_no_fewer_than_twenty_groups_a_shard():
-    X, y, groups, _ = _data("poisson", 900, 45)
+    X, y, groups, _ = group_data("poisson", 900, 45)
     X = np.tile(X, (1, 1))
     model = sd.BayesianPoissonRegression(n_shards="auto")
     assert model._count_shards(np.zeros((600_000, 3)), np.ones(600_000), groups) == 2
@@ -314,235 +287,3 @@ def test_auto_takes_fewer_shards_until_all_have_both_classes():
     assert seen == [2, 1]
     model.set_params(n_shards=3).n_shards_ = 3
     assert len(model._cut(y, groups, seed=0)) == 3  # what was asked for is refused later, aloud
-
-
-# Predictions -------------------------------------------------------------------------------------------
-
-
-def _fitted(family, **options):
-    X, y, groups, _ = _data(family, 200, 5)
-    model = MODELS[family](random_state=0, **options)
-    return model.fit(X, y, groups=np.array(["e", "a", "d", "b", "c"])[groups]), X, y
-
-
-def test_predictions_for_known_and_new_groups():
-    new, labels = np.array([[0.5, 1.0], [-1.0, 0.3], [0.5, 1.0]]), ["d", "elsewhere", "e"]
-    model, _, _ = _fitted("bernoulli")
-    p = model.posterior_
-    f = p["coef"] @ new.T + p["intercept"][:, None]
-    rng = np.random.default_rng(0)
-    draws = rng.standard_normal((300, len(p))) * p["group_sd"]
-    expected = np.array(
-        [
-            special.expit(f[:, 0] + p["group[d]"]).mean(),
-            special.expit(f[:, 1] + draws).mean(),
-            special.expit(f[:, 2] + p["group[e]"]).mean(),
-        ]
-    )
-    found = model.predict_proba(new, groups=labels)[:, 1]
-    np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]], rtol=1e-12)
-    assert found[1] == pytest.approx(expected[1], abs=0.004)
-    np.testing.assert_allclose(np.exp(model.predict_log_proba(new, groups=labels))[:, 1], found)
-    np.testing.assert_array_equal(
-        model.predict(new, groups=labels), model.classes_[(found > 0.5).astype(int)]
-    )
-    np.testing.assert_allclose(model.predict_proba(new), model.predict_proba(new, groups=["?"] * 3))
-    likelihood = model.log_likelihood(new, model.classes_[[1, 1, 0]], groups=labels)
-    np.testing.assert_allclose(np.exp(likelihood).mean(axis=0), [found[0], found[1], 1 - found[2]])
-
-    model, _, _ = _fitted("normal")
-    p = model.posterior_
-    mean, std = model.predict(new, return_std=True, groups=labels)
-    f = p["coef"] @ new.T + p["intercept"][:, None]
-    noise = (p["sigma"] ** 2).mean()
-    np.testing.assert_allclose(mean[0], (f[:, 0] + p["group[d]"]).mean())
-    np.testing.assert_allclose(std[0] ** 2, (f[:, 0] + p["group[d]"]).var() + noise)
-    np.testing.assert_allclose(mean[1], f[:, 1].mean())
-    np.testing.assert_allclose(std[1] ** 2, f[:, 1].var() + noise + (p["group_sd"] ** 2).mean())
-
-    model, _, _ = _fitted("poisson")
-    p = model.posterior_
-    mean, _ = model.predict(new, return_std=True, groups=labels)
-    f = p["coef"] @ new.T + p["intercept"][:, None]
-    np.testing.assert_allclose(mean[1], np.exp(f[:, 1] + p["group_sd"] ** 2 / 2).mean(), rtol=1e-9)
-    np.testing.assert_allclose(mean[2], np.exp(f[:, 2] + p["group[e]"]).mean())
-
-
-def test_predictions_for_new_groups_that_differ_widely():
-    """Intercepts many times as wide as the step from 0 to 1: what few nodes cannot see."""
-    new, z = np.zeros((1, 2)), np.linspace(-20, 20, 2001)
-    weights = stats.norm.pdf(z) * (z[1] - z[0])
-    X, y, groups, _ = _data("negative_binomial", 60, 4)
-    counts = sd.BayesianPoissonRegression("negative_binomial", n_samples=50, n_warmup=100, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PosteriorWarning)  # any draws will do
-        model, _, _ = _fitted("bernoulli", n_samples=200, sampler="laplace")
-        counts.fit(X, y, groups=groups)
-    p = model.posterior_
-    p.draws[:, p.names.index("group_sd")] *= 8 / p["group_sd"].mean()
-    f = p["coef"] @ new[0] + p["intercept"] + 5.0
-    t = p["group_sd"][:, None]
-    expected = special.expit(f[:, None] + t * z) @ weights
-    assert model.predict_proba(new, offset=[5.0])[0, 1] == pytest.approx(expected.mean(), abs=1e-4)
-    far = special.expit(f[:, None] - 45 + t * z) @ weights
-    found = model.log_likelihood(new, model.classes_[[1]], offset=[-40.0])
-    np.testing.assert_allclose(found[:, 0], np.log(far), atol=0.01)
-
-    p = counts.posterior_
-    p.draws[:, p.names.index("group_sd")] *= 6 / p["group_sd"].max()
-    mean, std = counts.predict(new, return_std=True)
-    s2 = p["group_sd"] ** 2
-    first, second = np.exp(p["intercept"] + s2 / 2), np.exp(2 * p["intercept"] + 2 * s2)
-    assert mean[0] == pytest.approx(first.mean(), rel=1e-9)
-    assert counts.predict(new)[0] == pytest.approx(mean[0], rel=1e-9)
-    variance = first.mean() + ((1 + p["overdispersion"]) * second).mean() - first.mean() ** 2
-    assert std[0] ** 2 == pytest.approx(variance, rel=1e-9)
-
-
-def test_a_row_of_weight_two_is_two_rows():
-    X, y, groups, _ = _data("bernoulli", 30, 30)
-    weights = np.random.default_rng(0).integers(1, 4, 30)
-    rows = np.repeat(np.arange(30), weights)
-    short = regression("bernoulli", X, y, groups=groups, weights=weights.astype(float))
-    long = regression("bernoulli", X[rows], y[rows], groups=groups[rows])
-    for q in short.start + np.random.default_rng(1).normal(0, 1, (3, 3)):
-        assert short.logp_grad(q)[0] == pytest.approx(long.logp_grad(q)[0], rel=1e-9)
-    model = sd.BayesianLogisticRegression(sampler="laplace", n_samples=50, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PosteriorWarning)  # of importance sampling; any draws will do
-        model.fit(X, y, weights, groups=groups)
-    assert model.group_intercepts_.shape == (30,)
-    with pytest.raises(DataError, match="30 groups for 30 rows"):
-        sd.BayesianLogisticRegression().fit(X, y, np.ones(30), groups=groups)
-    pairs, counts = np.append(np.arange(29), 0), np.full(30, 2.0)  # one group of two rows, which X fits
-    with pytest.raises(DataError, match="without noise"):
-        sd.BayesianLinearRegression().fit(X, X[:, 0] + y, counts, groups=pairs)
-    with pytest.raises(DataError, match="without noise"):
-        sd.BayesianLinearRegression(fit_intercept=False).fit(X[:2], y[:2], counts[:2])
-
-
-def test_times_are_compared_in_the_finer_unit():
-    days = np.array(["2020-01-01", "2020-01-02"], "M8[D]")
-    hours = np.array(["2020-01-02T00", "2020-01-01T05"], "M8[h]")
-    np.testing.assert_array_equal(find_groups(hours, days), [1, -1])
-    np.testing.assert_array_equal(find_groups(days, hours), [-1, 0])
-
-
-@pytest.mark.cluster
-def test_a_cluster_draws_the_same():
-    distributed = pytest.importorskip("distributed")
-    X, y, groups, _ = _data("bernoulli", 200, 12)
-    labels, offset = np.array([f"g{k}" for k in range(12)])[groups], 0.1 * X[:, 0]
-    weights = np.random.default_rng(0).integers(0, 3, 200)
-    options = {"n_shards": 2, "n_samples": 50, "n_warmup": 50, "sampler": "nuts", "random_state": 0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of short chains
-        here = sd.BayesianLogisticRegression(combine="consensus", **options)
-        here.fit(X, y, weights, offset=offset, groups=labels)
-        settings = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
-        with distributed.LocalCluster(**settings) as cluster, distributed.Client(cluster):
-            there = sd.BayesianLogisticRegression(combine="consensus", engine="dask", **options)
-            there.fit(X, y, weights, offset=offset, groups=labels)
-    np.testing.assert_array_equal(here.posterior_.draws, there.posterior_.draws)
-
-
-def test_files_and_fits_without_groups(tmp_path):
-    model, X, y = _fitted("bernoulli")
-    model.save(tmp_path / "m.npz")
-    other = sd.load(tmp_path / "m.npz")
-    assert other.posterior_.names == model.posterior_.names
-    np.testing.assert_array_equal(
-        other.predict_proba(X, groups=["a"] * 200), model.predict_proba(X, groups=["a"] * 200)
-    )
-    model.posterior_.save(tmp_path / "p.npz")
-    assert sd.Posterior.load(tmp_path / "p.npz").names == model.posterior_.names
-    model.fit(X, y)
-    assert not hasattr(model, "groups_")
-    assert "group" not in model.posterior_.variables
-    with pytest.raises(DataError, match="the model was fitted without: leave them out"):
-        model.predict(X, groups=["a"] * 200)
-
-
-def test_weights_of_zero_leave_groups_out():
-    X, y, groups, _ = _data("normal", 60, 4)
-    weights = (groups != 2).astype(float)
-    options = {"sampler": "split_hmc", "n_samples": 50, "random_state": 0}
-    model, other = (sd.BayesianLinearRegression(**options) for _ in range(2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PosteriorWarning)  # of short chains
-        model.fit(X, y, weights, groups=groups)
-        other.fit(X[groups != 2], y[groups != 2], groups=groups[groups != 2])
-    assert model.groups_.tolist() == [0, 1, 3]
-    np.testing.assert_allclose(model.coef_, other.coef_, rtol=1e-9)
-
-
-# Bad input ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("labels", "kind"),
-    [
-        (pd.Series(["x", "y", "x"]), "O"),
-        (pd.Categorical(["x", "y", "x"]), "O"),
-        (pd.DataFrame({"g": ["x", "y", "x"]}), "O"),
-        (pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-01"]), "M"),
-        ([True, False, True], "b"),
-        (np.array([1, 2, 1], dtype=object), "i"),
-        ([1.5, 2.5, 1.5], "f"),
-    ],
-)
-def test_labels_of_any_kind(labels, kind):
-    checked = check_groups(labels, 3)
-    assert checked.dtype.kind == kind
-    names = np.unique(checked)
-    np.testing.assert_array_equal(names[find_groups(checked, names)], checked)
-
-
-@pytest.mark.parametrize(
-    ("groups", "message"),
-    [
-        ([0, 1], r"groups has the shape \(2,\), but X has 40 rows"),
-        (np.zeros((40, 2)), r"groups has the shape \(40, 2\)"),
-        (np.zeros(40), "groups holds one group, 0.0"),
-        (np.arange(40), "groups holds 40 groups for 40 rows"),
-        (np.append(np.zeros(39), np.nan), "groups holds nan in row 39"),
-        (["a", None] * 20, "groups holds None in row 1"),
-        (pd.array(["a", pd.NA] * 20), "groups holds <NA> in row 1"),
-        (pd.array([1, None] * 20, dtype="Int64"), "groups holds (<NA>|nan) in row 1"),
-        (np.array([1, "a"] * 20, dtype=object), "groups holds labels of the types int, str"),
-        (np.array([{}] * 40), "groups holds labels of the types dict"),
-        (np.ma.array([1, 2] * 20, mask=[0, 1] * 20), "groups masks row 1: give the row a label"),
-        (np.zeros(40, complex), "groups holds labels of the type complex128"),
-        (np.array(["2020-01-01", "NaT"] * 20, dtype="M8[D]"), "groups holds NaT in row 1"),
-    ],
-)
-def test_bad_groups_are_refused(groups, message):
-    X, y, _, _ = _data("bernoulli", 40, 4)
-    with pytest.raises(DataError, match=message):
-        sd.BayesianLogisticRegression().fit(X, y, groups=groups)
-
-
-def test_what_groups_cannot_do_is_refused():
-    X, y, groups, _ = _data("normal", 40, 4)
-    with pytest.raises(DataError, match="noise='student_t' has not: take noise='normal'"):
-        sd.BayesianLinearRegression("student_t").fit(X, y, groups=groups)
-    with pytest.raises(DataError, match=r"sampler='gibbs' takes linear regression .* without groups"):
-        sd.BayesianLinearRegression(sampler="gibbs").fit(X, y, groups=groups)
-    with pytest.raises(DataError, match=r"without noise \(or constant\) in every group"):
-        sd.BayesianLinearRegression().fit(X, X[:, 0] + groups, groups=groups)
-    with pytest.raises(DataError, match="n_shards=5, but there are 4 groups"):
-        sd.BayesianLinearRegression(n_shards=5).fit(X, y, groups=groups)
-    with pytest.raises(DataError, match="all rows of shard 0 of 2 are of one class: take a smaller n_shards"):
-        sd.BayesianLogisticRegression(n_shards=2).fit(X, groups < 2, groups=groups < 2)
-    model = sd.BayesianLinearRegression(random_state=0).fit(X, y, groups=groups)
-    with pytest.raises(DataError, match="groups are text, those of the fit numbers"):
-        model.predict(X, groups=["0"] * 40)
-    with pytest.raises(ValueError, match="group_scale"):
-        sd.BayesianLinearRegression(group_scale=np.inf).fit(X, y, groups=groups)
-
-
-def test_groups_of_single_rows_are_the_overdispersion_of_counts():
-    X, y, _, _ = _data("poisson", 150, 150, spread=0.8)
-    model = sd.BayesianPoissonRegression(n_samples=300, random_state=0).fit(X, y, groups=np.arange(150))
-    low, high = np.quantile(model.posterior_["group_sd"], [0.001, 0.999])
-    assert low < 0.8 < high

@@ -1,78 +1,26 @@
 """Lasso and elastic net against scikit-learn, and against optimality conditions computed in plain numpy."""
 
-import inspect
 import os
 import pickle
 import signal
-import tracemalloc
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lasso_problems import FORMS, centred, gap, primal, problem
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet as TheirElasticNet
 from sklearn.linear_model import Lasso as TheirLasso
 from sklearn.linear_model import LinearRegression, Ridge
-from sklearn.linear_model import enet_path as their_enet_path
-from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import check_estimator
 
 import stradask as sd
 from stradask.errors import DataError, InterruptedFitWarning
 
 TIGHT = 1e-12
-
-
-def problem(n=60, p=30, *, seed=0, density=1.0, n_informative=5, noise=1.0):
-    """A regression with correlated columns of different scales and means."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, p)) + 0.7 * rng.standard_normal((n, 1))
-    X *= rng.uniform(0.5, 2.0, p)
-    if density < 1:
-        X[rng.random((n, p)) > density] = 0
-    else:
-        X += rng.uniform(-2, 2, p)
-    b = np.zeros(p)
-    b[rng.choice(p, min(n_informative, p), replace=False)] = rng.uniform(1, 3, min(n_informative, p))
-    return X, X @ b + noise * rng.standard_normal(n) + 5.0
-
-
-def centred(X, y, weights, fit_intercept):
-    w = np.ones(len(y)) if weights is None else np.asarray(weights, float)
-    if fit_intercept:
-        X, y = X - w @ X / w.sum(), y - w @ y / w.sum()
-    return X, y, w / w.sum()
-
-
-def primal(X, y, b, *, alpha, l1_ratio=1.0, factor=1.0, weights=None, fit_intercept=True):
-    """The documented objective at the best intercept."""
-    X, y, w = centred(X, y, weights, fit_intercept)
-    penalty = l1_ratio * np.abs(b) + (1 - l1_ratio) / 2 * b**2
-    return w @ (y - X @ b) ** 2 / 2 + alpha * (factor * penalty).sum()
-
-
-def gap(X, y, b, *, alpha, l1_ratio=1.0, factor=1.0, weights=None, fit_intercept=True, positive=False):
-    """Objective minus dual objective at the scaled residual: it bounds the distance to the minimum."""
-    Xc, yc, w = centred(X, y, weights, fit_intercept)
-    r = yc - Xc @ b
-    l2 = alpha * (1 - l1_ratio) * factor * np.ones(len(b))
-    g = Xc.T @ (w * r) - l2 * b
-    size = np.maximum(g, 0) if positive else np.abs(g)
-    room = np.divide(
-        alpha * l1_ratio * factor * np.ones(len(b)), size, out=np.full(len(b), np.inf), where=size > 0
-    )
-    square = w @ r**2 + l2 @ b**2
-    s = min((w * yc) @ r / square, room.min()) if square > 0 else 0.0
-    P = primal(
-        X, y, b, alpha=alpha, l1_ratio=l1_ratio, factor=factor, weights=weights, fit_intercept=fit_intercept
-    )
-    return P - (s * (w * yc) @ r - s**2 * square / 2)
 
 
 def assert_optimal(X, y, model, *, factor=1.0, weights=None, rtol=1e-5):
@@ -94,19 +42,6 @@ def assert_optimal(X, y, model, *, factor=1.0, weights=None, rtol=1e-5):
     assert (upper[~on] <= edge[~on] + eps).all()
     if model.positive:
         assert (b >= 0).all()
-
-
-# --- against scikit-learn -------------------------------------------------------------------------
-
-
-FORMS = {
-    "fortran": np.asfortranarray,
-    "c": np.ascontiguousarray,
-    "csr": sparse.csr_array,
-    "csc": sparse.csc_array,
-    "csr_matrix": sparse.csr_matrix,
-    "coo": sparse.coo_array,
-}
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -212,8 +147,6 @@ def test_targets_are_solved_on_their_own():
 
 
 # --- what scikit-learn does not have ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("form", ["fortran", "csc"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("l1_ratio", [0.5, 1.0])
@@ -345,8 +278,6 @@ def test_the_dynamic_schedule_says_what_it_cannot():
 
 
 # --- gap, convergence, rounds -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("tol", [1e-2, 1e-5, 1e-9])
 @pytest.mark.parametrize("l1_ratio", [0.5, 1.0])
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -496,273 +427,3 @@ def test_a_fit_that_fails_changes_nothing():
     with pytest.raises(DataError):
         model.fit(X[:, :5], y[:-1])
     assert {name: pickle.dumps(value) for name, value in vars(model).items()} == before
-
-
-# --- threads, memory, input -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", ["fortran", "csc"])
-def test_the_same_bits_on_any_number_of_threads(form):
-    X, y = problem(150, 3000, density=0.1 if form == "csc" else 1.0)
-    fits = [sd.Lasso(0.02, tol=1e-8, n_jobs=n).fit(FORMS[form](X), y) for n in (1, 2, 4, -1)]
-    for other in fits[1:]:
-        np.testing.assert_array_equal(fits[0].coef_, other.coef_)
-        assert fits[0].intercept_ == other.intercept_
-        assert fits[0].dual_gap_ == other.dual_gap_
-        np.testing.assert_array_equal(fits[0].history_["objective"], other.history_["objective"])
-
-
-def frozen(X):
-    for part in ("data", "indices", "indptr") if sparse.issparse(X) else ():
-        getattr(X, part).flags.writeable = False
-    if not sparse.issparse(X):
-        X.flags.writeable = False
-    return X
-
-
-@pytest.mark.parametrize(
-    ("form", "dtype"),
-    [
-        *[(form, np.float64) for form in ("fortran", "c", "csr", "csc")],
-        *[(form, np.float32) for form in ("c", "csr")],  # no kernels more are compiled for these
-    ],
-)
-def test_read_only_input_stays_as_it_is(form, dtype):
-    X, y = problem(density=0.4)
-    given = frozen(FORMS[form](X.astype(dtype)))
-    y.flags.writeable = False
-    weights = frozen(np.arange(60.0))
-    model = sd.ElasticNet(0.1, copy_X=False, standardize=True).fit(given, y, weights)
-    kept = given.toarray() if sparse.issparse(given) else given
-    np.testing.assert_array_equal(kept, X.astype(dtype))
-    assert model.coef_.dtype == dtype
-    assert model.predict(given).dtype == dtype
-
-
-def test_memory_mapped_input(tmp_path):
-    X, y = problem()
-    for order in "FC":
-        file = np.memmap(tmp_path / f"X{order}", dtype=np.float64, mode="w+", shape=X.shape, order=order)
-        file[:] = X
-        file.flush()
-        mapped = np.memmap(tmp_path / f"X{order}", dtype=np.float64, mode="r", shape=X.shape, order=order)
-        model = sd.Lasso(0.1).fit(mapped, y)
-        np.testing.assert_array_equal(model.coef_, sd.Lasso(0.1).fit(np.array(X, order=order), y).coef_)
-
-
-@pytest.mark.parametrize(("form", "copies"), [("fortran", 0), ("csc", 0), ("c", 1), ("csr", 1)])
-@pytest.mark.parametrize("standardize", [False, True])
-def test_x_is_copied_at_most_once(form, copies, standardize):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((1500, 5000))
-    if form in ("csr", "csc"):
-        X[X < 0.8] = 0
-    y = rng.standard_normal(len(X))
-    X = FORMS[form](X)
-    size = X.nbytes if form in ("fortran", "c") else X.data.nbytes + X.indices.nbytes
-    model = sd.Lasso(0.1, standardize=standardize)
-    edge = model.fit(X[:, :50], y).alpha_max(X, y)  # the fit loads modules and compiled code
-    tracemalloc.start()
-    try:
-        model.set_params(alpha=0.5 * edge).fit(X, y)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak <= (copies + 0.3) * size
-
-
-def test_int64_indices():
-    X, y = problem(density=0.3)
-    wide = sparse.csc_array(X)
-    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
-    reference = sd.Lasso(0.1).fit(sparse.csc_array(X), y)
-    np.testing.assert_allclose(sd.Lasso(0.1).fit(wide, y).coef_, reference.coef_, rtol=1e-10)
-    rows = sparse.csr_array(X)
-    rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
-    np.testing.assert_allclose(sd.Lasso(0.1).fit(rows, y).coef_, reference.coef_, rtol=1e-10)
-    np.testing.assert_allclose(reference.predict(wide), reference.predict(X), rtol=1e-12)
-
-
-def test_data_frames_and_lists():
-    X, y = problem(30, 4)
-    frame = pd.DataFrame(X, columns=list("abcd"))
-    model = sd.Lasso(0.1).fit(frame, pd.Series(y))
-    assert model.feature_names_in_.tolist() == list("abcd")
-    np.testing.assert_array_equal(model.coef_, sd.Lasso(0.1).fit(X.tolist(), y.tolist()).coef_)
-    np.testing.assert_allclose(model.predict(frame), X @ model.coef_ + model.intercept_)
-    with pytest.raises(DataError, match="feature names should match"):
-        model.predict(frame[list("abdc")])
-
-
-# --- being an estimator -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("targets", [1, 3])
-@pytest.mark.parametrize("cls", [sd.Lasso, sd.ElasticNet])
-def test_save_and_load(cls, targets, tmp_path):
-    X, y = problem()
-    y = y if targets == 1 else np.column_stack([y] * targets)
-    model = cls(0.1, penalty_factor=np.arange(30.0), random_state=3).fit(X, y)
-    loaded = sd.load(model.save(tmp_path / "model") and tmp_path / "model")
-    assert type(loaded) is cls
-    assert vars(loaded).keys() == vars(model).keys()
-    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-    np.testing.assert_array_equal(loaded.penalty_factor, model.penalty_factor)
-    assert loaded.n_iter_ == model.n_iter_
-
-
-def test_a_model_file_with_other_shapes_is_refused(tmp_path):
-    X, y = problem()
-    model = sd.Lasso(0.1).fit(X, y)
-    model.coef_ = model.coef_[:-1]
-    model.save(tmp_path / "model")
-    with pytest.raises(sd.errors.ModelFileError, match="coef_"):
-        sd.load(tmp_path / "model")
-
-
-def test_pickle_clone_and_grid_search():
-    X, y = problem()
-    model = sd.Lasso(0.1).fit(X, y)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
-    assert not hasattr(clone(model), "coef_")
-    search = GridSearchCV(sd.ElasticNet(), {"alpha": [0.01, 10], "l1_ratio": [0.5, 1]}, cv=3).fit(X, y)
-    assert search.best_params_["alpha"] == 0.01
-
-
-def test_the_repr_names_what_was_changed():
-    assert repr(sd.Lasso(0.5, positive=True)) == "Lasso(alpha=0.5, positive=True)"
-    assert repr(sd.ElasticNet()) == "ElasticNet()"
-
-
-def test_sparse_coefficients_are_the_coefficients():
-    X, y = problem()
-    model = sd.Lasso(0.5).fit(X, np.column_stack([y, -y]))
-    assert model.sparse_coef_.format == "csr"
-    np.testing.assert_array_equal(model.sparse_coef_.toarray(), model.coef_)
-    assert model.sparse_coef_.nnz == (model.coef_ != 0).sum()
-
-
-# --- paths ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("l1_ratio", [0.4, 1.0])
-@pytest.mark.parametrize("positive", [True, False])
-@pytest.mark.parametrize("form", ["fortran", "csr"])
-def test_paths_are_scikit_learns(form, positive, l1_ratio):
-    X, y = problem(density=0.5 if form == "csr" else 1.0)
-    options = {"l1_ratio": l1_ratio, "positive": positive, "eps": 1e-2}
-    alphas, coefs, gaps, n_iters = sd.enet_path(
-        FORMS[form](X), y, n_alphas=12, tol=1e-10, return_n_iter=True, **options
-    )
-    theirs = their_enet_path(X, y, alphas=alphas, tol=1e-12, max_iter=100_000, **options)
-    np.testing.assert_allclose(coefs, theirs[1], atol=1e-5)
-    assert alphas[0] * l1_ratio == pytest.approx((X.T @ y if positive else np.abs(X.T @ y)).max() / 60)
-    np.testing.assert_allclose(alphas[1:] / alphas[:-1], 100 ** (-1 / 11))
-    assert (gaps >= 0).all()
-    assert len(n_iters) == 12
-    for k in (0, 6, 11):
-        measured = gap(
-            X, y, coefs[:, k], alpha=alphas[k], l1_ratio=l1_ratio, positive=positive, fit_intercept=False
-        )
-        assert measured <= gaps[k] + 1e-12 * (y @ y)
-
-
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("standardize", [True, False])
-def test_paths_are_single_fits_point_by_point(fit_intercept, standardize):
-    X, y = problem(50, 120)
-    factor = np.random.default_rng(4).uniform(0.5, 2, 120)
-    factor[5] = 0
-    weights = np.random.default_rng(5).uniform(0, 2, 50)
-    options = {
-        "penalty_factor": factor,
-        "standardize": standardize,
-        "fit_intercept": fit_intercept,
-        "tol": 1e-11,
-    }
-    alphas, coefs, gaps, *intercepts = sd.lasso_path(
-        X, y, n_alphas=8, eps=0.02, sample_weight=weights, **options
-    )
-    assert len(intercepts) == fit_intercept
-    for k, alpha in enumerate(alphas):
-        model = sd.Lasso(alpha, **options).fit(X, y, weights)
-        np.testing.assert_allclose(coefs[:, k], model.coef_, atol=1e-5)
-        if fit_intercept:
-            assert intercepts[0][k] == pytest.approx(model.intercept_, abs=1e-5)
-    penalised = np.delete(np.arange(120), 5)
-    assert (coefs[penalised, 0] == 0).all()
-    assert (
-        gaps <= 1e-11 * np.average((y - fit_intercept * np.average(y, weights=weights)) ** 2, weights=weights)
-    ).all()
-
-
-def test_paths_take_alphas_in_any_order_and_by_number():
-    X, y = problem()
-    alphas, coefs, _ = sd.lasso_path(X, y, alphas=[0.1, 10, 1], tol=1e-8)
-    assert alphas.tolist() == [10, 1, 0.1]
-    np.testing.assert_allclose(
-        coefs[:, 2], sd.Lasso(0.1, fit_intercept=False, tol=1e-8).fit(X, y).coef_, atol=1e-3
-    )
-    by_number = sd.lasso_path(X, y, alphas=7)[0]
-    np.testing.assert_array_equal(by_number, sd.lasso_path(X, y, n_alphas=7)[0])
-    assert sd.lasso_path(X, y)[1].shape == (30, 100)
-
-
-def test_a_path_of_sparse_coefficients_takes_little():
-    rng = np.random.default_rng(0)
-    X = sparse.random_array((50, 200_000), density=1e-3, format="csc", rng=rng)
-    y = X @ np.r_[np.ones(50), np.zeros(199_950)] + rng.standard_normal(50)
-    _, coefs, _ = sd.lasso_path(X, y, n_alphas=20, sparse_coefs=True)
-    assert coefs.format == "csc"
-    assert coefs.shape == (200_000, 20)
-    assert coefs.nnz < 2000
-    dense = sd.lasso_path(X, y, n_alphas=20)[1]
-    np.testing.assert_array_equal(coefs.toarray(), dense)
-
-
-def test_a_path_from_given_coefficients():
-    X, y = problem(60, 200)
-    alpha = 0.02
-    start = sd.Lasso(alpha, fit_intercept=False, tol=1e-9).fit(X, y)
-    _, cold, _, cold_rounds = sd.lasso_path(X, y, alphas=[alpha], tol=1e-8, return_n_iter=True)
-    _, warm, _, warm_rounds = sd.lasso_path(
-        X, y, alphas=[alpha], tol=1e-8, return_n_iter=True, coef_init=start.coef_
-    )
-    assert warm_rounds[0] < cold_rounds[0]
-    np.testing.assert_allclose(warm, cold, atol=1e-3)
-
-
-def test_a_path_that_falls_short_warns_once():
-    X, y = problem(60, 200)
-    with pytest.warns(
-        ConvergenceWarning, match=r"lasso_path at alpha=.* \(the worst of \d+ of 10\)"
-    ) as caught:
-        sd.lasso_path(X, y, n_alphas=10, max_iter=1, tol=1e-12)
-    assert len(caught) == 1
-    with pytest.warns(UserWarning, match="alpha=0"):
-        sd.lasso_path(X[:, :5], y, alphas=[1, 0])
-
-
-def test_estimators_have_their_paths():
-    X, y = problem()
-    np.testing.assert_array_equal(sd.Lasso.path(X, y, n_alphas=3)[1], sd.lasso_path(X, y, n_alphas=3)[1])
-    np.testing.assert_array_equal(
-        sd.ElasticNet.path(X, y, l1_ratio=0.3, n_alphas=3)[1], sd.enet_path(X, y, l1_ratio=0.3, n_alphas=3)[1]
-    )
-
-
-def test_every_argument_of_scikit_learns_path_is_taken():
-    theirs = set(inspect.signature(their_enet_path).parameters) - {"params"}
-    assert theirs <= set(inspect.signature(sd.enet_path).parameters)
-
-
-# --- scikit-learn's own checks ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "model", [sd.Lasso(), sd.ElasticNet(), sd.Lasso(0.1, standardize=True, positive=True, tol=1e-12)]
-)
-def test_every_check_of_scikit_learn_passes(model):
-    outcomes = check_estimator(model, on_fail=None, on_skip=None)
-    assert len(outcomes) > 40
-    assert [o["check_name"] for o in outcomes if o["status"] == "failed"] == []

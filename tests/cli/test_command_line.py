@@ -1,16 +1,13 @@
 """The command line: what it prints, what it writes, and what it says of mistakes."""
 
-import gzip
 import json
-import lzma
-import os
-import signal
 import subprocess
 import sys
 from importlib.metadata import version
 
 import numpy as np
 import pytest
+from command_lines import PARAMS, run_fit, stradask
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 from sklearn.model_selection import train_test_split
@@ -18,7 +15,7 @@ from sklearn.model_selection import train_test_split
 import stradask as sd
 from stradask import datasets
 from stradask.benchmarks import command as bench_command
-from stradask.cli import build_parser, explain, main
+from stradask.cli import build_parser, main
 from stradask.registry import MODELS, model_of, resolve
 
 COMMANDS = [
@@ -35,48 +32,9 @@ COMMANDS = [
     "info",
     "bench",
 ]
-PARAMS = ["--param", "n_components=3", "max_iter=30"]
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    """A folder with one small corpus in all its forms, and its counts."""
-    folder = tmp_path_factory.mktemp("corpus")
-    X, *_ = datasets.make_lda_corpus(150, 60, 3, random_state=0)
-    words = [f"word{i:02d}" for i in range(60)]
-    datasets.save_uci_bow(X, folder / "docword", words, vocabulary_path=folder / "vocab")
-    plain = (folder / "docword").read_bytes()
-    (folder / "docword.gz").write_bytes(gzip.compress(plain))
-    (folder / "docword.xz").write_bytes(lzma.compress(plain))
-    dump_svmlight_file(X, np.zeros(150), str(folder / "svmlight"))
-    sparse.save_npz(folder / "counts.npz", X)
-    return folder, sparse.csr_matrix(X)
-
-
-@pytest.fixture(scope="module")
-def model(corpus):
-    """The path of a saved model with its vocabulary."""
-    folder, _ = corpus
-    path = folder / "model.npz"
-    assert run_fit(folder, "--save", str(path), "--quiet") == 0
-    return path
-
-
-def run_fit(folder, *options, data="docword"):
-    """Fit the corpus; words are numbered."""
-    vocab = ["--vocab", str(folder / "vocab")]
-    return main(["fit", "lda", str(folder / data), *vocab, *PARAMS, *options])
-
-
-def stradask(*arguments, **options):
-    """Start the command line in a process of its own."""
-    command = [sys.executable, "-W", "error", "-m", "stradask", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
 
 
 # Help and start -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_examples(command, capsys):
     assert main([*command.split(), "--help"]) == 0
@@ -125,8 +83,6 @@ def test_registry_names_things_that_exist():
 
 
 # fit ----------------------------------------------------------------------------------------------
-
-
 def test_fit_prints_what_the_estimator_has(corpus, capsys):
     folder, X = corpus
     assert run_fit(folder, "--json", "--random-state", "5") == 0
@@ -204,8 +160,6 @@ def test_docstrings_are_data(monkeypatch, capsys):
 
 
 # save, topics, transform --------------------------------------------------------------------------
-
-
 def test_topics_of_a_saved_model_have_their_words(corpus, model, capsys):
     lda = sd.load(model)
     expected = lda.topics([f"word{i:02d}" for i in range(60)], 4)
@@ -285,201 +239,7 @@ def test_an_svmlight_file_may_end_before_the_last_words(corpus, model, tmp_path,
     np.testing.assert_array_equal(found, sd.load(model).transform(short))
 
 
-# Output files are checked before the work -----------------------------------------------------------
-
-
-@pytest.fixture
-def no_fit(monkeypatch):
-    def fit(self, X):
-        raise AssertionError("the fit was started")
-
-    monkeypatch.setattr(sd.LatentDirichletAllocation, "fit", fit)
-
-
-@pytest.mark.usefixtures("no_fit")
-def test_save_is_checked_before_the_fit(corpus, tmp_path, capsys):
-    folder, _ = corpus
-    foreign = tmp_path / "thesis.npz"
-    np.savez(foreign, a=np.ones(3))
-    before = foreign.read_bytes()
-    wrong = {
-        str(tmp_path / "none" / "model"): "does not exist",
-        str(tmp_path): "is a folder",
-        str(foreign): "was not written by this command",
-        str(folder / "docword"): "is what is read",
-    }
-    for path, reason in wrong.items():
-        assert run_fit(folder, "--save", path) == 2
-        assert reason in one_line(capsys)
-    assert foreign.read_bytes() == before
-
-
-@pytest.mark.usefixtures("no_fit")
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder that even root cannot write to")
-def test_a_folder_that_takes_no_files(corpus, capsys):
-    folder, _ = corpus
-    assert run_fit(folder, "--save", "/proc/self/model") == 2
-    assert "cannot write" in one_line(capsys)
-
-
-def test_a_model_replaces_a_model(corpus, tmp_path, capsys):
-    folder, _ = corpus
-    path = tmp_path / "model"
-    for seed in ("1", "2"):
-        assert run_fit(folder, "--save", str(path), "--random-state", seed) == 0
-    assert sd.load(path).random_state == 2
-    assert [file.name for file in tmp_path.iterdir()] == ["model"]
-    capsys.readouterr()
-
-
-# Mistakes -------------------------------------------------------------------------------------------
-
-
-def one_line(capsys):
-    """Return the one line on stderr; nothing is on stdout."""
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.endswith("\n")
-    assert err.count("\n") == 1
-    assert "Traceback" not in err
-    return err
-
-
-MISTAKES = {
-    "nonsense": "invalid choice: 'nonsense'",
-    "fit": "required: MODEL, DATA",
-    "data": "required: COMMAND",
-    "fit ldaa docstrings": "there are: lda",
-    "fit lda nofile": "nofile: cannot be opened",
-    "fit lda {folder}": "cannot be opened",
-    "fit lda {folder}/vocab": "not UCI bag of words",
-    "fit lda {folder}/ratings": "holds ratings; word counts are needed",
-    "fit lda {folder}/labels": "fractional",
-    "fit lda {folder}/broken": "line 4",
-    "fit lda {folder}/foreign.npz": "save_npz",
-    "fit lda {folder}/docword --vocab {folder}/docword": "states 60",
-    "fit lda {folder}/counts.npz --vocab {folder}/docword": "states 60",
-    "fit lda docstrings --vocab {folder}/vocab": "come with their own",
-    "fit lda {folder}/docword --param topics=3": "it has n_components, doc_topic_prior",
-    "fit lda {folder}/docword --param verbose=3": "no parameter 'verbose'",
-    "fit lda {folder}/docword --param n_components=0": "Got 0 instead",
-    "fit lda {folder}/docword --param n_components=many": "Got 'many' instead",
-    "fit lda {folder}/docword --param n_components": "is not NAME=VALUE",
-    "fit --param n_components=3 lda {folder}/docword": "come before --param",
-    "fit lda {folder}/docword --param doc_topic_prior=[1,2]": "shape (2,)",
-    "fit lda {folder}/docword --n-jobs 0": "-1 for all cores",
-    "fit lda {folder}/docword --random-state -1": "from 0",
-    "fit lda {folder}/docword --test-size 1": "between 0 and 1",
-    "fit lda {folder}/docword --test-size 0.999": "train set will be empty",
-    "fit lda {folder}/single --test-size 0.5": "no held-out document has two tokens",
-    "topics nofile": "nofile: No such file",
-    "topics {folder}/docword": "not a file of stradask",
-    "topics {model} --n-words 0": "1 or more",
-    "topics {model} --vocab {folder}/docword": "states 60",
-    "transform {model} nofile": "nofile",
-    "transform {model} {folder}/single": "60 features",
-    "transform {model} {folder}/docword --out {folder}/x.txt": "must end in .npz, .npy, .csv",
-    "transform {model} {folder}/docword --out {model}": "is what is read",
-    "transform {folder}/unfitted.npz {folder}/docword": "not fitted",
-    "data get nothing": "'nothing' is not known",
-    "fit lasso {folder}/docword --cluster tcp://x:1 --param engine='local'": "give one of them",
-    "data info nofile": "nofile: cannot be opened",
-    "demo --out {folder}/docword": "was not written by this command",
-    "demo --n-components 0": "1 or more",
-    "bench nothing": "there are: implicit, lasso, lda",
-    "bench lda --repeats 0": "above 0",
-}
-
-
-@pytest.fixture(scope="module")
-def mistaken(corpus, model):
-    """Places for the names in MISTAKES."""
-    folder, _ = corpus
-    (folder / "ratings").write_text("1,2,3.5\n2,3,4\n")
-    (folder / "labels").write_text("1 1:0.5 2:2\n0 2:1\n")
-    (folder / "broken").write_text("2\n3\n2\n1 1 x\n2 2 1\n")
-    (folder / "single").write_text("4\n3\n4\n1 1 1\n2 2 1\n3 3 1\n4 1 1\n")
-    np.savez(folder / "foreign.npz", a=np.ones(3))
-    sd.LatentDirichletAllocation(3).save(folder / "unfitted.npz")
-    return {"folder": folder, "model": model}
-
-
-@pytest.mark.parametrize("command", MISTAKES)
-def test_a_mistake_is_one_line_and_status_2(command, mistaken, capsys):
-    words = command.format_map(mistaken).split()
-    assert main(words + ["--quiet"] * (words[0] in ("fit", "transform"))) == 2
-    assert MISTAKES[command] in one_line(capsys)
-
-
-@pytest.mark.parametrize("words", [["--debug", "topics", "nofile"], ["topics", "nofile", "--debug"]])
-def test_debug_shows_the_traceback(words, capsys):
-    assert main(words) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("Traceback")
-    assert "FileNotFoundError" in err.splitlines()[-1]
-
-
-def test_errors_are_explained():
-    assert explain(OSError(28, "No space left on device", "model")) == "model: No space left on device"
-    assert "pip install pooch" in explain(ModuleNotFoundError("No module named 'pooch'", name="pooch"))
-    assert explain(ValueError("two\n  lines")) == "two lines"
-    assert explain(RuntimeError("what")) == "RuntimeError: what (--debug shows where)"
-    assert "memory" in explain(MemoryError("Unable to allocate 3 TiB"))
-
-
-# Ctrl-C and pipes -------------------------------------------------------------------------------------
-
-
-def test_interrupted_fit_keeps_and_saves_the_model(corpus, tmp_path):
-    folder, X = corpus
-    path = tmp_path / "model"
-    command = [sys.executable, "-m", "stradask", "fit", "lda", folder / "docword", "--save", path, "--json"]
-    command += ["--param", "max_iter=100000000", "n_components=3"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            seen = [process.stderr.readline() for _ in range(2)]
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=300)
-        finally:
-            process.kill()
-    assert seen[0] == f"reading {folder / 'docword'}\n"
-    assert seen[1].startswith("LDA: 1/")
-    assert process.returncode == 130
-    assert "Traceback" not in err
-    assert "stradask: note: LDA was interrupted after" in err
-    found = json.loads(out)
-    assert found["interrupted"] is True
-    lda = sd.load(path)
-    assert lda.n_iter_ == found["sweeps"]
-    assert lda.word_topic_counts_.sum() == X.sum()
-
-
-def test_ctrl_c_elsewhere_is_status_130(monkeypatch, capsys):
-    def interrupted(path, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(datasets, "describe_file", interrupted)
-    monkeypatch.setattr("stradask._cli_data.kind_of", lambda path: "idx")
-    assert main(["data", "info", "x"]) == 130
-    assert one_line(capsys) == "stradask: interrupted\n"
-
-
-def test_a_reader_that_has_gone_is_no_error(corpus, model):
-    folder, _ = corpus
-    reading, writing = os.pipe()
-    os.close(reading)
-    command = [sys.executable, "-m", "stradask", "transform", model, folder / "docword", "--quiet"]
-    try:
-        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=300, check=False)
-    finally:
-        os.close(writing)
-    assert (done.returncode, done.stderr) == (141, b"")
-
-
 # data, info, bench --------------------------------------------------------------------------------------
-
-
 def test_data_list(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("STRADASK_DATA", str(tmp_path))
     assert main(["data", "list"]) == 0
