@@ -21,7 +21,8 @@ if TYPE_CHECKING:
         fetch_movielens,
         fetch_uci_bow,
     )
-    from .generators import make_lda_corpus, make_ratings, make_sparse_classification, make_sparse_regression
+    from .generated_ratings import make_ratings
+    from .generators import make_lda_corpus, make_sparse_classification, make_sparse_regression
     from .images import read_idx
     from .ratings import Ratings, read_ratings
     from .split import rating_split, split_tokens
@@ -41,7 +42,7 @@ _PLACES = {
     "iter_uci_bow": ".bag_of_words_chunks",
     "load_docstrings": ".at_hand",
     "make_lda_corpus": ".generators",
-    "make_ratings": ".generators",
+    "make_ratings": ".generated_ratings",
     "make_sparse_classification": ".generators",
     "make_sparse_regression": ".generators",
     "rating_split": ".split",

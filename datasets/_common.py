@@ -121,3 +121,18 @@ def compressed(kind, data, indices, indptr, shape):
     matrix = kind(parts, shape=shape)
     matrix.has_canonical_format = True
     return matrix
+
+
+def check_sizes(**sizes):
+    for name, size in sizes.items():
+        check_number(name, size, 1, integer=True)
+
+
+def float_array(name, value):
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.array(np.nan)
+    if not np.isfinite(array).all():
+        raise DataError(f"{name} must hold finite numbers only; got {value!r}")
+    return array

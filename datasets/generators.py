@@ -1,16 +1,23 @@
 """Synthetic data whose truth is known.
 
-Text drawn from a topic model, sparse regression and classification with correlated columns, and
-ratings from a factor model. Each function returns the data and what they were drawn from, never
+Text drawn from a topic model, sparse regression and classification with correlated columns; ratings
+are in `generated_ratings`. Each function returns the data and what they were drawn from, never
 makes a sparse matrix dense, and gives the same numbers for the same seed and version of numpy.
-The helpers that several of them share are at the end.
 """
 
 import numpy as np
 from scipy import sparse
 
 from ..errors import DataError
-from ._common import check_generator, check_number, compressed, distinct_draws, rank_in_rows, shares
+from ._common import (
+    check_generator,
+    check_number,
+    check_sizes,
+    compressed,
+    distinct_draws,
+    float_array,
+    shares,
+)
 
 # Tokens of the documents that are drawn together; the result does not depend on it.
 _BATCH_TOKENS = 1 << 21
@@ -91,7 +98,7 @@ def make_lda_corpus(
     >>> X.shape, topic_word.shape, doc_topic.shape
     ((200, 500), (5, 500), (200, 5))
     """
-    _check_sizes(n_documents=n_documents, n_features=n_features, n_components=n_components)
+    check_sizes(n_documents=n_documents, n_features=n_features, n_components=n_components)
     check_number("mean_length", mean_length, 1, 1e6)
     check_number("length_sigma", length_sigma, 0, 3)
     check_number("zipf_exponent", zipf_exponent, 0)
@@ -152,6 +159,13 @@ def _draw_words(rng, streams, lengths, doc_topic, topic_word):
     counts = np.diff(first, append=len(keys)).astype(np.int32)
     row, word = np.divmod(keys[first], n_features)
     return word.astype(np.int32), counts, np.bincount(row, minlength=len(lengths))
+
+
+def _dirichlet_parameter(name, value, size):
+    vector = float_array(name, value)
+    if vector.shape not in ((), (size,)) or (vector < 1e-6).any() or (vector > 1e6).any():
+        raise DataError(f"{name} must be a number from 1e-6 to 1e6 or {size} of them; got {value!r}")
+    return np.broadcast_to(vector, (size,))
 
 
 # -------------------------------------------------------------- regression, classification
@@ -330,7 +344,7 @@ def _coefficients(rng, size):
 
 def _sparse_design(rng, n_samples, n_features, n_informative, density, exponent, block_size, correlation):
     """The matrix (CSC) and the informative columns of both sparse linear models."""
-    _check_sizes(n_samples=n_samples, n_features=n_features, block_size=block_size)
+    check_sizes(n_samples=n_samples, n_features=n_features, block_size=block_size)
     check_number("n_informative", n_informative, 0, n_features, integer=True)
     check_number("density", density, 1 / n_samples, 1)
     check_number("popularity_exponent", exponent, 0)
@@ -356,161 +370,3 @@ def _sparse_design(rng, n_samples, n_features, n_informative, density, exponent,
     X = compressed(sparse.csc_matrix, data, rows[source], column_indptr, (n_samples, n_features))
     weights = column_lengths / column_lengths.sum()
     return X, rng.choice(n_features, size=n_informative, replace=False, p=weights)
-
-
-# -------------------------------------------------------------------------------- ratings
-
-
-def make_ratings(
-    n_users=1000,
-    n_items=500,
-    n_components=8,
-    *,
-    density=0.05,
-    popularity_exponent=0.8,
-    activity_sigma=0.8,
-    mean=3.5,
-    noise=0.5,
-    levels=None,
-    implicit=False,
-    random_state=None,
-):
-    r"""Draw ratings from a factor model with biases, popular items and busy users.
-
-    User `u` would rate item `i` :math:`\mu + b_u + c_i + p_u \cdot q_i` plus normal noise; biases
-    have standard deviation 0.4 and the product of the factors 0.7, so that ratings on a scale
-    from 1 to 5 spread as those of MovieLens do. Who rates what: the number of ratings of a user is
-    log-normal, and the user takes different items one after another, in proportion to a power of
-    their rank (shuffled over the items).
-
-    With ``implicit=True`` values count how often a user came back, and what is rated depends on
-    taste: a user looks at up to twice as many items, takes those liked best (by the same score and
-    logistic noise of scale `noise`), and the count is 1 plus a Poisson variable of mean
-    :math:`\exp(b_u + c_i + p_u \cdot q_i)`.
-
-    Parameters
-    ----------
-    n_users, n_items, n_components : int, default=1000, 500, 8
-        Numbers of users, items and factors.
-    density : float, default=0.05
-        Share of user-item pairs that are rated, above 0 and up to 1. Each user rates one item
-        at least, and no item twice.
-    popularity_exponent : float, default=0.8
-        The item of rank r (from 1) is taken in proportion to r to minus this power, from 0 (all
-        items equally popular) to 1.5.
-    activity_sigma : float, default=0.8
-        Standard deviation of the logarithm of the number of ratings of a user, before it is
-        limited to what is possible; 0 makes all users equally busy.
-    mean : float, default=3.5
-        Mean rating; not used with ``implicit=True``.
-    noise : float, default=0.5
-        Standard deviation of the noise of a rating.
-    levels : array-like of float, default=None
-        The ratings that can be given, such as ``[1, 2, 3, 4, 5]``; each rating becomes the
-        nearest of them. None leaves real numbers. 0 may not be among them: a sparse matrix would
-        take it for no rating.
-    implicit : bool, default=False
-        Counts of interactions instead of ratings.
-    random_state : int, Generator, RandomState or None, default=None
-        Seed, for the same data again.
-
-    Returns
-    -------
-    R : csr_matrix of float64, shape (n_users, n_items)
-        Ratings (or counts); sorted indices, no duplicates, no stored zeros.
-    truth : Bunch
-        ``user_factors`` (n_users, n_components), ``item_factors`` (n_items, n_components),
-        ``user_biases`` (n_users,), ``item_biases`` (n_items,) and ``mean`` (0 if implicit).
-
-    Raises
-    ------
-    DataError
-        If a parameter is out of its range.
-
-    Examples
-    --------
-    >>> from stradask.datasets import make_ratings
-    >>> R, truth = make_ratings(100, 50, 3, levels=[1, 2, 3, 4, 5], random_state=0)
-    >>> R.shape, truth.item_factors.shape, float(R.max())
-    ((100, 50), (50, 3), 5.0)
-    """
-    _check_sizes(n_users=n_users, n_items=n_items, n_components=n_components)
-    check_number("density", density, 1 / n_items, 1)
-    check_number("popularity_exponent", popularity_exponent, 0, 1.5)
-    check_number("activity_sigma", activity_sigma, 0)
-    check_number("noise", noise, 0)
-    check_number("mean", mean)
-    levels = _check_levels(levels, implicit)
-    from sklearn.utils import Bunch  # here, because scikit-learn imports pandas where that is installed
-
-    rng = check_generator(random_state)
-
-    spread = np.sqrt(0.7) * n_components**-0.25
-    truth = Bunch(
-        user_factors=rng.normal(scale=spread, size=(n_users, n_components)),
-        item_factors=rng.normal(scale=spread, size=(n_items, n_components)),
-        user_biases=rng.normal(scale=0.4, size=n_users),
-        item_biases=rng.normal(scale=0.4, size=n_items),
-        mean=0.0 if implicit else float(mean),
-    )
-    popularity = rng.permutation(np.arange(1.0, n_items + 1) ** -popularity_exponent)
-    activity = np.exp(activity_sigma * rng.standard_normal(n_users))
-    counts = shares(activity, np.ones(n_users), density * n_users * n_items, n_items)
-    looked_at = np.minimum(2 * counts, n_items) if implicit else counts
-    indptr, items = distinct_draws(rng, looked_at, popularity)
-    users = np.repeat(np.arange(n_users), looked_at)
-    ratings = _scores(truth, users, items)
-    if implicit:
-        liked = ratings + rng.logistic(scale=noise, size=len(ratings))
-        best = rank_in_rows(-liked, users, indptr) < counts[users]
-        items = items[best]
-        ratings = 1.0 + rng.poisson(np.exp(ratings[best]))
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-    else:
-        ratings += noise * rng.standard_normal(len(ratings))
-        if levels is not None:
-            ratings = levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, ratings)]
-    return compressed(sparse.csr_matrix, ratings, items, indptr, (n_users, n_items)), truth
-
-
-def _check_levels(levels, implicit):
-    if levels is None:
-        return None
-    if implicit:
-        raise DataError("levels must be None with implicit=True: interactions are counted, not rated")
-    vector = np.unique(_float_array("levels", levels))
-    if vector.size == 0 or (vector == 0).any():
-        raise DataError(f"levels must be one or more numbers other than 0; got {levels!r}")
-    return vector
-
-
-def _scores(truth, users, items):
-    scores = truth.mean + truth.user_biases[users] + truth.item_biases[items]
-    for p, q in zip(truth.user_factors.T, truth.item_factors.T, strict=True):  # no pairs x factors array
-        scores += p[users] * q[items]
-    return scores
-
-
-# --------------------------------------------------------------------------- what they share
-
-
-def _check_sizes(**sizes):
-    for name, size in sizes.items():
-        check_number(name, size, 1, integer=True)
-
-
-def _float_array(name, value):
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.array(np.nan)
-    if not np.isfinite(array).all():
-        raise DataError(f"{name} must hold finite numbers only; got {value!r}")
-    return array
-
-
-def _dirichlet_parameter(name, value, size):
-    vector = _float_array(name, value)
-    if vector.shape not in ((), (size,)) or (vector < 1e-6).any() or (vector > 1e6).any():
-        raise DataError(f"{name} must be a number from 1e-6 to 1e6 or {size} of them; got {value!r}")
-    return np.broadcast_to(vector, (size,))

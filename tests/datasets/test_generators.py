@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 
-from stradask.datasets import _common, generators
-from stradask.datasets.generators import (
+from stradask.datasets import (
+    _common,
+    generators,
     make_lda_corpus,
     make_ratings,
     make_sparse_classification,
