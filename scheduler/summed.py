@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import DataError, StradaskError
 from .portions import TreeSum
 from .program import Program
+from .threads import computed_here
 
 
 class NonFiniteObjective(StradaskError, ArithmeticError):
@@ -39,7 +40,7 @@ class Summed(Program):
 
     def load(self, data):
         """Return the portion; what Dask has still to compute is computed in a session of this process."""
-        return sys.modules["dask"].compute(data, scheduler="threads")[0] if "dask" in sys.modules else data
+        return computed_here(data)[0] if "dask" in sys.modules else data
 
     def portion(self, number, state, x):
         """Evaluate one portion and check what comes of it."""

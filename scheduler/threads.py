@@ -183,3 +183,13 @@ def own_threads():
         return distributed.get_worker().state.nthreads
     except ValueError:
         return None
+
+
+def computed_here(*lazy):
+    """Compute collections of Dask's on threads of this process; returns a tuple.
+
+    By the function: of the scheduler's name Dask 2024 warns where there is a client.
+    """
+    import dask.threaded
+
+    return dask.compute(*lazy, scheduler=dask.threaded.get)

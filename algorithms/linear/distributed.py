@@ -25,7 +25,7 @@ from ...errors import DataError
 from ...scheduler.program import Outcome, Program
 from ...scheduler.session import open_session
 from ...scheduler.static import StaticSchedule
-from ...scheduler.threads import own_threads
+from ...scheduler.threads import computed_here, own_threads
 from .columns import columns_of, cut
 from .dask_input import aligned, is_dask
 from .mean_program import Mean
@@ -78,7 +78,7 @@ class Layout:
         import dask
 
         if engine == "local" or own_threads() is not None:
-            blocks = dask.compute(*self.pieces, scheduler="threads")  # at once: they may have much in common
+            blocks = computed_here(*self.pieces)  # at once: they may have much in common
             laid = [_laid(*pair, self.by_rows) for pair in zip(blocks, self.edges[:-1], strict=True)]
             return replace(self, pieces=laid)
         import distributed
@@ -220,7 +220,7 @@ def _same(block):
 
 def _by_columns(block):
     if is_dask(block):  # in a session of this process
-        block = block.compute(scheduler="threads")
+        block = computed_here(block)[0]
     if not isinstance(block, np.ndarray) and not sparse.issparse(block):
         raise DataError(
             f"a block of X is a {type(block).__name__}: blocks must be numpy arrays or scipy.sparse matrices"

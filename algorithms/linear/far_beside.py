@@ -11,6 +11,7 @@ from scipy.special import xlogy
 from sklearn.utils.validation import column_or_1d
 
 from ...errors import DataError
+from ...scheduler.threads import computed_here
 from .._validation import _as_data_errors, check_plain
 from .dask_input import is_dask
 from .inputs import (
@@ -39,7 +40,7 @@ class _Beside:
     def load(self, source, y, weights):
         """Check a block; say which it is if it cannot be used."""
         number, first, n_rows, _ = source
-        y, weights = (v.compute(scheduler="threads") if is_dask(v) else v for v in (y, weights))
+        y, weights = (computed_here(v)[0] if is_dask(v) else v for v in (y, weights))
         try:
             if isinstance(weights, float):
                 weights = np.full(n_rows, weights)

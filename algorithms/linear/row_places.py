@@ -11,6 +11,7 @@ from scipy import sparse
 from ...errors import DataError
 from ...scheduler.passes import open_passes
 from ...scheduler.session import open_session
+from ...scheduler.threads import computed_here
 from ..optimize.far import FarPortions, FarRows, pieces_of
 from ..optimize.rows import make_rows
 from .dask_input import aligned, check_blocks, check_length, check_vector, is_array, is_dask, is_frame
@@ -50,9 +51,7 @@ def check_beside(estimator, X, y, sample_weight, *, stays=False):
     if is_dask(X):
         blocks = check_blocks(X, type(estimator).__name__)
         engine = place(blocks, estimator.engine)
-        rows = (
-            check_row_matrix(estimator, blocks.compute(scheduler="threads")) if engine == "local" else blocks
-        )
+        rows = check_row_matrix(estimator, computed_here(blocks)[0]) if engine == "local" else blocks
     else:
         rows, engine = check_row_matrix(estimator, X), estimator.engine
     stays = stays and is_dask(rows)
@@ -199,7 +198,7 @@ def _read(name, n_columns, dtype, source):
     """On a worker: check a block of X; say which it is if it cannot be used."""
     number, first, n_rows, block = source
     if is_dask(block):  # in a session of this process
-        block = block.compute(scheduler="threads")
+        block = computed_here(block)[0]
     where = f"in partition {number} of X, which begins at row {first}"
     if not isinstance(block, np.ndarray) and not sparse.issparse(block):
         raise DataError(

@@ -10,6 +10,7 @@ from ...datasets.document_files import read_pieces
 from ...errors import DataError
 from ...scheduler.rotation import balance
 from ...scheduler.store import fingerprint_csr
+from ...scheduler.threads import computed_here
 from .._validation import check_counts
 from ..linear.dask_input import is_dask
 from .storage import Storage, release
@@ -140,7 +141,7 @@ def read_source(source, n_features=None):
         X, n_entries = read_pieces(source, n_features)
         return check_counts("LatentDirichletAllocation", X, reset=False), n_entries
     if is_lazy(source):  # in a session of this process
-        source = source.compute(scheduler="threads") if hasattr(source, "compute") else source.result()
+        source = computed_here(source)[0] if hasattr(source, "compute") else source.result()
     if isinstance(source, list):  # a partition of a bag
         others = [type(part).__name__ for part in source if getattr(part, "ndim", 0) != 2]
         if others or not source:
