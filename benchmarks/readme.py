@@ -214,12 +214,12 @@ def rotation_part():
     path = ROOT / RESULTS / "rotation" / "records.jsonl"
     if not path.exists():
         return NOT_YET.format("rotation")
-    runs: dict[int, dict] = {}
+    runs: dict[int, list] = {}
     for record in read_records(path):
-        runs.setdefault(record["settings"]["n_components"], {})[record["name"]] = record
+        runs.setdefault(record["settings"]["n_components"], []).append(record)
     parts = []
     for n_topics, found in sorted(runs.items()):
-        records = list(found.values())
+        records = [record for record in found if record["run"] == found[-1]["run"]]
         tokens, machine = records[0]["n_tokens"], records[0]["machine"]["processor"]
         said = f"{tokens:,} tokens, {n_topics:,} topics, {machine}."
         parts.append(f"{markdown(rotation_summary.HEADER, rotation_summary.rows(records))}\n{said}\n")

@@ -1,22 +1,24 @@
 """The benchmark ``stradask bench rotation``: a topic model on a cluster, predicted and measured, and a loss.
 
-Fits LDA on one worker process, on two and so on, or on a cluster that runs (``--cluster``, which is also
-what ``stradask bench lda --cluster ADDRESS`` does), and shows what each worker did. What one worker measured
-goes into the model of `simulate_rotation`, whose prediction stands beside the measurement. In the end a
-worker is killed half way: the model must be the same, and the picture shows what the loss cost.
+Fits LDA on one worker process, on two and so on, in turns with as many threads, or on a cluster that runs
+(``--cluster``, which is also what ``stradask bench lda --cluster ADDRESS`` does), and shows what each worker
+did. What one worker measured goes into the model of `simulate_rotation`, whose prediction stands beside the
+measurement. In the end a worker is killed half way: the model must be the same, and the picture shows what
+the loss cost.
 """
 
 import contextlib
 import hashlib
 import os
 import signal
+import uuid
 from typing import Any
 
 import numpy as np
 
 from ..errors import DataError
 from . import data
-from .rotation_summary import GROUPS, settled
+from .rotation_summary import GROUPS, settled, typical
 from .rotation_summary import table as table  # as every family has it
 from .run import describe_machine
 from .simulate_rotation import Machines, simulate
@@ -105,7 +107,7 @@ def _workers(n_workers):
         yield cluster
 
 
-def bench(X, settings, *, workers=(1, 2), cluster=None, kill=True, on_record=list, tell=list):
+def bench(X, settings, *, workers=(1, 2), cluster=None, kill=True, repeats=1, on_record=list, tell=list):
     """Run everything; ``on_record`` is given each record as it is measured.
 
     Parameters
@@ -120,24 +122,36 @@ def bench(X, settings, *, workers=(1, 2), cluster=None, kill=True, on_record=lis
         Address of a scheduler: only a run there.
     kill : bool
         Also a run on the most workers, one of which is killed half way.
+    repeats : int
+        Turns of threads and workers.
     on_record, tell : callable
     """
     n_tokens, n_topics = int(X.sum()), settings["n_components"]
-    common = {"family": "rotation", "machine": describe_machine(), "n_tokens": n_tokens, "settings": settings}
+    common = {
+        "family": "rotation",
+        "run": uuid.uuid4().hex[:12],
+        "machine": describe_machine(),
+        "n_tokens": n_tokens,
+        "settings": settings,
+    }
     if cluster is not None:
         on_record(common | {"name": cluster, "predicted": None} | fit(X, cluster, settings))
         return
     one: dict[str, Any] = {}
     for n_workers in workers:
-        local = fit(X, "local", settings | {"n_jobs": n_workers})
-        name = f"{n_workers} thread{'s' if n_workers > 1 else ''}, no cluster"
-        on_record(common | {"name": name, "predicted": None} | local)
+        threads = f"{n_workers} thread{'s' if n_workers > 1 else ''}, no cluster"
+        turns = []
         with _workers(n_workers) as made:
-            run = fit(X, made.scheduler_address, settings)
-        one = one or run
-        predicted = predict(one, run, n_tokens, n_workers, n_topics) if one is not run else None
-        on_record(common | {"name": _called(n_workers), "predicted": predicted} | run)
-        tell(f"{_called(n_workers)}: {n_tokens / run['median_seconds'] / 1e6:.3g} M tokens/s")
+            for _ in range(repeats):
+                local = fit(X, "local", settings | {"n_jobs": n_workers})
+                on_record(common | {"name": threads, "predicted": None} | local)
+                run = fit(X, made.scheduler_address, settings)
+                predicted = predict(one, run, n_tokens, n_workers, n_topics) if one else None
+                turns.append(run | {"of_threads": local["median_seconds"] / run["median_seconds"]})
+                on_record(common | {"name": _called(n_workers), "predicted": predicted} | turns[-1])
+        shown = typical(turns)
+        one = one or shown
+        tell(f"{_called(n_workers)}: {n_tokens / shown['median_seconds'] / 1e6:.3g} M tokens/s")
     if kill:
         with _workers(max(workers)) as made:
             killer = Killer(made, settings["max_iter"] // 2)
@@ -168,7 +182,8 @@ def collect(args, on_record, tell):
     if not all(type(n) is int and n > 0 for n in workers):
         raise DataError(f"--param: workers={own['workers']}: give how many processes, 1 or more")
     X = data.load_counts("synthetic" if args.dataset is None else args.dataset[0], args.seed)
-    options = {"cluster": args.cluster, "on_record": on_record, "tell": tell}
+    repeats = args.repeats or (1 if args.quick else 3)
+    options = {"cluster": args.cluster, "repeats": repeats, "on_record": on_record, "tell": tell}
     bench(X, known, workers=workers, kill=bool(own["kill"]), **options)
 
 

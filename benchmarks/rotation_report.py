@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .report import COLOURS, Page
-from .rotation_summary import HEADER, rows, settled, table
+from .rotation_summary import HEADER, rows, settled, table, typical
 
 
 def rotation_report(records):
@@ -23,12 +23,15 @@ def rotation_report(records):
     page = Page("stradask bench rotation: a topic model on a cluster")
     page.text(
         f"LDA of {first['n_tokens']:,} tokens, {first['settings']['n_components']} topics "
-        f"({first['settings']['sampler']}). Medians of the sweeps but the first three. A prediction is made "
+        f"({first['settings']['sampler']}). Medians of the sweeps but the first three, and "
+        "of the turns; in brackets the least and the largest ratio. A prediction is made "
         "from the rate and the overhead that one worker measured. The last column is a hash of the model: "
         "the same for all runs, also where a worker was killed."
     )
     page.table(rows(records), HEADER, "Runs")
-    shown = [record for record in records if record["activity"]]
+    names = dict.fromkeys(record["name"] for record in records)
+    runs = [typical([record for record in records if record["name"] == name]) for name in names]
+    shown = [record for record in runs if record["activity"]]
     if shown:
         caption = "What each worker did in a sweep: working, and waiting for blocks and for others."
         page.figure(workers_picture(shown), caption, f"Bars of seconds. {table(records)}")

@@ -9,6 +9,7 @@ HEADER = (
     "s a sweep",
     "predicted",
     "M tokens/s",
+    "of threads",
     "MB a sweep",
     "ms a step beside work",
     "waiting",
@@ -36,10 +37,20 @@ def settled(run):
     }
 
 
+def typical(runs):
+    """Return the run of the median speed."""
+    return sorted(runs, key=lambda run: run["median_seconds"])[(len(runs) - 1) // 2]
+
+
 def rows(records):
-    """Return one row a run, under `HEADER`."""
-    found = []
+    """Return one row for the turns of each name, under `HEADER`: the median's, and their ratios."""
+    turns: dict[str, list] = {}
     for record in records:
+        turns.setdefault(record["name"], []).append(record)
+    found = []
+    for runs in turns.values():
+        record = typical(runs)
+        ratios = [run["of_threads"] for run in runs if "of_threads" in run]
         seconds, n_tokens = record["median_seconds"], record["n_tokens"]
         beside = waiting = ""
         if record["activity"]:
@@ -52,9 +63,18 @@ def rows(records):
         predicted = "" if record["predicted"] is None else f"{record['predicted']:.3g}"
         sent = f"{np.median(record['bytes_sent'][3:]) / 1e6:.3g}"
         speed = f"{n_tokens / seconds / 1e6:.3g}"
-        figures = (f"{seconds:.3g}", predicted, speed, sent, beside, waiting, record["digest"])
+        digests = ", ".join(dict.fromkeys(run["digest"] for run in runs))
+        figures = (f"{seconds:.3g}", predicted, speed, _ratio(ratios), sent, beside, waiting, digests)
         found.append([record["name"], *figures])
     return found
+
+
+def _ratio(ratios):
+    """Say the median; in brackets the least and the largest of several turns."""
+    if not ratios:
+        return ""
+    spread = f" ({min(ratios):.2f}..{max(ratios):.2f})" if len(ratios) > 1 else ""
+    return f"{np.median(ratios):.2f}{spread}"
 
 
 def table(records):

@@ -60,12 +60,24 @@ def test_figures_are_of_the_sweeps_but_the_first_three():
         "s a sweep": "1.5",
         "predicted": "",
         "M tokens/s": "0.667",
+        "of threads": "",
         "MB a sweep": "0",
         "ms a step beside work": "62.5",
         "waiting": "20%",
         "model": "0123",
     }
     assert "2 workers" in rotation_summary.table([run])
+
+
+def test_turns_are_one_row_of_the_median_with_the_spread_of_their_ratios():
+    turns = [made(2, 1.0, 0.0, s) | {"of_threads": 1.2 / s} for s in (2.0, 1.5, 1.25)]
+    (row,) = rotation_summary.rows(turns)
+    found = dict(zip(rotation_summary.HEADER, row, strict=True))
+    assert found["s a sweep"] == "1.5"
+    assert found["of threads"] == "0.80 (0.60..0.96)"
+    assert found["model"] == "0123"
+    turns[0]["digest"] = "4567"
+    assert rotation_summary.rows(turns)[0][-1] == "4567, 0123"
 
 
 def test_pictures_of_runs():
