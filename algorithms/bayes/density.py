@@ -155,7 +155,30 @@ def _compiled_model(log_likelihood, log_prior, data, start, power, names):
     density = _compile(log_likelihood, log_prior, n_arguments == 3, n_prior == 2, x.ndim)
     meta = np.array([*x.shape, 1][:2], dtype=np.int64)
     functions = (log_likelihood, log_prior)
-    return CompiledModel(density, np.concatenate([[power], x.ravel()]), meta, names, start, False, functions)
+    numbers = np.concatenate([[power], x.ravel()])
+    try:
+        return CompiledModel(density, numbers, meta, names, start, False, functions)
+    except Exception:  # numba's errors are of many kinds
+        _check_compiles("log_likelihood", log_likelihood, [1, x.ndim, 1][:n_arguments])
+        _check_compiles("log_prior", log_prior, [1, 1][:n_prior])
+        raise
+
+
+def _check_compiles(name, function, axes):
+    """Refuse a function that numba cannot compile for arrays of floats, or that returns no number."""
+    import numba as nb
+
+    if function is None:
+        return
+    arrays = tuple(nb.types.Array(nb.float64, n, "C") for n in axes)
+    try:
+        function.compile(arrays)
+        kind = function.overloads[arrays].signature.return_type
+    except Exception as error:
+        kinds = ", ".join(map(str, arrays))
+        raise DataError(f"{name} does not compile for arguments ({kinds}): {error}") from error
+    if not isinstance(kind, (nb.types.Float, nb.types.Integer, nb.types.Boolean, nb.types.Optional)):
+        raise DataError(f"{name} must return one number, got {kind}: sum over observations, return a float")
 
 
 @functools.lru_cache(maxsize=32)  # shards have the same functions
@@ -296,25 +319,28 @@ class PythonModel(Model):
 
     def __post_init__(self):
         super().__post_init__()
-        errors: list[BaseException] = []
-        counts = threading.local()  # a chain is on one thread, and the callback on the same
+        own = threading.local()  # a chain is on one thread, and the callback on the same
+        failed: list[BaseException | None] = [
+            None
+        ]  # on any thread: the others need not go on, and raise it too
 
         def call(q, g, d):
-            if errors:
+            own.error = failed[0] if getattr(own, "error", None) is None else own.error
+            if own.error is not None:
                 return np.nan
             try:
                 with np.errstate(all="ignore"):  # NaN is counted, and a long leapfrog step overflows
                     value, gradient = self.function(np.ctypeslib.as_array(q, (d,)).copy())
                 np.ctypeslib.as_array(g, (d,))[:] = gradient
-                counts.undefined = getattr(counts, "undefined", 0) + np.isnan(value)
+                own.undefined = getattr(own, "undefined", 0) + np.isnan(value)
                 return value
             except BaseException as error:
-                errors.append(error)
+                own.error = failed[0] = error
                 return np.nan
 
         pointer = _CALLBACK(call)
         meta = np.array([ctypes.cast(pointer, ctypes.c_void_p).value], dtype=np.int64)
-        self.__dict__.update(meta=meta, _errors=errors, _counts=counts, _pointer=pointer)
+        self.__dict__.update(meta=meta, _failed=failed, _own=own, _pointer=pointer)
 
     def without_data(self):
         """Return the model without its function, which holds the data."""
@@ -327,16 +353,16 @@ class PythonModel(Model):
         return functions, both.data, both.power, self.names, self.start
 
     def raise_errors(self):
-        """Raise what the function raised."""
-        errors = vars(self)["_errors"]
-        if errors:
-            error = errors[0]
-            errors.clear()
+        """Raise what the function raised since this thread last asked."""
+        own, failed = vars(self)["_own"], vars(self)["_failed"]
+        error = getattr(own, "error", None)
+        if error is not None:
+            own.error = failed[0] = None
             raise error
 
     def n_undefined(self):
         """Count evaluations on this thread that were NaN."""
-        return int(getattr(vars(self)["_counts"], "undefined", 0))
+        return int(getattr(vars(self)["_own"], "undefined", 0))
 
     def __setstate__(self, state):
         super().__setstate__(state)

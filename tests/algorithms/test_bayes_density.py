@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numba as nb
 import numpy as np
@@ -12,6 +13,7 @@ from stradask.algorithms.bayes.diagnostics import ess
 from stradask.algorithms.bayes.sample import sample
 from stradask.algorithms.bayes.sampling import sample_model
 from stradask.errors import DataError
+from stradask.kernels.bayes_chain import evaluate_all
 
 X = np.random.default_rng(0).normal(3, 2, 60)
 POWER = 0.25
@@ -156,6 +158,44 @@ def _no_slope(q, x):
 def test_wrong_densities_are_named(function, message):
     with pytest.raises(DataError, match=message):
         user_model(function, None, X, [0.5, 0.25], names=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            lambda q, x: -((x - q[0]) ** 2),
+            r"log_likelihood must return one number, got array\(float64, 1d, C\)",
+        ),
+        (lambda q, x, g: None, "log_likelihood must return one number, got none"),
+        (lambda q, x, g: q.size_of, r"log_likelihood does not compile for .*array\(float64, 1d, C\)"),
+        (lambda q, x: 0.0 * q[0], None),
+    ],
+)
+def test_compiled_functions_that_return_no_number_are_named(function, message):
+    sound, bad = nb.njit(lambda q, x: 0.0 * q[0]), nb.njit(lambda q: (q[0], q))
+    functions = (nb.njit(function), None) if message else (sound, bad)
+    with pytest.raises(DataError, match=message or "log_prior must return one number, got Tuple"):
+        user_model(*functions, X, [0.5, 0.25])
+
+
+def test_an_error_on_one_thread_ends_others_and_is_raised_on_each():
+    def density(q, x):
+        if q[0] > 1:
+            raise ArithmeticError("beyond 1")
+        return -0.5 * q[0] ** 2, -q
+
+    model = user_model(density, None, X, [0.0], check=False)
+    with ThreadPoolExecutor(1) as other:
+        logps, _ = other.submit(
+            evaluate_all, model.address, np.array([[2.0]]), model.data, model.meta
+        ).result()
+        assert np.isnan(logps[0])  # such draws must never be kept
+        for told in (lambda: model.logp_grad([0.0]), lambda: other.submit(model.raise_errors).result()):
+            with pytest.raises(ArithmeticError, match="beyond 1"):
+                told()
+        assert model.logp_grad([1.0])[0] == -0.5  # and then it is over
+        other.submit(model.raise_errors).result()
 
 
 def test_a_small_error_of_a_compiled_gradient_is_found():
