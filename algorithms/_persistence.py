@@ -85,7 +85,10 @@ def load(path):
 
 def _rebuild(arrays, header):
     if header.get("format") != _FORMAT:
-        raise ModelFileError("is a file of stradask, but not a model")
+        raise ModelFileError(
+            f"is a file of stradask, but not a model: its format is {header.get('format')!r} (a posterior is "
+            "read by Posterior.load)"
+        )
     version = header.get("format_version")
     if isinstance(version, int) and version > _VERSION:
         versions = header.get("versions")

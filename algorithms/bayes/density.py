@@ -91,6 +91,8 @@ def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None,
     if all(_is_compiled(function) for function in functions):
         model = _compiled_model(log_likelihood, log_prior, data, start, power, names)
     else:
+        _check_called_from_python(log_likelihood, 2, "log_likelihood(q, data, g)")
+        _check_called_from_python(log_prior, 1, "log_prior(q, g)")
         both = _Python(log_likelihood, log_prior, data, power)
         model = PythonModel(
             callback, np.zeros(1), np.zeros(1, np.int64), names, start, False, both, constrain
@@ -122,6 +124,15 @@ def checked_names(names, d):
 
 def _is_compiled(function):
     return hasattr(function, "py_func")
+
+
+def _check_called_from_python(function, most, what):
+    """Refuse a compiled function that is to fill g beside one that is not compiled: nobody hands it g."""
+    if _is_compiled(function) and len(inspect.signature(function.py_func).parameters) > most:
+        raise DataError(
+            f"{what} is compiled and the other function is not: decorate both with numba.njit, or return "
+            "(value, gradient) from both"
+        )
 
 
 # Compiled functions -----------------------------------------------------------------------------------

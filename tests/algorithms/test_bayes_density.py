@@ -221,6 +221,11 @@ def test_a_small_error_of_a_compiled_gradient_is_found():
         ((nb.njit(likelihood), None, ["a"], [0.0, 0.0]), "must be an array of numbers"),
         ((nb.njit(likelihood), None, np.zeros((2, 2, 2)), [0.0, 0.0]), "one or two axes"),
         ((nb.njit(lambda q: 0.0), None, X, [0.0]), "must take"),
+        (
+            (likelihood_adding, prior, X, [0.0, 0.0]),
+            r"log_likelihood\(q, data, g\) is compiled and the other",
+        ),
+        ((likelihood, prior_adding, X, [0.0, 0.0]), r"log_prior\(q, g\) is compiled and the other"),
     ],
 )
 def test_impossible_arguments(arguments, message):
