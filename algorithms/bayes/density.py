@@ -283,6 +283,8 @@ class _Python:
         result = function(q)
         if not isinstance(result, tuple):
             return _number(result, what), differences(lambda point: _number(function(point), what), q)
+        if len(result) != 2:
+            raise DataError(f"{what} must return a number or (value, gradient), got a tuple of {len(result)}")
         value, gradient = result
         gradient = np.asarray(gradient, dtype=np.float64)
         if gradient.shape != q.shape:
@@ -294,7 +296,10 @@ class _Python:
 
 
 def _number(value, what):
-    value = np.asarray(value, dtype=np.float64)
+    try:
+        value = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{what} must return one number, got a {type(value).__name__}: {error}") from error
     if value.size != 1:
         raise DataError(f"{what} must return one number, got the shape {value.shape}: sum over observations")
     return float(value.reshape(()))

@@ -153,6 +153,8 @@ def _no_slope(q, x):
         (lambda q, x: -(q[0] ** 2), "does not depend on the parameter 'b'"),
         (lambda q, x: (-(q[0] ** 2), np.zeros(3)), r"gradient of log_likelihood has the shape \(3,\)"),
         (lambda q, x: -q, "must return one number"),
+        (lambda q, x: "x", "log_likelihood must return one number, got a str"),
+        (lambda q, x: (-(q[0] ** 2),), r"log_likelihood must return a number or \(value, gradient\), got"),
     ],
 )
 def test_wrong_densities_are_named(function, message):
