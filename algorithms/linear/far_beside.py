@@ -41,6 +41,12 @@ class _Beside:
         """Check a block; say which it is if it cannot be used."""
         number, first, n_rows, _ = source
         y, weights = (computed_here(v)[0] if is_dask(v) else v for v in (y, weights))
+        for what, vector in (("y", y), ("sample_weight", weights)):
+            if np.ndim(vector) == 1 and len(vector) != n_rows:
+                raise DataError(
+                    f"in partition {number}, which begins at row {first}: {what} has {len(vector)} rows, but X "
+                    f"has {n_rows}: cut both alike, or pass {what}.compute()"
+                )
         try:
             if isinstance(weights, float):
                 weights = np.full(n_rows, weights)

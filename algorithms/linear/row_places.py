@@ -55,20 +55,25 @@ def check_beside(estimator, X, y, sample_weight, *, stays=False):
     else:
         rows, engine = check_row_matrix(estimator, X), estimator.engine
     stays = stays and is_dask(rows)
-    y = _beside(rows, y) if stays else y
-    if not (stays and is_dask(y)):
+    y = _beside(rows, y, X) if stays else y
+    if stays and is_dask(y):
+        sample_weight = _beside(rows, sample_weight, X)
+    else:
         y, sample_weight = (check_vector(beside, rows.shape[0]) for beside in (y, sample_weight))
     check_names(estimator, X, y)
     return rows, y, sample_weight, engine
 
 
-def _beside(rows, vector):
-    """Cut a Dask vector as the rows are; compute one whose blocks are not to be known."""
+def _beside(rows, vector, X):
+    """Cut a Dask vector as the rows of `X` are; compute one whose blocks are not to be known."""
     if not is_dask(vector):
         return vector
     if is_frame(vector):
-        known = vector.npartitions == len(rows.chunks[0])  # if wrongly, it is found where it is read
-        vector = vector.to_dask_array(lengths=rows.chunks[0] if known else True)
+        if hasattr(getattr(vector, "dtype", None), "numpy_dtype"):  # blocks of these would hold objects
+            return check_vector(vector, rows.shape[0])
+        # Columns of one frame are cut alike; if not, it is found where they are read, unless that is nowhere.
+        alike = is_frame(X) and vector.npartitions == len(rows.chunks[0]) and all(rows.chunks[0])
+        vector = vector.to_dask_array(lengths=rows.chunks[0] if alike else True)
     if not is_array(vector) or vector.ndim != 1 or np.isnan(vector.shape[0]):
         return check_vector(vector, rows.shape[0])
     check_length(vector, rows.shape[0])
@@ -123,7 +128,7 @@ def opened_beside(estimator, rows, beside, y, sample_weight, engine):
     estimator : estimator
     rows, y : Dask arrays of the same chunks of rows
     beside : FarLabels or FarTargets
-    sample_weight : None, float, array-like or Dask vector
+    sample_weight : None, float, array-like, or Dask array of the same chunks
     engine : str
 
     Yields
@@ -151,14 +156,13 @@ def opened_beside(estimator, rows, beside, y, sample_weight, engine):
 
 
 def _row_weights(rows, sample_weight):
-    """Check weights that are here, and cut those that lie on the cluster as the rows are."""
+    """Check weights that are here."""
     if sample_weight is None:
         return None
     if isinstance(sample_weight, Real):
         check_weights(sample_weight, 1)
         return float(sample_weight)
-    weights = _beside(rows, sample_weight)
-    return weights if is_dask(weights) else check_row_weights(weights, rows.shape[0])
+    return sample_weight if is_dask(sample_weight) else check_row_weights(sample_weight, rows.shape[0])
 
 
 @contextlib.contextmanager

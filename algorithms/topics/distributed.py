@@ -62,7 +62,9 @@ def fit_in_shards(
     checkpoint : path-like, optional
     """
     _check_parameters(model, seed_words is not None or doc_labels is not None)
-    input_ = _Input(model, X, n_features, previous is None, doc_labels is None and seed_words is None)
+    unknown = doc_labels is None and seed_words is None
+    draws_first = previous is not None or topics is not None
+    input_ = _Input(model, X, n_features, previous is None, unknown, draws_first)
     corpus, options = input_.corpus, input_.options
     n_words = corpus.summary.n_words
     alpha, beta = model._priors(n_words, previous is not None and model.optimize_priors)
@@ -149,6 +151,8 @@ class _Input:
     unknown : bool or None
         Whether nothing is known of words and documents, so that a sampler can be chosen; None for Gibbs
         sampling.
+    draws_first : bool, default=False
+        Whether `FirstTopics` run before.
 
     Attributes
     ----------
@@ -164,13 +168,14 @@ class _Input:
 
     kind: Any
 
-    def __init__(self, model, X, n_features, begins, unknown):
+    def __init__(self, model, X, n_features, begins, unknown, draws_first=False):
         self.model, self.engine, self.unknown = model, place(X, model.engine), unknown
         self.memory, plan = _memory(model, X, self.engine), Plan(model.memmap_folder)
         if is_sharded(X):
             found, exact = self._surveyed(X, n_features, begins)
             if self.memory is not None:
-                plan = plan_for(self.kind, found, model.n_components, self.memory, model.memmap_folder)
+                kinds = [self.kind, FirstTopics] if draws_first else [self.kind]
+                plan = plan_for(kinds, found, model.n_components, self.memory, model.memmap_folder)
         else:
             X = check_counts(model, X, reset=begins, need_tokens=unknown is None)
             check_width(X, n_features)
@@ -309,7 +314,7 @@ def _number_of_shards(model, X):
     if model.exact:
         return 1
     if model.n_groups is not None:
-        return min(model.n_groups, X.shape[0])
+        return model._n_groups(X)
     n_words = len(np.unique(X.indices))
     groups = number_of_groups(int(X.sum(dtype=np.int64)), n_words, model.n_components)
     if groups > 1 and own_threads() is None:

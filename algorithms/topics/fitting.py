@@ -71,15 +71,19 @@ class FittedTopicModel(TopicModel):
         if background is not None:
             from .gibbs import GibbsState
 
-            known |= {"background": background, "folder": self.memmap_folder, "n_groups": self.n_groups}
+            known |= {"background": background, "folder": self.memmap_folder, "n_groups": self._n_groups(X)}
             return GibbsState(*model, exact=self.exact, **known)
         from .samplers import sampler_state
 
         choice = {"sampler": self.sampler, "device": self.device}
         choice |= {"exact": self.exact, "max_sweeps": self.max_iter}
         options = {"fits_priors": self.optimize_priors, "folder": self.memmap_folder, "anneals": anneals}
-        options["n_groups"] = self.n_groups
+        options["n_groups"] = self._n_groups(X)
         return sampler_state(*model, known=known, **(choice | options))
+
+    def _n_groups(self, X):
+        """No more groups than documents: on a cluster an empty one would be a shard of nothing."""
+        return None if self.n_groups is None else min(self.n_groups, X.shape[0])
 
     def _seed(self):
         return seed_from(self.random_state)
@@ -89,7 +93,7 @@ class FittedTopicModel(TopicModel):
         from .gibbs import GibbsState
 
         seed = derived(int(state.seed), 0)
-        known |= {"exact": self.exact, "folder": self.memmap_folder, "n_groups": self.n_groups}
+        known |= {"exact": self.exact, "folder": self.memmap_folder, "n_groups": self._n_groups(X)}
         at_hand = GibbsState(X, self.n_components, state.alpha, state.beta, seed, **known)
         done = run(at_hand, at_hand.schedule, max_rounds=WARM_SWEEPS, n_jobs=self.n_jobs, label="LDA")
         if done.reason == "interrupted":

@@ -87,13 +87,13 @@ def check_shards_fit(shards, memory_limit):
             )
 
 
-def plan_for(program_kind, found, n_topics, memory_limit, folder):
+def plan_for(program_kinds, found, n_topics, memory_limit, folder):
     """Say where shards lie, from what a survey found.
 
     Parameters
     ----------
-    program_kind : class
-        `RotatingGibbs` or another.
+    program_kinds : list of class
+        Of the programs that run, one after the other: `RotatingGibbs` or others.
     found : list of dict
         See `survey`.
     n_topics : int
@@ -101,7 +101,7 @@ def plan_for(program_kind, found, n_topics, memory_limit, folder):
     folder : path-like or None
         Where files may be made, if it is not the system's place for temporary ones.
     """
-    sizes = [_state_bytes(part, n_topics, program_kind) for part in found]
+    sizes = [max(_state_bytes(part, n_topics, kind) for kind in program_kinds) for part in found]
     if sum(sizes) <= memory_limit // 2:
         return Plan(folder)
     if 2 * max(sizes) > memory_limit:

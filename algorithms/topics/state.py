@@ -156,7 +156,9 @@ class CorpusState(Program):
         self.n_tokens = int(lengths.sum())
         self.first_beta = first_beta(self.n_tokens, n_topics, len(beta))
         self.annealed = annealed if self.first_beta > beta.min() else 0
-        n_groups = n_groups or number_of_groups(self.n_tokens, len(np.unique(X.indices)), n_topics)
+        if n_groups is None:
+            n_groups = number_of_groups(self.n_tokens, len(np.unique(X.indices)), n_topics)
+            n_groups = min(n_groups, len(lengths))
         self.shards, self.n_blocks = range(n_groups), n_groups
         group = balance(lengths, n_groups)
         self.order = np.lexsort((lengths, group))

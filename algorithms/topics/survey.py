@@ -12,7 +12,7 @@ from ...scheduler.engine import run
 from ...scheduler.program import Outcome, Program
 from ...scheduler.static import StaticSchedule
 from ...scheduler.store import fingerprint_csr
-from ..linear.dask_input import is_dask
+from ..linear.dask_input import is_dask, is_frame
 from .shard_input import figures_of, is_lazy, read_source
 from .storage import Storage
 
@@ -79,10 +79,10 @@ def sources_of(X, n_shards=None, n_threads=1):
         return cut_files(files, n_shards or max(min(wanted, _MOST_SHARDS), n_threads))
     if isinstance(X, (list, tuple)):
         return list(X)
+    if is_frame(X):  # whose columns are attributes, too
+        X = X.to_dask_array(lengths=True)
     if hasattr(X, "dask") and hasattr(X, "key"):  # one delayed value, which has any other attribute too
         return [X]
-    if hasattr(X, "to_dask_array"):
-        X = X.to_dask_array(lengths=True)
     if not hasattr(X, "chunks"):  # a bag, or a future
         return X.to_delayed() if hasattr(X, "to_delayed") else [X]
     if X.ndim != 2:

@@ -6,6 +6,7 @@ import dask
 import dask.array as da
 import distributed
 import numpy as np
+import pandas as pd
 import pytest
 from far_problems import MODELS, N, close, make_problem, two_workers
 
@@ -13,6 +14,7 @@ from stradask.algorithms.linear import row_places
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
 from stradask.algorithms.linear.poisson import PoissonRegressor
 from stradask.algorithms.linear.ridge import Ridge
+from stradask.algorithms.topics.survey import sources_of
 from stradask.errors import DataError
 
 
@@ -188,3 +190,30 @@ def test_labels_and_counts_that_are_refused_where_they_lie(problem):
         DataError, match=r"partition 3.* y holds -3 in row 99: the targets of PoissonRegressor"
     ):
         PoissonRegressor().fit(X, da.from_array(counts, 100))
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_frames_that_are_cut_otherwise(problem, cls):
+    """Beside an array they are cut as it is; nullable columns come here; unlike frames are named."""
+    dd = pytest.importorskip("dask.dataframe", exc_type=ImportError)
+    X, targets, weights = problem
+    y, near = targets[cls].astype(float), cls(tol=1e-12).fit(X, targets[cls], weights)
+    frame = pd.DataFrame(X, columns=list("abcdef")).assign(y=y, w=weights, n=pd.array(y, "Float64"))
+    parts = (dd.from_pandas(frame[a:b], npartitions=1) for a, b in ((0, 50), (50, 90), (90, N)))
+    other, alike = dd.concat(list(parts)), dd.from_pandas(frame, npartitions=3)
+    rows = da.from_array(X, (150, -1))
+    for beside in (other, alike):
+        close(cls(tol=1e-12).fit(rows, beside["y"], beside["w"]), near)
+        close(cls(tol=1e-12).fit(rows, beside["n"], beside["w"]), near)
+    with pytest.raises(DataError, match=r"in partition \d, .* rows, but X has .*pass sample_weight.compute"):
+        cls().fit(alike[list("abcdef")], alike["y"], other["w"])
+    gap = da.concatenate([rows[:90], rows[90:90], rows[90:]])
+    with pytest.raises(DataError, match="X has 400 rows, but a vector beside it has 450"):
+        cls().fit(gap, dd.concat([other.partitions[k] for k in (0, 1, 0, 2)])["y"])
+
+
+def test_columns_of_any_name():
+    """Those of a frame are attributes, too."""
+    dd = pytest.importorskip("dask.dataframe", exc_type=ImportError)
+    names = ["key", "dask", "chunks", "npartitions"]
+    assert len(sources_of(dd.from_pandas(pd.DataFrame(np.eye(8)[:, :4], columns=names), npartitions=3))) == 3

@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 import stradask as sd
+from stradask.algorithms.topics import distributed
 from stradask.algorithms.topics.rotating import RotatingGibbs
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.datasets import save_uci_bow
@@ -128,6 +129,25 @@ def test_within_a_memory_limit(X, tmp_path):
     assert model.word_topic_counts_.sum() == 2 * X.sum()
     with pytest.raises(DataError, match="memory_limit=12,000 bytes, but the words and their counts take"):
         model.set_params(memory_limit=12_000, n_groups=300).partial_fit(path)
+
+
+def test_a_plan_has_room_for_the_first_topics(X, tmp_path, monkeypatch):
+    """They are drawn by Gibbs sampling, whose counts of short documents are more than warp holds."""
+    save_uci_bow(X, tmp_path / "docword.txt")
+    made, plan = [], distributed.plan_for
+    monkeypatch.setattr(distributed, "plan_for", lambda *args: made.append(plan(*args)) or made[-1])
+    model = lda(200, sampler="warp", n_groups=None, memory_limit="350kB", max_iter=1, warm_start=True)
+    model.fit(tmp_path / "docword.txt").fit(tmp_path / "docword.txt")
+    assert [plan.at_once is None for plan in made] == [True, False]
+
+
+def test_no_more_groups_than_documents(client, X):
+    local, distant = (lda(n_groups=10, engine=engine, warm_start=True) for engine in ("local", "dask"))
+    for step in ("fit", "fit", "partial_fit"):
+        for model in (local, distant):
+            getattr(model, step)(X[:3])
+        same(local, distant)
+    same(*(lda(n_groups=None, engine=e, max_iter=2).fit(np.full((2, 4), 2**14)) for e in ("local", "dask")))
 
 
 def test_a_background_does_not_enter_what_is_fetched_or_checked(X):
