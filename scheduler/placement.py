@@ -186,8 +186,11 @@ def _cluster_of(client):
 
 
 async def _settled(futures):
-    """Wait for futures, perhaps of a client on another event loop; raise what made one of them fail."""
-    while any(future.status == "pending" for future in futures):
+    """Wait for futures, perhaps of a client on another event loop; raise what made one of them fail.
+
+    One that is "lost" is on its way again, or else "cancelled" soon.
+    """
+    while any(future.status in ("pending", "lost") for future in futures):
         await asyncio.sleep(0.005)
     for future in futures:
         if future.status == "error":
