@@ -1,14 +1,15 @@
 """Sessions on a cluster that others use too, and shards whose data Dask holds."""
 
 import asyncio
+import logging
 import threading
 import time
 
 import numpy as np
 import pytest
 
-from stradask.errors import DataError
-from stradask.scheduler import Program, StaticSchedule, run
+from stradask.errors import DataError, StradaskError
+from stradask.scheduler import Program, StaticSchedule, placement, run
 from stradask.scheduler.placement import ShardData, future_of
 from stradask.scheduler.session import open_session
 
@@ -226,6 +227,48 @@ def test_blocks_that_dask_holds_are_lent_without_a_task(client, make_summing, mo
     assert session._shard_at == [first] * 3 + [second] * 3
     assert session.run(0, 0, [[(s, 0) for s in range(6)]], []) == [2000, 2000, 2000, 10, 10, 15]
     session.close()
+
+
+def test_data_that_went_with_a_worker_are_waited_for(make_summing, monkeypatch):
+    """While Dask makes them again; what nobody can make again is named."""
+    import distributed
+
+    def make():
+        distributed.Event("gate").wait(60)
+        return np.full(1000, 2.0)
+
+    settled = placement._settled
+
+    async def open_the_gate(futures):
+        opening = threading.Timer(0.05, gate.set)
+        opening.start()
+        await settled(futures)
+        await asyncio.to_thread(opening.join)
+
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(silence_logs=logging.CRITICAL, **options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        gate = distributed.Event("gate")
+        gate.set()
+        future = client.submit(make, pure=False)
+        distributed.wait(future)
+        gate.clear()
+        [holder] = client.who_has(future)[future.key]
+        cluster.sync(next(w for w in cluster.workers.values() if w.address == holder).close)
+        while future.status == "finished":
+            time.sleep(0.001)
+        session = open_session("dask")
+        with monkeypatch.context() as patch:
+            patch.setattr(placement, "_settled", open_the_gate)
+            session.open(make_summing([(future, {"factor": 1})]))
+        assert session.run(0, 0, [[(0, 0)]], []) == [2000]
+        session.close()
+        client.cancel(future)
+        with pytest.raises(StradaskError, match="Dask lost the data .* cannot compute them again"):
+            session.open(make_summing([(future, {"factor": 1})]))
+        session.close()
 
 
 @pytest.mark.cluster
