@@ -44,8 +44,8 @@ class _Beside:
         for what, vector in (("y", y), ("sample_weight", weights)):
             if np.ndim(vector) == 1 and len(vector) != n_rows:
                 raise DataError(
-                    f"in partition {number}, which begins at row {first}: {what} has {len(vector)} rows, but X "
-                    f"has {n_rows}: cut both alike, or pass {what}.compute()"
+                    f"in partition {number}, which begins at row {first}: {what} has {len(vector)} rows, but "
+                    f"X has {n_rows}: cut both alike, or pass {what}.compute()"
                 )
         try:
             if isinstance(weights, float):

@@ -266,7 +266,7 @@ def test_data_that_went_with_a_worker_are_waited_for(make_summing, monkeypatch):
         assert session.run(0, 0, [[(0, 0)]], []) == [2000]
         session.close()
         client.cancel(future)
-        with pytest.raises(StradaskError, match="Dask lost the data .* cannot compute them again"):
+        with pytest.raises(StradaskError, match=r"Dask lost the data .* cannot compute them again"):
             session.open(make_summing([(future, {"factor": 1})]))
         session.close()
 
