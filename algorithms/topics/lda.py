@@ -97,9 +97,9 @@ class LatentDirichletAllocation(FittedTopicModel):
         Stop when the joint log-likelihood, measured every 10 sweeps, changes by no more than this part
         of itself. None runs all sweeps.
     n_groups : int, default=None
-        Groups of documents and of words. None takes 1 to 16, by the sizes of `X` alone; on a cluster of
-        more threads than that, as many as it has threads. The model depends on this number, not on where
-        groups lie.
+        Groups of documents and of words, no more than there are documents. None takes 1 to 16, by the sizes
+        of `X` alone; on a cluster of more threads than that, as many as it has threads. The model depends on
+        this number, not on where groups lie.
     engine : str, default="local"
         ``"local"``: threads of this process; ``"dask"``: the workers of the current Dask client; an address
         of a Dask scheduler. Groups of documents stay where they are, groups of words travel (see
