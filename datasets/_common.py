@@ -124,11 +124,13 @@ def compressed(kind, data, indices, indptr, shape):
 
 
 def check_sizes(**sizes):
+    """See that each is an integer of 1 or more."""
     for name, size in sizes.items():
         check_number(name, size, 1, integer=True)
 
 
 def float_array(name, value):
+    """Make a float64 array of what a caller gave; all of it must be finite."""
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):

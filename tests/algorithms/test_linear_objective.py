@@ -399,7 +399,7 @@ def test_the_diagonal_hands_over_where_it_is_slow():
     y = np.where(factor[:, 0] + rng.logistic(size=3000) > 0, 1.0, -1.0)
     for n in (3000, 200):
         f = LinearObjective(make_rows(X[:n], y[:n]), LOGISTIC, scale=1 / n, l2=1e-9)
-        result = choose._diagonal_first(f, np.zeros(61), max_iter=500, tol_decrease=1e-9, callback=None)
+        result, _ = choose._diagonal_first(f, np.zeros(61), max_iter=500, tol_decrease=1e-9, callback=None)
         best = minimize_newton(f, result.x, tol_decrease=1e-14)
         assert result.success
         assert result.nit > 25

@@ -262,6 +262,7 @@ def test_ours_and_liblinear_solve_the_classification_by_the_command(tmp_path, ca
     assert best[0]["objective"] < math.log(2)
 
 
+@pytest.mark.slow
 def test_paths_of_ours_and_scikit_learn_agree(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(linear_cases.PATHS, "path", ({}, {"n_samples": 60, "n_features": 80}))
     monkeypatch.setattr(linear_cases.datasets, "make_sparse_regression", small_regression)
