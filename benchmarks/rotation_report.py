@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .report import COLOURS, Page
-from .rotation_summary import HEADER, rows, settled, table, typical
+from .rotation_summary import HEADER, rows, settled, table, turns_of, typical
 
 
 def rotation_report(records):
@@ -29,9 +29,7 @@ def rotation_report(records):
         "the same for all runs, also where a worker was killed."
     )
     page.table(rows(records), HEADER, "Runs")
-    names = dict.fromkeys(record["name"] for record in records)
-    runs = [typical([record for record in records if record["name"] == name]) for name in names]
-    shown = [record for record in runs if record["activity"]]
+    shown = [record for record in map(typical, turns_of(records)) if record["activity"]]
     if shown:
         caption = "What each worker did in a sweep: working, and waiting for blocks and for others."
         page.figure(workers_picture(shown), caption, f"Bars of seconds. {table(records)}")

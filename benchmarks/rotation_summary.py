@@ -42,13 +42,19 @@ def typical(runs):
     return sorted(runs, key=lambda run: run["median_seconds"])[(len(runs) - 1) // 2]
 
 
-def rows(records):
-    """Return one row for the turns of each name, under `HEADER`: the median's, and their ratios."""
-    turns: dict[str, list] = {}
+def turns_of(records):
+    """Put the turns of one kind of run into one list: those of a name, on one corpus and model."""
+    found: dict[tuple, list] = {}
     for record in records:
-        turns.setdefault(record["name"], []).append(record)
+        key = record["name"], record["n_tokens"], record["settings"]["n_components"]
+        found.setdefault(key, []).append(record)
+    return list(found.values())
+
+
+def rows(records):
+    """Return one row for the turns of each kind of run, under `HEADER`: the median's, and their ratios."""
     found = []
-    for runs in turns.values():
+    for runs in turns_of(records):
         record = typical(runs)
         ratios = [run["of_threads"] for run in runs if "of_threads" in run]
         seconds, n_tokens = record["median_seconds"], record["n_tokens"]

@@ -76,6 +76,8 @@ def test_turns_are_one_row_of_the_median_with_the_spread_of_their_ratios():
     assert found["s a sweep"] == "1.5"
     assert found["of threads"] == "0.80 (0.60..0.96)"
     assert found["model"] == "0123"
+    other = made(2, 1.0, 0.0, 9.0) | {"settings": {"n_components": 20, "sampler": "gibbs"}}
+    assert [row[1] for row in rotation_summary.rows([*turns, other])] == ["1.5", "9"]
     turns[0]["digest"] = "4567"
     assert rotation_summary.rows(turns)[0][-1] == "4567, 0123"
 
