@@ -49,5 +49,5 @@ def value(model, X, y, weights=None):
         return np.average(xlogy(y, y) - y * z - y + np.exp(z), weights=s) + model.alpha / 2 * square
     Z = np.column_stack([np.zeros(len(y)), z]) if z.shape[1] == 1 else z
     losses = logsumexp(Z, axis=1) - Z[np.arange(len(y)), np.searchsorted(model.classes_, y)]
-    rho = model.l1_ratio
+    rho = model.l1_ratio or 0.0  # None in scikit-learn before 1.8
     return model.C * (s @ losses) + (1 - rho) / 2 * square + rho * np.abs(coef).sum()

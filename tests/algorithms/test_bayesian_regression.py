@@ -52,7 +52,7 @@ def test_linear_regression_is_the_closed_form():
     for sampler in ("auto", "nuts", "gibbs"):
         model = BayesianLinearRegression(sampler=sampler, **options).fit(X, y)
         A = np.column_stack([X, np.ones(60)])
-        b, squares, *_ = np.linalg.lstsq(A, y)
+        b, squares, *_ = np.linalg.lstsq(A, y, rcond=None)
         # With p(sigma) flat, not 1/sigma, there is a degree of freedom less.
         freedom = 60 - 3 - 1
         scale = np.sqrt(squares[0] / freedom)

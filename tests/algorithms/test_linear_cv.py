@@ -7,6 +7,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from scipy import sparse
 from sklearn import linear_model
 from sklearn.base import clone
@@ -14,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import make_scorer, max_error
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, ShuffleSplit, cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.fixes import parse_version
 
 import stradask as sd
 from stradask.algorithms.linear import folds
@@ -28,11 +30,18 @@ WEIGHTS = rng.uniform(0, 2, N) * (rng.random(N) < 0.9)
 TIGHT = {"alphas": 12, "eps": 0.02, "tol": 1e-11}
 
 
+def theirs_of(cls, **options):
+    """Make scikit-learn's, where the number of penalties had a name of its own before 1.7."""
+    if isinstance(options.get("alphas"), int) and parse_version(sklearn.__version__) < parse_version("1.7"):
+        options["n_alphas"] = options.pop("alphas")
+    return getattr(linear_model, cls)(**options)
+
+
 def both(weights=None, cls="LassoCV", form=np.asarray, **options):
     """Fit ours and scikit-learn's, both far beyond what is compared."""
     ours = getattr(sd, cls)(**{**TIGHT, **options}).fit(form(X), Y, sample_weight=weights)
     options = {**TIGHT, **options, "max_iter": 100_000}
-    return ours, getattr(linear_model, cls)(**options).fit(form(X), Y, sample_weight=weights)
+    return ours, theirs_of(cls, **options).fit(form(X), Y, sample_weight=weights)
 
 
 def assert_same(ours, theirs, rtol=1e-6):
@@ -60,7 +69,7 @@ def test_weights_count_as_in_scikit_learn(form):
 
 def test_a_fold_of_float32_stays_float32():
     ours = sd.LassoCV(alphas=8, eps=0.05, tol=1e-6).fit(X.astype(np.float32), Y)
-    theirs = linear_model.LassoCV(alphas=8, eps=0.05, tol=1e-10, max_iter=100_000).fit(X, Y)
+    theirs = theirs_of("LassoCV", alphas=8, eps=0.05, tol=1e-10, max_iter=100_000).fit(X, Y)
     np.testing.assert_allclose(ours.mse_path_, theirs.mse_path_, rtol=1e-3)
     assert ours.coef_.dtype == np.float32
     assert ours.intercept_.dtype == np.float32

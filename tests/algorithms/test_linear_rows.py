@@ -96,7 +96,7 @@ def test_factors_of_zero_are_never_penalised():
     working_set, _ = _fit(X, y, [ElasticNet(1e9, l1_factors=factors)])
     solution = working_set.solutions[0]
     design = np.column_stack([np.ones(len(y)), X[:, [0, 5]]])
-    expected = np.linalg.lstsq(design, y)[0]
+    expected = np.linalg.lstsq(design, y, rcond=None)[0]
     assert solution.features.tolist() == [0, 5]
     np.testing.assert_allclose([solution.intercept, *solution.coef], expected, rtol=1e-9)
 

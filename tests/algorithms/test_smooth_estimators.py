@@ -165,8 +165,8 @@ def test_nan_and_infinities_are_named_with_their_place(cls, form, dtype, bad, wo
 def test_values_whose_squares_overflow(cls):
     X, *targets = problem(40)
     y = target(cls(), *targets)
+    X[7, 3] = 1e30
     frame = pd.DataFrame(X.astype(np.float32), columns=list("abcdef"))
-    frame.loc[7, "d"] = 1e30
     with pytest.raises(
         DataError, match=r"X holds 1e\+30 in row 7, column 3 \('d'\), too large .* float32: scale"
     ):

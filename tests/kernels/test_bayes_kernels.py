@@ -142,7 +142,7 @@ def test_linear_without_cancellation_and_with_columns_that_depend():
     y = 1e6 + X @ np.arange(6.0) + 1e-3 * y
     X = np.column_stack([np.ones(N), X])
     model = regression("normal", X, y, prior=Prior(scale=np.inf, own_scale=np.inf))
-    b = np.linalg.lstsq(X, y)[0]
+    b = np.linalg.lstsq(X, y, rcond=None)[0]
     logp, _ = model.logp_grad(np.append(b, np.log(1e-3)))
     expected = -N * np.log(1e-3) - 0.5e6 * ((y - X @ b) ** 2).sum() + np.log(1e-3)
     assert logp == pytest.approx(expected, rel=1e-6)

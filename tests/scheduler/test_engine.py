@@ -163,7 +163,7 @@ def _solve(problem, *, n_shards=3, lookahead=0, max_rounds=40, measure_every=1, 
 @pytest.mark.parametrize("lookahead", [0, 1])
 def test_a_scheduled_program_reaches_the_least_squares_solution(problem, lookahead):
     program, done = _solve(problem, lookahead=lookahead, max_rounds=300)
-    expected, (rss,), *_ = np.linalg.lstsq(*problem)
+    expected, (rss,), *_ = np.linalg.lstsq(*problem, rcond=None)
     np.testing.assert_allclose(program.coef, expected, atol=1e-10)
     columns = done.history.as_dict()
     assert columns["objective"][-1] == pytest.approx(rss / 2)
