@@ -82,6 +82,7 @@ def test_elastic_net_cv_is_scikit_learns(l1_ratio):
     assert ours.l1_ratio_ == theirs.l1_ratio_
 
 
+@pytest.mark.filterwarnings("ignore:(Coordinate descent without L1|Objective did not)")  # of scikit-learn 1.6
 @pytest.mark.parametrize("l1_ratio", [0.5, [0.0, 0.5, 1.0]])
 def test_given_alphas(l1_ratio):
     ours, theirs = both(cls="ElasticNetCV", l1_ratio=l1_ratio, alphas=[0.05, 2.0, 0.3])

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logistic_problems import CSC, DENSE, Reference, fit, full, make, subproblem
 from scipy import optimize
 from sklearn.datasets import load_iris, make_classification
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils.fixes import parse_version
 
 from stradask.algorithms.linear.logistic import Logistic, LogisticLoss
 from stradask.algorithms.linear.multinomial import Multinomial, MultinomialLoss
@@ -123,11 +125,18 @@ def test_gap_equals_plain_numpy(K, form, positive):
         assert solution.gap <= tol
 
 
+def mixed(l1_ratio):
+    """Scikit-learn's name of a mixed penalty, which was another one before 1.8."""
+    if parse_version(sklearn.__version__) >= parse_version("1.8"):
+        return {"l1_ratio": l1_ratio}
+    return {"penalty": "l1"} if l1_ratio == 1 else {"penalty": "elasticnet", "l1_ratio": l1_ratio}
+
+
 @pytest.mark.parametrize("intercept", [False, True])
 def test_equals_liblinear_and_saga(intercept):
     """liblinear penalises the intercept and saga does not."""
     X, y = make_classification(200, 12, random_state=0, flip_y=0.2)
-    options = {"C": 0.2, "l1_ratio": 1.0, "fit_intercept": intercept, "tol": 1e-10, "max_iter": 20_000}
+    options = {"C": 0.2, "fit_intercept": intercept, "tol": 1e-10, "max_iter": 20_000} | mixed(1.0)
     options["solver"] = "saga" if intercept else "liblinear"
     peer = LogisticRegression(random_state=0, **options).fit(X, y)
     solution = fit(DENSE(X), Logistic(y, fit_intercept=intercept), [ElasticNet(5.0)], tol=1e-12).solutions[0]
@@ -145,7 +154,7 @@ def test_multinomial_equals_saga(l1_ratio):
     penalty = ElasticNet(l1_ratio / C, (1 - l1_ratio) / C)
     solution = fit(X, Multinomial(y, 3), [penalty], tol=1e-12).solutions[0]
     coef, c = full(solution, 4)
-    options = {"C": C, "l1_ratio": l1_ratio, "tol": 1e-11, "max_iter": 100_000, "random_state": 0}
+    options = {"C": C, "tol": 1e-11, "max_iter": 100_000, "random_state": 0} | mixed(l1_ratio)
     peer = LogisticRegression(solver="saga", **options).fit(X, y)
     np.testing.assert_allclose(coef.T, peer.coef_, atol=2e-5)
     np.testing.assert_allclose(c, peer.intercept_ - peer.intercept_.mean(), atol=2e-5)
