@@ -254,8 +254,7 @@ class LogisticRegression(LinearClassifier):
             n_outputs = 1 if len(labels.classes) == 2 else len(labels.classes)
             _, layout = columns_in_use(rows, n_outputs, self.fit_intercept)
             start = self._start(before, labels.mass, layout)
-            [data] = made(labels.coding)
-            return self._solve(data, labels.classes, layout, labels.total, start, callback)
+            return self._solve(made(labels.coding), labels.classes, layout, labels.total, start, callback)
 
     def _solve(self, data, classes, layout, total, start, callback):
         """Minimise over rows, wherever they are, and take the model."""

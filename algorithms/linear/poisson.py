@@ -184,8 +184,7 @@ class PoissonRegressor(RegressorMixin, Estimator):
                 with opened_beside(self, rows, beside, y, sample_weight, engine) as (answers, made):
                     known = target_sums(answers, n_samples)
                     mean, constant = map(float, known.means)
-                    [data] = made(known.coding)
-                    return self._solve(data, layout, _positive(mean), constant, callback)
+                    return self._solve(made(known.coding), layout, _positive(mean), constant, callback)
             with _as_data_errors():
                 check_plain("y", y)
                 y = column_or_1d(y, warn=True)

@@ -177,7 +177,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
                 beside = FarTargets(type(self).__name__)
                 with opened_beside(self, rows, beside, y, sample_weight, engine) as (answers, made):
                     known = target_sums(answers, rows.shape[0])
-                    return self._solve(made(known.coding), layout, known.means, 1, known.total, callback)
+                    return self._solve([made(known.coding)], layout, known.means, 1, known.total, callback)
             y = check_targets(y, rows.shape[0], type(self).__name__)
             weights = check_weights(sample_weight, rows.shape[0])
             total = total_weight(sample_weight, rows.shape[0])

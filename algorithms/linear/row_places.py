@@ -136,7 +136,7 @@ def opened_beside(estimator, rows, beside, y, sample_weight, engine):
     answers : list of tuples
         Columns of what ``beside.survey`` tells of the blocks.
     made : callable
-        ``made(coding, n_targets)`` returns a `FarRows` for each target.
+        ``made(coding)`` returns a `FarRows`.
     """
     weights = _row_weights(rows, sample_weight)
 
@@ -149,8 +149,8 @@ def opened_beside(estimator, rows, beside, y, sample_weight, engine):
     program = FarPortions(shards, reader(estimator, rows), rows.shape[1], beside)
     with _opened(estimator, program, engine) as passes:
 
-        def made(coding, n_targets=1):
-            return [FarRows(passes, rows.dtype, target, coding) for target in range(n_targets)]
+        def made(coding):
+            return FarRows(passes, rows.dtype, 0, coding)
 
         yield pieces_of(passes.run(("survey_beside", (), ()))), made
 
