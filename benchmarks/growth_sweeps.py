@@ -53,14 +53,14 @@ def lda(sampler, documents=2000, length=100, words=2000, **settings):
     return lambda: sd.LatentDirichletAllocation(sampler=sampler, **settings).fit(X)
 
 
-def lasso(rows=500, columns=2000, **settings):
+def lasso(rows=500, columns=2000, divisor=20, **settings):
     """A Lasso of which ten columns matter, dense."""
     import stradask as sd
 
     rng = np.random.default_rng(0)
     X = np.asfortranarray(rng.standard_normal((rows, columns)))
     y = X[:, :10].sum(axis=1) + rng.standard_normal(rows)
-    alpha = np.abs(X.T @ y).max() / rows / 20
+    alpha = np.abs(X.T @ y).max() / rows / divisor
     return lambda: sd.Lasso(alpha, tol=1e-6, **settings).fit(X, y)
 
 
@@ -130,13 +130,33 @@ def posterior(rows=1000, columns=10, draws=200, **settings):
     return lambda: sd.BayesianLogisticRegression(n_samples=draws, **settings).fit(X, y)
 
 
+def logistic_in_blocks(rows, client):
+    """Two classes, dense, in blocks that lie on the workers of a client."""
+    import dask
+    import dask.array as da
+    from distributed import wait
+
+    import stradask as sd
+
+    rng = da.random.default_rng(0)
+    X = rng.standard_normal((rows, 50), chunks=(rows // 8, 50), dtype=np.float32)
+    y = X[:, 0] + rng.logistic(size=rows, chunks=rows // 8) > 0
+    with client.as_current():
+        X, y = dask.persist(X, y)
+        wait([X, y])
+    return lambda: sd.LogisticRegression(engine=client.scheduler.address).fit(X, y)
+
+
 @contextlib.contextmanager
 def workers(n):
-    """So many processes of one thread; gives the scheduler's address."""
-    from distributed import LocalCluster
+    """So many processes of one thread; gives a client of theirs."""
+    from distributed import Client, LocalCluster
 
-    with LocalCluster(n, threads_per_worker=1, dashboard_address=":0") as cluster:
-        yield cluster.scheduler_address
+    with (
+        LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
 
 
 def sweeps(quick=False):
@@ -194,7 +214,7 @@ def _machines(quick):
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     counts = tuple(2**i for i in range(4) if 2**i <= max(2, cores))
     small = 4 if quick else 1  # parts of the problem
-    made = {
+    on_threads = {
         "lda, gibbs": lambda **s: lda("gibbs", documents=8000 // small, max_iter=20, **s),
         "lda, warp": lambda **s: lda("warp", documents=8000 // small, max_iter=20, **s),
         "lasso": lambda **s: lasso(2000, 20_000 // small, **s),
@@ -204,19 +224,25 @@ def _machines(quick):
         "mcmc, nuts": lambda **s: posterior(8000 // small, n_chains=4, **s),
     }
 
+    def at(client):
+        return {"engine": client.scheduler.address}
+
+    # What a fit sends to workers, and the steps in which they wait for each other, must not be most of it.
+    least = 64 if quick else 1
+    on_workers = {
+        "lda, gibbs": lambda c: lda("gibbs", documents=32_000 // least, length=200, max_iter=20, **at(c)),
+        "lasso": lambda c: lasso(2000, 20_000 // least, divisor=200, **at(c)),
+        "logistic": lambda c: logistic_in_blocks(3_200_000 // least, c),
+        "factorization, sgd": lambda c: factors("sgd", 6_400_000 // least, 32, max_iter=20, **at(c)),
+        "mcmc, nuts": lambda c: posterior(64_000 // least, n_shards=4, **at(c)),
+    }
+    clock = time.perf_counter
+
     def threads(name):
-        def make(n):
-            return made[name](n_jobs=n)
+        return Sweep(name, "threads", counts, lambda n: on_threads[name](n_jobs=n), -0.6, 1.0, clock=clock)
 
-        return Sweep(name, "threads", counts, make, -0.6, 1.0, clock=time.perf_counter)
-
-    def on_workers(name):
-        def make(address):
-            more = {"n_shards": 4} if name.startswith("mcmc") else {}
-            return made[name](engine=address, **more)
-
+    def processes(name):
         sizes = counts[: 2 if quick else None]
-        return Sweep(name, "workers", sizes, make, -0.3, 0.3, place=workers, clock=time.perf_counter)
+        return Sweep(name, "workers", sizes, on_workers[name], -0.3, 0.3, place=workers, clock=clock)
 
-    far = [name for name in made if name not in ("lda, warp", "factorization, als")]
-    return [*map(threads, made), *map(on_workers, far)]
+    return [*map(threads, on_threads), *map(processes, on_workers)]

@@ -43,7 +43,7 @@ def main(n_shards=8, n_rows=5_000, n_samples=500, out=Path()):
     settings = {"n_shards": "auto", "n_samples": n_samples, "n_chains": 2, "random_state": 0}
     with (
         tempfile.TemporaryDirectory() as folder,
-        LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster),
     ):
         paths = [Path(folder, f"part-{shard}.npz") for shard in range(n_shards)]

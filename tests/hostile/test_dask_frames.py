@@ -49,7 +49,7 @@ def client():
     from dask.distributed import Client, LocalCluster
 
     options = {"threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
-    with LocalCluster(2, **options) as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
         yield client
 
 
