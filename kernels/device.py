@@ -227,6 +227,10 @@ class Device:
         there.set(array)
         return there
 
+    def moved(self, array):
+        """Return an array of the device: the one given, or a copy of one of the host."""
+        return array if isinstance(array, self.xp.ndarray) else self.put(array)
+
     def get(self, array):
         """Copy an array to the host, after the work before it is done."""
         with self._here():
@@ -265,6 +269,17 @@ class Device:
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise DeviceError(f"a kernel failed on {self.name} ({_line(error)})") from error
 
+    @contextmanager
+    def computing(self):
+        """Let functions of `xp` work on this device; where they find no room, a `DeviceError` says so."""
+        import cupy
+
+        try:
+            with self._here():
+                yield
+        except cupy.cuda.memory.OutOfMemoryError as error:
+            raise self._no_room(_line(error)) from error
+
     def _made(self, how, shape, dtype):
         import cupy
 
@@ -273,10 +288,13 @@ class Device:
                 return getattr(cupy, how)(shape, dtype)
         except cupy.cuda.memory.OutOfMemoryError as error:
             wanted = int(np.prod(shape)) * np.dtype(dtype).itemsize
-            raise DeviceError(
-                f"{self.name} has no room for {wanted:,} more bytes ({self.free_memory():,} are free): end "
-                "what else runs there, take fewer topics or smaller chunks, or use device='cpu'"
-            ) from error
+            raise self._no_room(f"{wanted:,} more bytes") from error
+
+    def _no_room(self, wanted):
+        return DeviceError(
+            f"{self.name} has no room for {wanted} ({self.free_memory():,} are free): end what else runs "
+            "there, take a smaller model or smaller chunks, or use device='cpu'"
+        )
 
     def _here(self):
         import cupy

@@ -20,7 +20,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     for two classes, ``-log softmax(f(x))[y]`` for more. Gradients are computed by hand, in the type of `X`.
 
     Seeds and threads: with `solver` "sandblaster" the result is *bitwise* the same for any `n_jobs`, and with
-    "downpour" and ``staleness=0`` repeatable.
+    "downpour" and ``staleness=0`` repeatable. On a GPU sums differ from the CPU's in the last bits.
 
     Parameters
     ----------
@@ -57,6 +57,11 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     random_state : int, RandomState or None, default=None
     engine : str, default="local"
         ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        Where layers are computed; "auto" is a GPU where there is one and X is dense. L-BFGS itself, and
+        Downpour's table, stay on the CPU: of each pass or minibatch the parameters go to the GPU and the
+        gradient comes back. Rows lie there as far as there is room; minibatches, and the rows of workers, are
+        copied each time. A fitted network predicts on the GPU where there still is one, else on the CPU.
     n_jobs : int or None, default=None
         Threads of Sandblaster; they change no bit. None is 1, -1 all cores.
     verbose : int, default=0
@@ -84,6 +89,8 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         Rows that gradients were computed of.
     learning_rate_ : float
         Downpour's gamma.
+    device_ : {"cpu", "cuda"}
+        Where the fit computed.
     n_layers_, n_outputs_ : int
     out_activation_ : str
     n_features_in_ : int
@@ -93,7 +100,10 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     Raises
     ------
     DataError
-        For NaN, infinities, a single class, sizes that are no integers above 0, and the like.
+        For NaN, infinities, a single class, sizes that are no integers above 0, a sparse `X` with
+        ``device="cuda"``, and the like.
+    DeviceError
+        If `device` asks for a GPU and none can be used, or it has no room.
 
     Warns
     -----
@@ -187,7 +197,7 @@ class MLPRegressor(RegressorMixin, Perceptron):
     the type of `X`. Columns and targets should be scaled to about 1.
 
     Seeds and threads: with `solver` "sandblaster" the result is *bitwise* the same for any `n_jobs`, and with
-    "downpour" and ``staleness=0`` repeatable.
+    "downpour" and ``staleness=0`` repeatable. On a GPU sums differ from the CPU's in the last bits.
 
     Parameters
     ----------
@@ -224,6 +234,11 @@ class MLPRegressor(RegressorMixin, Perceptron):
     random_state : int, RandomState or None, default=None
     engine : str, default="local"
         ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        Where layers are computed; "auto" is a GPU where there is one and X is dense. L-BFGS itself, and
+        Downpour's table, stay on the CPU: of each pass or minibatch the parameters go to the GPU and the
+        gradient comes back. Rows lie there as far as there is room; minibatches, and the rows of workers, are
+        copied each time. A fitted network predicts on the GPU where there still is one, else on the CPU.
     n_jobs : int or None, default=None
         Threads of Sandblaster; they change no bit. None is 1, -1 all cores.
     verbose : int, default=0
@@ -250,6 +265,8 @@ class MLPRegressor(RegressorMixin, Perceptron):
         Rows that gradients were computed of.
     learning_rate_ : float
         Downpour's gamma.
+    device_ : {"cpu", "cuda"}
+        Where the fit computed.
     n_layers_, n_outputs_ : int
     out_activation_ : str
     n_features_in_ : int
@@ -259,7 +276,10 @@ class MLPRegressor(RegressorMixin, Perceptron):
     Raises
     ------
     DataError
-        For NaN, infinities, targets of another length, sizes that are no integers above 0, and the like.
+        For NaN, infinities, targets of another length, sizes that are no integers above 0, a sparse `X` with
+        ``device="cuda"``, and the like.
+    DeviceError
+        If `device` asks for a GPU and none can be used, or it has no room.
 
     Warns
     -----

@@ -5,12 +5,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, log_expit, log_softmax, logsumexp, softmax
+from scipy.special import expit, log_expit, log_softmax, softmax
 
+from ...kernels.device import cuda_device
 from ...scheduler.parameters import stream
 
 _WEIGHTS = 2**63 + 18  # purpose of a random stream
 _BLOCK = 8192  # rows that are predicted at once
+_VALUES = 2**27  # of all layers, of the rows that a GPU takes at once
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,9 @@ class Network:
     alpha : float
     n_rows : int
         Of all data.
+    device : {"cpu", "cuda"}, default="cpu"
+        Where layers are computed. Vectors of parameters lie on the host on either; rows may lie on the GPU
+        already (`there`), or are copied there each time.
 
     Examples
     --------
@@ -53,6 +58,7 @@ class Network:
     loss_name: str
     alpha: float
     n_rows: int
+    device: str = "cpu"
 
     @property
     def shapes(self):
@@ -83,20 +89,34 @@ class Network:
             b[:] = random.uniform(-bound, bound, b.shape)
         return w
 
+    def rows_at_once(self):
+        """Count the rows whose layers a GPU has room for."""
+        return max(_BLOCK, _VALUES // sum(self.sizes))
+
+    def there(self, rows):
+        """Copy rows to where the network is computed, if they are not there yet."""
+        return rows if self.device == "cpu" else tuple(cuda_device().moved(part) for part in rows)
+
     def output(self, X, w):
         """Compute the last layer for all rows, block by block."""
-        layers = self.layers(w)
-        blocks = range(0, X.shape[0], _BLOCK)
-        return np.concatenate([self._forward(X[start : start + _BLOCK], layers)[-1] for start in blocks])
+        if self.device == "cpu":
+            layers = self.layers(w)
+            blocks = (X[start : start + _BLOCK] for start in range(0, X.shape[0], _BLOCK))
+            return np.concatenate([self._forward(np, block, layers)[-1] for block in blocks])
+        gpu, size = cuda_device(), self.rows_at_once()
+        with gpu.computing():
+            layers = self.layers(gpu.put(w))
+            blocks = (gpu.moved(X[start : start + size]) for start in range(0, X.shape[0], size))
+            return np.concatenate([gpu.get(self._forward(gpu.xp, block, layers)[-1]) for block in blocks])
 
-    def _forward(self, X, layers):
+    def _forward(self, xp, X, layers):
         """Return what each layer is given, and the output."""
         values = [X]
         for number, (W, b) in enumerate(layers):
             a = values[-1] @ W
             a += b
             if number < len(layers) - 1:
-                _ACTIVATIONS[self.activation](a)
+                _ACTIVATIONS[self.activation](xp, a)
             values.append(a)
         return values
 
@@ -109,12 +129,23 @@ class Network:
             Targets are of shape (n, n_outputs), or the numbers of classes, shape (n,); weights of shape (n,).
         w : ndarray of shape (n_parameters,)
         """
+        parameters = w.astype(rows[0].dtype, copy=False)
+        if self.device == "cpu":
+            value, gradient = self._loss(np, rows, parameters)
+        else:
+            gpu = cuda_device()
+            with gpu.computing():
+                value, gradient = self._loss(gpu.xp, self.there(rows), gpu.put(parameters))
+                gradient = gpu.get(gradient)
+        return value, gradient.astype(w.dtype, copy=False)
+
+    def _loss(self, xp, rows, parameters):
+        """Compute the loss where rows and parameters lie; `xp` is NumPy or what stands for it there."""
         X, y, *weights = rows
-        parameters = w.astype(X.dtype, copy=False)
         layers = self.layers(parameters)
-        values = self._forward(X, layers)
-        value, delta = _LOSSES[self.loss_name](values[-1], y, *weights)
-        gradient = np.empty_like(parameters)
+        values = self._forward(xp, X, layers)
+        value, delta = _LOSSES[self.loss_name](xp, values[-1], y, *weights)
+        gradient = xp.empty_like(parameters)
         for number, (out, (W, _)) in reversed(
             list(enumerate(zip(self.layers(gradient), layers, strict=True)))
         ):
@@ -123,14 +154,12 @@ class Network:
             if number:
                 delta = delta @ W.T
                 _SLOPES[self.activation](delta, values[number])
-        return self._penalised(value, gradient, layers, X.shape[0] / self.n_rows, w.dtype)
-
-    def _penalised(self, value, gradient, layers, share, dtype):
-        if self.alpha:
+        share = X.shape[0] / self.n_rows * self.alpha
+        if share:
             for (G, _), (W, _) in zip(self.layers(gradient), layers, strict=True):
-                G += W.dtype.type(share * self.alpha) * W
-                value += share * self.alpha / 2 * float(np.vdot(W, W))
-        return value, gradient.astype(dtype, copy=False)
+                G += share * W
+                value += share / 2 * float(xp.vdot(W, W))
+        return value, gradient
 
     def log_probabilities(self, output):
         """Turn outputs into logarithms of the probabilities of classes."""
@@ -152,19 +181,19 @@ class Network:
 # Activations work in place; slopes multiply by the derivative, which the activation's value tells. -----
 
 
-def _relu(a):
-    np.maximum(a, 0, out=a)
+def _relu(xp, a):
+    xp.maximum(a, 0, out=a)
 
 
-def _tanh(a):
-    np.tanh(a, out=a)
+def _tanh(xp, a):
+    xp.tanh(a, out=a)
 
 
-def _logistic(a):
-    expit(a, out=a)
+def _logistic(xp, a):
+    a[:] = _expit(xp, a)
 
 
-def _identity(a):
+def _identity(xp, a):
     pass
 
 
@@ -196,30 +225,37 @@ _SLOPES = {
 # Losses: the sum over rows, and its derivative by the output. ---------------------------------------------
 
 
-def _squared(output, y, weights=None):
+def _squared(xp, output, y, weights=None):
     delta = output - y
-    return _summed(0.5 * np.sum(delta * delta, axis=1, dtype=np.float64), delta, weights)
+    return _summed(xp, 0.5 * xp.sum(delta * delta, axis=1, dtype=np.float64), delta, weights)
 
 
-def _softmax(output, y, weights=None):
-    rows = np.arange(len(y))
-    log_total = logsumexp(output, axis=1)
-    delta = np.exp(output - log_total[:, None])
-    losses = log_total - output[rows, y]
+def _softmax(xp, output, y, weights=None):
+    rows = xp.arange(len(y))
+    shifted = output - output.max(axis=1, keepdims=True)
+    delta = xp.exp(shifted)
+    total = delta.sum(axis=1, keepdims=True)
+    delta /= total
+    losses = xp.log(total[:, 0]) - shifted[rows, y]
     delta[rows, y] -= 1
-    return _summed(losses, delta, weights)
+    return _summed(xp, losses, delta, weights)
 
 
-def _two_classes(output, y, weights=None):
+def _two_classes(xp, output, y, weights=None):
     a = output[:, 0]
-    losses = -np.where(y == 1, log_expit(a), log_expit(-a))
-    return _summed(losses, (expit(a) - y.astype(a.dtype))[:, None], weights)
+    losses = xp.logaddexp(0.0, xp.where(y == 1, -a, a))
+    return _summed(xp, losses, (_expit(xp, a) - y.astype(a.dtype))[:, None], weights)
 
 
-def _summed(losses, delta, weights):
+def _summed(xp, losses, delta, weights):
     if weights is not None:
         losses, delta = losses * weights, delta * weights[:, None]
-    return float(np.sum(losses, dtype=np.float64)), delta
+    return float(xp.sum(losses, dtype=np.float64)), delta
+
+
+def _expit(xp, a):
+    """1 / (1 + exp(-a)), which overflows for no a."""
+    return expit(a) if xp is np else xp.exp(-xp.logaddexp(0.0, -a))
 
 
 _LOSSES = {"squared": _squared, "softmax": _softmax, "logistic": _two_classes}

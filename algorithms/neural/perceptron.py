@@ -1,6 +1,7 @@
 """What the multi-layer perceptrons share: parameters, the fit by either solver, layers as attributes."""
 
 import copy
+import dataclasses
 import functools
 import itertools
 import math
@@ -16,6 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError
+from ...kernels.device import cuda_device, device_for, why_no_device
 from ...scheduler.parameters import seed_from
 from ...scheduler.threads import single_threaded_blas
 from .._base import Estimator
@@ -52,6 +54,7 @@ class Perceptron(Estimator):
         "staleness": [Interval(Integral, 0, None, closed="left"), Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
         "engine": [str],
+        "device": [StrOptions({"cpu", "cuda", "auto"})],
         "n_jobs": [None, Integral],
         "verbose": ["verbose"],
     }
@@ -75,6 +78,7 @@ class Perceptron(Estimator):
         staleness=0,
         random_state=None,
         engine="local",
+        device="cpu",
         n_jobs=None,
         verbose=0,
     ):
@@ -94,6 +98,7 @@ class Perceptron(Estimator):
         self.staleness = staleness
         self.random_state = random_state
         self.engine = engine
+        self.device = device
         self.n_jobs = n_jobs
         self.verbose = verbose
 
@@ -128,6 +133,7 @@ class Perceptron(Estimator):
             values = _real(X, type(self).__name__, sparse_format="csr", order="C", finite=True)
             check_names(self, X, y)
             X = values
+            self.device_ = self._device(X)
             for name in _OF_ONE_WAY:
                 self.__dict__.pop(name, None)
             before = self._before() if self.warm_start else None
@@ -137,7 +143,7 @@ class Perceptron(Estimator):
             beside = () if weights is None else (weights.astype(X.dtype),)
             rows, held_out = self._split((X, targets, *beside), seed)
             sizes = (X.shape[1], *hidden, n_outputs)
-            network = Network(sizes, self.activation, loss, float(self.alpha), rows[0].shape[0])
+            network = Network(sizes, self.activation, loss, float(self.alpha), rows[0].shape[0], self.device_)
             w = self._first(network, before, seed, X.dtype)
             watch = Watch(
                 self.max_iter,
@@ -158,6 +164,15 @@ class Perceptron(Estimator):
         if any(type(n) is not int or n < 1 for n in sizes):
             raise DataError(f"hidden_layer_sizes must be integers above 0, got {self.hidden_layer_sizes!r}")
         return sizes
+
+    def _device(self, X):
+        """Say where the network is computed; raises before any work if it cannot be."""
+        is_dense = isinstance(X, np.ndarray)
+        if self.device == "cuda" and not is_dense:
+            raise DataError(
+                "device='cuda' takes a dense X, and this one is sparse: use device='cpu' or 'auto'"
+            )
+        return "cuda" if is_dense and device_for(self.device) is not None else "cpu"
 
     def _before(self):
         return (self.coefs_, self.intercepts_) if "coefs_" in vars(self) else None
@@ -198,7 +213,10 @@ class Perceptron(Estimator):
 
     def _by_sandblaster(self, network, w, rows, held_out, seed, watch):
         n_rows = rows[0].shape[0]
-        portions = [tuple(part[a : a + _PORTION] for part in rows) for a in range(0, n_rows, _PORTION)]
+        size = _PORTION if network.device == "cpu" else network.rows_at_once()
+        portions = [tuple(part[a : a + size] for part in rows) for a in range(0, n_rows, size)]
+        if self.engine == "local":
+            portions = _kept_there(network, portions)
         best = None if held_out is None else _Best(self, network, held_out)
 
         def each(iterate):
@@ -211,7 +229,9 @@ class Perceptron(Estimator):
                 w.astype(np.float64),
                 portions,
                 engine=self.engine,
-                n_jobs=self.n_jobs,
+                n_jobs=self.n_jobs
+                if network.device == "cpu"
+                else 1,  # threads of the host have nothing to do
                 max_iter=self.max_iter,
                 tol=self.tol,
                 callback=each,
@@ -296,14 +316,17 @@ class Perceptron(Estimator):
         X = check_rows(self, X)
         network, w = self._network()
         with single_threaded_blas():
-            return network.output(X.tocsr() if not isinstance(X, np.ndarray) else X, w), network
+            if not isinstance(X, np.ndarray):
+                X, network = X.tocsr(), dataclasses.replace(network, device="cpu")
+            return network.output(X, w), network
 
     def _network(self):
         sizes = (self.coefs_[0].shape[0], *(W.shape[1] for W in self.coefs_))
         loss = {"identity": "squared"}.get(self.out_activation_, self.out_activation_)
         pairs = zip(self.coefs_, self.intercepts_, strict=True)
         w = np.concatenate([part.ravel() for pair in pairs for part in pair])
-        return Network(sizes, self.activation, loss, 0.0, 1), w
+        device = "cpu" if self.device == "cpu" or why_no_device() else "cuda"
+        return Network(sizes, self.activation, loss, 0.0, 1, device), w
 
     def _check_state(self):
         super()._check_state()
@@ -316,6 +339,18 @@ class Perceptron(Estimator):
         if any(part.dtype.kind != "f" for part in (*self.coefs_, *self.intercepts_)):
             raise DataError("coefs_ and intercepts_ are not numbers")
         self._network()
+
+
+def _kept_there(network, portions):
+    """Copy portions to the GPU for all passes, as far as half of its free memory goes."""
+    if network.device == "cpu":
+        return portions
+    room = cuda_device().free_memory() / 2
+    sizes = np.cumsum([sum(part.nbytes for part in portion) for portion in portions])
+    return [
+        network.there(portion) if size <= room else portion
+        for portion, size in zip(portions, sizes, strict=True)
+    ]
 
 
 class _Best:
