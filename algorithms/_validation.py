@@ -11,10 +11,10 @@ from sklearn.utils.validation import validate_data
 
 from ..errors import DataError
 from ..scheduler.threads import single_threaded_blas
+from ._indices import sound
 
 _INT32_MAX = np.iinfo(np.int32).max
 _PRIOR_RANGE = (1e-30, 1e10)
-_COMPRESSED = {"csr": sparse.csr_array, "csc": sparse.csc_array, "bsr": sparse.bsr_array}
 
 
 def check_counts(estimator, X, *, reset=True, need_tokens=None):
@@ -84,7 +84,7 @@ def _numeric_csr(X, name):
     """Return X as a CSR array of finite numbers with sound indices, sharing memory where it can."""
     check_plain("X", X)
     if sparse.issparse(X):
-        X = _sound(X)
+        X = sound(X)
     with _as_data_errors():
         X = check_array(X, accept_sparse=True, dtype="numeric", estimator=name, input_name="X")
         if X.dtype == object:  # of a list, whose type scikit-learn leaves as numpy finds it
@@ -128,69 +128,6 @@ def _as_data_errors():
         yield
     except ValueError as error:
         raise DataError(str(error)) from error
-
-
-def _sound(X):
-    """Check the index arrays of a sparse matrix; return it as a CSR, CSC or COO array.
-
-    scipy does not check indices that were assigned to a matrix after it was made, and its compiled
-    conversions read and write wherever they point.
-    """
-    if X.ndim != 2:
-        raise DataError(f"X must have two dimensions, rows and columns, but it has {X.ndim}")
-    if X.format in _COMPRESSED:
-        _check_compressed(X)
-        # Made anew, with no remembered flags, no spare room at the end, and this machine's order of bytes.
-        values = X.data.astype(X.dtype.newbyteorder("="), copy=False)
-        X = _COMPRESSED[X.format]((values, X.indices, X.indptr), shape=X.shape)
-        return X.tocoo(copy=False) if X.format == "bsr" else X
-    with _as_data_errors():
-        X = X.tocoo(copy=False)  # LIL, DOK and DIA build index arrays anew
-    for axis, coordinates, size in (("row", X.row, X.shape[0]), ("column", X.col, X.shape[1])):
-        if len(coordinates) != len(X.data):
-            raise DataError(f"X has {len(coordinates)} {axis} indices for {len(X.data)} values: build X anew")
-        _check_indices(coordinates, size, axis)
-    return X
-
-
-def _check_compressed(X):
-    """Check the arrays of a CSR, CSC or BSR matrix."""
-    height, width = X.blocksize if X.format == "bsr" else (1, 1)
-    n_rows, n_columns = X.shape[0] // height, X.shape[1] // width
-    major, minor = ("column", "row") if X.format == "csc" else ("row", "column")
-    n_major, n_minor = (n_columns, n_rows) if X.format == "csc" else (n_rows, n_columns)
-    ends = X.indptr
-    if ends.ndim != 1 or ends.dtype.kind not in "iu" or len(ends) != n_major + 1:
-        raise DataError(
-            f"X.indptr must be a vector of {n_major + 1} integers, one a {major} and one more: build X anew"
-        )
-    if ends[0] != 0:
-        raise DataError(f"X.indptr must begin with 0, got {ends[0]}: build X anew")
-    falls = np.flatnonzero(ends[1:] < ends[:-1])
-    if len(falls):
-        at = falls[0]
-        raise DataError(
-            f"X.indptr may never fall, but does so from {ends[at]} to {ends[at + 1]} at {major} {at}: "
-            "build X anew"
-        )
-    if X.data.ndim != (3 if X.format == "bsr" else 1):
-        raise DataError(f"X.data has the wrong shape {X.data.shape}: build X anew")
-    if not ends[-1] <= min(len(X.indices), len(X.data)):
-        raise DataError(
-            f"X.indptr promises {ends[-1]} stored values, but there are {len(X.data)} values and "
-            f"{len(X.indices)} indices: build X anew"
-        )
-    _check_indices(X.indices[: ends[-1]], n_minor, minor)
-
-
-def _check_indices(indices, size, axis):
-    if indices.ndim != 1 or indices.dtype.kind not in "iu":
-        raise DataError(
-            f"the {axis} indices of X must be a vector of integers, got {indices.dtype}: build X anew"
-        )
-    if len(indices) and (indices.min() < 0 or indices.max() >= size):
-        wrong = indices[np.flatnonzero((indices < 0) | (indices >= size))[0]]
-        raise DataError(f"X has the {axis} index {wrong}, but only the {axis}s 0 to {size - 1}: build X anew")
 
 
 def _as_int32(X, name):
@@ -304,16 +241,16 @@ def check_columns(estimator, X):
     ...     check_columns("Lasso", [[0, 2], [float("nan"), 0]])
     ... except ValueError as error:
     ...     print(str(error)[:39])
-    X contains NaN in column 0 (row 1): Las
+    X contains NaN in row 1, column 0: Lass
     """
     name = estimator if isinstance(estimator, str) else type(estimator).__name__
-    columns = _real(X, name, sparse_format="csc", order="F")
+    columns = real(X, name, sparse_format="csc", order="F")
     if not isinstance(columns, np.ndarray):
         columns = sparse.csc_array(columns)
         if not columns.has_canonical_format:
             columns = columns.copy()
             columns.sum_duplicates()
-    _check_magnitudes(columns, getattr(X, "columns", None), name)
+    check_squares(columns, getattr(X, "columns", None), name)
     return columns
 
 
@@ -343,17 +280,17 @@ def check_rows(estimator, X):
     >>> check_rows(lasso, [[3]])
     array([[3.]])
     """
-    rows = _real(X, type(estimator).__name__, sparse_format=("csr", "csc"), order=None, finite=True)
+    rows = real(X, type(estimator).__name__, sparse_format=("csr", "csc"), order=None, finite=True)
     with _as_data_errors():
         validate_data(estimator, named(X), reset=False, skip_check_array=True)
     return rows
 
 
-def _real(X, name, *, sparse_format, order, finite=False):
+def real(X, name, *, sparse_format, order, finite=False):
     """Return X in float32 or float64, dense or in one of the sparse formats, sharing memory where it can."""
     check_plain("X", X)
     if sparse.issparse(X):
-        X = _sound(X)
+        X = sound(X)
     with _as_data_errors():
         return check_array(
             X,
@@ -366,8 +303,16 @@ def _real(X, name, *, sparse_format, order, finite=False):
         )
 
 
-def _check_magnitudes(X, names, estimator_name):
-    """Check that the sum of all squares of a Fortran or CSC matrix is a number of its own type."""
+def check_squares(X, names, estimator_name):
+    """Check that the sum of all squares is a number of its own type.
+
+    Parameters
+    ----------
+    X : ndarray in C or Fortran order, csr_array or csc_array
+    names : sequence of str or None
+        Of the columns.
+    estimator_name : str
+    """
     dense = isinstance(X, np.ndarray)
     values = X.ravel(order="K") if dense else X.data
     with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():
@@ -380,20 +325,21 @@ def _check_magnitudes(X, names, estimator_name):
         return
     at = wrong[0]
     if dense:
-        column, row = divmod(at, X.shape[0])
+        row, column = np.unravel_index(at, X.shape, order="C" if X.flags.c_contiguous else "F")
     else:
-        row, column = X.indices[at], np.searchsorted(X.indptr, at, side="right") - 1
-    where = f"column {column}" if names is None else f"column {column} ({names[column]!r})"
+        row, column = np.searchsorted(X.indptr, at, side="right") - 1, X.indices[at]
+        row, column = (column, row) if X.format == "csc" else (row, column)
+    where = f"row {row}, column {column}" + ("" if names is None else f" ({names[column]!r})")
     value = values[at]
     if np.isfinite(value):
         raise DataError(
-            f"X holds {value:g} in {where} (row {row}), too large for sums of squares in {values.dtype}: "
-            "scale the columns, for instance with sklearn.preprocessing.MaxAbsScaler"
+            f"X holds {value:g} in {where}, too large for sums of squares in {values.dtype}: scale the "
+            "columns, for instance with sklearn.preprocessing.MaxAbsScaler"
         )
     what = "NaN" if np.isnan(value) else "infinity"
     raise DataError(
-        f"X contains {what} in {where} (row {row}): {estimator_name} takes finite numbers only; impute it, "
-        "for instance with sklearn.impute.SimpleImputer, or drop the row or column"
+        f"X contains {what} in {where}: {estimator_name} takes finite numbers only; impute it, for instance "
+        "with sklearn.impute.SimpleImputer, or drop the row or column"
     )
 
 

@@ -273,10 +273,35 @@ def _dense(read):
 
 
 def read_ratings(source, vocab=None, *, n_features=None, verbose=0):
-    """Read ratings of items by users; see `stradask._factors.read`."""
-    from ._factors import read
+    """Read ratings: lines of user, item, rating (`stradask.datasets.read_ratings`), or a sparse matrix (npz).
 
-    return read(source, vocab, verbose=verbose)
+    Parameters
+    ----------
+    source : str
+    vocab : None
+        Ratings have no vocabulary.
+    n_features : None
+    verbose : int
+
+    Returns
+    -------
+    Rated
+    """
+    import numpy as np
+
+    from ._factors import Rated
+
+    if vocab is not None:
+        raise DataError("--vocab: ratings have no words; titles of items come with --titles")
+    if source == DOCSTRINGS:
+        raise DataError("docstrings are no ratings; give a file of lines user,item,rating")
+    if kind_of(source) == "npz":
+        R = read_npz_matrix(source).tocsr()
+        return Rated(R, np.arange(R.shape[0]), np.arange(R.shape[1]), source)
+    from .datasets import read_ratings
+
+    found = read_ratings(source, verbose=verbose)
+    return Rated(found.matrix, found.users, found.items, source)
 
 
 # What `Model.data` may say, and who reads it.

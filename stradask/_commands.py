@@ -180,13 +180,6 @@ def _remember(estimator, vocabulary):
     estimator.vocabulary_ = np.array(check_vocabulary(vocabulary, estimator.n_features_in_), dtype=str)
 
 
-def sweep(args):
-    """Fit a topic model for each number of topics."""
-    from ._sweep import sweep
-
-    return sweep(args)
-
-
 # Using a model -----------------------------------------------------------------------------------
 
 

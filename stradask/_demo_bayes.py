@@ -55,7 +55,8 @@ def run(settings, say):
     def add_to(page):
         from ._demo_bayes_pictures import add_bayes
 
-        add_bayes(page, document, ours.shard_draws, draws, truth.draws)
+        shown = {way: draws[way][:, EXPOSURE] for way in WAYS[1:]}
+        add_bayes(page, document, ours.shard_draws[..., EXPOSURE], shown, truth.draws[:, EXPOSURE])
 
     return Part(document, add_to)
 

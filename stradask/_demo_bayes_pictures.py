@@ -2,20 +2,19 @@
 
 import numpy as np
 
-from ._demo_bayes import EXPOSURE, SHARDS, WAYS
 from ._demo_pictures import OURS, QUIET, THEIRS, _axes
 
 GRID = 300
 
 
 def add_bayes(page, document, shard_draws, draws, truth):
-    """Add the part of the Bayesian models to the page."""
-    data, seconds = document["data"], document["seconds"]
-    page.heading(f"Bayesian models: a rare event in {SHARDS} shards")
+    """Add the part of the Bayesian models to the page; draws are those of the exposure's effect."""
+    data, seconds, shards = document["data"], document["seconds"], document["shards"]
+    page.heading(f"Bayesian models: a rare event in {shards} shards")
     page.text(
         f"Of {data['rows']:,} rows {data['positives']:,} are positive, and one in twenty is exposed to what "
         "may make them so: what is the exposure's effect, and how sure can one be? The rows are dealt out to "
-        f"{SHARDS} shards that never talk to each other while they are sampled. Each knows little, so that "
+        f"{shards} shards that never talk to each other while they are sampled. Each knows little, so that "
         "its own answer is wide and skewed; averages of such answers are wrong. stradask takes the shards' "
         "gradients into account, proposes, and asks every shard once how likely the proposals are."
     )
@@ -40,16 +39,15 @@ def overlay(shard_draws, draws, truth):
     from scipy.stats import gaussian_kde
 
     axes = _axes(width=6.0, height=3.8)
-    ways = {way: found[:, EXPOSURE] for way, found in draws.items() if way != WAYS[0]}
     # A shard in which no exposed row is positive has a tail that would take the whole picture.
-    width = 3 * np.median(shard_draws[..., EXPOSURE].std(axis=(1, 2)))
-    grid = np.linspace(-width, width, GRID) + truth[:, EXPOSURE].mean()
-    for i, shard in enumerate(shard_draws[..., EXPOSURE].reshape(len(shard_draws), -1)):
+    width = 3 * np.median(shard_draws.std(axis=(1, 2)))
+    grid = np.linspace(-width, width, GRID) + truth.mean()
+    for i, shard in enumerate(shard_draws.reshape(len(shard_draws), -1)):
         label = None if i else f"each of {len(shard_draws)} shards"
         axes.plot(grid, gaussian_kde(shard)(grid), color="#999999", linewidth=0.8, label=label)
-    for (way, found), colour in zip(ways.items(), (THEIRS, OURS), strict=True):
+    for (way, found), colour in zip(draws.items(), (THEIRS, OURS), strict=True):
         axes.plot(grid, gaussian_kde(found)(grid), color=colour, linewidth=2.2, label=way)
-    curve = gaussian_kde(truth[:, EXPOSURE])(grid)
+    curve = gaussian_kde(truth)(grid)
     axes.plot(grid, curve, color="black", linewidth=1.4, linestyle="--", label="all the data")
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
@@ -61,9 +59,8 @@ def overlay(shard_draws, draws, truth):
         "Posterior of one coefficient: of each shard, of two ways to combine them, and of a long chain of "
         "all the data (dashed)."
     )
-    places = ", ".join(f"{way} at {found.mean():.2f}" for way, found in ways.items())
+    places = ", ".join(f"{way} at {found.mean():.2f}" for way, found in draws.items())
     said = (
-        f"Wide and flat curves of the shards, and narrow ones: {places}, all the data at "
-        f"{truth[:, EXPOSURE].mean():.2f}."
+        f"Wide and flat curves of the shards, and narrow ones: {places}, all the data at {truth.mean():.2f}."
     )
     return axes.figure, caption, said

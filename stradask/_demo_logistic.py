@@ -61,7 +61,7 @@ def run(settings, say):
     def add_to(page):
         from ._demo_logistic_pictures import add_logistic
 
-        add_logistic(page, X, scales, found)
+        add_logistic(page, X, scales, found, STEPS[-1])
 
     return Part(document, add_to)
 

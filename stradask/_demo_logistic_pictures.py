@@ -1,6 +1,5 @@
 """The pictures of the demo of smooth models."""
 
-from ._demo_logistic import STEPS
 from ._demo_pictures import OURS, QUIET, THEIRS, _axes
 
 NAMES = {
@@ -11,7 +10,7 @@ NAMES = {
 FLOOR = 1e-12  # below it the excess is rounding
 
 
-def add_logistic(page, X, scales, found):
+def add_logistic(page, X, scales, found, most_steps):
     """Add the part of the smooth models to the page."""
     page.heading("Logistic regression: columns of very different scales")
     page.text(
@@ -21,10 +20,10 @@ def add_logistic(page, X, scales, found):
         "scales, but computes a whole Hessian at each step. stradask takes the Hessian of a sample of the "
         "rows, once, and then needs a few plain passes over the data."
     )
-    page.pair(picture(found, "seconds"), picture(found, "steps"))
+    page.pair(picture(found, "seconds", most_steps), picture(found, "steps", most_steps))
 
 
-def picture(found, against):
+def picture(found, against, most_steps):
     """Return the excess against seconds or steps: figure, caption, description."""
     axes = _axes(width=4.8)
     for curve in found:
@@ -45,7 +44,7 @@ def picture(found, against):
         "One fit a point, each from nothing, on one thread: stradask to smaller and smaller tolerances, the "
         "others for more and more steps. Dotted: the default tolerance of stradask."
         if against == "seconds"
-        else f"The same fits by their steps; L-BFGS was given up to {STEPS[-1]:,}."
+        else f"The same fits by their steps; L-BFGS was given up to {most_steps:,}."
     )
     said = ", ".join(
         f"{NAMES[curve.name][0]} ends at {curve.excess[-1]:.0e} after "

@@ -88,38 +88,6 @@ class Rated:
         return self.users[cells.row], self.items[cells.col], cells.data
 
 
-def read(source, vocab=None, *, n_features=None, verbose=0):
-    """Read ratings: lines of user, item, rating (`stradask.datasets.read_ratings`), or a sparse matrix (npz).
-
-    Parameters
-    ----------
-    source : str
-    vocab : None
-        Ratings have no vocabulary.
-    n_features : None
-    verbose : int
-
-    Returns
-    -------
-    Rated
-    """
-    import numpy as np
-
-    from ._cli_data import DOCSTRINGS, kind_of, read_npz_matrix
-
-    if vocab is not None:
-        raise DataError("--vocab: ratings have no words; titles of items come with --titles")
-    if source == DOCSTRINGS:
-        raise DataError("docstrings are no ratings; give a file of lines user,item,rating")
-    if kind_of(source) == "npz":
-        R = read_npz_matrix(source).tocsr()
-        return Rated(R, np.arange(R.shape[0]), np.arange(R.shape[1]), source)
-    from .datasets import read_ratings
-
-    found = read_ratings(source, verbose=verbose)
-    return Rated(found.matrix, found.users, found.items, source)
-
-
 def read_titles(path, items):
     """Read titles of items: lines of id and title, further columns passed over; an item without has its id.
 

@@ -213,7 +213,7 @@ def _add_fit(parsers):
 
 
 def _add_sweep(parsers):
-    parser = _command(parsers, "sweep", commands.sweep, "choose the number of topics by held-out documents")
+    parser = _command(parsers, "sweep", _sweep, "choose the number of topics by held-out documents")
     parser.add_argument("model", metavar="MODEL", help=f"one of: {commands.swept_models()}")
     parser.add_argument("data", metavar="DATA", help="a file, or the word docstrings")
     parser.add_argument(
@@ -240,6 +240,12 @@ def _add_sweep(parsers):
         "--random-state", type=_natural, default=0, metavar="S", help="first seed (%(default)s)"
     )
     _add_output(parser)
+
+
+def _sweep(args):
+    from ._sweep import sweep
+
+    return sweep(args)
 
 
 def _add_transform(parsers):

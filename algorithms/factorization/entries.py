@@ -6,7 +6,8 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
-from .._validation import _sound, check_plain
+from .._indices import sound
+from .._validation import check_plain
 from ..linear.inputs import check_targets
 
 _INT32_MAX = np.iinfo(np.int32).max
@@ -205,7 +206,7 @@ def check_matrix(R, name, n_columns=None, *, may_be_empty=False):
             f"as pairs of ids with y, got a {type(R).__name__}; try scipy.sparse.csr_array(R), or of a "
             "table fit(table[['user', 'item']], table['rating'])"
         )
-    X = _sound(R)
+    X = sound(R)
     if n_columns is not None and X.shape[1] != n_columns:
         raise DataError(
             f"R has {X.shape[1]} columns, but the model has {n_columns} items: give R the columns of "

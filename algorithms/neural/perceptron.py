@@ -21,7 +21,7 @@ from ...kernels.device import cuda_device, device_for, why_no_device
 from ...scheduler.parameters import seed_from
 from ...scheduler.threads import single_threaded_blas
 from .._base import Estimator
-from .._validation import _real, check_rows
+from .._validation import check_rows, real
 from ..linear.inputs import check_names, check_weights
 from ..optimize.downpour import watched
 from ..optimize.minimize import minimize
@@ -130,7 +130,7 @@ class Perceptron(Estimator):
         self._validate_params()
         with self._unchanged_on_error():
             hidden = self._hidden()
-            values = _real(X, type(self).__name__, sparse_format="csr", order="C", finite=True)
+            values = real(X, type(self).__name__, sparse_format="csr", order="C", finite=True)
             check_names(self, X, y)
             X = values
             self.device_ = self._device(X)

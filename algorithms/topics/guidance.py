@@ -8,7 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
-from .._validation import _PRIOR_RANGE, _sound
+from .._indices import sound
+from .._validation import _PRIOR_RANGE
 
 _LARGEST = 1e100  # sums and products of such numbers are finite
 SEED_WEIGHT = 1.0  # of a seed word that comes without a weight
@@ -194,7 +195,7 @@ def _nonnegative(name, value, shape, axes, most=_LARGEST):
         raise DataError(f"{name} has the shape {value.shape}; pass {shape}: {axes}")
     if sparse.issparse(value):
         try:
-            value = _sound(value)
+            value = sound(value)
         except DataError as error:
             raise DataError(re.sub(r"\bX\b", name, str(error))) from error
     else:

@@ -51,3 +51,10 @@ def value(model, X, y, weights=None):
     losses = logsumexp(Z, axis=1) - Z[np.arange(len(y)), np.searchsorted(model.classes_, y)]
     rho = model.l1_ratio or 0.0  # None in scikit-learn before 1.8
     return model.C * (s @ losses) + (1 - rho) / 2 * square + rho * np.abs(coef).sum()
+
+
+def make_quadratic(n, condition=100.0, seed=0):
+    """The matrix of a convex quadratic of a given condition, and a vector."""
+    rng = np.random.default_rng(seed)
+    Q, _ = np.linalg.qr(rng.standard_normal((n, n)))
+    return Q @ np.diag(np.geomspace(1, condition, n)) @ Q.T, rng.standard_normal(n)

@@ -53,7 +53,7 @@ def test_nan_and_infinities_are_named_with_their_column(case, form, value, word,
 def test_the_name_of_the_column_is_told(case):
     model, y = case
     frame = pd.DataFrame(edited(np.nan), columns=["a", "b", "c", "age", "e", "f"])
-    with pytest.raises(DataError, match=r"X contains NaN in column 3 \('age'\) \(row 7\)"):
+    with pytest.raises(DataError, match=r"X contains NaN in row 7, column 3 \('age'\)"):
         model.fit(frame, y)
 
 

@@ -3,9 +3,7 @@
 import pickle
 import tracemalloc
 
-import matplotlib as mpl
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn
 from scipy import sparse
@@ -19,9 +17,8 @@ from sklearn.utils.fixes import parse_version
 
 import stradask as sd
 from stradask.algorithms.linear import folds
-from stradask.errors import DataError, StradaskError
+from stradask.errors import DataError
 
-mpl.use("agg")
 rng = np.random.default_rng(0)
 N, P = 70, 25
 X = rng.standard_normal((N, P)) * (rng.random((N, P)) < 0.6) * rng.uniform(0.3, 3, P) + rng.uniform(0, 1, P)
@@ -447,65 +444,6 @@ def test_a_constant_target_gives_zero_models():
     assert not model.coef_.any()
     assert model.intercept_ == pytest.approx(2.5)
     assert model.mse_path_.max() == pytest.approx(0)
-
-
-# The picture ----------------------------------------------------------------------------------------------
-
-
-def test_plot_draws_paths_scores_and_choices():
-    import matplotlib.pyplot as plt
-
-    frame = pd.DataFrame(X, columns=[f"column {j}" for j in range(P)])
-    model = sd.LassoCV(**TIGHT).fit(frame, Y)
-    upper, lower = model.plot(n_named=4)
-    x = -np.log10(model.alphas_)
-    named = np.argsort(-abs(model.coef_), kind="stable")[:4]
-    # Four coloured paths, zero, and the two penalties.
-    assert len(upper.lines) == 7
-    for line, feature in zip(upper.lines[:4], named, strict=True):
-        np.testing.assert_allclose(line.get_xdata(), x)
-        np.testing.assert_allclose(line.get_ydata(), model.coef_path_[[feature]].toarray().ravel())
-    assert {text.get_text() for text in upper.texts} == {f"column {j}" for j in named}
-    for ax in (upper, lower):
-        places = [line.get_xdata()[0] for line in ax.lines if len(line.get_xdata()) == 2]
-        for alpha in (model.alpha_min_, model.alpha_1se_):
-            assert np.isclose(places, -np.log10(alpha)).any()
-    np.testing.assert_allclose(lower.lines[0].get_ydata(), model.mse_path_.mean(axis=1))
-    assert lower.get_ylabel() == "mean squared error"
-    (above,) = upper.child_axes
-    last = int(np.count_nonzero(model.coef_path_[:, [-1]].toarray()))
-    assert above.get_xticklabels()[-1].get_text() == str(last)
-    plt.close("all")
-
-
-def test_plot_shows_the_chosen_share_and_takes_axes():
-    from matplotlib.figure import Figure
-
-    model = sd.ElasticNetCV(l1_ratio=[0.2, 1.0], alphas=6, eps=0.05, scoring="r2").fit(X, Y)
-    axes = Figure().subplots(2)
-    found = model.plot(axes)
-    assert found.tolist() == axes.tolist()
-    at = [0.2, 1.0].index(model.l1_ratio_)
-    np.testing.assert_allclose(axes[1].lines[0].get_ydata(), model.scores_mean_[at])
-    np.testing.assert_allclose(axes[1].lines[0].get_xdata(), -np.log10(model.alphas_[at]))
-    assert axes[1].get_ylabel() == "R²"
-
-
-def test_plot_of_a_model_of_zeros():
-    from matplotlib.figure import Figure
-
-    model = sd.LassoCV(alphas=[1e3, 1e2]).fit(X, Y)
-    upper, _ = model.plot(Figure().subplots(2))
-    assert not upper.texts
-
-
-def test_plot_without_matplotlib_says_so(monkeypatch):
-    import sys
-
-    model = sd.LassoCV(alphas=3).fit(X, Y)
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(StradaskError, match=r"pip install 'stradask\[plot\]'"):
-        model.plot()
 
 
 def test_folds_share_the_matrix(monkeypatch):

@@ -135,7 +135,7 @@ def test_targets_that_cannot_be_named(tmp_path, capsys):
         ("a,b\n1,2\n\nx,4\n", "a", "line 4, column 0 ('a'): 'x' is not a number"),
         ("1,2\n3,x\n", "0", "line 2, column 1: 'x' is not a number"),
         ("1,2,5\n3,4\n", "0", "line 2: 2 cells, but the first line has 3"),
-        ("a,b\n1,nan\n", "a", "X contains NaN in column 0 (row 0)"),
+        ("a,b\n1,nan\n", "a", "X contains NaN in row 0, column 0"),
         (
             "a,b\n1,2\n",
             None,
