@@ -8,17 +8,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from scipy.special import expit, log_expit, log_softmax, softmax
-from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError
-from .._base import Estimator, check_classes
 from .._validation import check_rows
+from .classifier import ScoringClassifier, log_probabilities, probabilities
 from .dask_input import check_matrix, check_vector, is_dask, lazily
-from .fitting import SHORT, Design, check_shapes, solve, warn_short
+from .fitting import SHORT, Design, solve, warn_short
 from .inputs import (
     check_class_weights,
     check_labels,
@@ -29,7 +27,7 @@ from .inputs import (
 )
 
 
-class SparseLogisticRegression(ClassifierMixin, Estimator):
+class SparseLogisticRegression(ScoringClassifier):
     r"""Logistic regression with l1 and squared l2 penalties, by a working set of columns.
 
     Minimises, over coefficients b and an intercept c, for classes y of 1 and -1
@@ -328,7 +326,7 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
         """
         check_is_fitted(self)
         if is_dask(X):
-            n_outputs = None if len(self.coef_) == 1 else len(self.coef_)
+            n_outputs = None if self.coef_.shape[0] == 1 else self.coef_.shape[0]
             return self._lazily(self.decision_function, X, offset, n_outputs)
         X = check_rows(self, X)
         scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
@@ -357,8 +355,7 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
         """
         if is_dask(X):
             return self._lazily(self.predict, X, offset, None, self.classes_.dtype)
-        scores = self.decision_function(X, offset=offset)
-        return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
+        return self._most_probable(self.decision_function(X, offset=offset))
 
     def predict_proba(self, X, *, offset=None):
         """Compute the probabilities of the classes.
@@ -375,10 +372,7 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
         """
         if is_dask(X):
             return self._lazily(self.predict_proba, X, offset, len(self.classes_))
-        scores = self.decision_function(X, offset=offset)
-        if scores.ndim == 1:
-            return np.column_stack([expit(-scores), expit(scores)])
-        return softmax(scores, axis=1)
+        return probabilities(self.decision_function(X, offset=offset))
 
     def predict_log_proba(self, X, *, offset=None):
         """Compute the logarithms of the probabilities of the classes, without underflow.
@@ -394,10 +388,7 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
         """
         if is_dask(X):
             return self._lazily(self.predict_log_proba, X, offset, len(self.classes_))
-        scores = self.decision_function(X, offset=offset)
-        if scores.ndim == 1:
-            return np.column_stack([log_expit(-scores), log_expit(scores)])
-        return log_softmax(scores, axis=1)
+        return log_probabilities(self.decision_function(X, offset=offset))
 
     def alpha_max(self, X, y, sample_weight=None, *, offset=None):
         """Find the smallest `alpha` at which all penalised coefficients are zero, given the other parameters.
@@ -424,38 +415,9 @@ class SparseLogisticRegression(ClassifierMixin, Estimator):
         design, subproblem, _ = copy.copy(self)._problem(X, y, sample_weight, offset)
         return design.alpha_max(subproblem, self.l1_ratio)
 
-    def sparsify(self):
-        """Turn `coef_` into a CSR array, in place.
-
-        Returns
-        -------
-        self
-            Predicts as before, and takes 12 bytes a coefficient other than zero instead of 8 a column.
-        """
-        check_is_fitted(self)
-        self.coef_ = sparse.csr_array(self.coef_)
-        return self
-
-    def densify(self):
-        """Turn `coef_` into an ndarray again, in place.
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self)
-        if not isinstance(self.coef_, np.ndarray):
-            self.coef_ = self.coef_.toarray()
-        return self
-
     @property
     def sparse_coef_(self):
         """The coefficients as a CSR array."""
         if "coef_" not in vars(self):
             raise AttributeError(f"this {type(self).__name__} has no 'sparse_coef_': it is not fitted yet")
         return sparse.csr_array(self.coef_)
-
-    def _check_state(self):
-        super()._check_state()
-        check_shapes(self)
-        check_classes(self.classes_, self.coef_.shape[0])

@@ -1,7 +1,5 @@
 """scikit-learn: L-BFGS."""
 
-import numpy as np
-
 
 class Solver:
     """`sklearn.linear_model.LogisticRegression` with ``solver="lbfgs"``."""
@@ -16,18 +14,12 @@ class Solver:
 
     def set_data(self, data):
         """Bring the rows together, which is how the library reads them."""
-        self.X = np.ascontiguousarray(data.X) if isinstance(data.X, np.ndarray) else data.X.tocsr()
-        self.y = data.y.astype(np.int8)
+        from _logistic_sklearn import rows_of
+
+        self.X, self.y = rows_of(data)
 
     def solve(self, alpha, tolerance):
         """One fit from scratch."""
-        from sklearn.linear_model import LogisticRegression
+        from _logistic_sklearn import fit
 
-        model = LogisticRegression(
-            C=1 / (alpha * len(self.y)),
-            solver="lbfgs",
-            fit_intercept=self.settings.intercept,
-            tol=tolerance,
-            max_iter=100_000,
-        ).fit(self.X, self.y)
-        return {"coef": model.coef_, "intercept": np.ravel(model.intercept_)[0]}
+        return fit(self.X, self.y, alpha, tolerance, solver="lbfgs", fit_intercept=self.settings.intercept)

@@ -4,6 +4,7 @@ import os
 import pickle
 import signal
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -114,12 +115,18 @@ def test_save_load_pickle(cls, tmp_path, monkeypatch):
         sd.load(tmp_path / "model")
 
 
-def test_sparse_coefficients_predict_as_dense_ones():
-    X, y, *_ = problem()
-    model = LogisticRegression(0.1, l1_ratio=1.0).fit(X, y)
-    dense = model.predict_proba(X)
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("make", [LogisticRegression, sd.SparseLogisticRegression])
+def test_sparse_coefficients_predict_as_dense_ones(make, n_classes, tmp_path):
+    X, y, *_ = problem(n_classes=n_classes)
+    model = make(0.1, l1_ratio=1.0).fit(X, y)
+    dense, scores = model.predict_proba(X), model.decision_function(X)
     np.testing.assert_allclose(model.sparsify().predict_proba(X), dense)
     assert sparse.issparse(model.coef_)
+    blocks = da.from_array(X, chunks=(50, -1))
+    np.testing.assert_allclose(model.decision_function(blocks).compute(scheduler="sync"), scores)
+    model.save(tmp_path / "model")
+    np.testing.assert_allclose(sd.load(tmp_path / "model").predict_proba(X), dense)
     assert isinstance(model.densify().coef_, np.ndarray)
 
 
