@@ -71,3 +71,14 @@ def _check_indices(indices, size, axis):
     if len(indices) and (indices.min() < 0 or indices.max() >= size):
         wrong = indices[np.flatnonzero((indices < 0) | (indices >= size))[0]]
         raise DataError(f"X has the {axis} index {wrong}, but only the {axis}s 0 to {size - 1}: build X anew")
+
+
+def narrow_csr(data, indices, indptr, n_columns):
+    """Return a CSR array whose indices have 32 bits where these hold all of them, and 64 elsewhere.
+
+    scipy takes the wider type of the two arrays, which is that of row ends that were summed up.
+    """
+    most = max(int(indptr[-1]), n_columns)
+    wide = np.int32 if most <= np.iinfo(np.int32).max else np.int64
+    parts = (data, indices.astype(wide, copy=False), indptr.astype(wide, copy=False))
+    return sparse.csr_array(parts, shape=(len(indptr) - 1, n_columns))

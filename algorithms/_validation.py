@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 
 from ..errors import DataError
 from ..scheduler.threads import single_threaded_blas
-from ._indices import sound
+from ._indices import narrow_csr, sound
 
 _INT32_MAX = np.iinfo(np.int32).max
 _PRIOR_RANGE = (1e-30, 1e10)
@@ -182,20 +182,7 @@ def _summed(counts, name):
     if not counts.data.all():
         counts = counts.copy()
         counts.eliminate_zeros()
-    return _with_narrow_indices(counts)
-
-
-def _with_narrow_indices(X):
-    wanted = _index_dtype(X.nnz, X.shape[1])
-    if X.indices.dtype == X.indptr.dtype == wanted:
-        return X
-    indices, indptr = (a.astype(wanted, copy=False) for a in (X.indices, X.indptr))
-    return sparse.csr_array((X.data, indices, indptr), shape=X.shape)
-
-
-def _index_dtype(n_stored, n_columns):
-    """The narrower type that holds every position and every column number."""
-    return np.dtype(np.int32 if max(n_stored, n_columns) <= _INT32_MAX else np.int64)
+    return narrow_csr(counts.data, counts.indices, counts.indptr, counts.shape[1])
 
 
 def check_width(X, n_features):

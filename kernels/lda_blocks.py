@@ -44,7 +44,7 @@ def first_choices(first, n_all, seed, purpose, choices):
     for d in range(len(choices)):
         for c in range(choices.shape[1]):
             m = (first + d) * choices.shape[1] + c
-            choices[d, c] = _uniform(m // n_all, m % n_all, 0, purpose, seed)
+            choices[d, c] = _uniform(m // n_all, m % n_all, np.int64(0), purpose, seed)
 
 
 @nb.njit(**_OPTIONS)

@@ -132,12 +132,13 @@ def _keys(name, seed, purpose, round_):
 
 
 @nb.njit(**_INLINE)
-def _invert(totals, less, beta_sum):
-    """``1 / (C_k - less + sum(beta))``; anything where C_k is smaller, since no token has such a topic."""
-    inverse = np.empty(len(totals), np.float32)
+def _invert(totals, beta_sum):
+    """``1 / (C_k + sum(beta))``, and with one token less, which a topic without any does not lose."""
+    inverse, inverse_less = np.empty(len(totals), np.float32), np.empty(len(totals), np.float32)
     for k in range(len(totals)):
-        inverse[k] = _ONE / np.float32(max(totals[k] - less, 0) + beta_sum)
-    return inverse
+        inverse[k] = _ONE / np.float32(max(totals[k], 0) + beta_sum)
+        inverse_less[k] = _ONE / np.float32(max(totals[k] - 1, 0) + beta_sum)
+    return inverse, inverse_less
 
 
 @nb.njit(**_INLINE)
@@ -167,7 +168,7 @@ def word_pass(first, last, word_start, pairs, totals, beta, beta_sum, counted, s
         Name of the random streams, of which each word has its own.
     """
     n_topics = len(totals)
-    inverse, inverse_less = _invert(totals, 0, beta_sum), _invert(totals, 1, beta_sum)
+    inverse, inverse_less = _invert(totals, beta_sum)
     weight, own = np.empty(n_topics, np.float32), np.empty(n_topics, np.float32)
     counts, prior = np.zeros(n_topics, np.int32), np.zeros(1, np.float32)
     longest = _longest(first, last, word_start)
@@ -220,7 +221,7 @@ def document_pass(
         Distinct topics of the documents before the pass, summed.
     """
     n_topics = len(totals)
-    inverse, inverse_less = _invert(totals, 0, beta_sum), _invert(totals, 1, beta_sum)
+    inverse, inverse_less = _invert(totals, beta_sum)
     weight, own = np.empty(n_topics, np.float32), np.empty(n_topics, np.float32)
     counts = np.zeros(n_topics, np.int32)
     longest = _longest(first, last, doc_start)
@@ -282,7 +283,7 @@ def part_of_words(
         Name of the random streams.
     """
     n_topics = len(totals)
-    inverse, inverse_less = _invert(totals, 0, beta_sum), _invert(totals, 1, beta_sum)
+    inverse, inverse_less = _invert(totals, beta_sum)
     counts, change = np.zeros(n_topics, np.int32), np.zeros(n_topics, np.int64)
     for w in range(len(names)):
         if begin[w] == end[w]:

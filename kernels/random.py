@@ -31,16 +31,21 @@ def philox4x32(c0, c1, c2, c3, k0, k1):
     return c0, c1, c2, c3
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(cache=True, inline="always")
 def fill_uniform(out, first, seed, purpose, round_, index):
     """Fill `out` (float32, length a multiple of 4) with uniforms on [0, 1) from one stream.
 
     Draw ``i`` of block ``b`` lands at ``out[i * (len(out) // 4) + b]``: four runs of contiguous
     stores, which the compiler turns into vectors. `first` is the number of the first block.
     """
-    quarter = len(out) // 4
+    # Of one type each, whoever calls, so that what fills is compiled once.
     k0, k1 = np.uint32(seed & _LOW), np.uint32(seed >> _HIGH)
-    c1, c2, c3 = np.uint32(index), np.uint32(round_), np.uint32(purpose)
+    _fill(out, np.uint32(first), np.uint32(index), np.uint32(round_), np.uint32(purpose), k0, k1)
+
+
+@nb.njit(cache=True, nogil=True)
+def _fill(out, first, c1, c2, c3, k0, k1):
+    quarter = len(out) // 4
     for b in range(quarter):
         r0, r1, r2, r3 = philox4x32(np.uint32(first + b), c1, c2, c3, k0, k1)
         out[b] = np.float32(r0 >> _BITS) * _UNIT

@@ -104,7 +104,8 @@ def fold_in(
     flat = held.ravel()
     scratch, uniforms = np.empty((CHAINS, width + LANES), np.float32), np.empty(DRAWS, np.float32)
     for d in range(first, last):
-        n_words, length = 0, 0
+        # A plain 0 is a type of its own to numba, for which it would compile `_settle` beside that of an int.
+        n_words, length = np.int64(0), 0
         for j in span(indptr, d):
             word_row(at(columns[j]), counts_indptr, counts_topics, counts, beta, inverse, phi[n_words])
             times[n_words] = data[j]

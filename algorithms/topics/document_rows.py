@@ -10,6 +10,7 @@ from scipy import sparse
 from ...errors import ModelFileError
 from ...kernels import lda_gibbs as kernels
 from ...kernels import lda_labels, topic_counts
+from .._indices import narrow_csr
 from .list_room import ListRoom, lists_do_not_fit
 from .storage import Storage
 
@@ -55,7 +56,7 @@ class DenseRows:
     def csr(self):
         """Return the counts as a CSR array."""
         indptr, indices, data = topic_counts.doc_topic_csr_dense(self.counts, self.n_topics)
-        return sparse.csr_array((data, indices, indptr), shape=(len(self.counts), self.n_topics))
+        return narrow_csr(data, indices, indptr, self.n_topics)
 
     def arrays(self):
         """What a checkpoint must hold beside the topics: nothing."""
@@ -103,7 +104,7 @@ class PackedLists(ListRoom):
         indptr, indices, data = topic_counts.doc_topic_csr_sparse(
             self.entries, self.line_start, self.n_lines, self.shift
         )
-        counts = sparse.csr_array((data, indices, indptr), shape=(len(self.n_lines), self.n_topics))
+        counts = narrow_csr(data, indices, indptr, self.n_topics)
         counts.sort_indices()
         return counts
 

@@ -13,6 +13,7 @@ from scipy import sparse
 from ...errors import DataError
 from ...kernels.topic_inference_cuda import FixedTopicsOnDevice
 from ...scheduler.threads import effective_n_jobs, run_tasks
+from .._indices import narrow_csr
 from .evaluation import EM_STEPS, padded_vector
 
 _FOLD_IN, _LEFT_TO_RIGHT, _ANNEALED = 2, 5, 6  # purposes of random streams; `state` names the others
@@ -51,6 +52,7 @@ class FixedTopics:
             counts = counts.copy()
             counts.sum_duplicates()
             counts.eliminate_zeros()
+        counts = narrow_csr(counts.data, counts.indices, counts.indptr, counts.shape[1])
         self.n_components = len(doc_topic_prior)
         totals = np.asarray(counts.sum(axis=0)).ravel() + topic_word_prior.sum()
         beta = np.asarray(topic_word_prior, np.float64)

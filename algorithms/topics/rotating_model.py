@@ -13,6 +13,7 @@ from scipy.special import gammaln
 from ...errors import ModelFileError
 from ...kernels import topic_counts
 from ...scheduler.program import Outcome, Program
+from .._indices import narrow_csr
 from . import priors
 from .fetched import Fetched
 from .shard_input import Summary
@@ -93,7 +94,7 @@ class RotatingModel(Program):
         """Topic counts of a block's words: CSR of those that keep a row, and of the others."""
         start = np.append(self.first_places(block)[len(value.rows) :], len(value.tokens))
         indptr, indices, data = topic_counts.word_topic_csr(start, value.tokens, self.n_topics)
-        others = sparse.csr_array((data, indices, indptr), shape=(len(start) - 1, self.n_topics))
+        others = narrow_csr(data, indices, indptr, self.n_topics)
         known = 0 if self.background is None else self.background_of(block)
         return sparse.csr_array(value.rows - known), others
 

@@ -10,10 +10,10 @@ Memory: 10 bytes a token (topic and proposal 4, place in the document's order 4,
 """
 
 import numpy as np
-from scipy import sparse
 
 from ...errors import DataError, ModelFileError
 from ...kernels import alias, lda_warp, topic_counts
+from .._indices import narrow_csr
 from .rotating import RotatingGibbs
 
 _STREAMS = 8  # purposes of random streams: this one and the next
@@ -129,7 +129,7 @@ class RotatingWarp(RotatingGibbs):
         """See `RotatingGibbs`."""
         tokens = state["topics"][state["position"], 0]
         indptr, indices, data = topic_counts.word_topic_csr(state["doc_start"], tokens, self.n_topics)
-        return sparse.csr_array((data, indices, indptr), shape=(len(state["lengths"]), self.n_topics))
+        return narrow_csr(data, indices, indptr, self.n_topics)
 
 
 class _NoRows:

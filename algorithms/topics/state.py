@@ -8,7 +8,6 @@ of threads.
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from scipy.special import gammaln
 
 from ...errors import DataError, ModelFileError
@@ -16,6 +15,7 @@ from ...kernels.lda_host import uniforms
 from ...scheduler.program import Program
 from ...scheduler.rotation import balance
 from ...scheduler.threads import run_tasks
+from .._indices import narrow_csr
 from . import priors
 from .annealing import annealed_prior, first_beta
 from .storage import Storage
@@ -285,7 +285,7 @@ class CorpusState(Program):
         from ...kernels import topic_counts
 
         indptr, indices, data = topic_counts.word_topic_csr(self.word_start, self.topics, self.n_topics)
-        return sparse.csr_array((data, indices, indptr), shape=(len(self.word_start) - 1, self.n_topics))
+        return narrow_csr(data, indices, indptr, self.n_topics)
 
     # Keeping ------------------------------------------------------------------------------------
 

@@ -11,12 +11,12 @@ Memory, in bytes a token: topic and proposal 4 (8 above 65,535 topics), place of
 """
 
 import numpy as np
-from scipy import sparse
 
 from ...errors import DataError, ModelFileError
 from ...kernels import alias, lda_warp, topic_counts
 from ...scheduler.program import Outcome
 from ...scheduler.switching import PassesSchedule
+from .._indices import narrow_csr
 from .state import CorpusState, taken
 
 _WORDS, _DOCUMENTS = 0, 1  # passes
@@ -136,7 +136,7 @@ class WarpState(CorpusState):
         """See `CorpusState`."""
         tokens = self.pairs[self.position, 0]
         indptr, indices, data = topic_counts.word_topic_csr(self.doc_start, tokens, self.n_topics)
-        counts = sparse.csr_array((data, indices, indptr), shape=(len(self.lengths), self.n_topics))
+        counts = narrow_csr(data, indices, indptr, self.n_topics)
         return counts[np.argsort(self.order)]
 
     def arrays(self):
