@@ -78,7 +78,11 @@ def narrow_csr(data, indices, indptr, n_columns):
 
     scipy takes the wider type of the two arrays, which is that of row ends that were summed up.
     """
-    most = max(int(indptr[-1]), n_columns)
-    wide = np.int32 if most <= np.iinfo(np.int32).max else np.int64
+    wide = index_dtype(indptr[-1], n_columns)
     parts = (data, indices.astype(wide, copy=False), indptr.astype(wide, copy=False))
     return sparse.csr_array(parts, shape=(len(indptr) - 1, n_columns))
+
+
+def index_dtype(n_stored, n_columns):
+    """The narrower type that holds every position and every column number."""
+    return np.dtype(np.int32 if max(n_stored, n_columns) <= np.iinfo(np.int32).max else np.int64)

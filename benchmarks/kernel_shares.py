@@ -159,7 +159,7 @@ def _dense_scores(parts):
     X = np.asfortranarray(np.random.default_rng(0).standard_normal((2000, 8000 // parts)))
     columns, out = np.arange(X.shape[1]), np.empty((1, X.shape[1]))
     residual = np.ones((1, len(X)))
-    return _repeated(lambda: dense_dot(X, columns, residual, out), X.size)
+    return _repeated(lambda: dense_dot(X.T, columns, residual, out), X.size)
 
 
 N_ROWS = 20_000

@@ -1,4 +1,4 @@
-"""Weighted sums and sums of squares of the columns of a dense (Fortran-ordered) or CSC matrix."""
+"""Weighted sums and sums of squares of the columns of a dense or CSC matrix; see `linear_columns`."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"
 
 
 @nb.njit(**_OPTIONS)
-def dense_moments(X, weights, sums, squares):
+def dense_moments(XT, weights, sums, squares):
     """Fill `sums` and `squares` (float64) with ``sum_i w_i x_ij`` and ``sum_i w_i x_ij^2``."""
-    for j in range(X.shape[1]):
+    for j in range(len(XT)):
         first = second = 0.0
-        for i in range(X.shape[0]):
-            part = weights[i] * X[i, j]
+        for i in range(XT.shape[1]):
+            part = weights[i] * XT[j, i]
             first += part
-            second += part * X[i, j]
+            second += part * XT[j, i]
         sums[j], squares[j] = first, second
 
 

@@ -1,4 +1,8 @@
-"""Products with, and copies of, single columns of a dense (Fortran-ordered) or CSC matrix.
+"""Products with, and copies of, single columns of a dense or CSC matrix.
+
+Dense matrices come turned, `XT`, a column a row, C-ordered: of a Fortran-ordered one that is a view, and a
+single column is then of the same type to numba as many. It would be C-ordered in X as well, for which the
+kernels would be compiled anew, and round otherwise.
 
 The dot products of a column do not depend on which other columns are asked for: a shard of columns
 gives the same bits as the whole matrix. Sums are reassociated by the compiler, so that they run in
@@ -18,15 +22,15 @@ _SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
 
 
 @nb.njit(**_SUMS)
-def dense_dot(X, columns, V, out):
+def dense_dot(XT, columns, V, out):
     """Fill ``out[k, i] = X[:, columns[i]] . V[k]``, four columns at a time.
 
     The last group repeats its last column: every column goes through the same code.
     """
-    n, m = X.shape[0], len(columns)
+    n, m = XT.shape[1], len(columns)
     for start in range(0, m, 4):
         i1, i2, i3 = min(start + 1, m - 1), min(start + 2, m - 1), min(start + 3, m - 1)
-        x0, x1, x2, x3 = X[:, columns[start]], X[:, columns[i1]], X[:, columns[i2]], X[:, columns[i3]]
+        x0, x1, x2, x3 = XT[columns[start]], XT[columns[i1]], XT[columns[i2]], XT[columns[i3]]
         for k in range(len(V)):
             v = V[k]
             a0 = a1 = a2 = a3 = v[0] * 0
@@ -55,10 +59,10 @@ def csc_dot(data, indices, indptr, columns, V, out):
 
 
 @nb.njit(**_OPTIONS)
-def dense_largest(X, columns, out):
+def dense_largest(XT, columns, out):
     """Largest absolute value of each column."""
     for i in range(len(columns)):
-        x = X[:, columns[i]]
+        x = XT[columns[i]]
         largest = 0.0
         for row in range(len(x)):
             largest = max(largest, abs(np.float64(x[row])))
@@ -76,8 +80,8 @@ def csc_largest(data, indptr, columns, out):
 
 
 @nb.njit(**_OPTIONS)  # sums beside stores: reassociated, their order would hang on where arrays lie
-def dense_take(X, columns, scales, roots, centre, out, offset, means, norms):
-    """Copy columns into ``out[:, offset:]``: each times its scale, less its mean, times sqrt(weight).
+def dense_take(XT, columns, scales, roots, centre, out, offset, means, norms):
+    """Copy columns into the rows ``out[offset:]``: each times its scale, less its mean, times sqrt(weight).
 
     Parameters
     ----------
@@ -87,11 +91,11 @@ def dense_take(X, columns, scales, roots, centre, out, offset, means, norms):
         Square roots of the weights; empty for weights of 1.
     centre : bool
         Subtract the (weighted) mean.
-    out : float32 or float64 array (n, >= offset + m), Fortran-ordered
+    out : float32 or float64 array (>= offset + m, n)
     means, norms : float64 arrays (m,)
         Filled with the mean that was subtracted (of the scaled column) and the squared norm of the copy.
     """
-    n, weighted = X.shape[0], len(roots) > 0
+    n, weighted = XT.shape[1], len(roots) > 0
     total_weight = float(n)
     if weighted:
         total_weight = 0.0
@@ -101,8 +105,8 @@ def dense_take(X, columns, scales, roots, centre, out, offset, means, norms):
     while weighted and first < n - 1 and roots[first] == 0.0:
         first += 1
     for i in range(len(columns)):
-        x, scale, mean = X[:, columns[i]], scales[i], 0.0
-        y = out[:, offset + i]
+        x, scale, mean = XT[columns[i]], scales[i], 0.0
+        y = out[offset + i]
         if centre:
             shift = x[first] * scale  # a column far from zero keeps its digits
             if weighted:
@@ -163,18 +167,18 @@ def csc_take(data, indices, indptr, columns, scales, roots, out_data, out_indice
 
 
 @nb.njit(**_SUMS)
-def dense_add(A, columns, coef, out):
+def dense_add(AT, columns, coef, out):
     """Add ``A[:, columns] @ coef`` to `out`, four columns at a time."""
-    n, m = A.shape[0], len(columns)
+    n, m = AT.shape[1], len(columns)
     i = 0
     while i + 4 <= m:
-        x0, x1, x2, x3 = A[:, columns[i]], A[:, columns[i + 1]], A[:, columns[i + 2]], A[:, columns[i + 3]]
+        x0, x1, x2, x3 = AT[columns[i]], AT[columns[i + 1]], AT[columns[i + 2]], AT[columns[i + 3]]
         b0, b1, b2, b3 = coef[i], coef[i + 1], coef[i + 2], coef[i + 3]
         for row in range(n):
             out[row] += b0 * x0[row] + b1 * x1[row] + b2 * x2[row] + b3 * x3[row]
         i += 4
     while i < m:
-        x0, b0 = A[:, columns[i]], coef[i]
+        x0, b0 = AT[columns[i]], coef[i]
         for row in range(n):
             out[row] += b0 * x0[row]
         i += 1

@@ -30,7 +30,7 @@ def _best(slope, norm, l1, l2, positive):
 
 
 @nb.njit(**_SUMS)
-def dense_sweeps(A, columns, norms, slopes, change, coef, l1, l2, positive, support_sweeps):
+def dense_sweeps(AT, columns, norms, slopes, change, coef, l1, l2, positive, support_sweeps):
     """Sweep once over some dense columns, then `support_sweeps` times over those with a coefficient.
 
     What is moved is kept as a change from an anchor, so that float32 limits the step and not the solution:
@@ -38,7 +38,7 @@ def dense_sweeps(A, columns, norms, slopes, change, coef, l1, l2, positive, supp
 
     Parameters
     ----------
-    A : float32 array (n, m), Fortran-ordered
+    AT : float32 array (m, n)
     columns : int64 array
         Which are visited; the others keep their coefficient.
     norms : float64 array (m,)
@@ -64,7 +64,7 @@ def dense_sweeps(A, columns, norms, slopes, change, coef, l1, l2, positive, supp
             norm = norms[j]
             if norm == 0.0:
                 continue
-            a, old = A[:, j], coef[j]
+            a, old = AT[j], coef[j]
             total = change[0] * 0
             for row in range(n):
                 total += a[row] * change[row]

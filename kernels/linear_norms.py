@@ -1,4 +1,4 @@
-"""Means and norms of the columns of a dense (Fortran-ordered) or CSC matrix, safe from overflow."""
+"""Means and norms of the columns of a dense or CSC matrix, safe from overflow; see `linear_columns`."""
 
 from typing import Any
 
@@ -25,11 +25,11 @@ def _plain_moments(x, n):
 
 
 @nb.njit(**_OPTIONS)
-def dense_norms(X, means, norms):
+def dense_norms(XT, means, norms):
     """Fill in the mean of each column, and the norm of the column less its mean."""
-    n = X.shape[0]
-    for j in range(X.shape[1]):
-        x = X[:, j]
+    n = XT.shape[1]
+    for j in range(len(XT)):
+        x = XT[j]
         mean, squares = _plain_moments(x, n)
         if _SAFE[0] < squares < _SAFE[1]:
             means[j], norms[j] = mean, np.sqrt(squares)

@@ -120,7 +120,7 @@ def words(first, last, word_start, topics, background, row_of_word, n_topics, be
 
 @nb.njit(**_OPTIONS)
 def word_topic_csr(word_start, topics, n_topics):
-    """Counts words x topics as CSR arrays (indptr, indices, data), topics ascending."""
+    """Counts words x topics as CSR arrays (indptr, indices, data); topics in no order."""
     n_words = len(word_start) - 1
     indptr = np.zeros(n_words + 1, np.int64)
     counts = np.zeros(n_topics, np.int32)
@@ -142,7 +142,6 @@ def word_topic_csr(word_start, topics, n_topics):
                 indices[to] = k
                 to += 1
             counts[k] += 1
-        indices[indptr[w] : to].sort()
         for j in range(indptr[w], to):
             data[j] = counts[indices[j]]
             counts[indices[j]] = 0

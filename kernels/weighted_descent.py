@@ -30,12 +30,12 @@ def _target(slope, h, old, l1, l2, positive):
 
 
 @nb.njit(**_SUMS)
-def dense_descent(A, columns, g, h, b, q, D, l1, l2, positive, sweeps, support_sweeps, tol, bar):
+def dense_descent(AT, columns, g, h, b, q, D, l1, l2, positive, sweeps, support_sweeps, tol, bar):
     """Sweep over dense columns, and between two such sweeps over those with a coefficient.
 
     Parameters
     ----------
-    A : float32 or float64 array (n, m), Fortran-ordered
+    AT : float32 or float64 array (m, n)
     columns : int64 array
         Which columns may move.
     g, h, b, l1, l2 : float64 arrays (m,)
@@ -56,7 +56,7 @@ def dense_descent(A, columns, g, h, b, q, D, l1, l2, positive, sweeps, support_s
         Largest ``change^2 h_j`` of the first and of the last full sweep.
     visits : int
     """
-    n = A.shape[0]
+    n = AT.shape[1]
     active = np.empty(len(columns), np.int64)
     visits, first, last = 0, 0.0, 0.0
     for sweep in range(sweeps):
@@ -66,7 +66,7 @@ def dense_descent(A, columns, g, h, b, q, D, l1, l2, positive, sweeps, support_s
             largest = 0.0
             for c in range(count):
                 j = columns[c] if inner == 0 else active[c]
-                a, old = A[:, j], b[j]
+                a, old = AT[j], b[j]
                 total = q[0] * 0
                 for row in range(n):
                     total += a[row] * q[row]

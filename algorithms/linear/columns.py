@@ -107,19 +107,19 @@ class DenseColumns:
             A column's products have the same bits whatever the other columns are.
         """
         out = np.empty((len(V), len(columns)))
-        kernels.dense_dot(self.X, columns, V, out)
+        kernels.dense_dot(self.X.T, columns, V, out)
         return out
 
     def largest(self, columns):
         """Largest absolute value of some columns: float64 array of shape (m,)."""
         out = np.empty(len(columns))
-        kernels.dense_largest(self.X, columns, out)
+        kernels.dense_largest(self.X.T, columns, out)
         return out
 
     def norms(self):
         """Means of all columns, and norms of the columns less their means: two float64 arrays."""
         means, norms = np.empty(self.shape[1]), np.empty(self.shape[1])
-        linear_norms.dense_norms(self.X, means, norms)
+        linear_norms.dense_norms(self.X.T, means, norms)
         return means, norms
 
     def take(self, columns):

@@ -95,7 +95,7 @@ class DenseCopies(_Copies):
         scales, means, norms = self._admit(columns, positions)
         self._room32 = _with_room(self._room32, first, first + len(positions))
         kernels.dense_take(
-            columns.X, positions, scales, self.roots, self.centre, self._room32, first, means, norms
+            columns.X.T, positions, scales, self.roots, self.centre, self._room32.T, first, means, norms
         )
         self._keep(scales, means, norms)
         if self._sources and self._sources[-1][0] is columns:
@@ -118,8 +118,8 @@ class DenseCopies(_Copies):
             for run in np.split(here, np.flatnonzero(np.diff(here) != 1) + 1):
                 if len(run):
                     kernels.dense_take(
-                        columns.X, positions[chosen[run] - start], self.scales[chosen[run]], self.roots,
-                        self.centre, room, used + run[0], ignored, ignored,
+                        columns.X.T, positions[chosen[run] - start], self.scales[chosen[run]], self.roots,
+                        self.centre, room.T, used + run[0], ignored, ignored,
                     )  # fmt: skip
         return room, size
 
@@ -139,7 +139,7 @@ class DenseCopies(_Copies):
         total, scaled = np.zeros(self.n_rows), coef * self.scales[chosen]
         for columns, positions, start in self._sources:
             here = (chosen >= start) & (chosen < start + len(positions))
-            kernels.dense_add(columns.X, positions[chosen[here] - start], scaled[here], total)
+            kernels.dense_add(columns.X.T, positions[chosen[here] - start], scaled[here], total)
         total -= self.means[chosen] @ coef
         out += total * self.roots if len(self.roots) else total
 

@@ -103,7 +103,7 @@ class QuadraticModel:
     def _arrays(self):
         if self.copies.is_sparse:
             return self.copies.data, self.copies.indices, self.copies.indptr
-        return (self.copies.single,)
+        return (self.copies.single.T,)
 
     def _newton(self):
         """Minimise over the coefficients that are not zero, signs held."""
@@ -130,7 +130,7 @@ class QuadraticModel:
         if self.copies.is_sparse:
             csc_add(*self._arrays(), chosen, coef, out)
         else:
-            dense_add(self.copies.single, chosen, coef.astype(np.float32), out)
+            dense_add(*self._arrays(), chosen, coef.astype(np.float32), out)
 
     def backward(self, chosen, v):
         """Products of the columns `chosen` with a vector of the model."""
@@ -138,7 +138,7 @@ class QuadraticModel:
         if self.copies.is_sparse:
             csc_dot(*self._arrays(), chosen, v[None], out)
         else:
-            dense_dot(self.copies.single, chosen, v.astype(np.float32, copy=False)[None], out)
+            dense_dot(*self._arrays(), chosen, v.astype(np.float32, copy=False)[None], out)
         return out[0]
 
 

@@ -264,7 +264,7 @@ class ScheduledElasticNet(Program):
         if columns.is_sparse:
             column_moments.csc_moments(columns.data, columns.indices, columns.indptr, weights, sums, squares)
         else:
-            column_moments.dense_moments(columns.X, weights, sums, squares)
+            column_moments.dense_moments(columns.X.T, weights, sums, squares)
         state = {"columns": columns, "y": y, "weights": weights, "sums": sums, "squares": squares}
         state["residual"] = np.empty(len(y))
         self.sync(state, (True, *self.start))
@@ -483,4 +483,4 @@ def _add(columns, ids, values, out):
     if columns.is_sparse:
         linear_columns.csc_add(columns.data, columns.indices, columns.indptr, ids, values, out)
     else:
-        linear_columns.dense_add(columns.X, ids, values, out)
+        linear_columns.dense_add(columns.X.T, ids, values, out)

@@ -186,7 +186,7 @@ class Squared:
         if self.copies.is_sparse or self._slopes is not None or gap < _EXACT * self.y_y:
             return self.exact_slopes()
         out, single = np.empty((1, len(self.b))), self.rho.astype(np.float32)[None]
-        linear_columns.dense_dot(self.copies.single, np.arange(len(self.b)), single, out)
+        linear_columns.dense_dot(self.copies.single.T, np.arange(len(self.b)), single, out)
         return out[0]
 
     def _rebuild(self):
@@ -274,7 +274,7 @@ class Squared:
             else:
                 most = self._support_sweeps(len(columns))
                 visits = linear_descent.dense_sweeps(
-                    copies.single, columns, copies.norms, slopes, change, b, l1, l2, positive, most
+                    copies.single.T, columns, copies.norms, slopes, change, b, l1, l2, positive, most
                 )
             self.updates += visits
             if trail.add(b, rho if copies.is_sparse else self.rho + change):

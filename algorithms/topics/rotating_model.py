@@ -95,6 +95,7 @@ class RotatingModel(Program):
         start = np.append(self.first_places(block)[len(value.rows) :], len(value.tokens))
         indptr, indices, data = topic_counts.word_topic_csr(start, value.tokens, self.n_topics)
         others = narrow_csr(data, indices, indptr, self.n_topics)
+        others.sort_indices()
         known = 0 if self.background is None else self.background_of(block)
         return sparse.csr_array(value.rows - known), others
 

@@ -129,7 +129,9 @@ class RotatingWarp(RotatingGibbs):
         """See `RotatingGibbs`."""
         tokens = state["topics"][state["position"], 0]
         indptr, indices, data = topic_counts.word_topic_csr(state["doc_start"], tokens, self.n_topics)
-        return narrow_csr(data, indices, indptr, self.n_topics)
+        counts = narrow_csr(data, indices, indptr, self.n_topics)
+        counts.sort_indices()
+        return counts
 
 
 class _NoRows:

@@ -285,7 +285,9 @@ class CorpusState(Program):
         from ...kernels import topic_counts
 
         indptr, indices, data = topic_counts.word_topic_csr(self.word_start, self.topics, self.n_topics)
-        return narrow_csr(data, indices, indptr, self.n_topics)
+        counts = narrow_csr(data, indices, indptr, self.n_topics)
+        counts.sort_indices()
+        return counts
 
     # Keeping ------------------------------------------------------------------------------------
 

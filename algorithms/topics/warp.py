@@ -137,6 +137,7 @@ class WarpState(CorpusState):
         tokens = self.pairs[self.position, 0]
         indptr, indices, data = topic_counts.word_topic_csr(self.doc_start, tokens, self.n_topics)
         counts = narrow_csr(data, indices, indptr, self.n_topics)
+        counts.sort_indices()
         return counts[np.argsort(self.order)]
 
     def arrays(self):

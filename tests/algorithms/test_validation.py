@@ -12,7 +12,8 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from stradask.algorithms._validation import _index_dtype, check_counts, check_prior, check_vocabulary
+from stradask.algorithms._indices import index_dtype
+from stradask.algorithms._validation import check_counts, check_prior, check_vocabulary
 from stradask.algorithms.linear.inputs import check_targets
 from stradask.errors import DataError
 
@@ -156,9 +157,9 @@ def test_int64_indices_become_int32_where_that_is_safe():
 
 def test_the_index_type_holds_every_position_and_column():
     limit = 2**31 - 1
-    assert _index_dtype(limit, limit) == np.int32
-    assert _index_dtype(limit + 1, 5) == np.int64
-    assert _index_dtype(5, limit + 1) == np.int64
+    assert index_dtype(limit, limit) == np.int32
+    assert index_dtype(limit + 1, 5) == np.int64
+    assert index_dtype(5, limit + 1) == np.int64
 
 
 def test_a_row_without_tokens_is_fine_and_a_matrix_without_only_when_not_fitting():

@@ -21,7 +21,7 @@ def parts(X):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_products_with_columns(dtype):
     X, out = DENSE.astype(dtype), np.empty((2, 6))
-    linear_columns.dense_dot(X, CHOSEN, V, out)
+    linear_columns.dense_dot(X.T, CHOSEN, V, out)
     np.testing.assert_allclose(out, V @ X[:, CHOSEN].astype(float), rtol=1e-12)
     linear_columns.csc_dot(*parts(SPARSE.astype(dtype)), CHOSEN, V, out)
     np.testing.assert_allclose(out, V @ SPARSE.astype(dtype).toarray()[:, CHOSEN].astype(float), rtol=1e-12)
@@ -29,10 +29,10 @@ def test_products_with_columns(dtype):
 
 def test_a_product_has_the_same_bits_in_any_company():
     whole = np.empty((2, 11))
-    linear_columns.dense_dot(DENSE, np.arange(11), V, whole)
+    linear_columns.dense_dot(DENSE.T, np.arange(11), V, whole)
     for company in ([4], [4, 5], [1, 4, 2], [9, 8, 7, 6, 4], [4, 3, 2, 1, 0, 5, 6, 7, 8]):
         out = np.empty((2, len(company)))
-        linear_columns.dense_dot(DENSE, np.array(company), V, out)
+        linear_columns.dense_dot(DENSE.T, np.array(company), V, out)
         np.testing.assert_array_equal(out, whole[:, company])
 
 
@@ -43,7 +43,7 @@ def test_copies_of_dense_columns(weighted, centre):
     w = WEIGHTS if weighted else np.ones(37)
     scales, means, norms = 2.0 ** np.arange(-3, 3), np.empty(6), np.empty(6)
     out = np.full((37, 8), 5.0, order="F")
-    linear_columns.dense_take(DENSE, CHOSEN, scales, roots, centre, out, 1, means, norms)
+    linear_columns.dense_take(DENSE.T, CHOSEN, scales, roots, centre, out.T, 1, means, norms)
     X = DENSE[:, CHOSEN] * scales
     mean = np.average(X, axis=0, weights=w) if centre else np.zeros(6)
     expected = (X - mean) * np.sqrt(w)[:, None]
@@ -56,7 +56,7 @@ def test_copies_of_dense_columns(weighted, centre):
 def test_a_constant_column_is_exactly_zero_when_centred():
     X = np.full((37, 1), 0.1, order="F")
     out, mean, norm = np.empty((37, 1), order="F"), np.empty(1), np.empty(1)
-    linear_columns.dense_take(X, np.array([0]), np.ones(1), np.sqrt(WEIGHTS), True, out, 0, mean, norm)
+    linear_columns.dense_take(X.T, np.array([0]), np.ones(1), np.sqrt(WEIGHTS), True, out.T, 0, mean, norm)
     assert (out == 0).all()
     assert norm[0] == 0
 
@@ -79,14 +79,14 @@ def test_sums_of_columns():
     coef = RNG.standard_normal(6)
     for X, add in ((DENSE, linear_columns.dense_add), (SPARSE, linear_columns.csc_add)):
         out = V[0].copy()
-        add(*((X,) if X is DENSE else parts(X)), CHOSEN, coef, out)
+        add(*((X.T,) if X is DENSE else parts(X)), CHOSEN, coef, out)
         A = X if X is DENSE else X.toarray()
         np.testing.assert_allclose(out, V[0] + A[:, CHOSEN] @ coef, rtol=1e-10)
 
 
 def test_largest_values():
     out = np.empty(6)
-    linear_columns.dense_largest(-DENSE, CHOSEN, out)
+    linear_columns.dense_largest(-DENSE.T, CHOSEN, out)
     np.testing.assert_array_equal(out, abs(DENSE[:, CHOSEN]).max(axis=0))
     linear_columns.csc_largest(-SPARSE.data, SPARSE.indptr, CHOSEN, out)
     np.testing.assert_array_equal(out, abs(SPARSE.toarray()[:, CHOSEN]).max(axis=0))
@@ -129,7 +129,9 @@ def test_a_sweep_moves_each_coordinate_to_its_minimum(positive):
     norms = (DENSE**2).sum(axis=0)
     A, slopes = DENSE.astype(np.float32), DENSE.T @ rho
     b, change = start.copy(), np.zeros(37, np.float32)
-    assert linear_descent.dense_sweeps(A, np.arange(11), norms, slopes, change, b, l1, l2, positive, 0) == 11
+    assert (
+        linear_descent.dense_sweeps(A.T, np.arange(11), norms, slopes, change, b, l1, l2, positive, 0) == 11
+    )
     np.testing.assert_allclose(b, expected, atol=2e-3)
     np.testing.assert_allclose(rho + change, rho - DENSE @ (b - start), atol=1e-4)
     G, b, kept = DENSE.T @ DENSE, start.copy(), slopes.copy()

@@ -110,7 +110,7 @@ def test_descent_finds_the_minimum_of_the_model(form, seed):
     else:
         kind = np.dtype(form)
         copy, q = np.asfortranarray(A, dtype=kind), np.zeros(len(D), kind)
-        dense_descent(copy, columns, g, h, b, q, D.astype(kind), *rest, 20_000, 5, 0.0, 1e-24)
+        dense_descent(copy.T, columns, g, h, b, q, D.astype(kind), *rest, 20_000, 5, 0.0, 1e-24)
     least = minimum(A, D, g, b0, l1, l2, positive)
     assert value(b, A, D, g, b0, l1, l2) == pytest.approx(least, abs=1e-4 if form == "float32" else 1e-8)
     assert (b[positive] >= 0).all()
@@ -121,7 +121,7 @@ def test_descent_keeps_q_and_moves_given_columns_only():
     columns = np.array([1, 4, 9, 20])
     b, h, q = b0.copy(), np.full(len(b0), -1.0), np.zeros(len(D))
     first, last, visits = dense_descent(
-        np.asfortranarray(A), columns, g, h, b, q, D, l1, l2, positive, 3, 4, 1e-6, 0.0
+        np.asfortranarray(A).T, columns, g, h, b, q, D, l1, l2, positive, 3, 4, 1e-6, 0.0
     )
     np.testing.assert_allclose(q, D * (A @ (b - b0)), atol=1e-12)
     others = np.setdiff1d(np.arange(len(b0)), columns)
@@ -147,7 +147,7 @@ def test_columns_of_zeros_stay():
     A = np.zeros((6, 2), order="F")
     b, h = np.array([0.0, 1.5]), np.full(2, -1.0)
     rest = (np.zeros(2), np.zeros(2), np.zeros(2, bool))
-    dense_descent(A, np.arange(2), np.ones(2), h, b, np.zeros(6), np.ones(6), *rest, 5, 2, 1e-6, 0.0)
+    dense_descent(A.T, np.arange(2), np.ones(2), h, b, np.zeros(6), np.ones(6), *rest, 5, 2, 1e-6, 0.0)
     gram_descent(np.zeros((2, 2)), np.ones(2), b, *rest, 5, 1e-6)
     np.testing.assert_array_equal(b, [0.0, 1.5])
 
@@ -160,7 +160,7 @@ def test_without_curvature_a_threshold_alone_decides(dense):
     rest = (l1, np.zeros(4), np.array([False, False, False, True]))
     if dense:
         h, q, D = np.full(4, -1.0), np.zeros(5), np.full(5, 1e-16)
-        dense_descent(A, np.arange(4), g, h, b, q, D, *rest, 1, 0, 1e-6, 0.0)
+        dense_descent(A.T, np.arange(4), g, h, b, q, D, *rest, 1, 0, 1e-6, 0.0)
     else:
         gram_descent(5e-16 * np.ones((4, 4)), g.copy(), b, *rest, 1, 1e-6)
     np.testing.assert_array_equal(b, [1.5, 0.0, 1.5, 0.0])
