@@ -4,7 +4,7 @@ from . import _commands as commands
 
 EPILOG = """
 start here:
-  stradask demo                               a minute with real text; writes a report with pictures
+  stradask demo                               every family in a minute or two; writes a report with pictures
   stradask fit lda docstrings --save m.npz    topics of the docstrings on this machine
   stradask topics m.npz                       read them again
   stradask sweep lda docstrings --n-components 10 20 50    how many topics?

@@ -23,6 +23,7 @@ CHEAPER = {
     "n_features=102_660": "n_features=40",
     "MatrixFactorization(32,": "MatrixFactorization(4,",
     "BayesianLogisticRegression(n_shards=4,": "BayesianLogisticRegression(n_shards=2,",
+    "n_components=30 --save": "n_components=3 max_iter=5 --save",
     "n_components=50": "n_components=3 max_iter=5",
     "--n-components 20 50 100 200": "--n-components 2 3 --repeats 1 --param max_iter=5",
 }
@@ -116,12 +117,13 @@ def test_every_line_of_the_command_line(corpus, address, capsys, monkeypatch):
     from stradask.benchmarks import ceilings, recipes, ssp
 
     monkeypatch.setattr(recipes, "QUICK", ("ssp --param cluster=False threads=False",))
+    monkeypatch.setattr(sd.datasets, "download", lambda name, **_: [corpus / f"docword.{name}.txt.gz"])
     monkeypatch.setattr(ssp, "QUICK", {"n": 200, "p": 4, "clocks": 20})
     monkeypatch.setattr(ceilings, "MEGABYTES", 1)
     monkeypatch.setattr(ceilings, "rounds", lambda: {"task_ms": 1.0, "round_ms": 2.0})
     lines = [line.partition("#")[0] for line in cheaper(SHELL[1], address).splitlines()]
     commands = [command.split() for line in lines for command in line.split(";")]
-    assert len(commands) == 11
+    assert len(commands) == 14
     for words in commands:
         assert words[0] == "stradask"
         assert main(words[1:]) == 0, " ".join(words)
