@@ -97,7 +97,8 @@ def sweep_labelled(
         b, r = beta[w], row_of_word[w]
         load_extra(seeds, w, extra, 0)
         if r >= 0:
-            counts[:] = rows[r]
+            for k in range(n_topics):
+                counts[k] = rows[r, k]
         else:
             for i in range(word_start[w], word_start[w + 1]):
                 counts[all_topics[i]] += 1

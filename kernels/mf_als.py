@@ -201,13 +201,13 @@ def solve_rows(
         total, pulled, squares = _terms(
             first, n, indices, values, weights, offsets, implicit, precision, pulls, scaled
         )
-        share = shares[u if len(shares) > 1 else 0]
-        b[:], sums[:] = pull[u if len(pull) > 1 else 0], zero
+        share, drawn = shares[u if len(shares) > 1 else 0], pull[u if len(pull) > 1 else 0]
         pulled += np.float64(bias_pull[u if len(bias_pull) > 1 else 0])
         for k in range(d):
             for m in range(d):
                 A[k, m] = share * base[k, m]
             A[k, k] += ridge[u]
+            b[k], sums[k] = drawn[k], zero
         _gram(A, others, indices, first, scaled, n, vectors)
         add_rows(others, indices, first, pulls, scaled, n, b, sums, vectors)
         if bias:  # eliminated: given the factors it is (pulled - sums.x) / (total + ridge)
@@ -223,7 +223,8 @@ def solve_rows(
             losses[u] = squares + _descend(A, b, x, sweeps)
         else:
             _factorize(A, inverse, vectors)
-            x[:] = b
+            for k in range(d):
+                x[k] = b[k]
             _solve(A, inverse, x, noise[u] if len(noise) > 0 else none, vectors)
             gain = 0.0
             for k in range(d):
@@ -283,7 +284,8 @@ def conjugate_rows(
             residual[k] = drawn[k] - ridge[u] * x[k]
         pulled = add_products(others, indices, first, pulls, one, scaled, n, x, residual, vectors)
         add_matrix_product(gram, x, -one, residual, vectors)
-        direction[:] = residual
+        for k in range(d):
+            direction[k] = residual[k]
         square = row_product(residual, 0, residual, 0, vectors)
         least = square * eps * eps
         for _ in range(steps):

@@ -185,8 +185,8 @@ def _settle(n_words, times, n_kept, n_topics, phi, alpha, chosen, member, theta)
         for k in range(n_topics):
             member[r, k] = chosen[r, k] - weight[k] / sum_
     for _ in range(SETTLING_STEPS):
-        mean[:] = total
-        total[:] = 0
+        for k in range(n_topics):
+            mean[k], total[k] = total[k], 0.0
         for r in range(n_words):
             sum_ = _conditional(mean, chosen[r], alpha, phi[r], weight)
             for k in range(n_topics):
