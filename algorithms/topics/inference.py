@@ -52,7 +52,9 @@ class FixedTopics:
             counts = counts.copy()
             counts.sum_duplicates()
             counts.eliminate_zeros()
-        counts = narrow_csr(counts.data, counts.indices, counts.indptr, counts.shape[1])
+        # Of one of two types, for which kernels are compiled: counts, or with fractions of seed words.
+        data = counts.data if counts.dtype == np.int32 else counts.data.astype(np.float64, copy=False)
+        counts = narrow_csr(data, counts.indices, counts.indptr, counts.shape[1])
         self.n_components = len(doc_topic_prior)
         totals = np.asarray(counts.sum(axis=0)).ravel() + topic_word_prior.sum()
         beta = np.asarray(topic_word_prior, np.float64)
