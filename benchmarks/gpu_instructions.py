@@ -100,7 +100,7 @@ def disassembled(text, architecture):
             raise StradaskError(f"{name} is not on the PATH: it is in the CUDA toolkit")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "source.cu").write_text(text, encoding="utf-8")
-        options = [*launch.OPTIONS, "-lineinfo", f"-arch={architecture}", "-cubin"]
+        options = [*launch.OPTIONS, "-ftz=true", "-lineinfo", f"-arch={architecture}", "-cubin"]
         compile_ = [programs["nvcc"], *options, f"-o={folder}/cubin", f"{folder}/source.cu"]
         read = [programs["nvdisasm"], "-c", "-gi", f"{folder}/cubin"]
         for command in (compile_, read):

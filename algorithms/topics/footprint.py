@@ -100,7 +100,7 @@ def _on_cpu(lengths, frequency, n_tokens, n_topics):
 
 def _saber_fits(lengths, frequency, n_topics):
     try:
-        saber.check_fits(lengths, frequency, n_topics, np.ones(1))
+        saber.check_fits(lengths, frequency, n_topics, np.ones(1), np.ones(1))
     except DataError:
         return False
     return True

@@ -28,7 +28,7 @@ from .state import CorpusState, check_frequency
 
 MOST_TOPICS = 32**3
 _LONGEST = 2**16 - 1  # tokens of a document: counts of its topics have 16 bits
-_LEAST_BETA = 1e-12  # weights are divided by it
+_LEAST = 1e-12  # of priors: weights are divided by beta, and no product is so small that a GPU takes it for 0
 _DOCUMENTS, _WORDS = 0, 1  # passes
 SWEEP = 11  # purpose of a random stream
 
@@ -49,7 +49,7 @@ class SaberState(CorpusState):
     def __init__(self, X, n_topics, alpha, beta, seed, *, device=None, **options):
         super().__init__(X, n_topics, alpha, beta, seed, **options)
         frequency = np.asarray(X.sum(axis=0, dtype=np.int64)).ravel()
-        check_fits(self.lengths, frequency, n_topics, beta)
+        check_fits(self.lengths, frequency, n_topics, alpha, beta)
         self.n_blocks = 2
         self.schedule = PassesSchedule(len(self.shards), self.n_blocks)
         self.doc_start = np.concatenate([[0], np.cumsum(self.lengths)])
@@ -195,7 +195,7 @@ class SaberState(CorpusState):
         self.begin_from(arrays["topics"].copy())
 
 
-def check_fits(lengths, frequency, n_topics, beta):
+def check_fits(lengths, frequency, n_topics, alpha, beta):
     """Hold a corpus and a model against what the sampler's numbers hold."""
     if n_topics > MOST_TOPICS:
         raise DataError(
@@ -209,11 +209,12 @@ def check_fits(lengths, frequency, n_topics, beta):
             "split it, or take sampler='warp'"
         )
     check_frequency(frequency)
-    if beta.min() < _LEAST_BETA:
-        raise DataError(
-            f"sampler='saber' needs a topic_word_prior of at least {_LEAST_BETA:g}, got {beta.min():g}: "
-            "raise it, or take sampler='gibbs'"
-        )
+    for name, prior in (("doc_topic_prior", alpha), ("topic_word_prior", beta)):
+        if prior.min() < _LEAST:
+            raise DataError(
+                f"sampler='saber' needs a {name} of at least {_LEAST:g}, got {prior.min():g}: "
+                "raise it, or take sampler='gibbs'"
+            )
 
 
 def topic_weights(alpha, totals, beta_sum):

@@ -267,6 +267,7 @@ def test_empty_documents_and_words_that_never_occur():
         ([[65_536, 1]], {}, "up to 65,535 tokens, and one of X has 65,537"),
         ([[3, 1]], {"n_components": 32_769}, "up to 32,768 topics"),
         ([[3, 1]], {"topic_word_prior": 1e-13}, "topic_word_prior of at least 1e-12"),
+        ([[3, 1]], {"doc_topic_prior": [1, 1e-13, 1]}, "doc_topic_prior of at least 1e-12, got 1e-13"),
         ([[3, 1]], {"exact": True}, "exact=True with sampler='saber'"),
     ],
 )
@@ -279,7 +280,7 @@ def test_what_it_does_not_hold_is_refused_with_a_remedy(X, options, message):
 
 def test_a_word_too_common_for_its_counts_is_refused():
     with pytest.raises(DataError, match=r"word 1 of X has 2,147,483,648 tokens.*leave so common a word out"):
-        check_fits(np.array([9]), np.array([3, 2**31]), 5, np.full(2, 0.01))
+        check_fits(np.array([9]), np.array([3, 2**31]), 5, np.full(5, 0.1), np.full(2, 0.01))
 
 
 def test_documents_and_topics_as_large_as_it_holds():

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from stradask.kernels.launch import OPTIONS
 
 ARCHITECTURES = (75, 80, 86, 89, 90, 120)
+BY_CUPY = ("-ftz=true", "--device-as-default-execution-space")  # what CuPy adds to the launcher's options
 NVCC = shutil.which("nvcc")
 
 
@@ -28,7 +29,7 @@ def compile_with_nvcc(text, architecture):
     """Compile a source; return the `Usage` of its kernels by name."""
     with tempfile.TemporaryDirectory() as work:
         Path(work, "source.cu").write_text(text)
-        command = [NVCC, "-std=c++17", "-fmad=false", f"-arch=sm_{architecture}", "-Xptxas=-v", "-cubin"]
+        command = [NVCC, *OPTIONS, "-ftz=true", f"-arch=sm_{architecture}", "-Xptxas=-v", "-cubin"]
         command += ["-Werror=all-warnings", f"-o={work}/out", f"{work}/source.cu"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
@@ -63,7 +64,7 @@ def nvrtc():
 def compile_with_nvrtc(text, architecture):
     """Compile a source with the launcher's own options and those that CuPy adds."""
     library, program, size = nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
-    options = [*OPTIONS, "--device-as-default-execution-space", f"-arch=sm_{architecture}"]
+    options = [*OPTIONS, *BY_CUPY, f"-arch=sm_{architecture}"]
     options.append("--ptxas-options=-v")
     library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"source.cu", 0, None, None)
     given = (ctypes.c_char_p * len(options))(*map(str.encode, options))

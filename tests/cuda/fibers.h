@@ -13,6 +13,9 @@
 #ifdef EMU_UCONTEXT
 #include <ucontext.h>
 #endif
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -32,6 +35,23 @@ extern "C" void AnnotateIgnoreWritesEnd(const char*, int);
 
 namespace emu {
 constexpr size_t kGuard = 4096;  // bytes below a stack that end the process when touched
+
+// While it lives, numbers too small for all their digits are 0, as read and as computed: CuPy compiles so
+// (-ftz=true). Here it holds for doubles too. Fibers have the state of those that open them.
+struct Flushing {
+#if defined(__SSE__)
+  unsigned before = _mm_getcsr();
+  Flushing() { _mm_setcsr(before | 0x8040u); }
+  ~Flushing() { _mm_setcsr(before); }
+#elif defined(__aarch64__)
+  uint64_t before;
+  Flushing() {
+    asm volatile("mrs %0, fpcr" : "=r"(before));
+    asm volatile("msr fpcr, %0" ::"r"(before | 1u << 24));
+  }
+  ~Flushing() { asm volatile("msr fpcr, %0" ::"r"(before)); }
+#endif
+};
 
 struct Fiber {
   char* stack = nullptr;

@@ -40,6 +40,7 @@ extern "C" __global__ void scalars(const unsigned* a, const unsigned* b, unsigne
   o[i * 8 + 6] = min(a[i], b[i]);
   o[i * 8 + 7] = (unsigned)(__umul64hi((unsigned long long)a[i] << 32, (unsigned long long)b[i] << 32));
 }
+extern "C" __global__ void halves(const float* v, float* o) { o[threadIdx.x] = v[threadIdx.x] * 0.5f; }
 extern "C" __global__ void atomics(int* i, unsigned* u, unsigned long long* q, float* f, double* d) {
   int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z) + blockIdx.y * 1000;
   atomicAdd(i, t);

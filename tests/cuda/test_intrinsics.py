@@ -102,3 +102,12 @@ def test_atomics(device):
     assert found[0].tolist() == [numbers.sum(), numbers.max(), -numbers.max(), 7]
     assert found[1].tolist() == [128, 128 % 7, 0xFFFFFFFF, 9]
     assert [a.item() for a in found[2:]] == [128 << 33, 64, 32]
+
+
+def test_the_smallest_numbers_are_flushed(device):
+    """As CuPy compiles; before and after a launch the process has them."""
+    least = np.finfo(np.float32).tiny
+    values = np.array([4 * least, 2 * least, least, -least, least / 2, 1e-45, 0, 3], np.float32)
+    expected = [2 * least, least, 0, 0, 0, 0, 0, 1.5]
+    assert _run(device, "halves", 1, 8, values, np.zeros(8, np.float32))[1].tolist() == expected
+    assert (values[4:6] * np.float32(1) > 0).all()

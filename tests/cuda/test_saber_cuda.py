@@ -106,6 +106,19 @@ def test_lists_longer_than_a_warp_keeps_are_the_references_too(kind):
         assert (_swept(begun(_device(kind, seed=seed))).topics == expected).all()
 
 
+@pytest.mark.parametrize("n_topics", [20, 300])
+def test_of_the_smallest_priors_nothing_is_flushed(kind, n_topics):
+    """A GPU takes floats below 2^-126 for 0, and the emulator does; the CPU does not."""
+    X, rng = _corpus(2500), np.random.default_rng(0)
+    alpha, beta = np.where(rng.random(n_topics) < 0.5, 1e-12, 0.1), np.where(rng.random(400) < 0.5, 1e-12, 1)
+    for priors in ((alpha, beta), (np.full_like(alpha, 1e-12), np.full_like(beta, 1e-12))):
+        here, there = (
+            _swept(SaberState(X, n_topics, *priors, SEED, n_groups=2, device=device), 2)
+            for device in (None, _device(kind, seed=4))
+        )
+        assert (here.topics == there.topics).all()
+
+
 @pytest.mark.parametrize(("n_topics", "lazy"), [(1, 0b001), (2, 0b010), (33, 0b100), (1025, 0b101)])
 def test_sweeps_go_on_from_each_other_in_any_chunks(kind, n_topics, lazy, monkeypatch):
     """Resident or taking turns, whichever queue is late: counts of all chunks are of the sweep before."""

@@ -550,6 +550,7 @@ EMU_EXPORT inline __attribute__((used)) const char* emu_signature(int i) {
 EMU_EXPORT inline __attribute__((used)) int emu_launch(int i, const unsigned* g, const unsigned* b,
                                                        unsigned smem_bytes, void** args, emu::Options* o,
                                                        char* err, size_t errlen) {
+  const emu::Flushing flushing;
   return emu::launch(emu::table()[i].name.c_str(), emu::table()[i].call, g, b, smem_bytes, args, o, err,
                      errlen);
 }
