@@ -17,6 +17,7 @@ from . import launch
 
 OLDEST = (7, 5)  # compute capability: Turing; CUDA 13 compiles for none before
 _TRIAL = 'extern "C" __global__ void trial(int* out) { out[threadIdx.x] = (int)threadIdx.x; }\n'
+_OLDEST_DRIVER = 12000  # CUDA 12
 _NO_DEVICE, _OLD_DRIVER = 100, 35  # cudaErrorNoDevice, cudaErrorInsufficientDriver
 
 _stand_in = None
@@ -81,7 +82,7 @@ def _find():
             "CuPy is not installed: pip install 'stradask[cuda]', or 'stradask[cuda13]' with CUDA 13"
         ) from None
     except Exception as error:  # whatever a broken installation raises
-        raise DeviceError(f"CuPy cannot be imported ({_line(error)}); {_reinstall()}") from error
+        raise DeviceError(f"CuPy cannot be imported ({_line(error)}); {_remedy(error)}") from error
     runtime = cupy.cuda.runtime
     try:
         found = runtime.getDeviceCount()
@@ -97,6 +98,8 @@ def _no_count(runtime, error):
     driver, built_for = runtime.driverGetVersion(), runtime.runtimeGetVersion()
     if status == _OLD_DRIVER and driver == 0:
         return "there is no NVIDIA driver on this machine: install it, or use device='cpu'"
+    if status == _OLD_DRIVER and driver < _OLDEST_DRIVER:
+        return f"the NVIDIA driver knows CUDA {_version(driver)}: install a newer one, of CUDA 12 or later"
     if status == _OLD_DRIVER:
         return (
             f"the NVIDIA driver knows CUDA {_version(driver)} and CuPy is built for {_version(built_for)}: "
@@ -134,11 +137,18 @@ def _device(number):
             works = bool((out.get() == np.arange(32)).all())
     except Exception as error:  # NVRTC that is missing, of another CUDA, a device taken by others, ...
         raise DeviceError(
-            f"{name} is there, but a first kernel does not run ({_line(error)}); {_reinstall()}"
+            f"{name} is there, but a first kernel does not run ({_line(error)}); {_remedy(error)}"
         ) from error
     if not works:
         raise DeviceError(f"{name} is there, but a first kernel computes nonsense; {_reinstall()}")
     return device
+
+
+def _remedy(error):
+    """Say what to do where CuPy cannot be used."""
+    if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
+        return "CuPy keeps compiled kernels in files: set CUPY_CACHE_DIR to a folder that can be written"
+    return _reinstall()
 
 
 def _reinstall():
@@ -233,7 +243,7 @@ class Device:
 
     def get(self, array):
         """Copy an array to the host, after the work before it is done."""
-        with self._here():
+        with self._here(), launch.failures(f"a kernel before a copy from {self.name}"):
             return array.get()
 
     def pinned(self, shape, dtype):
@@ -261,13 +271,8 @@ class Device:
 
     def synchronize(self):
         """Wait until all work is done; an error of a kernel is raised here."""
-        import cupy
-
-        try:
-            with self._here() as here:
-                here.synchronize()
-        except cupy.cuda.runtime.CUDARuntimeError as error:
-            raise DeviceError(f"a kernel failed on {self.name} ({_line(error)})") from error
+        with self._here() as here, launch.failures(f"a kernel on {self.name}"):
+            here.synchronize()
 
     @contextmanager
     def computing(self):
@@ -325,7 +330,10 @@ class Stream:
 
     def _copy(self, target, origin, to, of, direction):
         check_copy(to, of)
-        with self.cuda.Device(self.number):
+        with (
+            self.cuda.Device(self.number),
+            launch.failures(f"a kernel before a copy, or it, on GPU {self.number}"),
+        ):
             self.cuda.runtime.memcpyAsync(target, origin, to.nbytes, direction, self.queue.ptr)
 
     def wait(self, other):
@@ -334,8 +342,9 @@ class Stream:
             self.queue.wait_event(other.queue.record())
 
     def synchronize(self):
-        """Wait until all that is queued here is done."""
-        self.queue.synchronize()
+        """Wait until all that is queued here is done; an error of a kernel is raised here."""
+        with launch.failures(f"a kernel on GPU {self.number}"):
+            self.queue.synchronize()
 
 
 def check_copy(to, of):

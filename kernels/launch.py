@@ -16,6 +16,7 @@ the definitions that it may compile with, so that the tests compile them all for
 """
 
 import re
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -191,6 +192,21 @@ def _triple(name, what, sizes):
     return tuple(int(size) for size in sizes) + (1,) * (3 - len(sizes))
 
 
+@contextmanager
+def failures(what):
+    """Raise as `DeviceError` what CUDA says meanwhile, maybe of kernels before."""
+    import cupy
+
+    try:
+        yield
+    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise DeviceError(
+            f"{what} failed ({said}): start Python again, since this process may not use the GPU any more; "
+            "where it fails again, compute-sanitizer tells the place"
+        ) from error
+
+
 class CudaKernels(Kernels):
     """The kernels of one source on a GPU, compiled by CuPy; CuPy keeps the machine code on disk."""
 
@@ -204,7 +220,7 @@ class CudaKernels(Kernels):
 
     def _start(self, name, grid, block, arguments, shared, stream):
         queue = None if stream is None else stream.queue
-        with self._here:
+        with self._here, failures(f"a kernel before {name} or its launch on GPU {self._here.id}"):
             if name not in self._functions:
                 self._functions[name] = self._module.get_function(name)
             function = self._functions[name]

@@ -18,6 +18,10 @@ class RuntimeFailure(Exception):
         self.status = status
 
 
+class DriverFailure(Exception):
+    pass
+
+
 class Module:
     """A compiled module whose one kernel does what it is told."""
 
@@ -55,7 +59,8 @@ class FakeGpu:
             getDeviceProperties=self.get_properties,
         )
         memory = SimpleNamespace(OutOfMemoryError=MemoryError)
-        self.cuda = SimpleNamespace(runtime=self.runtime, Device=self.device, memory=memory)
+        driver = SimpleNamespace(CUDADriverError=DriverFailure)
+        self.cuda = SimpleNamespace(runtime=self.runtime, driver=driver, Device=self.device, memory=memory)
 
     def get_count(self):
         if self.status:
@@ -146,6 +151,22 @@ def test_a_cupy_that_cannot_be_imported(monkeypatch, error):
         device.cuda_device()
 
 
+@pytest.mark.parametrize("kind", [PermissionError, FileNotFoundError])
+def test_a_folder_of_compiled_kernels_that_cannot_be_made(gpu, monkeypatch, kind):
+    """CuPy makes it when it is imported, and writes there after the first kernel is compiled."""
+    error = kind(13, "no", "/home/none/.cupy")
+    message = (
+        rf"\({kind.__name__}: .*/home/none/.cupy'\).* set CUPY_CACHE_DIR to a folder that can be written"
+    )
+    gpu().RawModule = lambda code, options: (_ for _ in ()).throw(error)
+    with pytest.raises(DeviceError, match="a first kernel does not run " + message):
+        device.cuda_device()
+    monkeypatch.delitem(sys.modules, "cupy")
+    monkeypatch.setattr(builtins, "__import__", _without("cupy", error))
+    with pytest.raises(DeviceError, match="CuPy cannot be imported " + message):
+        device.cuda_device()
+
+
 def _without(package, error):
     real = builtins.__import__
 
@@ -162,6 +183,10 @@ WRONG = {
     "driver of another CUDA": (
         {"status": 35, "driver": 12080},
         r"the NVIDIA driver knows CUDA 12\.8 and CuPy is built for 13\.2: install cupy-cuda12x",
+    ),
+    "driver of a CUDA too old": (
+        {"status": 35, "driver": 11080},
+        r"the NVIDIA driver knows CUDA 11\.8: install a newer one",
     ),
     "no device": (
         {"status": 100},
@@ -252,6 +277,36 @@ def test_a_thread_whose_current_gpu_is_another_queues_on_the_right_one(gpu):
     there = SimpleNamespace(dtype=here.dtype, size=5, flags=here.flags, data=SimpleNamespace(ptr=0))
     first.copy_out(here, there)
     assert copied == [(2, 20)]
+
+
+@pytest.mark.parametrize("failure", [RuntimeFailure(700, "illegal address"), DriverFailure("no image")])
+def test_what_cuda_says_later_is_told_with_a_remedy(gpu, failure):
+    """Errors of kernels come from whatever is called next."""
+    fake, found = gpu(), device.cuda_device()
+
+    def fail(*_, **options):
+        raise failure
+
+    class Failing:
+        shared_size_bytes, ptr, synchronize, __call__ = 0, 0, fail, fail
+
+        def __init__(self, non_blocking=True):
+            pass
+
+    fake.cuda.Stream, fake.runtime.memcpyAsync, fake.runtime.memcpyHostToDevice = Failing, fail, 1
+    fake.RawModule = lambda code, options: SimpleNamespace(get_function=lambda name: Failing())
+    stream, here = found.stream(), np.zeros(5, np.int32)
+    there = SimpleNamespace(dtype=here.dtype, size=5, flags=here.flags, nbytes=20, get=fail)
+    there.data = SimpleNamespace(ptr=0)
+    kernels = launch.CudaKernels('extern "C" __global__ void nothing() {}', 0)
+    for use, what in (
+        (lambda: kernels.launch("nothing", 1, 32, ()), "a kernel before nothing or its launch on GPU 0"),
+        (stream.synchronize, "a kernel on GPU 0"),
+        (lambda: stream.copy_in(there, here), "a kernel before a copy, or it, on GPU 0"),
+        (lambda: found.get(there), "a kernel before a copy from Tesla Test"),
+    ):
+        with pytest.raises(DeviceError, match=rf"{what} failed \(.*{failure}\): start Python again"):
+            use()
 
 
 def test_pinned_memory_is_not_kept_by_a_pool(gpu):
