@@ -3,29 +3,31 @@
     python -m stradask.benchmarks.gpu_check --out gpu-check
 
 It needs a checkout of the project (the tests are in it), Python with the packages of ``setup.cfg``, CuPy of
-the driver's CUDA, and pytest with pytest-timeout; not dask, and no network. In turn it
+the driver's CUDA, and pytest with pytest-timeout; not dask, and no network. What tells most comes first: it
 
-1. runs the tests marked ``gpu``;
-2. runs every kernel under the tools of compute-sanitizer, where that is installed: small fits of each
+1. holds the topics of small fits against those that every machine draws, which needs nothing to compare with;
+2. runs the tests marked ``gpu``;
+3. times sweeps on a generated corpus with the shape of NYTimes (300,000 documents, 102,000 words, 100 million
+   tokens; it is drawn beside the parts before), as a share of the bandwidth that copies reach, and those of
+   the CPU at last;
+4. runs every kernel under the tools of compute-sanitizer, where that is installed: small fits of each
    sampler, their log-likelihoods, and inference, with and without room in shared memory;
-3. compares the log-likelihood of each sampler with that of its CPU form after as many sweeps, and the topic
+5. compares the log-likelihood of each sampler with that of its CPU form after as many sweeps, and the topic
    shares of new documents;
-4. runs ``stradask bench lda --device cuda --quick``, which judges by held-out perplexity;
-5. counts instructions and bytes of a token, and what binds, by Nsight Compute (ncu), where that is installed;
-6. times sweeps on a generated corpus with the shape of NYTimes (300,000 documents, 102,000 words, 100
-   million tokens).
+6. counts instructions and bytes of a token, and what binds, by Nsight Compute (ncu), where that is installed;
+7. runs ``stradask bench lda --device cuda --quick``, which judges by held-out perplexity.
 
 A part has its share of what time is left, so that what one saves the later ones have; whatever happens in it,
 the next one begins. Each record is a line of JSON in ``records.jsonl``, with the device's name; all that a
-part says is in a file of its name beside it, at once. A table is printed last. The exit status is 0 if all
-that ran is well, 1 if not, and 2 where there is no GPU to be used.
+part says is in a file of its name beside it, at once. A table is printed last, and kept in ``table.txt``. The
+exit status is 0 if all that ran is well, 1 if not, and 2 where there is no GPU to be used.
 """
 
 import argparse
 import contextlib
 import csv
+import functools
 import glob
-import importlib.util
 import itertools
 import json
 import os
@@ -47,12 +49,13 @@ ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ("memcheck", "racecheck", "synccheck")
 TOOL_FOLDERS = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute/*")  # beside the PATH
 SHARES = {
-    "tests": 0.2,
-    "sanitizer": 0.2,
+    "bits": 0.05,
+    "tests": 0.25,
+    "speed": 0.35,
+    "sanitizer": 0.15,
     "agreement": 0.1,
-    "bench": 0.1,
-    "counters": 0.1,
-    "speed": 0.3,
+    "counters": 0.05,
+    "bench": 0.05,
 }  # of the time, if all of it is used
 NEEDS = {"tests": ("pytest", "pytest_timeout", "numba"), "agreement": ("numba",)}
 COUNTERS = {
@@ -91,14 +94,16 @@ def main(arguments=None):
     args.out.mkdir(parents=True, exist_ok=True)
     common, records = describe(), []
     try:
-        with (args.out / "records.jsonl").open("a", encoding="utf-8") as file:
+        with (args.out / "records.jsonl").open("a", encoding="utf-8") as file, drawing(args):
             for record in all_records(args, begun + 60 * args.minutes):
                 records.append(record)
                 file.write(json.dumps(record | common) + "\n")
                 file.flush()
                 print(row(record), flush=True)
     finally:
-        print(table(records, common))
+        told = table(records, common)
+        (args.out / "table.txt").write_text(f"{told.strip()}\n", encoding="utf-8")
+        print(told)
     return int(any(record["result"] == "failed" for record in records))
 
 
@@ -113,9 +118,9 @@ def all_records(args, deadline):
 
 def records_of(part, args, seconds):
     """Run a part; what keeps it from running, or breaks it off, is a record too."""
-    absent = [name for name in NEEDS.get(part, ()) if importlib.util.find_spec(name) is None]
-    if absent:
-        yield left_out(part, f"{' and '.join(absent)} not installed: what the GPU is held against needs it")
+    lacking = list(filter(None, map(why_not, NEEDS.get(part, ()))))
+    if lacking:
+        yield left_out(part, f"{' and '.join(lacking)}: what the GPU is held against needs it")
         return
     begun = time.perf_counter()
     try:
@@ -123,6 +128,42 @@ def records_of(part, args, seconds):
     except Exception as error:  # the next part is to have its turn, whatever this one met
         done = {"seconds": round(time.perf_counter() - begun, 1)}
         yield outcome(part, False, " ".join(f"{type(error).__name__}: {error}".split())[:300], done)
+
+
+@functools.cache
+def why_not(package):
+    """Say why a package cannot be imported, None if it can; numba refuses a numpy that is newer than it."""
+    command = [sys.executable, "-c", f"import {package}"]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    said = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+    if done.returncode == 0:
+        return None
+    absent = f"No module named {package!r}" in said
+    return f"{package} is not installed" if absent else f"{package} cannot be imported ({said[:200]})"
+
+
+@contextlib.contextmanager
+def drawing(args):
+    """Draw the timed corpus beside the parts before; `args.drawn` waits for its file, None without."""
+    args.drawn = lambda seconds: None
+    with tempfile.TemporaryDirectory() as folder, log_of(args, "corpus").open("ab") as log:
+        if "speed" not in args.parts:
+            yield
+            return
+        path = Path(folder, "corpus.npz")
+        options = ["--tokens", str(args.tokens), "--corpus", str(path)]
+        process = begin(fits("corpus", *options), log)
+
+        def drawn(seconds):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(seconds, 0))
+            return path if path.exists() else None
+
+        args.drawn = drawn
+        try:
+            yield
+        finally:
+            end(process)
 
 
 def describe():
@@ -158,7 +199,7 @@ def run_tests(args, seconds):
     closing = (done["output"].strip().splitlines() or ["no output"])[-1].strip("= ")
     if isinstance(done["status"], str):
         passed, failed = (len(re.findall(rf" {word}\b", done["output"])) for word in ("PASSED", "FAILED"))
-        closing = f"{passed} passed, {failed} failed, then {done['status']}"
+        closing = f"{passed} passed, {failed} failed, then {done['status']} in {closing.split('::')[-1][:80]}"
     broken = re.findall(r"^FAILED \S*?::(\S+)", done["output"], re.MULTILINE)
     well = done["status"] == 0 and "passed" in closing
     yield outcome("pytest -m gpu", well, ", ".join([closing, *broken[:5]]), done)
@@ -266,6 +307,10 @@ def run_fits(kind):
     def run(args, seconds):
         options = ["--samplers", *args.samplers, "--tokens", str(args.tokens), "--sweeps", str(args.sweeps)]
         options += ["--topics", *map(str, args.topics)] if args.topics else []
+        begun = time.perf_counter()
+        found = args.drawn(0.5 * seconds) if kind == "speed" else None
+        options += ["--corpus", str(found)] if found else []
+        seconds -= time.perf_counter() - begun
         command = fits(kind, *options, "--seconds", f"{0.9 * seconds:.1f}")
         done = timed(command, seconds, log_of(args, kind))
         lines = [line for line in done["output"].splitlines() if line.startswith("{")]
@@ -277,12 +322,13 @@ def run_fits(kind):
 
 
 PARTS = {
+    "bits": run_fits("bits"),
     "tests": run_tests,
+    "speed": run_fits("speed"),
     "sanitizer": run_sanitizer,
     "agreement": run_fits("agreement"),
-    "bench": run_bench,
     "counters": run_counters,
-    "speed": run_fits("speed"),
+    "bench": run_bench,
 }
 
 
@@ -306,23 +352,33 @@ def log_of(args, part):
 def timed(command, seconds, log):
     """Run a command for so long at most, its output at the end of a file; its processes end with it."""
     begun = time.perf_counter()
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
     with log.open("ab") as file:
         first = file.tell()
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=file, stderr=file, start_new_session=True
-        )
+        process = begin(command, file)
         try:
             status: int | str = process.wait(max(seconds, 0))
         except subprocess.TimeoutExpired:
             status = "its time was up"
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            end(process)
     output = log.read_bytes()[first:].decode("utf-8", errors="replace")
     return {"status": status, "output": output, "seconds": round(time.perf_counter() - begun, 1)}
+
+
+def begin(command, file):
+    """Start a command in a session of its own, which says all it does to a file."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=file, stderr=file, start_new_session=True
+    )
+
+
+def end(process):
+    """End a command with all its processes."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def last_line(done):

@@ -2,6 +2,8 @@
 
     python -m stradask.benchmarks.gpu_fits speed --samplers saber --tokens 1e7
 
+`bits` holds topics against those that every machine draws, and needs no other form of the sampler for it.
+
 A case that breaks off is a record too, and the next one begins. No sweep and no case begins when the seconds
 are over.
 """
@@ -9,12 +11,15 @@ are over.
 import argparse
 import itertools
 import json
+import os
 import statistics
 import sys
 import time
 import traceback
+import zlib
 
 import numpy as np
+from scipy import sparse
 
 from ..errors import DataError
 from ..kernels.device import cuda_device
@@ -22,6 +27,15 @@ from ..kernels.device import cuda_device
 # Of the log-likelihood of a token, between a GPU and the CPU: one chain for both, and two of one kind.
 TOLERANCE = {"saber": 0.002, "light": 0.02}
 SHARES_APART = 1e-3  # of topic shares: the chains draw the same topics on both
+BITS = {
+    ("saber", 64): 0xE2DC38B3,
+    ("saber", 800): 0x55D0D928,
+    ("light", 64): 0x6556AFB5,
+    ("light", 800): 0x3175FFD4,
+}  # checksums of counts after three sweeps over `known_corpus`
+BYTES_OF_A_TOKEN = {"saber": 350}  # that a sweep moves to and from the memory, about
+_COPIED, _COPIES = 2**28, 10  # bytes, and how often
+_CPU_SWEEPS = 3
 SCARCE = 11 * 1024  # bytes of shared memory in which 800 topics have no room
 SAMPLERS = {"saber": [1000, 10_000], "light": [10_000, 100_000]}  # and the numbers of topics to time
 
@@ -37,6 +51,7 @@ def main(arguments=None):
     parser.add_argument("--tokens", type=float, default=1e8, help="of the timed corpus (default: 1e8)")
     parser.add_argument("--sweeps", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=np.inf, help="in all (default: any)")
+    parser.add_argument("--corpus", help="file of the timed corpus: `corpus` writes it, `speed` reads it")
     args = parser.parse_args(arguments)
     for name, least in (("tokens", 1e4), ("sweeps", 2)):
         if not getattr(args, name) >= least:
@@ -75,6 +90,46 @@ def corpus(tokens, n_words=102_000, seed=1):
     n_documents = max(int(tokens / 333), 30)
     X, *_ = make_lda_corpus(n_documents, n_words, 100, mean_length=333, random_state=seed)
     return X
+
+
+def draw_corpus(args):
+    """Draw the timed corpus into a file, which is there when it is whole."""
+    sparse.save_npz(f"{args.corpus}.part.npz", corpus(args.tokens), compressed=False)
+    os.replace(f"{args.corpus}.part.npz", args.corpus)
+    yield {"what": f"a corpus of {args.tokens / 1e6:,.0f} M tokens"}
+
+
+def fit_bits(args):
+    """Hold the topics of small fits against those that every machine draws."""
+    X, device = known_corpus(), cuda_device()
+    before = device.shared_memory
+    for sampler, n_topics in (key for key in BITS if key[0] in args.samplers):
+        for shared in (before, SCARCE):
+
+            def draw(sampler=sampler, n_topics=n_topics, shared=shared):
+                device.shared_memory = shared
+                found = bits(fit(X, sampler, n_topics, 3, "cuda")[0])
+                well = found == BITS[sampler, n_topics]
+                return well, "the known ones" if well else f"{found:#x}, not {BITS[sampler, n_topics]:#x}", {}
+
+            try:
+                yield case(f"topics of {sampler}, {n_topics} topics, {shared // 1024} KB shared", draw)
+            finally:
+                device.shared_memory = before
+
+
+def known_corpus():
+    """Make a corpus from whole numbers: it does not hang on a version of numpy."""
+    d, w = np.arange(60)[:, None], np.arange(90)
+    counts = np.maximum((7 * d + 3 * w + d * w) % 11 - 7, 0)
+    counts[3] *= 40
+    return sparse.csr_array(counts.astype(np.int32))
+
+
+def bits(model):
+    """A number that hangs on every count of a model."""
+    counts = (model.word_topic_counts_, model.doc_topic_counts_)
+    return zlib.crc32(b"".join(part.toarray().astype("<i4").tobytes() for part in counts))
 
 
 def fit_small(args):
@@ -131,45 +186,77 @@ def agreement_of_shares(model, X):
 
 
 def fit_speed(args):
-    """Time the sweeps after the first, which compiles; the corpus is drawn once."""
+    """Time the sweeps after the first, which compiles; the CPU's come last."""
     deadline = time.perf_counter() + args.seconds
-    drawn = []
+    drawn, known = [], {}
 
     def draw():
-        drawn.append(corpus(args.tokens))
+        drawn.append(sparse.load_npz(args.corpus) if args.corpus else corpus(args.tokens))
         (X,) = drawn
         return True, f"{X.shape[0]:,} documents, {X.shape[1]:,} words, {X.nnz:,} pairs", {}
 
+    def copy():
+        known["bandwidth"] = bandwidth()
+        return True, f"{known['bandwidth'] / 1e12:.2f} TB/s read and written", dict(known)
+
+    yield case("copies on the GPU", copy)
     yield case(f"a corpus of {args.tokens / 1e6:,.0f} M tokens", draw)
-    cases = [(sampler, n) for sampler in args.samplers for n in args.topics or SAMPLERS[sampler]]
-    for i, (sampler, n_components) in enumerate(cases if drawn else []):
+    cases = [(sampler, n, "cuda") for sampler in args.samplers for n in args.topics or SAMPLERS[sampler]]
+    if numba_works():
+        cases += [(sampler, (args.topics or SAMPLERS[sampler])[0], "cpu") for sampler in args.samplers]
+    for i, (sampler, n_components, device) in enumerate(cases if drawn else []):
         left = deadline - time.perf_counter()
         what = f"{sampler}, {n_components:,} topics, {args.tokens / 1e6:,.0f} M tokens"
+        what += "" if device == "cuda" else ", CPU"
         if left > 0:
-            yield case(what, time_sweeps, *drawn, sampler, n_components, args.sweeps, left / (len(cases) - i))
+            place = (sampler, n_components, device)
+            yield case(what, time_sweeps, *drawn, place, args.sweeps, left / (len(cases) - i), known)
         else:
             yield {"what": what, "result": "left out", "detail": "no time was left", "seconds": 0.0}
 
 
-def time_sweeps(X, sampler, n_components, n_sweeps, seconds):
-    """Fit, and tell the tokens of a second and what they came to."""
-    tokens = int(X.sum())
-    model, taken = fit(X, sampler, n_components, n_sweeps, "cuda", seconds)
+def numba_works():
+    """Whether there is the CPU's form: numba refuses a numpy that is newer than it."""
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def bandwidth():
+    """Bytes a second that copies on the device read and write."""
+    device = cuda_device()
+    here, there = (device.zeros(_COPIED // 4, np.float32) for _ in range(2))
+    seconds = []
+    for _ in range(_COPIES):
+        device.synchronize()
+        begun = time.perf_counter()
+        device.xp.copyto(there, here)
+        device.synchronize()
+        seconds.append(time.perf_counter() - begun)
+    return 2 * _COPIED / min(seconds)
+
+
+def time_sweeps(X, place, n_sweeps, seconds, known):
+    """Fit, and tell the tokens of a second and what they came to, beside the bandwidth or the GPU's."""
+    sampler, n_components, device = place
+    tokens, n_sweeps = int(X.sum()), n_sweeps if device == "cuda" else min(n_sweeps, _CPU_SWEEPS)
+    model, taken = fit(X, sampler, n_components, n_sweeps, device, seconds)
     later = taken[1:] if len(taken) > 1 else taken
     rate, value = tokens / statistics.median(later), float(model.log_likelihood_[-1])
     detail = f"{rate / 1e6:,.0f} M tokens/s in {len(later)} sweeps, log-likelihood {value:.4f}"
-    return (
-        True,
-        detail,
-        {
-            "sampler": sampler,
-            "n_components": n_components,
-            "tokens": tokens,
-            "tokens_per_second": rate,
-            "sweep_seconds": [round(float(s), 4) for s in taken],
-            "log_likelihood": value,
-        },
-    )
+    if device == "cpu":
+        there = known.get(place[:2])
+        detail += f" on {os.cpu_count()} cores" + (f": the GPU is {there / rate:.0f} x" if there else "")
+    else:
+        known[place[:2]] = rate
+        if sampler in BYTES_OF_A_TOKEN and "bandwidth" in known:
+            share = rate * BYTES_OF_A_TOKEN[sampler] / known["bandwidth"]
+            detail += f", {100 * share:.0f} % of the bandwidth"
+    figures = {"sampler": sampler, "n_components": n_components, "tokens": tokens, "tokens_per_second": rate}
+    figures |= {"sweep_seconds": [round(float(s), 4) for s in taken], "log_likelihood": value, "on": device}
+    return True, detail, figures
 
 
 def case(what, work, *arguments):
@@ -185,7 +272,14 @@ def case(what, work, *arguments):
     return {"what": what, "result": result, "detail": detail, "seconds": seconds} | figures
 
 
-FITS = {"small": fit_small, "agreement": fit_agreement, "profile": fit_profile, "speed": fit_speed}
+FITS = {
+    "bits": fit_bits,
+    "small": fit_small,
+    "agreement": fit_agreement,
+    "profile": fit_profile,
+    "corpus": draw_corpus,
+    "speed": fit_speed,
+}
 
 
 if __name__ == "__main__":

@@ -123,6 +123,18 @@ def test_topics_are_those_of_the_cpu(n_topics, skewed, n_groups, n_sections, dev
     _same(state, _on_the_cpu(expected, state, 3))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("n_topics", [100, 1000, 10_000])
+def test_a_hundred_thousand_tokens_are_moved_as_on_the_cpu(n_topics, device):
+    """In as many groups as the corpus has for a GPU."""
+    X = _corpus(1000, 3000, mean_length=100, seed=1)
+    model = (X, n_topics, *_priors(n_topics, X.shape[1], True), 7)
+    state = _after(LightCudaState(*model, device=device), 1)
+    assert state.n_groups > 40
+    assert len(state.common_words) > 10
+    _same(state, _on_the_cpu(LightState(*model, n_groups=state.n_groups), state, 1))
+
+
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 @pytest.mark.parametrize("lazy", [0b001, 0b010, 0b100, 0b101])
 def test_sections_that_take_turns_are_as_those_that_stay(lazy, monkeypatch):

@@ -1,5 +1,6 @@
 """The check of a GPU where there is none: it says so, and its parts degrade one by one."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -16,7 +17,8 @@ from stradask.errors import DataError
 
 @pytest.fixture
 def args(tmp_path):
-    return SimpleNamespace(samplers=["saber"], topics=None, tokens=1e5, sweeps=3, out=tmp_path)
+    given = {"samplers": ["saber"], "topics": None, "tokens": 1e5, "sweeps": 3, "parts": ["speed"]}
+    return SimpleNamespace(**given, out=tmp_path, drawn=lambda seconds: None)
 
 
 def test_without_a_gpu_it_says_why_and_writes_nothing(monkeypatch, tmp_path, capsys):
@@ -41,6 +43,7 @@ def on_a_gpu(monkeypatch, tmp_path):
         common = {"device": "Tesla Test", "driver_cuda": 13000, "cupy": "14"}
         monkeypatch.setattr(gpu_check, "describe", lambda: common)
         monkeypatch.setattr(gpu_check, "PARTS", gpu_check.PARTS | parts)
+        monkeypatch.setattr(gpu_check, "drawing", contextlib.nullcontext)
         status = gpu_check.main(["--out", str(tmp_path), "--parts", *parts])
         return status, _records(tmp_path)
 
@@ -56,7 +59,7 @@ def _part(*results):
     return lambda args, seconds: [gpu_check.outcome(f"case {seconds:.0f}", r, "", done) for r in results]
 
 
-def test_records_and_table(on_a_gpu, capsys):
+def test_records_and_table(on_a_gpu, capsys, tmp_path):
     status, records = on_a_gpu(
         tests=_part(True), speed=lambda *_: [gpu_check.left_out("a tool", "not there")]
     )
@@ -68,6 +71,7 @@ def test_records_and_table(on_a_gpu, capsys):
     out = capsys.readouterr().out
     assert out.endswith("1 passed, 0 failed, 1 left out\n")
     assert "Tesla Test, driver of CUDA 13, CuPy 14" in out
+    assert (tmp_path / "table.txt").read_text() in out
 
 
 def test_one_failure_is_the_status(on_a_gpu):
@@ -113,20 +117,46 @@ def test_time_that_a_part_leaves_is_for_the_later_ones(monkeypatch):
 
     clock = [100.0]
     monkeypatch.setattr(gpu_check.time, "perf_counter", lambda: clock[0])
-    parts = {name: part(name, 0.5 if name == "tests" else 1) for name in gpu_check.PARTS}
+    parts = {name: part(name, 0.5 if name == "bits" else 1) for name in gpu_check.PARTS}
     monkeypatch.setattr(gpu_check, "PARTS", parts)
     assert not list(gpu_check.all_records(SimpleNamespace(parts=list(parts)), 700.0))
-    assert given["tests"] == pytest.approx(120)
-    assert given["speed"] == pytest.approx(540 / 0.8 * 0.3)
+    assert given["bits"] == pytest.approx(30)
+    assert given["tests"] == pytest.approx((600 - 15) / 0.95 * 0.25)
     assert clock[0] == pytest.approx(700)
 
 
 @pytest.mark.parametrize("part", ["tests", "agreement"])
 def test_without_numba_what_needs_the_cpu_is_left_out(monkeypatch, part, args):
-    real = gpu_check.importlib.util.find_spec
-    monkeypatch.setattr(gpu_check.importlib.util, "find_spec", lambda n: None if n == "numba" else real(n))
+    monkeypatch.setattr(gpu_check, "why_not", lambda name: "numba is no good" if name == "numba" else None)
     (record,) = gpu_check.records_of(part, args, 60)
-    assert (record["result"], record["detail"][:20]) == ("left out", "numba not installed:")
+    assert (record["result"], record["detail"][:17]) == ("left out", "numba is no good:")
+
+
+def test_a_package_that_is_there_may_be_no_good(monkeypatch, tmp_path):
+    """numba raises ImportError beside a numpy that it does not know."""
+    (tmp_path / "picky.py").write_text("raise ImportError('picky needs NumPy 2.4 or less')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    expected = "picky cannot be imported (ImportError: picky needs NumPy 2.4 or less)"
+    assert gpu_check.why_not("picky") == expected
+    assert gpu_check.why_not("nowhere_at_all") == "nowhere_at_all is not installed"
+    assert gpu_check.why_not("json") is None
+
+
+def test_the_corpus_is_drawn_beside_the_other_parts(monkeypatch, args):
+    script = "import sys; open(sys.argv[-1], 'w').close()"
+    monkeypatch.setattr(gpu_check, "fits", lambda *given: [sys.executable, "-c", script, *given])
+    with gpu_check.drawing(args):
+        path = args.drawn(60)
+        assert (path.name, path.exists()) == ("corpus.npz", True)
+    assert not path.exists()
+    monkeypatch.setattr(gpu_check, "fits", lambda *given: ["sleep", "60"])
+    begun = time.monotonic()
+    with gpu_check.drawing(args):
+        assert args.drawn(0.1) is None
+    args.parts = ["tests"]
+    with gpu_check.drawing(args):
+        assert args.drawn(60) is None
+    assert time.monotonic() - begun < 45
 
 
 def test_a_command_whose_time_is_up_ends_with_its_children(tmp_path):
@@ -171,7 +201,7 @@ def test_the_tests_of_a_gpu_are_found_and_their_closing_line_told(monkeypatch, a
         (
             "its time was up",
             "a.py::x PASSED\na.py::y FAILED\na.py::z ",
-            "1 passed, 1 failed, then its time was up",
+            "1 passed, 1 failed, then its time was up in z",
         ),
         (0, "5 skipped in 0.1s\n", "5 skipped in 0.1s"),  # that all skip is no success
     ],
@@ -279,6 +309,17 @@ def test_what_ncu_counts(monkeypatch, args, said, result, detail):
     assert records[0]["detail"].startswith(detail)
     if result == "passed":
         assert records[0]["counters"]["nanoseconds"] == 20_000.5
+
+
+def test_sweeps_are_timed_on_the_corpus_that_was_drawn(monkeypatch, args, tmp_path):
+    args.drawn, given = lambda seconds: tmp_path / "corpus.npz", []
+    done = {"status": 0, "output": "", "seconds": 1.0}
+    monkeypatch.setattr(gpu_check, "timed", lambda command, *_: given.extend(command) or done)
+    assert not list(gpu_check.PARTS["speed"](args, 60))
+    assert given[given.index("--corpus") + 1] == str(tmp_path / "corpus.npz")
+    given.clear()
+    assert not list(gpu_check.PARTS["agreement"](args, 60))
+    assert "--corpus" not in given
 
 
 def test_fits_that_break_off_keep_what_was_done(monkeypatch, args):

@@ -18,6 +18,7 @@ from stradask.kernels.launch import FOLDER, KERNEL
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 ARGS = {"samplers": ["saber", "light"], "tokens": 1e5, "sweeps": 3, "topics": None, "seconds": np.inf}
+ARGS |= {"corpus": None}
 
 
 @pytest.fixture
@@ -53,19 +54,60 @@ def test_agreement_tells_both_log_likelihoods(emulated):
 
 
 def test_speed_is_that_of_the_sweeps_after_the_first(emulated):
-    drawn, saber, light = _fits("speed")
+    copies, drawn, saber, light, *on_cpu = _fits("speed")
+    assert copies["bandwidth"] > 0
     assert drawn["detail"].startswith("30 documents, 60 words, ")
     assert (saber["sampler"], saber["n_components"], light["n_components"]) == ("saber", 20, 30)
     for record in (saber, light):
         assert len(record["sweep_seconds"]) == 3
         after = sorted(record["sweep_seconds"][1:])
         assert record["tokens_per_second"] == pytest.approx(record["tokens"] / np.mean(after), rel=0.05)
+    assert saber["detail"].endswith("% of the bandwidth")
+    for record, there in zip(on_cpu, (saber, light), strict=True):
+        assert (record["on"], record["what"]) == ("cpu", there["what"] + ", CPU")
+        assert (
+            f"the GPU is {there['tokens_per_second'] / record['tokens_per_second']:.0f} x" in record["detail"]
+        )
+
+
+def test_without_numba_the_cpu_is_not_timed(emulated, monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert [record.get("on") for record in _fits("speed")] == [None, None, "cuda", "cuda"]
+
+
+def test_a_drawn_corpus_is_read(emulated, monkeypatch, tmp_path):
+    assert len(_fits("corpus", corpus=tmp_path / "kept.npz")) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.npz"]
+    monkeypatch.setattr(gpu_fits, "corpus", None)
+    _, drawn, *_ = _fits("speed", corpus=tmp_path / "kept.npz", samplers=[])
+    assert drawn["detail"].startswith("30 documents, 60 words, ")
+
+
+@pytest.mark.parametrize(("sampler", "n_topics"), list(gpu_fits.BITS))
+def test_the_known_bits_are_those_of_the_emulator_and_the_cpu(sampler, n_topics):
+    X = gpu_fits.known_corpus()
+    with standing_in(EmulatedDevice(seed=2)) as device:
+        model = gpu_fits.fit(X, sampler, n_topics, 3, "cuda")[0]
+    assert gpu_fits.bits(model) == gpu_fits.BITS[sampler, n_topics]
+    assert {"sample", "sweep"} & set(device.launches)
+    if sampler == "saber":
+        assert gpu_fits.bits(gpu_fits.fit(X, sampler, n_topics, 3, "cpu")[0]) == gpu_fits.bits(model)
+
+
+def test_bits_that_are_others_are_a_failure(emulated, monkeypatch):
+    monkeypatch.setattr(gpu_fits, "BITS", {("saber", 64): 1, ("light", 64): gpu_fits.BITS["light", 64]})
+    records = _fits("bits")
+    assert [record["result"] for record in records] == ["failed"] * 2 + ["passed"] * 2
+    assert records[0]["detail"] == "0xe2dc38b3, not 0x1"
+    assert records[1]["what"] == "topics of saber, 64 topics, 11 KB shared"
+    assert emulated.shared_memory == 227 * 1024
 
 
 def test_no_sweep_and_no_case_begins_when_the_time_is_up(emulated):
     model, seconds = gpu_fits.fit(gpu_fits.corpus(), "light", 30, 50, "cuda", seconds=0)
     assert (model.n_iter_, len(seconds)) == (1, 1)
-    assert [record["result"] for record in _fits("speed", seconds=0)] == ["passed", "left out", "left out"]
+    results = [record["result"] for record in _fits("speed", seconds=0)]
+    assert results == ["passed"] * 2 + ["left out"] * 4
 
 
 def test_a_case_that_breaks_off_is_a_record_and_the_next_one_begins(emulated, monkeypatch):
@@ -78,7 +120,8 @@ def test_a_case_that_breaks_off_is_a_record_and_the_next_one_begins(emulated, mo
 
     monkeypatch.setattr(gpu_fits, "fit", fit)
     for kind in ("speed", "agreement"):
-        broken, *later = [record for record in _fits(kind) if "corpus" not in record["what"]]
+        monkeypatch.setitem(sys.modules, "numba" if kind == "speed" else "none", None)
+        broken, *later = [r for r in _fits(kind) if r["what"].startswith(("saber", "light"))]
         assert (broken["result"], broken["detail"]) == ("failed", "DeviceError: no room for it")
         assert all(record["what"].startswith("light") for record in later)
         assert later[0]["result"] == "passed" or kind == "agreement"
@@ -153,8 +196,14 @@ def where_it_is_the_gpu(tmp_path):
 @pytest.mark.parametrize(
     ("absent", "parts"),
     [
-        ("dask distributed pooch hypothesis", ["sanitizer", "agreement", "bench", "counters", "speed"]),
-        ("dask distributed pooch hypothesis numba llvmlite", ["tests", "sanitizer", "agreement", "speed"]),
+        (
+            "dask distributed pooch hypothesis",
+            ["bits", "speed", "sanitizer", "agreement", "counters", "bench"],
+        ),
+        (
+            "dask distributed pooch hypothesis numba llvmlite",
+            ["bits", "tests", "speed", "sanitizer", "agreement"],
+        ),
     ],
 )
 def test_all_of_it(absent, parts, where_it_is_the_gpu, tmp_path):
