@@ -19,6 +19,7 @@ from .indexing import at, span
 FAST = {"nsz", "arcp", "contract", "afn", "reassoc"}
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 _SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
+_IN_ORDER: dict[str, Any] = {**_OPTIONS, "fastmath": {"nsz", "contract"}}
 
 
 @nb.njit(**_SUMS)
@@ -166,16 +167,19 @@ def csc_take(data, indices, indptr, columns, scales, roots, out_data, out_indice
         norms[i] = norm
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_IN_ORDER)
 def dense_add(AT, columns, coef, out):
-    """Add ``A[:, columns] @ coef`` to `out`, four columns at a time."""
+    """Add ``A[:, columns] @ coef`` to `out`, four columns at a time.
+
+    One column is added after the other, so that the bits are those of several calls with a few columns each.
+    """
     n, m = AT.shape[1], len(columns)
     i = 0
     while i + 4 <= m:
         x0, x1, x2, x3 = AT[columns[i]], AT[columns[i + 1]], AT[columns[i + 2]], AT[columns[i + 3]]
         b0, b1, b2, b3 = coef[i], coef[i + 1], coef[i + 2], coef[i + 3]
         for row in range(n):
-            out[row] += b0 * x0[row] + b1 * x1[row] + b2 * x2[row] + b3 * x3[row]
+            out[row] = out[row] + b0 * x0[row] + b1 * x1[row] + b2 * x2[row] + b3 * x3[row]
         i += 4
     while i < m:
         x0, b0 = AT[columns[i]], coef[i]

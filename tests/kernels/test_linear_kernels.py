@@ -1,9 +1,12 @@
 """Kernels of the sparse linear models against plain numpy."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import sparse
 
+from stradask.algorithms.linear.columns import columns_of
 from stradask.kernels import linear_columns, linear_descent, linear_gram, linear_prox
 
 RNG = np.random.default_rng(0)
@@ -34,6 +37,28 @@ def test_a_product_has_the_same_bits_in_any_company():
         out = np.empty((2, len(company)))
         linear_columns.dense_dot(DENSE.T, np.array(company), V, out)
         np.testing.assert_array_equal(out, whole[:, company])
+
+
+def test_a_shard_of_a_single_column_gives_the_same_bits():
+    """In Fortran order it is in C order too: to numba another type, compiled to another order of sums."""
+    columns, v = columns_of(DENSE), V[:1]
+    products, moments = columns.dot(np.arange(11), v)[0], np.array(columns.norms())
+    for j in range(11):
+        alone = columns.range(j, j + 1)
+        assert alone.dot(np.arange(1), v)[0, 0] == products[j]
+        np.testing.assert_array_equal(np.array(alone.norms())[:, 0], moments[:, j])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_of_columns_have_the_same_bits_in_parts(dtype):
+    columns, coef = np.arange(11), RNG.standard_normal(11).astype(dtype)
+    X, whole = DENSE.astype(dtype), V[0].astype(dtype)
+    linear_columns.dense_add(X.T, columns, coef, whole)
+    for bounds in ([0, 2, 11], [0, 1, 4, 9, 11], [0, 6, 7, 11]):
+        out = V[0].astype(dtype)
+        for a, b in itertools.pairwise(bounds):
+            linear_columns.dense_add(X.T, columns[a:b], coef[a:b], out)
+        np.testing.assert_array_equal(out, whole)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
