@@ -68,7 +68,8 @@ class MatrixFactorization(FactorModel):
     lost in the midst.
 
     Memory while fitting a CSR matrix of int32 indices, beside it and the factors, in bytes a rating: 12 with
-    "sgd", 8 with "als" (16 on Dask), 4 more where `R` is not of `dtype`; "ccd" takes 24. `seen_` has 5.
+    "sgd", 8 with "als" (16 on Dask), 4 more where `R` is not of `dtype`; "ccd" takes 24. `seen_` has 5. With
+    scipy before 1.17, up to 4 more.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ import tracemalloc
 import distributed
 import numpy as np
 import pytest
+import scipy
 from scipy import sparse
 
 from stradask.algorithms.factorization import ccd
@@ -26,6 +27,8 @@ FITS = {
     "ccd": {"solver": "ccd", "tol": 0},
     "bpr": {"implicit": True, "loss": "bpr", "reg": 0.01},
 }
+# scipy copies the indices, 4 bytes each, while it turns rows into columns, but not from 1.17 on.
+INDICES = 4 if tuple(map(int, scipy.__version__.split(".")[:2])) < (1, 17) else 0
 PARTS = ("user_factors_", "item_factors_", "user_bias_", "item_bias_", "mean_")
 
 
@@ -191,7 +194,7 @@ def test_memory_of_a_fit_is_that_promised(solver, most, dtype):
     copied = 4 if dtype == "float64" else 0
     seen = model.seen_
     assert seen.data.nbytes + seen.indices.nbytes == 5 * size
-    assert peak - factors < (most + copied) * size
+    assert peak - factors < (most + copied + INDICES) * size
 
 
 @pytest.mark.slow
@@ -214,5 +217,5 @@ def test_memory_of_ten_million_ratings(solver, most):
     MatrixFactorization(32, **options).fit(R)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak - 12 * (n + m) * 32 * 4 < most * size
-    assert peak < 16 * size + 12 * (n + m) * 32 * 4
+    assert peak - 12 * (n + m) * 32 * 4 < (most + INDICES) * size
+    assert peak < (16 + INDICES) * size + 12 * (n + m) * 32 * 4

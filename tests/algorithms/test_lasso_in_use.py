@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
+import scipy
 from lasso_problems import FORMS, gap, problem
 from scipy import sparse
 from sklearn.base import clone
@@ -80,14 +81,17 @@ def test_x_is_copied_at_most_once(form, copies, standardize):
     X = FORMS[form](X)
     size = X.nbytes if form in ("fortran", "c") else X.data.nbytes + X.indices.nbytes
     model = sd.Lasso(0.1, standardize=standardize)
-    edge = model.fit(X[:, :50], y).alpha_max(X, y)  # the fit loads modules and compiled code
+    model.set_params(alpha=0.5 * model.fit(X[:, :50], y).alpha_max(X, y))
+    model.fit(X, y)  # loads modules and compiled code
     tracemalloc.start()
     try:
-        model.set_params(alpha=0.5 * edge).fit(X, y)
+        model.fit(X, y)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak <= (copies + 0.3) * size
+    # scipy copies the indices, a third, while it turns rows into columns, but not from 1.17 on.
+    old = tuple(map(int, scipy.__version__.split(".")[:2])) < (1, 17)
+    assert peak <= (copies + 0.3 + (form == "csr" and old) / 3) * size
 
 
 def test_int64_indices():
