@@ -1,11 +1,20 @@
-"""Clients of Dask clusters that sessions make for themselves."""
+"""Clients of Dask clusters: the caller's, which sessions share, and those that they make for themselves."""
 
+import asyncio
 import concurrent.futures
 import contextlib
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
 
 import distributed
+from distributed.core import PooledRPCCall
+from distributed.utils import LoopRunner
 
 from ..errors import DataError, StradaskError
+
+CONNECT = 5.0  # seconds; Dask's own default waits 30 for an address where nobody is any more
+_TOPIC = "all"  # of the scheduler's news: workers that come and go
 
 
 def open_client(scheduler, timeout):
@@ -67,6 +76,110 @@ def scheduler_named(client):
         if client.status == "running" and not isinstance(error, lost):
             raise
         raise StradaskError(
-            f"the scheduler went away in mid-fit, or took the fit's tasks away ({error}): is it running? The "
-            "same call finds what was written to a checkpoint"
+            f"the scheduler went away in mid-fit, or took the fit's tasks away ({error}): is it running, and "
+            "the client open? The same call finds what was written to a checkpoint"
         ) from error
+
+
+@dataclass(eq=False)
+class _Company:
+    """What the sessions of one client share."""
+
+    plugins: set = field(default_factory=set)  # names of those that its workers have
+    listeners: list = field(default_factory=list)
+
+    def __post_init__(self):
+        self.tell = self._tell  # the same object each time: what the client is known to listen with
+
+    def _tell(self, event):
+        for listener in tuple(self.listeners):
+            listener(event)
+
+
+_companies: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by client
+
+
+def _company(client):
+    return _companies.setdefault(client, _Company())
+
+
+class Lent:
+    """A client that a session talks through, its connections and the scheduler's news.
+
+    The caller's own is used where that can be, so that nothing has to be opened; it is not closed. An
+    address, an asynchronous client (its event loop waits for the caller) and one that listens to the
+    scheduler's news itself get a client beside them, which `close` closes.
+
+    Parameters
+    ----------
+    scheduler : str or distributed.Client
+    timeout : float
+        Seconds to wait for a scheduler.
+
+    Attributes
+    ----------
+    client : distributed.Client
+    pool : Connections
+    """
+
+    def __init__(self, scheduler, timeout):
+        self.ours = not _can_be_shared(scheduler)
+        self.client: Any = open_client(scheduler, timeout) if self.ours else scheduler
+        self._loop = LoopRunner(loop=self.client.loop)  # goes on if the caller closes the client meanwhile
+        self._loop.start()
+        self.pool = Connections(self.client)
+
+    async def install(self, plugin, *, anew=False):
+        """Put a plugin on the workers, unless an earlier session of this client has done so."""
+        plugins = _company(self.client).plugins
+        if anew or plugin.name not in plugins:
+            await asyncio.wait_for(self.client.register_plugin(plugin), CONNECT)
+            plugins.add(plugin.name)
+
+    def listen(self, listener):
+        """Have the scheduler's news told from now on; on the client's event loop."""
+        company = _company(self.client)
+        if not company.listeners:
+            self.client.subscribe_topic(_TOPIC, company.tell)
+        company.listeners.append(listener)
+
+    def ignore(self, listener):
+        """Have no more news told to a listener; on the client's event loop."""
+        company = _company(self.client)
+        company.listeners.remove(listener)
+        last = not company.listeners and self.client._event_handlers.get(_TOPIC) is company.tell
+        if last and self.client.status == "running":  # or the scheduler logs a traceback when we are gone
+            self.client.unsubscribe_topic(_TOPIC)
+
+    def close(self):
+        """Close the client if it is ours."""
+        if self.ours:
+            self.client.close()
+        self._loop.stop()
+
+
+def _can_be_shared(client):
+    if isinstance(client, str) or client.asynchronous or client.status != "running":
+        return False
+    heard = client._event_handlers.get(_TOPIC)
+    return heard is None or heard is _company(client).tell
+
+
+class Connections:
+    """The connections of a client, on which nobody waits long for an address where nobody is any more."""
+
+    def __init__(self, client):
+        self._pool = client.rpc
+        self.reuse, self.remove = self._pool.reuse, self._pool.remove
+
+    def __call__(self, address):
+        """An object whose methods are the handlers of a worker."""
+        return PooledRPCCall(address, self, self._pool.serializers, self._pool.deserializers)
+
+    async def connect(self, address):
+        """A connection, which `reuse` takes back."""
+        return await self._pool.connect(address, timeout=CONNECT)
+
+    async def close(self):
+        """Close them all."""
+        await self._pool.close()

@@ -12,16 +12,15 @@ from typing import Any
 import dask
 import distributed
 from dask.utils import parse_timedelta
-from distributed.core import ConnectionPool
 
 from .._version import __version__
 from ..errors import DataError, StradaskError, WorkerLost
 from .balancing import Balance
-from .clients import open_client, scheduler_named
+from .clients import Lent, open_client, scheduler_named
 from .history import Activity
 from .itineraries import itineraries
 from .local_session import LocalSession
-from .members import CONNECT, NAME, SessionPlugin, opened, wired
+from .members import NAME, SessionPlugin, opened, wired
 from .migration import OTHER_VERSION, Migration
 from .placement import ShardData, place
 from .presences import presence_key, show_presence
@@ -97,6 +96,7 @@ class ClusterSession(Migration):
         self._timeout = parse_timedelta(dask.config.get("stradask.timeout", "30s"))
         self.bytes_sent, self.waiting = 0, 0.0
         self._id, self._epoch, self._serial = uuid.uuid4().hex, -1, 0
+        self._lent: Any = None  # the client that is talked through, while the session is open
         self._client: Any = None
         self._data: Any = None  # `ShardData` while it is needed
         self._whole = False  # whether all shards and blocks are where they should be
@@ -105,6 +105,7 @@ class ClusterSession(Migration):
         self._dead: set[str] = set()
         self._presences: dict[str, tuple] = {}  # member: key, future
         self._background: set[asyncio.Task] = set()
+        self._shown: Any = None  # a task that ends when the scheduler shows the members busy
         self._program: list = []  # packed, for members that come later
         self._newcomers: set[str] = set()  # workers that joined since the session was opened
         self._unfit: set[str] = set()  # those of them that get no work
@@ -118,10 +119,12 @@ class ClusterSession(Migration):
 
     # The interface ----------------------------------------------------------------------------------
 
-    def open(self, program, snapshot=None, *, keeps_data=False):
+    def open(self, program, snapshot=None, *, keeps_data=False, at_once=False):
         """Load every shard on the workers that there are, lay a `snapshot` over them.
 
         With `keeps_data` Dask's own copy of the shards stays as well, for members that take one over later.
+        With `at_once` it does not wait until the scheduler shows the workers busy: who calls must bear that
+        one leaves unheard, and ask `check_shown` before each call.
         """
         if snapshot is not None:
             stored = isinstance(snapshot, StoredState)
@@ -131,15 +134,15 @@ class ClusterSession(Migration):
         self._data = None
         with scheduler_named(self._client):
             self._data = ShardData(program.shards, self._scheduler, self._client)
-            self._client.sync(self._open, program, self._data, snapshot or {})
+            self._client.sync(self._open, program, self._data, snapshot or {}, at_once)
         self._tell()
         if not keeps_data:
             self._data = None
 
     def n_threads(self):
-        """Count the threads of the workers that there are now; at least 1."""
+        """Count the threads of the workers that take part, before that of all that there are; at least 1."""
         self._connect()
-        return max(sum(self._client.nthreads().values()), 1)
+        return max(sum((self._members or self._client.nthreads()).values()), 1)
 
     def run(self, round, first, steps, messages, later=()):
         """Carry out the steps; partial results in their order."""
@@ -168,22 +171,28 @@ class ClusterSession(Migration):
         """Empty the rooms; the caller's client stays open."""
         if self._client is None:
             return
-        client, self._client = self._client, None
+        lent, self._lent, self._client = self._lent, None, None
         try:
-            client.sync(self._leave, client)
+            lent.client.sync(self._leave, lent)
         finally:
-            client.close()
+            lent.close()
 
     def _sync(self, function, *args):
         if self._client is None:
             raise StradaskError("the session is not open")
-        return self._client.sync(self._locked, function, *args)
+        with scheduler_named(self._client):
+            return self._client.sync(self._locked, function, *args)
 
     async def _locked(self, function, *args):
         async with self._lock:
             if not self._whole:
                 raise WorkerLost("shards were lost; the session must be opened again")
             return await function(*args)
+
+    def check_shown(self):
+        """Raise what was amiss with showing the scheduler that members are busy, if that is known by now."""
+        if self._shown.done() and not self._shown.cancelled():
+            self._shown.result()
 
     def _tell(self):
         while self._untold:
@@ -201,25 +210,26 @@ class ClusterSession(Migration):
     # Coming and going of workers ------------------------------------------------------------------------
 
     def _connect(self):
-        """Make a client of our own: closing it ends the session, and it hears what becomes of the workers."""
+        """Borrow the caller's client, or make one; hear from now on what becomes of the workers."""
         if self._client is not None:
             return
-        client: Any = open_client(self._scheduler, self._timeout)
+        lent = Lent(self._scheduler, self._timeout)
         try:
-            with scheduler_named(client):
-                client.sync(self._begin, client)
+            with scheduler_named(lent.client):
+                lent.client.sync(self._begin, lent)
         except BaseException:
-            client.close()
+            lent.close()
             raise
-        self._client, self._address = client, client.scheduler.address
+        self._lent, self._client, self._address = lent, lent.client, lent.client.scheduler.address
 
-    async def _begin(self, client):
-        self._lock = asyncio.Lock()
-        self._pool = ConnectionPool(timeout=CONNECT, connection_args=client.connection_args)
-        await self._pool.start()
-        client.subscribe_topic("all", self._hear)
+    async def _begin(self, lent):
+        self._lock, self._pool = asyncio.Lock(), lent.pool
+        await self._install(lent)
+        lent.listen(self._hear)
+
+    async def _install(self, lent, *, anew=False):
         try:
-            await asyncio.wait_for(client.register_plugin(SessionPlugin()), min(self._timeout, CONNECT))
+            await lent.install(SessionPlugin(), anew=anew)
         except TimeoutError:  # a worker hangs; it will not be a member, and the others have the plugin
             pass
         except ImportError as error:
@@ -227,7 +237,7 @@ class ClusterSession(Migration):
 
     async def _find_members(self):
         """Wait for workers that run and answer; return their threads by address."""
-        began, wanted = time.monotonic(), None
+        began, wanted, installed = time.monotonic(), None, False
         while True:
             out = self._leaving | self._dead | self._unfit
             threads = {m: n for m, n in await self._running() if m not in out}
@@ -237,6 +247,9 @@ class ClusterSession(Migration):
                     self._turn_away(member, OTHER_VERSION)
             fit = ("ready", "other") if self._epoch <= 0 else ("ready",)
             members = {m: threads[m] for m, answer in zip(threads, answers, strict=True) if answer in fit}
+            if "coming" in answers and not installed:  # of another scheduler than last time, perhaps
+                installed = True
+                await self._install(self._lent, anew=True)
             waited = time.monotonic() - began
             if members and ("coming" not in answers or waited > self._timeout):
                 return members
@@ -249,10 +262,20 @@ class ClusterSession(Migration):
                 wanted = self._client.submit(_nothing, pure=False)  # makes an adaptive cluster bring workers
             await asyncio.sleep(0.05)
 
-    async def _assemble(self, program):
-        """Begin an epoch: empty rooms on all workers that run and answer."""
+    async def _assemble(self, program, data):
+        """Begin an epoch: empty rooms on all workers that run and answer; return where data lie meanwhile."""
         self._epoch += 1
         self._newcomers.clear()
+        if self._shown is not None:
+            self._shown.cancel()
+        finding = asyncio.ensure_future(data.whereabouts(self._client))
+        try:
+            await self._make_rooms(program)
+            return await finding
+        finally:
+            finding.cancel()
+
+    async def _make_rooms(self, program):
         self._members, self._program = await self._find_members(), program
         # Of every epoch anew: a worker that came back under its old address may have finished the old task.
         # Dropped at the end, the old ones are released: rooms of members that are not among us go with them.
@@ -300,19 +323,19 @@ class ClusterSession(Migration):
                 task.cancel()
             await asyncio.gather(*(a for a in asked if a not in late), return_exceptions=True)
 
-    async def _leave(self, client):
+    async def _leave(self, lent):
         for task in self._background:
             task.cancel()
-        if client.status == "running":  # the scheduler is there
-            client.unsubscribe_topic("all")  # or it logs a traceback when we are gone
+        lent.ignore(self._hear)
         await self._drop(self._members)
         self._presences.clear()
-        with contextlib.suppress(TimeoutError):  # connections to a worker that hangs
-            await asyncio.wait_for(self._pool.close(), 2)
+        if lent.ours:
+            with contextlib.suppress(TimeoutError):  # connections to a worker that hangs
+                await asyncio.wait_for(self._pool.close(), 2)
 
     # Opening ------------------------------------------------------------------------------------------
 
-    async def _open(self, program, data, snapshot):
+    async def _open(self, program, data, snapshot, at_once=False):
         async with self._lock:
             self._whole = False
             bare = copy.copy(program)
@@ -321,8 +344,8 @@ class ClusterSession(Migration):
             packed = wired(bare)
             for attempt in range(_ATTEMPTS):
                 try:
-                    await self._assemble(packed)
-                    await self._fill(program, data, snapshot)
+                    held = await self._assemble(packed, data)
+                    await self._fill(program, data, held, snapshot, at_once)
                 except WorkerLost as error:
                     if attempt + 1 == _ATTEMPTS:
                         raise WorkerLost(
@@ -332,9 +355,10 @@ class ClusterSession(Migration):
                     self._whole = True
                     return
 
-    async def _fill(self, program, data, snapshot):
+    async def _fill(self, program, data, held, snapshot, at_once):
         """Put every shard and block where it belongs: neighbours together, Dask's data where they lie."""
-        self._shard_at = place(len(data), self._members, await data.whereabouts(self._client))
+        self._shard_at = place(len(data), self._members, held)
+        self.reports: list = [None] * len(data)
         n_blocks = program.n_blocks if program.travels else 0
         self._block_at, self._stamps = place(n_blocks, self._members), [0] * n_blocks
         self._balance = None if program.shard_weights is None else Balance(program.shard_weights)
@@ -345,7 +369,8 @@ class ClusterSession(Migration):
         async def load(shard, member):
             async with places[member]:
                 began = time.monotonic()
-                await self._load(shard, member, saved_shard(snapshot, shard, program.saved))
+                saved = saved_shard(snapshot, shard, program.saved)
+                self.reports[shard] = await self._load(shard, member, saved)
                 self.load_seconds = max(self.load_seconds, time.monotonic() - began)
 
         async def make_block(block, member):
@@ -354,17 +379,19 @@ class ClusterSession(Migration):
 
         loads = [load(shard, member) for shard, member in enumerate(self._shard_at)]
         blocks = [make_block(block, member) for block, member in enumerate(self._block_at)]
-        await self._all([self._be_seen(), *loads, *blocks], self._members)
+        self._shown = self._in_background(self._be_seen())
+        await self._all([*loads, *blocks, *(() if at_once else (self._shown,))], self._members)
 
     async def _load(self, shard, member, saved):
         entry, keys = self._data.form(shard)
         args = shard, entry, len(keys), saved
         if keys:
             about = {"epoch": self._epoch, "shard": shard, "keys": keys}
-            if await self._ask(member, "load", args=wired(args), **about):
-                return
+            if found := await self._ask(member, "load", args=wired(args), **about):
+                return found[0]
             await self._data.bring(shard, self._id, self._epoch, member)
-        await self._call(member, "load", args)
+        (report,) = await self._call(member, "load", args)
+        return report
 
     # Rounds -------------------------------------------------------------------------------------------
 

@@ -1,7 +1,9 @@
 """Passes over the portions of a sum on a Dask cluster: carries out what `portions` says."""
 
 import asyncio
+import concurrent.futures
 import math
+from typing import Any
 
 from ..errors import WorkerLost
 from .members import wired
@@ -38,13 +40,14 @@ class ClusterPasses:
         self.machine = Portions(len(program.shards))
         self.n_taken_over = 0
         self._calls: dict[asyncio.Future, Order] = {}  # on their way, those of earlier passes included
+        self._begun: Any = None  # a future of the pass that `begin` made
         self._open()
 
     def _open(self):
         for name in list(self.machine.members):
             self.machine.handle(Lost(0.0, name))
         self._end_calls()
-        self.session.open(self.program, keeps_data=True)
+        self.session.open(self.program, keeps_data=True, at_once=True)
         self.machine.late = max(self.machine.late, self.session.load_seconds)
         self._extra: dict[str, set] = {}  # portions loaded beside a member's own
 
@@ -57,6 +60,22 @@ class ClusterPasses:
         WorkerLost
             If five times all workers were lost.
         """
+        self._settle()
+        return self._run(x)
+
+    def begin(self, x):
+        """Begin a pass, and return a future of its sums: what is called next waits for it."""
+        self._settle()
+        thread = concurrent.futures.ThreadPoolExecutor(1, "stradask-pass")
+        self._begun = thread.submit(self._run, x)
+        thread.shutdown(wait=False)
+        return self._begun
+
+    def _settle(self):
+        if self._begun is not None:
+            concurrent.futures.wait([self._begun])  # what it raises is told to who asks for its sums
+
+    def _run(self, x):
         self._total = TreeSum(self.machine.n, ordered=self.ordered)
         self.machine.grain = _GRAIN + _GRAIN_PER_BYTE * self.program.answer_bytes(x)
         before = self.machine.round
@@ -79,6 +98,7 @@ class ClusterPasses:
 
     def close(self):
         """Empty the rooms."""
+        self._settle()
         self._end_calls()
         self.session.close()
 
@@ -100,6 +120,7 @@ class ClusterPasses:
 
     async def _pass(self, x, event):
         """Carry out what the state machine says until every portion has been counted."""
+        self.session.check_shown()
         now, machine = asyncio.get_running_loop().time, self.machine
         self._told: set[str] = set()  # who has been sent x
         guards = {asyncio.ensure_future(self.session._guard(m)): m for m in self.session._members}

@@ -38,6 +38,7 @@ class LocalSession:
         self.states = run_tasks(loads, program.loads_at_once or self.n_jobs)
         for state in self.states:
             check_saved(program, state)
+        self.reports = [program.report(state) for state in self.states]
         self._first = self._ahead = set[int]()
         self.blocks: Any = [program.block(b) for b in range(program.n_blocks)] if program.travels else None
         if snapshot is not None:

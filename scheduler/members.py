@@ -19,13 +19,13 @@ from distributed.protocol.pickle import dumps
 
 from .._version import __version__
 from ..errors import StradaskError, WorkerLost
+from .clients import CONNECT
 from .presences import SeatKeeper
 from .rooms import Parcel, Room, StaleEpoch
 from .shared_store import answer_word
 from .threads import effective_n_jobs
 
 NAME = "stradask-sessions"
-CONNECT = 5.0  # seconds; Dask's own default waits 30 for an address where nobody is any more
 _SMALL = 10_000  # bytes
 _LINGER = 8.0  # seconds that a closing worker waits for its shards to be handed on
 _HANDLERS = ("ping", "probe", "open", "load", "call", "put", "look", "hand_on", "drop")
@@ -146,15 +146,14 @@ class SessionPlugin(SeatKeeper):
         return {"ok": []}
 
     async def load(self, session, epoch, shard, keys, args):
-        """Load a shard, whose data of Dask's lie here under these keys; tell whether all of them do."""
+        """Load a shard, whose data of Dask's lie here under these keys; answer False if one does not."""
         seat, data = self._seat(session, epoch), self.worker.data
         if seat is not None:
             if not all(key in data for key in keys):
                 return {"ok": wired(False)}
             if shard not in seat.room.states:  # else the message came twice
                 seat.room.brought[shard] = [data[key] for key in keys]
-        answer = await self.call(session, epoch, "load", args)
-        return answer | {"ok": wired(True)} if "ok" in answer else answer
+        return await self.call(session, epoch, "load", args)
 
     def _seat(self, session, epoch):
         seat = self.seats.get(session)

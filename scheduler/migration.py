@@ -11,7 +11,8 @@ from typing import Any
 from .._version import __version__
 from ..errors import WorkerLost
 from .balancing import Balance
-from .members import CONNECT, opened
+from .clients import CONNECT
+from .members import opened
 from .placement import place
 from .threads import effective_n_jobs
 
@@ -210,4 +211,10 @@ class Migration:
     def _in_background(self, work):
         task = asyncio.ensure_future(work)
         self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        task.add_done_callback(self._done_in_background)
+        return task
+
+    def _done_in_background(self, task):
+        self._background.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: who needs to know asks the task

@@ -195,6 +195,15 @@ class Program:
         """
         return data
 
+    def report(self, state):
+        """Tell the coordinator of a shard that was loaded: plain values and arrays, ``session.reports``.
+
+        Parameters
+        ----------
+        state : object
+            As `load` made it.
+        """
+
     def block(self, block):
         """Make the first value of a travelling block.
 

@@ -212,10 +212,13 @@ class Room:
             raise self.failure
 
     def load(self, shard, entry, n_brought, saved):
-        """Make a shard's state and lay saved arrays over it; of a call that came twice the first counts."""
+        """Make a shard's state and lay saved arrays over it; of a call that came twice the first counts.
+
+        What there is to be told of it comes back, in a tuple.
+        """
         self.check()
         if shard in self.states:
-            return
+            return (self.program.report(self.states[shard]),)
         values = self.brought.get(shard, ())
         if len(values) != n_brought:
             raise StaleEpoch(f"Dask did not bring the data of shard {shard}")
@@ -228,6 +231,7 @@ class Room:
             check_same_form(f"shard-{shard}/{name}", array, state[name])
             state[name] = array.copy()  # in one process it is the caller's
         self.adopt(shard, state)
+        return (self.program.report(state),)
 
     def adopt(self, shard, state):
         """Take in a shard, unless it is here."""

@@ -15,10 +15,10 @@ from distributed.core import ConnectionPool
 
 from .._version import __version__
 from ..errors import DataError, WorkerLost
-from .clients import scheduler_named
+from .clients import CONNECT, scheduler_named
 from .cluster import ClusterSession, cluster_session
 from .local_session import LocalSession
-from .members import CONNECT, _failure, _not_here, opened, wired
+from .members import _failure, _not_here, opened, wired
 from .placement import ShardData, place
 from .presences import SeatKeeper, presence_key, show_presence
 from .rooms import Parcel
@@ -169,12 +169,12 @@ class _Lost(NamedTuple):
 class _Workers(ClusterSession):
     """What a session knows of workers that come and go, and the plugin for tables on each of them."""
 
-    async def _begin(self, client):
-        await super()._begin(client)
+    async def _install(self, lent, *, anew=False):
+        await super()._install(lent, anew=anew)
         with contextlib.suppress(TimeoutError):  # a worker hangs; it will not be a member
-            await asyncio.wait_for(client.register_plugin(TablePlugin()), CONNECT)
+            await lent.install(TablePlugin(), anew=anew)
 
-    async def _leave(self, client):
+    async def _leave(self, lent):
         members, self._members = self._members, {}  # they have no rooms
         asked = [asyncio.ensure_future(self._ask(m, "table_drop", once=True)) for m in members]
         if asked:
@@ -182,7 +182,7 @@ class _Workers(ClusterSession):
             for task in asked:
                 task.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
-        await super()._leave(client)
+        await super()._leave(lent)
 
 
 class ClusterPlace:

@@ -17,7 +17,7 @@ from .classifier import LinearClassifier
 from .dask_input import is_dask
 from .far_beside import FarLabels, label_sums
 from .inputs import check_class_weights, check_labels, check_weights
-from .replicas import RowLoss, run_replicas_of
+from .replicas import RowLoss, portions_beside, portions_of, run_replicas_of
 from .row_places import check_beside, columns_in_use, opened_beside, opened_rows
 from .smooth import SOLVERS, run, total_weight
 
@@ -199,8 +199,8 @@ class LogisticRegression(LinearClassifier):
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
             float32 and float64 are kept. Best in C order or CSR: then nothing is copied. Or a Dask array or
-            DataFrame; then the vectors below may be Dask's, too, and stay beside the rows, unless there is an
-            l1 penalty or the solver is "downpour".
+            DataFrame; then the vectors below may be Dask's, too, and stay beside the rows, unless an l1
+            penalty meets 2,000 columns or more, or more than two classes.
         y : array-like of shape (n_samples,)
             Labels: numbers or strings, of two classes or more.
         sample_weight : float or array-like of shape (n_samples,), optional
@@ -216,11 +216,14 @@ class LogisticRegression(LinearClassifier):
         self._validate_params()
         with self._unchanged_on_error():
             before = self._before()
-            stays = self.solver != "downpour" and self.l1_ratio == 0
-            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays=stays)
+            if self.solver == "downpour":
+                self._check_for_downpour()
+            given = X, y, sample_weight
+            most = NEWTON_MOST - 1 if self.l1_ratio > 0 else np.inf
+            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays_up_to=most)
             n_samples, n_features = rows.shape
             if is_dask(y):
-                return self._fit_far(rows, y, sample_weight, engine, before, callback)
+                return self._fit_far(given, rows, y, sample_weight, engine, before, callback)
             classes, numbers = check_labels(y, n_samples, type(self).__name__)
             self._check_goes_on(before, classes, n_features)
             weights = check_weights(sample_weight, n_samples)
@@ -228,40 +231,51 @@ class LogisticRegression(LinearClassifier):
                 classes, numbers, weights
             )
             weights = check_class_weights(self.class_weight, classes, numbers, weights)
-            if self.solver == "downpour":
-                self._check_for_downpour()
-            elif self.l1_ratio > 0 and (len(classes) > 2 or n_features >= NEWTON_MOST):
+            n_outputs = 1 if len(classes) == 2 else len(classes)
+            if self.l1_ratio > 0 and (n_outputs > 1 or n_features >= NEWTON_MOST):
                 return self._fit_working_set(X, y, sample_weight, total, before, callback)
-            dtype, n_outputs = rows.dtype, 1 if len(classes) == 2 else len(classes)
             rows, layout = columns_in_use(rows, n_outputs, self.fit_intercept)
             target = numbers if n_outputs > 1 else np.where(numbers > 0, 1.0, -1.0)
             start = self._start(before, np.bincount(numbers, weights), layout)
+            known = classes, layout, rows.dtype, total, start, callback
             if self.solver == "downpour":
-                loss = RowLoss(n_outputs, self.fit_intercept, 1 / (self.C * total))
-                told = self._told(classes, layout, dtype, total, callback)
-                x, history = run_replicas_of(self, rows, target, weights, engine, loss, start, **told)
-                self.solver_ = "downpour"
-                return self._read(classes, layout, dtype, x, history)
+                return self._solve_by_replicas(portions_of(self, rows, target, weights), engine, *known)
             with opened_rows(self, rows, [target], weights, engine) as [data]:
-                return self._solve(data, classes, layout, total, start, callback)
+                return self._solve(data, *known)
 
-    def _fit_far(self, rows, y, sample_weight, engine, before, callback):
+    def _fit_far(self, given, rows, y, sample_weight, engine, before, callback):
         """Fit where labels lie beside the rows on a cluster, and stay there."""
-        name = type(self).__name__
-        with opened_beside(self, rows, FarLabels(name), y, sample_weight, engine) as (answers, made):
+        name, by_replicas = type(self).__name__, self.solver == "downpour"
+        opened = portions_beside if by_replicas else opened_beside
+        with opened(self, rows, FarLabels(name), y, sample_weight, engine) as (answers, made):
             labels = label_sums(answers, rows.shape[0], self.class_weight, name)
             self._check_goes_on(before, labels.classes, rows.shape[1])
             n_outputs = 1 if len(labels.classes) == 2 else len(labels.classes)
-            _, layout = columns_in_use(rows, n_outputs, self.fit_intercept)
-            start = self._start(before, labels.mass, layout)
-            return self._solve(made(labels.coding), labels.classes, layout, labels.total, start, callback)
+            if self.l1_ratio == 0 or n_outputs == 1:
+                _, layout = columns_in_use(rows, n_outputs, self.fit_intercept)
+                start, data = self._start(before, labels.mass, layout), made(labels.coding)
+                known = labels.classes, layout, rows.dtype, labels.total, start, callback
+                if by_replicas:
+                    return self._solve_by_replicas(data, engine, *known)
+                return self._solve(data, *known)
+        X, y, sample_weight = given
+        return self._fit_working_set(X, y, sample_weight, labels.total, before, callback)
 
-    def _solve(self, data, classes, layout, total, start, callback):
+    def _solve(self, data, classes, layout, dtype, total, start, callback):
         """Minimise over rows, wherever they are, and take the model."""
         objective, minimiser = self._problem(data, layout.n_outputs, total)
-        told = self._told(classes, layout, data.dtype, total, callback)
+        told = self._told(classes, layout, dtype, total, callback)
         result, self.solver_, watch = run(self, minimiser, objective, start, **told)
-        return self._read(classes, layout, data.dtype, result.x, watch.history)
+        return self._read(classes, layout, dtype, result.x, watch.history)
+
+    def _solve_by_replicas(self, data, engine, classes, layout, dtype, total, start, callback):
+        """Minimise by Downpour over portions, and take the model."""
+        loss = RowLoss(layout.n_outputs, self.fit_intercept, 1 / (self.C * total))
+        told = self._told(classes, layout, dtype, total, callback)
+        portions, least = data
+        x, history = run_replicas_of(self, portions, least, engine, loss, start, **told)
+        self.solver_ = "downpour"
+        return self._read(classes, layout, dtype, x, history)
 
     def _told(self, classes, layout, dtype, total, callback):
         """What a `Watch` needs to know."""

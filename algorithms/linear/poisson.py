@@ -176,7 +176,7 @@ class PoissonRegressor(RegressorMixin, Estimator):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays=True)
+            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays_up_to=np.inf)
             n_samples = rows.shape[0]
             rows, layout = columns_in_use(rows, 1, self.fit_intercept)
             if is_dask(y):

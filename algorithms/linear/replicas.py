@@ -1,5 +1,7 @@
 """Linear classifiers by Downpour SGD: replicas with minibatches of their own over one table of parameters."""
 
+import contextlib
+import functools
 import warnings
 
 import numpy as np
@@ -9,12 +11,13 @@ from sklearn.exceptions import ConvergenceWarning
 from ...errors import DataError
 from ...scheduler.history import History
 from ...scheduler.parameters import seed_from
-from ...scheduler.threads import single_threaded_blas
+from ...scheduler.session import open_session
+from ...scheduler.threads import computed_here, single_threaded_blas
 from ..optimize.downpour import watched
 from ..optimize.rows import LANES, LOGISTIC, make_rows
 from ..optimize.watch import Watch
 from .dask_input import is_dask
-from .row_places import reader, sources_of
+from .row_places import reader, shards_beside, sources_of
 
 _BATCH = 100  # rows
 _SEEDS = 2**31
@@ -63,15 +66,17 @@ class RowLoss:
         return value + share / 2 * float(w[:n_penalised] @ w[:n_penalised]), gradient
 
 
-def run_replicas_of(estimator, rows, target, weights, engine, loss, x0, *, unit, callback, snapshot):
+def run_replicas_of(estimator, portions, least, engine, loss, x0, *, unit, callback, snapshot):
     """Minimise the mean of a `RowLoss`, and warn of a fit that fell short.
 
     Parameters
     ----------
     estimator : estimator
         With the parameters `n_replicas`, `staleness`, `max_iter`, `tol` and `random_state`.
-    rows : ndarray in C order, csr_array or Dask array
-    target, weights : ndarray of shape (n_samples,); `weights` may be None
+    portions : list of tuples
+        One for each replica, of rows, targets, and weights if there are any.
+    least : int
+        Rows of the smallest portion.
     engine : str
     loss : RowLoss
     x0 : float64 ndarray
@@ -89,8 +94,6 @@ def run_replicas_of(estimator, rows, target, weights, engine, loss, x0, *, unit,
     DataError
         Where a value or gradient is not finite.
     """
-    beside = (target,) if weights is None else (target, weights)
-    portions = _portions(estimator, rows, beside)
     watch = Watch(
         estimator.max_iter,
         label=type(estimator).__name__,
@@ -107,7 +110,7 @@ def run_replicas_of(estimator, rows, target, weights, engine, loss, x0, *, unit,
             x0,
             portions,
             staleness=estimator.staleness,
-            batch_size=min(_BATCH, *(len(portion[1]) for portion in portions)),
+            batch_size=min(_BATCH, least),
             max_epochs=estimator.max_iter,
             tol=estimator.tol,
             random_state=seed_from(estimator.random_state) % _SEEDS,
@@ -129,23 +132,106 @@ def run_replicas_of(estimator, rows, target, weights, engine, loss, x0, *, unit,
     return result.x, history
 
 
-def _portions(estimator, rows, beside):
-    """One portion for each replica: every n-th row, or every n-th chunk of a Dask array."""
+def portions_of(estimator, rows, target, weights):
+    """Cut rows and vectors of this process: one portion for each replica.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With the parameter `n_replicas`.
+    rows : ndarray in C order, csr_array or Dask array
+        Every n-th row is a replica's, or every n-th chunk of a Dask array.
+    target, weights : ndarray of shape (n_samples,); `weights` may be None
+
+    Returns
+    -------
+    portions : list of tuples
+    least : int
+        Rows of the smallest.
+    """
+    beside = (target,) if weights is None else (target, weights)
     if not is_dask(rows):
         n = min(estimator.n_replicas, rows.shape[0])
-        return [(rows[r::n], *(vector[r::n] for vector in beside)) for r in range(n)]
+        return [(rows[r::n], *(vector[r::n] for vector in beside)) for r in range(n)], rows.shape[0] // n
+    spans = [(slice(a, b), source) for a, b, source in sources_of(rows)]
+    shares = _shares(estimator, spans)
+    X = _read(estimator, rows, [[source for _, source in share] for share in shares])
+    vectors = [[np.concatenate([v[span] for span, _ in share]) for v in beside] for share in shares]
+    portions = [(read, *own) for read, own in zip(X, vectors, strict=True)]
+    return portions, min(len(own[0]) for own in vectors)
+
+
+@contextlib.contextmanager
+def portions_beside(estimator, rows, beside, y, sample_weight, engine):
+    """Cut rows whose targets, and perhaps weights, lie beside them on a cluster and stay there.
+
+    Parameters
+    ----------
+    estimator, rows
+        See `portions_of`.
+    beside : FarLabels
+    y, sample_weight, engine
+        See `row_places.opened_beside`.
+
+    Yields
+    ------
+    answers : list of tuples
+        Columns of what ``beside.survey`` tells of the blocks.
+    made : callable
+        ``made(coding)`` returns portions, to be used while this lasts, and the rows of the smallest.
+    """
     import dask
 
-    sources, read = sources_of(rows), dask.delayed(reader(estimator, rows))
-    n = min(estimator.n_replicas, len(sources))
-    portions = []
-    for mine in (sources[r::n] for r in range(n)):
-        X = dask.delayed(_stacked)([read(source) for _, _, source in mine])
-        vectors = (np.concatenate([vector[a:b] for a, b, _ in mine]) for vector in beside)
-        portions.append((X, *vectors))
-    return portions
+    shards = shards_beside(rows, y, sample_weight)
+    shares = _shares(estimator, range(len(shards)))
+    checked = [dask.delayed(beside.load)((*source[:3], None), *vectors) for source, *vectors in shards]
+    with _held(checked, engine) as (checked, compute):
+
+        def made(coding):
+            coded = dask.delayed(functools.partial(beside.rows, dtype=rows.dtype, coding=coding))
+            parts = [[coded(checked[k]) for k in share] for share in shares]
+            places = (0,) if coding[-1] is None else (0, 1)
+            vectors = [[dask.delayed(_joined)(own, place) for place in places] for own in parts]
+            X = _read(estimator, rows, [[shards[k][0] for k in share] for share in shares])
+            least = min(sum(shards[k][0][2] for k in share) for share in shares)
+            return [(read, *own) for read, own in zip(X, vectors, strict=True)], least
+
+        answers = compute([dask.delayed(beside.survey)(block) for block in checked])
+        yield list(zip(*answers, strict=True)), made
+
+
+@contextlib.contextmanager
+def _held(values, engine):
+    """Compute delayed values, once, and hold them where they are; yield them, and what computes others."""
+    session = open_session(engine)
+    if not session.remote:  # inside a task
+        import dask.threaded
+
+        yield dask.persist(*values, scheduler=dask.threaded.get), lambda others: computed_here(*others)
+        return
+    with session.client() as client:
+        yield client.persist(values), lambda others: client.gather(client.compute(others))
+
+
+def _shares(estimator, chunks):
+    """Every n-th chunk for a replica."""
+    n = min(estimator.n_replicas, len(chunks))
+    return [chunks[r::n] for r in range(n)]
+
+
+def _read(estimator, rows, shares):
+    """One delayed matrix for each share of the sources."""
+    import dask
+
+    read, stacked = dask.delayed(reader(estimator, rows)), dask.delayed(_stacked)
+    return [stacked([read(source) for source in share]) for share in shares]
 
 
 def _stacked(blocks):
     """Put blocks of rows under one another."""
     return np.concatenate(blocks) if isinstance(blocks[0], np.ndarray) else sparse.vstack(blocks, "csr")
+
+
+def _joined(parts, place):
+    """Put targets (0) or weights (1) of blocks under one another."""
+    return np.concatenate([weights if place else targets[0] for targets, weights in parts])

@@ -171,7 +171,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays=True)
+            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays_up_to=np.inf)
             rows, layout = columns_in_use(rows, 1, self.fit_intercept)
             if is_dask(y):
                 beside = FarTargets(type(self).__name__)

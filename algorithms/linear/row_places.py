@@ -12,7 +12,7 @@ from ...errors import DataError
 from ...scheduler.passes import open_passes
 from ...scheduler.session import open_session
 from ...scheduler.threads import computed_here
-from ..optimize.far import FarPortions, FarRows, pieces_of
+from ..optimize.far import FarPortions, FarRows, surveys
 from ..optimize.rows import make_rows
 from .dask_input import aligned, check_blocks, check_length, check_vector, is_array, is_dask, is_frame
 from .distributed import place
@@ -23,7 +23,7 @@ from .smooth import Layout, lay_out
 _MOST_PORTIONS, _LEAST_ENTRIES = 64, 60_000
 
 
-def check_beside(estimator, X, y, sample_weight, *, stays=False):
+def check_beside(estimator, X, y, sample_weight, *, stays_up_to=0):
     """Check X for where it will be read, and compute what stands beside it.
 
     Parameters
@@ -32,8 +32,8 @@ def check_beside(estimator, X, y, sample_weight, *, stays=False):
         With the parameter `engine`.
     X : ndarray, sparse matrix, DataFrame or collection of Dask's, shape (n_samples, n_features)
     y, sample_weight : array-like, Dask vector or None
-    stays : bool, default=False
-        Whether targets of Dask's may stay on the cluster beside the rows, for `opened_beside`.
+    stays_up_to : float, default=0
+        Columns up to which targets of Dask's may stay on the cluster beside the rows, for `opened_beside`.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def check_beside(estimator, X, y, sample_weight, *, stays=False):
         rows = check_row_matrix(estimator, computed_here(blocks)[0]) if engine == "local" else blocks
     else:
         rows, engine = check_row_matrix(estimator, X), estimator.engine
-    stays = stays and is_dask(rows)
+    stays = is_dask(rows) and rows.shape[1] <= stays_up_to
     y = _beside(rows, y, X) if stays else y
     if stays and is_dask(y):
         sample_weight = _beside(rows, sample_weight, X)
@@ -138,6 +138,18 @@ def opened_beside(estimator, rows, beside, y, sample_weight, engine):
     made : callable
         ``made(coding)`` returns a `FarRows`.
     """
+    shards = shards_beside(rows, y, sample_weight)
+    program = FarPortions(shards, reader(estimator, rows), rows.shape[1], beside)
+    with _opened(estimator, program, engine) as passes:
+
+        def made(coding):
+            return FarRows(passes, rows.dtype, 0, coding)
+
+        yield surveys(passes), made
+
+
+def shards_beside(rows, y, sample_weight):
+    """What a `reader` reads, with targets and weights of the same rows, for each chunk of a Dask array."""
     weights = _row_weights(rows, sample_weight)
 
     def weights_of(a, b, chunk):
@@ -145,14 +157,7 @@ def opened_beside(estimator, rows, beside, y, sample_weight, engine):
             return weights
         return weights.blocks[chunk] if is_dask(weights) else weights[a:b]
 
-    shards = [(source, y.blocks[source[0]], weights_of(a, b, source[0])) for a, b, source in sources_of(rows)]
-    program = FarPortions(shards, reader(estimator, rows), rows.shape[1], beside)
-    with _opened(estimator, program, engine) as passes:
-
-        def made(coding):
-            return FarRows(passes, rows.dtype, 0, coding)
-
-        yield pieces_of(passes.run(("survey_beside", (), ()))), made
+    return [(source, y.blocks[source[0]], weights_of(a, b, source[0])) for a, b, source in sources_of(rows)]
 
 
 def _row_weights(rows, sample_weight):

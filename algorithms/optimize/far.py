@@ -9,6 +9,7 @@ A sample of the rows is drawn by their numbers in the whole matrix, as for rows 
 sends its share, which the coordinator puts together: what is done with a sample is done there.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,8 @@ class FarPortions(Summed):
     beside : object, optional
         What reads targets and weights that lie beside the rows: the shards then hold these as they lie.
         ``beside.load(source, y, weights)`` checks them, ``beside.survey(them)`` returns numbers and arrays
-        that tell of them, ``beside.rows(them, dtype, coding)`` targets and weights as a coding makes them.
+        that tell of them, ``beside.rows(them, dtype, coding)`` targets and weights as a coding makes them;
+        the last part of a coding is None where all weights are 1.
     """
 
     def __init__(self, shards, read, n_columns, beside=None):
@@ -70,14 +72,19 @@ class FarPortions(Summed):
         what, _, args = request
         return f"{what} {args[0]}" if what in ("second_order", "gram") else what
 
-    def survey_beside(self, number, state, target):
-        """What there is to be known of targets and weights before they can be used."""
-        return 0.0, [(number, *self.beside.survey(state.lying))]
+    def report(self, state):
+        """Rows, stored entries, and what there is to be known of weights, and of targets, before all else."""
+        rows = make_rows(state.X, np.empty(0)) if state.rows is None else state.rows[0]
+        beside = () if state.lying is None else self.beside.survey(state.lying)
+        return rows.shape[0], rows.n_entries, rows.weight_sums if state.rows else None, beside
 
-    def survey(self, number, state, target):
-        """Rows, stored entries, the largest and the mean squared norm of rows, and their weights' sums."""
-        rows = self._rows(state, target)
-        return 0.0, [(number, rows.shape[0], rows.n_entries, *rows.longest, *rows.weight_sums)]
+    def weight_sums(self, number, state, target):
+        """Sums of the weights and of their squares."""
+        return 0.0, [(number, *self._rows(state, target).weight_sums)]
+
+    def longest(self, number, state, target):
+        """The largest and the mean squared norm of rows."""
+        return 0.0, [(number, *self._rows(state, target).longest)]
 
     def take(self, number, state, target, wanted, edges):
         """Copy rows, of rising numbers in the whole matrix, in which portions begin and end at the edges."""
@@ -153,9 +160,9 @@ class _Portion:
         self.kept: Any = None
 
 
-def pieces_of(answers):
-    """Of a pass in which each portion answers for itself: columns of answers, in the order of portions."""
-    return list(zip(*sorted(answers[1], key=lambda piece: piece[0]), strict=True))[1:]
+def surveys(passes):
+    """Columns of what ``beside.survey`` told of the portions, in their order."""
+    return list(zip(*(beside for *_, beside in passes.session.reports), strict=True))
 
 
 class FarRows:
@@ -175,12 +182,26 @@ class FarRows:
     def __init__(self, passes, dtype, target=0, coding=None):
         self.passes, self.dtype = passes, np.dtype(dtype)
         self.target = (target,) if coding is None else (target, coding)
-        n_rows, n_entries, largest, mean, weights, squares = map(np.array, self._pieces("survey"))
-        self._edges = np.cumsum([0, *n_rows])
+        self._plain = coding is not None and coding[-1] is None
+        self._n_rows, n_entries, self._weight_sums, _ = zip(*passes.session.reports, strict=True)
+        self._edges = np.cumsum([0, *self._n_rows])
         self.shape = int(self._edges[-1]), passes.program.n_columns
-        self.n_entries = int(n_entries.sum())
-        self.longest = float(largest.max()), float(n_rows @ mean / n_rows.sum())
-        self.weight_sums = float(weights.sum()), float(squares.sum())
+        self.n_entries = sum(n_entries)
+        self._expected: Any = None  # rows that are on their way, and a future of the pass that brings them
+
+    @functools.cached_property
+    def weight_sums(self):
+        """See `DenseRows`; a pass where weights lie beside the rows."""
+        if self._plain:
+            return float(self.shape[0]), float(self.shape[0])
+        sums = self._weight_sums if len(self.target) == 1 else zip(*self._pieces("weight_sums"), strict=True)
+        return tuple(map(sum, zip(*sums, strict=True)))
+
+    @functools.cached_property
+    def longest(self):
+        """See `DenseRows`; a pass."""
+        largest, means = map(np.array, self._pieces("longest"))
+        return float(largest.max()), float(np.array(self._n_rows) @ means / self.shape[0])
 
     def ask(self, what, *args):
         """Make a pass; return the sums of the numbers and of the arrays."""
@@ -189,7 +210,11 @@ class FarRows:
     def take(self, rows):
         """A copy of some rows in this process, as `DenseRows` or `SparseRows`."""
         order = np.argsort(rows, kind="stable")
-        X, y, weights = self._pieces("take", rows[order], self._edges)
+        if self._expected is not None and np.array_equal(rows, self._expected[0]):
+            X, y, weights = _columns(self._expected[1].result())
+        else:
+            X, y, weights = self._pieces("take", rows[order], self._edges)
+        self._expected = None
         dense = all(isinstance(part, np.ndarray) for part in X)
         found = make_rows(
             np.concatenate(X) if dense else sparse.csr_array(sparse.vstack(X, format="csr")),
@@ -198,6 +223,11 @@ class FarRows:
         )
         return found if (np.diff(order) > 0).all() else found.take(np.argsort(order))
 
+    def expect(self, rows):
+        """Have rising rows fetched, which `take` will be asked for next, while others do something else."""
+        if self.passes.session.remote and self._is_full:
+            self._expected = rows, self.passes.begin(("take", self.target, (rows, self._edges)))
+
     def furthest(self, d, d_intercept):
         """See `DenseRows`."""
         (found,) = self._pieces("furthest", d, d_intercept)
@@ -205,14 +235,23 @@ class FarRows:
 
     def rows_of_rare_columns(self, below, most):
         """See `SparseRows`; two passes where entries are missing."""
-        if self.n_entries == self.shape[0] * self.shape[1]:
+        if self._is_full:
             return np.empty(0, np.int64)
         rare = rare_columns(self.ask("column_counts")[1], below, most)
         (found,) = self._pieces("rows_in", rare)
         return np.concatenate([rows + first for rows, first in zip(found, self._edges, strict=False)])
 
+    @property
+    def _is_full(self):
+        return self.n_entries == self.shape[0] * self.shape[1]
+
     def _pieces(self, what, *args):
-        return pieces_of(self.ask(what, *args))
+        return _columns(self.ask(what, *args))
+
+
+def _columns(sums):
+    """Of a pass in which each portion answers for itself: columns of answers, in the order of portions."""
+    return list(zip(*sorted(sums[1], key=lambda piece: piece[0]), strict=True))[1:]
 
 
 class _Far:

@@ -47,6 +47,9 @@ class _Rows:
         """Numbers of the rows with an entry in a rare column; none where no entry is missing."""
         return np.empty(0, np.int64)
 
+    def expect(self, rows):
+        """Do nothing: rows of this process are there when `take` asks for them."""
+
     def furthest(self, d, d_intercept):
         """The largest magnitude of ``x_i d + d_intercept``."""
         return float(np.abs(self.X @ d.astype(self.dtype) + d_intercept).max())

@@ -132,13 +132,15 @@ def _solved(objective, sample, x):
     n_rows = sample_size(objective)
     row, hessian_row = row_costs(objective.rows)
     a_pass, hessian = objective.n_rows * row + CALL, sample.n_rows * hessian_row
+    more = min(int(_ADDED * a_pass / hessian_row), objective.most_sampled)
+    if more >= 2 * sample.n_rows:  # then their Hessian takes less than a pass, too
+        objective.rows.expect(sampled_rows(objective.n_rows, more, seed=0))
     if hessian > a_pass:
         found = _descent(sample, x, scaling_of(sample, x), int(_BY_HESSIAN + hessian / a_pass))
         if found.success:
             return found.x, scaling_of(sample, found.x), n_rows
         x = found.x
     x = _descent(sample, x, Factors(sample).at(x), _SAMPLE_STEPS).x
-    more = min(int(_ADDED * a_pass / hessian_row), objective.most_sampled)
     if more < 2 * sample.n_rows:
         return x, _preconditioner(objective, sample, x), n_rows
     n_rows = more

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from far_problems import MODELS, N, close, make_problem, two_workers
+from sklearn.base import clone
 
-from stradask.algorithms.linear import row_places
+from stradask.algorithms.linear import logistic_regression, row_places
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
 from stradask.algorithms.linear.poisson import PoissonRegressor
 from stradask.algorithms.linear.ridge import Ridge
@@ -84,6 +85,51 @@ def test_labels_stay_where_they_lie(problem, names, class_weight):
     assert far.classes_.dtype == near.classes_.dtype
 
 
+@pytest.mark.usefixtures("nothing_comes_here")
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_labels_stay_where_they_lie_with_an_l1_penalty(problem, class_weight):
+    X, targets, weights = problem
+    y = targets[LogisticRegression]
+    lazily = da.from_array(y, 70), da.from_array(weights, 130)
+    model = LogisticRegression(0.05, l1_ratio=0.9, tol=1e-11, class_weight=class_weight)
+    far, near = clone(model).fit(da.from_array(X, (90, 4)), *lazily), model.fit(X, y, weights)
+    close(far, near)
+    assert far.solver_ == "proximal-newton"
+    np.testing.assert_array_equal(far.coef_ == 0, near.coef_ == 0)
+    assert (far.coef_ == 0).any()
+
+
+@pytest.mark.parametrize("most", [3, 6000])
+def test_an_l1_penalty_over_several_classes_or_many_columns_takes_labels_here(problem, monkeypatch, most):
+    X, targets, _ = problem
+    y = np.arange(N) % 3 if most > 3 else targets[LogisticRegression]
+    monkeypatch.setattr(logistic_regression, "NEWTON_MOST", most)
+    model = LogisticRegression(0.05, l1_ratio=0.9, tol=1e-9)
+    far = clone(model).fit(da.from_array(X, (90, 4)), da.from_array(y, 70))
+    close(far, model.fit(X, y), rtol=1e-7)
+    assert far.solver_ == "working-set"
+
+
+@pytest.mark.usefixtures("nothing_comes_here")
+@pytest.mark.parametrize("class_weight", [None, {0: 2.0}])
+@pytest.mark.parametrize("weighed", [True, False])
+def test_replicas_have_labels_where_they_lie(problem, class_weight, weighed):
+    """The model has the bits of one whose labels come from this process, but for how weights are scaled."""
+    X, targets, weights = problem
+    y, rows = targets[LogisticRegression], da.from_array(X, (90, 4))
+    lazily = [da.from_array(y, 70), da.from_array(weights, 130) if weighed else None]
+    model = LogisticRegression(
+        solver="downpour", class_weight=class_weight, random_state=0, tol=1e-3, max_iter=60, n_replicas=3
+    )
+    far = clone(model).fit(rows, *lazily)
+    near = model.fit(rows, y, weights if weighed else None)
+    assert far.solver_ == "downpour"
+    np.testing.assert_allclose(far.coef_, near.coef_, rtol=1e-9)
+    bad = da.from_array(np.where(np.arange(N) == 200, np.nan, y), 100)
+    with pytest.raises(DataError, match=r"in partition 2, which begins at row 180: .*NaN"):
+        model.fit(rows, bad)
+
+
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_the_memory_of_this_process_does_not_grow_with_the_rows():
@@ -95,8 +141,8 @@ def test_the_memory_of_this_process_does_not_grow_with_the_rows():
         y, weights = (X[:, 0] > X[:, 1]).persist(), da.fabs(X[:, 2]).persist()
         tracemalloc.start()
         try:
-            for solver in ("newton", "sandblaster"):
-                model = LogisticRegression(solver=solver).fit(X, y, weights)
+            for options in ({"solver": "newton"}, {"solver": "sandblaster"}, {"l1_ratio": 0.5}):
+                model = LogisticRegression(**options).fit(X, y, weights)
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
