@@ -44,7 +44,7 @@ def edited(value, row=7, column=3, dtype=np.float64):
 def test_nan_and_infinities_are_named_with_their_column(case, form, value, word, dtype):
     model, y = case
     form = MORE_FORMS[form]
-    with pytest.raises(DataError, match=rf"X contains {word} in column 3 \(row 7\).*impute"):
+    with pytest.raises(DataError, match=rf"X contains {word} in row 7, column 3: .*impute"):
         model.fit(form(edited(value, dtype=dtype)), y)
     assert not hasattr(model, "coef_")
     assert not hasattr(model, "n_features_in_")

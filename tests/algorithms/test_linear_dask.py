@@ -259,7 +259,7 @@ def test_what_cannot_be_used_is_named(client, wide):
     bad = X.copy()
     bad[3, 333] = np.nan
     for chunks in ((N, 150), (40, P)):
-        with pytest.raises(Exception, match="NaN in column") as caught:
+        with pytest.raises(Exception, match=r"NaN in row 3, column \d") as caught:
             sd.Lasso(engine="dask").fit(da.from_array(bad, chunks=chunks), y)
         assert isinstance(caught.value, DataError)
         with pytest.raises(DataError, match=r"in the (rows of X from 0|columns of X from 300) on: .*column"):
