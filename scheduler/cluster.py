@@ -5,29 +5,26 @@ import contextlib
 import copy
 import logging
 import time
-import uuid
 import warnings
 from typing import Any
 
-import dask
 import distributed
-from dask.utils import parse_timedelta
 
 from .._version import __version__
 from ..errors import DataError, StradaskError, WorkerLost
 from .balancing import Balance
-from .clients import Lent, open_client, scheduler_named
+from .clients import scheduler_named
 from .history import Activity
 from .itineraries import itineraries
 from .local_session import LocalSession
-from .members import NAME, SessionPlugin, opened, wired
-from .migration import OTHER_VERSION, Migration
+from .members import NAME, wired
+from .migration import Migration
 from .placement import ShardData, place
 from .presences import presence_key, show_presence
 from .rooms import payload_bytes
 from .saved import check_complete
 from .shared_store import StoredState, saved_block, saved_shard
-from .threads import effective_n_jobs, own_threads
+from .threads import own_threads
 
 _ATTEMPTS = 5  # to open a session while workers come and go
 _log = logging.getLogger("stradask")
@@ -91,26 +88,13 @@ class ClusterSession(Migration):
     remote = True
 
     def __init__(self, scheduler, n_jobs=None):
-        self._scheduler, self._n_jobs = scheduler, n_jobs
-        effective_n_jobs(n_jobs)  # refuses what the workers would
-        self._timeout = parse_timedelta(dask.config.get("stradask.timeout", "30s"))
-        self.bytes_sent, self.waiting = 0, 0.0
-        self._id, self._epoch, self._serial = uuid.uuid4().hex, -1, 0
-        self._lent: Any = None  # the client that is talked through, while the session is open
-        self._client: Any = None
+        super().__init__(scheduler, n_jobs)
+        self.bytes_sent, self.waiting, self._serial = 0, 0.0, 0
         self._data: Any = None  # `ShardData` while it is needed
         self._whole = False  # whether all shards and blocks are where they should be
-        self._members: dict[str, int] = {}  # address: threads
-        self._leaving: set[str] = set()  # retired; they answer until their shards are handed on
-        self._dead: set[str] = set()
-        self._presences: dict[str, tuple] = {}  # member: key, future
-        self._background: set[asyncio.Task] = set()
         self._shown: Any = None  # a task that ends when the scheduler shows the members busy
         self._program: list = []  # packed, for members that come later
-        self._newcomers: set[str] = set()  # workers that joined since the session was opened
-        self._unfit: set[str] = set()  # those of them that get no work
-        self._untold: list[str] = []  # warnings for the caller
-        self._ready: dict[str, tuple[int, int]] = {}  # those of them with a room: epoch, threads
+        self._ready: dict[str, tuple[int, int]] = {}  # newcomers with a room: epoch, threads
         self._balance: Balance | None = None
         self._late: dict[str, float] = {}  # how long each member waited for the last answer of a call
         self._seconds: dict[int, float] = {}  # by shard, in the round so far
@@ -139,11 +123,6 @@ class ClusterSession(Migration):
         if not keeps_data:
             self._data = None
 
-    def n_threads(self):
-        """Count the threads of the workers that take part, before that of all that there are; at least 1."""
-        self._connect()
-        return max(sum((self._members or self._client.nthreads()).values()), 1)
-
     def run(self, round, first, steps, messages, later=()):
         """Carry out the steps; partial results in their order."""
         partials = self._sync(self._run, round, first, steps, messages, later)
@@ -167,16 +146,6 @@ class ClusterSession(Migration):
         self._connect()
         self._client.sync(self._probe, checkpoint)
 
-    def close(self):
-        """Empty the rooms; the caller's client stays open."""
-        if self._client is None:
-            return
-        lent, self._lent, self._client = self._lent, None, None
-        try:
-            lent.client.sync(self._leave, lent)
-        finally:
-            lent.close()
-
     def _sync(self, function, *args):
         if self._client is None:
             raise StradaskError("the session is not open")
@@ -198,69 +167,7 @@ class ClusterSession(Migration):
         while self._untold:
             warnings.warn(self._untold.pop(0), stacklevel=2)
 
-    @contextlib.contextmanager
-    def client(self):
-        """Lend the caller's client, or else one that is closed at the end; for tasks that need no session."""
-        if not isinstance(self._scheduler, str):
-            yield self._scheduler
-            return
-        with contextlib.closing(open_client(self._scheduler, self._timeout)) as client:
-            yield client
-
     # Coming and going of workers ------------------------------------------------------------------------
-
-    def _connect(self):
-        """Borrow the caller's client, or make one; hear from now on what becomes of the workers."""
-        if self._client is not None:
-            return
-        lent = Lent(self._scheduler, self._timeout)
-        try:
-            with scheduler_named(lent.client):
-                lent.client.sync(self._begin, lent)
-        except BaseException:
-            lent.close()
-            raise
-        self._lent, self._client, self._address = lent, lent.client, lent.client.scheduler.address
-
-    async def _begin(self, lent):
-        self._lock, self._pool = asyncio.Lock(), lent.pool
-        await self._install(lent)
-        lent.listen(self._hear)
-
-    async def _install(self, lent, *, anew=False):
-        try:
-            await lent.install(SessionPlugin(), anew=anew)
-        except TimeoutError:  # a worker hangs; it will not be a member, and the others have the plugin
-            pass
-        except ImportError as error:
-            raise StradaskError(f"the workers cannot import stradask ({error}): install it there") from error
-
-    async def _find_members(self):
-        """Wait for workers that run and answer; return their threads by address."""
-        began, wanted, installed = time.monotonic(), None, False
-        while True:
-            out = self._leaving | self._dead | self._unfit
-            threads = {m: n for m, n in await self._running() if m not in out}
-            answers = await asyncio.gather(*map(self._answers, threads))
-            for member, answer in zip(threads, answers, strict=True):
-                if answer == "other" and self._epoch > 0:  # before that, `open` refuses it
-                    self._turn_away(member, OTHER_VERSION)
-            fit = ("ready", "other") if self._epoch <= 0 else ("ready",)
-            members = {m: threads[m] for m, answer in zip(threads, answers, strict=True) if answer in fit}
-            if "coming" in answers and not installed:  # of another scheduler than last time, perhaps
-                installed = True
-                await self._install(self._lent, anew=True)
-            waited = time.monotonic() - began
-            if members and ("coming" not in answers or waited > self._timeout):
-                return members
-            if not members and waited > self._timeout:
-                raise StradaskError(
-                    f"no worker of {self._address} has answered for {self._timeout:g} s (dask.config "
-                    "stradask.timeout): is the scheduler there, do workers run, can this machine reach them?"
-                )
-            if not threads and wanted is None and self._client.status == "running":
-                wanted = self._client.submit(_nothing, pure=False)  # makes an adaptive cluster bring workers
-            await asyncio.sleep(0.05)
 
     async def _assemble(self, program, data):
         """Begin an epoch: empty rooms on all workers that run and answer; return where data lie meanwhile."""
@@ -314,24 +221,6 @@ class ClusterSession(Migration):
                     raise StradaskError(f"the scheduler cannot run stradask ({error}): install it there, too")
             await asyncio.sleep(0.005)
         raise WorkerLost("the scheduler does not show the session's tasks")
-
-    async def _drop(self, members):
-        asked = [asyncio.ensure_future(self._ask(m, "drop", once=True)) for m in members]
-        if asked:
-            _, late = await asyncio.wait(asked, timeout=2)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*(a for a in asked if a not in late), return_exceptions=True)
-
-    async def _leave(self, lent):
-        for task in self._background:
-            task.cancel()
-        lent.ignore(self._hear)
-        await self._drop(self._members)
-        self._presences.clear()
-        if lent.ours:
-            with contextlib.suppress(TimeoutError):  # connections to a worker that hangs
-                await asyncio.wait_for(self._pool.close(), 2)
 
     # Opening ------------------------------------------------------------------------------------------
 
@@ -475,55 +364,3 @@ class ClusterSession(Migration):
 
     async def _call(self, member, method, args, **rest):
         return await self._ask(member, "call", epoch=self._epoch, method=method, args=wired(args), **rest)
-
-    async def _ask(self, member, handler, *, once=False, **message):
-        """Ask a member, a second time if the connection breaks: handlers tell repeats."""
-        if handler != "ping":
-            message["session"] = self._id
-        while True:
-            try:
-                answer = await getattr(self._pool(member), f"stradask_{handler}")(**message)
-            except OSError as error:
-                if once or member in self._dead:
-                    raise WorkerLost(f"{member} cannot be reached: {error}") from error
-                once = True
-            else:
-                return opened(answer, member)  # which may raise the program's own OSError
-
-    async def _all(self, calls, members):
-        """Await calls to members. The first that fails, or a member that falls silent, ends the wait: the
-        others may be waiting for a block that will not come.
-        """
-        tasks = [asyncio.ensure_future(call) for call in calls]
-        guards = [asyncio.ensure_future(self._guard(member)) for member in members]
-        everything = [*tasks, *guards]
-        try:
-            while not all(task.done() for task in tasks):
-                pending = [task for task in everything if not task.done()]
-                await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-                for task in everything:
-                    if task.done():
-                        task.result()  # raises
-            return [task.result() for task in tasks]
-        finally:
-            for task in everything:
-                task.cancel()
-            await asyncio.wait(everything, timeout=1)  # closing a connection to a worker that hangs may hang
-            for task in everything:
-                if task.done() and not task.cancelled():
-                    task.exception()  # seen, and not told: the first one counts
-
-    async def _guard(self, member):
-        """Raise once a member has shown no life for the timeout; numerics do not keep it from that."""
-        heard = time.monotonic()
-        while time.monotonic() - heard < self._timeout:
-            await asyncio.sleep(self._timeout / 4)
-            with contextlib.suppress(TimeoutError, WorkerLost):
-                await asyncio.wait_for(self._ask(member, "ping"), self._timeout)
-                heard = time.monotonic()
-        self._pool.remove(member, reason="it does not answer")
-        raise WorkerLost(f"{member} has not answered for {self._timeout:g} s (dask.config stradask.timeout)")
-
-
-def _nothing():
-    pass

@@ -8,77 +8,31 @@ import logging
 import time
 from typing import Any
 
-from .._version import __version__
 from ..errors import WorkerLost
 from .balancing import Balance
-from .clients import CONNECT
-from .members import opened
+from .membership import OTHER_VERSION, Membership
 from .placement import place
-from .threads import effective_n_jobs
 
-OTHER_VERSION = (
-    f"another version of stradask is installed there and {__version__} here; install the same on both"
-)
 _WITHOUT = "stradask does not come up there; install it there"
 _log = logging.getLogger("stradask")
 
 
-class Migration:
+class Migration(Membership):
     """The part of a `ClusterSession` that moves shards, and blocks that have to leave with their member."""
 
     _lock: asyncio.Lock
-    _epoch: int
     _whole: bool
-    _members: dict[str, int]
-    _leaving: set[str]
-    _dead: set[str]
-    _background: set[asyncio.Task]
-    _pool: Any
-    _newcomers: set[str]
-    _unfit: set[str]
-    _untold: list[str]
-    _timeout: float
     _ready: dict[str, tuple[int, int]]
-    _presences: dict[str, tuple]
     _shard_at: list[str]
     _block_at: list[str]
     _stamps: list[int]
     _seconds: dict[int, float]
     _balance: Balance | None
-    _all: Any
-    _ask: Any
     _calls: Any
-    _drop: Any
     _furnish: Any
-    _client: Any
-    _n_jobs: int | None
     bytes_sent: int
 
-    def _hear(self, event):
-        """Take in the scheduler's news of a worker: lost (fail its calls now), or retired (relieve it)."""
-        _, news = event
-        if not isinstance(news, dict):  # a user's own
-            return
-        if news.get("action") == "add-worker":  # perhaps under an address that another had
-            self._leaving.discard(news["worker"])
-            self._dead.discard(news["worker"])
-            self._unfit.discard(news["worker"])
-            self._newcomers.add(news["worker"])
-        if news.get("action") != "remove-worker":
-            return
-        member = news["worker"]
-        self._newcomers.discard(member)
-        if news.get("expected"):
-            self._leaving.add(member)
-            if member in self._members:
-                self._in_background(self._hand_on())
-            elif member in self._presences:  # it has a room, and no shards yet
-                self._in_background(self._drop([member]))
-        else:
-            self._dead.add(member)
-            self._pool.remove(member, reason="the scheduler lost this worker")
-
-    async def _hand_on(self):
+    async def _relieve(self):
         """Give shards and blocks of retired members to others, between two calls: nothing is done again."""
         async with self._lock:
             gone = [m for m in self._members if m in self._leaving]
@@ -178,43 +132,3 @@ class Migration:
             _log.info("a worker that joined cannot take part: %s", member, exc_info=True)
             if epoch == self._epoch:
                 self._presences.pop(member, None)
-
-    def _turn_away(self, member, why):
-        """Give no work to a worker that joined, and have the caller warned, once."""
-        if member not in self._unfit:
-            self._unfit.add(member)
-            self._untold.append(f"the worker {member}, which joined a fit, gets no work: {why}")
-
-    # Who is there ----------------------------------------------------------------------------------------
-
-    async def _running(self):
-        scheduler = self._client.scheduler
-        try:  # none while the connection to the scheduler is broken
-            found = [] if scheduler is None else sorted((await scheduler.ncores_running()).items())
-        except OSError:
-            return []
-        # Shards go by the threads that work on them; of a negative n_jobs the worker alone knows how many.
-        asked = effective_n_jobs(self._n_jobs) if (self._n_jobs or 0) > 0 else None
-        return [(member, n_threads if asked is None else asked) for member, n_threads in found]
-
-    async def _answers(self, member):
-        """Tell whether a worker is ready, of another version, about to get the plugin, or silent."""
-        try:
-            ping = self._pool(member).stradask_ping()
-            answer = await asyncio.wait_for(ping, min(self._timeout, CONNECT))
-        except OSError:
-            return "silent"
-        if answer is None:
-            return "coming"
-        return "ready" if opened(answer, member) == __version__ else "other"
-
-    def _in_background(self, work):
-        task = asyncio.ensure_future(work)
-        self._background.add(task)
-        task.add_done_callback(self._done_in_background)
-        return task
-
-    def _done_in_background(self, task):
-        self._background.discard(task)
-        if not task.cancelled():
-            task.exception()  # seen: who needs to know asks the task

@@ -16,9 +16,10 @@ from distributed.core import ConnectionPool
 from .._version import __version__
 from ..errors import DataError, WorkerLost
 from .clients import CONNECT, scheduler_named
-from .cluster import ClusterSession, cluster_session
+from .cluster import cluster_session
 from .local_session import LocalSession
 from .members import _failure, _not_here, opened, wired
+from .membership import Membership
 from .placement import ShardData, place
 from .presences import SeatKeeper, presence_key, show_presence
 from .rooms import Parcel
@@ -166,8 +167,8 @@ class _Lost(NamedTuple):
 # At the client --------------------------------------------------------------------------------------
 
 
-class _Workers(ClusterSession):
-    """What a session knows of workers that come and go, and the plugin for tables on each of them."""
+class _Workers(Membership):
+    """Workers that come and go, each with the plugin for tables."""
 
     async def _install(self, lent, *, anew=False):
         await super()._install(lent, anew=anew)

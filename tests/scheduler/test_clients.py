@@ -62,3 +62,110 @@ def test_errors_of_a_scheduler_that_went_are_told_from_others(status):
     wanted = ZeroDivisionError if status == "running" else StradaskError
     with pytest.raises(wanted), scheduler_named(client):
         raise ZeroDivisionError("of a step")
+
+
+# The caller's client ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def caller(one_process):
+    from distributed import Client
+
+    with Client(one_process, set_as_default=False) as client:
+        yield client
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Clients that sessions make, and plugins that they have installed."""
+    import distributed
+
+    from stradask.scheduler import clients
+
+    made, open_client, register = [], clients.open_client, distributed.Client.register_plugin
+
+    def noted(scheduler, timeout):
+        made.append(open_client(scheduler, timeout))
+        return made[-1]
+
+    def installed(self, plugin):
+        made.append(plugin.name)
+        return register(self, plugin)
+
+    monkeypatch.setattr(clients, "open_client", noted)
+    monkeypatch.setattr(distributed.Client, "register_plugin", installed)
+    return made
+
+
+def session_on(client):
+    from stradask.scheduler.cluster import ClusterSession
+
+    return ClusterSession(client)
+
+
+def test_the_second_fit_of_a_client_opens_nothing(caller, opened, make_rotation):
+    for expected in (["stradask-sessions"], []):
+        opened.clear()
+        session = session_on(caller)
+        session.open(make_rotation())
+        assert session._client is caller
+        session.close()
+        assert opened == expected
+        assert caller.status == "running"
+
+
+def test_sessions_at_the_same_time_share_a_client(caller, make_rotation):
+    first, second = session_on(caller), session_on(caller)
+    first.open(make_rotation())
+    second.open(make_rotation())
+    first.close()
+    event = {"action": "add-worker", "worker": "inproc://somebody"}
+    caller.sync(caller._handle_event, "all", (0.0, event))
+    assert "inproc://somebody" in second._newcomers - first._newcomers
+    second.measure([])
+    second.close()
+    session_on(caller).close()
+
+
+@pytest.mark.parametrize("kind", ["asynchronous", "listens"])
+def test_a_client_that_cannot_be_shared_gets_one_beside_it(caller, opened, make_rotation, kind, monkeypatch):
+    heard = []
+    if kind == "listens":
+        caller.subscribe_topic("all", heard.append)
+    else:
+        known = type(caller).asynchronous.fget
+        monkeypatch.setattr(
+            type(caller), "asynchronous", property(lambda self: self is caller or known(self))
+        )
+    session = session_on(caller)
+    session.open(make_rotation())
+    (client,) = (made for made in opened if made != "stradask-sessions")
+    assert session._client is client
+    session.close()
+    assert client.status == "closed"
+    assert caller.status == "running"
+    if kind == "listens":
+        assert caller._event_handlers["all"] == heard.append
+
+
+def test_a_plugin_that_has_gone_is_installed_again(caller, opened, make_rotation):
+    """As after another scheduler has come up at the address."""
+    session_on(caller)._connect()
+    caller.unregister_worker_plugin("stradask-sessions")
+    opened.clear()
+    session = session_on(caller)
+    session.open(make_rotation())
+    assert opened == ["stradask-sessions"]
+    session.close()
+
+
+def test_a_client_that_is_closed_in_mid_fit_is_named(one_process, make_rotation):
+    from distributed import Client
+
+    client = Client(one_process, set_as_default=False)
+    session = session_on(client)
+    session.open(make_rotation())
+    client.close()
+    with pytest.raises(StradaskError, match="and the client open"):
+        session.measure([])
+    session.close()

@@ -1,0 +1,267 @@
+"""Which workers of a Dask cluster take part in something that is open, and calls to them.
+
+A session of shards (`cluster`) and a table of parameters (`table_cluster`) are both made on it.
+"""
+
+import asyncio
+import contextlib
+import time
+import uuid
+from typing import Any
+
+import dask
+from dask.utils import parse_timedelta
+
+from .._version import __version__
+from ..errors import StradaskError, WorkerLost
+from .clients import CONNECT, Lent, open_client, scheduler_named
+from .members import SessionPlugin, opened
+from .threads import effective_n_jobs
+
+OTHER_VERSION = (
+    f"another version of stradask is installed there and {__version__} here; install the same on both"
+)
+
+
+class Membership:
+    """Members come, answer, fall silent and leave.
+
+    Parameters
+    ----------
+    scheduler : str or distributed.Client
+        An address, or a client of the cluster, which is not closed.
+    n_jobs : int or None, default=None
+        Threads of each worker, as many as it has when None.
+    """
+
+    def __init__(self, scheduler, n_jobs=None):
+        self._scheduler, self._n_jobs = scheduler, n_jobs
+        effective_n_jobs(n_jobs)  # refuses what the workers would
+        self._timeout = parse_timedelta(dask.config.get("stradask.timeout", "30s"))
+        self._id, self._epoch = uuid.uuid4().hex, -1
+        self._lent: Any = None  # the client that is talked through, while the session is open
+        self._client: Any = None
+        self._members: dict[str, int] = {}  # address: threads
+        self._leaving: set[str] = set()  # retired; they answer until their shards are handed on
+        self._dead: set[str] = set()
+        self._presences: dict[str, tuple] = {}  # member: key, future
+        self._background: set[asyncio.Task] = set()
+        self._newcomers: set[str] = set()  # workers that joined since the session was opened
+        self._unfit: set[str] = set()  # those of them that get no work
+        self._untold: list[str] = []  # warnings for the caller
+
+    def n_threads(self):
+        """Count the threads of the workers that take part, before that of all that there are; at least 1."""
+        self._connect()
+        return max(sum((self._members or self._client.nthreads()).values()), 1)
+
+    def close(self):
+        """Empty the rooms; the caller's client stays open."""
+        if self._client is None:
+            return
+        lent, self._lent, self._client = self._lent, None, None
+        try:
+            lent.client.sync(self._leave, lent)
+        finally:
+            lent.close()
+
+    @contextlib.contextmanager
+    def client(self):
+        """Lend the caller's client, or else one that is closed at the end; for tasks that need no session."""
+        if not isinstance(self._scheduler, str):
+            yield self._scheduler
+            return
+        with contextlib.closing(open_client(self._scheduler, self._timeout)) as client:
+            yield client
+
+    # Coming and going -----------------------------------------------------------------------------------
+
+    def _connect(self):
+        """Borrow the caller's client, or make one; hear from now on what becomes of the workers."""
+        if self._client is not None:
+            return
+        lent = Lent(self._scheduler, self._timeout)
+        try:
+            with scheduler_named(lent.client):
+                lent.client.sync(self._begin, lent)
+        except BaseException:
+            lent.close()
+            raise
+        self._lent, self._client, self._address = lent, lent.client, lent.client.scheduler.address
+
+    async def _begin(self, lent):
+        self._lock, self._pool = asyncio.Lock(), lent.pool
+        await self._install(lent)
+        lent.listen(self._hear)
+
+    async def _install(self, lent, *, anew=False):
+        try:
+            await lent.install(SessionPlugin(), anew=anew)
+        except TimeoutError:  # a worker hangs; it will not be a member, and the others have the plugin
+            pass
+        except ImportError as error:
+            raise StradaskError(f"the workers cannot import stradask ({error}): install it there") from error
+
+    async def _leave(self, lent):
+        for task in self._background:
+            task.cancel()
+        lent.ignore(self._hear)
+        await self._drop(self._members)
+        self._presences.clear()
+        if lent.ours:
+            with contextlib.suppress(TimeoutError):  # connections to a worker that hangs
+                await asyncio.wait_for(self._pool.close(), 2)
+
+    def _hear(self, event):
+        """Take in the scheduler's news of a worker: lost (fail its calls now), or retired (relieve it)."""
+        _, news = event
+        if not isinstance(news, dict):  # a user's own
+            return
+        if news.get("action") == "add-worker":  # perhaps under an address that another had
+            self._leaving.discard(news["worker"])
+            self._dead.discard(news["worker"])
+            self._unfit.discard(news["worker"])
+            self._newcomers.add(news["worker"])
+        if news.get("action") != "remove-worker":
+            return
+        member = news["worker"]
+        self._newcomers.discard(member)
+        if news.get("expected"):
+            self._leaving.add(member)
+            if member in self._members:
+                self._in_background(self._relieve())
+            elif member in self._presences:  # it has a room, and no shards yet
+                self._in_background(self._drop([member]))
+        else:
+            self._dead.add(member)
+            self._pool.remove(member, reason="the scheduler lost this worker")
+
+    async def _relieve(self):
+        """Do what there is to be done for members that leave."""
+
+    async def _drop(self, members):
+        asked = [asyncio.ensure_future(self._ask(m, "drop", once=True)) for m in members]
+        if asked:
+            _, late = await asyncio.wait(asked, timeout=2)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*(a for a in asked if a not in late), return_exceptions=True)
+
+    async def _find_members(self):
+        """Wait for workers that run and answer; return their threads by address."""
+        began, wanted, installed = time.monotonic(), None, False
+        while True:
+            out = self._leaving | self._dead | self._unfit
+            threads = {m: n for m, n in await self._running() if m not in out}
+            answers = await asyncio.gather(*map(self._answers, threads))
+            for member, answer in zip(threads, answers, strict=True):
+                if answer == "other" and self._epoch > 0:  # before that, `open` refuses it
+                    self._turn_away(member, OTHER_VERSION)
+            fit = ("ready", "other") if self._epoch <= 0 else ("ready",)
+            members = {m: threads[m] for m, answer in zip(threads, answers, strict=True) if answer in fit}
+            if "coming" in answers and not installed:  # of another scheduler than last time, perhaps
+                installed = True
+                await self._install(self._lent, anew=True)
+            waited = time.monotonic() - began
+            if members and ("coming" not in answers or waited > self._timeout):
+                return members
+            if not members and waited > self._timeout:
+                raise StradaskError(
+                    f"no worker of {self._address} has answered for {self._timeout:g} s (dask.config "
+                    "stradask.timeout): is the scheduler there, do workers run, can this machine reach them?"
+                )
+            if not threads and wanted is None and self._client.status == "running":
+                wanted = self._client.submit(_nothing, pure=False)  # makes an adaptive cluster bring workers
+            await asyncio.sleep(0.05)
+
+    def _turn_away(self, member, why):
+        """Give no work to a worker that joined, and have the caller warned, once."""
+        if member not in self._unfit:
+            self._unfit.add(member)
+            self._untold.append(f"the worker {member}, which joined a fit, gets no work: {why}")
+
+    async def _running(self):
+        scheduler = self._client.scheduler
+        try:  # none while the connection to the scheduler is broken
+            found = [] if scheduler is None else sorted((await scheduler.ncores_running()).items())
+        except OSError:
+            return []
+        # Shards go by the threads that work on them; of a negative n_jobs the worker alone knows how many.
+        asked = effective_n_jobs(self._n_jobs) if (self._n_jobs or 0) > 0 else None
+        return [(member, n_threads if asked is None else asked) for member, n_threads in found]
+
+    async def _answers(self, member):
+        """Tell whether a worker is ready, of another version, about to get the plugin, or silent."""
+        try:
+            ping = self._pool(member).stradask_ping()
+            answer = await asyncio.wait_for(ping, min(self._timeout, CONNECT))
+        except OSError:
+            return "silent"
+        if answer is None:
+            return "coming"
+        return "ready" if opened(answer, member) == __version__ else "other"
+
+    def _in_background(self, work):
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._done_in_background)
+        return task
+
+    def _done_in_background(self, task):
+        self._background.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: who needs to know asks the task
+
+    # Calls ----------------------------------------------------------------------------------------------
+
+    async def _ask(self, member, handler, *, once=False, **message):
+        """Ask a member, a second time if the connection breaks: handlers tell repeats."""
+        if handler != "ping":
+            message["session"] = self._id
+        while True:
+            try:
+                answer = await getattr(self._pool(member), f"stradask_{handler}")(**message)
+            except OSError as error:
+                if once or member in self._dead:
+                    raise WorkerLost(f"{member} cannot be reached: {error}") from error
+                once = True
+            else:
+                return opened(answer, member)  # which may raise the program's own OSError
+
+    async def _all(self, calls, members):
+        """Await calls to members. The first that fails, or a member that falls silent, ends the wait: the
+        others may be waiting for a block that will not come.
+        """
+        tasks = [asyncio.ensure_future(call) for call in calls]
+        guards = [asyncio.ensure_future(self._guard(member)) for member in members]
+        everything = [*tasks, *guards]
+        try:
+            while not all(task.done() for task in tasks):
+                pending = [task for task in everything if not task.done()]
+                await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for task in everything:
+                    if task.done():
+                        task.result()  # raises
+            return [task.result() for task in tasks]
+        finally:
+            for task in everything:
+                task.cancel()
+            await asyncio.wait(everything, timeout=1)  # closing a connection to a worker that hangs may hang
+            for task in everything:
+                if task.done() and not task.cancelled():
+                    task.exception()  # seen, and not told: the first one counts
+
+    async def _guard(self, member):
+        """Raise once a member has shown no life for the timeout; numerics do not keep it from that."""
+        heard = time.monotonic()
+        while time.monotonic() - heard < self._timeout:
+            await asyncio.sleep(self._timeout / 4)
+            with contextlib.suppress(TimeoutError, WorkerLost):
+                await asyncio.wait_for(self._ask(member, "ping"), self._timeout)
+                heard = time.monotonic()
+        self._pool.remove(member, reason="it does not answer")
+        raise WorkerLost(f"{member} has not answered for {self._timeout:g} s (dask.config stradask.timeout)")
+
+
+def _nothing():
+    pass
