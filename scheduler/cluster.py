@@ -12,12 +12,13 @@ import distributed
 
 from .._version import __version__
 from ..errors import DataError, StradaskError, WorkerLost
+from .answers import wired
 from .balancing import Balance
 from .clients import scheduler_named
 from .history import Activity
 from .itineraries import itineraries
 from .local_session import LocalSession
-from .members import NAME, wired
+from .members import NAME
 from .migration import Migration
 from .placement import ShardData, place
 from .presences import presence_key, show_presence

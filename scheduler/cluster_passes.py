@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..errors import WorkerLost
-from .members import wired
+from .answers import wired
 from .portions import Answered, Begin, Count, Failed, Lost, Members, Order, Portions, Tick, TreeSum, Work
 from .rooms import payload_bytes
 from .summed import Trouble, raise_trouble

@@ -6,29 +6,23 @@ arithmetic runs on other threads, so that a worker answers however long its nume
 """
 
 import asyncio
-import pickle
 import time
-import traceback
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import distributed
-from distributed.core import ConnectionPool
 from distributed.protocol import to_serialize
-from distributed.protocol.pickle import dumps
 
 from .._version import __version__
 from ..errors import StradaskError, WorkerLost
-from .clients import CONNECT
+from .answers import answered, bytes_of, failure, not_here, refused, wired
 from .presences import SeatKeeper
-from .rooms import Parcel, Room, StaleEpoch
+from .rooms import Parcel, Room
 from .shared_store import answer_word
 from .threads import effective_n_jobs
 
 NAME = "stradask-sessions"
-_SMALL = 10_000  # bytes
 _LINGER = 8.0  # seconds that a closing worker waits for its shards to be handed on
-_HANDLERS = ("ping", "probe", "open", "load", "call", "put", "look", "hand_on", "drop")
 _METHODS = ("load", "make_block", "adopt", "ask", "run", "measure", "snapshot", "store")
 
 
@@ -37,13 +31,7 @@ class SessionPlugin(SeatKeeper):
 
     name = NAME
 
-    async def setup(self, worker):
-        """Begin to answer."""
-        await super().setup(worker)
-        self.pool = ConnectionPool(timeout=CONNECT, connection_args=worker.connection_args, server=worker)
-        await self.pool.start()
-        for name in _HANDLERS:
-            worker.handlers[f"stradask_{name}"] = getattr(self, name)
+    answers_to = ("ping", "probe", "open", "load", "call", "put", "look", "hand_on", "drop")
 
     async def teardown(self, worker):
         """Wait, while the worker still answers, until the coordinator has taken the shards and drops rooms.
@@ -53,11 +41,7 @@ class SessionPlugin(SeatKeeper):
         end = time.monotonic() + _LINGER
         while self.seats and time.monotonic() < end:
             await asyncio.sleep(0.02)
-        for session in list(self.seats):
-            self.drop_seat(session)
-        for name in _HANDLERS:
-            worker.handlers.pop(f"stradask_{name}", None)
-        await self.pool.close()
+        await super().teardown(worker)
 
     # Handlers -------------------------------------------------------------------------------------
 
@@ -68,29 +52,26 @@ class SessionPlugin(SeatKeeper):
     async def probe(self, session, url, word, number):
         """See whether a place for checkpoints is the same here and where the word was written."""
         answering = answer_word, url, word, self.worker.address, number
-        return await asyncio.get_running_loop().run_in_executor(None, _answer, *answering)
+        return await asyncio.get_running_loop().run_in_executor(None, answered, *answering)
 
     async def open(self, session, version, **message):
         """Begin an epoch with an empty room."""
-        if version != __version__:
-            text = f"stradask {__version__} is installed there and {version} here"
-            return {"refused": f"{text}: install the same version on both"}
-        return await self._open(session, **message)
+        return refused(version) or await self._open(session, **message)
 
     async def _open(self, session, epoch, presence, program, n_jobs):
         seat = self.seats.setdefault(session, Seat())
         if epoch < seat.epoch:
-            return _not_here(epoch)
+            return not_here(epoch)
         if epoch > seat.epoch:  # else the message came twice
             seat.begin(epoch, presence)
         try:  # this imports the program's module, which may take a while
             program = await seat.loop.run_in_executor(None, Parcel(program).open)
         except Exception as error:
-            return _failure(error)
+            return failure(error)
         finally:
             self.expect_presence(session, epoch)
         if seat.epoch != epoch:
-            return _not_here(epoch)
+            return not_here(epoch)
         if seat.room is None:
             n_threads = self.worker.state.nthreads if n_jobs is None else effective_n_jobs(n_jobs)
             ways = self._sender(session, epoch, seat.loop), self._fetcher(session, epoch, seat.loop)
@@ -109,36 +90,36 @@ class SessionPlugin(SeatKeeper):
             seat.wake()
         while (seat := self._seat(session, epoch)) is not None and seat.room.told[0] < needs:
             await seat.news.wait()
-        return _not_here(epoch) if seat is None else await seat.answer(_call, method, args, shared, serial)
+        return not_here(epoch) if seat is None else await seat.answer(_call, method, args, shared, serial)
 
     async def put(self, session, epoch, block, stamp, value):
         """Take in a block."""
         seat = self._seat(session, epoch)
-        return _not_here(epoch) if seat is None else _answer(seat.room.receive, block, stamp, value)
+        return not_here(epoch) if seat is None else answered(seat.room.receive, block, stamp, value)
 
     async def look(self, session, epoch, name, first, last):
         """Show a part of what the program keeps here under a name."""
         seat = self._seat(session, epoch)
         if seat is None or name not in seat.room.kept:
-            return _not_here(epoch)
+            return not_here(epoch)
         return {"ok": wired(seat.room.kept[name][first:last])}
 
     async def hand_on(self, session, epoch, shard, to):
         """Send a shard's whole state to another member and forget it; answer how many bytes that were."""
         seat = self._seat(session, epoch)
         if seat is None or shard not in seat.room.states:
-            return _not_here(epoch)
+            return not_here(epoch)
         room = seat.room  # another one may be there when the shard has arrived
         packed = await seat.answer(Room.state, shard)
         if "ok" not in packed:
             return packed
         message = {"session": session, "epoch": epoch, "method": "adopt", "args": wired((shard,))}
         try:
-            await self._reach(to, "call", shared=packed["ok"] or wired(None), **message)
+            await self.reach(to, "call", shared=packed["ok"] or wired(None), **message)
         except Exception as error:
-            return _failure(error)
+            return failure(error)
         room.states.pop(shard, None)
-        return {"ok": wired(sum(map(_size, packed["ok"])))}
+        return {"ok": wired(sum(map(bytes_of, packed["ok"])))}
 
     async def drop(self, session):
         """End a session here."""
@@ -166,7 +147,7 @@ class SessionPlugin(SeatKeeper):
 
         def send(to, block, stamp, value):
             message = {"session": session, "epoch": epoch, "block": int(block), "stamp": stamp}
-            hop = self._reach(to, "put", value=to_serialize(value), **message)
+            hop = self.reach(to, "put", value=to_serialize(value), **message)
             try:
                 return asyncio.run_coroutine_threadsafe(hop, loop)
             except RuntimeError as error:  # the loop is closed: this process ends
@@ -182,7 +163,7 @@ class SessionPlugin(SeatKeeper):
 
         def fetch(to, name, first, last):
             message = {"session": session, "epoch": epoch, "name": name, "first": first, "last": last}
-            looking = self._reach(to, "look", **message)
+            looking = self.reach(to, "look", **message)
             try:
                 return asyncio.run_coroutine_threadsafe(looking, loop).result()
             except RuntimeError as error:  # the loop is closed: this process ends
@@ -190,16 +171,6 @@ class SessionPlugin(SeatKeeper):
                 raise WorkerLost(f"the worker is closing: {error}") from error
 
         return fetch
-
-    async def _reach(self, to, handler, **message):
-        for again in (True, False):  # a broken connection is not yet a dead worker; a stamp tells a repeat
-            try:
-                answer = await getattr(self.pool(to), f"stradask_{handler}")(**message)
-            except (OSError, RuntimeError) as error:  # RuntimeError: our pool is closed
-                if isinstance(error, RuntimeError) or not again:
-                    raise WorkerLost(f"{to} cannot be reached: {error}") from error
-            else:
-                return opened(answer, to)
 
 
 class Seat:
@@ -233,7 +204,7 @@ class Seat:
 
     async def answer(self, function, *args):
         """Call ``function(room, *args)`` on a thread of the room; return what goes back to the caller."""
-        return await self.loop.run_in_executor(self.threads, _answer, function, self.room, *args)
+        return await self.loop.run_in_executor(self.threads, answered, function, self.room, *args)
 
     def end(self):
         """Let go of everything."""
@@ -256,60 +227,3 @@ def bring(session, epoch, address, shard, values):
     seat = plugin and plugin._seat(session, epoch)
     if worker.address == address and seat is not None:
         seat.room.brought[shard] = values
-
-
-# Answers. Dask would send an exception pickled, and one that does not unpickle breaks the connection. -----
-
-
-def wired(value):
-    """Pack an object for Dask's comms, which take large frames as they lie and small ones best in a row."""
-    frames = Parcel.of(value).frames
-    return [to_serialize(frame) if frame.nbytes > _SMALL else frame.tobytes() for frame in frames]
-
-
-def _size(frame):
-    return len(frame) if isinstance(frame, bytes) else frame.data.nbytes
-
-
-def _answer(function, *args):
-    try:
-        value = function(*args)
-        return {"ok": [] if value is None else wired(value)}
-    except BaseException as error:  # also SystemExit, which would end the worker
-        return _failure(error)
-
-
-def _failure(error):
-    if isinstance(error, (StaleEpoch, WorkerLost)):
-        return {"lost": str(error)}
-    text = "".join(traceback.format_exception(error))
-    try:
-        pickled = dumps(error)
-        pickle.loads(pickled)
-    except Exception:
-        pickled = b""
-    return {"failed": f"{type(error).__name__}: {error}", "traceback": text, "pickled": pickled}
-
-
-def _not_here(epoch):
-    return {"lost": f"no session of epoch {epoch} is there"}
-
-
-def opened(answer, member):
-    """Unpack an answer, or raise what it tells of."""
-    if answer is None:  # Dask's answer where there is no such handler
-        raise WorkerLost(f"{member} has no session plugin")
-    if "ok" in answer:
-        return Parcel(answer["ok"]).open() if answer["ok"] else None
-    if "lost" in answer:
-        raise WorkerLost(f"{member}: {answer['lost']}")
-    if "refused" in answer:
-        raise StradaskError(f"{member}: {answer['refused']}")
-    error = StradaskError(answer["failed"])
-    if answer["pickled"]:
-        try:
-            error = pickle.loads(answer["pickled"])
-        except Exception as broken:
-            error.add_note(f"(it does not unpickle here: {broken})")
-    error.add_note(f"on worker {member}:\n{answer['traceback']}")
-    raise error

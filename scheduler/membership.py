@@ -14,8 +14,9 @@ from dask.utils import parse_timedelta
 
 from .._version import __version__
 from ..errors import StradaskError, WorkerLost
+from .answers import opened
 from .clients import CONNECT, Lent, open_client, scheduler_named
-from .members import SessionPlugin, opened
+from .members import SessionPlugin
 from .threads import effective_n_jobs
 
 OTHER_VERSION = (
@@ -139,8 +140,8 @@ class Membership:
     async def _relieve(self):
         """Do what there is to be done for members that leave."""
 
-    async def _drop(self, members):
-        asked = [asyncio.ensure_future(self._ask(m, "drop", once=True)) for m in members]
+    async def _drop(self, members, handler="drop"):
+        asked = [asyncio.ensure_future(self._ask(m, handler, once=True)) for m in members]
         if asked:
             _, late = await asyncio.wait(asked, timeout=2)
             for task in late:

@@ -11,8 +11,12 @@ import dask
 import distributed
 from dask.utils import parse_timedelta
 from distributed import WorkerPlugin
-from distributed.core import Status
+from distributed.core import ConnectionPool, Status
 from distributed.worker_state_machine import SecedeEvent
+
+from ..errors import WorkerLost
+from .answers import opened
+from .clients import CONNECT
 
 
 class SeatKeeper(WorkerPlugin):
@@ -24,10 +28,35 @@ class SeatKeeper(WorkerPlugin):
 
     idempotent = True  # without it a second registration tears down the sessions that run
 
+    answers_to: tuple[str, ...]  # names of handlers, methods that return what `answers` packs
+
     async def setup(self, worker):
-        """Begin without a seat."""
+        """Begin to answer, without a seat."""
         self.worker, self.loop = worker, asyncio.get_running_loop()
         self.seats: dict[str, Any] = {}
+        self.pool = ConnectionPool(timeout=CONNECT, connection_args=worker.connection_args, server=worker)
+        await self.pool.start()
+        for name in self.answers_to:
+            worker.handlers[f"stradask_{name}"] = getattr(self, name)
+
+    async def teardown(self, worker):
+        """End all seats, and answer no more."""
+        for session in list(self.seats):
+            self.drop_seat(session)
+        for name in self.answers_to:
+            worker.handlers.pop(f"stradask_{name}", None)
+        await self.pool.close()
+
+    async def reach(self, to, handler, **message):
+        """Ask another worker, a second time if the connection breaks: handlers tell repeats."""
+        for again in (True, False):
+            try:
+                answer = await getattr(self.pool(to), f"stradask_{handler}")(**message)
+            except (OSError, RuntimeError) as error:  # RuntimeError: our pool is closed
+                if isinstance(error, RuntimeError) or not again:
+                    raise WorkerLost(f"{to} cannot be reached: {error}") from error
+            else:
+                return opened(answer, to)
 
     def transition(self, key, start, finish, **kwargs):
         """End the session whose presence task was released: its client closed, died, or was cut off.

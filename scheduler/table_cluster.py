@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import distributed
 import numpy as np
-from distributed.core import ConnectionPool
 
 from .._version import __version__
 from ..errors import DataError, WorkerLost
-from .clients import CONNECT, scheduler_named
+from .answers import failure, not_here, refused, wired
+from .clients import scheduler_named
 from .cluster import cluster_session
 from .local_session import LocalSession
-from .members import _failure, _not_here, opened, wired
 from .membership import Membership
 from .placement import ShardData, place
 from .presences import SeatKeeper, presence_key, show_presence
@@ -27,7 +26,6 @@ from .table import ParameterTable
 from .table_places import Host, LocalPlace, call_replica
 
 NAME = "stradask-tables"
-_HANDLERS = ("table_open", "table_deliver", "table_drop")
 _PREFIX = "stradask-replica"
 _PATIENCE = 0.05  # seconds between two looks at who is still there
 
@@ -40,34 +38,19 @@ class TablePlugin(SeatKeeper):
 
     name = NAME
 
-    async def setup(self, worker):
-        """Begin to answer."""
-        await super().setup(worker)
-        self.pool = ConnectionPool(timeout=CONNECT, connection_args=worker.connection_args, server=worker)
-        await self.pool.start()
-        for name in _HANDLERS:
-            worker.handlers[f"stradask_{name}"] = getattr(self, name)
-
-    async def teardown(self, worker):
-        """Let go of all tables."""
-        for session in list(self.seats):
-            self.drop_seat(session)
-        for name in _HANDLERS:
-            worker.handlers.pop(f"stradask_{name}", None)
-        await self.pool.close()
+    answers_to = ("table_open", "table_deliver", "table_drop")
 
     async def table_open(self, session, epoch, presence, version, body):
         """Begin an epoch: take a shard of the table."""
-        if version != __version__:
-            text = f"stradask {__version__} is installed there and {version} here"
-            return {"refused": f"{text}: install the same version on both"}
+        if (answer := refused(version)) is not None:
+            return answer
         try:  # this imports the rule's module, which may take a while
             opened_body = await self.loop.run_in_executor(None, Parcel(body).open)
         except Exception as error:
-            return _failure(error)
+            return failure(error)
         seat = self.seats.get(session)
         if seat is not None and seat.epoch >= epoch:  # the message came twice, or late
-            return {"ok": []} if seat.epoch == epoch else _not_here(epoch)
+            return {"ok": []} if seat.epoch == epoch else not_here(epoch)
         self.drop_seat(session)
         self.seats[session] = Seat(epoch, presence, *opened_body)
         self.expect_presence(session, epoch)
@@ -77,12 +60,12 @@ class TablePlugin(SeatKeeper):
         """Give a message to a shard; answer when the shard does."""
         seat = self.seats.get(session)
         if seat is None or seat.epoch != epoch or shard != seat.number:
-            return _not_here(epoch)
+            return not_here(epoch)
         try:
             answer = await self.loop.run_in_executor(seat.thread, seat.deliver, Parcel(body))
             return {"ok": wired(await asyncio.wrap_future(answer))}
         except Exception as error:
-            return _failure(error)
+            return failure(error)
 
     async def table_drop(self, session):
         """End a table here."""
@@ -95,7 +78,8 @@ class TablePlugin(SeatKeeper):
         def send(shard, message):
             if shard == seat.number:
                 return seat.host.deliver(shard, message)
-            hop = self._hop(seat.holders[shard], session, seat.epoch, shard, message)
+            ask = {"session": session, "epoch": seat.epoch, "shard": shard, "body": wired(message)}
+            hop = self.reach(seat.holders[shard], "table_deliver", **ask)
             try:
                 return asyncio.run_coroutine_threadsafe(hop, self.loop)
             except RuntimeError as error:  # the loop is closed: this process ends
@@ -103,19 +87,6 @@ class TablePlugin(SeatKeeper):
                 raise WorkerLost(f"the worker is closing: {error}") from error
 
         return send
-
-    async def _hop(self, to, session, epoch, shard, message):
-        body = wired(message)
-        for again in (True, False):  # a broken connection is not yet a dead worker; shards know a repeat
-            try:
-                answer = await self.pool(to).stradask_table_deliver(
-                    session=session, epoch=epoch, shard=shard, body=body
-                )
-            except (OSError, RuntimeError) as error:  # RuntimeError: our pool is closed
-                if isinstance(error, RuntimeError) or not again:
-                    raise WorkerLost(f"{to} cannot be reached: {error}") from error
-            else:
-                return opened(answer, to)
 
 
 class Seat:
@@ -177,12 +148,7 @@ class _Workers(Membership):
 
     async def _leave(self, lent):
         members, self._members = self._members, {}  # they have no rooms
-        asked = [asyncio.ensure_future(self._ask(m, "table_drop", once=True)) for m in members]
-        if asked:
-            await asyncio.wait(asked, timeout=2)
-            for task in asked:
-                task.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
+        await self._drop(members, "table_drop")
         await super()._leave(lent)
 
 

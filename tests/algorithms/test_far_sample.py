@@ -14,12 +14,13 @@ from scipy import sparse
 
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
 from stradask.algorithms.linear.poisson import PoissonRegressor
-from stradask.algorithms.optimize import far
+from stradask.algorithms.optimize import far, sketch
 from stradask.algorithms.optimize.choose import method_for
 from stradask.algorithms.optimize.far import FarPortions, FarRows, objective_over
 from stradask.algorithms.optimize.objective import LinearObjective
 from stradask.algorithms.optimize.rows import LOGISTIC, SQUARED, DenseRows, make_rows
 from stradask.algorithms.optimize.sketch import sample_of
+from stradask.scheduler.cluster_passes import ClusterPasses
 from stradask.scheduler.passes import open_passes
 from stradask.scheduler.session import open_session
 
@@ -150,6 +151,48 @@ def test_fits_from_a_sample_are_those_of_threads_on_any_workers():
         np.testing.assert_array_equal(found[cls, 1].coef_, found[cls, 2].coef_)
         np.testing.assert_allclose(found[cls, 1].coef_, near.coef_, rtol=1e-8, atol=0)
         assert len(found[cls, 1].history_["objective"]) == len(near.history_["objective"])
+
+
+def test_a_fit_asks_for_nothing_but_samples_and_gradients(monkeypatch):
+    """What else is to be known came when the rows were loaded; the larger sample comes meanwhile."""
+    X, targets = tall()
+    asked, begun, run, begin = [], [], ClusterPasses._run, ClusterPasses.begin
+
+    def noted(passes, request):
+        asked.append(request[0])
+        return run(passes, request)
+
+    def noted_beginning(passes, request):
+        begun.append(request[0])
+        return begin(passes, request)
+
+    monkeypatch.setattr(ClusterPasses, "_run", noted)
+    monkeypatch.setattr(ClusterPasses, "begin", noted_beginning)
+    monkeypatch.setattr(sketch, "_ADDED", 100.0)  # for a larger sample from so few rows
+    y = targets[LogisticRegression]
+    with workers(2, processes=False):
+        model = LogisticRegression().fit(da.from_array(X, (9_000, -1)), da.from_array(y, 9_000))
+    assert model.solver_ == "sketch"
+    assert asked[:2] == ["take", "take"]
+    assert begun == ["take"]
+    assert set(asked[2:]) == {"gradient"}
+    near = LogisticRegression().fit(X, y)
+    np.testing.assert_allclose(model.coef_, near.coef_, rtol=1e-6)
+
+
+def test_what_went_wrong_with_rows_that_were_expected_is_told(monkeypatch):
+    X, targets = tall()
+
+    def take(self, number, state, target, wanted, edges):
+        if len(wanted) > 4_000:
+            raise ZeroDivisionError("of the larger sample")
+        return real(self, number, state, target, wanted, edges)
+
+    real = FarPortions.take
+    monkeypatch.setattr(FarPortions, "take", take)
+    monkeypatch.setattr(sketch, "_ADDED", 100.0)
+    with workers(1, processes=False), pytest.raises(ZeroDivisionError, match="larger sample"):
+        LogisticRegression().fit(da.from_array(X, (9_000, -1)), targets[LogisticRegression])
 
 
 @pytest.mark.cluster
