@@ -221,7 +221,10 @@ class ClusterSession(Migration):
                     error = await task.exception()
                     raise StradaskError(f"the scheduler cannot run stradask ({error}): install it there, too")
             await asyncio.sleep(0.005)
-        raise WorkerLost("the scheduler does not show the session's tasks")
+        raise WorkerLost(
+            f"the scheduler has not shown the session's tasks for {self._timeout:g} s: if it is that busy, "
+            "raise stradask.timeout in dask.config"
+        )
 
     # Opening ------------------------------------------------------------------------------------------
 
@@ -239,7 +242,8 @@ class ClusterSession(Migration):
                 except WorkerLost as error:
                     if attempt + 1 == _ATTEMPTS:
                         raise WorkerLost(
-                            f"{_ATTEMPTS} attempts to load the shards each lost a worker: {error}"
+                            f"{_ATTEMPTS} attempts to load the shards each lost a worker ({error}): do they "
+                            "fit into the workers' memory? Cut smaller shards, or raise memory_limit"
                         ) from error
                 else:
                     self._whole = True

@@ -176,7 +176,8 @@ def _client_of(futures, scheduler, own):
         )
     if client is not scheduler and _cluster_of(client) != _cluster_of(own):
         raise DataError(
-            f"the shards lie on the cluster of {client.scheduler.address}, engine is {own.scheduler.address}"
+            f"the shards lie on the cluster of {client.scheduler.address}, engine is "
+            f"{own.scheduler.address}: give the engine of their cluster, or compute them first"
         )
     return client
 

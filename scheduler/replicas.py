@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import DataError, ModelFileError, StradaskError, WorkerLost
 from .parameters import check_count
+from .session import check_engine
 from .store import Checkpoint
 from .table_places import LocalPlace
 from .table_state import OVER, Add, Design, Keep, Read
@@ -128,10 +129,8 @@ def _place(engine):
         return LocalPlace()
     if hasattr(engine, "deliver"):
         return engine
-    if isinstance(engine, str) and engine != "dask" and "://" not in engine:
-        raise DataError(
-            f"engine={engine!r} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
-        )
+    if isinstance(engine, str):
+        check_engine(engine)
     from .table_cluster import cluster_place
 
     return cluster_place(engine)

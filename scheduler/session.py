@@ -65,6 +65,14 @@ class Session(Protocol):
         """Let go of everything."""
 
 
+def check_engine(engine):
+    """Refuse what is neither "local" nor "dask" nor an address."""
+    if not isinstance(engine, str) or (engine not in ("local", "dask") and "://" not in engine):
+        raise DataError(
+            f"engine={engine!r} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
+        )
+
+
 def open_session(engine, n_jobs=None):
     """Make the session that an estimator's parameter `engine` names.
 
@@ -90,12 +98,9 @@ def open_session(engine, n_jobs=None):
         if not hasattr(engine, "snapshot"):
             raise DataError(f"engine must be 'local', 'dask' or a scheduler's address, got {engine!r}")
         return engine
+    check_engine(engine)
     if engine == "local":
         return LocalSession(n_jobs)
-    if engine != "dask" and "://" not in engine:
-        raise DataError(
-            f"engine={engine!r} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
-        )
     from .cluster import cluster_session
 
     return cluster_session(engine, n_jobs)

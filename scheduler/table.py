@@ -115,7 +115,10 @@ class ParameterTable:
             ) from error
         if not np.isfinite(delta).all():
             row = rows[np.flatnonzero(~np.isfinite(delta).all(axis=1))[0]]
-            raise DataError(f"delta is not finite in row {row} (replica {self.replica}, clock {self.now})")
+            raise DataError(
+                f"delta is not finite in row {row} (replica {self.replica}, clock {self.now}): take smaller "
+                "steps, or look at the data of that replica"
+            )
         if (rows[1:] <= rows[:-1]).any():
             rows, where = np.unique(rows, return_inverse=True)
             summed = np.zeros((len(rows), self.shape[1]), self.dtype)

@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError
+from ...scheduler.session import check_engine
 from ...scheduler.threads import effective_n_jobs, single_threaded_blas
 from .._base import Estimator
 from .._validation import check_columns, check_rows
@@ -33,7 +34,6 @@ from .posterior import Posterior
 from .propriety import check_identified, check_scale_identified
 from .sampling import CAREFUL
 from .shard_chains import check_checkpoint, draw_posterior
-from .shard_places import check_engine
 from .shards import Part, cut_rows, number_of_shards
 from .source_fit import far_model, look, moments, sources_of_fit, spreads
 from .sources import BESIDE, columns_of

@@ -7,6 +7,7 @@ import numpy as np
 
 from ...errors import DataError
 from ...scheduler.parameters import random_source
+from ...scheduler.session import check_engine
 from ...scheduler.threads import effective_n_jobs
 from .combine import COMBINERS
 from .density import checked_names, user_model
@@ -14,7 +15,7 @@ from .external import ExternalModel
 from .mixture import GaussianMixtureDensity
 from .sampling import CAREFUL, check_settings
 from .shard_chains import check_checkpoint, draw_posterior
-from .shard_places import check_engine, check_ships
+from .shard_places import check_ships
 from .shards import Part, cut_rows, number_of_shards
 from .sources import Source, checksum, find_sources, look_at, with_columns
 

@@ -15,12 +15,12 @@ from ..._version import __version__
 from ...errors import DataError, StradaskError
 from ...scheduler.history import History
 from ...scheduler.loop import Round
+from ...scheduler.session import check_engine
 from ...scheduler.threads import single_threaded_blas
 from .chains import STATISTICS, Draws, State, advance, is_tuning
 from .collect import from_sample, from_shards
 from .models import Model
 from .sampling import CHUNK, Plan, check_settings, make_plan, sample_model
-from .shard_places import check_engine
 from .shard_tasks import ShardPool
 
 _N_CHOICE = 2000  # draws of importance sampling by which "auto" chooses; not those asked for, which may grow

@@ -14,6 +14,7 @@ import numpy as np
 from dask.base import tokenize
 
 from ...errors import DataError, ModelFileError, WorkerLost
+from ...scheduler.session import check_engine
 from ...scheduler.store import read_npz, write_npz
 from ...scheduler.threads import effective_n_jobs, own_threads, run_tasks, single_threaded_blas
 
@@ -136,14 +137,6 @@ def _read(path, digest):
 
 
 # Where chunks are done ------------------------------------------------------------------------------
-
-
-def check_engine(engine):
-    """Refuse what is neither "local" nor "dask" nor an address."""
-    if not isinstance(engine, str) or (engine not in ("local", "dask") and "://" not in engine):
-        raise DataError(
-            f"engine={engine!r} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
-        )
 
 
 def make_place(engine, n_jobs, n_held=None):

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from ...errors import DataError
+from ...scheduler.session import check_engine
 from ...scheduler.threads import effective_n_jobs, own_threads, single_threaded_blas
 from .dask_input import is_dask
 from .penalties import ElasticNet
@@ -71,10 +72,7 @@ class Design:
         loaded for fits.
         """
         layout = None
-        if not isinstance(engine, str):
-            raise DataError(
-                f"engine={engine!r} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
-            )
+        check_engine(engine)
         if engine != "local" or not (isinstance(X, np.ndarray) or sparse.issparse(X)):
             from . import distributed
 

@@ -10,6 +10,7 @@ from ...datasets.document_files import Piece, check_entries, cut_files, document
 from ...errors import DataError
 from ...scheduler.engine import run
 from ...scheduler.program import Outcome, Program
+from ...scheduler.session import check_engine
 from ...scheduler.static import StaticSchedule
 from ...scheduler.store import fingerprint_csr
 from ..linear.dask_input import is_dask, is_frame
@@ -22,10 +23,7 @@ _BYTES_PER_SHARD, _MOST_SHARDS = 2**22, 16  # of files, where nothing else says 
 
 def in_shards(X, engine):
     """Whether a fit is one over shards: its engine is a cluster, or its data are no matrix."""
-    if engine != "dask" and engine != "local" and "://" not in engine:
-        raise DataError(
-            f"engine={engine!r} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
-        )
+    check_engine(engine)
     return engine != "local" or is_sharded(X)
 
 
