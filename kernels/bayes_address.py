@@ -6,6 +6,7 @@ as long as the function lives.
 """
 
 import numba as nb
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -35,14 +36,37 @@ def address_of(function, signature):
 
 
 def _emit(context, builder, signature, args):
-    """Call it as numba calls its own; what it raises goes on to the caller."""
+    """Call it as numba calls its own; what it raises goes on to the caller.
+
+    Arrays are lent without their owners: functions count the references to all their arguments, by locked
+    instructions, which take longer than the density of a few rows.
+    """
     convention, result, kinds = context.call_conv, signature.return_type, signature.args[1:]
+    lent = [_lent(context, builder, kind, value) for kind, value in zip(kinds, args[1:], strict=True)]
     kind = convention.get_function_type(result, kinds).as_pointer()
     function = builder.inttoptr(args[0], kind)
-    status, value = convention.call_function(builder, function, result, kinds, args[1:])
+    status, value = convention.call_function(builder, function, result, kinds, lent)
     with cgutils.if_unlikely(builder, status.is_error):
         convention.return_status_propagate(builder, status)
     return value
+
+
+def _lent(context, builder, kind, value):
+    if not isinstance(kind, types.Array):
+        return value
+    array = cgutils.create_struct_proxy(kind)(context, builder, value=value)
+    array.meminfo = cgutils.get_null_value(array.meminfo.type)
+    return array._getvalue()
+
+
+@intrinsic
+def floats(typingctx, address):
+    """A pointer to the float64 at an address, for ``numba.carray``."""
+
+    def codegen(context, builder, signature, args):
+        return builder.inttoptr(args[0], ir.DoubleType().as_pointer())
+
+    return types.CPointer(types.float64)(types.int64), codegen
 
 
 @intrinsic

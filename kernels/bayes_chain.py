@@ -18,7 +18,7 @@ from .bayes_address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
 from .bayes_streams import OPTIONS
 
 NUTS, SPLIT_HMC, HMC, RANDOM_WALK, SLICE = range(5)
-N_STATISTICS = 6  # log density, acceptance, gradients, depth, divergent, energy
+N_STATISTICS = 7  # log density, acceptance, gradients, depth, divergent, energy, step size
 _GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
 
 _nuts, _split, _hmc = nuts.step, split_hmc.step, hmc.step
@@ -100,7 +100,7 @@ def run(density, sampler, z, gz, logp, mu, A, tuning, averaging, adapt, name, n,
     -------
     draws, gradients : float64 arrays (n, d)
         In q.
-    statistics : float64 array (n, 6)
+    statistics : float64 array (n, 7)
     z, gz, logp
         Where the chain is afterwards.
     """
@@ -110,7 +110,7 @@ def run(density, sampler, z, gz, logp, mu, A, tuning, averaging, adapt, name, n,
     z, gz, stream = z.copy(), gz.copy(), name.copy()
     for t in range(n):
         stream[0], stream[1] = np.uint32(0), np.uint32(name[1] + t)
-        info = statistics[t, 1:]
+        info, statistics[t, 6] = statistics[t, 1:], tuning[0]
         if sampler == NUTS:
             logp = _nuts(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta)
         elif sampler == SPLIT_HMC:

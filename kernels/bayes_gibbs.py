@@ -97,7 +97,7 @@ def run(q, name, n, data, meta):
         for j in range(d):
             for k in range(d):
                 squares[i, j] += R[k, i] * R[k, j]
-    draws, gradients, statistics = np.empty((n, d + 1)), np.empty((n, d + 1)), np.zeros((n, 6))
+    draws, gradients, statistics = np.empty((n, d + 1)), np.empty((n, d + 1)), np.zeros((n, 7))
     q, stream, logp = q.copy(), name.copy(), 0.0
     for t in range(n):
         stream[0], stream[1] = np.uint32(0), np.uint32(name[1] + t)
@@ -113,4 +113,5 @@ def run(q, name, n, data, meta):
         logp = linear(q, gradients[t], data, meta)
         draws[t] = q
         statistics[t, 0], statistics[t, 1], statistics[t, 2], statistics[t, 5] = logp, 1.0, 1.0, -logp
+        statistics[t, 6] = 1.0
     return draws, gradients, statistics, q, gradients[n - 1].copy(), logp

@@ -14,9 +14,10 @@ import math
 import numba as nb
 import numpy as np
 
+from .bayes_address import floats
 from .bayes_priors import HEAD, N_COEFS, N_TILES, PADDING, START, add_prior, coefficients
 from .bayes_streams import OPTIONS
-from .bayes_team import LEADER, current, done_by, finish, floats_at, publish, take
+from .bayes_team import LEADER, current, done_by, finish, publish, take
 from .bayes_tiles import LINE, N_VECTORS, RUN32, RUN64, tile_pass
 
 _FLUSH = 8  # runs of single precision
@@ -124,7 +125,7 @@ def _likelihoods(coefs, slopes, logps, X, meta):
 def _shared(who, block, n, kind, meta):
     """Where a team has the vectors, (d, n), and what someone made of a block."""
     d = meta[N_COEFS]
-    whole = floats_at(meta[TEAM + 1], meta[TEAM + 2]).view(kind.dtype)
+    whole = nb.carray(floats(meta[TEAM + 1]), meta[TEAM + 2]).view(kind.dtype)
     first = (who * n_blocks(kind, meta) + block) * result_size(_TOGETHER, kind, meta)
     coefs = whole[len(whole) - d * _TOGETHER :][: d * n]
     return coefs.reshape(d, n), whole[first : first + result_size(n, kind, meta)]

@@ -52,20 +52,6 @@ def _exchange(typingctx, address, expected, value):
     return types.boolean(types.int64, types.int64, types.int64), codegen
 
 
-@intrinsic
-def _floats(typingctx, address):
-    def codegen(context, builder, signature, args):
-        return builder.inttoptr(args[0], ir.DoubleType().as_pointer())
-
-    return types.CPointer(types.float64)(types.int64), codegen
-
-
-@nb.njit(**OPTIONS)
-def floats_at(address, n):
-    """The n float64 at an address."""
-    return nb.carray(_floats(address), n)
-
-
 @nb.njit(**OPTIONS)
 def _line(control, line):
     return control + 8 * LINE * line

@@ -84,7 +84,7 @@ def run(density, sampler, Z, GZ, logps, MU, A, tuning, averaging, adapt, names, 
         for k in range(n_active):
             c = active[k]
             t = made[c]
-            info = statistics[c, t, 1:]
+            info, statistics[c, t, 6] = statistics[c, t, 1:], tuning[c, 0]
             asks = _go_on(
                 sampler, c, Z, GZ, values[k], Q[k], G[k], MU, A, tuning, streams, works, numbers, info
             )

@@ -67,6 +67,7 @@ def iterate(
     stop=None,
     snapshot=None,
     start=0,
+    came_to=None,
 ):
     """Run rounds until they are done, or something says that it is enough.
 
@@ -99,6 +100,9 @@ def iterate(
         Handed on to the callbacks, see `Round`.
     start : int, default=0
         Rounds that were done before.
+    came_to : callable, optional
+        ``came_to()`` says for the warning how far the fit came, and what is kept, where rounds are not what
+        its user counts.
 
     Returns
     -------
@@ -144,8 +148,9 @@ def iterate(
                 reason = enough
                 break
     if reason == "interrupted":
+        so_far = f"{start + n_done} of {total} rounds; the model so far is kept"
         warnings.warn(
-            f"{label} was interrupted after {start + n_done} of {total} rounds; the model so far is kept",
+            f"{label} was interrupted after {so_far if came_to is None else came_to()}",
             InterruptedFitWarning,
             stacklevel=3,
         )

@@ -17,7 +17,7 @@ from ...kernels.bayes_streams import normals, uniforms
 from ...kernels.nuts import scratch_rows
 from . import gibbs
 
-STATISTICS = ("acceptance", "n_gradients", "depth", "divergent", "energy")
+STATISTICS = ("acceptance", "n_gradients", "depth", "divergent", "energy", "step_size")
 _LEAST_ROWS = 5
 # Numbers of draws that are no draws of a chain.
 WARM_UP, STARTING, PROPOSING = 2**31, 2**32 - 1, 2**32 - 2
@@ -272,7 +272,6 @@ def _result(state, made, tuning, n_undefined):
     draws, gradients, statistics, z, gz, logp = made
     n = len(draws)
     figures = {name: statistics[:, i + 1] for i, name in enumerate(STATISTICS)}
-    figures["step_size"] = np.full(n, tuning[0])
     figures["undefined"] = np.zeros(n)
     figures["undefined"][0] = n_undefined
     state = replace(state, z=z, gz=gz, logp=logp, tuning=tuning, draw=state.draw + n)

@@ -55,7 +55,8 @@ def from_sample(model, sample, variables, seed, local=None):
             "k_hat_limit": limit,
             "importance_ess": importance_ess(log_weights),
             "importance_ess_limit": min(LEAST_ESS, _LEAST_PART * T),  # few were asked for: no fault of theirs
-            "several_modes": sample.several_modes,
+            "n_modes": sample.n_modes,
+            "n_searches": sample.n_searches,
         }
         found = diagnose(None, figures=figures)
     elif T >= _LEAST:
@@ -67,7 +68,8 @@ def from_sample(model, sample, variables, seed, local=None):
             divergences=divergences,
             figures={
                 "undefined": int(sample.statistic("undefined").sum()),
-                "several_modes": sample.several_modes,
+                "n_modes": sample.n_modes,
+                "n_searches": sample.n_searches,
             },
             names=model.names,
         )

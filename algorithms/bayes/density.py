@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
+from ...kernels.bayes_address import floats
 from ...kernels.bayes_callback import callback
 from ...scheduler.threads import single_threaded_blas
 from .chains import STARTING, stream
@@ -200,6 +201,7 @@ def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes)
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     inner = options | {"forceinline": True}
     step = float(_STEP)
+    at: Any = floats
 
     if log_prior is None:
         prior_slopes = True
@@ -240,13 +242,13 @@ def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes)
 
         @nb.njit(**inner)
         def of_data(q, data, meta, g):
-            return likelihood(q, data[1:], g)
+            return likelihood(q, nb.carray(at(data.ctypes.data + 8), meta[0]), g)
 
     else:
 
         @nb.njit(**inner)
         def of_data(q, data, meta, g):
-            return likelihood(q, data[1:].reshape(meta[0], meta[1]), g)
+            return likelihood(q, nb.carray(at(data.ctypes.data + 8), (meta[0], meta[1])), g)
 
     @nb.njit(**inner)
     def density(q, g, data, meta):

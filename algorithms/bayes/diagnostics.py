@@ -33,40 +33,46 @@ _VERDICTS = (
 
 
 def _chains(x):
-    """Check draws (chains, draws) or (chains, draws, d); return (chains, draws, d)."""
+    """Check draws (chains, draws) or (chains, draws, d); return (d, chains, draws), contiguous."""
     x = np.asarray(x, dtype=np.float64)
     if x.ndim not in (2, 3) or x.shape[1] < 4 or not x.size:
         raise DataError(f"draws must have the shape (chains, at least 4 draws[, d]), got {x.shape}")
     if not np.isfinite(x).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
         raise DataError(f"draws hold {x[place]} at (chain, draw[, parameter]) {place}: mend the density")
-    return x if x.ndim == 3 else x[:, :, None]
+    return np.ascontiguousarray(np.moveaxis(x if x.ndim == 3 else x[:, :, None], 2, 0))
 
 
 def _split(x):
     """Cut every chain into its two halves; of an odd number of draws the middle one is left out."""
-    half = x.shape[1] // 2
-    return np.concatenate([x[:, :half], x[:, -half:]])
+    half = x.shape[2] // 2
+    return np.concatenate([x[:, :, :half], x[:, :, -half:]], axis=1)
 
 
 def _normal_scores(x):
     """Replace draws by normal quantiles of their ranks among all chains (Blom)."""
-    n, d = x.shape[0] * x.shape[1], x.shape[2]
-    quantiles = special.ndtri((np.arange(2, 2 * n + 1) / 2 - 0.375) / (n + 0.25))  # of the ranks 1, 1.5 to n
-    scores = np.empty((d, n))
-    for column, own in zip(np.ascontiguousarray(x.reshape(n, d).T), scores, strict=True):
-        order = np.argsort(column)
-        rises = np.append(True, np.diff(column[order]) > 0)
-        first = np.flatnonzero(rises)
-        last = np.append(first[1:], n) - 1
-        own[order] = quantiles[first + last][np.cumsum(rises) - 1]  # equal draws have their mean rank
-    return scores.T.reshape(x.shape)
+    columns = x.reshape(len(x), -1)
+    n = columns.shape[1]
+    order = np.argsort(columns, axis=1)
+    ascending = np.take_along_axis(columns, order, axis=1)
+    rises = ascending[:, 1:] > ascending[:, :-1]
+    scores = np.empty_like(columns)
+    np.put_along_axis(scores, order, _score(np.arange(1, n + 1), n)[None], axis=1)
+    for j in np.flatnonzero(~rises.all(axis=1)):  # equal draws have their mean rank
+        first = np.append(0, np.flatnonzero(rises[j]) + 1)
+        last = np.append(first[1:], n)
+        scores[j, order[j]] = np.repeat(_score((first + 1 + last) / 2, n), last - first)
+    return scores.reshape(x.shape)
+
+
+def _score(ranks, n):
+    return special.ndtri((ranks - 0.375) / (n + 0.25))
 
 
 def _scale_reduction(x):
-    n = x.shape[1]
-    between = x.mean(axis=1).var(axis=0, ddof=1)
-    within = x.var(axis=1, ddof=1).mean(axis=0)
+    n = x.shape[2]
+    between = x.mean(axis=2).var(axis=1, ddof=1)
+    within = x.var(axis=2, ddof=1).mean(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.sqrt(between / within + (n - 1) / n)
 
@@ -104,7 +110,8 @@ def split_rhat(draws):
 
 def _rhat(halves, scores):
     """The larger of two R-hat: of normal scores of the halves of chains, and of the folded halves'."""
-    folded = np.abs(halves - np.median(halves, axis=(0, 1)))
+    middle = np.median(halves.reshape(len(halves), -1), axis=1)
+    folded = np.abs(halves - middle[:, None, None])
     return np.fmax(_scale_reduction(scores), _scale_reduction(_normal_scores(folded)))
 
 
@@ -136,13 +143,13 @@ def ess(draws, kind="bulk"):
         found = _geyer(_split(x))
     else:
         raise DataError(f"kind must be 'bulk', 'tail' or 'mean', got {kind!r}")
-    return _as_given(draws, np.where(np.ptp(x, axis=(0, 1)) > 0, found, np.nan))
+    return _as_given(draws, np.where(np.ptp(x, axis=(1, 2)) > 0, found, np.nan))
 
 
 def _tail(x):
     """The smaller effective size of the indicators of two quantiles."""
-    cuts = np.quantile(x, [0.05, 0.95], axis=(0, 1))
-    below = _split(np.concatenate([x <= cut for cut in cuts], axis=2, dtype=np.float64))
+    cuts = np.quantile(x.reshape(len(x), -1), [0.05, 0.95], axis=1)
+    below = _split(np.concatenate([x <= cut[:, None, None] for cut in cuts], dtype=np.float64))
     return np.fmin(*np.split(_geyer(below), 2))
 
 
@@ -161,33 +168,34 @@ def convergence(draws):
     x = _chains(draws)
     halves = _split(x)
     scores = _normal_scores(halves)
-    still = np.ptp(x, axis=(0, 1)) == 0
+    still = np.ptp(x, axis=(1, 2)) == 0
     bulk, tail = (np.where(still, np.nan, found) for found in (_geyer(scores), _tail(x)))
     return _rhat(halves, scores), bulk, tail
 
 
 def _geyer(x):
-    """Effective sizes of chains (c, n, d): autocorrelations summed in pairs while these are positive."""
-    c, n, _ = x.shape
-    centred = np.ascontiguousarray((x - x.mean(axis=1, keepdims=True)).transpose(2, 0, 1))
+    """Effective sizes of chains (d, c, n): autocorrelations summed in pairs while these are positive."""
+    d, c, n = x.shape
+    means = x.mean(axis=2, keepdims=True)
     length = fft.next_fast_len(2 * n, real=True)
-    waves = fft.rfft(centred, length)
+    waves = fft.rfft(x - means, length)
     power = (waves.real**2 + waves.imag**2).mean(axis=1)  # of all chains: what follows is linear
-    covariances = fft.irfft(power, length)[:, :n].T / n
-    within = covariances[0] * n / (n - 1)
-    total = covariances[0] + (x.mean(axis=1).var(axis=0, ddof=1) if c > 1 else 0)
+    covariances = fft.irfft(power, length)[:, :n] / n
+    within = covariances[:, 0] * n / (n - 1)
+    total = covariances[:, 0] + (means[:, :, 0].var(axis=1, ddof=1) if c > 1 else 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        correlations = 1 - (within - covariances) / total
-    correlations[0] = 1
-    pairs = correlations[0 : n - n % 2 : 2] + correlations[1::2]
+        correlations = 1 - (within[:, None] - covariances) / total[:, None]
+    correlations[:, 0] = 1
+    pairs = correlations[:, 0 : n - n % 2 : 2] + correlations[:, 1::2]
     last = max(math.ceil((n - 2) / 2) - 1, 0)
-    stops = ~(pairs[: last + 1] > 0)
-    stops[-1] = True
-    end = stops.argmax(axis=0)  # the first pair that no longer counts in full
-    sums = np.cumsum(np.minimum.accumulate(pairs, axis=0), axis=0)
-    columns = np.arange(x.shape[2])
-    whole = np.where(end > 0, sums[end - 1, columns], 0)
-    time = 2 * whole - 1 + np.maximum(correlations[2 * end, columns], 0)
+    stops = ~(pairs[:, : last + 1] > 0)
+    stops[:, -1] = True
+    end = stops.argmax(axis=1)  # the first pair that no longer counts in full
+    most = max(int(end.max()), 1)
+    sums = np.cumsum(np.minimum.accumulate(pairs[:, :most], axis=1), axis=1)
+    columns = np.arange(d)
+    whole = np.where(end > 0, sums[columns, end - 1], 0)
+    time = 2 * whole - 1 + np.maximum(correlations[columns, 2 * end], 0)
     return c * n / np.maximum(time, 1 / math.log10(c * n))
 
 
@@ -207,7 +215,7 @@ def mcse_mean(draws):
     float or ndarray of shape (d,)
     """
     x = _chains(draws)
-    return _as_given(draws, x.std(axis=(0, 1), ddof=1) / np.sqrt(ess(x, "mean")))
+    return _as_given(draws, x.std(axis=(1, 2), ddof=1) / np.sqrt(ess(draws, "mean")))
 
 
 def e_bfmi(energy):
@@ -227,7 +235,7 @@ def e_bfmi(energy):
     ----------
     Betancourt, "Diagnosing suboptimal cotangent disintegrations in Hamiltonian Monte Carlo", 2016.
     """
-    energy = _chains(energy)[:, :, 0]
+    energy = _chains(energy)[0]
     with np.errstate(divide="ignore", invalid="ignore"):
         return (np.diff(energy, axis=1) ** 2).mean(axis=1) / energy.var(axis=1, ddof=1)
 
@@ -364,9 +372,11 @@ def diagnose(chains, *, gradients=None, energy=None, divergences=None, figures=N
             lines.append(_energy_line(np.stack([e_bfmi(shard) for shard in np.asarray(energy)])))
         if len(chains) > 1:
             lines += _agreement_lines(chains, gradients)
-    if figures.get("several_modes"):
-        words = "searches from scattered points end in other modes, which draws may have missed"
-        lines.append(("modes", np.nan, "1", 1, words))
+    if figures.get("n_searches"):
+        several = figures["n_modes"] > 1
+        words = f"{figures['n_searches']} searches from scattered points end in "
+        words += "other modes, which draws may have missed" if several else "one mode"
+        lines.append(("modes", figures["n_modes"], "1", int(several), words))
     return Diagnostics([*lines, *ends])
 
 

@@ -16,7 +16,7 @@ from scipy import linalg, special
 from ...kernels.bayes_climb import climb
 from ...kernels.bayes_streams import normals, uniforms
 from ...scheduler.threads import single_threaded_blas
-from .chains import PROPOSING, Draws, stream
+from .chains import PROPOSING, Draws, starting_point, stream
 from .psis import psis
 
 _NEWTON_STEPS = 20
@@ -27,6 +27,10 @@ _DIFFERENCE = 1e-4
 _LEAST_CURVATURE = 1e-10  # against the largest
 _FLAT = 1e-100
 _PART = 1e-2  # of a standard deviation, once that is known
+_FAR = 3.0  # times twice the standard deviation
+_TIMES = (1, 5, 25)  # the distance from the start at which chains begin
+_MOST_MODES = 8
+_LEAST_MASS = -10.0  # logarithm of a mode's part, by the normal density there, of the heaviest one's
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +52,17 @@ class Mode:
     precision: np.ndarray
     logp: float
 
+    @property
+    def log_mass(self):
+        """Logarithm of what the normal density at the mode holds, up to a constant."""
+        return self.logp + float(np.log(np.diag(self.A)).sum())
+
     def is_near(self, q):
         """Whether q lies within a tenth of a standard deviation in every coordinate."""
         return bool(np.abs(np.linalg.solve(self.A, q - self.q)).max() <= _NEAR)
 
 
-def find_mode(model, start=None, max_iter=500, scales=None, known=None):
+def find_mode(model, start=None, max_iter=500, scales=None, known=()):
     """Find a mode with a definite Hessian.
 
     Parameters
@@ -65,8 +74,8 @@ def find_mode(model, start=None, max_iter=500, scales=None, known=None):
     scales : ndarray of shape (d, d), optional
         The search goes on in coordinates z with ``q = start + scales z``; by default such that the Hessian at
         the start has eigenvalues of 1 and -1.
-    known : Mode, optional
-        Returned as it is by a search that ends within a tenth of its standard deviations.
+    known : sequence of Mode
+        One of them is returned as it is by a search that ends within a tenth of its standard deviations.
 
     Returns
     -------
@@ -80,10 +89,58 @@ def find_mode(model, start=None, max_iter=500, scales=None, known=None):
         q = _climb(model, start, scales, max_iter)
         if q is None:
             return None
-        if known is not None and known.is_near(q):
-            return known
+        for mode in known:
+            if mode.is_near(q):
+                return mode
         h = _PART * np.sqrt((scales**2).sum(axis=1))  # differences of a part of the standard deviations
         return _polish(model, q, h)
+
+
+def find_modes(model, mode, n_pairs, *, seed, shard=0):
+    """Look for further modes from scattered points, about the start and about the mode.
+
+    Points come in opposite pairs, of which one lies on the side of whatever other mode there is.
+
+    Parameters
+    ----------
+    model : Model
+    mode : Mode
+        The one that is known.
+    n_pairs : int
+        Of points, at each distance: six standard deviations about the mode, and 2, 10 and 50 about the start.
+    seed, shard : int
+
+    Returns
+    -------
+    modes : list of Mode
+        At most 8, the heaviest first; none that holds less than 1 in 20,000 of it.
+    n_searches : int
+        0 where the density is known to be concave, and has no second mode.
+    """
+    if model.concave:
+        return [mode], 0
+    modes, n = [mode], 0
+    with single_threaded_blas():
+        for start in _scattered(model, mode, n_pairs, seed, shard):
+            n += 1
+            other = find_mode(model, start, scales=mode.A, known=modes)
+            if other is not None and not any(one.is_near(other.q) for one in modes):
+                modes.append(other)
+            if len(modes) == _MOST_MODES:
+                break
+    modes.sort(key=lambda one: -one.log_mass)
+    return [one for one in modes if one.log_mass - modes[0].log_mass > _LEAST_MASS], n
+
+
+def _scattered(model, mode, n_pairs, seed, shard):
+    times = _TIMES[:1] if model.regular else _TIMES  # a regression far out is flat, and slow
+    for chain in range(n_pairs):
+        numbers = {"chain": chain, "seed": seed, "shard": shard}
+        far = _FAR * (starting_point(model, mode=mode, **numbers) - mode.q)
+        near = starting_point(model, **numbers) - model.start
+        for origin, way in ((mode.q, far), *((model.start, k * near) for k in times)):
+            yield origin + way
+            yield origin - way
 
 
 def _climb(model, start, scales, max_iter):

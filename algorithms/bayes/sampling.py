@@ -4,11 +4,11 @@
 Hessian there. If k-hat of importance sampling about it is below 0.5 and the weights are worth more than
 three quarters of the draws, these are the draws. Else, if k-hat is below 0.7 and split HMC accepts 0.6 or
 more, it is split HMC, one gradient a draw. Else, and where there is no definite Hessian or more than one
-mode, NUTS.
+mode, NUTS: chains then begin in each of the modes in turn, so that R-hat tells whether they change places.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -22,17 +22,15 @@ from .adaptation import METRICS, warm_up_all
 from .chains import SAMPLERS, WARM_UP, Draws, State, advance, advance_all, in_step, init, starting_point
 from .diagnostics import MOST_DIVERGENT
 from .gibbs import check_conjugate
-from .laplace import Mode, find_mode, laplace_draws
+from .laplace import Mode, find_mode, find_modes, laplace_draws
 from .psis import importance_ess
 from .team import team_for
 
 K_HAT_WEIGHTS, PART_WEIGHTS = 0.5, 0.75  # for importance sampling alone
 K_HAT_SPLIT, ACCEPTANCE_SPLIT = 0.7, 0.6  # for split HMC
-_TRIAL = 200  # draws that show the acceptance of split HMC
+_TRIAL = 200  # draws that show the acceptance of split HMC, and whether a step that was found diverges
 CHUNK = 100  # draws of a chain between two looks at the callback
 _PATIENCE = 0.1  # seconds between two looks at Ctrl-C, where there is no callback
-_FAR = 3.0  # times twice the standard deviation
-_TIMES = (1, 5, 25)  # the distance from the start at which chains begin
 CAREFUL = ("nuts", "hmc")  # whose steps an acceptance shortens where draws diverge
 _SHORT_STEPS = 0.95  # that acceptance
 
@@ -56,8 +54,10 @@ class Plan:
         Why this sampler.
     draws : Draws or None
         Those of importance sampling.
-    several_modes : bool
-        Whether searches from scattered points ended in another mode.
+    modes : tuple of Mode
+        Where searches from scattered points ended, the heaviest first.
+    n_searches : int
+        How many there were.
     """
 
     sampler: str
@@ -68,23 +68,37 @@ class Plan:
     k_hat: float
     reason: str
     draws: Draws | None = None
-    several_modes: bool = False
+    modes: tuple[Mode, ...] = ()
+    n_searches: int = 0
 
     def begin(self, model, n_warmup, *, chain=0, **numbers):
         """Warm up a chain, known by its numbers (seed, shard, chain); returns its state and those draws.
 
-        Where draws still diverge in the second half, once more from the start, with an acceptance of 0.95.
+        Where draws diverge in the second half, and not only by the steps that were tried there but in some
+        further draws as well, once more from the start, with an acceptance of 0.95.
         """
         return self.begin_all(model, n_warmup, chains=[chain], **numbers)[0]
 
     def begin_all(self, model, n_warmup, *, chains, seed, shard=0):
         """Warm up several chains; returns for each what `begin` does."""
         numbers = {"seed": seed, "shard": shard}
-        points = [starting_point(model, mode=self.mode, chain=chain, **numbers) for chain in chains]
+        modes = self.modes if self.mode is None and len(self.modes) > 1 else (self.mode,)
+        points = [
+            starting_point(model, mode=modes[chain % len(modes)], chain=chain, **numbers) for chain in chains
+        ]
         settings = {"metric": self.metric, "mode": self.mode, "limit": self.limit, "n": n_warmup, **numbers}
         made = warm_up_all(model, points, self.sampler, target=self.target, chains=chains, **settings)
-        again = [i for i, (_, draws) in enumerate(made) if self.sampler in CAREFUL and _diverges(draws)]
-        if not again or (self.target or 0) >= _SHORT_STEPS:
+        if self.sampler not in CAREFUL or (self.target or 0) >= _SHORT_STEPS:
+            return made
+        again = []
+        for i, (state, draws) in enumerate(made):
+            n = len(draws.draws)
+            if _diverges(draws, n // 2):
+                further = replace(state, draw=WARM_UP + n)
+                further, trial = advance(model, further, _TRIAL, chain=chains[i], **numbers)
+                made[i] = replace(further, draw=0), draws
+                again += [i] if _diverges(trial) else []
+        if not again:
             return made
         settings |= {"target": _SHORT_STEPS, "chains": [chains[i] for i in again]}
         mended = warm_up_all(model, [points[i] for i in again], self.sampler, **settings)
@@ -95,9 +109,8 @@ class Plan:
     def sample(self, chains, states, history, stopped=""):
         """Make the `Sample` of these chains."""
         reason = self.reason + stopped
-        return Sample(
-            chains, self.sampler, states, self.mode, self.k_hat, reason, history, self.several_modes
-        )
+        searched = len(self.modes), self.n_searches
+        return Sample(chains, self.sampler, states, self.mode, self.k_hat, reason, history, *searched)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +131,8 @@ class Sample:
     reason : str
         Why this sampler, and whether the run was stopped.
     history : History
-    several_modes : bool
-        See `Plan`.
+    n_modes, n_searches : int
+        Modes that were found, and from how many points; see `Plan`.
     """
 
     chains: list[Draws]
@@ -129,7 +142,8 @@ class Sample:
     k_hat: float
     reason: str
     history: History
-    several_modes: bool = False
+    n_modes: int = 0
+    n_searches: int = 0
 
     def stacked(self, name="draws"):
         """Draws, gradients or log_densities of all chains, as an array (chains, draws, ...)."""
@@ -259,7 +273,9 @@ def make_plan(
         check_conjugate(model)
         metric = "diagonal"
     numbers = {"seed": seed, "shard": shard}
-    mode, draws, k_hat, reason, several = None, None, np.nan, "asked for", False
+    mode, draws, k_hat, reason = None, None, np.nan, "asked for"
+    modes: list[Mode] = []
+    n_searches = 0
     if (
         sampler in ("auto", "laplace", "split_hmc")
         or metric == "laplace"
@@ -272,8 +288,10 @@ def make_plan(
             "found: give the parameters proper priors, or take sampler='nuts' with metric='diagonal'"
         )
     if mode is not None and sampler in ("auto", "laplace", "split_hmc"):
-        several = not _is_only_mode(model, mode, n_starts, numbers)
+        modes, n_searches = find_modes(model, mode, n_starts, **numbers)
+        mode = modes[0]
     if sampler == "auto":
+        several = len(modes) > 1
         sampler, mode, draws, k_hat, reason = _choose(model, mode, n, several, numbers, weighted)
         target = target if sampler == "nuts" else None
     elif sampler == "laplace":
@@ -283,13 +301,12 @@ def make_plan(
     if metric != "laplace" and sampler not in ("laplace", "split_hmc"):
         mode = None
     draws = draws if sampler == "laplace" else None
-    return Plan(sampler, metric, mode, target, limit, k_hat, reason, draws, several)
+    return Plan(sampler, metric, mode, target, limit, k_hat, reason, draws, tuple(modes), n_searches)
 
 
-def _diverges(draws):
-    """Whether a warm-up has divergences in its second half, beyond the limit of the diagnostics."""
-    late = draws.statistics["divergent"][len(draws.draws) // 2 :]
-    return late.mean() > MOST_DIVERGENT
+def _diverges(draws, first=0):
+    """Whether draws have, from the first on that counts, divergences beyond the limit of the diagnostics."""
+    return draws.statistics["divergent"][first:].mean() > MOST_DIVERGENT
 
 
 def check_settings(sampler, n_samples, n_chains, n_warmup):
@@ -301,21 +318,6 @@ def check_settings(sampler, n_samples, n_chains, n_warmup):
         check_count(name, value)
         if value >= 2**63:
             raise DataError(f"{name} must lie within 64 bits")
-
-
-def _is_only_mode(model, mode, n_starts, numbers):
-    """Whether searches from scattered points, about the start and about the mode, end in the same mode."""
-    if model.concave:
-        return True
-    for chain in range(n_starts):
-        far = _FAR * (starting_point(model, mode=mode, chain=chain, **numbers) - mode.q)
-        near = starting_point(model, chain=chain, **numbers) - model.start
-        times = _TIMES[:1] if model.regular else _TIMES  # a regression far out is flat, and slow
-        for start in (mode.q + far, mode.q - far, *(model.start + k * near for k in times)):
-            other = find_mode(model, start, scales=mode.A, known=mode)
-            if other is not None and not mode.is_near(other.q):
-                return False
-    return True
 
 
 def _choose(model, mode, n, several, numbers, weighted):
@@ -383,9 +385,21 @@ def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, c
             "done": "finished" if states[0].draw == n_samples else False,
         }
 
+    def came_to():
+        made = states[0].draw
+        kept = "these are kept" if made else "nothing is kept"
+        return f"{made} of {n_samples} draws of each of {n_chains} chains; {kept}"
+
     n_rounds = 1 + -(-n_samples // CHUNK)
     _, end = iterate(
-        step, n_rounds, history=history, label=plan.sampler, unit="draw", verbose=verbose, callback=callback
+        step,
+        n_rounds,
+        history=history,
+        label=plan.sampler,
+        unit="draw",
+        verbose=verbose,
+        callback=callback,
+        came_to=came_to,
     )
     if not parts[0]:
         kind = StradaskError if end == "callback" else KeyboardInterrupt

@@ -187,7 +187,7 @@ def _fits(length, shard, state, arrays, key):
     plain = {"sampler": plan.sampler, "draw": key.chunk * length}
     rows: dict[str, list[tuple]] = {"draws": [(n, d)], "gradients": [(n, d)]} if n else {}
     if n:
-        rows |= {name: [(n,)] for name in ("log_densities", *STATISTICS, "step_size", "undefined")}
+        rows |= {name: [(n,)] for name in ("log_densities", *STATISTICS, "undefined")}
     return (
         state.keys() == forms.keys() | plain.keys()
         and all(np.array_equal(state[name], value) for name, value in plain.items())
@@ -236,7 +236,7 @@ def _as_sample(runs, plan, n_samples):
     chains = []
     for chain in range(len(runs.last[0])):
         arrays = {name: array[0, chain, :n_samples] for name, array in runs.arrays.items()}
-        figures = {name: arrays[name] for name in (*STATISTICS, "step_size", "undefined")}
+        figures = {name: arrays[name] for name in (*STATISTICS, "undefined")}
         chains.append(Draws(arrays["draws"], arrays["gradients"], arrays["log_densities"], figures))
     states = [_unpacked(chunk.state) for chunk in runs.last[0]]
     return plan.sample(chains, states, History())

@@ -230,7 +230,8 @@ def test_an_interrupt_keeps_the_draws_so_far():
             os.kill(os.getpid(), signal.SIGINT)
 
     model, *_ = _correlated()
-    with pytest.warns(InterruptedFitWarning):
+    message = "nuts was interrupted after 100 of 500 draws of each of 4 chains; these are kept"
+    with pytest.warns(InterruptedFitWarning, match=message):
         sample = sample_model(model, "nuts", n_samples=500, callback=press)
     assert sample.stacked().shape == (4, 100, 4)
 

@@ -1,6 +1,7 @@
 """What must not be trusted: densities that cannot be normalised, modes that no chain saw."""
 
 import threading
+from contextlib import nullcontext
 
 import numba
 import numpy as np
@@ -92,11 +93,36 @@ def _two_modes(q, x):
 
 @pytest.mark.parametrize("sampler", ["auto", "laplace", "split_hmc"])
 def test_a_mode_that_no_chain_saw_is_told_of(sampler):
-    posterior = sd.sample(_two_modes, None, X, [0.0], sampler=sampler, **FEW)
+    told = pytest.warns(PosteriorWarning, match="did not converge") if sampler == "auto" else nullcontext()
+    with told:  # its chains begin in both
+        posterior = sd.sample(_two_modes, None, X, [0.0], sampler=sampler, **FEW)
     assert posterior.diagnostics.level >= 1
     assert "searches from scattered points end in other modes" in str(posterior.diagnostics)
     one = sd.sample(_normal, None, X, [0.0], sampler=sampler, **FEW)
     assert "other modes" not in str(one.diagnostics)
+
+
+@pytest.mark.parametrize("log_part", [0.0, -15.0])
+def test_chains_begin_in_each_mode_that_counts(log_part):
+    """Two normal modes 45 standard deviations apart in five dimensions: no chain changes places."""
+
+    def density(q, x):
+        logps = np.array([-0.5 * q @ q, log_part - 0.5 * (q - 20) @ (q - 20)])
+        total = np.logaddexp(*logps)
+        return total, np.exp(logps - total) @ np.stack([-q, 20 - q])
+
+    def draw():
+        return sd.sample(density, None, X, np.zeros(5), n_chains=4, **FEW)
+
+    if log_part:
+        one = draw()
+        assert one.diagnostics.row("modes")["value"] == 1
+        assert (np.abs(one.draws) < 10).all()
+        return
+    with pytest.warns(PosteriorWarning, match="Do not use these draws.*did not converge"):
+        both = draw()
+    assert both.diagnostics.row("modes")["value"] == 2
+    assert 0 < (both.draws[:, 0] > 10).mean() < 1
 
 
 def test_messages_name_value_and_remedy():
