@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import PosteriorWarning
 from ...scheduler.threads import single_threaded_blas
+from .chains import STATISTICS
 from .combine import combine
 from .combine_exact import LEAST_ESS
 from .diagnostics import diagnose
@@ -74,10 +75,15 @@ def from_sample(model, sample, variables, seed, local=None):
             names=model.names,
         )
     _warn(found)
+    statistics = None
+    if log_weights is None:
+        columns = [sample.stacked("log_densities"), *map(sample.statistic, STATISTICS)]
+        statistics = np.stack(columns, axis=-1).reshape(chains * T, -1)
     return Posterior(
         _values(model, _alike(draws.reshape(-1, d), log_weights, seed), local),
         variables,
         n_chains=chains if log_weights is None else None,
+        statistics=statistics,
         diagnostics=found,
         method=f"{sample.sampler}: {sample.reason}",
     )

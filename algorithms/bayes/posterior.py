@@ -21,6 +21,15 @@ from .variables import (
 )
 
 _FORMAT, _VERSION = "stradask posterior", 1
+_STATISTICS = (  # lp, then those of a chain, by ArviZ's names
+    ("lp", float),
+    ("acceptance_rate", float),
+    ("n_steps", int),
+    ("tree_depth", int),
+    ("diverging", bool),
+    ("energy", float),
+    ("step_size", float),
+)
 
 
 class Posterior:
@@ -45,6 +54,9 @@ class Posterior:
         How the draws were made.
     log_likelihood : callable, optional
         ``log_likelihood(values)`` for a dict of draws by name returns (draws, observations). Not saved.
+    statistics : array-like of shape (n, 7), optional
+        Of the draws of chains, as ArviZ names them: lp (in the space in which chains move), acceptance_rate,
+        n_steps, tree_depth, diverging, energy, step_size.
 
     Attributes
     ----------
@@ -58,7 +70,7 @@ class Posterior:
     variables : dict of str to tuple of int
     labels : dict of str to list of str
         Of vectors whose entries have names.
-    n_chains, shard_draws, diagnostics, method
+    n_chains, shard_draws, diagnostics, method, statistics
         As given.
 
     Examples
@@ -84,6 +96,7 @@ class Posterior:
         diagnostics=None,
         method="",
         log_likelihood=None,
+        statistics=None,
     ):
         self.draws = finite("draws", draws, 2)
         n, d = self.draws.shape
@@ -115,6 +128,9 @@ class Posterior:
         self.diagnostics = Diagnostics([]) if diagnostics is None else diagnostics
         self.method = method
         self._log_likelihood = log_likelihood
+        self.statistics = None if statistics is None else np.asarray(statistics, dtype=np.float64)
+        if statistics is not None and (n_chains is None or self.statistics.shape != (n, len(_STATISTICS))):
+            raise DataError(f"statistics must have the shape ({n}, {len(_STATISTICS)}), and draws chains")
 
     def __len__(self):
         return len(self.draws)
@@ -359,6 +375,10 @@ class Posterior:
             if self._log_likelihood is None:
                 self.log_likelihood()  # says what is missing
             groups["log_likelihood"] = in_chains({"y": np.asarray(self._log_likelihood(values))}, chains)
+        if self.statistics is not None and n is None:
+            pairs = zip(_STATISTICS, self.statistics.T, strict=True)
+            told = {name: column.astype(kind) for (name, kind), column in pairs}
+            groups["sample_stats"] = in_chains(told, chains)
         attributes = {"inference_library": "stradask", "inference_library_version": __version__}
         tree = arviz_base.from_dict(groups)
         tree["posterior"].attrs.update(attributes, method=self.method, verdict=self.diagnostics.verdict)
@@ -379,6 +399,7 @@ class Posterior:
                 for name, value, limit, level, words in self.diagnostics.lines
             ],
             "method": self.method,
+            "statistics": self.statistics,
         }
 
     @classmethod

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from stradask import BayesianLinearRegression
 from stradask.algorithms.bayes.diagnostics import diagnose, ess, mcse_mean, split_rhat
 from stradask.algorithms.bayes.posterior import Posterior
 from stradask.algorithms.bayes.tables import Table
@@ -262,6 +263,25 @@ def test_data_tree(full, draws):
         full.to_arviz(log_likelihood=True)
     loo = pytest.importorskip("arviz_stats").loo
     assert np.isfinite(loo(tree).elpd)
+
+
+def test_what_the_sampler_tells_goes_to_arviz(tmp_path):
+    """The energy of a draw is at least minus the log density of the draw before, where its path began."""
+    pytest.importorskip("arviz_base")
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    options = {"sampler": "nuts", "n_samples": 150, "n_warmup": 200, "n_chains": 4, "random_state": 0}
+    posterior = BayesianLinearRegression(**options).fit(X, X[:, 0] + X[:, 1] ** 2).posterior_
+    posterior.save(tmp_path / "posterior.npz")
+    told = Posterior.load(tmp_path / "posterior.npz").to_arviz()["sample_stats"]
+    assert set(told.data_vars) == {
+        *("lp", "acceptance_rate", "n_steps", "tree_depth", "diverging", "energy", "step_size")
+    }
+    assert told["diverging"].values.dtype == bool
+    assert (told["n_steps"].values >= 1).all()
+    assert (np.ptp(told["step_size"].values, axis=1) == 0).all()
+    assert (told["energy"].values[:, 1:] >= -told["lp"].values[:, :-1]).all()
+    with pytest.raises(DataError, match=r"statistics must have the shape \(6, 7\)"):
+        Posterior(np.zeros((6, 2)), n_chains=2, statistics=np.zeros((6, 3)))
 
 
 def test_pictures(full, draws):
