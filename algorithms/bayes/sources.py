@@ -88,7 +88,8 @@ class Source:
         if isinstance(spec, tuple):
             return tuple(self._read(part) for part in spec)
         if _is_dask(spec):
-            (found,) = sys.modules["dask"].compute(spec, scheduler="synchronous")
+            dask = sys.modules["dask"]
+            (found,) = dask.compute(spec, scheduler=dask.get)  # in this thread; by name, Dask warns of the client
             return found
         return spec
 
