@@ -89,7 +89,7 @@ class Source:
             return tuple(self._read(part) for part in spec)
         if _is_dask(spec):
             dask = sys.modules["dask"]
-            (found,) = dask.compute(spec, scheduler=dask.get)  # in this thread; by name, Dask warns of the client
+            (found,) = dask.compute(spec, scheduler=dask.get)  # not by name, of which Dask warns
             return found
         return spec
 
