@@ -28,10 +28,10 @@ from ..kernels.device import cuda_device
 TOLERANCE = {"saber": 0.002, "light": 0.02}
 SHARES_APART = 1e-3  # of topic shares: the chains draw the same topics on both
 BITS = {
-    ("saber", 64): 0xE2DC38B3,
-    ("saber", 800): 0x55D0D928,
-    ("light", 64): 0x6556AFB5,
-    ("light", 800): 0x3175FFD4,
+    ("saber", 64): 0x5B78A5EA,
+    ("saber", 800): 0xA86F02A5,
+    ("light", 64): 0xFF519D1C,
+    ("light", 800): 0xE0E26DA2,
 }  # checksums of counts after three sweeps over `known_corpus`
 BYTES_OF_A_TOKEN = {"saber": 350}  # that a sweep moves to and from the memory, about
 _COPIED, _COPIES = 2**28, 10  # bytes, and how often
@@ -120,9 +120,9 @@ def fit_bits(args):
 
 def known_corpus():
     """Make a corpus from whole numbers: it does not hang on a version of numpy."""
-    d, w = np.arange(60)[:, None], np.arange(90)
+    d, w = np.arange(40)[:, None], np.arange(60)
     counts = np.maximum((7 * d + 3 * w + d * w) % 11 - 7, 0)
-    counts[3] *= 40
+    counts[3] *= 20
     return sparse.csr_array(counts.astype(np.int32))
 
 
@@ -133,8 +133,13 @@ def bits(model):
 
 
 def fit_small(args):
-    """Fit and infer so little that a tool which follows every access is done with it."""
+    """Fit and infer so little that a tool which follows every access is done with it.
+
+    CuPy is to allocate every array by itself: of a pool, a tool sees no bounds inside.
+    """
     X, device = corpus(5000, 500), cuda_device()
+    if hasattr(device.xp, "cuda"):
+        device.xp.cuda.set_allocator(None)
     before = device.shared_memory
     for sampler, (n_topics, shared) in itertools.product(args.samplers, ((64, before), (800, SCARCE))):
         try:
