@@ -68,11 +68,14 @@ def _memory():
 
 def _gpu():
     """Tell which GPUs there are and whether they can be used, and if not, why."""
-    from .kernels.device import why_no_device
+    from .kernels.device import cuda_device, why_no_device
 
     devices, why = _nvidia_devices()
+    trouble = why_no_device()
     if devices:
-        why = why_no_device()
+        why = trouble
+    elif trouble is None:  # in a container without nvidia-smi
+        devices, why = [cuda_device().name], None
     return {"usable": bool(devices) and why is None, "devices": devices, "why": why}
 
 

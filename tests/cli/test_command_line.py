@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import stradask as sd
 from stradask import datasets
 from stradask.benchmarks import command as bench_command
 from stradask.cli import build_parser, main
+from stradask.kernels.device import standing_in
 from stradask.registry import MODELS, model_of, resolve
 
 COMMANDS = [
@@ -363,6 +365,15 @@ def test_info_says_why_there_is_no_gpu(script, devices, why, monkeypatch, tmp_pa
     gpu = json.loads(capsys.readouterr().out)["gpu"]
     assert (gpu["usable"], gpu["devices"]) == (False, devices)
     assert why in gpu["why"]
+
+
+def test_info_finds_a_gpu_without_nvidia_smi(monkeypatch, tmp_path, capsys):
+    """Containers that have a GPU may lack the program."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with standing_in(SimpleNamespace(name="Card of a container")):
+        assert main(["info", "--json"]) == 0
+    gpu = json.loads(capsys.readouterr().out)["gpu"]
+    assert gpu == {"usable": True, "devices": ["Card of a container"], "why": None}
 
 
 def test_bench_is_the_runner_of_the_benchmarks(monkeypatch):
