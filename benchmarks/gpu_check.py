@@ -8,8 +8,8 @@ the driver's CUDA, and pytest with pytest-timeout; not dask, and no network. Wha
 1. holds the topics of small fits against those that every machine draws, which needs nothing to compare with;
 2. runs the tests marked ``gpu``;
 3. times sweeps on a generated corpus with the shape of NYTimes (300,000 documents, 102,000 words, 100 million
-   tokens; it is drawn beside the parts before), as a share of the bandwidth that copies reach, and those of
-   the CPU at last;
+   tokens; it is drawn beside the parts before), as a share of the bandwidth that copies reach, and the CPU's
+   over a tenth of it;
 4. runs every kernel under the tools of compute-sanitizer, where that is installed: small fits of each
    sampler, their log-likelihoods, and inference, with and without room in shared memory;
 5. compares the log-likelihood of each sampler with that of its CPU form after as many sweeps, and the topic
