@@ -18,7 +18,7 @@ from stradask.algorithms.topics.light import LightState
 
 DOCS = np.repeat(np.arange(4), [6, 4, 3, 1])
 ALPHA, BETA = np.array([0.2, 0.5, 1.1]), np.array([0.3, 0.1, 0.7, 0.4])
-TURNS, REPLICATES, FROM_PRIOR = 3, 1500, 40_000
+TURNS, REPLICATES, FEWER, FROM_PRIOR = 3, 1500, 400, 40_000
 
 
 def _words(topics, rng):
@@ -51,13 +51,13 @@ def _swept(kind, topics, words, seed, **options):
     return after
 
 
-def _by_turns(kind, **options):
+def _by_turns(kind, replicates=REPLICATES, **options):
     rng = np.random.default_rng(1)
-    topics, words = _prior(REPLICATES, rng)
+    topics, words = _prior(replicates, rng)
     for turn in range(TURNS):
         if turn:
             words = _words(topics, rng)
-        for r in range(REPLICATES):
+        for r in range(replicates):
             seed = r * TURNS + turn
             topics[r] = _swept(kind, topics[r], words[r], seed, **options)
     return topics, words
@@ -90,10 +90,11 @@ def _p_values(sampled):
     return p
 
 
+@pytest.mark.parametrize("replicates", [FEWER, pytest.param(REPLICATES, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", ["dense rows", "lists", "light"])
-def test_the_exact_modes_draw_from_the_joint_distribution(how, monkeypatch):
+def test_the_exact_modes_draw_from_the_joint_distribution(how, replicates, monkeypatch):
     monkeypatch.setattr(document_rows, "DENSE_TOPICS", 0 if how == "lists" else 256)
-    p = _p_values(_by_turns(LightState if how == "light" else GibbsState, exact=True))
+    p = _p_values(_by_turns(LightState if how == "light" else GibbsState, replicates, exact=True))
     assert min(p.values()) > 1e-4, p
 
 

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from stradask.algorithms._indices import index_dtype
+from stradask.algorithms._indices import index_dtype, narrow_csr
 from stradask.algorithms._validation import check_counts, check_prior, check_vocabulary
 from stradask.algorithms.linear.inputs import check_targets
 from stradask.errors import DataError
@@ -153,6 +153,12 @@ def test_int64_indices_become_int32_where_that_is_safe():
     X = sparse.csr_array(DENSE)
     X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
     assert_canonical(check_counts(Model(), X), DENSE)
+
+
+def test_row_ends_that_were_summed_up_do_not_widen_the_indices():
+    X = narrow_csr(np.array([5, 6]), np.array([2, 0], np.int32), np.cumsum([0, 1, 1]), 3)
+    assert X.indices.dtype == X.indptr.dtype == np.int32
+    np.testing.assert_array_equal(X.toarray(), [[0, 0, 5], [6, 0, 0]])
 
 
 def test_the_index_type_holds_every_position_and_column():

@@ -37,6 +37,9 @@ def test_a_product_has_the_same_bits_in_any_company():
         out = np.empty((2, len(company)))
         linear_columns.dense_dot(DENSE.T, np.array(company), V, out)
         np.testing.assert_array_equal(out, whole[:, company])
+    alone = np.empty((2, 1))  # of a matrix of one column, which is C-ordered as well
+    linear_columns.dense_dot(np.asfortranarray(DENSE[:, [4]]).T, np.array([0]), V, alone)
+    np.testing.assert_array_equal(alone, whole[:, [4]])
 
 
 def test_a_shard_of_a_single_column_gives_the_same_bits():
