@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 
 from ..errors import DataError
 from ..scheduler.threads import single_threaded_blas
-from ._indices import narrow_csr, sound
+from ._indices import index_dtype, narrow_csr, sound
 
 _INT32_MAX = np.iinfo(np.int32).max
 _PRIOR_RANGE = (1e-30, 1e10)
@@ -182,6 +182,8 @@ def _summed(counts, name):
     if not counts.data.all():
         counts = counts.copy()
         counts.eliminate_zeros()
+    if counts.indices.dtype == index_dtype(counts.nnz, counts.shape[1]):
+        return counts
     return narrow_csr(counts.data, counts.indices, counts.indptr, counts.shape[1])
 
 
