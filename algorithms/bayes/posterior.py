@@ -128,9 +128,11 @@ class Posterior:
         self.diagnostics = Diagnostics([]) if diagnostics is None else diagnostics
         self.method = method
         self._log_likelihood = log_likelihood
-        self.statistics = None if statistics is None else np.asarray(statistics, dtype=np.float64)
-        if statistics is not None and (n_chains is None or self.statistics.shape != (n, len(_STATISTICS))):
-            raise DataError(f"statistics must have the shape ({n}, {len(_STATISTICS)}), and draws chains")
+        if statistics is not None:
+            statistics = np.asarray(statistics, dtype=np.float64)
+            if n_chains is None or statistics.shape != (n, len(_STATISTICS)):
+                raise DataError(f"statistics must have the shape ({n}, {len(_STATISTICS)}), and draws chains")
+        self.statistics = statistics
 
     def __len__(self):
         return len(self.draws)
