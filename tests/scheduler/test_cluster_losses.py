@@ -217,7 +217,7 @@ def test_newcomers_take_part_when_the_session_is_opened_again(start_cluster, mak
 def test_a_newcomer_of_another_version_does_not_end_a_fit_that_begins_anew(
     start_cluster, make_rotation, monkeypatch
 ):
-    from stradask.scheduler import migration
+    from stradask.scheduler import membership
 
     with start_cluster(1, processes=False, client=True) as (cluster, client):
         session = open_session(cluster.scheduler_address)
@@ -225,9 +225,9 @@ def test_a_newcomer_of_another_version_does_not_end_a_fit_that_begins_anew(
         (old,) = set(session._shard_at)
         cluster.scale(2)
         client.wait_for_workers(2, timeout=60)
-        opened = migration.opened
+        opened = membership.opened
         monkeypatch.setattr(
-            migration,
+            membership,
             "opened",
             lambda answer, member: "99.0" if member != old and "ok" in answer else opened(answer, member),
         )
