@@ -7,6 +7,7 @@ import pytest
 from stradask.benchmarks import two_workers
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_fits_on_workers_and_threads_are_timed(capsys, monkeypatch):
     monkeypatch.setattr(two_workers, "CASES", {"tenth": (800, 4, 2), "several": (1800, 4, 3)})
