@@ -47,6 +47,7 @@ from .gpu_fits import SAMPLERS
 
 ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ("memcheck", "racecheck", "synccheck")
+FOUND = re.compile(r"Invalid|Error: Race|Potential|Barrier error|ERROR SUMMARY: [1-9]|hazard")  # of a tool's
 TOOL_FOLDERS = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute/*")  # beside the PATH
 SHARES = {
     "bits": 0.05,
@@ -212,13 +213,14 @@ def run_sanitizer(args, seconds):
         yield left_out("compute-sanitizer", "it is not installed (it comes with the CUDA toolkit)")
         return
     deadline = time.perf_counter() + seconds
-    cases = list(itertools.product(args.samplers, TOOLS))
-    for i, (sampler, name) in enumerate(cases):
+    cases = list(itertools.product(TOOLS, args.samplers))
+    for i, (name, sampler) in enumerate(cases):
         command = [program, "--tool", name, "--error-exitcode", "9", *fits("small", "--samplers", sampler)]
         share = (deadline - time.perf_counter()) / (len(cases) - i)
         done = timed(command, share, log_of(args, "sanitizer"))
         found = [line for line in done["output"].splitlines() if "ERROR SUMMARY" in line or "hazard" in line]
         refused = "not supported" in done["output"] or "Unable to" in done["output"]
+        refused |= isinstance(done["status"], str) and not FOUND.search(done["output"])  # nothing up to then
         if done["status"] == 9 or not refused:
             what = found[-1].strip("= ") if found else last_line(done)
             yield outcome(f"{name}, {sampler}", done["status"] == 0, what, done)
