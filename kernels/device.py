@@ -276,14 +276,18 @@ class Device:
 
     @contextmanager
     def computing(self):
-        """Let functions of `xp` work on this device; where they find no room, a `DeviceError` says so."""
+        """Let functions of `xp` work on this device; a `DeviceError` says what they lack."""
         import cupy
 
         try:
-            with self._here():
+            with self._here(), launch.failures(f"a computation on {self.name}"):
                 yield
         except cupy.cuda.memory.OutOfMemoryError as error:
             raise self._no_room(_line(error)) from error
+        except (ImportError, OSError, cupy.cuda.compiler.CompileException) as error:
+            raise DeviceError(
+                f"CuPy lacks what it computes with on {self.name} ({_line(error)}); {_remedy(error)}"
+            ) from error
 
     def _made(self, how, shape, dtype):
         import cupy

@@ -22,6 +22,10 @@ class DriverFailure(Exception):
     pass
 
 
+class CompileFailure(Exception):
+    pass
+
+
 class Module:
     """A compiled module whose one kernel does what it is told."""
 
@@ -61,6 +65,7 @@ class FakeGpu:
         memory = SimpleNamespace(OutOfMemoryError=MemoryError)
         driver = SimpleNamespace(CUDADriverError=DriverFailure)
         self.cuda = SimpleNamespace(runtime=self.runtime, driver=driver, Device=self.device, memory=memory)
+        self.cuda.compiler = SimpleNamespace(CompileException=CompileFailure)
 
     def get_count(self):
         if self.status:
@@ -307,6 +312,24 @@ def test_what_cuda_says_later_is_told_with_a_remedy(gpu, failure):
     ):
         with pytest.raises(DeviceError, match=rf"{what} failed \(.*{failure}\): start Python again"):
             use()
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (CompileFailure("cannot open cuda_fp16.h"), r"lacks .* cuda_fp16.h\); .* 'cupy-cuda12x\[ctk\]'"),
+        (ImportError("libcublas.so.13"), r"CuPy lacks .*Tesla Test .*libcublas.*'cupy-cuda13x\[ctk\]'"),
+        (
+            RuntimeFailure(700, "illegal address"),
+            r"a computation on Tesla Test failed .*: start Python again",
+        ),
+        (MemoryError("8 bytes"), "Tesla Test has no room for MemoryError: 8 bytes"),
+    ],
+)
+def test_what_computations_lack_is_told_with_a_remedy(gpu, failure, message):
+    gpu()
+    with pytest.raises(DeviceError, match=message), device.cuda_device().computing():
+        raise failure
 
 
 def test_pinned_memory_is_not_kept_by_a_pool(gpu):
