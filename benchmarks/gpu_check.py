@@ -233,7 +233,8 @@ def run_bench(args, seconds):
     with tempfile.TemporaryDirectory() as folder:
         options = ["--device", "cuda", "--quick", "--against", "--dataset", "docstrings", "--json"]
         command = [sys.executable, "-m", "stradask", "bench", "lda", *options, "--out", folder]
-        done = timed(command, seconds, log_of(args, "bench"))
+        # Texts are kept there; the user's own folder is asked of pooch, which may not be installed.
+        done = timed(command, seconds, log_of(args, "bench"), STRADASK_DATA=folder)
         kept = Path(folder, "records.jsonl")
         found = [json.loads(line) for line in kept.read_text("utf-8").splitlines()] if kept.exists() else []
     for record in found:
@@ -351,12 +352,12 @@ def log_of(args, part):
     return args.out / f"{part}.log"
 
 
-def timed(command, seconds, log):
+def timed(command, seconds, log, **variables):
     """Run a command for so long at most, its output at the end of a file; its processes end with it."""
     begun = time.perf_counter()
     with log.open("ab") as file:
         first = file.tell()
-        process = begin(command, file)
+        process = begin(command, file, **variables)
         try:
             status: int | str = process.wait(max(seconds, 0))
         except subprocess.TimeoutExpired:
@@ -367,10 +368,10 @@ def timed(command, seconds, log):
     return {"status": status, "output": output, "seconds": round(time.perf_counter() - begun, 1)}
 
 
-def begin(command, file):
+def begin(command, file, **variables):
     """Start a command in a session of its own, which says all it does to a file."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **variables}
     return subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=file, stderr=file, start_new_session=True
     )

@@ -349,7 +349,7 @@ def test_what_the_benchmark_says(monkeypatch, args, status, solvers, results):
         "unavailable": {"error": "no GPU"},
     }
 
-    def pretend(command, seconds, log):
+    def pretend(command, seconds, log, STRADASK_DATA):
         lines = [json.dumps({"solver": "s", "status": one} | told[one]) for one in solvers]
         if lines:
             (Path(command[-1]) / "records.jsonl").write_text("\n".join(lines) + "\n")
