@@ -68,7 +68,7 @@ def solved(p, base, *, bias=False, sweeps=0, cuts=(0, M), implicit=False, single
     noise = more.get("noise", np.empty((0, width), dtype))
     arrays = (
         p.signed if implicit else p.values, p.weights[:1] if single else p.weights, p.offsets, implicit,
-        padded(p.others, width), base, more.get("shares", np.ones(1, dtype)),
+        padded(p.others, width), np.ascontiguousarray(base), more.get("shares", np.ones(1, dtype)),
         np.atleast_2d(more.get("pull", np.zeros(width, dtype))), more.get("bias_pull", np.zeros(1, dtype)),
         dtype(more.get("precision", 1)), p.ridge, bias, sweeps, noise, out, biases, losses,
         (0,) * (width // 16),
