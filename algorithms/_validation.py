@@ -15,6 +15,7 @@ from ._indices import index_dtype, narrow_csr, sound
 
 _INT32_MAX = np.iinfo(np.int32).max
 _PRIOR_RANGE = (1e-30, 1e10)
+_FEW_SQUARES = 1_000_000  # to tell BLAS how many threads to use takes as long as these
 
 
 def check_counts(estimator, X, *, reset=True, need_tokens=None):
@@ -304,8 +305,12 @@ def check_squares(X, names, estimator_name):
     """
     dense = isinstance(X, np.ndarray)
     values = X.ravel(order="K") if dense else X.data
-    with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():
-        total = np.dot(values, values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if len(values) < _FEW_SQUARES:
+            total = np.einsum("i,i->", values, values)
+        else:
+            with single_threaded_blas():
+                total = np.dot(values, values)
     if np.isfinite(total):
         return
     most = np.sqrt(np.finfo(values.dtype).max / len(values))

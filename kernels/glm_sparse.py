@@ -165,40 +165,12 @@ def csr_rows_in(indices, indptr, columns, found):
 
 
 @nb.njit(**_SUMS)
-def csc_gram(data, indices, indptr, r, out):
-    """Add ``X X^T r`` to `out`, column by column; both are float64 arrays (n,).
-
-    `data`, `indices` and `indptr` are arrays of CSC; a slice of `indptr` stands for some of the columns.
-    """
-    for j in range(len(indptr) - 1):
-        total = 0.0
-        for e in span(indptr, j):
-            total += data[e] * r[at(indices[e])]
-        for e in span(indptr, j):
-            out[at(indices[e])] += data[e] * total
-
-
-@nb.njit(**_SUMS)
-def csr_to_columns(data, indices, indptr, ends, values, rows):
-    """Fill the entries of CSC, in the order of the rows, from those of CSR.
-
-    Parameters
-    ----------
-    data, indices, indptr : arrays of CSR
-    ends : int64 array (d,)
-        Where the columns begin; where they end, afterwards.
-    values : array (nnz,) of the type of data
-    rows : array (nnz,) of integers
-    """
-    for i in range(len(indptr) - 1):
-        for e in span(indptr, i):
-            j = at(indices[e])
-            k = at(ends[j])
-            values[k], rows[k] = data[e], i
-            ends[j] += 1
-
-
-@nb.njit(**_SUMS)
 def csr_transposed(data, indices, indptr, r, out):
     """Add ``X^T r`` and the sum of r to a float64 array (d + 1,); r is one of (n,)."""
     _add_rows(data, indices, indptr, 0, len(r), r, out)
+
+
+@nb.njit(**_SUMS)
+def csr_images(data, indices, indptr, v, out):
+    """Fill ``out = X v``; both are float64 arrays, (d,) and (n,)."""
+    _predict(data, indices, indptr, 0, len(out), v, 0.0, out)

@@ -9,6 +9,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from ...kernels.glm_sparse import csr_counts
 from ...scheduler.threads import single_threaded_blas
 from .._validation import check_rows
 from ..optimize.objective import LAST_PLACES
@@ -85,9 +86,10 @@ def lay_out(X, n_outputs, fit_intercept):
     n_features = X.shape[1]
     used = None
     if not isinstance(X, np.ndarray) and X.nnz < _SPARSE * n_features:
-        seen = np.zeros(n_features, bool)
-        seen[X.indices] = True
-        if seen.sum() < _USED * n_features:
+        counts = np.zeros(n_features, np.int64)
+        csr_counts(X.indices, X.indptr, counts)
+        seen = counts > 0
+        if np.count_nonzero(seen) < _USED * n_features:
             used = np.flatnonzero(seen)
             place = np.cumsum(seen, dtype=X.indices.dtype) - 1
             shape = X.shape[0], max(1, len(used))

@@ -9,8 +9,8 @@ the data and Hessians:
 - *Diagonal*: L-BFGS preconditioned by the diagonal of the Hessian, about 35 passes. Nothing in the shape
   of the data says how many it will be: where it has not arrived after 25 steps (60 if neither of the others
   can follow, 8 if a step's vectors then cost more than its pass), it hands over: to the sketch or to
-  Newton-Cholesky if p allows, else to Newton's method with conjugate gradients. Thin sparse rows, fewer than
-  the columns, begin with Newton's method in the space of the rows (`row_newton`).
+  Newton-Cholesky if p allows, else to Newton's method with conjugate gradients. Sparse rows, fewer than the
+  columns and of like lengths, begin with Newton's method in the space of the rows (`row_newton`).
 
 L-BFGS with the diagonal, and that of multinomial models, is believed to have converged where `excess` proves
 it. The squared loss with a penalty and fewer rows than columns is left to `dual_ridge`.
@@ -42,8 +42,8 @@ from .preconditioner import (
     scaling_at,
     scaling_of,
 )
-from .row_newton import THIN, minimize_by_row_newton
 from .row_newton import applies as row_newton_applies
+from .row_newton import minimize_by_row_newton
 from .row_space import applies as row_space_applies
 from .row_space import minimize_by_rows
 from .rows import SQUARED
@@ -62,7 +62,8 @@ _GRAM_MOST = 500  # columns of a multinomial model for one class's Hessian
 _ROW_SPACE_PATIENCE = 250  # steps, of which each costs less than half of one with the diagonal
 _PATIENCE, _LONG_PATIENCE = 25, 60  # steps of the diagonal, where the sketch can follow and where it cannot
 _ANEW = 100  # steps with one diagonal, at first: on badly scaled data it changes by orders of magnitude
-_SHORT_PATIENCE = 8  # where there are so few entries a column that a step costs more than its pass
+_THIN = 10  # entries a column: with fewer, the vectors of a step of L-BFGS cost more than its pass
+_SHORT_PATIENCE = 8  # there
 _FORCING, _QUADRATIC = 0.1, 1e-5  # residuals of Newton systems; a quadratic has but one
 
 
@@ -213,7 +214,7 @@ def _diagonal_first(objective, x0, *, max_iter, tol_decrease, callback):
         if stages.over:
             return stages.result(), "newton-cg"
     scaling = scaling_of(objective, stages.x)
-    thin = objective.rows.n_entries < THIN * p
+    thin = objective.rows.n_entries < _THIN * p
     stages.run(
         minimize_lbfgs,
         most=_PATIENCE if small else _SHORT_PATIENCE if thin else _LONG_PATIENCE,

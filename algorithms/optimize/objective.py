@@ -205,6 +205,16 @@ class LinearObjective(_Penalised):
         product[: self.n_columns] += self.l2 * v[: self.n_columns]
         return product
 
+    def transposed(self, r):
+        """Compute ``X^T r`` for a number r a row of sparse data, a float64 ndarray of shape (n_columns,)."""
+        return tree_sum(self._run(lambda portion, rows: portion.transposed(r[rows])))[:-1]
+
+    def images(self, v):
+        """Compute ``X v`` of sparse data, a float64 ndarray of shape (n_rows,)."""
+        out = np.empty(self.n_rows)
+        self._run(lambda portion, rows: portion.images(v, out[rows]))
+        return out
+
     def hessian(self, w, means=None):
         """Compute the Hessian at w, a float64 ndarray of shape (n_parameters, n_parameters).
 

@@ -250,6 +250,12 @@ class Repeated:
         return np.column_stack([function(column) for column in columns.T]).ravel()
 
 
+def has_long_rows(rows):
+    """Tell whether a few rows are far longer than the others, as those of raw counts are."""
+    largest, mean = rows.longest
+    return largest > _HEAVY * mean
+
+
 def scaling_of(objective, x):
     """A preconditioner from the diagonal of the Hessian at x.
 
@@ -257,8 +263,7 @@ def scaling_of(objective, x):
     counts), nothing is scaled: the diagonal at the start is theirs, and their curvature vanishes after the
     first steps.
     """
-    largest, mean = objective.rows.longest
-    return Diagonal(np.ones(len(x))) if largest > _HEAVY * mean else scaling_at(objective, x)
+    return Diagonal(np.ones(len(x))) if has_long_rows(objective.rows) else scaling_at(objective, x)
 
 
 def scaling_at(objective, x):

@@ -7,39 +7,32 @@ as a, a number a row, beside its *image* ``X w = X X^T a``, and
 
 with the predictors ``z = X w + c`` and ``r = scale loss'(z)``; the Hessian times a vector v is
 ``D (X v + v_c) + l2 v``, D being the curvatures of the rows. So a vector has 2 n numbers however many columns
-there are, points along a direction cost no pass, and a pass, ``X X^T r``, reads each column twice and makes
-nothing as long as the columns. The intercept is a number of its own at the end of both halves.
+there are, points along a direction cost no pass, and a pass, ``X (X^T r)``, reads the rows twice, which is
+what a gradient costs. The intercept is a number of its own at the end of both halves.
 
 Systems are solved by conjugate gradients. These lack at most ``|r|^2 / (2 l2)`` of the decrement, r being the
 residual, so that the last system proves how far the end is above the minimum.
 """
 
-import itertools
-
 import numpy as np
 from scipy.optimize import OptimizeResult
 
 from ...kernels.glm_losses import tile_losses
-from ...kernels.glm_sparse import csc_gram, csr_to_columns, csr_transposed
-from ...scheduler.threads import run_tasks
 from .line_search import Trial, strong_wolfe
 from .newton import MESSAGES
-from .objective import tree_sum
-from .row_space import Step, equal_shares, of_one_scale
+from .preconditioner import has_long_rows
+from .row_space import Step, of_one_scale
 from .rows import SQUARED, SparseRows
 
-THIN = 10  # entries a column: with fewer, the vectors of a step cost more than its pass
-_BENT = 4.0  # times l2: what a row's squared norm must come to, or a few steps with the diagonal do
-_PIECES, _ENTRIES_A_SUM = 8, 64  # of columns, each of so many entries for a number of the sum that it makes
-_FORCING, _POWER = 0.5, 0.25  # a system is solved to min(_FORCING, (|g| / |g_0|)^_POWER) of the gradient
+_FORCING, _POWER = 0.5, 0.5  # a system is solved to min(_FORCING, (|g| / |g_0|)^_POWER) of the gradient
 _PRODUCTS = 400  # of a run
 
 
 def applies(objective, x0):
     """Tell whether `minimize_by_row_newton` takes this objective.
 
-    It takes sparse rows of this process, fewer than the columns, which have few entries and one scale or so,
-    and penalties that rows outweigh; no squared loss, whose one system has better solvers.
+    It takes sparse rows of this process, fewer than the columns, none far longer than the others and no
+    column either; no squared loss, whose one system has better solvers.
 
     Parameters
     ----------
@@ -51,10 +44,9 @@ def applies(objective, x0):
         not isinstance(objective.rows, SparseRows)
         or objective.loss == SQUARED
         or objective.n_rows >= objective.n_columns
-        or objective.rows.n_entries >= THIN * objective.n_columns
         or not objective.l2 > 0
-        or objective.scale * objective.rows.longest[1] < _BENT * objective.l2
         or x0[: objective.n_penalised].any()
+        or has_long_rows(objective.rows)
     ):
         return False
     return of_one_scale(objective.rows)
@@ -88,7 +80,8 @@ def minimize_by_row_newton(objective, x0, *, max_iter=1000, tol_decrease=1e-6, c
     array([-0.401,  0.401,  0.401,  0.   ])
     """
     problem = _Problem(objective)
-    point = problem.point(problem.start(x0))
+    point = problem.start(x0)
+    vector, value = point.vector, point.value
     first, products, nit, status = problem.norm(point.gradient), 0, 0, 1
     while nit < max_iter and products < _PRODUCTS:
         allowed = max(tol_decrease, objective.precision) * abs(point.value)
@@ -99,21 +92,21 @@ def minimize_by_row_newton(objective, x0, *, max_iter=1000, tol_decrease=1e-6, c
         if not slope < 0:
             status = 0 if proved else 2
             break
-        found = strong_wolfe(problem.along(point.vector, d), point.value, slope)
+        found = strong_wolfe(problem.along(vector, d), value, slope)
         if found is None:
             status = 0 if proved else 2
             break
-        point, nit = problem.point(point.vector + found.t * d, found.value), nit + 1
-        step = Step(nit, point.value, point.vector, problem, -0.5 * slope)
+        value, vector, nit = found.value, found.state[0], nit + 1
+        step = Step(nit, value, vector, problem, -0.5 * slope)
         if callback is not None and callback(step) is True:
             status = 3
             break
         if proved:
             status = 0
             break
+        point = problem.point(value, *found.state)
     result = OptimizeResult()
-    result.update(x=problem.of_columns(point.vector), jac=problem.of_columns(point.gradient))
-    result.update(fun=point.value, nit=nit, nfev=nit + 1 + products)
+    result.update(x=problem.of_columns(vector), fun=value, nit=nit, nfev=nit + 1 + products)
     result.update(success=status == 0, status=status, message=MESSAGES[status])
     return result
 
@@ -126,33 +119,16 @@ class _Point:
 
 
 class _Problem:
-    """A `LinearObjective` in the space of its rows: vectors are arrays (2, n) or (2, n + 1), see the module.
-
-    The sums over columns are made in pieces, whose number depends on the data alone.
-    """
+    """A `LinearObjective` in the space of its rows; vectors are arrays (2, n) or (2, n + 1)."""
 
     def __init__(self, objective):
-        rows = objective.rows
-        self._objective, self._n, self._l2 = objective, rows.shape[0], objective.l2
+        self._objective, self._n, self._l2 = objective, objective.n_rows, objective.l2
         self._free = bool(objective.fit_intercept)
-        self._rows, nnz = rows, rows.n_entries
-        starts = np.concatenate([[0], np.cumsum(rows.column_counts())])
-        self._columns = np.empty(nnz, rows.dtype), np.empty(nnz, rows.indices.dtype), starts
-        csr_to_columns(rows.data, rows.indices, rows.indptr, starts[:-1].copy(), *self._columns[:2])
-        n_pieces = max(1, min(_PIECES, nnz // (_ENTRIES_A_SUM * self._n)))
-        self._pieces = list(itertools.pairwise(equal_shares(starts, n_pieces)))
-
-    def start(self, x0):
-        """A vector whose coefficients are zero."""
-        vector = np.zeros((2, self._n + self._free))
-        vector[:, self._n :] = x0[self._objective.n_columns :]
-        return vector
 
     def of_columns(self, vector):
         """The coefficients of the columns and the intercept, as one vector."""
-        rows, out = self._rows, np.zeros(self._objective.n_columns + 1)
-        csr_transposed(rows.data, rows.indices, rows.indptr, vector[0, : self._n], out)
-        return np.append(out[:-1], vector[0, self._n :])
+        coef = self._objective.transposed(vector[0, : self._n])
+        return np.append(coef, vector[0, self._n :])
 
     def dot(self, v, w):
         """Scalar product."""
@@ -162,11 +138,15 @@ class _Problem:
         """The length of a vector."""
         return np.sqrt(max(self.dot(v, v), 0.0))
 
-    def point(self, vector, value=None):
-        """F, its gradient and curvatures: one pass."""
+    def start(self, x0):
+        """The point whose coefficients are zero."""
+        vector = np.zeros((2, self._n + self._free))
+        vector[:, self._n :] = x0[self._objective.n_columns :]
         loss, slopes, curvatures = self._losses(vector[1])
-        if value is None:
-            value = self._value(loss, vector)
+        return self.point(self._value(loss, vector), vector, slopes, curvatures)
+
+    def point(self, value, vector, slopes, curvatures):
+        """A point where the losses are known: one pass makes its gradient."""
         return _Point(vector, value, self._assembled(slopes, vector), curvatures)
 
     def along(self, vector, d):
@@ -174,12 +154,14 @@ class _Problem:
 
         def phi(t):
             there = vector + t * d
-            loss, slopes, _ = self._losses(there[1])
+            loss, slopes, curvatures = self._losses(there[1])
             value = self._value(loss, there)
             slope = slopes @ d[1, : self._n] + self._l2 * (there[0, : self._n] @ d[1, : self._n])
             if self._free:
                 slope += slopes.sum() * d[0, -1]
-            return Trial(t, value, float(slope) if np.isfinite(value) else np.inf)
+            return Trial(
+                t, value, float(slope) if np.isfinite(value) else np.inf, (there, slopes, curvatures)
+            )
 
         return phi
 
@@ -241,17 +223,5 @@ class _Problem:
         out, n = np.empty_like(vector), self._n
         out[:, n:] = r.sum()
         out[0, :n] = r + self._l2 * vector[0, :n]
-        out[1, :n] = self._gram(r) + self._l2 * vector[1, :n]
+        out[1, :n] = self._objective.images(self._objective.transposed(r)) + self._l2 * vector[1, :n]
         return out
-
-    def _gram(self, r):
-        """``X X^T r``: the pass over the data."""
-        values, rows, starts = self._columns
-
-        def piece(first, last):
-            out = np.zeros(self._n)
-            csc_gram(values, rows, starts[first : last + 1], r, out)
-            return out
-
-        parts = run_tasks([(piece, pair) for pair in self._pieces], self._objective._threads)
-        return tree_sum(parts)

@@ -123,8 +123,11 @@ def applies(objective, x0):
 def of_one_scale(rows):
     """Tell whether no column is far larger than the others, since there columns cannot be scaled."""
     squares = rows.diagonal(rows.row_weights())[:-1]
+    largest = squares.max(initial=0.0)
+    if 0 < largest <= _SPREAD * squares.min():  # no median is smaller
+        return True
     used = squares[squares > 0]
-    return len(used) > 0 and bool(used.max() <= _SPREAD * np.median(used))
+    return len(used) > 0 and bool(largest <= _SPREAD * np.median(used))
 
 
 def minimize_by_rows(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback=None):

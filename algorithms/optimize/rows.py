@@ -317,6 +317,16 @@ class SparseRows(_Rows):
         """Fill ``sqrt(curvature) [X, 1]``."""
         glm_sparse.csr_scaled(*self._arrays, curvature, out)
 
+    def transposed(self, r):
+        """Return ``X^T r`` and the sum of r, (d + 1,)."""
+        out = np.zeros(self.n_columns + 1)
+        glm_sparse.csr_transposed(*self._arrays, r, out)
+        return out
+
+    def images(self, v, out):
+        """Fill ``out = X v``."""
+        glm_sparse.csr_images(*self._arrays, v, out)
+
     def multinomial_product(self, W, V, n_classes):
         """Return the Hessian of the multinomial loss at W times V, both laid out as the gradient."""
         out = np.zeros(W.shape)

@@ -32,11 +32,10 @@ def test_the_minimum_is_what_scipy_finds(loss, l2, fit_intercept):
     found = minimize_by_row_newton(objective, x0, tol_decrease=1e-11)
     options = {"maxiter": 5000, "maxfun": 10_000, "ftol": 1e-15, "gtol": 1e-11, "maxcor": 50}
     best = optimize.minimize(objective.value_and_gradient, x0, jac=True, method="L-BFGS-B", options=options)
-    value, gradient = objective.value_and_gradient(found.x)
+    value, _ = objective.value_and_gradient(found.x)
     assert found.success
     assert found.fun == pytest.approx(value, rel=1e-12)
     assert value <= best.fun + 1e-10 * abs(best.fun)
-    np.testing.assert_allclose(found.jac, gradient, atol=1e-12)
 
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-5, 1e-8])
@@ -73,23 +72,20 @@ def test_estimators_take_it_and_end_where_the_columns_do(dtype, C, monkeypatch):
 
 
 def test_bits_do_not_depend_on_threads():
-    one, three = (problem(LOGISTIC, 400, 9000, density=0.013, n_jobs=n_jobs) for n_jobs in (1, 3))
-    assert len(row_newton._Problem(one)._pieces) == 1
+    one, three = (problem(LOGISTIC, 400, 900, density=0.5, n_jobs=n_jobs) for n_jobs in (1, 3))
+    assert len(three.portions) == 3
     assert three._threads == 3
-    found = [minimize_by_row_newton(f, np.zeros(9001), tol_decrease=1e-9).x.tobytes() for f in (one, three)]
+    found = [minimize_by_row_newton(f, np.zeros(901), tol_decrease=1e-9).x.tobytes() for f in (one, three)]
     assert found[0] == found[1]
 
 
-def test_pieces_of_the_columns_make_the_same_product(monkeypatch):
-    objective = problem(LOGISTIC)
-    r = np.random.default_rng(0).standard_normal(50)
-    whole = row_newton._Problem(objective)._gram(r)
-    X = objective.rows.X.toarray()
-    np.testing.assert_allclose(whole, X @ (X.T @ r), rtol=1e-12)
-    monkeypatch.setattr(row_newton, "_ENTRIES_A_SUM", 1)
-    cut = row_newton._Problem(objective)
-    assert len(cut._pieces) > 2
-    np.testing.assert_allclose(cut._gram(r), whole, rtol=1e-12)
+def test_portions_make_the_products_of_the_whole():
+    objective = problem(LOGISTIC, 400, 900, density=0.5)
+    assert len(objective.portions) == 3
+    X, rng = objective.rows.X.toarray(), np.random.default_rng(0)
+    r, v = rng.standard_normal(400), rng.standard_normal(900)
+    np.testing.assert_allclose(objective.transposed(r), X.T @ r, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(objective.images(v), X @ v, rtol=1e-10, atol=1e-10)
 
 
 def test_where_products_run_out_the_diagonal_goes_on(monkeypatch):
@@ -127,9 +123,10 @@ def test_what_it_does_not_take():
     assert applies(problem(LOGISTIC), np.append(x0[:-1], 1.0))  # the intercept may begin anywhere
     assert not applies(problem(LOGISTIC), np.append(1.0, x0[1:]))
     assert not applies(problem(LOGISTIC, l2=0.0), x0)
-    assert not applies(problem(LOGISTIC, l2=1.0), x0)  # a few steps of any kind do
     assert not applies(problem(SQUARED), x0)  # one system: what solves it once does
-    assert not applies(problem(LOGISTIC, density=0.5), x0)  # columns of many entries
+    long = problem(LOGISTIC, 200)
+    long.rows.data[long.rows.indptr[3] : long.rows.indptr[4]] *= 30  # a row, as of raw counts
+    assert not applies(long, x0)
     assert not applies(problem(LOGISTIC, n=300), x0)
     dense = LinearObjective(make_rows(np.ones((4, 9)), np.ones(4)), LOGISTIC, l2=1.0)
     assert not applies(dense, np.zeros(10))
