@@ -101,6 +101,8 @@ class _Penalised:
     def _run(self, work):
         """Call ``work(portion, its rows)`` for all portions; a list of what it returned."""
         self.n_passes += 1
+        if len(self.portions) == 1:  # of small data, where handing out work takes as long as a part of a pass
+            return [work(self.portions[0], self._slices[0])]
         return run_tasks(
             [(work, pair) for pair in zip(self.portions, self._slices, strict=True)], self._threads
         )

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from ...kernels.glm_losses import tile_losses
+from ...kernels.row_vectors import advance, assemble, bend, product
 from .line_search import Trial, strong_wolfe
 from .newton import MESSAGES
 from .preconditioner import has_long_rows
@@ -132,7 +133,7 @@ class _Problem:
 
     def dot(self, v, w):
         """Scalar product."""
-        return float(v[0] @ w[1])
+        return product(v, w)
 
     def norm(self, v):
         """The length of a vector."""
@@ -177,21 +178,16 @@ class _Problem:
         """
         residual = -point.gradient
         d, step, square, found = np.zeros_like(residual), residual.copy(), self.dot(residual, residual), 0.0
-        enough = forcing**2 * square
+        enough, r, bent = forcing**2 * square, np.empty(self._n), np.empty_like(residual)
         for k in range(most):
             if square <= enough and (found > allowed or found + self._bound(residual) <= allowed):
                 return d, found <= allowed, k
-            bent = self._assembled(point.curvatures * self._predicted(step[1]), step)
-            curvature = self.dot(bent, step)
-            if not curvature > 0:
+            bend(point.curvatures, step, r)
+            assemble(r, self._gram(r), self._l2, step, bent)
+            gain, square = advance(bent, square, d, residual, step)
+            if not gain > 0:
                 return d, False, k + 1
-            length = square / curvature
-            found += 0.5 * length * square
-            d += length * step
-            residual -= length * bent
-            before, square = square, self.dot(residual, residual)
-            step *= square / before
-            step += residual
+            found += gain
         return d, False, most
 
     def _bound(self, residual):
@@ -220,8 +216,10 @@ class _Problem:
 
     def _assembled(self, r, vector):
         """The vector ``X^T r + l2 w``, the intercept's entry being the sum of r."""
-        out, n = np.empty_like(vector), self._n
-        out[:, n:] = r.sum()
-        out[0, :n] = r + self._l2 * vector[0, :n]
-        out[1, :n] = self._objective.images(self._objective.transposed(r)) + self._l2 * vector[1, :n]
+        out = np.empty_like(vector)
+        assemble(r, self._gram(r), self._l2, vector, out)
         return out
+
+    def _gram(self, r):
+        """``X X^T r``: the pass over the data."""
+        return self._objective.images(self._objective.transposed(r))
