@@ -1,7 +1,7 @@
-"""Conjugate gradients on vectors in the space of the rows: all that a step does beside its product with X X^T.
+"""Conjugate gradients in the space of the rows: all that a step does beside its product with X X^T.
 
-A vector is a float64 array (2, n), numbers a of the rows beside ``X X^T a``, or (2, n + 1) with an intercept at
-the end of both halves; see `algorithms.optimize.row_newton`.
+A vector is a float64 array (2, n), numbers a of the rows beside ``X X^T a``, or (2, n + 1) with an intercept
+at the end of both halves; see `algorithms.optimize.row_newton`.
 """
 
 from typing import Any
