@@ -21,15 +21,8 @@ from .variables import (
 )
 
 _FORMAT, _VERSION = "stradask posterior", 1
-_STATISTICS = (  # lp, then those of a chain, by ArviZ's names
-    ("lp", float),
-    ("acceptance_rate", float),
-    ("n_steps", int),
-    ("tree_depth", int),
-    ("diverging", bool),
-    ("energy", float),
-    ("step_size", float),
-)
+_STATISTICS = ("lp", "acceptance_rate", "n_steps", "tree_depth", "diverging", "energy", "step_size")
+_KINDS = (float, float, int, int, bool, float, float)
 
 
 class Posterior:
@@ -128,11 +121,10 @@ class Posterior:
         self.diagnostics = Diagnostics([]) if diagnostics is None else diagnostics
         self.method = method
         self._log_likelihood = log_likelihood
-        if statistics is not None:
-            statistics = np.asarray(statistics, dtype=np.float64)
-            if n_chains is None or statistics.shape != (n, len(_STATISTICS)):
-                raise DataError(f"statistics must have the shape ({n}, {len(_STATISTICS)}), and draws chains")
-        self.statistics = statistics
+        made = None if statistics is None else np.asarray(statistics, dtype=np.float64)
+        if made is not None and (n_chains is None or made.shape != (n, len(_STATISTICS))):
+            raise DataError(f"statistics must have the shape ({n}, {len(_STATISTICS)}), and draws chains")
+        self.statistics = made
 
     def __len__(self):
         return len(self.draws)
@@ -378,8 +370,8 @@ class Posterior:
                 self.log_likelihood()  # says what is missing
             groups["log_likelihood"] = in_chains({"y": np.asarray(self._log_likelihood(values))}, chains)
         if self.statistics is not None and n is None:
-            pairs = zip(_STATISTICS, self.statistics.T, strict=True)
-            told = {name: column.astype(kind) for (name, kind), column in pairs}
+            columns = zip(_STATISTICS, _KINDS, self.statistics.T, strict=True)
+            told = {name: column.astype(kind) for name, kind, column in columns}
             groups["sample_stats"] = in_chains(told, chains)
         attributes = {"inference_library": "stradask", "inference_library_version": __version__}
         tree = arviz_base.from_dict(groups)
