@@ -84,6 +84,7 @@ def main(arguments=None):
     )
     parser.add_argument("--tokens", type=float, default=1e8, help="of the timed corpus (default: 1e8)")
     parser.add_argument("--sweeps", type=int, default=20)
+    parser.add_argument("--dataset", default="docstrings", help="of `stradask bench lda`")
     args = parser.parse_args(arguments)
     for name, least in (("minutes", 0.1), ("tokens", 1e4), ("sweeps", 2)):
         if not getattr(args, name) >= least:
@@ -231,7 +232,7 @@ def run_sanitizer(args, seconds):
 def run_bench(args, seconds):
     """Run the benchmark of topic models, with nothing to download; its records are kept beside ours."""
     with tempfile.TemporaryDirectory() as folder:
-        options = ["--device", "cuda", "--quick", "--against", "--dataset", "docstrings", "--json"]
+        options = ["--device", "cuda", "--quick", "--against", "--dataset", args.dataset, "--json"]
         command = [sys.executable, "-m", "stradask", "bench", "lda", *options, "--out", folder]
         # Texts are kept there; the user's own folder is asked of pooch, which may not be installed.
         done = timed(command, seconds, log_of(args, "bench"), STRADASK_DATA=folder)

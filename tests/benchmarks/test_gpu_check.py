@@ -17,7 +17,14 @@ from stradask.errors import DataError
 
 @pytest.fixture
 def args(tmp_path):
-    given = {"samplers": ["saber"], "topics": None, "tokens": 1e5, "sweeps": 3, "parts": ["speed"]}
+    given = {
+        "samplers": ["saber"],
+        "topics": None,
+        "tokens": 1e5,
+        "sweeps": 3,
+        "parts": ["speed"],
+        "dataset": "d",
+    }
     return SimpleNamespace(**given, out=tmp_path, drawn=lambda seconds: None)
 
 

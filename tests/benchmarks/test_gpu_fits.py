@@ -203,7 +203,11 @@ def where_it_is_the_gpu(tmp_path):
 )
 def test_all_of_it(absent, parts, where_it_is_the_gpu, tmp_path):
     command = [sys.executable, "-m", "stradask.benchmarks.gpu_check", "--out", str(tmp_path / "out")]
+    X = make_lda_corpus(60, 50, 4, mean_length=30, random_state=0)[0].tocoo()
+    lines = [f"{d + 1} {w + 1} {n}" for d, w, n in zip(X.row, X.col, X.data, strict=True)]
+    (tmp_path / "docword.txt").write_text("\n".join(["60", "50", str(len(lines)), *lines]) + "\n")
     command += ["--minutes=60", "--tokens=1e4", "--sweeps=2", "--topics=20", "--parts", *parts]
+    command += ["--dataset", str(tmp_path / "docword.txt")]
     environment = where_it_is_the_gpu(absent)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1500, check=False)
     records = [json.loads(line) for line in (tmp_path / "out" / "records.jsonl").read_text().splitlines()]
