@@ -85,6 +85,7 @@ def scheduler_named(client):
 class _Company:
     """What the sessions of one client share."""
 
+    connection: Any = None  # to the scheduler that knows of the plugins
     plugins: set = field(default_factory=set)  # names of those that its workers have
     listeners: list = field(default_factory=list)
 
@@ -131,21 +132,25 @@ class Lent:
 
     async def install(self, plugin, *, anew=False):
         """Put a plugin on the workers, unless an earlier session of this client has done so."""
-        plugins = _company(self.client).plugins
-        if anew or plugin.name not in plugins:
+        company, connection = _company(self.client), self.client.scheduler_comm
+        if company.connection is not connection:  # perhaps to another scheduler than before
+            company.connection = connection
+            company.plugins.clear()
+        if anew or plugin.name not in company.plugins:
             await asyncio.wait_for(self.client.register_plugin(plugin), CONNECT)
-            plugins.add(plugin.name)
+            company.plugins.add(plugin.name)
 
     def listen(self, listener):
         """Have the scheduler's news told from now on; on the client's event loop."""
         company = _company(self.client)
-        if not company.listeners:
-            self.client.subscribe_topic(_TOPIC, company.tell)
+        self.client.subscribe_topic(_TOPIC, company.tell)  # anew: a scheduler that came back has forgotten
         company.listeners.append(listener)
 
     def ignore(self, listener):
         """Have no more news told to a listener; on the client's event loop."""
         company = _company(self.client)
+        if listener not in company.listeners:
+            return
         company.listeners.remove(listener)
         last = not company.listeners and self.client._event_handlers.get(_TOPIC) is company.tell
         if last and self.client.status == "running":  # or the scheduler logs a traceback when we are gone

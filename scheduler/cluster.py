@@ -176,7 +176,7 @@ class ClusterSession(Migration):
         self._newcomers.clear()
         if self._shown is not None:
             self._shown.cancel()
-        finding = asyncio.ensure_future(data.whereabouts(self._client))
+        finding = self._in_background(data.whereabouts(self._client))
         try:
             await self._make_rooms(program)
             return await finding

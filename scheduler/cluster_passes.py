@@ -41,6 +41,7 @@ class ClusterPasses:
         self.n_taken_over = 0
         self._calls: dict[asyncio.Future, Order] = {}  # on their way, those of earlier passes included
         self._begun: Any = None  # a future of the pass that `begin` made
+        self._over = False
         self._open()
 
     def _open(self):
@@ -85,6 +86,8 @@ class ClusterPasses:
                 trouble = self.session._sync(self._pass, x, event)
                 break
             except WorkerLost as error:
+                if self._over:
+                    raise
                 lost = error
                 self._open()
         else:
@@ -98,9 +101,12 @@ class ClusterPasses:
 
     def close(self):
         """Empty the rooms."""
-        self._settle()
-        self._end_calls()
-        self.session.close()
+        self._over = True
+        try:
+            self._settle()
+        finally:  # whoever interrupts the wait leaves nothing behind
+            self._end_calls()
+            self.session.close()
 
     def _end_calls(self):
         if self._calls:

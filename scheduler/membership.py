@@ -68,8 +68,11 @@ class Membership:
 
     @contextlib.contextmanager
     def client(self):
-        """Lend the caller's client, or else one that is closed at the end; for tasks that need no session."""
-        if not isinstance(self._scheduler, str):
+        """Lend the caller's client, or else one that is closed at the end; for tasks that need no session.
+
+        Nobody can wait for an asynchronous one: it gets another beside it.
+        """
+        if not isinstance(self._scheduler, str) and not self._scheduler.asynchronous:
             yield self._scheduler
             return
         with contextlib.closing(open_client(self._scheduler, self._timeout)) as client:
@@ -86,6 +89,7 @@ class Membership:
             with scheduler_named(lent.client):
                 lent.client.sync(self._begin, lent)
         except BaseException:
+            lent.client.loop.add_callback(lent.ignore, self._hear)  # an interrupt may come when it listens
             lent.close()
             raise
         self._lent, self._client, self._address = lent, lent.client, lent.client.scheduler.address

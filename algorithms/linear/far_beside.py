@@ -51,18 +51,18 @@ class _Beside:
             if isinstance(weights, float):
                 weights = np.full(n_rows, weights)
             weights = None if weights is None else check_row_weights(weights, n_rows)
-            return self.checked(y, n_rows), weights
+            return self.checked(y, n_rows), weights, number
         except DataError as error:
             raise DataError(f"in partition {number}, which begins at row {first}: {error}") from error
 
     def survey(self, lying):
-        """Extremes of the weights, and sums in which the largest of the block is 1."""
-        found, weights = lying
+        """The block's number, extremes of the weights, and sums in which the largest of them is 1."""
+        found, weights, number = lying
         if weights is None:
-            return 1.0, 1.0, *self.sums(found, None)
+            return number, 1.0, 1.0, *self.sums(found, None)
         most = float(weights.max(initial=0.0))
         scaled = weights / most if most > 0 else weights
-        return float(weights.min(initial=np.inf)), most, *self.sums(found, scaled)
+        return number, float(weights.min(initial=np.inf)), most, *self.sums(found, scaled)
 
     checked: Any
     sums: Any
@@ -83,7 +83,7 @@ class FarLabels(_Beside):
 
     def rows(self, lying, dtype, coding):
         """Make targets of a block: signs of two classes, else their numbers; and weights."""
-        (classes, numbers), weights = lying
+        (classes, numbers), weights, _ = lying
         names, factors = coding
         numbers = np.searchsorted(_array(names), classes)[numbers]
         target = np.where(numbers > 0, 1.0, -1.0).astype(dtype) if len(names) == 2 else numbers
@@ -110,7 +110,7 @@ class FarTargets(_Beside):
 
     def rows(self, lying, dtype, coding):
         """Make targets and weights of a block."""
-        y, weights = lying
+        y, weights, _ = lying
         (factor,) = coding
         targets = [target.astype(dtype) for target in y.T]
         return targets, None if factor is None else (factor * weights).astype(dtype)
@@ -173,10 +173,11 @@ def label_sums(answers, n_rows, class_weight, name):
     Raises
     ------
     DataError
-        For a single class, classes without weight, and weights of classes that cannot be.
+        For a single class, numbers and text, classes without weight, and weights of classes that cannot be.
     """
-    least, most, names, masses = answers
+    numbers, least, most, names, masses = answers
     names = [_array(part) for part in names]
+    _check_alike(numbers, names)
     classes = np.unique(np.concatenate(names))
     check_class_names(classes, name)
     top, mass = _unit(most), np.zeros(len(classes))
@@ -210,12 +211,25 @@ class TargetSums(NamedTuple):
 
 def target_sums(answers, n_rows):
     """Put the surveys of the blocks together; see `label_sums`."""
-    least, most, masses, sums = answers
+    _, least, most, masses, sums = answers
     top = _unit(most)
     shares = np.array(most) / top
     mass = float(shares @ np.array(masses))
     factor = None if min(least) == top else n_rows / mass / top
     return TargetSums(shares @ np.array(sums) / mass, top * mass, (factor,))
+
+
+def _check_alike(numbers, names):
+    """Refuse numbers in some blocks and text in others: numpy would make text of them all."""
+    first: dict = {}
+    for number, part in zip(numbers, names, strict=True):
+        first.setdefault(part.dtype.kind in "OSU", (number, part[0]))
+    if len(first) > 1:
+        (text, word), (other, label) = first[True], first[False]
+        raise DataError(
+            f"y holds text in partition {text}, such as {str(word)!r}, and numbers in partition {other}, "
+            f"such as {label}: make them alike"
+        )
 
 
 def _unit(most):

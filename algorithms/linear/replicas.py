@@ -12,7 +12,7 @@ from ...errors import DataError
 from ...scheduler.history import History
 from ...scheduler.parameters import seed_from
 from ...scheduler.session import open_session
-from ...scheduler.threads import computed_here, single_threaded_blas
+from ...scheduler.threads import computed_here, own_threads, single_threaded_blas
 from ..optimize.downpour import watched
 from ..optimize.rows import LANES, LOGISTIC, make_rows
 from ..optimize.watch import Watch
@@ -102,6 +102,8 @@ def run_replicas_of(estimator, portions, least, engine, loss, x0, *, unit, callb
         snapshot=snapshot,
         unit=unit,
     )
+    if own_threads() is not None:  # inside a task, where replicas are threads of this process
+        portions = computed_here(*portions)
     with single_threaded_blas():
         result = watched(
             watch,

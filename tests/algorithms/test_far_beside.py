@@ -1,6 +1,7 @@
 """Targets and weights on Dask beside the rows: they stay there, and the model is that of a local fit."""
 
 import tracemalloc
+import warnings
 
 import dask
 import dask.array as da
@@ -130,6 +131,22 @@ def test_replicas_have_labels_where_they_lie(problem, class_weight, weighed):
         model.fit(rows, bad)
 
 
+@pytest.mark.filterwarnings("ignore:LogisticRegression has not come to rest")
+def test_replicas_inside_a_task_are_threads_of_its_worker(problem, client):
+    X, targets, _ = problem
+    y = targets[LogisticRegression]
+    model = LogisticRegression(solver="downpour", random_state=0, max_iter=3, n_replicas=2)
+
+    def fit(X, y):
+        warnings.simplefilter("ignore")  # that the fit runs on the worker's own threads, and is short
+        rows = da.from_array(X, (100, -1))
+        return [clone(model).fit(rows, beside).coef_ for beside in (y, da.from_array(y, 100))]
+
+    near = model.fit(da.from_array(X, (100, -1)), y).coef_
+    for found in client.submit(fit, X, y, pure=False).result(60):
+        np.testing.assert_allclose(found, near, rtol=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_the_memory_of_this_process_does_not_grow_with_the_rows():
@@ -217,6 +234,10 @@ def test_targets_and_weights_that_are_refused_where_they_lie(problem):
         cls().fit(X.rechunk((N, -1)), wrong)
 
 
+def _text_in_partition_2(block, block_info=None):
+    return block.astype(str) if block_info[0]["chunk-location"] == (2,) else block
+
+
 def test_labels_and_counts_that_are_refused_where_they_lie(problem):
     X, targets, weights = problem
     X, y = da.from_array(X, (100, -1)), targets[LogisticRegression]
@@ -225,6 +246,10 @@ def test_labels_and_counts_that_are_refused_where_they_lie(problem):
         LogisticRegression().fit(X, da.from_array(y, 100), without)
     with pytest.raises(DataError, match="class_weight names the class 5"):
         LogisticRegression(class_weight={5: 1.0}).fit(X, da.from_array(y, 100))
+    mixed = da.map_blocks(_text_in_partition_2, da.from_array(y, 100), dtype=y.dtype, meta=y[:0])
+    for solver in ("auto", "downpour"):
+        with pytest.raises(DataError, match=r"y holds text in partition 2.* numbers in partition 0"):
+            LogisticRegression(solver=solver).fit(X, mixed)
     with pytest.raises(DataError, match=r"in partition \d.*continuous"):
         LogisticRegression().fit(X, da.from_array(weights, 100))
     before = LogisticRegression(warm_start=True).fit(X, da.from_array(y, 100))

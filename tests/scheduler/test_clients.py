@@ -1,5 +1,9 @@
 """Clients of clusters that are not there, not ready, or gone: errors in words of ours."""
 
+import asyncio
+import time
+from concurrent.futures import CancelledError
+
 import pytest
 
 from stradask.errors import DataError, StradaskError
@@ -169,3 +173,73 @@ def test_a_client_that_is_closed_in_mid_fit_is_named(one_process, make_rotation)
     with pytest.raises(StradaskError, match="and the client open"):
         session.measure([])
     session.close()
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_whoever_is_interrupted_while_a_session_begins_hears_no_more(one_process, monkeypatch, ours):
+    import distributed
+
+    from stradask.scheduler.clients import Lent, _companies
+    from stradask.scheduler.cluster import ClusterSession
+
+    listen = Lent.listen
+
+    def interrupted(lent, listener):
+        listen(lent, listener)
+        raise CancelledError
+
+    monkeypatch.setattr(Lent, "listen", interrupted)
+    with distributed.Client(one_process, set_as_default=False) as client:
+        session = ClusterSession(one_process.scheduler_address if ours else client)
+        with pytest.raises(StradaskError, match="scheduler went away"):
+            session.n_threads()
+        client.sync(_a_moment)
+        assert all(not company.listeners for company in _companies.values())
+
+
+async def _a_moment():
+    await asyncio.sleep(0)
+
+
+def test_a_client_that_finds_another_scheduler_puts_the_plugins_there(one_process):
+    """It is connected anew; what the last scheduler knew is not taken for known."""
+    import distributed
+
+    from stradask.scheduler.clients import Lent
+
+    class Plugin(distributed.WorkerPlugin):
+        name, idempotent = "stradask-of-a-test", True
+
+    with distributed.Client(one_process, set_as_default=False) as client:
+        lent, asked = Lent(client, 30), []
+
+        async def register(plugin):
+            asked.append(plugin.name)
+
+        client.register_plugin = register
+        for _ in range(2):
+            client.sync(lent.install, Plugin())
+        assert len(asked) == 1
+        client.scheduler_comm.abort()
+        for _ in range(1200):
+            if client.status == "running" and not client.scheduler_comm.closed():
+                break
+            time.sleep(0.05)
+        for _ in range(2):
+            client.sync(lent.install, Plugin())
+        assert len(asked) == 2
+        lent.close()
+
+
+def test_an_asynchronous_client_lends_another_one(one_process):
+    import distributed
+
+    from stradask.scheduler.cluster import ClusterSession
+
+    async def notebook():
+        async with distributed.Client(one_process.scheduler_address, asynchronous=True) as client:
+            await asyncio.sleep(0)
+            with ClusterSession(client).client() as lent:
+                return lent.submit(sum, [1, 2]).result(60), client.status
+
+    assert asyncio.run(notebook()) == (3, "running")
