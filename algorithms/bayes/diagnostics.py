@@ -143,7 +143,7 @@ def ess(draws, kind="bulk"):
         found = _geyer(_split(x))
     else:
         raise DataError(f"kind must be 'bulk', 'tail' or 'mean', got {kind!r}")
-    return _as_given(draws, np.where(np.ptp(x, axis=(1, 2)) > 0, found, np.nan))
+    return _as_given(draws, found)
 
 
 def _tail(x):
@@ -168,13 +168,14 @@ def convergence(draws):
     x = _chains(draws)
     halves = _split(x)
     scores = _normal_scores(halves)
-    still = np.ptp(x, axis=(1, 2)) == 0
-    bulk, tail = (np.where(still, np.nan, found) for found in (_geyer(scores), _tail(x)))
-    return _rhat(halves, scores), bulk, tail
+    return _rhat(halves, scores), _geyer(scores), _tail(x)
 
 
 def _geyer(x):
-    """Effective sizes of chains (d, c, n): autocorrelations summed in pairs while these are positive."""
+    """Effective sizes of chains (d, c, n): autocorrelations summed in pairs while these are positive.
+
+    NaN where all are equal.
+    """
     d, c, n = x.shape
     means = x.mean(axis=2, keepdims=True)
     length = fft.next_fast_len(2 * n, real=True)
@@ -195,8 +196,9 @@ def _geyer(x):
     sums = np.cumsum(np.minimum.accumulate(pairs[:, :most], axis=1), axis=1)
     columns = np.arange(d)
     whole = np.where(end > 0, sums[columns, end - 1], 0)
-    time = 2 * whole - 1 + np.maximum(correlations[columns, 2 * end], 0)
-    return c * n / np.maximum(time, 1 / math.log10(c * n))
+    even = correlations[columns, 2 * end]
+    time = 2 * whole - 1 + np.where(pairs[columns, end] >= 0, even, np.maximum(even, 0))
+    return np.where(np.ptp(x, axis=(1, 2)) > 0, c * n / np.maximum(time, 1 / math.log10(c * n)), np.nan)
 
 
 def _as_given(draws, values):

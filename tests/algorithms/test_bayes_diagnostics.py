@@ -127,6 +127,22 @@ def test_what_does_not_move_has_no_figures():
     assert np.isnan(split_rhat(x)[0])
     assert np.isnan(ess(x)[0])
     assert np.isfinite([split_rhat(x)[1], ess(x)[1]]).all()
+    x = np.zeros((2, 11))
+    x[0, 5] = 1  # the middle one, which is of neither half
+    assert np.isnan([ess(x, kind) for kind in ("bulk", "tail", "mean")]).all()
+    x = np.ones((2, 50))
+    x[0, 10] = 0  # which neither quantile tells from the others
+    assert np.isnan(ess(x, "tail"))
+    assert np.isfinite(ess(x))
+
+
+def test_the_last_autocorrelation_of_a_short_chain():
+    """In fractions, those of 4 halves of 5 draws are 1, 0.27, -0.11 and 0.21; ArviZ has 13.986013986."""
+    x = np.zeros((2, 11))
+    x[1, 7:9] = 1
+    expected = 20 / (2 * (1 + 0.27) - 1 - 0.11)
+    assert ess(x, "mean") == pytest.approx(expected, rel=1e-12)
+    assert ess(x) == pytest.approx(expected, rel=1e-12)  # two values: their ranks are as far apart
 
 
 @pytest.mark.parametrize(
