@@ -227,14 +227,15 @@ class Device:
 
     def clear(self, array):
         """Fill an array of the device with zeros, after the work before it."""
-        with self._here():
+        with self._here(), launch.failures(f"a kernel before zeros on {self.name}"):
             array.fill(0)
 
     def put(self, array):
         """Copy an array of the host to the device."""
         array = np.ascontiguousarray(array)
         there = self.empty(array.shape, array.dtype)
-        there.set(array)
+        with launch.failures(f"a kernel before a copy to {self.name}"):
+            there.set(array)
         return there
 
     def moved(self, array):
@@ -276,7 +277,7 @@ class Device:
 
     @contextmanager
     def computing(self):
-        """Let functions of `xp` work on this device; a `DeviceError` says what they lack."""
+        """Let functions of `xp` work on this device; a `DeviceError` says how they fail, or what they lack."""
         import cupy
 
         try:
@@ -293,7 +294,7 @@ class Device:
         import cupy
 
         try:
-            with self._here():
+            with self._here(), launch.failures(f"a kernel before a new array on {self.name}"):
                 return getattr(cupy, how)(shape, dtype)
         except cupy.cuda.memory.OutOfMemoryError as error:
             wanted = int(np.prod(shape)) * np.dtype(dtype).itemsize

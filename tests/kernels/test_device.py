@@ -301,14 +301,31 @@ def test_what_cuda_says_later_is_told_with_a_remedy(gpu, failure):
     fake.cuda.Stream, fake.runtime.memcpyAsync, fake.runtime.memcpyHostToDevice = Failing, fail, 1
     fake.RawModule = lambda code, options: SimpleNamespace(get_function=lambda name: Failing())
     stream, here = found.stream(), np.zeros(5, np.int32)
-    there = SimpleNamespace(dtype=here.dtype, size=5, flags=here.flags, nbytes=20, get=fail)
+    there = SimpleNamespace(dtype=here.dtype, size=5, flags=here.flags, nbytes=20, get=fail, fill=fail)
     there.data = SimpleNamespace(ptr=0)
+
+    def compute():
+        with found.computing():
+            fail()
+
+    def put():
+        fake.empty = lambda *form: SimpleNamespace(set=fail)
+        found.put(here)
+
+    def make():
+        fake.empty = fail
+        found.empty(5, np.int32)
+
     kernels = launch.CudaKernels('extern "C" __global__ void nothing() {}', 0)
     for use, what in (
         (lambda: kernels.launch("nothing", 1, 32, ()), "a kernel before nothing or its launch on GPU 0"),
         (stream.synchronize, "a kernel on GPU 0"),
         (lambda: stream.copy_in(there, here), "a kernel before a copy, or it, on GPU 0"),
         (lambda: found.get(there), "a kernel before a copy from Tesla Test"),
+        (lambda: found.clear(there), "a kernel before zeros on Tesla Test"),
+        (compute, "a kernel on Tesla Test"),
+        (put, "a kernel before a copy to Tesla Test"),
+        (make, "a kernel before a new array on Tesla Test"),
     ):
         with pytest.raises(DeviceError, match=rf"{what} failed \(.*{failure}\): start Python again"):
             use()
