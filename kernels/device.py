@@ -277,7 +277,7 @@ class Device:
 
     @contextmanager
     def computing(self):
-        """Let functions of `xp` work on this device; a `DeviceError` says how they fail, or what they lack."""
+        """Let functions of `xp` work on this device; a `DeviceError` says how they fail, or what lacks."""
         import cupy
 
         try:

@@ -323,7 +323,7 @@ def test_what_cuda_says_later_is_told_with_a_remedy(gpu, failure):
         (lambda: stream.copy_in(there, here), "a kernel before a copy, or it, on GPU 0"),
         (lambda: found.get(there), "a kernel before a copy from Tesla Test"),
         (lambda: found.clear(there), "a kernel before zeros on Tesla Test"),
-        (compute, "a kernel on Tesla Test"),
+        (compute, "a computation on Tesla Test"),
         (put, "a kernel before a copy to Tesla Test"),
         (make, "a kernel before a new array on Tesla Test"),
     ):
