@@ -192,7 +192,7 @@ def test_a_file_that_workers_do_not_see(client, X, tmp_path, monkeypatch):
         path.unlink()
         return found
 
-    for gone, where in ((gone_before, r"in shard 0 of X: "), (gone_after, "")):
+    for gone, where in ((gone_before, r"in shard \d of X: "), (gone_after, "")):
         save_uci_bow(X, path)
         monkeypatch.setattr(distributed, "survey", gone)
         with pytest.raises(

@@ -90,8 +90,8 @@ def test_a_search_that_ends_at_a_known_mode_says_so():
     model = Model(edge, np.zeros(1), np.zeros(1, np.int64), ("a", "b"), np.array([0.4, 0.0]))
     mode = find_mode(model)
     np.testing.assert_allclose(mode.q, [1, 8 / 3], atol=1e-4)
-    assert find_mode(model, [2.0, 1.0], known=mode) is mode
-    other = find_mode(model, [-2.0, 1.0], known=mode)
+    assert find_mode(model, [2.0, 1.0], known=[mode]) is mode
+    other = find_mode(model, [-2.0, 1.0], known=[mode])
     np.testing.assert_allclose(other.q, [-1, 8 / 3], atol=1e-4)
 
 

@@ -222,7 +222,7 @@ def test_a_move_that_breaks_half_way_costs_no_bit(
     from stradask.scheduler.members import SessionPlugin
 
     program, moved = weighted(make_rotation(8)), []
-    hand_on, reach = SessionPlugin.hand_on, SessionPlugin._reach
+    hand_on, reach = SessionPlugin.hand_on, SessionPlugin.reach
 
     async def unheard(plugin, **message):  # the shard has arrived, and who sent it dies before it says so
         answer = await hand_on(plugin, **message)
@@ -239,7 +239,7 @@ def test_a_move_that_breaks_half_way_costs_no_bit(
     if fault == "answer":
         monkeypatch.setattr(SessionPlugin, "hand_on", unheard)
     elif fault == "way":
-        monkeypatch.setattr(SessionPlugin, "_reach", blocked)
+        monkeypatch.setattr(SessionPlugin, "reach", blocked)
     else:
         load = type(program).load
         program = weighted(
@@ -294,12 +294,11 @@ def test_a_newcomer_that_retires_before_it_has_shards_is_let_go(start_cluster, m
 @pytest.mark.parametrize(("what", "remedy"), [("other", "install the same"), ("coming", "install it there")])
 def test_a_newcomer_that_does_not_fit_is_told_of_once(what, remedy):
     class Asked(Migration):
-        _timeout, _epoch, _unfit, _untold = 0.0, 0, set(), []
-
         async def _answers(self, member):
             return what
 
-    session = Asked()
+    session = Asked("tcp://nowhere:1")
+    session._timeout, session._epoch = 0.0, 0
     for _ in range(2):
         asyncio.run(session._prepare("tcp://new", 0, 1))
     assert session._unfit == {"tcp://new"}
