@@ -175,12 +175,8 @@ def test_a_client_that_is_closed_in_mid_fit_is_named(one_process, make_rotation)
     session.close()
 
 
-@pytest.mark.parametrize("ours", [True, False])
-def test_whoever_is_interrupted_while_a_session_begins_hears_no_more(one_process, monkeypatch, ours):
-    import distributed
-
+def test_whoever_is_interrupted_while_a_session_begins_hears_no_more(caller, monkeypatch):
     from stradask.scheduler.clients import Lent, _companies
-    from stradask.scheduler.cluster import ClusterSession
 
     listen = Lent.listen
 
@@ -189,12 +185,10 @@ def test_whoever_is_interrupted_while_a_session_begins_hears_no_more(one_process
         raise CancelledError
 
     monkeypatch.setattr(Lent, "listen", interrupted)
-    with distributed.Client(one_process, set_as_default=False) as client:
-        session = ClusterSession(one_process.scheduler_address if ours else client)
-        with pytest.raises(StradaskError, match="scheduler went away"):
-            session.n_threads()
-        client.sync(_a_moment)
-        assert all(not company.listeners for company in _companies.values())
+    with pytest.raises(StradaskError, match="scheduler went away"):
+        session_on(caller).n_threads()
+    caller.sync(_a_moment)
+    assert _companies[caller].listeners == []
 
 
 async def _a_moment():
