@@ -1,5 +1,6 @@
 """The one door for input: what is let in here is what the compiled kernels trust."""
 
+import inspect
 from collections.abc import Mapping
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -110,6 +111,21 @@ def check_plain(name, values):
         raise DataError(f"{name} is a masked array with hidden values: fill them, or drop their rows")
     if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M"):
         raise DataError(f"{name} holds times ({values.dtype}): make numbers of them, such as days since one")
+
+
+def check_takes(name, function, *arguments):
+    """Refuse a function of the caller's that cannot be called with these arguments, as far as it tells."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # compiled ones may not tell
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        form = f"{name}({', '.join(arguments)})"
+        raise DataError(
+            f"{name} is called as {form}, and the one given is not made for that: {error}"
+        ) from None
 
 
 def _nonzeros(X):

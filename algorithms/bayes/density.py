@@ -19,6 +19,7 @@ from ...errors import DataError
 from ...kernels.bayes_address import floats
 from ...kernels.bayes_callback import callback
 from ...scheduler.threads import single_threaded_blas
+from .._validation import check_takes
 from .chains import STARTING, stream
 from .fingerprint import fingerprint
 from .laplace import hessian
@@ -94,6 +95,9 @@ def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None,
     else:
         _check_called_from_python(log_likelihood, 2, "log_likelihood(q, data, g)")
         _check_called_from_python(log_prior, 1, "log_prior(q, g)")
+        check_takes("log_likelihood", log_likelihood, "q", "data")
+        if log_prior is not None:
+            check_takes("log_prior", log_prior, "q")
         both = _Python(log_likelihood, log_prior, data, power)
         model = PythonModel(
             callback, np.zeros(1), np.zeros(1, np.int64), names, start, False, both, constrain

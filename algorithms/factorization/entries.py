@@ -256,7 +256,7 @@ def check_pairs(pairs):
     >>> check_pairs([[7, 1], [9, 1]])
     (array([7, 9]), array([1, 1]))
     """
-    check_plain("ids", pairs)
+    check_plain("the array of pairs", pairs)
     given = np.asarray(pairs)
     if given.ndim != 2 or given.shape[1] != 2:
         raise DataError(

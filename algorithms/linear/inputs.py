@@ -48,16 +48,19 @@ def check_targets(y, n_samples, name):
     check_plain("y", y)
     with _as_data_errors():
         _check_real(y, name)
-        y = check_array(
-            y,
-            dtype=np.float64,
-            order="F",
-            ensure_2d=False,
-            ensure_min_samples=0,
-            ensure_all_finite=False,
-            estimator=name,
-            input_name="y",
-        )
+        try:
+            y = check_array(
+                y,
+                dtype=np.float64,
+                order="F",
+                ensure_2d=False,
+                ensure_min_samples=0,
+                ensure_all_finite=False,
+                estimator=name,
+                input_name="y",
+            )
+        except (TypeError, OverflowError) as error:  # NumPy's, of what is no number, or too large a one
+            raise DataError(f"y must hold {n_samples} targets: {error}") from error
     if not y.ndim:
         raise DataError(f"y must be a vector of {n_samples} targets, got the number {y}")
     _check_length("y", y, n_samples)

@@ -11,6 +11,7 @@ from ...scheduler.parameters import check_count
 from ...scheduler.progress import Progress
 from ...scheduler.session import open_session
 from ...scheduler.threads import single_threaded_blas
+from .._validation import check_takes
 from .sandblaster import as_portions, run_sharded, run_whole
 from .space import as_numbers, checked_start
 from .states import PieceStates, States
@@ -126,6 +127,7 @@ def minimize(
     """
     if not callable(fun_and_grad):
         raise DataError(f"fun_and_grad must be callable as fun_and_grad(portion, x), got {fun_and_grad!r}")
+    check_takes("fun_and_grad", fun_and_grad, "portion", "x")
     if not isinstance(verbose, Integral):
         raise DataError(f"verbose must be a whole number, got a {type(verbose).__name__}")
     check_count("shard_from", shard_from)

@@ -436,7 +436,7 @@ def test_wrong_weights_are_refused(weights, message):
 
 def test_hidden_ids_are_refused(ratings):
     hidden = np.ma.array([[0, 0], [0, 1]], mask=[[0, 0], [1, 0]])
-    with pytest.raises(DataError, match="ids is a masked array with hidden values"):
+    with pytest.raises(DataError, match="the array of pairs is a masked array with hidden values"):
         MatrixFactorization(2).fit(hidden, [1, 2])
     model = MatrixFactorization(2, max_iter=1, random_state=0).fit(ratings)
     with pytest.raises(DataError, match="ids of users is a masked array with hidden values"):

@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from stradask.algorithms._indices import index_dtype, narrow_csr
-from stradask.algorithms._validation import check_counts, check_prior, check_vocabulary
+from stradask.algorithms._validation import check_counts, check_prior, check_takes, check_vocabulary
 from stradask.algorithms.linear.inputs import check_targets
 from stradask.errors import DataError
 
@@ -472,3 +472,16 @@ def test_targets_that_cannot_be_written_are_copied():
     assert found.flags.writeable
     assert found.flags.f_contiguous
     np.testing.assert_array_equal(found, y)
+
+
+@pytest.mark.parametrize("wrong", [lambda x: x, lambda x, y, z: x, lambda *, x, y: x])
+def test_a_function_of_another_form_is_refused_by_name(wrong):
+    with pytest.raises(
+        DataError, match=r"f is called as f\(q, data\), and the one given is not made for that"
+    ):
+        check_takes("f", wrong, "q", "data")
+
+
+def test_a_function_that_can_be_called_so_or_does_not_tell_is_taken():
+    for right in (lambda x, y: x, lambda *rest: 0, lambda x, y=1, z=2: x, np.add, int, max):
+        check_takes("f", right, "q", "data")

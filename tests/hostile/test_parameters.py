@@ -99,6 +99,11 @@ CALLED = {
     "random_state": ("random_state", "RandomState"),
     "callback": ("callback", "callable", "int()"),  # what a callable raises is its own
     "n_alphas": ("n_alphas", "alphas"),
+    # int does not tell what it takes, and what it says of arrays is NumPy's
+    **{
+        name: (name, "int()", "integer scalar", "0-dimensional")
+        for name in ("fun_and_grad", "log_likelihood", "log_prior")
+    },
 }
 
 
