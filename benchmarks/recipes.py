@@ -62,6 +62,9 @@ FULL = {
     "implicit-64": (_IMPLICIT.format(64, 6),),
     "implicit-128": (_IMPLICIT.format(128, 12),),
     "mcmc": ("mcmc --against numpyro blackjax nutpie pymc --repeats 1",),
+    "mcmc-eight-schools": (
+        "mcmc --dataset eight-schools --against numpyro blackjax nutpie pymc --repeats 2",
+    ),
     "ssp": ("ssp",),
     "strads": ("strads",),
     "rotation": (
