@@ -4,9 +4,11 @@
 ``X^T diag(s l'') X``; the last entry of every vector and matrix of sums is the intercept's, as if `X` had a
 column of ones.
 
-Rows are taken in tiles that stay in the cache. A tile is read from memory as one linear stream, row by row
-(several rows at once break the prefetcher of the hardware), and touched a second time in the cache, four rows
-at once, for the gradient. Sums within a few tiles are in the type of `X`, all others in float64.
+A core reads memory faster in several streams than in one, since its prefetchers follow each page for itself.
+So the rows are cut into quarters that are read in step, a tile of some rows of each at a time. A tile is
+touched a second time, in the cache, for the gradient: long rows together with the first touch of the next,
+so that memory does not stand still meanwhile. Sums within a few tiles are in the type of `X`, all others in
+float64.
 """
 
 from typing import Any
@@ -23,23 +25,94 @@ _SUMS: dict[str, Any] = {
     "error_model": "numpy",
     "fastmath": FAST - {"afn"},
 }
-_LONG_ROW = 256  # bytes: tiles of such rows are large, as the change between the passes stops the stream
-_TILE, _LARGE_TILE = 8192, 131_072  # bytes
-_VECTORS = 16  # rows whose losses are computed in whole vectors
+_STREAMS = 4
+_TILE = 131_072  # bytes
+_VECTOR = 4  # rows of a stream; with those of the others losses are computed at once
+_LONG_ROW = 512  # bytes: loops over shorter ones are too short for two touches at once
 _MOST_SUMS = 256  # rows whose sums are in the type of X, about
 
 
 @nb.njit(**_SUMS)
 def _tile_rows(row_bytes):
-    rows = (_TILE if row_bytes < _LONG_ROW else _LARGE_TILE) // row_bytes
-    return rows // _VECTORS * _VECTORS if rows >= _VECTORS else max(4, rows // 4 * 4)
+    """Rows of each stream in a tile: whole vectors of losses, if they are that many."""
+    rows = _TILE // (_STREAMS * row_bytes)
+    return rows // _VECTOR * _VECTOR if rows >= _VECTOR else max(1, rows)
+
+
+@nb.njit(**_SUMS)
+def _streams(X, apart, start, rows):
+    """So many rows of each stream."""
+    second, third, fourth = start + apart, start + 2 * apart, start + 3 * apart
+    return (
+        X[start : start + rows],
+        X[second : second + rows],
+        X[third : third + rows],
+        X[fourth : fourth + rows],
+    )
+
+
+@nb.njit(**_SUMS)
+def _touch_first(rows, coef, intercept, z):
+    """``z = X coef + intercept`` for the rows of four streams, one stream after the other in z."""
+    A, B, C, D = rows
+    n, d = A.shape
+    zero = coef.dtype.type(0)
+    for i in range(n):
+        a, b, c, e = A[i], B[i], C[i], D[i]
+        z0, z1, z2, z3 = zero, zero, zero, zero
+        for j in range(d):
+            w = coef[j]
+            z0 += a[j] * w
+            z1 += b[j] * w
+            z2 += c[j] * w
+            z3 += e[j] * w
+        z[i], z[n + i] = np.float64(z0) + intercept, np.float64(z1) + intercept
+        z[2 * n + i], z[3 * n + i] = np.float64(z2) + intercept, np.float64(z3) + intercept
+
+
+@nb.njit(**_SUMS)
+def _touch_again(rows, skip, r, sums):
+    """``sums += X^T r`` for the rows of four streams but the first `skip` of each."""
+    A, B, C, D = rows
+    n, d = A.shape
+    kind = sums.dtype.type
+    for i in range(skip, n):
+        a, b, c, e = A[i], B[i], C[i], D[i]
+        r0, r1, r2, r3 = kind(r[i]), kind(r[n + i]), kind(r[2 * n + i]), kind(r[3 * n + i])
+        for j in range(d):
+            sums[j] += (a[j] * r0 + b[j] * r1) + (c[j] * r2 + e[j] * r3)
+
+
+@nb.njit(**_SUMS)
+def _touch_both(rows, coef, intercept, z, before, r, sums):
+    """`_touch_first` of a tile and `_touch_again` of the one before, which has at least as many rows."""
+    (A, B, C, D), (P, Q, R, S) = rows, before
+    n, d = A.shape
+    m = len(P)
+    kind = sums.dtype.type
+    zero = kind(0)
+    for i in range(n):
+        a, b, c, e = A[i], B[i], C[i], D[i]
+        p, q, s, t = P[i], Q[i], R[i], S[i]
+        r0, r1, r2, r3 = kind(r[i]), kind(r[m + i]), kind(r[2 * m + i]), kind(r[3 * m + i])
+        z0, z1, z2, z3 = zero, zero, zero, zero
+        for j in range(d):
+            w = coef[j]
+            z0 += a[j] * w
+            z1 += b[j] * w
+            z2 += c[j] * w
+            z3 += e[j] * w
+            sums[j] += (p[j] * r0 + q[j] * r1) + (s[j] * r2 + t[j] * r3)
+        z[i], z[n + i] = np.float64(z0) + intercept, np.float64(z1) + intercept
+        z[2 * n + i], z[3 * n + i] = np.float64(z2) + intercept, np.float64(z3) + intercept
+    _touch_again(before, n, r, sums)
 
 
 @nb.njit(**_SUMS)
 def _predict(X, coef, intercept, z):
-    """``z_i = x_i coef + intercept``, one row after the other."""
-    d = X.shape[1]
-    for i in range(X.shape[0]):
+    """``z_i = x_i coef + intercept`` for rows that are too few for streams."""
+    n, d = X.shape
+    for i in range(n):
         x = X[i]
         a = coef.dtype.type(0)
         for j in range(d):
@@ -49,19 +122,11 @@ def _predict(X, coef, intercept, z):
 
 @nb.njit(**_SUMS)
 def _add_rows(X, r, sums):
-    """``sums += X^T r``, four rows at once."""
     n, d = X.shape
-    four = n // 4 * 4
-    kind = X.dtype.type
-    for i in range(0, four, 4):
-        x0, x1, x2, x3 = X[i], X[i + 1], X[i + 2], X[i + 3]
-        r0, r1, r2, r3 = kind(r[i]), kind(r[i + 1]), kind(r[i + 2]), kind(r[i + 3])
+    for i in range(n):
+        x, c = X[i], sums.dtype.type(r[i])
         for j in range(d):
-            sums[j] += (x0[j] * r0 + x1[j] * r1) + (x2[j] * r2 + x3[j] * r3)
-    for i in range(four, n):
-        x0, r0 = X[i], kind(r[i])
-        for j in range(d):
-            sums[j] += x0[j] * r0
+            sums[j] += x[j] * c
 
 
 @nb.njit(**_SUMS)
@@ -77,6 +142,23 @@ def _add_up(r, n):
     for i in range(n):
         total += r[i]
     return total
+
+
+@nb.njit(**_SUMS)
+def _gather(source, apart, start, m, out):
+    """Numbers of the m rows of each stream, in the order of their predictors."""
+    for stream in range(_STREAMS):
+        a, b = stream * apart + start, stream * m
+        for i in range(m):
+            out[b + i] = source[a + i]
+
+
+@nb.njit(**_SUMS)
+def _scatter(tile, apart, start, m, out):
+    for stream in range(_STREAMS):
+        a, b = stream * apart + start, stream * m
+        for i in range(m):
+            out[a + i] = tile[b + i]
 
 
 @nb.njit(**_SUMS)
@@ -99,27 +181,44 @@ def dense_gradient(loss, X, y, weights, coef, intercept, gradient, curvature):
         Filled with ``s l''``, unless it is empty.
     """
     n, d = X.shape
-    rows = _tile_rows(X.itemsize * d)
-    z, values, slopes, curves = np.empty(rows), np.empty(rows), np.empty(rows), np.empty(rows)
+    apart = n // _STREAMS
+    most, late = _tile_rows(X.itemsize * d), X.itemsize * d >= _LONG_ROW
+    size = _STREAMS * most
+    z, values, slopes, curves = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    targets, counts = np.empty(size, y.dtype), np.empty(size if len(weights) > 0 else 0, y.dtype)
     sums = np.zeros(d, X.dtype)
     total, total_slope = 0.0, 0.0
-    tiles = max(1, _MOST_SUMS // rows)
-    for tile in range(-(-n // rows)):
-        start = tile * rows
-        stop = min(n, start + rows)
-        part = X[start:stop]
-        _predict(part, coef, intercept, z)
-        total += tile_losses(
-            loss, z, y[start:stop], weights[start:stop], stop - start, values, slopes, curves
-        )
+    tiles = max(1, _MOST_SUMS // size)
+    before = _streams(X, 0, 0, 0)
+    for tile in range((apart + most - 1) // most):
+        start = tile * most
+        rows = _streams(X, apart, start, min(most, apart - start))
+        m = len(rows[0])
+        if late and tile > 0:
+            _touch_both(rows, coef, intercept, z, before, slopes, sums)
+        else:
+            _touch_first(rows, coef, intercept, z)
+        _gather(y, apart, start, m, targets)
+        if len(weights) > 0:
+            _gather(weights, apart, start, m, counts)
+        total += tile_losses(loss, z, targets, counts, _STREAMS * m, values, slopes, curves)
         if len(curvature) > 0:
-            curvature[start:stop] = curves[: stop - start]
-        _add_rows(part, slopes, sums)
-        total_slope += _add_up(slopes, stop - start)
+            _scatter(curves, apart, start, m, curvature)
+        if not late:
+            _touch_again(rows, 0, slopes, sums)
+        total_slope += _add_up(slopes, _STREAMS * m)
+        before = rows
         if (tile + 1) % tiles == 0:
             _flush(sums, gradient)
+    if late:
+        _touch_again(before, 0, slopes, sums)
+    rest = _STREAMS * apart
+    _predict(X[rest:], coef, intercept, z)
+    curves = curvature[rest:] if len(curvature) > 0 else curves
+    total += tile_losses(loss, z, y[rest:], weights[rest:], n - rest, values, slopes, curves)
+    _add_rows(X[rest:], slopes, sums)
     _flush(sums, gradient)
-    gradient[d] += total_slope
+    gradient[d] += total_slope + _add_up(slopes, n - rest)
     return total
 
 
@@ -137,24 +236,40 @@ def dense_product(X, curvature, v, v_intercept, out):
         Added to.
     """
     n, d = X.shape
-    rows = _tile_rows(X.itemsize * d)
-    z = np.empty(rows)
+    apart = n // _STREAMS
+    most, late = _tile_rows(X.itemsize * d), X.itemsize * d >= _LONG_ROW
+    z, r = np.empty(_STREAMS * most), np.empty(_STREAMS * most)
     sums = np.zeros(d, X.dtype)
     total = 0.0
-    tiles = max(1, _MOST_SUMS // rows)
-    for tile in range(-(-n // rows)):
-        start = tile * rows
-        stop = min(n, start + rows)
-        part = X[start:stop]
-        _predict(part, v, v_intercept, z)
-        for i in range(stop - start):
-            z[i] *= curvature[start + i]
-        _add_rows(part, z, sums)
-        total += _add_up(z, stop - start)
+    tiles = max(1, _MOST_SUMS // (_STREAMS * most))
+    before = _streams(X, 0, 0, 0)
+    for tile in range((apart + most - 1) // most):
+        start = tile * most
+        rows = _streams(X, apart, start, min(most, apart - start))
+        m = len(rows[0])
+        if late and tile > 0:
+            _touch_both(rows, v, v_intercept, z, before, r, sums)
+        else:
+            _touch_first(rows, v, v_intercept, z)
+        for stream in range(_STREAMS):
+            a = stream * apart + start
+            for i in range(m):
+                r[stream * m + i] = z[stream * m + i] * curvature[a + i]
+        if not late:
+            _touch_again(rows, 0, r, sums)
+        total += _add_up(r, _STREAMS * m)
+        before = rows
         if (tile + 1) % tiles == 0:
             _flush(sums, out)
+    if late:
+        _touch_again(before, 0, r, sums)
+    rest = _STREAMS * apart
+    _predict(X[rest:], v, v_intercept, z)
+    for i in range(n - rest):
+        r[i] = z[i] * curvature[rest + i]
+    _add_rows(X[rest:], r, sums)
     _flush(sums, out)
-    out[d] += total
+    out[d] += total + _add_up(r, n - rest)
 
 
 @nb.njit(**_SUMS)
