@@ -170,6 +170,15 @@ def in_short(found):
     return markdown(header, lines)
 
 
+def _processors(records):
+    """Return the first machine, and what was measured on others: the last record of a sweep counts."""
+    machines: dict[str, dict] = {}
+    for record in {(r["sweep"]["family"], r["sweep"]["size"]): r for r in records}.values():
+        machines.setdefault(record["machine"]["processor"], {})[record["sweep"]["size"]] = None
+    first, *others = machines
+    return "; ".join([first, *(f"{', '.join(machines[name])}: {name}" for name in others)])
+
+
 def growth_part():
     """Return the promised exponents, beside them those that were measured, if they were."""
     from . import growth
@@ -185,7 +194,7 @@ def growth_part():
         growth.picture(list({(r["family"], r["size"]): r for r in sweeps}.values())).savefig(
             ROOT / "docs" / "growth.png", dpi=90
         )
-        said = f"{records[-1]['machine']['processor']}.\n\n![Costs against sizes](growth.png)"
+        said = f"{_processors(records)}.\n\n![Costs against sizes](growth.png)"
     lines = []
     for family, size, seconds, memory in growth.steepest():
         row = measured.get((family, size))
