@@ -79,8 +79,8 @@ class Labelled:
     Attributes
     ----------
     X : sparse matrix or ndarray of shape (n_rows, n_columns)
-    y : ndarray of shape (n_rows,)
-        Numbers to predict, or labels.
+    y : ndarray of shape (n_rows,) or None
+        Numbers to predict, or labels; None where they are not known.
     source : str
         What the user typed.
     classes : ndarray or None
@@ -201,7 +201,7 @@ def read_targets(source, vocab=None, *, n_features=None, verbose=0, labels=False
     vocab : path-like, optional
         File with the name of each column, one a line.
     n_features : int, optional
-        Columns of the model that will read the rows.
+        Columns of the model that will read the rows; a table may then have these alone, and no targets.
     verbose : int
     labels : bool, default=False
         Targets may be text.
@@ -211,7 +211,7 @@ def read_targets(source, vocab=None, *, n_features=None, verbose=0, labels=False
     Labelled
     """
     if is_table(source):
-        X, y, names = read_table(source, labels=labels, verbose=verbose)
+        X, y, names = read_table(source, labels=labels, n_features=n_features, verbose=verbose)
         if vocab is not None and names is not None:
             raise DataError(
                 f"--vocab: {file_of(source)} has a header with the names of columns; leave it out"
@@ -246,6 +246,8 @@ def read_classes(source, vocab=None, *, n_features=None, verbose=0):
     import numpy as np
 
     data = read_targets(source, vocab, n_features=n_features, verbose=verbose, labels=True)
+    if data.y is None:
+        return data
     if data.y.dtype.kind == "U":
         return replace(data, classes=np.unique(data.y))
     whole = data.y.astype(np.int64)

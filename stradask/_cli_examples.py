@@ -74,11 +74,13 @@ DATA are known, columns are matched by their words.
     "predict": """
   stradask predict model.npz new.svm.gz --out predictions.csv
   stradask predict model.npz new.svm | head
-  stradask predict prices.npz new.csv:price
+  stradask predict prices.npz new.csv
+  stradask predict prices.npz sold.csv:price
   stradask predict ratings-model.npz new-ratings.csv
 
-DATA is an svmlight file or a table with its target column, as for fit; how well its targets are predicted is
-told on stderr. Classifiers give the label and the probability of each class.
+DATA is an svmlight file or a table, as for fit. A table may have the model's columns alone; where it has
+targets, say which column they are, and how well they are predicted is told on stderr. Classifiers give the
+label and the probability of each class.
 """,
     "recommend": """
   stradask recommend model.npz --user 42

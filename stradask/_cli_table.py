@@ -27,7 +27,7 @@ def is_table(source):
     return _TABLE.fullmatch(str(source)) is not None
 
 
-def read_table(source, *, labels=False, verbose=0):
+def read_table(source, *, labels=False, n_features=None, verbose=0):
     """Read a table of numbers with a column of targets.
 
     The first line is a header if no cell of it is a number.
@@ -38,14 +38,16 @@ def read_table(source, *, labels=False, verbose=0):
         ``FILE:COLUMN``.
     labels : bool or "text", default=False
         The targets are labels, which may be text, and not numbers; ``"text"`` leaves all of them as text.
+    n_features : int, optional
+        Columns of the model that will read the rows: a table of so many, and no COLUMN, has no targets.
     verbose : int, default=0
         Show a progress bar over the bytes of the file.
 
     Returns
     -------
     X : float64 ndarray of shape (n_rows, n_columns), Fortran-ordered
-    y : ndarray of shape (n_rows,)
-        float64, or str if a label is no number, or for ``labels="text"``.
+    y : ndarray of shape (n_rows,) or None
+        float64, or str if a label is no number, or for ``labels="text"``; None without targets.
     names : list of str or None
         Of the columns of X, from the header.
 
@@ -64,20 +66,27 @@ def read_table(source, *, labels=False, verbose=0):
         raise DataError(f"{path} holds no line but empty ones; write it again")
     names = None if any(map(_is_number, first[1])) else [cell.strip() for cell in first[1]]
     width = len(first[1])
-    at = _place_of(target, names, width, path)
-    values, targets = array("d"), []
+    alone = f", or give the model's {n_features} columns alone" * (n_features is not None)
+    at = None if not target and width == n_features else _place_of(target, names, width, path, alone)
+    values, targets, n_rows = array("d"), [], 0
     for line, cells in rows if names else itertools.chain([first], rows):
         if len(cells) != width:
             raise DataError(f"{path}, line {line}: {len(cells)} cells, but the first line has {width}")
+        n_rows += 1
         try:
-            targets.append(_label(cells[at]) if labels else float(cells[at]))
-            values.extend(map(float, cells[:at]))
-            values.extend(map(float, cells[at + 1 :]))
+            if at is None:
+                values.extend(map(float, cells))
+            else:
+                targets.append(_label(cells[at]) if labels else float(cells[at]))
+                values.extend(map(float, cells[:at]))
+                values.extend(map(float, cells[at + 1 :]))
         except ValueError:
             raise _unusable(path, line, cells, at if labels else None, names) from None
-    if not targets:
+    if not n_rows:
         raise DataError(f"{path} holds a header and no rows; add rows")
-    X = np.asfortranarray(np.frombuffer(values).reshape(len(targets), width - 1))
+    X = np.asfortranarray(np.frombuffer(values).reshape(n_rows, -1))
+    if at is None:
+        return X, None, names
     numbers = not labels or (labels != "text" and all(map(_is_number, targets)))
     y = np.array(targets).astype(np.float64) if numbers else np.array(targets)
     return X, y, names and names[:at] + names[at + 1 :]
@@ -112,13 +121,13 @@ def _rows(path, verbose):
             ) from None
 
 
-def _place_of(target, names, width, path):
-    """Return the number of the target column."""
+def _place_of(target, names, width, path, alone):
+    """Return the number of the target column; `alone` ends the remedy where it is missing."""
     there = f"the columns {', '.join(map(repr, names))}" if names else f"no header and {width} columns"
     if width < 2:
         raise DataError(f"{path} has {there}; a target and one column or more are needed")
     if not target:
-        raise DataError(f"say which column of {path} is the target, as {path}:COLUMN; it has {there}")
+        raise DataError(f"say which column of {path} is the target, as {path}:COLUMN{alone}; it has {there}")
     if names and target in names:
         if names.count(target) > 1:
             raise DataError(f"{path} has two columns {target!r}: give the target's number, from 0")

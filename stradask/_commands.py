@@ -226,7 +226,8 @@ def predict(args):
         header += [f"probability_of_{label}" for label in estimator.classes_]
     rows = [str(row) for row in range(read.X.shape[0])]
     _put_out(args, _Table("row", rows, header, arrays), f"{len(rows):,} predictions")
-    say(args, f"note: against the targets in {args.data}: {judged(estimator, read)[1]}")
+    if read.y is not None:
+        say(args, f"note: against the targets in {args.data}: {judged(estimator, read)[1]}")
 
 
 def _predict_ratings(args, estimator, read):

@@ -262,7 +262,9 @@ def _add_transform(parsers):
 def _add_predict(parsers):
     parser = _command(parsers, "predict", commands.predict, "predict with a saved model")
     parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
-    parser.add_argument("data", metavar="DATA", help="an svmlight file, or a table as FILE.csv:COLUMN")
+    parser.add_argument(
+        "data", metavar="DATA", help="an svmlight file, or a table, FILE.csv or FILE.csv:COLUMN"
+    )
     _add_target(parser)
     parser.set_defaults(vocab=None)
     _add_table(parser)

@@ -99,6 +99,30 @@ def test_predictions_hold_columns_against_those_of_the_model(tmp_path, capsys):
     assert "column 1 of the model is 'height', that of the file 'breadth'; give the file the model's" in err
 
 
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize(
+    ("model", "target"), [("lasso", Y), ("sparse-logistic", np.where(Y > 0, "yes", "no"))]
+)
+def test_rows_without_targets_are_predicted(tmp_path, capsys, model, target, header):
+    path, saved, new = tmp_path / "prices.csv", tmp_path / "model.npz", tmp_path / "new.csv"
+    path.write_text(table(header, target=target))
+    assert fit(model, f"{path}:2", "--save", saved, "--param", "alpha=0.05") == 0
+    rows = [",".join(NAMES)] * header + [",".join(map(str, row)) for row in X.tolist()]
+    new.write_text("\n".join(rows))
+    printed = []
+    for data in (new, f"{path}:2"):
+        capsys.readouterr()
+        assert main(["predict", str(saved), str(data)]) == 0
+        printed.append(capsys.readouterr())
+    assert printed[0].out == printed[1].out
+    assert "against the targets" in printed[1].err
+    assert "against the targets" not in printed[0].err
+    assert main(["predict", str(saved), str(path)]) == 2
+    assert f"is the target, as {path}:COLUMN, or give the model's 4 columns alone" in (
+        capsys.readouterr().err
+    )
+
+
 @pytest.mark.parametrize("target", ["price", "2", "-3"])
 def test_the_target_may_be_an_option(tmp_path, capsys, target):
     path, model = tmp_path / "prices.csv", tmp_path / "model.npz"
