@@ -13,6 +13,7 @@ from ..scheduler.store import read_npz, write_npz
 
 _FORMAT = "stradask model"
 _VERSION = 1
+_KEYS = (bool, int, float, str, np.generic)  # of a dict
 _TAG = "$"  # a JSON object with this key stands for something that JSON has not
 _SPARSE = {
     cls.__name__: cls for cls in (sparse.csr_array, sparse.csc_array, sparse.csr_matrix, sparse.csc_matrix)
@@ -182,9 +183,12 @@ class _Writer:
         raise TypeError(f"a {type(value).__name__} has no place in a model file")
 
     def _encode_dict(self, value):
-        if not all(type(key) is str for key in value) or _TAG in value:
-            raise TypeError(f"the keys of a dict must be str other than {_TAG!r}")
-        return {key: self.encode(item) for key, item in value.items()}
+        if all(type(key) is str for key in value) and _TAG not in value:
+            return {key: self.encode(item) for key, item in value.items()}
+        for key in value:  # labels of classes, for instance
+            if not isinstance(key, _KEYS):
+                raise TypeError(f"a {type(key).__name__} as the key of a dict has no place in a model file")
+        return {_TAG: "dict", "items": [[self.encode(key), self.encode(item)] for key, item in value.items()]}
 
     def _encode_array(self, value):
         if not value.dtype.hasobject:
@@ -237,6 +241,8 @@ class _Reader:
         tag = value[_TAG]
         if tag in _SPARSE:
             return self._decode_sparse(value)
+        if tag == "dict":
+            return self._decode_pairs(value)
         if tag == "tuple":
             return tuple(self.decode(item) for item in value["items"])
         if tag == "scalar":
@@ -248,6 +254,12 @@ class _Reader:
         if tag == "RandomState":
             return self._decode_random_state(value)
         raise ValueError(f"unknown kind {tag!r}")
+
+    def _decode_pairs(self, value):
+        pairs = [(self.decode(key), self.decode(item)) for key, item in value["items"]]
+        if not all(isinstance(key, _KEYS) for key, _ in pairs):
+            raise ValueError("the keys of a dict are no plain values")
+        return dict(pairs)
 
     def _decode_random_state(self, value):
         kind, key, position, has_gauss, gauss = self.decode(value["state"])

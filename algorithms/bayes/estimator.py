@@ -76,7 +76,7 @@ class BayesianRegression(Estimator):
         "target_accept": [Interval(Real, 0, 1, closed="neither")],
         "sampler": [StrOptions({"auto", "laplace", *SAMPLERS})],
         "n_shards": [StrOptions({"auto"}), _COUNT],
-        "combine": [StrOptions(set(COMBINERS))],
+        "combine": [StrOptions(COMBINERS.keys())],  # a view: entries may be added
         "engine": [str],
         "checkpoint": [None, str, os.PathLike],
         "n_jobs": [None, Integral],
@@ -340,9 +340,13 @@ class BayesianRegression(Estimator):
     def _variables(self, model):
         """Names and shapes of the columns of `Model.values`."""
         d = model.n_coefs - self.fit_intercept
-        variables: dict[str, tuple] = {"coef": (d,)} | ({"intercept": ()} if self.fit_intercept else {})
+        names = list(getattr(self, "feature_names_in_", ()))
+        columns = names if len(set(names)) == d else (d,)  # scikit-learn before 1.9 lets names repeat
+        variables: dict[str, tuple | list] = {"coef": columns} | (
+            {"intercept": ()} if self.fit_intercept else {}
+        )
         if self.prior == "horseshoe":
-            variables |= {"local_scale": (d,), "global_scale": ()}
+            variables |= {"local_scale": columns, "global_scale": ()}
         own = model.value_names[-1]
         grouped = "group_sd" in model.value_names
         variables |= {"group_sd": ()} if grouped else {}

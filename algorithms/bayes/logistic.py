@@ -84,7 +84,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     ----------
     posterior_ : Posterior
         Draws by name (``coef``, ``intercept``; with groups ``group_sd`` and ``group``), `summary`,
-        `diagnostics`.
+        `diagnostics`. Columns of a DataFrame name the coefficients.
     coef_ : ndarray of shape (1, n_features)
         Posterior means.
     intercept_ : ndarray of shape (1,)

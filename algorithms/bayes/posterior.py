@@ -17,6 +17,7 @@ from .variables import (
     is_text,
     names_of,
     normalised,
+    quantile_levels,
     shape_of,
 )
 
@@ -181,17 +182,15 @@ class Posterior:
         -------
         dict of str to ndarray
         """
-        levels = np.asarray(q, dtype=np.float64)
-        if not ((levels >= 0) & (levels <= 1)).all():
-            raise DataError(f"quantiles must lie between 0 and 1, got {q}")
-        return self._split(self._quantiles(levels))
+        return self._split(self._quantiles(quantile_levels("q", q)))
 
     def summary(self, quantiles=(0.05, 0.5, 0.95)):
         """Describe every parameter in a line.
 
         Parameters
         ----------
-        quantiles : sequence of float, default=(0.05, 0.5, 0.95)
+        quantiles : float or sequence of float, default=(0.05, 0.5, 0.95)
+            Between 0 and 1.
 
         Returns
         -------
@@ -201,7 +200,7 @@ class Posterior:
             have those of how often each of them is there. r_hat is that of the chains, or the largest of the
             shards; empty where there are neither.
         """
-        levels = np.asarray(quantiles, dtype=np.float64)
+        levels = np.atleast_1d(quantile_levels("quantiles", quantiles))
         variances = self._variances()
         sizes = self._sizes(variances)
         columns = {"mean": self.weights @ self.draws, "sd": np.sqrt(variances)}
@@ -374,7 +373,8 @@ class Posterior:
             told = {name: column.astype(kind) for name, kind, column in columns}
             groups["sample_stats"] = in_chains(told, chains)
         attributes = {"inference_library": "stradask", "inference_library_version": __version__}
-        tree = arviz_base.from_dict(groups)
+        coords = {f"{name}_dim_0": labels for name, labels in self.labels.items()}
+        tree = arviz_base.from_dict(groups, coords=coords, dims={n: [f"{n}_dim_0"] for n in self.labels})
         tree["posterior"].attrs.update(attributes, method=self.method, verdict=self.diagnostics.verdict)
         return tree
 

@@ -78,3 +78,14 @@ def normalised(log_weights, n):
         raise DataError("log_weights must be numbers or -inf, one of them finite and none inf")
     highest = weights.max()
     return weights - highest - math.log(np.exp(weights - highest).sum())
+
+
+def quantile_levels(name, values):
+    """Check a quantile's level, or a vector of them."""
+    try:
+        levels = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must be a number or a vector of numbers: {error}") from error
+    if levels.ndim > 1 or not ((levels >= 0) & (levels <= 1)).all():
+        raise DataError(f"{name} must be a number or a vector of numbers between 0 and 1, got {values!r}")
+    return levels

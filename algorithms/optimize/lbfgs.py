@@ -55,6 +55,17 @@ class Iterate:
     state: Any
 
 
+def check_tolerances(**values):
+    """Refuse tolerances that are no numbers, or negative; names them."""
+    for name, value in values.items():
+        try:
+            sound = isinstance(value, Real) and float(value) >= 0
+        except OverflowError:  # of a whole number
+            sound = False
+        if not sound:
+            raise DataError(f"{name} must be a number that is not negative, got {value!r}")
+
+
 class Trace:
     """Objective, norm of the gradient, passes and seconds after each step; the start is the first row.
 
@@ -192,18 +203,8 @@ def minimize_lbfgs(
     """
     check_count("memory", memory)
     check_count("max_iter", max_iter, least=0)
-    for name, value in (
-        ("tol_gradient", tol_gradient),
-        ("tol_decrease", tol_decrease),
-        ("tol_objective", tol_objective),
-        ("precision", precision),
-    ):
-        try:
-            sound = isinstance(value, Real) and float(value) >= 0
-        except OverflowError:  # of a whole number
-            sound = False
-        if not sound:
-            raise DataError(f"{name} must be a number that is not negative, got {value!r}")
+    tolerances = {"tol_gradient": tol_gradient, "tol_decrease": tol_decrease, "tol_objective": tol_objective}
+    check_tolerances(**tolerances, precision=precision)
     if space is None:
         space, x0 = LocalSpace(), checked_start(x0) if resume is None else _resumed_start(x0, resume)
     scaling = preconditioner or Identity()

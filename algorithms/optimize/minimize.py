@@ -12,6 +12,7 @@ from ...scheduler.progress import Progress
 from ...scheduler.session import open_session
 from ...scheduler.threads import single_threaded_blas
 from .._validation import check_takes
+from .lbfgs import check_tolerances
 from .sandblaster import as_portions, run_sharded, run_whole
 from .space import as_numbers, checked_start
 from .states import PieceStates, States
@@ -130,6 +131,7 @@ def minimize(
     check_takes("fun_and_grad", fun_and_grad, "portion", "x")
     if not isinstance(verbose, Integral):
         raise DataError(f"verbose must be a whole number, got a {type(verbose).__name__}")
+    check_tolerances(tol=tol, tol_objective=tol_objective)
     check_count("shard_from", shard_from)
     check_count("checkpoint_every", checkpoint_every)
     portions = as_portions(portions)

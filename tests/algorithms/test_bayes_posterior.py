@@ -228,9 +228,16 @@ def test_bad_input(arguments, words):
         Posterior(**arguments)
 
 
-def test_quantiles_out_of_range(full):
-    with pytest.raises(DataError, match="between 0 and 1"):
-        full.quantile([0.5, 1.5])
+@pytest.mark.parametrize("levels", [[0.5, 1.5], np.nan, "half", [[0.5]]])
+def test_quantiles_out_of_range(full, levels):
+    with pytest.raises(DataError, match="q must be a number or a vector"):
+        full.quantile(levels)
+    with pytest.raises(DataError, match="quantiles must be a number or a vector"):
+        full.summary(quantiles=levels)
+
+
+def test_a_summary_of_one_quantile(full):
+    np.testing.assert_array_equal(full.summary(quantiles=0.25)["25%"], full.summary([0.25])["25%"])
 
 
 def test_arviz_is_named_when_missing(full, monkeypatch):
@@ -263,6 +270,14 @@ def test_data_tree(full, draws):
         full.to_arviz(log_likelihood=True)
     loo = pytest.importorskip("arviz_stats").loo
     assert np.isfinite(loo(tree).elpd)
+
+
+def test_names_of_entries_go_to_arviz(draws):
+    pytest.importorskip("arviz_base")
+    posterior = Posterior(draws, {"town": ["north", "south"], "coef": (2, 2)}, n_chains=4)
+    tree = posterior.to_arviz()["posterior"]
+    np.testing.assert_array_equal(tree["town"].sel(town_dim_0="south").values.ravel(), draws[:, 1])
+    assert tree["coef"].shape == (4, 100, 2, 2)
 
 
 def test_what_the_sampler_tells_goes_to_arviz(tmp_path):

@@ -219,6 +219,8 @@ def test_single_precision_and_frames():
     frame = BayesianLogisticRegression(random_state=0).fit(pd.DataFrame(X, columns=["a", "b"]), y)
     assert frame.feature_names_in_.tolist() == ["a", "b"]
     assert (frame.coef_ == double.coef_).all()
+    assert frame.posterior_.names == ["coef[a]", "coef[b]", "intercept"]
+    assert frame.fit(X, y).posterior_.names == double.posterior_.names == ["coef[0]", "coef[1]", "intercept"]
 
 
 def test_log_likelihood_of_each_observation():

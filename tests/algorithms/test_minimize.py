@@ -192,7 +192,7 @@ def test_an_answer_of_another_form(answer, text):
         ({"engine": "cloud"}, "engine='cloud' is unknown"),
         ({"memory": 0}, "memory must be at least 1"),
         ({"max_iter": 2.5}, "max_iter must be an integer"),
-        ({"tol": -1.0}, "must be a number that is not negative"),
+        ({"tol": -1.0}, "^tol must be a number that is not negative"),
         ({"n_jobs": 0}, "n_jobs"),
         ({"shard_from": 0}, "shard_from must be at least 1"),
         ({"checkpoint_every": 0}, "checkpoint_every must be at least 1"),
