@@ -1,6 +1,7 @@
 """`sample`: the posterior of any density that a user can write down."""
 
 import functools
+from collections.abc import Sized
 from numbers import Integral
 
 import numpy as np
@@ -60,9 +61,10 @@ def sample(
         same form (of a DataFrame an array). Entries of a list are paths of files (npy: an array; npz: its
         arrays in a tuple, of one alone the array; svmlight: ``(X, y)`` with X in CSR), Delayed of Dask's, or
         tuples of these: each is a shard, and is read where that is worked on.
-    start : array-like of shape (d,)
-        A point where the density is finite; chains begin within 2 of it. A `GaussianMixtureDensity` has
-        its own, and its own priors and names.
+    start : array-like of shape (d,), optional
+        A point where the density is finite; chains begin within 2 of it. By default zero for each of the
+        `names`: one of the two is needed. A `GaussianMixtureDensity` has its own, and its own priors and
+        names.
     names : sequence of d str, optional
         Of the parameters; by default they are one vector, ``theta``.
     sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice"}, default="auto"
@@ -154,7 +156,7 @@ def sample(
         mixture = log_likelihood.fitted_to(data)
         data, start = mixture.points, mixture.start
     elif start is None:
-        raise DataError("start is missing: give a point where the density is finite, one number a parameter")
+        start = _origin(names)
     n_shards, parts = _cut(data, sources, n_shards, np.size(start), seed)
     if n_shards > 1 and sampler == "laplace":
         raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
@@ -188,6 +190,18 @@ def sample(
         n_held=None if sources is None else effective_n_jobs(n_jobs),
     )
     return posterior
+
+
+def _origin(names):
+    """Zeros, as many as there are names."""
+    if names is None:
+        raise DataError(
+            "start is missing: give a point where the density is finite, one number a parameter; or names, "
+            "to begin at zero"
+        )
+    if not isinstance(names, Sized):
+        raise DataError(f"names must be a list of strings, one a parameter, got {names!r:.60}")
+    return np.zeros(len(names))
 
 
 def _check_alone(**given):

@@ -139,6 +139,19 @@ def test_numbers_of_sample(changed, words):
         sd.sample(untouched, None, np.ones(3), [0.0], **changed)
 
 
+def test_names_say_how_many_parameters_there_are():
+    def log_likelihood(q, x):
+        return -0.5 * (((x - q[0]) ** 2).sum() + q[1] ** 2)
+
+    x, names = np.arange(5.0), ["mean", "other"]
+    given = sd.sample(log_likelihood, None, x, [0.0, 0.0], names=names, n_samples=50, random_state=0)
+    found = sd.sample(log_likelihood, None, x, names=names, n_samples=50, random_state=0)
+    np.testing.assert_array_equal(found.draws, given.draws)
+    for wrong in (2, iter(names)):
+        with pytest.raises(DataError, match="names must be a list of strings"):
+            sd.sample(log_likelihood, None, x, names=wrong)
+
+
 @pytest.mark.parametrize("model", [sd.BayesianLogisticRegression, sd.BayesianPoissonRegression])
 def test_the_horseshoe_has_no_shards(model):
     X, y = np.random.default_rng(0).standard_normal((40, 2)), np.tile([0, 1], 20)
