@@ -113,16 +113,16 @@ def check_plain(name, values):
         raise DataError(f"{name} holds times ({values.dtype}): make numbers of them, such as days since one")
 
 
-def check_takes(name, function, *arguments):
+def check_takes(name, function, *arguments, **by_name):
     """Refuse a function of the caller's that cannot be called with these arguments, as far as it tells."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # compiled ones may not tell
         return
     try:
-        signature.bind(*arguments)
+        signature.bind(*arguments, **by_name)
     except TypeError as error:
-        form = f"{name}({', '.join(arguments)})"
+        form = f"{name}({', '.join([*arguments, *(f'{key}=...' for key in by_name)])})"
         raise DataError(
             f"{name} is called as {form}, and the one given is not made for that: {error}"
         ) from None

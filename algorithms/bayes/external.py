@@ -5,11 +5,13 @@ of what is constrained, and whatever else no row has a part in) to the power 1/M
 the likelihood is a sum over rows is found out before anything is sampled.
 """
 
+import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, StradaskError
 from ...kernels.bayes_streams import uniforms
 from .chains import STARTING, stream
 
@@ -167,3 +169,23 @@ def flat_names(shapes):
         for index in np.ndindex(*shape):
             names.append(f"{name}{list(index)}" if index else name)
     return tuple(names)
+
+
+def needed(package, door):
+    """Import the package that a model is written in; `door` is the function that needs it."""
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise StradaskError(
+            f"{door} needs {package}, which is not installed: pip install {package}"
+        ) from error
+
+
+def check_named(data):
+    """Refuse data that are no dict by name."""
+    if not isinstance(data, Mapping):
+        raise DataError(
+            f"data must be a dict, what the model takes by its names, got a {type(data).__name__}"
+        )

@@ -17,7 +17,7 @@ from scipy import stats
 import stradask as sd
 from stradask.algorithms.bayes.density import differences
 from stradask.algorithms.bayes.external import ExternalModel, Functions
-from stradask.errors import DataError
+from stradask.errors import DataError, StradaskError
 
 N, K = 150, 2
 RNG = np.random.default_rng(0)
@@ -278,6 +278,31 @@ def test_models_are_told_apart_by_their_values():
     model, same = stand_in_model(), stand_in_model()
     other = sd.from_bridgestan("library", {"N": N, "K": K, "X": 2 * X, "y": Y}, data_axis="N")
     assert tokenize(model.functions) == tokenize(same.functions) != tokenize(other.functions)
+
+
+def test_packages_and_arguments_are_named_before_a_model_is_looked_at(monkeypatch):
+    def model(X, y):
+        raise AssertionError("the model was run")
+
+    wrong = {
+        "model must be a function": (sd.from_numpyro, 3, {}),
+        "data must be a dict, .* got a tuple": (sd.from_numpyro, model, (X, Y)),
+        r"model\(X=\.\.\., z=\.\.\.\), and the one given": (sd.from_numpyro, model, {"X": X, "z": Y}),
+        "data must be a dict, .* got a list": (sd.from_bridgestan, "library", [X, Y]),
+    }
+    for words, (door, *arguments) in wrong.items():
+        with pytest.raises(DataError, match=words):
+            door(*arguments, data_axis="rows")
+    for package in ("numpyro", "pymc", "bridgestan"):
+        monkeypatch.setitem(sys.modules, package, None)
+    missing = {
+        "from_numpyro needs numpyro": (sd.from_numpyro, model, {"X": X, "y": Y}),
+        "from_pymc needs pymc": (sd.from_pymc, model),
+        "from_bridgestan needs bridgestan": (sd.from_bridgestan, "library", {"rows": N, "X": X}),
+    }
+    for words, (door, *arguments) in missing.items():
+        with pytest.raises(StradaskError, match=f"{words}, which is not installed: pip install"):
+            door(*arguments, data_axis="rows")
 
 
 @WARNS

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 
 from ....errors import DataError
-from ..external import ExternalModel, Functions, rows_of
+from ..external import ExternalModel, Functions, check_named, needed, rows_of
 
 _ONE_AT_A_TIME = threading.Lock()  # a library compiled without STAN_THREADS has one stack for derivatives
 
@@ -51,6 +51,7 @@ def from_bridgestan(model_lib, data, *, data_axis, start=None):
     >>> model = sd.from_bridgestan("mean.stan", {"N": 3, "x": x}, data_axis="N")  # doctest: +SKIP
     >>> posterior = sd.sample(model, n_shards=4)  # doctest: +SKIP
     """
+    check_named(data)
     n = data.get(data_axis)
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
         raise DataError(f"data_axis={data_axis!r} must name the integer of data that counts rows, got {n!r}")
@@ -83,8 +84,7 @@ class _Stan(Functions):
 
     def model(self, rows):
         """Return the program with some rows as its data."""
-        import bridgestan
-
+        bridgestan = needed("bridgestan", "from_bridgestan")
         data = self.fixed | dict(zip(self.cut, rows, strict=True)) | {self.axis: len(rows[0])}
         return bridgestan.StanModel(self.library, data, warn=False)
 

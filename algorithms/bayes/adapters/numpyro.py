@@ -11,7 +11,8 @@ from functools import partial
 import numpy as np
 
 from ....errors import DataError
-from ..external import ExternalModel, Functions, flat_names, rows_of
+from ..._validation import check_takes
+from ..external import ExternalModel, Functions, check_named, flat_names, needed, rows_of
 
 
 def from_numpyro(model, data, *, data_axis, start=None):
@@ -56,6 +57,11 @@ def from_numpyro(model, data, *, data_axis, start=None):
     >>> taken = sd.from_numpyro(model, {"x": x}, data_axis="rows")  # doctest: +SKIP
     >>> posterior = sd.sample(taken, n_shards=4)  # doctest: +SKIP
     """
+    if not callable(model):
+        raise DataError(f"model must be a function, as NumPyro's are, got a {type(model).__name__}")
+    check_named(data)
+    check_takes("model", model, **data)
+    needed("numpyro", "from_numpyro")
     import jax
     from numpyro.infer.util import unconstrain_fn
 

@@ -7,7 +7,7 @@ density that depends on such data; the others, with the Jacobians of constrained
 import numpy as np
 
 from ....errors import DataError
-from ..external import ExternalModel, Functions, flat_names
+from ..external import ExternalModel, Functions, flat_names, needed
 
 
 def from_pymc(model, *, data_axis):
@@ -44,6 +44,8 @@ def from_pymc(model, *, data_axis):
     ...     pm.Normal("x", mean, 1, observed=x)
     >>> posterior = sd.sample(sd.from_pymc(model, data_axis="rows"), n_shards=4)  # doctest: +SKIP
     """
+    if not isinstance(model, needed("pymc", "from_pymc").Model):
+        raise DataError(f"model must be a pymc.Model, got a {type(model).__name__}")
     dims = model.named_vars_to_dims
     cut = {v.name: v.get_value() for v in model.data_vars if (dims.get(v.name) or (None,))[0] == data_axis}
     if not cut:
