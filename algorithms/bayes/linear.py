@@ -4,6 +4,7 @@ from numbers import Real
 from typing import ClassVar
 
 import numpy as np
+from scipy import stats
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from .estimator import SCALE
@@ -168,3 +169,12 @@ class BayesianLinearRegression(BayesianRegressor):
         else:
             factor = 1.0
         return np.broadcast_to(factor * posterior["sigma"] ** 2, mean.shape)
+
+    def _log_density(self, f, y, new):
+        """See the base class; the intercepts of new groups add their variance to the noise's."""
+        scale = self.posterior_["sigma"]
+        if self.noise == "student_t":
+            return stats.t.logpdf(y, self.noise_freedom, f, scale)
+        if new.any():
+            scale = np.hypot(scale, np.where(new[:, None], self.posterior_["group_sd"], 0.0))
+        return stats.norm.logpdf(y, f, scale)

@@ -5,7 +5,7 @@ from scipy import special
 from sklearn.base import ClassifierMixin
 
 from ...errors import DataError
-from ..linear.inputs import check_labels
+from ..linear.inputs import check_labels, check_length
 from .estimator import BayesianRegression
 from .groups import normal_nodes
 
@@ -300,6 +300,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
             )
         signs = np.where(y == self.classes_[1], 1.0, -1.0)[:, None]
         X, offset, numbers = self._rows(X, offset, groups)
+        check_length("y", y, len(X))
         f = self._predictors(X, offset, numbers)
         found, new = special.log_expit(signs * f), self._is_new(numbers)
         if new.any():

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 import numpy as np
+from scipy import special
 from sklearn.utils._param_validation import StrOptions
 
 from ...errors import DataError
@@ -149,3 +150,20 @@ class BayesianPoissonRegression(BayesianRegressor):
         if self.family == "poisson":
             return mean
         return mean + posterior["overdispersion"] * mean**2
+
+    def _log_density(self, f, y, new):
+        """See the base class."""
+        if new.any():
+            raise DataError(
+                f"row {np.flatnonzero(new)[0]} has no group, or one that the fit did not see: log_likelihood "
+                "of counts is for the groups of the fit"
+            )
+        if self.family == "poisson":
+            with np.errstate(over="ignore"):
+                return y * f - np.exp(f) - special.gammaln(y + 1)
+        r = 1 / self.posterior_["overdispersion"]
+        f = f - np.log(r)
+        share = np.logaddexp(0, f)  # log(1 + mu / r)
+        # The logarithm of a binomial coefficient, whose gamma functions would cancel.
+        ways = -special.betaln(r, y + 1) - np.log(r + y)
+        return ways - r * share + y * (f - share)

@@ -17,6 +17,7 @@ from .variables import (
     is_text,
     names_of,
     normalised,
+    of_draws,
     quantile_levels,
     shape_of,
 )
@@ -328,8 +329,9 @@ class Posterior:
         """
         if self._log_likelihood is None:
             raise StradaskError(
-                "this posterior does not know its likelihood (a file does not hold it): give log_likelihood "
-                "to Posterior, or take predictive(function)"
+                "this posterior does not know its likelihood (a file does not hold it): take "
+                "log_likelihood(X, y) of the regression, or give log_likelihood to Posterior, or take "
+                "predictive(function)"
             )
         return self.predictive(lambda values, _: self._log_likelihood(values), n, random_state)
 
@@ -340,8 +342,9 @@ class Posterior:
         ----------
         n, random_state
             See `sample`: ArviZ knows no weights. Chains are handed on as they are where n is None.
-        log_likelihood : bool, default=False
-            Add the group of that name, for ``arviz_stats.loo``.
+        log_likelihood : bool or array-like of shape (n_draws, n_observations), default=False
+            Add the group of that name, for ``arviz_stats.loo``: what ``log_likelihood(X, y)`` of a regression
+            returns, or True where the posterior knows its likelihood.
 
         Returns
         -------
@@ -358,16 +361,17 @@ class Posterior:
             raise StradaskError(
                 "to_arviz needs arviz-base, which is not installed: pip install 'stradask[bayes]'"
             ) from error
-        if self.n_chains is not None and n is None:
-            chains, draws = self.n_chains, self.draws
-        else:
-            chains, draws = 1, self.draws[self._chosen(n, random_state)]
-        values = by_name(self.variables, draws)
+        as_they_are = self.n_chains is not None and n is None
+        chosen = slice(None) if as_they_are else self._chosen(n, random_state)
+        chains = self.n_chains if as_they_are else 1
+        values = by_name(self.variables, self.draws[chosen])
         groups = {"posterior": in_chains(values, chains)}
-        if log_likelihood:
-            if self._log_likelihood is None:
+        if log_likelihood is not False:
+            if log_likelihood is True and self._log_likelihood is None:
                 self.log_likelihood()  # says what is missing
-            groups["log_likelihood"] = in_chains({"y": np.asarray(self._log_likelihood(values))}, chains)
+            known = log_likelihood is not True
+            found = of_draws(log_likelihood, len(self))[chosen] if known else self._log_likelihood(values)
+            groups["log_likelihood"] = in_chains({"y": np.asarray(found)}, chains)
         if self.statistics is not None and n is None:
             columns = zip(_STATISTICS, _KINDS, self.statistics.T, strict=True)
             told = {name: column.astype(kind) for name, kind, column in columns}

@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError
 from ..linear.inputs import check_targets
@@ -74,6 +75,28 @@ class BayesianRegressor(RegressorMixin, BayesianRegression):
             return self._average(X, offset, groups, lambda f, posterior: [self._mean(f)], 1)[0]
         mean, squares, noise = self._average(X, offset, groups, self._moments, 3)
         return mean, np.sqrt(np.maximum(squares - mean**2, 0) + noise)
+
+    def log_likelihood(self, X, y, *, offset=None, groups=None):
+        """Compute the log-likelihood of each observation under each draw, as ArviZ takes it for `loo`.
+
+        Parameters
+        ----------
+        X, offset, groups
+            As in `predict`.
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_samples)
+        """
+        check_is_fitted(self)
+        X, offset, numbers = self._rows(X, offset, groups)
+        y = self._targets(y, len(X))[:, None]
+        return self._log_density(self._predictors(X, offset, numbers), y, self._is_new(numbers)).T
+
+    def _log_density(self, f, y, new):
+        """Log density of targets (rows, 1) given predictors (rows, draws); `new` tells rows of new groups."""
+        raise NotImplementedError
 
     def _moments(self, f, posterior):
         mean = self._mean(f)

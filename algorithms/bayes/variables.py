@@ -89,3 +89,17 @@ def quantile_levels(name, values):
     if levels.ndim > 1 or not ((levels >= 0) & (levels <= 1)).all():
         raise DataError(f"{name} must be a number or a vector of numbers between 0 and 1, got {values!r}")
     return levels
+
+
+def of_draws(log_likelihood, n_draws):
+    """Check log-likelihoods of observations, a row a draw."""
+    try:
+        found = np.asarray(log_likelihood, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"log_likelihood must be True, False or an array of numbers: {error}") from error
+    if found.ndim != 2 or len(found) != n_draws:
+        raise DataError(
+            f"log_likelihood must have a row for each of {n_draws} draws, and a column for each observation, "
+            f"got the shape {found.shape}"
+        )
+    return found

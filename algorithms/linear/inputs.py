@@ -63,7 +63,7 @@ def check_targets(y, n_samples, name):
             raise DataError(f"y must hold {n_samples} targets: {error}") from error
     if not y.ndim:
         raise DataError(f"y must be a vector of {n_samples} targets, got the number {y}")
-    _check_length("y", y, n_samples)
+    check_length("y", y, n_samples)
     wrong = np.argwhere(~(np.abs(y) <= _MOST))
     if len(wrong):
         at = tuple(wrong[0].tolist())
@@ -156,7 +156,7 @@ def label_numbers(y, n_samples, name):
         check_plain("y", y)
     with _as_data_errors():
         y = column_or_1d(y, warn=True)
-        _check_length("y", y, n_samples)
+        check_length("y", y, n_samples)
         if y.dtype.kind == "f":
             for row in np.flatnonzero(~np.isfinite(y))[:1]:
                 _check_present(y[row], row, name)
@@ -448,7 +448,8 @@ def _numbers(name, values):
         raise DataError(f"{name} must hold numbers: {error}") from error
 
 
-def _check_length(name, values, n_samples):
+def check_length(name, values, n_samples):
+    """Refuse a vector that has not an entry for each row of X."""
     if len(values) != n_samples:
         raise DataError(
             f"{name} has {len(values)} rows, but X has {n_samples}, which is inconsistent: give each row one"
