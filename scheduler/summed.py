@@ -53,7 +53,7 @@ class Summed(Program):
             raise DataError(
                 f"fun_and_grad must return a value and a gradient, got {answer!r:.80} in portion {number}"
             )
-        value, gradient = float(answer[0]), np.asarray(answer[1], np.float64)
+        value, gradient = _real(number, *answer)
         if gradient.shape != x.shape:
             raise DataError(
                 f"fun_and_grad returned a gradient of shape {gradient.shape} in portion {number}; x has the "
@@ -99,6 +99,19 @@ class Summed(Program):
             return None, math.nan
         found = self.partial(room.states, x, first, last, lambda: room.told[0] == round_, ordered)
         return found, math.nan if found is None else time.perf_counter() - began
+
+
+def _real(number, value, gradient):
+    """Value and gradient of a portion as numbers of double precision."""
+    try:
+        if np.iscomplexobj(gradient):
+            raise TypeError("complex numbers in the gradient")
+        return float(value), np.asarray(gradient, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"fun_and_grad must return a number and a vector of numbers, got {value!r:.40} and "
+            f"{gradient!r:.80} in portion {number}: {error}"
+        ) from error
 
 
 def raise_trouble(trouble):

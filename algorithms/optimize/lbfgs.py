@@ -179,8 +179,9 @@ def minimize_lbfgs(
     -------
     scipy.optimize.OptimizeResult
         ``x``, ``fun``, ``jac`` (of the smooth part), ``nit``, ``nfev`` (passes), ``success``, ``status`` (0:
-        converged; 1: `max_iter`; 2: no lower point was found; 3: `callback`; 4: the objective is not finite),
-        ``message``, ``history`` (dict of arrays objective, gradient_norm, passes, seconds).
+        converged; 1: `max_iter`; 2: no lower point was found, or the objective falls without end; 3:
+        `callback`; 4: the objective is not finite), ``message``, ``history`` (dict of arrays objective,
+        gradient_norm, passes, seconds).
 
     Raises
     ------
@@ -289,6 +290,8 @@ class _Run:
         self.norm = self._norm()
         self.fell, self.promised = before.value - self.point.value, math.inf
         self.trace.record(self.point.value, self.norm, self.steps.passes)
+        if self.steps.endless:
+            return self._end(STUCK, "the objective falls without end along a direction: it has no minimum")
         self.bad_steps = self.bad_steps + 1 if self.steps.trouble else 0
         if self.bad_steps == _BAD_STEPS:
             return self._end(NOT_FINITE, f"{self.steps.trouble}, again and again; x is the last good point")

@@ -74,7 +74,7 @@ def strong_wolfe(phi, value, slope, first=1.0, *, max_trials=25):
         if not trial.finite:
             high = trial._replace(value=np.inf)
         elif trial.value > value + ARMIJO * t * slope + _SLACK * abs(value) or (
-            low.t > 0 and trial.value >= low.value
+            low.t > 0 and trial.value >= low.value and not _unseen(trial, value, slope)
         ):
             high = trial
         elif abs(trial.slope) <= -CURVATURE * slope:
@@ -90,6 +90,11 @@ def strong_wolfe(phi, value, slope, first=1.0, *, max_trials=25):
                 continue
         t = _between(low, high)
     return low if low.value < value else None  # within the slack only: not worth a step
+
+
+def _unseen(trial, value, slope):
+    """Whether a step is too short for its decrease to show: the objective is as it was, and as steep."""
+    return trial.slope < CURVATURE * slope and abs(trial.value - value) <= _SLACK * abs(value)
 
 
 def _farther(before, trial):

@@ -93,9 +93,10 @@ def minimize(
     -------
     scipy.optimize.OptimizeResult
         ``x``, ``fun``, ``jac`` (of the smooth part), ``nit``, ``nfev`` (passes), ``success``, ``status`` (0:
-        converged; 1: `max_iter`; 2: no lower point was found; 3: `callback`; 4: the objective is not finite,
-        x being the last good point), ``message``, ``history`` (dict of arrays objective, gradient_norm,
-        passes, seconds; the first row is `x0`), ``n_recoveries`` (workers lost), ``bytes_sent``.
+        converged; 1: `max_iter`; 2: no lower point was found, or the objective falls without end; 3:
+        `callback`; 4: the objective is not finite, x being the last good point), ``message``, ``history``
+        (dict of arrays objective, gradient_norm, passes, seconds; the first row is `x0`), ``n_recoveries``
+        (workers lost), ``bytes_sent``.
 
     Raises
     ------

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...scheduler.summed import NonFiniteObjective
-from .line_search import Trial, strong_wolfe
+from .line_search import CURVATURE, Trial, strong_wolfe
+
+_ENDLESS = 1e15  # times the first step
 
 
 @dataclass(eq=False)
@@ -54,7 +56,7 @@ class Smooth:
 
     def __init__(self, fun_and_grad, space, preconditioner):
         self.fun_and_grad, self.space, self.preconditioner = fun_and_grad, space, preconditioner
-        self.passes, self.trouble = 0, None
+        self.passes, self.trouble, self.endless = 0, None, False
 
     def evaluate(self, x):
         """One pass; None, and a word in `trouble`, where the objective is not finite."""
@@ -99,6 +101,8 @@ class Smooth:
             return Trial(t, found[0], there, (x, *found))
 
         trial = strong_wolfe(phi, point.value, slope, first)
+        # As steep there as here, and no end in sight.
+        self.endless = trial is not None and trial.t > _ENDLESS * first and trial.slope < CURVATURE * slope
         return None if trial is None else trial._replace(state=self.made(*trial.state))
 
     def trusted(self, fell, promised):

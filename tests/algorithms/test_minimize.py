@@ -166,6 +166,10 @@ def test_a_pass_that_failed_leaves_nothing_behind(data):
         (3.0, "must return a value and a gradient"),
         ((1.0, np.zeros(3)), r"a gradient of shape \(3,\) in portion 0; x has the shape \(2,\)"),
         ((1.0, 0.0), "a gradient of shape"),
+        ((np.ones(2), np.zeros(2)), "must return a number and a vector of numbers, .* in portion 0"),
+        ((1j, np.zeros(2)), "must return a number and a vector of numbers, .* in portion 0"),
+        ((1.0, np.zeros(2) + 1j), "complex numbers in the gradient"),
+        ((1.0, ["a", "b"]), "must return a number and a vector of numbers"),
     ],
 )
 def test_an_answer_of_another_form(answer, text):
@@ -202,6 +206,24 @@ def test_bad_input(arguments, text):
     given = {"fun_and_grad": lambda p, x: (x @ x, 2 * x), "x0": np.ones(2), "portions": [0, 1]} | arguments
     with pytest.raises(DataError, match=text):
         minimize(given.pop("fun_and_grad"), given.pop("x0"), given.pop("portions"), **given)
+
+
+@pytest.mark.parametrize("slope", [1.0, 1e8])
+def test_an_objective_without_a_minimum_has_not_converged(slope):
+    def loss(portion, x):  # falls along x[0]; x[1] has a minimum
+        return -slope * x[0] + (x[1] - portion) ** 2, np.array([-slope, 2 * (x[1] - portion)])
+
+    result = minimize(loss, np.zeros(2), [0.0, 1.0, 2.0])
+    assert not result.success
+    assert result.status == 2
+    assert "falls without end along a direction" in result.message
+
+
+@pytest.mark.parametrize("far", [1e4, 1e8, 1e10])
+def test_a_minimum_far_away_is_found(far):
+    result = minimize(lambda p, x: ((x[0] / far - 1) ** 2 / 2, (x / far - 1) / far), np.zeros(1), [0])
+    assert result.success
+    assert result.x[0] == pytest.approx(far, rel=1e-5)
 
 
 # Callbacks, checkpoints -----------------------------------------------------------------------------------
