@@ -111,6 +111,13 @@ class History:
     def __len__(self):
         return len(self._columns["round"])
 
+    def scaled(self, unit):
+        """Return a copy whose objectives are in another unit."""
+        copy = History()
+        copy._columns = {name: list(column) for name, column in self._columns.items()}
+        copy._columns["objective"] = [unit * value for value in self._columns["objective"]]
+        return copy
+
     def record(self, *, round, seconds, **figures):
         """Append the row of one round.
 

@@ -166,8 +166,14 @@ def label_numbers(y, n_samples, name):
         if y.dtype.kind in "biuf" and len(y) and (pair := _two_classes(y)) is not None:
             return pair
         check_array(y, dtype=None, ensure_2d=False, ensure_min_samples=0, estimator=name, input_name="y")
-        check_classification_targets(y)
-    classes, numbers = np.unique(y, return_inverse=True)
+        try:
+            check_classification_targets(y)
+            classes, numbers = np.unique(y, return_inverse=True)
+        except TypeError as error:  # what has no order
+            kinds = ", ".join(sorted({type(label).__name__ for label in y}))
+            raise DataError(
+                f"y holds labels of several kinds ({kinds}), which have no order: make them of one kind"
+            ) from error
     return classes, numbers.astype(np.int64)
 
 

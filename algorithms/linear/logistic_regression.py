@@ -1,12 +1,13 @@
 """Logistic regression with a squared penalty, or l1 and both, for two classes and for more."""
 
 import copy
+import dataclasses
 import functools
 from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from ...errors import DataError
 from ..optimize.choose import NEWTON_MOST, minimise, minimise_multinomial, minimise_sparse
@@ -113,7 +114,8 @@ class LogisticRegression(LinearClassifier):
     -----
     ConvergenceWarning
         If `max_iter` steps, or the precision of the arithmetic, did not suffice for `tol`; and without a
-        penalty where columns separate the classes, so that there are no best coefficients.
+        penalty where columns separate two classes, or each of several from all the others, so that there are
+        no best coefficients.
 
     See Also
     --------
@@ -150,7 +152,7 @@ class LogisticRegression(LinearClassifier):
         "engine": [str],
         "n_jobs": [None, Integral],
         "n_replicas": [Interval(Integral, 1, None, closed="left")],
-        "staleness": [Interval(Integral, 0, None, closed="left"), Interval(Real, 0, None, closed="left")],
+        "staleness": [Interval(Integral, 0, None, closed="left"), Options(Real, {np.inf})],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -219,7 +221,7 @@ class LogisticRegression(LinearClassifier):
             if self.solver == "downpour":
                 self._check_for_downpour()
             given = X, y, sample_weight
-            most = NEWTON_MOST - 1 if self.l1_ratio > 0 else np.inf
+            most = NEWTON_MOST - 1 if self._l1 > 0 else np.inf
             rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays_up_to=most)
             n_samples, n_features = rows.shape
             if is_dask(y):
@@ -232,7 +234,7 @@ class LogisticRegression(LinearClassifier):
             )
             weights = check_class_weights(self.class_weight, classes, numbers, weights)
             n_outputs = 1 if len(classes) == 2 else len(classes)
-            if self.l1_ratio > 0 and (n_outputs > 1 or n_features >= NEWTON_MOST):
+            if self._l1 > 0 and (n_outputs > 1 or n_features >= NEWTON_MOST):
                 return self._fit_working_set(X, y, sample_weight, total, before, callback)
             rows, layout = columns_in_use(rows, n_outputs, self.fit_intercept)
             target = numbers if n_outputs > 1 else np.where(numbers > 0, 1.0, -1.0)
@@ -243,6 +245,11 @@ class LogisticRegression(LinearClassifier):
             with opened_rows(self, rows, [target], weights, engine) as [data]:
                 return self._solve(data, *known)
 
+    @property
+    def _l1(self):
+        """`l1_ratio`, or 0 where nothing is penalised."""
+        return 0.0 if np.isinf(self.C) else self.l1_ratio
+
     def _fit_far(self, given, rows, y, sample_weight, engine, before, callback):
         """Fit where labels lie beside the rows on a cluster, and stay there."""
         name, by_replicas = type(self).__name__, self.solver == "downpour"
@@ -251,7 +258,7 @@ class LogisticRegression(LinearClassifier):
             labels = label_sums(answers, rows.shape[0], self.class_weight, name)
             self._check_goes_on(before, labels.classes, rows.shape[1])
             n_outputs = 1 if len(labels.classes) == 2 else len(labels.classes)
-            if self.l1_ratio == 0 or n_outputs == 1:
+            if self._l1 == 0 or n_outputs == 1:
                 _, layout = columns_in_use(rows, n_outputs, self.fit_intercept)
                 start, data = self._start(before, labels.mass, layout), made(labels.coding)
                 known = labels.classes, layout, rows.dtype, labels.total, start, callback
@@ -284,7 +291,7 @@ class LogisticRegression(LinearClassifier):
         return {"unit": unit, "callback": callback, "snapshot": snapshot}
 
     def _check_for_downpour(self):
-        if self.l1_ratio > 0:
+        if self._l1 > 0:
             raise DataError(
                 f"solver='downpour' takes the squared penalty alone, but l1_ratio is {self.l1_ratio:g}: "
                 "choose another solver"
@@ -322,15 +329,15 @@ class LogisticRegression(LinearClassifier):
         strength = 1 / (self.C * total)
         common = {
             "scale": 1 / data.shape[0],
-            "l2": strength * (1 - self.l1_ratio),
+            "l2": strength * (1 - self._l1),
             "fit_intercept": self.fit_intercept,
             "n_jobs": self.n_jobs,
         }
         if n_outputs > 1:
             return objective_over(data, MultinomialObjective, n_outputs, **common), minimise_multinomial
         objective = objective_over(data, LinearObjective, LOGISTIC, **common)
-        if self.l1_ratio > 0:
-            return objective, functools.partial(minimise_sparse, l1=strength * self.l1_ratio)
+        if self._l1 > 0:
+            return objective, functools.partial(minimise_sparse, l1=strength * self._l1)
         return objective, functools.partial(minimise, solver=self.solver)
 
     def _start(self, before, mass, layout):
@@ -375,9 +382,24 @@ class LogisticRegression(LinearClassifier):
         )
         for name, value in before.items():
             setattr(sparse, name, value)
-        sparse.fit(X, y, sample_weight, callback=callback)
+        unit = self.C * total
+        sparse.fit(X, y, sample_weight, callback=callback and functools.partial(self._tell, callback, unit))
+        return self._take(sparse, unit)
+
+    def _tell(self, callback, unit, info):
+        """Tell of a round of the working set in the words of this estimator."""
+
+        def snapshot():
+            return copy.copy(self)._take(info.snapshot(), unit)
+
+        gap, history = unit * info.gap, info.history.scaled(unit)
+        told = {"objective": unit * info.objective, "gap": gap, "history": history, "snapshot": snapshot}
+        return callback(dataclasses.replace(info, **told))
+
+    def _take(self, sparse, unit):
+        """Take the model from a `SparseLogisticRegression`, whose objective is a mean."""
         for name in ("classes_", "coef_", "intercept_", "n_iter_", "history_"):
             setattr(self, name, vars(sparse)[name])
-        self.history_["objective"] = self.history_["objective"] * self.C * total
+        self.history_ = {**self.history_, "objective": unit * self.history_["objective"]}
         self.solver_ = "working-set"
         return self

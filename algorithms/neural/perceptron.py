@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError
@@ -51,7 +51,7 @@ class Perceptron(Estimator):
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "warm_start": ["boolean"],
         "n_replicas": [Interval(Integral, 1, None, closed="left")],
-        "staleness": [Interval(Integral, 0, None, closed="left"), Interval(Real, 0, None, closed="left")],
+        "staleness": [Interval(Integral, 0, None, closed="left"), Options(Real, {math.inf})],
         "random_state": ["random_state"],
         "engine": [str],
         "device": [StrOptions({"cpu", "cuda", "auto"})],

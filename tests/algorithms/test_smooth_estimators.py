@@ -21,6 +21,7 @@ from stradask.algorithms.linear.inputs import check_labels
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
 from stradask.algorithms.linear.poisson import PoissonRegressor
 from stradask.algorithms.linear.ridge import Ridge
+from stradask.algorithms.neural.mlp import MLPClassifier
 from stradask.errors import DataError, InterruptedFitWarning, ModelFileError
 
 # --- being an estimator -----------------------------------------------------------------------------
@@ -88,6 +89,21 @@ def test_callback_history_and_control_c(cls):
     with pytest.warns(InterruptedFitWarning, match=f"{cls.__name__} was interrupted after 2 steps"):
         model.fit(X, y, callback=press)
     assert model.coef_.any()
+
+
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
+def test_a_callback_is_told_what_the_history_holds(l1_ratio):
+    """Three classes; with l1 they are solved as another estimator does it, in other units."""
+    X, y, *_ = problem(300)
+    y, seen = y + (X[:, 0] > 1), []
+    model = LogisticRegression(3.0, l1_ratio=l1_ratio)
+    model.fit(X, y, callback=lambda info: seen.append((info, info.snapshot())))
+    last, snapshot = seen[-1]
+    assert last.objective == model.history_["objective"][-1]
+    np.testing.assert_array_equal(last.history.as_dict()["objective"], model.history_["objective"])
+    assert last.objective == pytest.approx(value(model, X, y), rel=1e-3)
+    assert type(snapshot) is LogisticRegression
+    np.testing.assert_array_equal(snapshot.predict_proba(X), model.predict_proba(X))
 
 
 def test_a_bar_and_a_warning(capsys):
@@ -231,7 +247,8 @@ def test_counts_that_are_refused():
     [
         LogisticRegression(0.0), LogisticRegression(-1), LogisticRegression(l1_ratio=1.5),
         LogisticRegression(tol=-1), LogisticRegression(solver="lbfgs"), LogisticRegression(max_iter=0),
-        LogisticRegression(class_weight="even"),
+        LogisticRegression(class_weight="even"), LogisticRegression(staleness=0.5),
+        LogisticRegression(staleness=np.nan), MLPClassifier(staleness=0.5),
         Ridge(-1.0), Ridge(solver="svd"), PoissonRegressor(-1.0), PoissonRegressor(n_jobs="two"),
     ],
     ids=repr,
@@ -282,6 +299,14 @@ def test_downpour_tells_of_its_passes():
     assert stopped.n_iter_ in (2, 3)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("cls", [LogisticRegression, MLPClassifier])
+def test_replicas_need_not_wait_for_each_other(cls):
+    X, y, *_ = problem(400)
+    model = cls(solver="downpour", staleness=float("inf"), max_iter=30, random_state=0)
+    assert model.fit(X, y).score(X, y) > 0.6
+
+
 def test_downpour_is_repeatable_goes_on_and_warns():
     X, y, *_ = problem(600, 5)
     model = LogisticRegression(solver="downpour", random_state=3, tol=1e-4)
@@ -308,7 +333,6 @@ def test_downpour_is_repeatable_goes_on_and_warns():
             {"callback": print},
             "needs engine='local'",
         ),
-        (LogisticRegression(solver="downpour", staleness=0.5), {}, "staleness must be an integer"),
     ],
 )
 def test_what_downpour_refuses(model, options, word):
@@ -341,6 +365,7 @@ def test_labels_are_numbered_as_numpy_does(dtype, values):
         (np.array(["a", None, "b"], object), "y contains None in row 1"),
         ([0.5, 1.5], "Unknown label type: continuous"),
         ([2.0, 2.0], "y holds 1 class, 2.0"),
+        (np.array(["a", 1, "b"], object), r"y holds labels of several kinds \(int, str\)"),
     ],
 )
 def test_labels_that_are_refused(y, said):

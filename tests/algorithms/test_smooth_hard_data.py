@@ -342,6 +342,16 @@ def test_a_sparse_quadratic_has_no_slope_left(seed):
 # No minimum -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("y", [[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2]])
+def test_without_a_penalty_its_kind_does_not_matter(y):
+    X = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]]
+    with pytest.warns(ConvergenceWarning, match=r"separates the rows.*give a penalty") as told:
+        model = LogisticRegression(np.inf, l1_ratio=0.5).fit(X, y)
+    assert len(told) == 1
+    with pytest.warns(ConvergenceWarning):
+        np.testing.assert_array_equal(model.coef_, LogisticRegression(np.inf).fit(X, y).coef_)
+
+
 @pytest.mark.parametrize("solver", ["auto", "sandblaster"])
 @pytest.mark.parametrize("y", [[0, 0, 0, 1, 1, 1], [0, 1, 0, 0, 1, 1], [0, 0, 1, 1, 2, 2]])
 def test_classes_that_a_plane_separates(y, solver):
