@@ -1,5 +1,6 @@
 """The run of replicas over a parameter table: starts them, keeps states, begins anew after losses."""
 
+import hashlib
 import itertools
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -80,7 +81,7 @@ def run_replicas(
     checkpoint_every : int, default=100
         States are taken at multiples of this clock, as soon as the one before is written.
     fingerprint : dict, optional
-        What a checkpoint belongs to, as JSON can hold it.
+        What a checkpoint belongs to, as JSON can hold it; by default the table's beginning.
 
     Returns
     -------
@@ -121,7 +122,9 @@ def run_replicas(
     check_count("checkpoint_every", checkpoint_every)
     run = _Run(design, function, tasks, _place(engine), checkpoint_every)
     store = None if checkpoint is None else Checkpoint(checkpoint)
-    return run.to_end(cells, store, {**(fingerprint or {}), **_identity(design)})
+    if fingerprint is None:
+        fingerprint = {"beginning": hashlib.blake2b(cells.tobytes(), digest_size=16).hexdigest()}
+    return run.to_end(cells, store, {**fingerprint, **_identity(design)})
 
 
 def _place(engine):
@@ -137,9 +140,12 @@ def _place(engine):
 
 
 def _cells(values, slots, rule):
-    values = np.asarray(values)
-    if values.dtype not in (np.float32, np.float64):
-        values = values.astype(np.float64)
+    try:
+        values = np.asarray(values)
+        if values.dtype not in (np.float32, np.float64):
+            values = values.astype(np.float64, casting="unsafe" if values.dtype.kind in "biufO" else "safe")
+    except (TypeError, ValueError) as error:
+        raise DataError(f"values must be a matrix of real numbers: {error}") from error
     if values.ndim != 2 or not values.size:
         raise DataError(f"values must be a matrix, rows of parameters, got an array of shape {values.shape}")
     if not np.isfinite(values).all():

@@ -281,6 +281,8 @@ def test_a_checkpoint_of_another_table_is_refused(tmp_path):
         fit_descent("local", checkpoint=tmp_path, staleness=1)
     with pytest.raises(CheckpointMismatch, match="mine"):
         fit_descent("local", checkpoint=tmp_path, fingerprint={"mine": 1})
+    with pytest.raises(CheckpointMismatch, match="beginning"):
+        run_replicas(descent(2), data_of(3), np.ones((3, 2)), rule=Adagrad(0.1), checkpoint=tmp_path)
 
 
 # Bad input -------------------------------------------------------------------------------------------------
@@ -292,6 +294,8 @@ def test_a_checkpoint_of_another_table_is_refused(tmp_path):
         ({"values": np.zeros(3)}, "values must be a matrix"),
         ({"values": np.zeros((0, 3))}, "values must be a matrix"),
         ({"values": [[np.nan]]}, "values holds nan"),
+        ({"values": [["a"]]}, "values must be a matrix of real numbers"),
+        ({"values": [[1j]]}, "values must be a matrix of real numbers"),
         ({"slots": np.zeros((2, 1, 2))}, r"slots must be finite, of shape \(3, 1, 2\)"),
         ({"staleness": -1}, "staleness must be at least 0, got -1"),
         ({"staleness": 0.5}, "staleness must be an integer or float"),
