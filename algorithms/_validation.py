@@ -87,7 +87,7 @@ def _numeric_csr(X, name):
     check_plain("X", X)
     if sparse.issparse(X):
         X = sound(X)
-    with _as_data_errors():
+    with _as_data_errors(X):
         X = check_array(X, accept_sparse=True, dtype="numeric", estimator=name, input_name="X")
         if X.dtype == object:  # of a list, whose type scikit-learn leaves as numpy finds it
             X = check_array(X, dtype=np.float64, estimator=name, input_name="X")
@@ -139,12 +139,34 @@ def _nonzeros(X):
 
 
 @contextmanager
-def _as_data_errors():
-    """Let scikit-learn's words stand, under our name; its TypeErrors pass."""
+def _as_data_errors(X=None):
+    """Let scikit-learn's words stand, under our name; its TypeErrors pass. A column of text in X is named."""
     try:
         yield
     except ValueError as error:
-        raise DataError(str(error)) from error
+        raise DataError(_text_in(X) or str(error)) from error
+
+
+def _text_in(X):
+    """Say which column of a DataFrame holds text that is no number; "" if none does."""
+    for name in getattr(X, "columns", ()):
+        column = np.asarray(X[name], dtype=object)
+        for row, value in enumerate(column if column.ndim == 1 else ()):
+            if isinstance(value, str) and not _is_number(value):
+                where = f"in row {row} of the column {name!r}"
+                return (
+                    f"X holds the text {value!r} {where}: encode it, for instance with "
+                    "sklearn.preprocessing.OneHotEncoder, or leave the column out"
+                )
+    return ""
+
+
+def _is_number(text):
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _as_int32(X, name):
@@ -297,7 +319,7 @@ def real(X, name, *, sparse_format, order, finite=False):
     check_plain("X", X)
     if sparse.issparse(X):
         X = sound(X)
-    with _as_data_errors():
+    with _as_data_errors(X):
         return check_array(
             X,
             accept_sparse=sparse_format,

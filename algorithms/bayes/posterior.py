@@ -475,8 +475,8 @@ class Posterior:
             Densities of each shard (thin) and of the posterior (thick); draws in their order; histograms of
             ranks, one a chain, which are level where chains agree. The last two show the chains, or those of
             shards.
-        names : sequence of str, optional
-            Columns, at most 12 by default the first ones.
+        names : str or sequence of str, optional
+            Columns; by default the first ones, 12 at most.
         axes : sequence of matplotlib Axes, optional
             One a name.
 

@@ -17,6 +17,7 @@ def plot_posterior(posterior, kind, names, axes):
     kinds = {"marginals": _marginals, "trace": _trace, "rank": _ranks}
     if kind not in kinds:
         raise DataError(f"kind must be one of {', '.join(kinds)}, got {kind!r}")
+    names = [names] if isinstance(names, str) else names
     names = posterior.names[:_MOST] if names is None else list(names)
     unknown = [name for name in names if name not in posterior.names]
     if unknown or not names:

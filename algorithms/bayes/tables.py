@@ -79,10 +79,12 @@ class Table:
 
 
 def _shown(value):
-    """Three figures; integers and text as they are."""
+    """Three figures, or all before the point up to a million; integers and text as they are."""
     if isinstance(value, (float, np.floating)):
         value = float(value)
         if np.isnan(value):
             return ""
-        return f"{value:#.3g}".rstrip(".") if 1e-3 <= abs(value) < 1e4 or value == 0 else f"{value:.3g}"
+        if 999.5 <= abs(value) < 1e6:
+            return f"{value:.0f}"
+        return f"{value:#.3g}".rstrip(".") if 1e-3 <= abs(value) < 1e3 or value == 0 else f"{value:.3g}"
     return str(value)

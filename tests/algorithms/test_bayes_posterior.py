@@ -311,7 +311,7 @@ def test_pictures(full, draws):
     assert x[np.argmax(y)] == pytest.approx(full.mean()["a"], abs=0.6)
     assert integrate.trapezoid(y, x) == pytest.approx(1, abs=0.05)
     assert one.get_legend() is not None
-    (trace,) = full.plot("trace", ["b"])
+    (trace,) = full.plot("trace", "b")
     assert len(trace.lines) == 6  # three shards of two chains
     (rank,) = Posterior(draws, VARIABLES, n_chains=4).plot("rank", ["coef[0,0]"])
     heights = np.array([patch.get_data().values for patch in rank.patches])
@@ -350,6 +350,11 @@ def test_tables():
     for wrong in (lambda: table["mean"], lambda: table.row("y"), lambda: Table(["a"], {"b": [1, 2]})):
         with pytest.raises(DataError):
             wrong()
+    figures = [0.0, 0.00123, 999.4, 999.6, 2913.2, -123456.0, 1.5e6, np.inf]
+    lines = str(Table("abcdefgh", {"x": figures})).splitlines()[1:]
+    assert [line.split()[1] for line in lines] == [
+        "0.00", "0.00123", "999", "1000", "2913", "-123456", "1.5e+06", "inf"
+    ]  # fmt: skip
     frame = pytest.importorskip("pandas").DataFrame
     assert isinstance(table.to_pandas(), frame)
     assert table.to_pandas().loc["x", "n"] == 10

@@ -255,7 +255,7 @@ def test_a_sum_of_duplicates_may_be_too_large(X):
         (sparse.coo_array(np.ones(3)), r"X must have two dimensions"),
         ([["a", "b"]], r"numeric|could not convert"),
         (np.array([["1", "2"]]), r"numeric"),
-        (pd.DataFrame({"a": ["x"]}), r"could not convert"),
+        (pd.DataFrame({"a": [1, 2], "b": ["3", "x"]}), r"the text 'x' in row 1 of the column 'b': encode"),
         (pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}), r"contains NaN"),
         ([[1, 2], [3]], r"inhomogeneous"),
     ],
