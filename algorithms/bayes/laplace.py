@@ -24,6 +24,7 @@ _STEPS = 20  # of a climb in one compiled call, which Ctrl-C waits for
 _NEAR = 0.1  # posterior standard deviations: the same mode
 _CLOSE = 1e-3  # posterior standard deviations; nearer a density in single precision cannot tell
 _DIFFERENCE = 1e-4
+_SHORTER, _MUCH = 10, 1e3  # times that these are made shorter, and by how much at most
 _LEAST_CURVATURE = 1e-10  # against the largest
 _FLAT = 1e-100
 _PART = 1e-2  # of a standard deviation, once that is known
@@ -85,7 +86,7 @@ def find_mode(model, start=None, max_iter=500, scales=None, known=()):
     """
     start = np.array(model.start if start is None else start, dtype=np.float64)
     with single_threaded_blas():
-        scales = _scales_of(hessian(model, start)) if scales is None else scales
+        scales = _scales_of(_first_hessian(model, start)) if scales is None else scales
         q = _climb(model, start, scales, max_iter)
         if q is None:
             return None
@@ -157,6 +158,24 @@ def _climb(model, start, scales, max_iter):
     return start + scales @ z if np.isfinite(logp) and np.isfinite(z).all() else None
 
 
+def _first_hessian(model, q):
+    """The Hessian from differences that are a part of the standard deviations, which it tells."""
+    h = _DIFFERENCE * np.maximum(1.0, np.abs(q))
+    for _ in range(_SHORTER):
+        precision = hessian(model, q, h)
+        widths = np.diag(precision)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            wanted = np.where(widths > 0, _PART / np.sqrt(widths), h)
+        too_far = ~np.isfinite(widths)
+        if not (too_far.any() or np.isfinite(precision).all()):
+            too_far[:] = True
+        wanted = np.where(too_far, h / _MUCH, wanted)
+        if (wanted >= h / 10).all():
+            break
+        h = np.clip(wanted, h / _MUCH, h)
+    return precision
+
+
 def _scales_of(precision):
     """``V |L|^-1/2`` of the eigenvalues L and vectors V, or ones where there is no Hessian."""
     if not np.isfinite(precision).all() or not precision.any():
@@ -215,8 +234,9 @@ def hessian(model, q, h=None):
     """
     h = _DIFFERENCE * np.maximum(1.0, np.abs(q)) if h is None else h
     _, gradients = model.logp_grads(np.concatenate([q + np.diag(h), q - np.diag(h)]))
-    rows = -(gradients[: len(q)] - gradients[len(q) :]) / (2 * h[:, None])
-    return (rows + rows.T) / 2
+    with np.errstate(over="ignore", invalid="ignore"):  # where a density is not finite
+        rows = -(gradients[: len(q)] - gradients[len(q) :]) / (2 * h[:, None])
+        return (rows + rows.T) / 2
 
 
 def laplace_draws(model, mode, n, *, seed, shard=0, chain=0, freedom=None):

@@ -380,9 +380,18 @@ def _least_squares(family, X, y, weights, offsets):
     targets = y if family in ("normal", "student_t") else np.log(y + 0.5)
     targets = targets if offsets is None else targets - offsets
     root = np.ones(1) if weights is None else np.sqrt(weights)
-    coefs, *_ = np.linalg.lstsq(X * root[:, None], targets * root, rcond=None)
+    coefs = _solved(X * root[:, None], targets * root)
     rest = np.sqrt(np.average((targets - X @ coefs) ** 2, weights=weights))
     return coefs, max(rest, 1e-8 * np.abs(targets).max(), 1e-150)
+
+
+def _solved(X, y):
+    """Least squares by columns of about one length: those far shorter than others count as well."""
+    with np.errstate(divide="ignore"):
+        scales = np.exp2(np.round(np.log2(np.sqrt((X * X).sum(axis=0)))))  # exact factors
+    scales[scales == 0] = 1.0
+    coefs, *_ = np.linalg.lstsq(X / scales, y, rcond=None)
+    return coefs / scales
 
 
 def _head(d, n, prior, power, freedom):
@@ -414,7 +423,7 @@ def _linear_body(head, X, y, weights, offsets):
     weights = np.ones(len(X)) if weights is None else weights
     y = y if offsets is None else y - offsets
     root = np.sqrt(weights)[:, None]
-    center, *_ = np.linalg.lstsq(X * root, y * root[:, 0], rcond=None)
+    center = _solved(X * root, y * root[:, 0])
     rest = y - X @ center
     head[bayes_priors.CONSTANT], head[bayes_priors.WEIGHT] = weights @ rest**2, weights.sum()
     R = np.zeros((X.shape[1], X.shape[1]))
