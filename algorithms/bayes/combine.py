@@ -25,7 +25,15 @@ from .combine_gaussian import (
     inverses,
 )
 from .combine_kernel import kernel_product, pair_tree
-from .diagnostics import LEAST_ACCEPTANCE, MOST_APART, MOST_SHIFT, MOST_WIDTH, RHAT_LIMIT, split_rhat
+from .diagnostics import (
+    LEAST_ACCEPTANCE,
+    MOST_APART,
+    MOST_SHIFT,
+    MOST_SPREAD,
+    MOST_WIDTH,
+    RHAT_LIMIT,
+    split_rhat,
+)
 
 _N_CHECKED, _FREEDOM, _WIDER = 1000, 7, 1.2  # proposals that check a combination; tails, covariance
 _FEW = 100  # draws of a chain, below which R-hat warns of noise
@@ -217,7 +225,7 @@ def combine(draws, *, method="auto", gradients=None, log_density=None, n_draws=4
 
 
 def _check(draws, log_density, rng):
-    """Weigh points about the draws by the posterior: how far do these move the means, and can they tell."""
+    """Weigh points about the draws by the posterior: how far off are means and sd, and can they tell."""
     mean, d = draws.mean(axis=0), draws.shape[1]
     if len(draws) < d + 2:
         return {}
@@ -227,9 +235,15 @@ def _check(draws, log_density, rng):
     except np.linalg.LinAlgError:
         return {}
     log_weights, _, figures = weighed(proposals, log_density)
-    shift = np.abs(np.exp(log_weights) @ proposals.points - mean) / draws.std(axis=0)
+    weights, points, widths = np.exp(log_weights), proposals.points, draws.std(axis=0)
+    there = weights @ points
     names = {"k_hat": "check_k_hat", "k_hat_limit": "check_k_hat_limit"}
-    return {new: figures[name] for name, new in names.items()} | {"shift": float(shift.max())}
+    told = {new: figures[name] for name, new in names.items()}
+    told["shift"] = float((np.abs(there - mean) / widths).max())
+    if figures["mean_ess"] > LEAST_ESS:  # fewer do not tell widths
+        times = widths / np.sqrt(weights @ (points - there) ** 2)
+        told["spread"] = float(np.maximum(times, 1 / times).max())
+    return told
 
 
 def _checked(draws, gradients, log_density):
@@ -331,11 +345,13 @@ def _complaints(found):
             "method='auto', or more draws a shard"
         )
     k_hat, shift = figures.get("check_k_hat", 0), figures.get("shift", 0)
-    if not (k_hat < figures.get("check_k_hat_limit", 1) and shift < MOST_SHIFT):
+    spread = figures.get("spread", 1)
+    if not (k_hat < figures.get("check_k_hat_limit", 1) and shift < MOST_SHIFT and spread < MOST_SPREAD):
         yield (
             f"weighed by the posterior, points about the draws have means {shift:.2f} standard deviations "
-            f"away (at most {MOST_SHIFT}) and k-hat {k_hat:.2f} (limit {figures['check_k_hat_limit']:.2f}): "
-            "the combination misses the posterior; take method='auto'"
+            f"away (at most {MOST_SHIFT}), other widths by a factor of {spread:.2f} (at most {MOST_SPREAD}) "
+            f"and k-hat {k_hat:.2f} (limit {figures['check_k_hat_limit']:.2f}): the combination misses the "
+            "posterior; take method='auto'"
         )
     halves = figures.get("half_disagreement", 0)
     if np.isnan(halves):

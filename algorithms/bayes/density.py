@@ -301,11 +301,13 @@ class _Python:
         return _number(value, what), gradient
 
 
-def _number(value, what):
+def _number(made, what):
     try:
-        value = np.asarray(value, dtype=np.float64)
+        value = np.asarray(made, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{what} must return one number, got a {type(value).__name__}: {error}") from error
+        raise DataError(f"{what} must return one number, got a {type(made).__name__}: {error}") from error
+    if made is None:  # of which NumPy makes NaN
+        raise DataError(f"{what} must return one number, got None: does it end without a return?")
     if value.size != 1:
         raise DataError(f"{what} must return one number, got the shape {value.shape}: sum over observations")
     return float(value.reshape(()))

@@ -20,6 +20,7 @@ _ESS_GOOD, _ESS_SHARD = 400, 100
 _BFMI_LIMIT = 0.3
 MOST_DIVERGENT = 0.01  # part of the draws
 MOST_SHIFT = 0.5  # of a combination's means by the posterior itself, in standard deviations
+MOST_SPREAD = 1.25  # of its standard deviations to those by the posterior itself, or of these to them
 LEAST_ACCEPTANCE = 0.05
 MOST_WIDTH = 0.5  # of kernels, in standard deviations of the posterior: draws 12 % too wide
 MOST_APART = 0.2  # in standard deviations: of halves, whose whole errs by about half of it; of populations
@@ -456,6 +457,13 @@ def _combination_lines(figures):
         ("mean_ess", "ESS of means", 100, True, "the same for a mean, of the worst parameter"),
         ("check_k_hat", "k-hat of the check", check_limit, False, "of exact weights of a t about the draws"),
         ("shift", "shift of means", MOST_SHIFT, False, "in sd, by the same weights"),
+        (
+            "spread",
+            "spread",
+            MOST_SPREAD,
+            False,
+            "how many times too wide or too narrow, by the same weights",
+        ),
     )
     for key, name, limit, at_least, words in judged:
         if key in figures:

@@ -240,6 +240,26 @@ def test_the_check_measures_the_shift():
     assert right.figures["check_k_hat"] < right.figures["check_k_hat_limit"]
 
 
+@pytest.mark.parametrize(("method", "wide"), [("average", True), ("parametric", False)])
+def test_the_check_measures_the_spread(method, wide):
+    """Shards of one middle and several widths: the plain mean of their draws is too wide, and not shifted."""
+    widths, d = np.array([1.0, 3.0, 6.0]), 2
+    draws = widths[:, None, None] * np.random.default_rng(0).standard_normal((3, 4000, d))
+
+    def log_density(points):
+        return -0.5 * (widths**-2.0).sum() * (points**2).sum(axis=1)
+
+    truth = np.sqrt(1 / (widths**-2.0).sum())
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = combine(draws, method=method, log_density=log_density, random_state=0)
+    times = found.draws.std() / truth
+    assert found.figures["spread"] == pytest.approx(max(times, 1 / times), rel=0.1)
+    assert found.figures["shift"] < 0.2
+    assert ["other widths by a factor of" in str(one.message) for one in told] == [True] * wide
+    assert diagnose(None, figures=found.figures).level == (2 if wide else 0)
+
+
 # Densities that are NaN --------------------------------------------------------------------------------
 
 
