@@ -210,11 +210,15 @@ class _Cluster:
     """Chunks as plain Dask tasks, each with the one before it and the shard's data as its inputs."""
 
     def __init__(self, engine):
+        import dask
         import distributed
+
+        from ...scheduler.clients import open_client
 
         self._own = engine != "dask"
         if self._own:
-            self._client = distributed.Client(engine, set_as_default=False)
+            timeout = dask.utils.parse_timedelta(dask.config.get("stradask.timeout", "30s"))
+            self._client = open_client(engine, timeout)
             return
         try:
             self._client = distributed.default_client()

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 
+import dask
 import numpy as np
 import pytest
 
@@ -247,6 +248,16 @@ def test_bad_input(pool, run, words):
 def test_data_that_cannot_be_told_apart(tmp_path):
     with pytest.raises(DataError, match="the data of shard 0 cannot be told from others"):
         run_shards(lambda s: object(), walk()[1], 1, n_chunks=1, checkpoint=tmp_path, identity={})
+
+
+@pytest.mark.parametrize("engine", ["tcp://127.0.0.1:9", "gpu://somewhere:1"])
+def test_a_scheduler_that_is_not_there_is_named(engine):
+    with (
+        dask.config.set({"stradask.timeout": "1s"}),
+        pytest.raises(DataError, match="no Dask scheduler answers there"),
+        ShardPool([None], 1, engine=engine),
+    ):
+        pass
 
 
 def test_dask_needs_a_client():
