@@ -150,8 +150,10 @@ def _as_data_errors(X=None):
 def _text_in(X):
     """Say which column of a DataFrame holds text that is no number; "" if none does."""
     for name in getattr(X, "columns", ()):
-        column = np.asarray(X[name], dtype=object)
-        for row, value in enumerate(column if column.ndim == 1 else ()):
+        column = X[name]
+        if getattr(column, "ndim", 1) != 1 or getattr(column.dtype, "kind", "O") in "biufc":
+            continue
+        for row, value in enumerate(np.asarray(column, dtype=object)):
             if isinstance(value, str) and not _is_number(value):
                 where = f"in row {row} of the column {name!r}"
                 return (

@@ -294,7 +294,7 @@ def test_a_model_comes_back_from_its_file(digits, tmp_path, monkeypatch):
             "validation_fraction=0.001 of 20 rows cannot be",
         ),
         ({"learning_rate_init": 0.0}, "learning_rate_init"),
-        ({"staleness": 0.5, "solver": "downpour"}, "staleness must be an integer"),
+        ({"staleness": 0.5, "solver": "downpour"}, "staleness. parameter of MLPClassifier must be an int"),
         ({"engine": "cluster", "solver": "downpour"}, "engine='cluster' is unknown"),
     ],
 )
