@@ -445,6 +445,8 @@ def _check_falls(model):
     lines = lines[sizes > 0] / sizes[sizes > 0, None]
     sides = np.stack([lines, -lines], axis=1).reshape(-1, model.n_params)
     for near, far in _FAR:
+        if not len(sides):
+            return
         pieces = np.array_split(sides, 1 + len(sides) // _TOGETHER)
         sides = sides[np.concatenate([_stay(model, piece, near, far) for piece in pieces])]
     if len(sides):

@@ -5,12 +5,14 @@ decide whether draws are returned at all, so they are computed here and not by a
 or of another version: the same draws meet the same verdict everywhere.
 """
 
+import functools
 import math
 
 import numpy as np
-from scipy import fft, special, stats
+from scipy import special, stats
 
 from ...errors import DataError
+from ...kernels.autocovariances import autocovariances
 from .combine_gaussian import moment_parameters, score_parameters
 from .tables import Table
 
@@ -24,6 +26,8 @@ MOST_SPREAD = 1.25  # of its standard deviations to those by the posterior itsel
 LEAST_ACCEPTANCE = 0.05
 MOST_WIDTH = 0.5  # of kernels, in standard deviations of the posterior: draws 12 % too wide
 MOST_APART = 0.2  # in standard deviations: of halves, whose whole errs by about half of it; of populations
+_TAILS = (0.05, 0.95)
+_NEAR = (32, 256)  # lags that are tried before all of them
 _P_LIMIT = 0.001  # of the tests whether shards agree
 _WORDS = ("good", "care", "bad")
 _VERDICTS = (
@@ -53,17 +57,30 @@ def _split(x):
 def _normal_scores(x):
     """Replace draws by normal quantiles of their ranks among all chains (Blom)."""
     columns = x.reshape(len(x), -1)
-    n = columns.shape[1]
     order = np.argsort(columns, axis=1)
-    ascending = np.take_along_axis(columns, order, axis=1)
-    rises = ascending[:, 1:] > ascending[:, :-1]
     scores = np.empty_like(columns)
-    np.put_along_axis(scores, order, _score(np.arange(1, n + 1), n)[None], axis=1)
-    for j in np.flatnonzero(~rises.all(axis=1)):  # equal draws have their mean rank
-        first = np.append(0, np.flatnonzero(rises[j]) + 1)
-        last = np.append(first[1:], n)
-        scores[j, order[j]] = np.repeat(_score((first + 1 + last) / 2, n), last - first)
+    np.put_along_axis(scores, order, _ranked_scores(np.take_along_axis(columns, order, axis=1)), axis=1)
     return scores.reshape(x.shape)
+
+
+def _ranked_scores(ascending):
+    """Scores of columns (d, n) that ascend; equal draws have that of their mean rank."""
+    d, n = ascending.shape
+    scores = np.tile(_scores_of_ranks(n), (d, 1))
+    first = np.ones((d, n), bool)  # of a run of equal draws
+    np.not_equal(ascending[:, 1:], ascending[:, :-1], out=first[:, 1:])
+    if not first.all():
+        starts = np.flatnonzero(first)
+        lengths = np.diff(starts, append=first.size)
+        runs = lengths > 1
+        means = _score(starts[runs] % n + (lengths[runs] + 1) / 2, n)
+        scores.ravel()[np.repeat(runs, lengths)] = np.repeat(means, lengths[runs])
+    return scores
+
+
+@functools.lru_cache(maxsize=8)
+def _scores_of_ranks(n):
+    return _score(np.arange(1, n + 1), n)
 
 
 def _score(ranks, n):
@@ -111,7 +128,9 @@ def split_rhat(draws):
 
 def _rhat(halves, scores):
     """The larger of two R-hat: of normal scores of the halves of chains, and of the folded halves'."""
-    middle = np.median(halves.reshape(len(halves), -1), axis=1)
+    ascending = np.sort(halves.reshape(len(halves), -1), axis=1)  # in less time than numpy's median
+    n = ascending.shape[1]
+    middle = (ascending[:, (n - 1) // 2] + ascending[:, n // 2]) / 2
     folded = np.abs(halves - middle[:, None, None])
     return np.fmax(_scale_reduction(scores), _scale_reduction(_normal_scores(folded)))
 
@@ -149,9 +168,12 @@ def ess(draws, kind="bulk"):
 
 def _tail(x):
     """The smaller effective size of the indicators of two quantiles."""
-    cuts = np.quantile(x.reshape(len(x), -1), [0.05, 0.95], axis=1)
-    below = _split(np.concatenate([x <= cut[:, None, None] for cut in cuts], dtype=np.float64))
-    return np.fmin(*np.split(_geyer(below), 2))
+    ascending = np.sort(x.reshape(len(x), -1), axis=1)
+    places = np.array(_TAILS) * (ascending.shape[1] - 1)
+    low = places.astype(int)
+    cuts = ascending[:, low] + (places - low) * (ascending[:, low + 1] - ascending[:, low])
+    below = np.concatenate([x <= cut[:, None, None] for cut in cuts.T], dtype=np.float64)
+    return np.fmin(*np.split(_geyer(_split(below)), 2))
 
 
 def convergence(draws):
@@ -177,29 +199,40 @@ def _geyer(x):
 
     NaN where all are equal.
     """
-    d, c, n = x.shape
-    means = x.mean(axis=2, keepdims=True)
-    length = fft.next_fast_len(2 * n, real=True)
-    waves = fft.rfft(x - means, length)
-    power = (waves.real**2 + waves.imag**2).mean(axis=1)  # of all chains: what follows is linear
-    covariances = fft.irfft(power, length)[:, :n] / n
+    _, c, n = x.shape
+    means = x.mean(axis=2)
+    centred = x - means[:, :, None]
+    found, left = np.full(len(x), np.nan), np.flatnonzero(np.ptp(x, axis=(1, 2)) > 0)
+    for n_lags in (*(near for near in _NEAR if 2 * near <= n), n):
+        time, ended = _time(autocovariances(centred[left], n_lags), means[left], n)
+        found[left[ended]] = c * n / np.maximum(time[ended], 1 / math.log10(c * n))
+        left = left[~ended]
+        if not len(left):
+            break
+    return found
+
+
+def _time(covariances, means, n):
+    """Autocorrelation times (d,) from covariances (d, lags), and which of their sums have ended."""
     within = covariances[:, 0] * n / (n - 1)
-    total = covariances[:, 0] + (means[:, :, 0].var(axis=1, ddof=1) if c > 1 else 0)
+    total = covariances[:, 0] + (means.var(axis=1, ddof=1) if means.shape[1] > 1 else 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         correlations = 1 - (within[:, None] - covariances) / total[:, None]
     correlations[:, 0] = 1
-    pairs = correlations[:, 0 : n - n % 2 : 2] + correlations[:, 1::2]
+    n_lags = covariances.shape[1]
+    pairs = correlations[:, 0 : n_lags - n_lags % 2 : 2] + correlations[:, 1::2]
     last = max(math.ceil((n - 2) / 2) - 1, 0)
     stops = ~(pairs[:, : last + 1] > 0)
-    stops[:, -1] = True
+    if n_lags == n:
+        stops[:, -1] = True
     end = stops.argmax(axis=1)  # the first pair that no longer counts in full
-    most = max(int(end.max()), 1)
+    most = max(int(end.max(initial=0)), 1)
     sums = np.cumsum(np.minimum.accumulate(pairs[:, :most], axis=1), axis=1)
-    columns = np.arange(d)
+    columns = np.arange(len(pairs))
     whole = np.where(end > 0, sums[columns, end - 1], 0)
     even = correlations[columns, 2 * end]
     time = 2 * whole - 1 + np.where(pairs[columns, end] >= 0, even, np.maximum(even, 0))
-    return np.where(np.ptp(x, axis=(1, 2)) > 0, c * n / np.maximum(time, 1 / math.log10(c * n)), np.nan)
+    return time, stops[columns, end]
 
 
 def _as_given(draws, values):

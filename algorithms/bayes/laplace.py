@@ -9,6 +9,7 @@ References: Tierney, Kadane, "Accurate approximations for posterior moments and 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import linalg, special
@@ -60,7 +61,11 @@ class Mode:
 
     def is_near(self, q):
         """Whether q lies within a tenth of a standard deviation in every coordinate."""
-        return bool(np.abs(np.linalg.solve(self.A, q - self.q)).max() <= _NEAR)
+        return bool(np.abs(self._inverse @ (q - self.q)).max() <= _NEAR)
+
+    @cached_property
+    def _inverse(self):
+        return linalg.solve_triangular(self.A, np.eye(len(self.A)), lower=True)
 
 
 def find_mode(model, start=None, max_iter=500, scales=None, known=()):
@@ -125,7 +130,7 @@ def find_modes(model, mode, n_pairs, *, seed, shard=0):
         for start in _scattered(model, mode, n_pairs, seed, shard):
             n += 1
             other = find_mode(model, start, scales=mode.A, known=modes)
-            if other is not None and not any(one.is_near(other.q) for one in modes):
+            if other is not None and other not in modes and not any(one.is_near(other.q) for one in modes):
                 modes.append(other)
             if len(modes) == _MOST_MODES:
                 break

@@ -8,7 +8,6 @@ Pareto distribution fitted to them. Its shape, k-hat, tells how many moments the
 import math
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ...errors import DataError
 
@@ -68,7 +67,7 @@ def psis(log_weights):
         fitted, k_hat = _smoothed_tail(np.exp(smoothed[tail]) - cutoff)
         if fitted is not None:
             smoothed[tail] = np.minimum(np.log(fitted + cutoff), 0.0)
-    return smoothed - logsumexp(smoothed), k_hat
+    return smoothed - math.log(np.exp(smoothed).sum()), k_hat  # the largest is about 0
 
 
 def _checked(log_weights):
@@ -121,7 +120,8 @@ def fit_pareto(excess):
     b = b / (3 * excess[_quartile(n)]) + 1 / excess[-1]
     k = np.log1p(-b[:, None] * excess).mean(axis=1)
     log_profile = n * (np.log(-b / k) - k - 1)
-    mean = b @ np.exp(log_profile - logsumexp(log_profile))
+    profile = np.exp(log_profile - log_profile.max())
+    mean = b @ profile / profile.sum()
     k_mean = np.log1p(-mean * excess).mean()
     return float((n * k_mean + 10 * 0.5) / (n + 10)), float(-k_mean / mean)
 
@@ -143,7 +143,7 @@ def importance_ess(log_weights):
     float
         Between 1 and n.
     """
-    return float(np.exp(-logsumexp(2 * log_weights)))
+    return float(1 / np.exp(2 * log_weights).sum())
 
 
 def khat_limit(n):

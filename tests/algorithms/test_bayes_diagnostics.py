@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from stradask.algorithms.bayes import diagnostics
 from stradask.algorithms.bayes.diagnostics import (
     Diagnostics,
     cochran_q,
@@ -17,6 +18,7 @@ from stradask.algorithms.bayes.diagnostics import (
     split_rhat,
 )
 from stradask.errors import DataError
+from stradask.kernels.autocovariances import autocovariances
 
 
 def chains(n_chains, n, rho, shift=0.0):
@@ -108,6 +110,33 @@ def test_effective_size_of_an_autoregressive_chain():
             x[:, t] += rho * x[:, t - 1]
         expected = x.size * (1 - rho) / (1 + rho)
         assert ess(x, "mean") == pytest.approx(expected, rel=0.1)
+
+
+def test_sums_that_end_soon_are_those_over_all_lags(monkeypatch):
+    """Of three columns one ends at the lags tried first, one at those tried next, one is transformed."""
+    tried = []
+    kept = diagnostics.autocovariances
+
+    def counted(x, n_lags):
+        tried.append((len(x), n_lags))
+        return kept(x, n_lags)
+
+    monkeypatch.setattr(diagnostics, "autocovariances", counted)
+    x = np.stack([chains(2, 3000, rho) for rho in (0.5, 0.95, 0.9999)], axis=2)
+    found = ess(x, "mean")
+    assert tried == [(3, 32), (2, 256), (1, 1500)]
+    monkeypatch.setattr(diagnostics, "_NEAR", ())
+    np.testing.assert_allclose(found, ess(x, "mean"), rtol=1e-10)
+    assert tried[3:] == [(3, 1500)]
+
+
+def test_autocovariances_are_sums_of_products():
+    x = np.stack([chains(3, 101, rho) for rho in (0.0, 0.9)])
+    expected = [[np.mean([c[: 101 - k] @ c[k:] for c in column]) / 101 for k in range(101)] for column in x]
+    for n_lags in (1, 20, 101):
+        np.testing.assert_allclose(
+            autocovariances(x, n_lags), np.array(expected)[:, :n_lags], rtol=1e-10, atol=1e-12
+        )
 
 
 def test_what_rhat_must_see():
