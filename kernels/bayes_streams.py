@@ -28,9 +28,12 @@ def _pair(stream):
     """Two uniforms on the open interval (0, 1) from the next block."""
     r0, r1, r2, r3 = philox4x32(stream[0], stream[1], stream[2], stream[3], stream[4], stream[5])
     stream[0] += np.uint32(1)
-    first = (np.float64(r0 >> _HIGH_BITS) * _SCALE + np.float64(r1 >> _LOW_BITS) + _HALF) * _UNIT
-    second = (np.float64(r2 >> _HIGH_BITS) * _SCALE + np.float64(r3 >> _LOW_BITS) + _HALF) * _UNIT
-    return first, second
+    return _number(r0, r1), _number(r2, r3)
+
+
+@nb.njit(**OPTIONS)
+def _number(high, low):
+    return (np.float64(high >> _HIGH_BITS) * _SCALE + np.float64(low >> _LOW_BITS) + _HALF) * _UNIT
 
 
 @nb.njit(**OPTIONS)
@@ -40,15 +43,35 @@ def uniform(stream):
 
 
 @nb.njit(**OPTIONS)
+def fill_uniform(stream, out, first, n):
+    """Put what `uniform` would give n times into `out`, from `first` on: several at once, by vectors."""
+    block, draw, chain, shard, low, high = stream[0], stream[1], stream[2], stream[3], stream[4], stream[5]
+    for i in range(n):
+        r0, r1, _, _ = philox4x32(np.uint32(block + np.uint32(i)), draw, chain, shard, low, high)
+        out[first + i] = _number(r0, r1)
+    stream[0] = np.uint32(block + np.uint32(n))
+
+
+@nb.njit(**OPTIONS)
 def fill_normal(stream, out):
     """Fill a vector with standard normal numbers, by the method of Box and Muller."""
     n = len(out)
-    for i in range(0, n, 2):
+    block, draw, chain, shard, low, high = stream[0], stream[1], stream[2], stream[3], stream[4], stream[5]
+    for k in range(n // 2):  # a loop of its own, which is done by vectors
+        r0, r1, r2, r3 = philox4x32(np.uint32(block + np.uint32(k)), draw, chain, shard, low, high)
+        out[2 * k], out[2 * k + 1] = _number(r0, r1), _number(r2, r3)
+    stream[0] = np.uint32(block + np.uint32(n // 2))
+    for i in range(0, n - 1, 2):
+        out[i], out[i + 1] = _of_normal(out[i], out[i + 1])
+    if n % 2:
         first, second = _pair(stream)
-        radius, angle = np.sqrt(-2.0 * np.log(first)), 2.0 * np.pi * second
-        out[i] = radius * np.cos(angle)
-        if i + 1 < n:
-            out[i + 1] = radius * np.sin(angle)
+        out[n - 1] = _of_normal(first, second)[0]
+
+
+@nb.njit(**OPTIONS)
+def _of_normal(first, second):
+    radius, angle = np.sqrt(-2.0 * np.log(first)), 2.0 * np.pi * second
+    return radius * np.cos(angle), radius * np.sin(angle)
 
 
 @nb.njit(nb.float64[:, ::1](nb.uint32[::1], nb.int64, nb.int64), **OPTIONS)
@@ -62,7 +85,6 @@ def normals(name, n_rows, n_columns):
 @nb.njit(nb.float64[::1](nb.uint32[::1], nb.int64), **OPTIONS)
 def uniforms(name, n):
     """Return a vector of uniforms on (0, 1), from the stream of that name."""
-    out, stream = np.empty(n), name.copy()
-    for i in range(n):
-        out[i] = uniform(stream)
+    out = np.empty(n)
+    fill_uniform(name.copy(), out, 0, n)
     return out

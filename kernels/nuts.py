@@ -26,7 +26,7 @@ import numba as nb
 import numpy as np
 
 from .bayes_address import call
-from .bayes_streams import INNER, OPTIONS, fill_normal, uniform
+from .bayes_streams import INNER, OPTIONS, fill_normal, fill_uniform
 from .hmc import MAX_ERROR, acceptance, dot, gradient_in_row, place_row
 
 # Rows of scratch: the point and the gradient there; the momentum of the old tree next to the new subtree; the
@@ -35,9 +35,11 @@ _NEAR, _RHO, _LEFT, _RIGHT, _STACK = 2, 3, 4, 7, 10
 _Z, _P, _G = 0, 1, 2  # of an end
 _FIRST, _LAST, _SUM, _CHOSEN, _GRADIENT, _ROWS = 0, 1, 2, 3, 4, 5  # of a node
 _LARGE = 500.0  # of a logarithm
-# Numbers of a transition: beyond them the weight and the log density of each node. Weights are in units of
-# exp(_UNIT), the first leaf having 1.
-LOGP, _ENERGY, _WEIGHT, _UNIT, _ACCEPTED, _LEAVES, _DEPTH, _END, _LEAF, _TOP, _DIVERGED, _NODES = range(12)
+# Numbers of a transition: beyond them uniform ones, made ahead, of which `_NEXT` is the next, and the
+# weight and the log density of each node. Weights are in units of exp(_UNIT), the first leaf having 1.
+LOGP, _ENERGY, _WEIGHT, _UNIT, _ACCEPTED, _LEAVES, _DEPTH, _END, _LEAF, _TOP, _DIVERGED = range(11)
+_NEXT, _AHEAD, _N_AHEAD = 11, 12, 16  # a tree of 7 leaves takes ten
+_NODES = _AHEAD + _N_AHEAD
 
 
 def scratch_rows(max_depth):
@@ -83,6 +85,17 @@ def _weight(gain, numbers):
 
 
 @nb.njit(**INNER)
+def _uniform(numbers, stream):
+    """The next of the stream's numbers; one by one they would take three times as long."""
+    at = int(numbers[_NEXT])
+    if at == _N_AHEAD:
+        fill_uniform(stream, numbers, _AHEAD, _N_AHEAD)
+        at = 0
+    numbers[_NEXT] = at + 1
+    return numbers[_AHEAD + at]
+
+
+@nb.njit(**INNER)
 def _merge(work, numbers, top, stream):
     """Merge the nodes `top` - 2 and `top` - 1 into the former; False if they turn."""
     left = _STACK + _ROWS * (top - 2)
@@ -93,7 +106,7 @@ def _merge(work, numbers, top, stream):
         return False
     total = numbers[at] + numbers[at + 2]
     d = work.shape[1]
-    if uniform(stream) * total < numbers[at + 2]:
+    if _uniform(numbers, stream) * total < numbers[at + 2]:
         for i in range(d):
             work[left + _CHOSEN, i] = work[right + _CHOSEN, i]
             work[left + _GRADIENT, i] = work[right + _GRADIENT, i]
@@ -120,7 +133,7 @@ def _drift(q, mu, A, tuning, work, numbers):
 @nb.njit(**INNER)
 def _double(work, numbers, stream):
     """Choose the end at which the trajectory is doubled."""
-    end = _RIGHT if uniform(stream) < 0.5 else _LEFT
+    end = _RIGHT if _uniform(numbers, stream) < 0.5 else _LEFT
     for i in range(work.shape[1]):
         work[_NEAR, i] = work[end + _P, i]
     numbers[_END], numbers[_LEAF], numbers[_TOP] = end, 0.0, 0.0
@@ -136,7 +149,7 @@ def begin(z, gz, logp, q, mu, A, tuning, stream, work, numbers):
         work[_LEFT + _P, i] = work[_RIGHT + _P, i] = rho[i]
         work[_LEFT + _G, i] = work[_RIGHT + _G, i] = gz[i]
     numbers[LOGP], numbers[_ENERGY] = logp, 0.5 * dot(rho, rho) - logp
-    numbers[_WEIGHT], numbers[_UNIT] = 1.0, 0.0
+    numbers[_WEIGHT], numbers[_UNIT], numbers[_NEXT] = 1.0, 0.0, _N_AHEAD
     numbers[_ACCEPTED] = numbers[_LEAVES] = numbers[_DEPTH] = numbers[_DIVERGED] = 0.0
     _double(work, numbers, stream)
     _drift(q, mu, A, tuning, work, numbers)
@@ -184,7 +197,7 @@ def _join(z, gz, work, numbers, stream):
     """Join the finished subtree to the trajectory; False if that has turned."""
     d = work.shape[1]
     numbers[_DEPTH] += 1.0
-    if uniform(stream) * numbers[_WEIGHT] < numbers[_NODES]:
+    if _uniform(numbers, stream) * numbers[_WEIGHT] < numbers[_NODES]:
         for i in range(d):
             z[i], gz[i] = work[_STACK + _CHOSEN, i], work[_STACK + _GRADIENT, i]
         numbers[LOGP] = numbers[_NODES + 1]

@@ -201,6 +201,24 @@ def test_uniforms_are_the_words_of_philox():
     assert name[0] == 7  # only a copy of the name moved on
 
 
+def test_numbers_made_together_are_those_made_one_by_one():
+    name = _name(7, 1, 2, 3, 4, 5)
+    stream = name.copy()
+    np.testing.assert_array_equal(
+        bayes_streams.uniforms(name, 21), [bayes_streams.uniform(stream) for _ in range(21)]
+    )
+    assert stream[0] == 28
+    for n in (1, 2, 9, 40):
+        stream, out = name.copy(), np.empty(n)
+        bayes_streams.fill_normal(stream, out)
+        pairs = [bayes_streams._pair(_name(7 + k, 1, 2, 3, 4, 5)) for k in range(-(-n // 2))]
+        expected = [
+            np.sqrt(-2 * np.log(u)) * part(2 * np.pi * v) for u, v in pairs for part in (np.cos, np.sin)
+        ]
+        np.testing.assert_allclose(out, expected[:n], rtol=1e-12)
+        assert stream[0] == 7 + len(pairs)
+
+
 def test_normals_are_normal_and_independent_of_the_neighbour_streams():
     rows = [bayes_streams.normals(_name(0, draw, 0, 0, 9, 0), 1, 1001)[0] for draw in range(100)]
     x = np.array(rows)
