@@ -4,6 +4,10 @@ A chain of 1,000 warm-up draws has 75 to get to the posterior, windows of 25, 50
 end with a new metric from their draws, and 50 for the last step size. Shorter ones shrink the first and last
 to 15 and 10 per cent. With n draws in a window the covariance is ``n / (n + 5) S + 5 / (n + 5) * 1e-3 I``.
 
+Whether S is dense or diagonal Stan leaves to its user. The "adapted" metric looks at every window: by scales
+alone trajectories are longer than by the whole covariance, namely by the root of the condition number of the
+correlations. Where that is 3 or more, and there are draws enough to tell, the metric is dense.
+
 References: Stan Development Team, Stan Reference Manual, "HMC algorithm parameters". Hoffman, Gelman, JMLR
 2014.
 """
@@ -18,10 +22,12 @@ from ...kernels.hmc import first_size
 from ...scheduler.threads import single_threaded_blas
 from .chains import SAMPLERS, WARM_UP, Draws, advance_all, init, stream
 
-METRICS = ("diagonal", "dense", "laplace")
+METRICS = ("adapted", "diagonal", "dense", "laplace")
 _FIRST, _WINDOW, _LAST, _LEAST = 75, 25, 50, 20
 _LAPLACE_WARM_UP = 150
 _SHRINK, _FLOOR = 5.0, 1e-3
+_CORRELATED, _DRAWS = 9.0, 20  # condition number, and draws a parameter, from which a metric is dense
+_LEAST_PART = 1e-10  # of an eigenvalue of correlations, below which it is rounding
 
 
 def windows(n):
@@ -104,7 +110,8 @@ def warm_up_all(
     sampler : str, default="nuts"
     n : int, default=1000
         Draws; with the Laplace metric at most 150 of them, as only a step size is left to find.
-    metric : {"diagonal", "dense", "laplace"}, default="diagonal"
+    metric : {"adapted", "diagonal", "dense", "laplace"}, default="diagonal"
+        "adapted" is dense where a window of at least 20 draws a parameter shows strong correlations.
     mode : Mode, optional
         For the Laplace metric and the split sampler.
     target : float, optional
@@ -186,10 +193,19 @@ def _with_metric(model, state, draws, metric):
     """Change to the coordinates that a window of draws suggests."""
     n, d = draws.shape
     keep = n / (n + _SHRINK)
-    if metric == "dense":
+    floor = _FLOOR * (1 - keep)
+    if metric == "dense" or (metric == "adapted" and d > 1 and n >= _DRAWS * d):
         with single_threaded_blas():
-            covariance = np.atleast_2d(np.cov(draws.T)) * keep + _FLOOR * (1 - keep) * np.eye(d)
-            A = np.linalg.cholesky(covariance)
+            covariance = np.atleast_2d(np.cov(draws.T)) * keep + floor * np.eye(d)
+            A = np.sqrt(np.diag(covariance))[None]
+            if metric == "dense" or _are_correlated(covariance / (A * A.T)):
+                A = np.linalg.cholesky(covariance)
     else:
-        A = np.sqrt(draws.var(axis=0, ddof=1) * keep + _FLOOR * (1 - keep))[None]
+        A = np.sqrt(draws.var(axis=0, ddof=1) * keep + floor)[None]
     return init(model, draws[-1], state.sampler, A=A, limit=state.tuning[1], draw=state.draw)
+
+
+def _are_correlated(correlations):
+    """Whether a dense metric makes trajectories so much shorter that it is worth its products."""
+    values = np.linalg.eigvalsh(correlations)
+    return bool(values[-1] > _CORRELATED * values[0] > _LEAST_PART)

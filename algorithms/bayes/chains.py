@@ -238,7 +238,7 @@ def advance_all(model, states, n, *, seed, shard=0, chains, averagings=None):
     ----------
     model : Model
     states : list of State
-        Of one sampler, with metrics of one shape.
+        Of one sampler.
     n : int
     seed, shard : int
     chains : list of int
@@ -280,9 +280,8 @@ def _result(state, made, tuning, n_undefined):
 
 def _run_together(model, states, averagings, names, n):
     """Call the compiled loop of several chains; `averagings` change in place."""
-    Z, GZ, logps, MU, A, tuning = (
-        np.stack([getattr(state, name) for state in states])
-        for name in ("z", "gz", "logp", "mu", "A", "tuning")
+    Z, GZ, logps, MU, tuning = (
+        np.stack([getattr(state, name) for state in states]) for name in ("z", "gz", "logp", "mu", "tuning")
     )
     adapt = averagings[0] is not None
     averaging = np.stack(averagings) if adapt else np.zeros((len(states), 6))
@@ -293,7 +292,7 @@ def _run_together(model, states, averagings, names, n):
         GZ,
         logps,
         MU,
-        A,
+        _metrics(states),
         tuning,
         averaging,
         adapt,
@@ -307,6 +306,12 @@ def _run_together(model, states, averagings, names, n):
         if adapt:
             own[:] = array
     return [(made, own, 0) for own, *made in zip(tuning, *results, strict=True)]
+
+
+def _metrics(states):
+    """Metrics in one array: where one is a triangle all are, and zeros change no bit of a draw."""
+    most = max(len(state.A) for state in states)
+    return np.stack([state.A if len(state.A) == most else np.diag(state.A[0]) for state in states])
 
 
 def _scratch_rows(state):
@@ -361,17 +366,16 @@ def starting_point(model, *, seed, shard=0, chain=0, mode=None):
         If no point in 100 has a finite density and gradient.
     """
     d, name = model.n_params, stream(seed, shard, chain, STARTING)
-    if mode is None:
-        points = model.start + 2 * model.reach * uniforms(name, _STARTS * d).reshape(_STARTS, d) - model.reach
-    else:
-        points = mode.q + 2 * normals(name, _STARTS, d) @ mode.A.T
-    logps, gradients = model.logp_grads(points[:1])
-    if not np.isfinite(gradients).all() or not np.isfinite(logps).all():
+    for n in (1, _STARTS):  # the first of them is the same
+        if mode is None:
+            points = model.start + model.reach * (2 * uniforms(name, n * d).reshape(n, d) - 1)
+        else:
+            points = mode.q + 2 * normals(name, n, d) @ mode.A.T
         logps, gradients = model.logp_grads(points)
-    good = np.flatnonzero(np.isfinite(logps) & np.isfinite(gradients).all(axis=1))
-    if not len(good):
-        raise DataError(
-            f"the log density or its gradient is not finite at any of {_STARTS} starting points, for "
-            f"instance {logps[0]} at {np.round(points[0], 4).tolist()}: mend the density, or give it a start"
-        )
-    return points[good[0]]
+        good = np.flatnonzero(np.isfinite(logps) & np.isfinite(gradients).all(axis=1))
+        if len(good):
+            return points[good[0]]
+    raise DataError(
+        f"the log density or its gradient is not finite at any of {_STARTS} starting points, for "
+        f"instance {logps[0]} at {np.round(points[0], 4).tolist()}: mend the density, or give it a start"
+    )

@@ -180,9 +180,9 @@ def sample_model(
     n_samples : int, default=1000
         Draws a chain, after the warm-up.
     n_chains, n_warmup : int
-    metric : {"auto", "diagonal", "dense", "laplace"}, default="auto"
+    metric : {"auto", "adapted", "diagonal", "dense", "laplace"}, default="auto"
         "auto" is "laplace" for regressions, and where k-hat of importance sampling about the mode is below
-        0.7; else "diagonal".
+        0.7; else "adapted".
     target, limit : float, optional
         Acceptance, and what bounds a draw: see `warm_up`.
     seed, shard : int, default=0
@@ -285,7 +285,7 @@ def make_plan(
     if mode is None and (sampler in ("laplace", "split_hmc") or metric == "laplace"):
         raise DataError(
             f"sampler={sampler!r}, metric={metric!r} need a mode with a definite Hessian, and none is to be "
-            "found: give the parameters proper priors, or take sampler='nuts' with metric='diagonal'"
+            "found: give the parameters proper priors, or take sampler='nuts' with metric='adapted'"
         )
     if mode is not None and sampler in ("auto", "laplace", "split_hmc"):
         modes, n_searches = find_modes(model, mode, n_starts, **numbers)
@@ -297,7 +297,7 @@ def make_plan(
     elif sampler == "laplace":
         draws, k_hat = laplace_draws(model, mode, n, **numbers)
     if metric == "auto":
-        metric = "laplace" if mode is not None and not k_hat >= K_HAT_SPLIT else "diagonal"
+        metric = "laplace" if mode is not None and not k_hat >= K_HAT_SPLIT else "adapted"
     if metric != "laplace" and sampler not in ("laplace", "split_hmc"):
         mode = None
     draws = draws if sampler == "laplace" else None

@@ -107,7 +107,7 @@ CASES = [
     for name in ("nuts", "hmc", "mala", "random_walk")
     for metric in ("diagonal", "dense", "laplace")
 ]
-CASES += [("split_hmc", "laplace"), ("slice", "diagonal"), ("slice", "dense")]
+CASES += [("split_hmc", "laplace"), ("slice", "diagonal"), ("slice", "dense"), ("nuts", "adapted")]
 
 
 @pytest.mark.parametrize(("sampler", "metric"), CASES)
@@ -139,6 +139,24 @@ def test_gradients_at_the_draws_and_log_densities_belong_to_them():
         logps, gradients = model.logp_grads(draws.draws)
         np.testing.assert_allclose(draws.log_densities, logps, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(draws.gradients, gradients, rtol=1e-7, atol=1e-7)
+
+
+def test_the_adapted_metric_is_dense_where_that_shortens_trajectories():
+    def metric_and_gradients(correlation, d, metric):
+        covariance = np.full((d, d), correlation) + (1 - correlation) * np.eye(d)
+        model = _model(gaussian, d, np.concatenate([np.zeros(d), np.linalg.inv(covariance).ravel()]))
+        state, _ = warm_up(model, np.zeros(d), metric=metric, seed=3)
+        _, draws = advance(model, state, 500, seed=3)
+        return state.A.shape, draws.statistics["n_gradients"].mean()
+
+    shape, adapted = metric_and_gradients(0.98, 4, "adapted")
+    other, diagonal = metric_and_gradients(0.98, 4, "diagonal")
+    assert shape == (4, 4)
+    assert other == (1, 4)
+    assert adapted < diagonal / 2
+    assert metric_and_gradients(0.0, 4, "adapted")[0] == (1, 4)
+    assert metric_and_gradients(0.5, 4, "adapted")[0] == (1, 4)
+    assert metric_and_gradients(0.95, 30, "adapted")[0] == (1, 30)  # 500 draws do not tell
 
 
 def test_the_funnel_without_its_centre_and_divergences_with_it():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stradask.algorithms.bayes.chains import advance, init
+from stradask.algorithms.bayes.chains import advance, advance_all, init
 from stradask.algorithms.bayes.models import Model, Prior, regression
 from stradask.algorithms.bayes.sampling import sample_model
 from stradask.kernels import bayes_chain, bayes_together, nuts
@@ -54,6 +54,19 @@ def test_draws_do_not_depend_on_how_chains_are_grouped(data, sampler, metric):
         np.testing.assert_array_equal(sample.stacked("gradients"), alone.stacked("gradients"))
         for name in ("energy", "n_gradients", "step_size"):
             np.testing.assert_array_equal(sample.statistic(name), alone.statistic(name))
+
+
+def test_a_chain_by_scales_beside_one_by_a_triangle(data):
+    """The adapted metric may be either, chain by chain."""
+    model = regression("bernoulli", *data)
+    scales, triangle = np.full((1, D), 0.1), 0.1 * np.eye(D) + 0.02 * np.tri(D, k=-1)
+    states = [init(model, np.zeros(D), A=A, size=0.4) for A in (scales, triangle)]
+    together = advance_all(model, states, 40, seed=1, chains=[0, 1])
+    for chain, (state, (after, made)) in enumerate(zip(states, together, strict=True)):
+        end, draws = advance(model, state, 40, seed=1, chain=chain)
+        np.testing.assert_array_equal(made.draws, draws.draws)
+        np.testing.assert_array_equal(made.gradients, draws.gradients)
+        assert after.A.shape == end.A.shape == state.A.shape
 
 
 def test_chains_that_go_together_share_their_passes(data, monkeypatch):
