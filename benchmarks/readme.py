@@ -33,7 +33,7 @@ TITLES = {
     "implicit-64": "choices: 64 factors",
     "implicit-128": "choices: 128 factors",
     "mcmc": "posteriors by MCMC",
-    "mcmc-eight-schools": "posteriors: eight schools",
+    "mcmc-small": "posteriors: small data",
 }
 NOT_YET = "Not measured on this machine yet: `stradask bench {} --full --out benchmarks/results` does it.\n"
 

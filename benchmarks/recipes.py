@@ -61,8 +61,9 @@ FULL = {
     "implicit": (_IMPLICIT.format(32, 4),),
     "implicit-64": (_IMPLICIT.format(64, 6),),
     "implicit-128": (_IMPLICIT.format(128, 12),),
-    "mcmc": ("mcmc --against numpyro blackjax nutpie pymc --repeats 1",),
-    "mcmc-eight-schools": (
+    "mcmc": ("mcmc --dataset logistic rare credit --against numpyro blackjax nutpie pymc --repeats 1",),
+    "mcmc-small": (
+        "mcmc --dataset poisson-gamma mixture --against numpyro blackjax nutpie pymc --repeats 1",
         "mcmc --dataset eight-schools --against numpyro blackjax nutpie pymc --repeats 2",
     ),
     "ssp": ("ssp",),
