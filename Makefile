@@ -28,7 +28,7 @@ boundscheck: $(VENV)/ready
 # The suite with the lowest versions that setup.cfg allows.
 floors:
 	$(PYTHON) -m venv .venv-floors
-	sed -En 's/^    ([a-z-]+)>=([0-9.]+)$$/\1==\2/p' setup.cfg > .venv-floors/floors.txt
+	sed -En 's/^    ([a-z0-9-]+)(\[[a-z]+\])?>=([0-9.]+)(;.*)?$$/\1==\3/p' setup.cfg > .venv-floors/floors.txt
 	.venv-floors/bin/python -m pip install --quiet -c .venv-floors/floors.txt --editable '.[test]'
 	.venv-floors/bin/pytest -n auto --maxprocesses 4 --dist loadfile
 
