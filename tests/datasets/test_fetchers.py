@@ -361,6 +361,7 @@ def test_movielens(server, tmp_path, monkeypatch, size):
         (zipped("other", "1,1,1"), "u.data"),
         (zipped("ml-100k/u.data", "1\t2\n"), "line 1"),
     ],
+    ids=["none", "other", "cut"],  # archives hold the time of day, and names of tests must not
 )
 def test_movielens_archives_that_are_none(server, tmp_path, monkeypatch, data, words):
     archive, member, _, size = fetchers._MOVIELENS["100k"]
