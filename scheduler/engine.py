@@ -226,7 +226,7 @@ class Engine:
                 self.history = History.from_dict(header["history"])
                 if self.history.last_round > round_:
                     raise ValueError(f"its history ends with round {self.history.last_round}")
-                self._restore(own, plan_from_json(header["plan"], self.program))
+                self._restore(own, plan_from_json(header["plan"], self.program, self.schedule))
                 self._done = header["done"]
             except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 if isinstance(error, StradaskError):

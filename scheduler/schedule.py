@@ -41,7 +41,8 @@ class Schedule:
         Returns
         -------
         list of list of (int, int or ndarray of int64)
-            Steps in order; each holds (shard, blocks), which may run at the same time.
+            Steps in order; each holds (shard, blocks), which may run at the same time. Blocks are integers in
+            all plans of a schedule, or arrays in all.
         """
         raise NotImplementedError(f"{type(self).__name__} must say what is planned")
 
@@ -69,16 +70,17 @@ def plan_as_json(plan):
     ]
 
 
-def plan_from_json(plan, program):
+def plan_from_json(plan, program, schedule):
     """Make a plan of what JSON held, which may not be what was written; kernels read where it points."""
     if plan is None:
         return None
     if not isinstance(plan, list) or not plan or not all(plan):
         raise ValueError(f"a plan of {plan!r} does nothing")
+    n_dims = {np.ndim(blocks) for step in schedule.plan(0, schedule.start()) for _, blocks in step}
     for s, blocks in (pair for step in plan for pair in step):
         here = np.asarray(blocks)
-        if here.dtype.kind not in "iu" or here.ndim > 1 or type(s) is not int:
-            raise ValueError("the numbers of shards and blocks are no integers")
+        if here.dtype.kind not in "iu" or here.ndim not in n_dims or type(s) is not int:
+            raise ValueError("the numbers of shards and blocks are no integers of its schedule's form")
         inside = not here.size or 0 <= here.min() <= here.max() < program.n_blocks
         if not (inside and 0 <= s < len(program.shards)):
             raise ValueError(f"shard {s} with blocks {blocks} is none of this fit")

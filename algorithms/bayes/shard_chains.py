@@ -24,6 +24,7 @@ from .sampling import CHUNK, Plan, check_settings, make_plan, sample_model
 from .shard_tasks import ShardPool
 
 _N_CHOICE = 2000  # draws of importance sampling by which "auto" chooses; not those asked for, which may grow
+_NEAR = 1e-4  # to which part a density must be what a file says: sums are rounded in several orders
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,8 +196,21 @@ def _fits(length, shard, state, arrays, key):
         and is_tuning(plan.sampler, *state["tuning"])
         and arrays.keys() == rows.keys()
         and _are_floats(arrays, rows)
-        and all(np.isfinite(part).all() for part in (state["z"], state["mu"], state["A"], *arrays.values()))
+        and all(np.isfinite(part).all() for part in (*(state[name] for name in forms), *arrays.values()))
+        and _is_there(shard.model, _unpacked(state))
     )
+
+
+def _is_there(model, state):
+    """Whether density and gradient at a state's place are what it says: a chain elsewhere would be stuck."""
+    A = state.A
+    diagonal = len(A) != model.n_params
+    with np.errstate(all="ignore"):
+        logp, gradient = model.logp_grad(state.mu + (A[0] * state.z if diagonal else A @ state.z))
+        gz = A[0] * gradient if diagonal else A.T @ gradient
+        found = np.append(gz, logp)
+        far = np.abs(found - np.append(state.gz, state.logp)).max()
+        return bool(np.isfinite(found).all() and far <= _NEAR * (1 + np.abs(found).max()))
 
 
 def _are_floats(arrays, shapes):

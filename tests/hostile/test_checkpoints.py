@@ -152,6 +152,16 @@ def test_a_plan_that_does_nothing_is_refused(tmp_path, plan):
         fitted("lasso, planned ahead", tmp_path, 5)
 
 
+def test_a_plan_of_single_blocks_is_refused_where_they_come_in_sets(tmp_path):
+    fitted("lasso, planned ahead", tmp_path, 3)
+    state = max(tmp_path.glob("round-*.npz"))
+    arrays, header = store.read_npz(state)
+    ((shard, _),) = header["header"]["plan"][0]
+    store.write_npz(state, arrays, header | {"header": header["header"] | {"plan": [[[shard, 0]]]}})
+    with pytest.raises(ModelFileError, match="of its schedule's form"):
+        fitted("lasso, planned ahead", tmp_path, 5)
+
+
 def test_a_table_without_cells_is_refused(tmp_path):
     fitted("downpour", tmp_path, 3)
     state = max(tmp_path.glob("round-*.npz"))
@@ -289,6 +299,23 @@ def test_a_chunk_of_another_form_is_made_anew(tmp_path, quick_disk, part):
     other = array[..., :-1] if array.ndim else array + 1
     store.write_npz(middle, arrays | {part: other}, header)
     np.testing.assert_array_equal(drawn("nuts", tmp_path), expected)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("part", ["z", "gz", "logp"])
+@pytest.mark.parametrize("value", [np.nan, 1e30])
+def test_a_chain_goes_on_only_from_where_the_density_is_what_its_file_says(
+    tmp_path, quick_disk, name, part, value
+):
+    expected = drawn(name, tmp_path)
+    (*_, first) = sorted(tmp_path.glob("shard-0-*-chunk-0-*"))
+    for later in tmp_path.glob("shard-0-*-chunk-[12]-*"):
+        later.unlink()
+    arrays, header = store.read_npz(first)
+    other = np.array(arrays[f"state/{part}"])
+    other.reshape(-1)[-1] = value
+    store.write_npz(first, arrays | {f"state/{part}": other}, header)
+    np.testing.assert_array_equal(drawn(name, tmp_path), expected)
 
 
 @pytest.mark.parametrize("name", CHAINS)
