@@ -81,7 +81,7 @@ def rounds():
     from ..algorithms.optimize.minimize import minimize
 
     with (
-        LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         tasks = []

@@ -49,7 +49,7 @@ def address():
     """Address of a scheduler with two workers, all threads of this process."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        2, processes=False, threads_per_worker=1, dashboard_address=":0", protocol="tcp://"
+        n_workers=2, processes=False, threads_per_worker=1, dashboard_address=":0", protocol="tcp://"
     ) as cluster:
         yield cluster.scheduler_address
 

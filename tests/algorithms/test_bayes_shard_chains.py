@@ -60,7 +60,9 @@ def same(one, other):
 def in_one_process():
     distributed = pytest.importorskip("distributed")
     with (
-        distributed.LocalCluster(2, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=False, dashboard_address=":0"
+        ) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
@@ -371,7 +373,7 @@ def test_a_killed_worker_changes_nothing(reference, tmp_path):
     heavy = {"prior": "student_t", "n_shards": 2, "sampler": "nuts"}
     regressions = [logistic(n_shards=3), logistic(**heavy)]
     options = {"processes": True, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    with LocalCluster(2, threads_per_worker=1, **options) as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=2, threads_per_worker=1, **options) as cluster, Client(cluster) as client:
         assert same(draw(n_shards=3, engine="dask", checkpoint=str(tmp_path)), reference)
         for there, given in zip(regressions, ({"n_shards": 3}, heavy), strict=True):
             assert same(logistic(engine="dask", **given).posterior_, there.posterior_)

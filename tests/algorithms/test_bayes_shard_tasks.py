@@ -277,7 +277,9 @@ def test_progress_counts_chunks(capsys):
 def in_one_process():
     distributed = pytest.importorskip("distributed")
     with (
-        distributed.LocalCluster(2, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=False, dashboard_address=":0"
+        ) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
@@ -370,7 +372,7 @@ def test_a_killed_worker_changes_nothing(reference, tmp_path):
 
     options = {"processes": True, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     load, step = walk(seconds=0.08)
-    with LocalCluster(2, threads_per_worker=1, **options) as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=2, threads_per_worker=1, **options) as cluster, Client(cluster) as client:
         for files in (None, tmp_path):
             victim = next(iter(client.run(os.getpid).values()))
             with ShardPool(load, 3, engine="dask", checkpoint=files) as pool:

@@ -436,7 +436,7 @@ def test_a_killed_worker_is_replaced_by_one_that_reads_again(tmp_path):
     options = OPTIONS | {"n_shards": 2, "n_samples": 100, "sampler": "nuts"}
     here = sd.sample(log_likelihood, log_prior, x, [1.0, 0.0], **options)
     settings = {"processes": True, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    with LocalCluster(2, threads_per_worker=1, **settings) as cluster, Client(cluster):
+    with LocalCluster(n_workers=2, threads_per_worker=1, **settings) as cluster, Client(cluster):
         far = sd.sample(fatal, prior, [rows_of(0), rows_of(1)], [1.0, 0.0], engine="dask", **options)
     np.testing.assert_array_equal(far.draws, here.draws)
     assert (tmp_path / "killed").exists()

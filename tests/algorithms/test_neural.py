@@ -236,7 +236,7 @@ def test_the_work_may_lie_on_dask(digits, solver):
     X, y = digits
     options = {"solver": solver, "max_iter": 6, "tol": 0.3, "n_iter_no_change": 1, "random_state": 0}
     want = MLPClassifier(10, **options).fit(X, y)
-    with LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
         got = MLPClassifier(10, **options, engine=cluster.scheduler_address).fit(X, y)
     assert got.predict_proba(X) == pytest.approx(want.predict_proba(X), abs=1e-6)
 
