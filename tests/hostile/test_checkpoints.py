@@ -14,6 +14,7 @@ from scipy import sparse
 from unsound import other_files, some
 
 import stradask as sd
+from stradask.algorithms.bayes.combine import CombinationRefused
 from stradask.algorithms.linear.scheduled import scheduled_elastic_net
 from stradask.algorithms.optimize.downpour import minimize_downpour
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
@@ -269,6 +270,9 @@ def check_chunks(name, share, folder):
             n_cases += 1
             try:
                 found = drawn(name, folder)
+            except CombinationRefused:  # of a draw far off, in words
+                assert name == "shards" and what.startswith("arrays/"), what
+                continue
             except Exception as error:
                 error.add_note(f"{file.name}: {what}")
                 raise
