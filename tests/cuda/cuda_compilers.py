@@ -57,6 +57,8 @@ def nvrtc():
     places.append((Path("/usr/local/cuda"), "lib64/libnvrtc.so"))
     for folder, name in places:
         if (folder / name).exists():
+            for part in (folder / name).parent.glob("libnvrtc-builtins.so.*"):
+                ctypes.CDLL(str(part))  # which the wheel of 13.0 does not find beside it
             return ctypes.CDLL(str(folder / name))
     return None
 
