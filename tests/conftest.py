@@ -2,6 +2,7 @@
 
 import functools
 import multiprocessing
+import signal
 import threading
 
 import pytest
@@ -29,6 +30,11 @@ if hypothesis:
 # which takes seconds. Those of scripts, which tests run in processes of their own, start as usual.
 if dask:
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+
+
+# Shells start what they put into the background deaf to Ctrl-C, and tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):
