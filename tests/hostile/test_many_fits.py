@@ -166,9 +166,8 @@ def standing():
 def test_a_thousand_fits_leave_nothing_behind(name):
     expected = alone(name)
     n = 1 + threads._get_pool()._max_workers
-    threads.run_tasks(
-        [threading.Barrier(n).wait] * n, n
-    )  # starts all threads of the pool, as a busy machine may
+    # All threads of the pool start; else only a busy machine starts them, some time or other.
+    threads.run_tasks([threading.Barrier(n).wait] * n, n)
     for _ in range(200):  # caches fill
         fitted(name)
     memory, files, n_threads = standing()
