@@ -1,4 +1,4 @@
-"""Fits at the same time, in children of a process, and a thousand in a row."""
+"""Fits at the same time, in children of a process, a thousand in a row, and many on one cluster."""
 
 import functools
 import gc
@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -178,3 +179,61 @@ def test_a_thousand_fits_leave_nothing_behind(name):
     assert files_after <= files
     assert n_threads_after <= n_threads
     assert memory_after - memory < 2000  # 2 kB a fit
+
+
+SHARDS = {
+    "n_samples": 100,
+    "n_warmup": 100,
+    "n_chains": 1,
+    "random_state": 0,
+    "n_shards": 2,
+    "combine": "consensus",
+}
+ON_DASK = {
+    "topics": lambda: sd.LatentDirichletAllocation(3, max_iter=2, engine="dask", random_state=0).fit(COUNTS),
+    "lasso": lambda: sd.Lasso(0.01, engine="dask").fit(X, Y),
+    "minimum": lambda: sd.minimize(least_squares, np.zeros(D), [(X, Y), (X, -Y)], max_iter=3, engine="dask"),
+    "paths": lambda: sd.ElasticNetCV(alphas=3, cv=2, engine="dask").fit(X, Y),
+    "draws": lambda: sd.BayesianLogisticRegression(**SHARDS, engine="dask").fit(X, Y > 0),
+}
+# Dask's logs for its dashboard, which fill with hundreds of fits.
+SHORT_LOGS = {"distributed.admin.log-length": 10, "distributed.admin.low-level-log-length": 10}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", ON_DASK)
+def test_many_fits_leave_nothing_behind_on_a_cluster(name):
+    dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
+
+    def left(cluster, client):
+        seats = client.run(
+            lambda dask_worker: sum(len(getattr(p, "seats", ())) for p in dask_worker.plugins.values())
+        )
+        tasks = [len(worker.state.tasks) for worker in cluster.workers.values()]
+        return len(cluster.scheduler.tasks), len(client.futures), tasks, list(seats.values())
+
+    def fit(times):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # few rounds and draws
+            for _ in range(times):
+                ON_DASK[name]()
+
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with (
+        dask.config.set(SHORT_LOGS),
+        distributed.LocalCluster(**options) as cluster,  # all in this process
+        distributed.Client(cluster) as client,
+    ):
+        fit(20)
+        memory, files, n_threads = standing()
+        fit(60)
+        end = time.monotonic() + 60
+        while left(cluster, client) != (0, 0, [0, 0], [0, 0]):  # the last fit's
+            assert time.monotonic() < end, left(cluster, client)
+            time.sleep(0.1)
+        memory_after, files_after, n_threads_after = standing()
+    assert files_after <= files + 2  # of connections that are being opened
+    assert n_threads_after <= n_threads
+    assert memory_after - memory < 60 * 100  # kB: the scheduler keeps a record of each computation
