@@ -10,7 +10,7 @@ the data and Hessians:
   of the data says how many it will be: where it has not arrived after 25 steps (60 if neither of the others
   can follow, 8 if a step's vectors then cost more than its pass), it hands over: to the sketch or to
   Newton-Cholesky if p allows, else to Newton's method with conjugate gradients. Sparse rows, fewer than the
-  columns and of like lengths, begin with Newton's method in the space of the rows (`row_newton`).
+  columns, begin with Newton's method or L-BFGS in the space of the rows (`row_newton`).
 
 L-BFGS with the diagonal, and that of multinomial models, is believed to have converged where `excess` proves
 it. The squared loss with a penalty and fewer rows than columns is left to `dual_ridge`.
@@ -208,11 +208,11 @@ def _diagonal_first(objective, x0, *, max_iter, tol_decrease, callback):
     p = objective.n_parameters
     small = p <= NEWTON_MOST and objective.n_rows >= _LATE_SKETCH_ROWS * p
     stages = Stages(objective, x0, max_iter, callback)
-    by_rows = row_newton_applies(objective, x0)
-    if by_rows:
-        stages.run(minimize_by_row_newton, tol_decrease=tol_decrease)
+    name = "lbfgs"
+    if row_newton_applies(objective, x0):
+        name = stages.run(minimize_by_row_newton, tol_decrease=tol_decrease).method
         if stages.over:
-            return stages.result(), "newton-cg"
+            return stages.result(), name
     scaling = scaling_of(objective, stages.x)
     thin = objective.rows.n_entries < _THIN * p
     stages.run(
@@ -233,7 +233,7 @@ def _diagonal_first(objective, x0, *, max_iter, tol_decrease, callback):
         stages.run(_newton_cg, most=steps if factors else None, tol_decrease=tol_decrease)
         if not stages.over and factors:
             stages.run(minimize_newton, tol_decrease=tol_decrease)
-    return stages.result(), "newton-cg" if by_rows else "lbfgs"
+    return stages.result(), name
 
 
 def _newton_cg(objective, x0, **options):

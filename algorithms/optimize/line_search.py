@@ -1,5 +1,6 @@
 """Steps along a direction: strong Wolfe by bracketing and cubic zoom, and Armijo on a projected path."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ class Trial(NamedTuple):
     @property
     def finite(self):
         """Whether a cubic may be laid through it."""
-        return np.isfinite(self.value) and np.isfinite(self.slope)
+        return math.isfinite(self.value) and math.isfinite(self.slope)
 
 
 def strong_wolfe(phi, value, slope, first=1.0, *, max_trials=25):

@@ -117,7 +117,7 @@ class _Penalised:
         return value, gradient
 
     def _known_at(self, w):
-        return self._known is not None and np.array_equal(w, self._known[0])
+        return self._known is not None and bool((w == self._known[0]).all())
 
     def _scaled(self, parts):
         return self.scale * tree_sum(parts)[: self.n_parameters]

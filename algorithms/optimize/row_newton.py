@@ -1,4 +1,4 @@
-"""Newton's method in the space of the rows, for one predictor, sparse data of few rows and a squared penalty.
+"""Newton's method, or L-BFGS, in the space of the rows: one predictor, few sparse rows, a squared penalty.
 
 From zero on, gradients and steps are combinations of the rows: a vector of coefficients ``w = X^T a`` is held
 as a, a number a row, beside its *image* ``X w = X X^T a``, and
@@ -10,30 +10,38 @@ with the predictors ``z = X w + c`` and ``r = scale loss'(z)``; the Hessian time
 there are, points along a direction cost no pass, and a pass, ``X (X^T r)``, reads the rows twice, which is
 what a gradient costs. The intercept is a number of its own at the end of both halves.
 
-Systems are solved by conjugate gradients. These lack at most ``|r|^2 / (2 l2)`` of the decrement, r being the
-residual, so that the last system proves how far the end is above the minimum.
+Newton's systems are solved by conjugate gradients. These lack at most ``|r|^2 / (2 l2)`` of the decrement, r
+being the residual, so that the last system proves how far the end is above the minimum.
+
+For classes, where some rows are far longer than others (counts of words), L-BFGS needs half the products. Its
+steps come first there, and Newton's where they promise less than is allowed, or have been many.
 """
+
+import math
 
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from ...kernels.glm_losses import tile_losses
-from ...kernels.row_vectors import advance, assemble, bend, product
+from ...kernels.row_vectors import advance, assemble, bend, go, keep_pair, product, turn
 from .line_search import Trial, strong_wolfe
+from .memory import CURVED
 from .newton import MESSAGES
-from .preconditioner import has_long_rows
 from .row_space import Step, of_one_scale
-from .rows import SQUARED, SparseRows
+from .rows import LOGISTIC, SQUARED, SparseRows
+from .stages import LBFGS_SHARE
 
+_PRODUCTS = 400  # of a run's systems
+_UNLIKE = 4.0  # largest |x_i|^2 over their mean, from which on L-BFGS begins
+_STEPS, _PAIRS = 200, 10  # of L-BFGS: at most, and those that it remembers
+_LESS = 0.25  # of what was promised, before the excess is asked for again
 _FORCING, _POWER = 0.5, 0.5  # a system is solved to min(_FORCING, (|g| / |g_0|)^_POWER) of the gradient
-_PRODUCTS = 400  # of a run
 
 
 def applies(objective, x0):
     """Tell whether `minimize_by_row_newton` takes this objective.
 
-    It takes sparse rows of this process, fewer than the columns, none far longer than the others and no
-    column either; no squared loss, whose one system has better solvers.
+    It takes sparse rows of this process, fewer than the columns, of which none is far longer than the others;
+    no squared loss, whose one system has better solvers.
 
     Parameters
     ----------
@@ -47,7 +55,6 @@ def applies(objective, x0):
         or objective.n_rows >= objective.n_columns
         or not objective.l2 > 0
         or x0[: objective.n_penalised].any()
-        or has_long_rows(objective.rows)
     ):
         return False
     return of_one_scale(objective.rows)
@@ -66,7 +73,8 @@ def minimize_by_row_newton(objective, x0, *, max_iter=1000, tol_decrease=1e-6, c
     Returns
     -------
     OptimizeResult
-        See `minimize_newton`; status 1 also where products with the Hessian became too many.
+        See `minimize_newton`; status 1 also where products with the Hessian became too many. `method` is what
+        came first, "newton-cg" or "lbfgs".
 
     Examples
     --------
@@ -83,17 +91,18 @@ def minimize_by_row_newton(objective, x0, *, max_iter=1000, tol_decrease=1e-6, c
     problem = _Problem(objective)
     point = problem.start(x0)
     vector, value = point.vector, point.value
-    first, products, nit, status = problem.norm(point.gradient), 0, 0, 1
+    largest, mean = objective.rows.longest
+    by_lbfgs = objective.loss == LOGISTIC and largest > _UNLIKE * mean
+    directions = _Directions(problem, point, _STEPS if by_lbfgs else 0)
+    products, nit, status = 0, 0, 1
     while nit < max_iter and products < _PRODUCTS:
-        allowed = max(tol_decrease, objective.precision) * abs(point.value)
-        forcing = min(_FORCING, (problem.norm(point.gradient) / first) ** _POWER) if first > 0 else 0.0
-        d, proved, used = problem.direction(point, forcing, allowed, _PRODUCTS - products)
+        allowed = max(tol_decrease, objective.precision) * abs(value)
+        d, proved, used = directions.next(point, allowed, _PRODUCTS - products)
         products += used
         slope = problem.dot(point.gradient, d)
-        if not slope < 0:
-            status = 0 if proved else 2
-            break
-        found = strong_wolfe(problem.along(vector, d), value, slope)
+        found = strong_wolfe(problem.along(vector, d), value, slope) if slope < 0 else None
+        if found is None and not proved and directions.forget():
+            continue
         if found is None:
             status = 0 if proved else 2
             break
@@ -105,11 +114,47 @@ def minimize_by_row_newton(objective, x0, *, max_iter=1000, tol_decrease=1e-6, c
         if proved:
             status = 0
             break
-        point = problem.point(value, *found.state)
+        before, point = point, problem.point(value, *found.state)
+        directions.learn(found.t * d, point.gradient - before.gradient)
     result = OptimizeResult()
     result.update(x=problem.of_columns(vector), fun=value, nit=nit, nfev=nit + 1 + products)
     result.update(success=status == 0, status=status, message=MESSAGES[status])
+    result.update(method="lbfgs" if by_lbfgs else "newton-cg")
     return result
+
+
+class _Directions:
+    """Those of L-BFGS for so many steps, while they promise enough; else Newton's."""
+
+    def __init__(self, problem, start, steps):
+        self._problem, self._first = problem, problem.norm(start.gradient)
+        shape = _PAIRS, *start.vector.shape
+        self._pairs, self._n_pairs = (np.zeros(shape), np.zeros(shape), np.zeros((2, _PAIRS))), 0
+        self._left, self._share = steps, LBFGS_SHARE
+
+    def next(self, point, allowed, most):
+        """A direction, whether it leads within `allowed` of the minimum, and the products that it took."""
+        if not self._left:
+            part = self._problem.norm(point.gradient) / self._first if self._first > 0 else 0.0
+            return self._problem.newton_step(point, min(_FORCING, part**_POWER), allowed, most)
+        d = -point.gradient
+        if self._n_pairs:
+            turn(*self._pairs, self._n_pairs, d)
+        if -0.5 * self._problem.dot(point.gradient, d) > self._share * allowed:
+            return d, False, 0
+        self._share *= _LESS
+        return self._problem.newton_step(point, 1.0, allowed, most)
+
+    def learn(self, step, change):
+        """Take in a step, and what the gradient changed by."""
+        if self._left:
+            self._left -= 1
+            self._n_pairs += keep_pair(*self._pairs, self._n_pairs, step, change, CURVED)
+
+    def forget(self):
+        """Drop all steps; tell whether there were any."""
+        had, self._n_pairs = self._n_pairs > 0, 0
+        return had
 
 
 class _Point:
@@ -137,14 +182,14 @@ class _Problem:
 
     def norm(self, v):
         """The length of a vector."""
-        return np.sqrt(max(self.dot(v, v), 0.0))
+        return math.sqrt(max(self.dot(v, v), 0.0))
 
     def start(self, x0):
         """The point whose coefficients are zero."""
         vector = np.zeros((2, self._n + self._free))
         vector[:, self._n :] = x0[self._objective.n_columns :]
-        loss, slopes, curvatures = self._losses(vector[1])
-        return self.point(self._value(loss, vector), vector, slopes, curvatures)
+        begun = self.along(vector, np.zeros_like(vector))(0.0)
+        return self.point(begun.value, *begun.state)
 
     def point(self, value, vector, slopes, curvatures):
         """A point where the losses are known: one pass makes its gradient."""
@@ -153,27 +198,25 @@ class _Problem:
     def along(self, vector, d):
         """The function phi of a line search, no pass."""
 
+        objective, rows = self._objective, self._objective.rows
+        common = d, rows.y, rows.weights, objective.scale, self._l2
+
         def phi(t):
-            there = vector + t * d
-            loss, slopes, curvatures = self._losses(there[1])
-            value = self._value(loss, there)
-            slope = slopes @ d[1, : self._n] + self._l2 * (there[0, : self._n] @ d[1, : self._n])
-            if self._free:
-                slope += slopes.sum() * d[0, -1]
-            return Trial(
-                t, value, float(slope) if np.isfinite(value) else np.inf, (there, slopes, curvatures)
-            )
+            state = np.empty_like(vector), np.empty(self._n), np.empty(self._n)
+            value, slope = go(objective.loss, vector, t, *common, *state)
+            value += objective.constant
+            return Trial(t, value, slope if math.isfinite(value) else math.inf, state)
 
         return phi
 
-    def direction(self, point, forcing, allowed, most):
-        """Solve for the Newton step by conjugate gradients.
+    def newton_step(self, point, forcing, allowed, most):
+        """Solve for the Newton step to a part of the gradient, and until it tells how far the minimum is.
 
         Returns
         -------
         d : vector
         proved : bool
-            Whether F is at most `allowed` above its minimum, as far as a quadratic tells.
+            Whether F is within `allowed` of it, as far as a quadratic tells.
         products : int
         """
         residual = -point.gradient
@@ -195,24 +238,6 @@ class _Problem:
         free = float(residual[0, self._n :] @ residual[1, self._n :])
         penalised = float(residual[0, : self._n] @ residual[1, : self._n])
         return np.inf if free > penalised else (penalised + free) / (2 * self._l2)
-
-    def _predicted(self, image):
-        return image[:-1] + image[-1] if self._free else image
-
-    def _losses(self, image):
-        """The weighted sum of losses, their slopes and curvatures, scaled."""
-        rows, n, scale = self._objective.rows, self._n, self._objective.scale
-        values, slopes, curvatures = np.empty((3, n))
-        loss = tile_losses(
-            self._objective.loss, self._predicted(image), rows.y, rows.weights, n, values, slopes, curvatures
-        )
-        slopes *= scale
-        curvatures *= scale
-        return loss, slopes, curvatures
-
-    def _value(self, loss, vector):
-        norm = float(vector[0, : self._n] @ vector[1, : self._n])
-        return self._objective.scale * loss + 0.5 * self._l2 * norm + self._objective.constant
 
     def _assembled(self, r, vector):
         """The vector ``X^T r + l2 w``, the intercept's entry being the sum of r."""
