@@ -5,11 +5,6 @@ B = (s_1 .. s_m, y_1 .. y_m) it needs the matrix M = B B^T and the products B g,
 B^T delta + e g. A step s is t times the last direction, so B s follows from M, and B y is the change
 of B g: each step reads B twice, for B g and for B^T delta, where the plain recursion reads it six times over.
 
-On numbers the two loops are two triangular systems. With R_ij = s_i.y_j for i <= j, its diagonal D, and
-gamma = s_m.y_m / y_m.y_m
-
-    R a = -S^T g,    R^T c = D a + gamma (Y^T g + Y^T Y a),    d = S c - gamma (Y a + g)
-
 References: Nocedal, "Updating quasi-Newton matrices with limited storage", Math. Comp. 1980; Chen, Wang,
 Zhou, "Large-scale L-BFGS using MapReduce", NIPS 2014.
 """
@@ -18,7 +13,6 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.linalg.blas import dtrsv
 
 CURVED = 1e-10  # a pair is kept if s.y is at least this part of |s| |y|
 
@@ -69,16 +63,19 @@ class Memory:
         if self.seen is not g:
             self.with_seen = self._live(self.rows.dots(g))
             self.seen = g
-        s = np.array(self.order)
-        y = s + self.size
-        M, with_g = self.products, self.with_seen
-        R, between = M[s[:, None], y].T, M[y[:, None], y]
-        gamma = R[-1, -1] / between[-1, -1]
-        a = dtrsv(R, -with_g[s], lower=1, trans=1)
-        right = np.diagonal(R) * a + gamma * (with_g[y] + between @ a)
-        self.delta, self.e = np.zeros(len(with_g)), -gamma
-        self.delta[s], self.delta[y] = dtrsv(R, right, lower=1), -gamma * a
-        return self.rows.combine(self.delta, self.e, g)
+        M, m, bg = self.products, self.size, self.with_seen
+        delta, e, a = np.zeros(2 * m), -1.0, {}
+        for i in reversed(self.order):
+            a[i] = (delta @ M[:, i] + e * bg[i]) / M[i, m + i]
+            delta[m + i] -= a[i]
+        last = self.order[-1]
+        gamma = M[last, m + last] / M[m + last, m + last]
+        delta *= gamma
+        e *= gamma
+        for i in self.order:
+            delta[i] += a[i] - (delta @ M[:, m + i] + e * bg[m + i]) / M[i, m + i]
+        self.delta, self.e = delta, e
+        return self.rows.combine(delta, e, g)
 
     def add(self, s, y, g, t=None):
         """Take in a pair, unless it has too little curvature; tell whether it was taken.
@@ -122,7 +119,7 @@ class Memory:
         return True
 
     def _live(self, products):
-        """Blank the products with rows left from before `clear`: places are filled in turn."""
-        n_pairs = len(self.order)
-        products[n_pairs : self.size] = products[self.size + n_pairs :] = 0.0
-        return products
+        """Blank the products with rows left from before `clear`."""
+        live = np.zeros(2 * self.size, bool)
+        live[self.order] = live[[self.size + k for k in self.order]] = True
+        return np.where(live, products, 0.0)

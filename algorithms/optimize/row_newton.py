@@ -40,7 +40,7 @@ _FORCING, _POWER = 0.5, 0.5  # a system is solved to min(_FORCING, (|g| / |g_0|)
 def applies(objective, x0):
     """Tell whether `minimize_by_row_newton` takes this objective.
 
-    It takes sparse rows of this process, fewer than the columns, of which none is far longer than the others;
+    It takes sparse rows of this process, fewer than the columns, no column being far larger than the others;
     no squared loss, whose one system has better solvers.
 
     Parameters
