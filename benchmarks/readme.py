@@ -108,8 +108,10 @@ def machine(records):
         runs.setdefault(record["data"]["name"], set()).add(record["repeat"])
     least, most = min(map(len, runs.values())), max(map(len, runs.values()))
     n_runs = f"{most}" if least == most else f"{least} to {most}"
-    threads, processor = records[0]["settings"]["n_jobs"], records[0]["machine"]["processor"]
-    return f"{threads} thread(s), {processor}, {n_runs} alternating run(s)"
+    machines: dict[str, dict] = {}
+    for record in records:
+        machines.setdefault(record["machine"]["processor"], {})[record["data"]["name"]] = None
+    return f"{records[0]['settings']['n_jobs']} thread(s), {_said(machines)}, {n_runs} alternating run(s)"
 
 
 def latest(records):
@@ -175,6 +177,11 @@ def _processors(records):
     machines: dict[str, dict] = {}
     for record in {(r["sweep"]["family"], r["sweep"]["size"]): r for r in records}.values():
         machines.setdefault(record["machine"]["processor"], {})[record["sweep"]["size"]] = None
+    return _said(machines)
+
+
+def _said(machines):
+    """Return the first machine, and of the others what was measured on them."""
     first, *others = machines
     return "; ".join([first, *(f"{', '.join(machines[name])}: {name}" for name in others)])
 

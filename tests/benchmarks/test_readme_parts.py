@@ -77,6 +77,16 @@ def test_all_parts_are_written_from_the_last_runs(tree):
     assert shown.strip().splitlines()[2:] == ["| Lasso | slow | 1 | 4.00 | 0 |"]
 
 
+def test_a_second_machine_is_named_with_what_it_measured():
+    on = [("abacus", "a"), ("abacus", "b"), ("quipu", "c"), ("quipu", "d"), ("quipu", "c")]
+    records = [
+        {"settings": {"n_jobs": 1}, "machine": {"processor": name}, "data": {"name": data}, "repeat": 0}
+        for name, data in on
+    ]
+    assert readme.machine(records[:2]) == "1 thread(s), abacus, 1 alternating run(s)"
+    assert readme.machine(records) == "1 thread(s), abacus; c, d: quipu, 1 alternating run(s)"
+
+
 def test_one_part_leaves_the_others(tree):
     pytest.importorskip("matplotlib")
     readme.main(["lasso"])
