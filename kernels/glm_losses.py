@@ -3,8 +3,10 @@
 With the linear predictor z and the target y of a row
 
     SQUARED    l = (z - y)^2 / 2,                    l' = z - y,         l'' = 1
-    LOGISTIC   l = log(1 + exp(-y z)),  y = 1, -1,   l' = -y p,          l'' = p (1 - p),  p = 1 / (1 + exp(y z))
+    LOGISTIC   l = log(1 + exp(-y z)),  y = 1, -1,   l' = -y p,          l'' = p (1 - p)
     POISSON    l = exp(z) - y z,                     l' = exp(z) - y,    l'' = exp(z)
+
+and p = 1 / (1 + exp(y z)).
 
 `exp` and `log1p` are plain arithmetic, so that a compiler runs these loops in vectors of whatever width the
 machine has; they are within 2 and 4 units in the last place. All of it is in float64, also for float32 data:
