@@ -11,12 +11,12 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from ..errors import DataError
-from ..scheduler.threads import single_threaded_blas
+from ..scheduler.threads import effective_n_jobs, run_tasks
 from ._indices import index_dtype, narrow_csr, sound
 
 _INT32_MAX = np.iinfo(np.int32).max
 _PRIOR_RANGE = (1e-30, 1e10)
-_FEW_SQUARES = 1_000_000  # to tell BLAS how many threads to use takes as long as these
+_FEW_SQUARES = 1_000_000  # that no kernel and no threads are needed for
 
 
 def check_counts(estimator, X, *, reset=True, need_tokens=None):
@@ -280,7 +280,7 @@ def check_columns(estimator, X):
         if not columns.has_canonical_format:
             columns = columns.copy()
             columns.sum_duplicates()
-    check_squares(columns, getattr(X, "columns", None), name)
+    check_squares(columns, getattr(X, "columns", None), name, n_jobs=getattr(estimator, "n_jobs", None))
     return columns
 
 
@@ -333,7 +333,7 @@ def real(X, name, *, sparse_format, order, finite=False):
         )
 
 
-def check_squares(X, names, estimator_name):
+def check_squares(X, names, estimator_name, *, n_jobs=None):
     """Check that the sum of all squares is a number of its own type.
 
     Parameters
@@ -342,6 +342,8 @@ def check_squares(X, names, estimator_name):
     names : sequence of str or None
         Of the columns.
     estimator_name : str
+    n_jobs : int or None, default=None
+        Threads.
     """
     dense = isinstance(X, np.ndarray)
     values = X.ravel(order="K") if dense else X.data
@@ -349,8 +351,10 @@ def check_squares(X, names, estimator_name):
         if len(values) < _FEW_SQUARES:
             total = np.einsum("i,i->", values, values)
         else:
-            with single_threaded_blas():
-                total = np.dot(values, values)
+            from ..kernels.column_moments import sum_of_squares
+
+            parts = np.array_split(values, effective_n_jobs(n_jobs))
+            total = values.dtype.type(sum(run_tasks([(sum_of_squares, (part,)) for part in parts], n_jobs)))
     if np.isfinite(total):
         return
     most = np.sqrt(np.finfo(values.dtype).max / len(values))

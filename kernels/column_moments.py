@@ -1,4 +1,4 @@
-"""Weighted sums and sums of squares of the columns of a dense or CSC matrix; see `linear_columns`."""
+"""Sums and sums of squares, of the columns of a dense or CSC matrix (see `linear_columns`) or of a vector."""
 
 from typing import Any
 
@@ -7,6 +7,10 @@ import numba as nb
 from .indexing import at, span
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+_ANY_ORDER: dict[str, Any] = {
+    **_OPTIONS,
+    "fastmath": {"reassoc", "contract", "nsz"},
+}  # not that all is finite
 
 
 @nb.njit(**_OPTIONS)
@@ -31,3 +35,23 @@ def csc_moments(data, indices, indptr, weights, sums, squares):
             first += part
             second += part * data[e]
         sums[j], squares[j] = first, second
+
+
+@nb.njit(**_ANY_ORDER)
+def sum_of_squares(values):
+    """Sum the squares of a vector in its own type: not finite where an entry is not, or where that overflows.
+
+    Quarters are read in step: a core reads memory faster in several streams than in one.
+    """
+    n = len(values) // 4
+    a, b, c, d = values[:n], values[n : 2 * n], values[2 * n : 3 * n], values[3 * n : 4 * n]
+    zero = values.dtype.type(0)
+    first, second, third, fourth = zero, zero, zero, zero
+    for i in range(n):
+        first += a[i] * a[i]
+        second += b[i] * b[i]
+        third += c[i] * c[i]
+        fourth += d[i] * d[i]
+    for i in range(4 * n, len(values)):
+        first += values[i] * values[i]
+    return (first + second) + (third + fourth)

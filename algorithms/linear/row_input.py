@@ -39,10 +39,10 @@ def check_row_matrix(estimator, X):
     >>> check_row_matrix(sd.Lasso(), [[1, 2], [3, 4]]).flags.c_contiguous
     True
     """
-    return row_matrix(type(estimator).__name__, X)
+    return row_matrix(type(estimator).__name__, X, n_jobs=getattr(estimator, "n_jobs", None))
 
 
-def row_matrix(name, X):
+def row_matrix(name, X, *, n_jobs=None):
     """See `check_row_matrix`; `name` is the estimator's, for messages."""
     rows = real(X, name, sparse_format="csr", order="C")
     if not isinstance(rows, np.ndarray):
@@ -50,5 +50,5 @@ def row_matrix(name, X):
         if not rows.has_canonical_format:
             rows = rows.copy()
             rows.sum_duplicates()
-    check_squares(rows, getattr(X, "columns", None), name)
+    check_squares(rows, getattr(X, "columns", None), name, n_jobs=n_jobs)
     return rows

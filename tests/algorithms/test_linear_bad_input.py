@@ -50,6 +50,17 @@ def test_nan_and_infinities_are_named_with_their_column(case, form, value, word,
     assert not hasattr(model, "n_features_in_")
 
 
+@pytest.mark.parametrize("row", [0, 99_999, 149_999, 150_000, 299_999])
+@pytest.mark.parametrize("model", [sd.Lasso(n_jobs=2), sd.LogisticRegression(n_jobs=2)])
+@pytest.mark.parametrize("whole", [np.array, sparse.csr_array])
+def test_nan_is_found_anywhere_in_a_long_matrix(model, row, whole):
+    """Which is looked at in quarters, by two threads."""
+    rows = np.ones((300_000, 4), np.float32)
+    rows[row, 3] = np.nan
+    with pytest.raises(DataError, match=f"X contains NaN in row {row}, column 3"):
+        model.fit(whole(rows), np.arange(300_000) % 2)
+
+
 def test_the_name_of_the_column_is_told(case):
     model, y = case
     frame = pd.DataFrame(edited(np.nan), columns=["a", "b", "c", "age", "e", "f"])

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from stradask.algorithms.linear.columns import columns_of
-from stradask.kernels import linear_columns, linear_descent, linear_gram, linear_prox
+from stradask.kernels import column_moments, linear_columns, linear_descent, linear_gram, linear_prox
 
 RNG = np.random.default_rng(0)
 DENSE = np.asfortranarray(RNG.standard_normal((37, 11)) + 2)
@@ -212,3 +212,16 @@ def test_a_given_operator_is_called_in_the_units_of_the_problem():
     np.testing.assert_allclose(out, 0, atol=1e-6)
     linear_prox.violations(slopes / units + 0.5, coef * units, steps, strengths, 3.0, ridge, out)
     np.testing.assert_allclose(out, 0.5 / (1 + steps * strengths * 3), rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_sum_of_squares_misses_no_entry(dtype):
+    for n in range(12):
+        values = np.arange(1, n + 1).astype(dtype)
+        assert column_moments.sum_of_squares(values) == n * (n + 1) * (2 * n + 1) // 6
+        for i, what in itertools.product(
+            range(n), (np.nan, np.inf, -np.inf, np.sqrt(np.finfo(dtype).max) * 1.1)
+        ):
+            wrong = values.copy()
+            wrong[i] = what
+            assert not np.isfinite(dtype(column_moments.sum_of_squares(wrong)))
