@@ -93,8 +93,8 @@ class Logistic(ProximalNewton):
     ...     Logistic((X[:, 0] > 0).astype(int)), [ElasticNet(5.0)], n_features=60, is_sparse=False
     ... )
     >>> solve(SparseLinearProgram(working_set, columns_of(X)))
-    >>> working_set.solutions[0].features[0], working_set.solutions[0].gap < 1e-6
-    (np.int64(0), True)
+    >>> int(working_set.solutions[0].features[0]), working_set.solutions[0].gap < 1e-6
+    (0, True)
     """
 
     def __init__(self, labels, weights=None, *, offset=None, fit_intercept=True):

@@ -35,5 +35,8 @@ class Solver:
             tol=tolerance,
             max_iter=100_000,
             random_state=self.settings.seed,
-        ).fit(self.X, self.y)
+        )
+        if model.get_params().get("penalty") == "l2":  # older versions want the name of the penalty
+            model.set_params(penalty="l1", l1_ratio=None)
+        model.fit(self.X, self.y)
         return {"coef": model.coef_.ravel(), "intercept": np.ravel(model.intercept_)[0]}
