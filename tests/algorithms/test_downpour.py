@@ -213,7 +213,6 @@ def test_samples_are_counted_over_all_replicas_at_the_time_of_each_look(data):
     assert "max_epochs=4" in result.message
 
 
-@pytest.mark.timeout(300)  # thirty fits whose threads take turns
 def test_two_replicas_need_hardly_more_rows_than_one():
     """To a hundredth above the minimum, over ten problems: single ones vary by half, up and down."""
     loss, clocks = make_loss(), {(1, 0): [1.0], (2, 0): [1.0, 1.0], (2, math.inf): [1.0, 0.7]}

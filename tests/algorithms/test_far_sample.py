@@ -197,7 +197,6 @@ def test_what_went_wrong_with_rows_that_were_expected_is_told(monkeypatch):
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(150)
 def test_a_worker_killed_while_the_sample_is_drawn_changes_no_bit(monkeypatch):
     X, targets = tall()
     lazily, y = da.from_array(X, (2_500, -1)), targets[LogisticRegression]

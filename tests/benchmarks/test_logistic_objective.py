@@ -210,7 +210,6 @@ def test_solvers_on_dask_are_found_where_one_asks_for_them():
 
 @pytest.mark.slow
 @pytest.mark.cluster
-@pytest.mark.timeout(300)
 def test_our_solver_on_dask_solves_what_the_local_one_solves(monkeypatch):
     monkeypatch.syspath_prepend(ON_DASK)
     rng = np.random.default_rng(0)
