@@ -22,7 +22,9 @@ QUICK = (
 _LDA_PEERS = "--against tomotopy sklearn gensim"
 _SPARSE = "rcv1_small.svm.txt.gz dorothea.svm.txt.gz"
 _TEXTS = "basehock.svm.txt.gz pcmac.svm.txt.gz mushrooms.svm.txt.gz a9a.svm.txt.gz"
-_SMOOTH_PEERS = "--against liblinear sklearn-lbfgs sklearn-newton-cg sklearn-newton-cholesky"
+_FEW_COLUMNS = "mushrooms.svm.txt.gz a9a.svm.txt.gz cod-rna.svm.txt.gz cina.svm.txt.gz"
+_FEW_ROWS = "basehock.svm.txt.gz pcmac.svm.txt.gz relathe.svm.txt.gz rcv1_small.svm.txt.gz"
+_SMOOTH_PEERS = "--against liblinear sklearn-lbfgs sklearn-newton-cg snapml"
 _MF = "mf --dataset {} --against libmf --param n_components={} --max-seconds {}"
 _IMPLICIT = "implicit --dataset ml-1m.csv.gz --against implicit --param n_components={} --max-seconds {}"
 
@@ -46,14 +48,14 @@ FULL = {
         "--max-seconds 5",
     ),
     "logistic": (
-        f"logistic --dataset {_TEXTS} cod-rna.svm.txt.gz cina.svm.txt.gz relathe.svm.txt.gz "
-        f"rcv1_small.svm.txt.gz {_SMOOTH_PEERS} --max-seconds 5",
-        "logistic --dataset covtype.svm.txt.gz --against sklearn-lbfgs sklearn-newton-cholesky "
+        f"logistic --dataset {_FEW_COLUMNS} {_SMOOTH_PEERS} sklearn-newton-cholesky --max-seconds 5",
+        f"logistic --dataset {_FEW_ROWS} {_SMOOTH_PEERS} --max-seconds 5",
+        "logistic --dataset covtype.svm.txt.gz --against sklearn-lbfgs sklearn-newton-cholesky snapml "
         "--param one_class=1 --max-seconds 8 --repeats 1",
         "logistic --dataset news20.svm.txt.gz --against sklearn-lbfgs sklearn-newton-cg "
         "--param C=1 unit_rows=True --max-seconds 12",
-        f"logistic --dataset dense scaled wide words {_SMOOTH_PEERS} --param C=1 --max-seconds 12 "
-        "--repeats 1",
+        f"logistic --dataset dense scaled wide words {_SMOOTH_PEERS} sklearn-newton-cholesky --param C=1 "
+        "--max-seconds 12 --repeats 1",
     ),
     "mf": (_MF.format("ml-1m.csv.gz", 32, 4),),
     "mf-64": (_MF.format("ml-1m.csv.gz", 64, 6),),
