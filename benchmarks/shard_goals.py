@@ -24,7 +24,7 @@ import numpy as np
 
 from ..algorithms.bayes.chains import advance_all
 from ..algorithms.bayes.combine import CombinationRefused, combine
-from ..algorithms.bayes.diagnostics import ess
+from ..algorithms.bayes.convergence import ess
 from ..algorithms.bayes.laplace import find_mode, laplace_draws
 from ..algorithms.bayes.models import Prior, regression
 from ..algorithms.bayes.psis import importance_ess

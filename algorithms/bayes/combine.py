@@ -25,6 +25,7 @@ from .combine_gaussian import (
     inverses,
 )
 from .combine_kernel import kernel_product, pair_tree
+from .convergence import split_rhat
 from .diagnostics import (
     LEAST_ACCEPTANCE,
     MOST_APART,
@@ -32,7 +33,6 @@ from .diagnostics import (
     MOST_SPREAD,
     MOST_WIDTH,
     RHAT_LIMIT,
-    split_rhat,
 )
 
 _N_CHECKED, _FREEDOM, _WIDER = 1000, 7, 1.2  # proposals that check a combination; tails, covariance

@@ -6,7 +6,8 @@ from sklearn.utils import check_random_state
 from ..._version import __version__
 from ...errors import DataError, ModelFileError, StradaskError
 from ...scheduler.store import read_npz, write_npz
-from .diagnostics import Diagnostics, ess, split_rhat
+from .convergence import ess, split_rhat
+from .diagnostics import Diagnostics
 from .psis import importance_ess, resample
 from .tables import Table
 from .variables import (
@@ -342,9 +343,9 @@ class Posterior:
         ----------
         n, random_state
             See `sample`: ArviZ knows no weights. Chains are handed on as they are where n is None.
-        log_likelihood : bool or array-like of shape (n_draws, n_observations), default=False
+        log_likelihood : bool, None or array-like of shape (n_draws, n_observations), default=False
             Add the group of that name, for ``arviz_stats.loo``: what ``log_likelihood(X, y)`` of a regression
-            returns, or True where the posterior knows its likelihood.
+            returns, or True where the posterior knows its likelihood. False or None: no such group.
 
         Returns
         -------
@@ -366,7 +367,7 @@ class Posterior:
         chains = self.n_chains if as_they_are else 1
         values = by_name(self.variables, self.draws[chosen])
         groups = {"posterior": in_chains(values, chains)}
-        if log_likelihood is not False:
+        if log_likelihood is not None and log_likelihood is not False:
             if log_likelihood is True and self._log_likelihood is None:
                 self.log_likelihood()  # says what is missing
             known = log_likelihood is not True

@@ -8,8 +8,8 @@ import numba as nb
 import numpy as np
 import pytest
 
+from stradask.algorithms.bayes.convergence import ess
 from stradask.algorithms.bayes.density import user_model
-from stradask.algorithms.bayes.diagnostics import ess
 from stradask.algorithms.bayes.sample import sample
 from stradask.algorithms.bayes.sampling import sample_model
 from stradask.errors import DataError

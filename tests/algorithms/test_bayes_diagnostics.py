@@ -4,18 +4,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stradask.algorithms.bayes import diagnostics
+from stradask.algorithms.bayes import convergence as figures
+from stradask.algorithms.bayes.convergence import convergence, e_bfmi, ess, mcse_mean, split_rhat
 from stradask.algorithms.bayes.diagnostics import (
     Diagnostics,
     cochran_q,
-    convergence,
     diagnose,
-    e_bfmi,
-    ess,
     largest_skewness,
     leave_one_out_distances,
-    mcse_mean,
-    split_rhat,
 )
 from stradask.errors import DataError
 from stradask.kernels.autocovariances import autocovariances
@@ -115,17 +111,17 @@ def test_effective_size_of_an_autoregressive_chain():
 def test_sums_that_end_soon_are_those_over_all_lags(monkeypatch):
     """Of three columns one ends at the lags tried first, one at those tried next, one is transformed."""
     tried = []
-    kept = diagnostics.autocovariances
+    kept = figures.autocovariances
 
     def counted(x, n_lags):
         tried.append((len(x), n_lags))
         return kept(x, n_lags)
 
-    monkeypatch.setattr(diagnostics, "autocovariances", counted)
+    monkeypatch.setattr(figures, "autocovariances", counted)
     x = np.stack([chains(2, 3000, rho) for rho in (0.5, 0.95, 0.9999)], axis=2)
     found = ess(x, "mean")
     assert tried == [(3, 32), (2, 256), (1, 1500)]
-    monkeypatch.setattr(diagnostics, "_NEAR", ())
+    monkeypatch.setattr(figures, "_NEAR", ())
     np.testing.assert_allclose(found, ess(x, "mean"), rtol=1e-10)
     assert tried[3:] == [(3, 1500)]
 

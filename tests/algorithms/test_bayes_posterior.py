@@ -7,7 +7,8 @@ import pytest
 from scipy import integrate, stats
 
 from stradask import BayesianLinearRegression
-from stradask.algorithms.bayes.diagnostics import diagnose, ess, mcse_mean, split_rhat
+from stradask.algorithms.bayes.convergence import ess, mcse_mean, split_rhat
+from stradask.algorithms.bayes.diagnostics import diagnose
 from stradask.algorithms.bayes.posterior import Posterior
 from stradask.algorithms.bayes.tables import Table
 from stradask.errors import DataError, ModelFileError, StradaskError
@@ -263,6 +264,8 @@ def test_data_tree(full, draws):
         tree["log_likelihood"]["y"].values[2, 3], -((np.arange(3) - draws[203, 0]) ** 2) / 50
     )
     assert tree["posterior"].attrs["inference_library"] == "stradask"
+    for nothing in (None, False):
+        assert "log_likelihood" not in chains.to_arviz(log_likelihood=nothing).children
     weighted = full.to_arviz(random_state=0)
     assert weighted["posterior"]["a"].shape == (1, int(1 / (full.weights**2).sum()))
     assert weighted["posterior"].attrs["verdict"] == full.diagnostics.verdict

@@ -8,7 +8,7 @@ from reference_posteriors import NORMAL, POSTERIORS, credit, made, radon, votes
 from scipy import stats
 
 import stradask as sd
-from stradask.algorithms.bayes.diagnostics import ess, split_rhat
+from stradask.algorithms.bayes.convergence import ess, split_rhat
 from stradask.algorithms.bayes.models import Prior, regression
 from stradask.algorithms.bayes.sampling import sample_model
 

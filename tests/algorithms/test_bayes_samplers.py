@@ -11,7 +11,7 @@ from scipy import special, stats
 from stradask.algorithms.bayes import sampling
 from stradask.algorithms.bayes.adaptation import warm_up, windows
 from stradask.algorithms.bayes.chains import SAMPLERS, advance, init, starting_point
-from stradask.algorithms.bayes.diagnostics import ess
+from stradask.algorithms.bayes.convergence import ess
 from stradask.algorithms.bayes.laplace import find_mode, hessian, laplace_draws
 from stradask.algorithms.bayes.models import Model, regression
 from stradask.algorithms.bayes.sampling import sample_model

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import stradask as sd
 from stradask.algorithms.bayes import shards
 from stradask.algorithms.bayes.combine import CombinationRefused
-from stradask.algorithms.bayes.diagnostics import ess
+from stradask.algorithms.bayes.convergence import ess
 from stradask.algorithms.bayes.laplace import find_mode, laplace_draws
 from stradask.algorithms.bayes.linear import BayesianLinearRegression
 from stradask.algorithms.bayes.logistic import BayesianLogisticRegression
