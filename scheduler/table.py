@@ -14,11 +14,14 @@ from numbers import Integral
 import numpy as np
 
 from ..errors import DataError
-from .table_state import Leave
+from .table_state import Leave, Replica
 
 
 class ParameterTable:
     """One replica's view of the table that `run_replicas` makes: the first argument of its function.
+
+    It is not made by hand: ``run_replicas(function, tasks, values)`` makes the table of `values`, of shape
+    (n_rows, width), and calls ``function(table, task)`` for each replica.
 
     Attributes
     ----------
@@ -39,6 +42,19 @@ class ParameterTable:
     --------
     See `run_replicas`.
     """
+
+    def __new__(cls, *arguments, **named):
+        """Refuse to be made by hand."""
+        if not (arguments and isinstance(arguments[0], Replica)):
+            given = [repr(value) for value in arguments] + [
+                f"{name}={value!r}" for name, value in named.items()
+            ]
+            raise DataError(
+                f"ParameterTable({', '.join(given)}): a table is not made by hand. Call "
+                "run_replicas(function, tasks, values) with values of shape (n_rows, width): it makes the "
+                "table and calls function(table, task) for each replica"
+            )
+        return super().__new__(cls)
 
     def __init__(self, state, n_replicas, send):
         self._state, self._send, self.n_replicas = state, send, n_replicas

@@ -12,6 +12,7 @@ import pytest
 
 from stradask.errors import CheckpointMismatch, DataError
 from stradask.scheduler.replicas import run_replicas
+from stradask.scheduler.table import ParameterTable
 from stradask.scheduler.table_places import LocalPlace, SimulatedClock
 from stradask.scheduler.table_state import Adagrad
 
@@ -347,6 +348,7 @@ def test_threads_need_no_dask():
     code = """
 import sys, numpy as np
 from stradask.scheduler.replicas import run_replicas
+from stradask.scheduler.table import ParameterTable
 def work(table, task):
     table.inc(0, 1.0); table.clock()
 assert run_replicas(work, [0, 1], np.zeros((1, 1)), staleness=1).values == 2
@@ -438,3 +440,16 @@ def deliveries(cluster, wrapper):
     yield
     for own, old in zip(handlers, before, strict=True):
         own["stradask_table_deliver"] = old
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "said"),
+    [
+        ((), {}, r"ParameterTable\(\)"),
+        ((10, 3), {}, r"ParameterTable\(10, 3\)"),
+        ((), {"n_rows": 10}, r"ParameterTable\(n_rows=10\)"),
+    ],
+)
+def test_a_table_made_by_hand_says_how_one_is_made(arguments, named, said):
+    with pytest.raises(DataError, match=said + r".*run_replicas\(function, tasks, values\)"):
+        ParameterTable(*arguments, **named)
