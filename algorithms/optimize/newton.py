@@ -105,7 +105,7 @@ def minimize_newton_cg(
         def product(v):
             return P.transposed(objective.hessian_product(x, P.direct(v)))
 
-        return P.direct(_conjugate_gradients(product, right, stop, min(most, _MOST_PRODUCTS))), True
+        return P.direct(conjugate_gradients(product, right, stop, min(most, _MOST_PRODUCTS))), True
 
     return _descend(objective, x0, direction, max_iter, tol_decrease, callback)
 
@@ -165,7 +165,7 @@ def minimize_proximal_newton(objective, x0, l1, *, max_iter=100, tol_decrease=1e
     return state.result(1)
 
 
-def _conjugate_gradients(product, right, stop, most):
+def conjugate_gradients(product, right, stop, most):
     """Solve until the residual is at most `stop`, by at most `most` products."""
     z, residual, step = np.zeros_like(right), right.copy(), right.copy()
     square = residual @ residual

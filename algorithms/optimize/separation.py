@@ -1,14 +1,20 @@
 """Whether an unpenalised model has no best coefficients, because a direction lowers its loss without end.
 
-Where a plane separates the classes, or a combination of columns the rows without counts, the loss falls like
+Where planes separate classes, or a combination of columns the rows without counts, the loss falls like
 ``exp(-t)`` along it: each Newton step moves the predictors of such rows by about 1, however far the fit has
 come. At a minimum Newton steps move nothing.
 """
 
-from .preconditioner import Factors
+import numpy as np
+
+from .newton import conjugate_gradients
+from .objective import MultinomialObjective
+from .preconditioner import BetweenClasses, Factors
 from .rows import POISSON, SQUARED
 
 _MOVED = 0.5  # of a predictor by a Newton step, after the fit
+_MOVED_OF_CLASSES = 0.25  # of several classes: from the mean of the classes, half of what two are apart
+_PRODUCTS, _RESIDUAL = 200, 1e-10  # of conjugate gradients
 _NOTHING = 1e-8  # of the loss at the start: all classes are told apart
 _MOST = 2000  # parameters, for the step
 
@@ -29,7 +35,24 @@ def separated(objective, x, x0):
     value, g = objective.value_and_gradient(x)
     if loss != POISSON and value <= _NOTHING * objective.value_and_gradient(x0)[0]:
         return True
-    if loss is None or objective.n_parameters > _MOST or not g.any():
+    if objective.n_parameters > _MOST or not g.any():
         return False
+    if isinstance(objective, MultinomialObjective):
+        return _moved_of_classes(objective, x, g) > _MOVED_OF_CLASSES
     d = Factors(objective).at(x).solve(g)
     return objective.rows.furthest(d[: objective.n_columns], float(d[objective.n_columns :].sum())) > _MOVED
+
+
+def _moved_of_classes(objective, x, g):
+    """How far a Newton step moves the predictors of a row, less their mean over the classes."""
+    P = BetweenClasses(objective.hessian_diagonal(x), objective.n_classes)
+
+    def product(v):
+        return P.transposed(objective.hessian_product(x, P.direct(v)))
+
+    right = P.transposed(g)
+    most = min(_PRODUCTS, objective.n_parameters)
+    u = conjugate_gradients(product, right, _RESIDUAL * np.linalg.norm(right), most)
+    D = P.direct(u).reshape(-1, objective.n_classes)
+    p = objective.n_columns
+    return max(objective.rows.furthest(d[:p], float(d[p:].sum())) for d in np.ascontiguousarray(D.T))

@@ -365,6 +365,32 @@ def test_classes_that_a_plane_separates(y, solver):
         LogisticRegression(1.0, solver=solver).fit(X, y)
 
 
+@pytest.mark.parametrize("solver", ["auto", "sandblaster"])
+@pytest.mark.parametrize("tol", [1e-6, 1e-10])
+@pytest.mark.parametrize("apart", ["one class", "pairs", "plane", "column"])
+def test_some_of_several_classes_that_can_be_told_apart(apart, tol, solver):
+    """The others overlap; a model of all classes has no minimum all the same."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = (X[:, 0] + rng.logistic(size=300) > 0).astype(int)
+    far = np.array([20.0, 0, 0])
+    if apart == "one class":
+        X, y = np.vstack([X, X[:100] + far]), np.append(y, np.full(100, 2))
+    elif apart == "pairs":
+        X, y = np.vstack([X, X + far]), np.append(y, 2 + (X[:, 1] + rng.logistic(size=300) > 0))
+    elif apart == "plane":
+        X, y = [[0.0], [2.0], [2.0], [2.0], [1.0], [3.0], [4.0], [2.0]], [0, 0, 1, 2, 0, 1, 2, 2]
+    else:  # that is 1 in some rows of one class alone
+        y = y + (X[:, 1] + rng.logistic(size=300) > 1)
+        X = np.column_stack([X, (y == 1) & (rng.random(300) < 0.1)])
+    with pytest.warns(ConvergenceWarning, match="separates the rows.*give a penalty") as told:
+        LogisticRegression(np.inf, solver=solver, tol=tol).fit(X, y)
+    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LogisticRegression(1.0, solver=solver, tol=tol).fit(X, y)
+
+
 def test_rows_without_counts_that_can_be_told_apart():
     X = [[0.0], [0.0], [1.0], [1.0]]
     with pytest.warns(ConvergenceWarning, match="separates the rows"):
@@ -382,5 +408,6 @@ def test_an_unpenalised_minimum_is_not_taken_for_none(solver, dtype):
         warnings.simplefilter("error")
         for X in (A, np.column_stack([A, A])):
             LogisticRegression(np.inf, solver=solver).fit(X, y)
+            LogisticRegression(np.inf, solver=solver).fit(X, y + (A[:, 1] + rng.logistic(size=300) > 0))
             PoissonRegressor(alpha=0.0, solver=solver).fit(X, rng.poisson(np.exp(A[:, 1])))
             Ridge(alpha=0.0, solver=solver).fit(X, A[:, 0] + rng.normal(size=300))
