@@ -38,8 +38,9 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
 
     Parameters
     ----------
-    alpha : float, default=1.0
-        Weight of the penalty. 0 leaves least squares.
+    alpha : float or array-like of shape (n_targets,), default=1.0
+        Weight of the penalty, of each target its own where there are several. 0 leaves least squares.
+        Targets of equal weight that stand side by side share one factor.
     fit_intercept : bool, default=True
         False takes c = 0.
     tol : float, default=1e-8
@@ -112,7 +113,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
         "fit_intercept": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="left")],
         "solver": [StrOptions(SOLVERS)],
@@ -174,29 +175,48 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
             rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays_up_to=np.inf)
             rows, layout = columns_in_use(rows, 1, self.fit_intercept)
             if is_dask(y):
+                alphas = self._alphas(1)
                 beside = FarTargets(type(self).__name__)
                 with opened_beside(self, rows, beside, y, sample_weight, engine) as (answers, made):
                     known = target_sums(answers, rows.shape[0])
-                    return self._solve([made(known.coding)], layout, known.means, 1, known.total, callback)
+                    data, means = [made(known.coding)], known.means
+                    return self._solve(data, layout, alphas, means, 1, known.total, callback)
             y = check_targets(y, rows.shape[0], type(self).__name__)
             weights = check_weights(sample_weight, rows.shape[0])
             total = total_weight(sample_weight, rows.shape[0])
             targets = y.reshape(len(y), -1).T
+            alphas = self._alphas(len(targets))
             means = np.average(targets, axis=1, weights=weights)
             with opened_rows(self, rows, list(targets), weights, engine) as data:
-                return self._solve(data, layout, means, y.ndim, total, callback)
+                return self._solve(data, layout, alphas, means, y.ndim, total, callback)
 
-    def _solve(self, data, layout, means, n_dimensions, total, callback):
-        """Solve for one target after the other, by one factor."""
+    def _alphas(self, n_targets):
+        """Return the weight of the penalty for each target."""
+        try:
+            alphas = np.asarray(self.alpha, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"alpha must be finite numbers of 0 or more, got {self.alpha!r}") from error
+        if alphas.shape not in ((), (1,), (n_targets,)):
+            raise DataError(
+                f"alpha has the shape {alphas.shape} and y {n_targets} targets: give one number, or one for "
+                "each target"
+            )
+        if not (np.isfinite(alphas).all() and (alphas >= 0).all()):
+            raise DataError(f"alpha must be finite numbers of 0 or more, got {self.alpha!r}")
+        return np.broadcast_to(alphas, n_targets).tolist()
+
+    def _solve(self, data, layout, alphas, means, n_dimensions, total, callback):
+        """Solve for one target after the other; where the penalty stays the same, by one factor."""
         coef, intercept = self._start(means, layout.n_features)
         factor, n_iter, dtype = None, list[int](), data[0].dtype
         for k in range(len(means)):
+            factor = factor if k and alphas[k] == alphas[k - 1] else None
             objective = objective_over(
                 data[k],
                 LinearObjective,
                 SQUARED,
                 scale=1 / data[k].shape[0],
-                l2=self.alpha / total,
+                l2=alphas[k] / total,
                 fit_intercept=self.fit_intercept,
                 n_jobs=self.n_jobs,
             )

@@ -19,6 +19,7 @@ import stradask as sd
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
 from stradask.algorithms.linear.poisson import PoissonRegressor
 from stradask.algorithms.linear.ridge import Ridge
+from stradask.errors import DataError
 
 # --- against scikit-learn and scipy ---------------------------------------------------------------
 
@@ -116,6 +117,36 @@ def test_ridge_of_several_targets_is_ridge_of_each():
     np.testing.assert_allclose(both.coef_, theirs.coef_, atol=1e-8)
     np.testing.assert_allclose(both.predict(X), theirs.predict(X), atol=1e-8)
     assert len(both.n_iter_) == 3
+
+
+@pytest.mark.parametrize("solver", ["auto", "newton", "sandblaster"])
+@pytest.mark.parametrize("n_rows", [200, 4], ids=["tall", "wide"])
+def test_every_target_has_its_own_penalty(solver, n_rows):
+    X, *_, y = problem()
+    X, y = X[:n_rows], y[:n_rows]
+    Y, alphas = np.column_stack([y, 2 - y**2, np.cos(y), y]), np.array([0.3, 0.3, 50.0, 0.3])
+    mine = Ridge(alphas, solver=solver, **TIGHT).fit(X, Y)
+    theirs = linear_model.Ridge(alphas).fit(X, Y)
+    np.testing.assert_allclose(mine.coef_, theirs.coef_, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(mine.intercept_, theirs.intercept_, rtol=1e-5, atol=1e-8)
+    one = Ridge([0.3], solver=solver, **TIGHT).fit(X, y)
+    np.testing.assert_array_equal(one.coef_, Ridge(0.3, solver=solver, **TIGHT).fit(X, y).coef_)
+    assert clone(mine).fit(X, Y).alpha is not None
+
+
+@pytest.mark.parametrize(
+    ("alpha", "said"),
+    [
+        ([1.0, 2.0, 3.0], r"alpha has the shape \(3,\) and y 2 targets"),
+        ([[1.0, 2.0]], r"alpha has the shape \(1, 2\)"),
+        ([1.0, -1.0], "alpha must be finite numbers of 0 or more"),
+        ([1.0, np.nan], "alpha must be finite numbers of 0 or more"),
+        (["a", "b"], "alpha must be finite numbers of 0 or more"),
+    ],
+)
+def test_penalties_that_do_not_fit_the_targets_are_refused(alpha, said):
+    with pytest.raises(DataError, match=said):
+        Ridge(alpha).fit(np.eye(5), np.ones((5, 2)))
 
 
 @pytest.mark.parametrize("form", FORMS)
