@@ -13,10 +13,10 @@ from .._validation import _as_data_errors, check_plain, named
 _MOST = 1e150  # of a target: squares must not overflow
 
 
-def check_names(estimator, X, y):
-    """Set `n_features_in_` and `feature_names_in_`, and refuse a missing `y`."""
+def check_names(estimator, X, y, *, first=True):
+    """Set `n_features_in_` and `feature_names_in_`, or compare with them, and refuse a missing `y`."""
     with _as_data_errors():
-        validate_data(estimator, named(X), y, reset=True, skip_check_array=True)
+        validate_data(estimator, named(X), y, reset=first, skip_check_array=True)
 
 
 def check_targets(y, n_samples, name):

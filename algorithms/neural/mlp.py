@@ -1,12 +1,15 @@
 """Multi-layer perceptrons: `MLPClassifier` and `MLPRegressor`."""
 
+import functools
+
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
 
 from ...errors import DataError
 from .._base import check_classes
-from ..linear.inputs import check_labels, check_targets
-from .perceptron import Perceptron, accuracy, determination
+from ..linear.inputs import check_labels, check_targets, label_numbers
+from .perceptron import Perceptron, accuracy, determination, learns_in_passes
 
 
 class MLPClassifier(ClassifierMixin, Perceptron):
@@ -89,6 +92,8 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         Rows that gradients were computed of.
     learning_rate_ : float
         Downpour's gamma.
+    squared_gradients_ : ndarray of shape (n_parameters,)
+        Downpour's sums of squared gradients, layer by layer, from which `partial_fit` goes on.
     device_ : {"cpu", "cuda"}
         Where the fit computed.
     n_layers_, n_outputs_ : int
@@ -136,8 +141,68 @@ class MLPClassifier(ClassifierMixin, Perceptron):
                 f"warm_start=True goes on from a model of the classes {before.tolist()}, but y has "
                 f"{self.classes_.tolist()}: fit a new estimator, or set warm_start=False"
             )
+        return numbers, *self._outputs()
+
+    def _outputs(self):
+        """The loss, and how many outputs."""
         two = len(self.classes_) == 2
-        return numbers, "logistic" if two else "softmax", 1 if two else len(self.classes_)
+        return "logistic" if two else "softmax", 1 if two else len(self.classes_)
+
+    @available_if(learns_in_passes)
+    def partial_fit(self, X, y, sample_weight=None, classes=None):
+        """Take a pass of minibatches over these rows, from where the last call, or `fit`, ended.
+
+        One replica takes Downpour's steps, each row once, whose lengths go on falling as they did; gamma is
+        looked for at the first call. The penalty's share is that of the rows of a call. With the same
+        `random_state` and the same calls the result is *bitwise* the same.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Later calls compute in the type of the first.
+        y : array-like of shape (n_samples,)
+            Not all classes need be in it.
+        sample_weight : float or array-like of shape (n_samples,), optional
+            Not negative. Only ratios count: they are brought to a mean of 1 in each call.
+        classes : array-like of shape (n_classes,), optional
+            The labels of all calls; needed at the first.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        AttributeError
+            With ``solver="sandblaster"``, which takes no minibatches.
+        DataError
+            With `early_stopping` or on a cluster; for labels that are none of the classes, and other columns
+            or layers than before.
+        """
+        return self._pass(X, y, sample_weight, functools.partial(self._labels_of_call, classes))
+
+    def _labels_of_call(self, classes, y, X, first):
+        name = type(self).__name__
+        if classes is None and first:
+            raise DataError(
+                f"classes: the first call of partial_fit needs them, as rows to come may hold more than y: "
+                f"{name}().partial_fit(X, y, classes=...)"
+            )
+        if classes is not None:
+            given, _ = label_numbers(classes, len(np.atleast_1d(classes)), name)
+            if len(given) < 2:
+                raise DataError(f"classes holds {given.tolist()}: {name} needs two classes or more")
+            if not first and not np.array_equal(given, self.classes_):
+                raise DataError(
+                    f"classes are {given.tolist()}, but the model knows {self.classes_.tolist()}: leave them "
+                    "out, or fit a new estimator"
+                )
+            self.classes_ = given
+        labels, numbers = label_numbers(y, X.shape[0], name)
+        unknown = [label for label in labels.tolist() if label not in self.classes_.tolist()]
+        if unknown:
+            raise DataError(f"y holds {unknown[0]!r}, which is none of the classes {self.classes_.tolist()}")
+        return np.searchsorted(self.classes_, labels)[numbers], *self._outputs()
 
     def predict_proba(self, X):
         """Compute the probabilities of the classes.
@@ -265,6 +330,8 @@ class MLPRegressor(RegressorMixin, Perceptron):
         Rows that gradients were computed of.
     learning_rate_ : float
         Downpour's gamma.
+    squared_gradients_ : ndarray of shape (n_parameters,)
+        Downpour's sums of squared gradients, layer by layer, from which `partial_fit` goes on.
     device_ : {"cpu", "cuda"}
         Where the fit computed.
     n_layers_, n_outputs_ : int
@@ -309,6 +376,35 @@ class MLPRegressor(RegressorMixin, Perceptron):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+    @available_if(learns_in_passes)
+    def partial_fit(self, X, y, sample_weight=None):
+        """Take a pass of minibatches over these rows, from where the last call, or `fit`, ended.
+
+        One replica takes Downpour's steps, each row once, whose lengths go on falling as they did; gamma is
+        looked for at the first call. The penalty's share is that of the rows of a call. With the same
+        `random_state` and the same calls the result is *bitwise* the same.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Later calls compute in the type of the first.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : float or array-like of shape (n_samples,), optional
+            Not negative. Only ratios count: they are brought to a mean of 1 in each call.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        AttributeError
+            With ``solver="sandblaster"``, which takes no minibatches.
+        DataError
+            With `early_stopping` or on a cluster; for other columns, targets or layers than before.
+        """
+        return self._pass(X, y, sample_weight, lambda y, X, first: self._targets(y, X))
 
     def _targets(self, y, X):
         y = check_targets(y, X.shape[0], type(self).__name__)

@@ -25,13 +25,23 @@ from .._validation import check_rows, real
 from ..linear.inputs import check_names, check_weights
 from ..optimize.downpour import watched
 from ..optimize.minimize import minimize
+from ..optimize.one_pass import one_pass
 from ..optimize.watch import Watch
 from .network import Network
 
 # Attributes that a fit by another solver, or without early stopping, does not have.
-_OF_ONE_WAY = ("learning_rate_", "validation_scores_", "best_validation_score_")
+_OF_ONE_WAY = ("learning_rate_", "squared_gradients_", "validation_scores_", "best_validation_score_")
 _PORTION = 1024  # rows of a portion of Sandblaster's, on any number of threads
 _SPLIT = 2**31
+
+
+def learns_in_passes(estimator):
+    """Tell whether an estimator has `partial_fit`; AttributeError says why not."""
+    if estimator.solver != "downpour":
+        raise AttributeError(
+            f"partial_fit takes minibatches: it needs solver='downpour', but solver is {estimator.solver!r}"
+        )
+    return True
 
 
 class Perceptron(Estimator):
@@ -177,14 +187,14 @@ class Perceptron(Estimator):
     def _before(self):
         return (self.coefs_, self.intercepts_) if "coefs_" in vars(self) else None
 
-    def _first(self, network, before, seed, dtype):
+    def _first(self, network, before, seed, dtype, how="warm_start=True"):
         """The parameters to begin with: drawn, or those of the fit before."""
         if before is None:
             return network.start(seed, dtype)
         shapes = [coef.shape for coef in before[0]]
         if shapes != network.shapes:
             raise DataError(
-                f"warm_start=True goes on from layers of the shapes {shapes}, but these data and sizes make "
+                f"{how} goes on from layers of the shapes {shapes}, but these data and sizes make "
                 f"{network.shapes}: fit a new estimator, or set warm_start=False"
             )
         parts = [part.ravel() for pair in zip(*before, strict=True) for part in pair]
@@ -279,10 +289,65 @@ class Perceptron(Estimator):
         self.loss_ = self.loss_curve_[-1]
         self.t_ = int(result.samples)
         self.learning_rate_ = float(result.learning_rate)
+        self.squared_gradients_ = result.squares
         if held_out is not None:
             self.validation_scores_ = (1 - result.history["objective"]).tolist()
             self.best_validation_score_ = 1 - float(result.fun)
         return result.x
+
+    def _pass(self, X, y, sample_weight, targets_of):
+        """Take Downpour's steps with one replica, once over these rows, from where the last call ended."""
+        self._validate_params()
+        with self._unchanged_on_error():
+            if self.early_stopping:
+                raise DataError("partial_fit holds no rows out: set early_stopping=False, or call fit")
+            if self.engine != "local":
+                raise DataError(
+                    f"partial_fit runs in this process, but engine={self.engine!r}: set engine='local', or "
+                    "call fit"
+                )
+            before = self._before()
+            values = real(X, type(self).__name__, sparse_format="csr", order="C", finite=True)
+            check_names(self, X, y, first=before is None)
+            X = values if before is None else values.astype(before[0][0].dtype, copy=False)
+            self.device_ = self._device(X)
+            targets, loss, n_outputs = targets_of(y, X, before is None)
+            seed = seed_from(self.random_state)
+            weights = check_weights(sample_weight, X.shape[0])
+            rows = (X, targets) if weights is None else (X, targets, weights.astype(X.dtype))
+            sizes = (X.shape[1], *self._hidden(), n_outputs)
+            network = Network(sizes, self.activation, loss, float(self.alpha), X.shape[0], self.device_)
+            w = self._first(network, before, seed, X.dtype, "partial_fit")
+            known = vars(self).get("squared_gradients_")
+            rate = self.learning_rate_init
+            if rate is None and known is not None:
+                rate = self.learning_rate_
+            t = 0 if before is None else self.t_
+            with single_threaded_blas():
+                passed = one_pass(
+                    network.loss,
+                    w,
+                    np.zeros_like(w) if known is None else known.astype(w.dtype, copy=False),
+                    rows,
+                    learning_rate=rate,
+                    batch_size=min(200, X.shape[0]) if self.batch_size == "auto" else self.batch_size,
+                    seed=seed % _SPLIT,
+                    number=t,
+                )
+            if not math.isfinite(passed.loss):
+                raise DataError(
+                    "the loss or its gradient is not finite: scale the columns of X, or lower "
+                    "learning_rate_init"
+                )
+            for name in _OF_ONE_WAY:
+                self.__dict__.pop(name, None)
+            self.squared_gradients_, self.learning_rate_ = passed.squares, float(passed.rate)
+            self.n_iter_ = 1 + (0 if before is None else self.n_iter_)
+            self.t_ = t + X.shape[0]
+            self.loss_ = passed.loss
+            self.loss_curve_ = [*([] if before is None else self.loss_curve_), passed.loss]
+            self._keep(network, passed.x, X.dtype)
+        return self
 
     def _snapshot(self, network, dtype, w, history):
         model: Any = copy.copy(self)
@@ -336,6 +401,10 @@ class Perceptron(Estimator):
             raise DataError(f"the layers do not fit together: {shapes}")
         if [b.shape for b in self.intercepts_] != [(n,) for n in widths[1:]]:
             raise DataError("intercepts_ are not those of coefs_")
+        squares = vars(self).get("squared_gradients_")
+        n_parameters = sum(part.size for part in (*self.coefs_, *self.intercepts_))
+        if squares is not None and (squares.shape != (n_parameters,) or not (squares >= 0).all()):
+            raise DataError("squared_gradients_ are not those of coefs_")
         if any(part.dtype.kind != "f" for part in (*self.coefs_, *self.intercepts_)):
             raise DataError("coefs_ and intercepts_ are not numbers")
         self._network()

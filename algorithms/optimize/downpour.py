@@ -121,6 +121,7 @@ def minimize_downpour(
     scipy.optimize.OptimizeResult
         ``x``; ``fun``, the last objective, or the best with `validation`; ``nit``, clocks of the first
         replica; ``nfev``, minibatches of all; ``samples``, rows of all of these; ``learning_rate``;
+        ``squares``, Adagrad's h at the end;
         ``success``, ``status`` (0: it stopped by itself, or as `callback` said; 1: `max_epochs`; 4: a value,
         a gradient or its square was not finite, x being the last good point) and ``message``; ``history``, a
         dict of arrays samples (of all replicas up to then), seconds (simulated if the engine is), loss (the
@@ -153,7 +154,7 @@ def minimize_downpour(
     portions = list(portions)
     if not portions:
         raise DataError("portions is empty: there is one replica for each of them")
-    settings = _Settings(
+    settings = Settings(
         fun_and_grad=fun_and_grad,
         evaluate=evaluate,
         n_parameters=len(x0),
@@ -176,7 +177,7 @@ def minimize_downpour(
         raise DataError("evaluate needs validation: the rows that it looks at")
     begun = _begin(settings, rate, x0, portions, engine)
     if begun.trouble:
-        return _result(settings, begun, begun.w, [], None)
+        return _result(settings, begun, begun.w, begun.squares, [], None)
     values = np.zeros((-(-len(x0) // _WIDTH) + 1, _WIDTH), x0.dtype)  # the last row tells to stop
     slots = np.zeros((len(values), 1, _WIDTH), x0.dtype)
     values[:-1].ravel()[: len(x0)] = begun.w
@@ -193,7 +194,8 @@ def minimize_downpour(
         checkpoint_every=checkpoint_every,
         fingerprint=_identity(settings, x0),
     )
-    return _result(settings, begun, run.values[:-1].ravel()[: len(x0)], run.results, run)
+    x, squares = (part[:-1].ravel()[: len(x0)] for part in (run.values, run.slots))
+    return _result(settings, begun, x, squares, run.results, run)
 
 
 def watched(watch, engine, *args, **options):
@@ -209,24 +211,24 @@ def watched(watch, engine, *args, **options):
     return minimize_downpour(*args, **options, engine=engine)
 
 
-@dataclass(frozen=True)
-class _Settings:
+@dataclass(frozen=True, kw_only=True)
+class Settings:
     """What every replica is told."""
 
     fun_and_grad: Any
-    evaluate: Any
     n_parameters: int
-    n_fetch: int
-    n_push: int
     batch_size: int
-    max_epochs: int
-    evaluate_every: int | None
-    patience: int
-    tol: float
-    target: float
-    warm_steps: int
     seed: int
-    callback: Any
+    evaluate: Any = None
+    n_fetch: int = 1
+    n_push: int = 1
+    max_epochs: int = 1
+    evaluate_every: int | None = None
+    patience: int = 1
+    tol: float = 0.0
+    target: float = -math.inf
+    warm_steps: int = 0
+    callback: Any = None
 
     def mean(self, rows, w):
         """Value and gradient of the mean over rows; None if they, or its squares, are not finite."""
@@ -281,7 +283,7 @@ def _alone(settings, rate, x0, table, portion):
     start = settings.mean(batches[0], x0)
     if start is None:
         return _Begun(rate or math.nan, x0, np.zeros_like(x0), 0, "not finite at x0")
-    rate = _found_rate(settings, x0, batches) if rate is None else rate
+    rate = found_rate(settings, x0, batches) if rate is None else rate
     return _Begun(rate, *_steps(settings, rate, x0, batches, settings.warm_steps))
 
 
@@ -298,7 +300,7 @@ def _steps(settings, rate, x0, batches, n_steps):
     return cells[0, 0], cells[0, 1], n_steps, ""
 
 
-def _found_rate(settings, x0, batches):
+def found_rate(settings, x0, batches):
     """The rate with which some steps lower the objective on a sample most; of near equals the least, since
     long runs want small steps.
     """
@@ -409,7 +411,7 @@ class _Watch:
         return float(self.settings.fun_and_grad(self.validation, w)[0]) / n_rows_of(self.validation)
 
 
-def _result(settings, begun, x, ended, run):
+def _result(settings, begun, x, squares, ended, run):
     trouble = begun.trouble or next((end.trouble for end in ended if end.trouble), "")
     looks = ended[0].looks if ended else []
     best = ended[0].best if ended else None
@@ -435,6 +437,7 @@ def _result(settings, begun, x, ended, run):
         "nit": len(ended[0].seconds) // settings.n_push if ended else 0,
         "nfev": n_steps,
         "samples": n_steps * settings.batch_size,
+        "squares": squares,
         "learning_rate": begun.rate,
         "success": status == FINISHED,
         "status": status,

@@ -1,0 +1,83 @@
+"""One pass over rows that have just come: steps of one replica of Downpour's, from where the last ended."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...scheduler.parameters import stream
+from ...scheduler.table_state import Adagrad
+from .downpour import Settings, found_rate
+from .minibatches import n_rows_of, take_rows
+
+_PASS = 2**63 + 19  # purpose of a random stream
+
+
+class Passed(NamedTuple):
+    """Where a pass has ended.
+
+    Attributes
+    ----------
+    x, squares : ndarray of shape (n_parameters,)
+        Parameters, and Adagrad's sums of squared gradients.
+    rate : float
+    loss : float
+        The mean over the minibatches, each before its step; NaN where a value or a gradient was not finite,
+        `x` being the last good point.
+    """
+
+    x: np.ndarray
+    squares: np.ndarray
+    rate: float
+    loss: float
+
+
+def one_pass(fun_and_grad, x, squares, portion, *, learning_rate, batch_size, seed, number):
+    """Take a step of Adagrad's for each minibatch of a portion, all of its rows once in a drawn order.
+
+    Parameters
+    ----------
+    fun_and_grad : callable
+        See `minimize_downpour`.
+    x, squares : ndarray of shape (n_parameters,)
+        Where the pass begins; zeros where no gradient has come. Not changed.
+    portion : array, sparse matrix, or tuple of them
+    learning_rate : float or None
+        gamma; None looks for one, as `minimize_downpour` does.
+    batch_size : int
+        The last minibatch takes what is left.
+    seed, number : int
+        Of the order: what comes later has another number.
+
+    Returns
+    -------
+    Passed
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.optimize.one_pass import one_pass
+    >>> rows = np.full(100, 3.0)
+    >>> def loss(rows, w):
+    ...     return 0.5 * np.sum((w - rows) ** 2), np.array([np.sum(w - rows)])
+    >>> w, squares = np.zeros(1), np.zeros(1)
+    >>> for number in range(20):
+    ...     w, squares, *_ = one_pass(
+    ...         loss, w, squares, rows, learning_rate=1.0, batch_size=10, seed=0, number=number
+    ...     )
+    >>> w.round(3)
+    array([3.])
+    """
+    settings = Settings(fun_and_grad=fun_and_grad, n_parameters=len(x), batch_size=batch_size, seed=seed)
+    rate = learning_rate
+    if rate is None:
+        rate = found_rate(settings, x, settings.batches(portion, 0))
+    rule, cells = Adagrad(rate), np.stack([x, squares])[None]
+    order = stream(seed, _PASS, number).permutation(n_rows_of(portion))
+    losses = []
+    for start in range(0, len(order), batch_size):
+        found = settings.mean(take_rows(portion, order[start : start + batch_size]), cells[0, 0])
+        if found is None:
+            return Passed(cells[0, 0], cells[0, 1], rate, np.nan)
+        losses.append(found[0])
+        rule.apply(cells, found[1][None])
+    return Passed(cells[0, 0], cells[0, 1], rate, float(np.mean(losses)))
