@@ -28,6 +28,7 @@ EXAMPLES = {
   stradask fit lasso-cv prices.csv --target price --save prices.npz
   stradask fit sparse-logistic-cv data.svm --param cv=10 rule=1se
   stradask fit logistic data.svm --cluster tcp://host:8786
+  stradask fit mlp-classifier data.svm --param hidden_layer_sizes=100,50 --save network.npz
   stradask fit mf ratings.csv --param n_components=64 --test-size 0.1 --titles movies.csv --save m.npz
   stradask fit mf ratings.csv --user-features users.csv --item-features genres.csv --save m.npz
 

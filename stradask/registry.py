@@ -84,6 +84,10 @@ def _bayesian(name, estimator, data, summary, demo=False):
     )
 
 
+def _network(name, estimator, data, summary):
+    return Model(name, estimator, data=data, summary=summary, report="stradask._networks:report")
+
+
 MODELS = {
     model.name: model
     for model in (
@@ -123,6 +127,8 @@ MODELS = {
         ),
         _linear("ridge", "Ridge", "targets", "linear regression with a squared penalty"),
         _linear("poisson", "PoissonRegressor", "targets", "counts by a linear model of their logarithm"),
+        _network("mlp-classifier", "MLPClassifier", "classes", "two or more classes by a neural network"),
+        _network("mlp-regressor", "MLPRegressor", "targets", "numbers by a neural network"),
         _bayesian(
             "bayesian-logistic",
             "BayesianLogisticRegression",
