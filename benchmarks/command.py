@@ -48,8 +48,8 @@ def main(args):
         for out, jobs in jobs_of(args):
             found: list[dict] = []
             try:
-                for job in jobs:
-                    family(job.family).collect(job, _keeper(out, found), _tell)
+                for together in _together(jobs):
+                    _collect(together, _keeper(out, found))
             finally:  # what was found is shown, also if the next family cannot go on
                 records += found
                 if found and not args.json:
@@ -62,6 +62,22 @@ def main(args):
     if interrupted:
         return 130
     return int(any(record.get("status") == "failed" for record in records))
+
+
+def _together(jobs):
+    """Return jobs in lists: those of a quick look that have systems, which warm up side by side, in one."""
+    lists: dict[object, list] = {}
+    for number, job in enumerate(jobs):
+        warms_up = job.quick and job.family not in run.COMPARISONS
+        lists.setdefault("systems" if warms_up else number, []).append(job)
+    return list(lists.values())
+
+
+def _collect(jobs, keep):
+    if len(jobs) > 1:
+        run.collect_all(jobs, keep, _tell)
+    else:
+        family(jobs[0].family).collect(jobs[0], keep, _tell)
 
 
 def _tell(line):

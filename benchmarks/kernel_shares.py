@@ -27,14 +27,14 @@ from .summary import aligned
 
 REPEATS = 5
 LEAST_SECONDS = 0.1  # of a repeat
-WHOLE, QUICK = 1, 4  # a quick look takes problems of a fourth of the size
+WHOLE, QUICK = 1, 4  # a quick look takes problems of a fourth of the size, and fewer kernels
 
 
 class Kernel(NamedTuple):
     """A kernel and the least that a unit of its work needs.
 
     ``make(parts)`` returns a function that runs and returns (units, seconds), and the units of one round
-    over the data.
+    over the data. A quick look takes those that are ``quick``: what its other families have compiled.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Kernel(NamedTuple):
     table: int
     operations: float
     dtype: str = "float64"
+    quick: bool = True
 
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")
@@ -215,14 +216,14 @@ def kernels():
     return [
         Kernel("lda, gibbs, 100 topics", "tokens", _lda("gibbs", 100), 8, 0, 0, 3 * 100, single),
         Kernel("lda, warp, 1,000 topics", "tokens", _lda("warp", 1000), 16, 2, 4 * 2**20, 0, single),
-        Kernel("lda, light, 1,000 topics", "tokens", _lda("light", 1000), 8, 8, 4 * 2**20, 0, single),
-        Kernel("GLM pass, dense", "entries", _dense_pass(np.float64), 8, 0, 0, 4),
+        Kernel("lda, light, 1,000 topics", "tokens", _lda("light", 1000), 8, 8, 4 * 2**20, 0, single, False),
+        Kernel("GLM pass, dense", "entries", _dense_pass(np.float64), 8, 0, 0, 4, quick=False),
         Kernel("GLM pass, dense float32", "entries", _dense_pass(np.float32), 4, 0, 0, 4, single),
         Kernel("GLM pass, CSR", "entries", _sparse_pass, 12, 2, 8 * N_COLUMNS, 4),
         Kernel("Lasso scores, dense", "entries", _dense_scores, 8, 0, 0, 2),
         Kernel("Lasso scores, CSC", "entries", _sparse_scores, 12, 1, 8 * N_ROWS, 2),
         Kernel("factors, sgd", "ratings", _factors("sgd"), 12, 0, 0, 12 * FACTORS, single),
-        Kernel("factors, als", "ratings", _factors("als"), 8, 0, 0, 2 * FACTORS**2 + solves, single),
+        Kernel("factors, als", "ratings", _factors("als"), 8, 0, 0, 2 * FACTORS**2 + solves, single, False),
     ]
 
 
@@ -260,6 +261,8 @@ def collect(args, on_record, tell):
     }
     operations = {dtype: multiplying(dtype) for dtype in ("float32", "float64")}
     for kernel in kernels():
+        if args.quick and not kernel.quick:
+            continue
         run, units = kernel.make(parts)
         run()  # compiles
         rate = statistics.median(units / seconds for units, seconds in (run() for _ in range(3)))

@@ -84,6 +84,14 @@ class WorkerProcess:
         os.close(self._answers)
         self._errors.close()
 
+    def fileno(self):
+        """Where answers come from."""
+        return self._answers
+
+    def ended(self):
+        """Return whether the worker has ended; what it has left behind may hold the pipe open."""
+        return self._process.poll() is not None
+
     def ask(self, request):
         """Send a request, one line of JSON."""
         with contextlib.suppress(BrokenPipeError):  # it is dead; `answer` says why
@@ -110,7 +118,7 @@ class WorkerProcess:
         while b"\n" not in self._unread:
             # Asked first: what it wrote before it ended is still there to be read. The end of the pipe would
             # not tell, which processes that it has left behind hold open.
-            ended = self._process.poll() is not None
+            ended = self.ended()
             ready = select.select([self._answers], [], [], 0.2)[0]
             read = os.read(self._answers, 65536) if ready else b""
             if read:

@@ -80,10 +80,12 @@ class Page:
         import matplotlib
 
         picture = io.BytesIO()
+        # What has a layout fits already, and to find the box of its text takes as long as to draw it.
+        box = "tight" if figure.get_layout_engine() is None else None
         # The fixed salt makes equal figures equal bytes; so does leaving out the date.
         with matplotlib.rc_context({"svg.hashsalt": "stradask"}):
             metadata = {"Date": None} if format == "svg" else {}
-            figure.savefig(picture, format=format, dpi=160, bbox_inches="tight", metadata=metadata)
+            figure.savefig(picture, format=format, dpi=160, bbox_inches=box, metadata=metadata)
         kind = "svg+xml" if format == "svg" else "png"
         data = base64.b64encode(picture.getvalue()).decode("ascii")
         return self._add(

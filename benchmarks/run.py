@@ -9,6 +9,7 @@ One line is appended to ``records.jsonl`` as soon as a run is judged; `summary`,
 """
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -17,7 +18,7 @@ import tempfile
 import uuid
 from ast import literal_eval
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +26,12 @@ import numpy as np
 from .._version import __version__
 from ..errors import DataError
 from ..kernels.device import cuda_device, why_no_device
+from ..scheduler.threads import effective_n_jobs
+from .asked import Asked, SideBySide
 from .environments import PeerUnavailable, interpreter_for
 from .objectives import families, find_objective
+from .plan import Plan
 from .sampling import draw_and_judge
-from .solvers import find_solvers
 from .solving import time_to_gaps
 from .summary import quality
 from .training import train_and_judge
@@ -37,129 +40,6 @@ from .turn import Turn
 # What has no peers: shares of the machine, bounds and schedules compared with one another; and the modules.
 COMPARISONS = {"ceilings": "kernel_shares", "rotation": "rotation", "ssp": "ssp", "strads": "strads"}
 PROCEDURES = {"training": train_and_judge, "solving": time_to_gaps, "sampling": draw_and_judge}
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to run.
-
-    Parameters
-    ----------
-    family : str
-    against : sequence of str or None
-        Peers by name; None stands for those that are installed in this environment.
-    datasets : sequence of str or None
-        None stands for the family's defaults.
-    parameters : mapping
-        Parameters of the family, the same for all systems; those left out have the family's defaults.
-    max_seconds : float or None
-        Training seconds of each run, or the most CPU seconds of one solve and thread; None stands for the
-        family's default.
-    repeats : int or None
-        Runs of each system; run r has the seed ``seed + r``. None is 3, and 1 when quick.
-    n_jobs : int
-        Threads or processes of each system.
-    device : {"cpu", "cuda"}
-        "cuda" adds our solvers that run on a GPU.
-    seed : int
-        Also fixes the split of the data.
-    quick : bool
-        A look within a minute: smaller data or less time, one run.
-    out : Path
-        Folder of the records and the report.
-    environments : Path or None
-        Folder of the peers' environments; None is one in the user's cache folder.
-    solver_folders : sequence of Path
-        Folders with more solver files.
-    time_limit : float or None
-        Wall seconds after which a training run is stopped; None is a minute and five times `max_seconds`.
-    """
-
-    family: str
-    against: tuple[str, ...] | None = None
-    datasets: tuple[str, ...] | None = None
-    parameters: Mapping = field(default_factory=dict)
-    max_seconds: float | None = None
-    repeats: int | None = None
-    n_jobs: int = 1
-    device: str = "cpu"
-    seed: int = 0
-    quick: bool = False
-    out: Path = Path("stradask-bench")
-    environments: Path | None = None
-    solver_folders: tuple[Path, ...] = ()
-    time_limit: float | None = None
-
-    def __post_init__(self):
-        objective = self.objective
-        for name in ("repeats", "n_jobs", "max_seconds"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                option = "--" + name.replace("_", "-")
-                raise DataError(f"{option} is {value}; a number above 0 is needed")
-        if self.seed < 0:
-            raise DataError(f"--seed is {self.seed}; a number of 0 or more is needed")
-        for name in self.parameters:
-            if name not in objective.defaults:
-                known = ", ".join(objective.defaults)
-                raise DataError(f"--param: {self.family} has no parameter {name!r}; it has {known}")
-        if self.device == "cuda" and not any(s.device == "cuda" for s in self._known().values()):
-            raise DataError(f"--device: {self.family} has no solver that runs on a GPU; leave it out")
-        if objective.procedure == "training" and len(self.names) > 1:
-            raise DataError(f"--dataset: {self.family} runs on one data set at a time, not {len(self.names)}")
-
-    @property
-    def objective(self):
-        """The class `Objective` of the family."""
-        return find_objective(self.family)
-
-    @property
-    def names(self):
-        """The data sets to run on."""
-        return self.datasets or self.objective.default_datasets
-
-    @property
-    def seconds(self):
-        """Training seconds of each run, or the most seconds of one solve."""
-        default = self.objective.quick_max_seconds if self.quick else self.objective.max_seconds
-        return default if self.max_seconds is None else self.max_seconds
-
-    @property
-    def rounds(self):
-        """How often each system runs."""
-        return self.repeats or (1 if self.quick else 3)
-
-    def checkpoints(self, n_states):
-        """Training seconds at which models are judged: from a fiftieth of the time, in equal ratios."""
-        return np.geomspace(self.seconds / 50, self.seconds, n_states).tolist()
-
-    def all_parameters(self):
-        """Parameters of the family with their defaults."""
-        quick = self.objective.quick_defaults if self.quick else {}
-        return {**self.objective.defaults, **quick, **self.parameters}
-
-    def _known(self):
-        return find_solvers(self.family, self.solver_folders)
-
-    def solvers(self):
-        """Return the solver files to run, ours first; an unknown name raises."""
-        known = self._known()
-        if self.device == "cpu":
-            known = {name: solver for name, solver in known.items() if solver.device == "cpu"}
-        peers = [name for name, solver in known.items() if not solver.is_ours]
-        if self.against is None:
-            return [solver for solver in known.values() if solver.is_ours or solver.is_installed()]
-        for name in self.against:
-            if name not in peers:
-                raise DataError(
-                    f"--against: unknown peer {name!r} of {self.family}; there are: {', '.join(peers)}"
-                )
-        return [solver for name, solver in known.items() if solver.is_ours or name in self.against]
-
-    def not_installed(self):
-        """Return the peers that are left out because nobody asked for them and they are not there."""
-        known = find_solvers(self.family, self.solver_folders) if self.against is None else {}
-        return [name for name, solver in known.items() if not (solver.is_ours or solver.is_installed())]
 
 
 def run(plan, *, on_record=None, tell=lambda line: None):
@@ -177,69 +57,105 @@ def run(plan, *, on_record=None, tell=lambda line: None):
     -------
     list of dict
     """
-    solvers = plan.solvers()
+    return run_all([plan], on_record=on_record, tell=tell)
+
+
+def run_all(plans, *, on_record=None, tell=lambda line: None):
+    """Run plans one after another, see `run`.
+
+    Where they are quick, their systems import and compile first, as many side by side as there are cores;
+    then they are timed one after another, while the others wait.
+    """
     common = {
-        "run": uuid.uuid4().hex[:12],
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "family": plan.family,
-        "procedure": plan.objective.procedure,
-        "machine": describe_machine() | _gpu(plan),
+        plan.family: {
+            "run": uuid.uuid4().hex[:12],
+            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "family": plan.family,
+            "procedure": plan.objective.procedure,
+            "machine": describe_machine() | _gpu(plan),
+        }
+        for plan in plans
     }
+    pairs = [(plan, dataset) for plan in plans for dataset in plan.names]
+    quick = all(plan.quick and plan.rounds == 1 for plan in plans)  # more would be many processes that wait
     records = []
-    for dataset in plan.names:
-        tell(f"loading {dataset}")
-        objective = plan.objective(
-            dataset, seed=plan.seed, parameters=plan.all_parameters(), quick=plan.quick
-        )
-        for record in _run_on(plan, objective, solvers, tell):
-            records.append(common | record)
+    for part in [pairs] if quick else [[pair] for pair in pairs]:
+        for plan, record in _run_part(part, tell, side_by_side=quick):
+            records.append(common[plan.family] | record)
             tell(one_line(records[-1], plan.rounds))
             if on_record is not None:
                 on_record(records[-1])
     return records
 
 
-def _run_on(plan, objective, solvers, tell):
-    """Yield the records of one data set: the systems take turns."""
+def _run_part(pairs, tell, *, side_by_side):
+    """Yield plans and the records of their data sets: the systems of each take turns."""
+    with contextlib.ExitStack() as places:
+        n_jobs = max(plan.n_jobs for plan, _ in pairs)
+        warming = SideBySide(max(1, effective_n_jobs(-1) // n_jobs))
+        runs = []
+        for plan, dataset in pairs:
+            folder = places.enter_context(tempfile.TemporaryDirectory(prefix="stradask-bench-"))
+            for about, turn in _turns(plan, dataset, Path(folder), tell):
+                asked = None if isinstance(turn, dict) else places.enter_context(Asked(turn))
+                runs.append((plan, about, turn, asked))
+                if side_by_side and asked is not None:
+                    warming.add(asked)
+        if side_by_side:
+            seconds = warming.wait()
+            tell(f"{len(runs)} systems have imported and compiled, side by side: {seconds:.0f} s")
+        for plan, about, turn, asked in runs:
+            for outcome in [turn] if asked is None else _outcomes(turn, asked):
+                yield plan, about | outcome
+
+
+def _turns(plan, dataset, folder, tell):
+    """Yield what records say of each run on a data set, and its `Turn`, or the outcome if there is none."""
+    tell(f"loading {dataset}")
+    objective = plan.objective(dataset, seed=plan.seed, parameters=plan.all_parameters(), quick=plan.quick)
     common = {
         "data": objective.describe(),
         "settings": objective.settings() | {"max_seconds": plan.seconds, "n_jobs": plan.n_jobs},
     }
     if plan.objective.procedure == "training":
         common |= {"work_unit": objective.work, "metrics": [asdict(metric) for metric in objective.metrics]}
-    skipped = set()
-    with tempfile.TemporaryDirectory(prefix="stradask-bench-") as data:
-        np.savez(Path(data) / "data.npz", **objective.arrays())
-        np.savez(Path(data) / "sample.npz", **objective.sample())
-        for repeat in range(plan.rounds):
-            for solver in solvers:
-                if solver.name in skipped:
-                    continue
-                own = {"solver": solver.name, "method": solver.method, "ours": solver.is_ours}
-                own |= {"repeat": repeat, "seed": plan.seed + repeat}
-                for outcome in _outcomes(plan, objective, solver, repeat, Path(data), tell):
-                    if outcome["status"] == "unavailable":
-                        skipped.add(solver.name)
-                    yield common | own | outcome
+    np.savez(folder / "data.npz", **objective.arrays())
+    np.savez(folder / "sample.npz", **objective.sample())
+    pythons: dict[str, Path] = {}
+    unavailable = set()
+    for repeat in range(plan.rounds):
+        for solver in plan.solvers():
+            if solver.name in unavailable:
+                continue
+            own = {"solver": solver.name, "method": solver.method, "ours": solver.is_ours}
+            own |= {"repeat": repeat, "seed": plan.seed + repeat}
+            try:
+                python = pythons.get(solver.name) or _python_of(solver, plan, tell)
+            except PeerUnavailable as error:
+                unavailable.add(solver.name)
+                yield common | own, {"status": "unavailable", "error": str(error)}
+            else:
+                pythons[solver.name] = python
+                yield common | own, Turn(plan, objective, solver, repeat, python, folder)
 
 
-def _outcomes(plan, objective, solver, repeat, data, tell):
-    """Run one solver once; what goes wrong is part of the outcome, not an exception."""
+def _python_of(solver, plan, tell):
+    """Return a solver's interpreter; PeerUnavailable where there is none, or not its device."""
     why = why_no_device() if solver.device == "cuda" else None
     if why is not None:
-        return [{"status": "unavailable", "error": why}]
-    try:
-        if not (solver.is_ours or solver.is_installed()):
-            tell(f"finding or making the environment of {solver.name}")
-        python = interpreter_for(solver, plan.environments)
-    except PeerUnavailable as error:
-        return [{"status": "unavailable", "error": str(error)}]
+        raise PeerUnavailable(why)
+    if not (solver.is_ours or solver.is_installed()):
+        tell(f"finding or making the environment of {solver.name}")
+    return interpreter_for(solver, plan.environments)
+
+
+def _outcomes(turn, asked):
+    """Run one solver once; what goes wrong is part of the outcome, not an exception."""
     load = {"load_before": os.getloadavg()[0]}
-    with tempfile.TemporaryDirectory(prefix="stradask-bench-") as folder:
-        run_once = PROCEDURES[plan.objective.procedure]
-        outcomes = run_once(Turn(plan, objective, solver, repeat, python, data, Path(folder)))
+    with asked:
+        outcomes = PROCEDURES[turn.objective.procedure](turn, asked)
     for outcome in outcomes:
-        if solver.is_ours and "versions" in outcome:
+        if turn.solver.is_ours and "versions" in outcome:
             outcome["versions"]["stradask"] = __version__
     return [load | outcome for outcome in outcomes]
 
@@ -422,7 +338,22 @@ def _assignment(text):
 
 def collect(args, on_record, tell):
     """Run the systems of a family that has peers."""
-    plan = Plan(
+    collect_all([args], on_record, tell)
+
+
+def collect_all(several, on_record, tell):
+    """Run the systems of families that have peers, see `run_all`."""
+    plans = [_plan_of(args) for args in several]
+    for plan in plans:
+        absent = plan.not_installed()
+        if absent:
+            names = ", ".join(absent)
+            tell(f"{plan.family}: left out, since not installed: {names} (--against installs them)")
+    run_all(plans, on_record=on_record, tell=tell)
+
+
+def _plan_of(args):
+    return Plan(
         family=args.family,
         against=None if args.against is None else tuple(args.against),
         datasets=None if args.dataset is None else tuple(args.dataset),
@@ -437,10 +368,6 @@ def collect(args, on_record, tell):
         environments=args.envs,
         solver_folders=tuple(args.solvers),
     )
-    absent = plan.not_installed()
-    if absent:
-        tell(f"{args.family}: left out, since not installed: {', '.join(absent)} (--against installs them)")
-    run(plan, on_record=on_record, tell=tell)
 
 
 def summary_of(family):

@@ -1,15 +1,15 @@
 """Draws of a posterior: a solver is asked once for each problem, and what it gives is judged outside."""
 
 from ..errors import StradaskError
-from .solving import Asked
 
 
-def draw_and_judge(turn):
+def draw_and_judge(turn, asked):
     """Ask one solver for all problems of an objective that it offers; return one outcome for each.
 
     Parameters
     ----------
     turn : Turn
+    asked : Asked
 
     Returns
     -------
@@ -18,19 +18,18 @@ def draw_and_judge(turn):
     """
     plan, objective, solver = turn.plan, turn.objective, turn.solver
     outcomes = []
-    with Asked(lambda: turn.worker("sampling"), turn.folder) as asked:
-        for problem in objective.problems():
-            if problem.call not in solver.calls:
-                continue
-            outcome = {"problem": problem.name}
-            outcomes.append(outcome)
-            limit = plan.seconds * plan.n_jobs
-            try:
-                figures, arrays = asked.ask(problem.call, problem.arguments, limit, max_calls=1)
-                judged = objective.evaluate(problem, arrays)
-            except (StradaskError, ValueError, KeyError) as error:  # the latter two: arrays of the wrong kind
-                outcome |= {"status": "failed", "error": str(error)}
-            else:
-                status = {"status": "refused" if "refused" in judged else "ok"}
-                outcome |= status | asked.told | figures | judged
+    for problem in objective.problems():
+        if problem.call not in solver.calls:
+            continue
+        outcome = {"problem": problem.name}
+        outcomes.append(outcome)
+        limit = plan.seconds * plan.n_jobs
+        try:
+            figures, arrays = asked.call(problem.call, problem.arguments, limit, max_calls=1, budget=0.0)
+            judged = objective.evaluate(problem, arrays)
+        except (StradaskError, ValueError, KeyError) as error:  # the latter two: arrays of the wrong kind
+            outcome |= {"status": "failed", "error": str(error)}
+        else:
+            status = {"status": "refused" if "refused" in judged else "ok"}
+            outcome |= status | asked.told | figures | judged
     return outcomes

@@ -5,27 +5,24 @@ steps before each target are halved twice, to a quarter of a decade, which finds
 tolerance that meets it. What a tolerance gives is judged here, by the objective, between the calls.
 """
 
-import contextlib
 import math
 
-import numpy as np
-
 from ..errors import StradaskError
-from .process import OverTime, WorkerProcess
+from .process import OverTime
 
-MAX_CALLS, BUDGET = 3, 0.5  # a call is timed again until so many, or so many seconds, are spent
-START_SECONDS = 300.0  # importing, compiling, reading the data
-WALL = 10  # times the CPU seconds of a call, after which it must hang
+MAX_CALLS = 3
+BUDGET, QUICK_BUDGET = 0.5, 0.1  # a call is timed again until so many, or so many seconds, are spent
 NEAR = 0.5  # a gap above this share of its target wastes nothing that halving could save
 QUARTERS = 4  # steps in a decade of tolerances
 
 
-def time_to_gaps(turn):
+def time_to_gaps(turn, asked):
     """Solve all problems of an objective with one solver; return one outcome for each.
 
     Parameters
     ----------
     turn : Turn
+    asked : Asked
 
     Returns
     -------
@@ -35,25 +32,25 @@ def time_to_gaps(turn):
     """
     plan, objective, solver = turn.plan, turn.objective, turn.solver
     outcomes = []
-    with Asked(lambda: turn.worker("solving"), turn.folder) as asked:
-        for problem in objective.problems():
-            outcome = {"problem": problem.name, "measure": problem.measure, "targets": problem.targets}
-            outcome["solves"] = []
-            outcomes.append(outcome)
-            if problem.call not in solver.calls:
-                outcome |= {"status": "not offered", "error": f"no {problem.call}"}
-                continue
-            limit = plan.seconds * problem.patience * plan.n_jobs
-            try:
-                over_time = _solve(asked, objective, problem, limit, outcome["solves"])
-            except (StradaskError, ValueError, KeyError) as error:  # the latter two: arrays of the wrong kind
-                outcome |= {"status": "failed", "error": str(error)}
-            else:
-                outcome |= {"status": "ok", "over_time": over_time} | asked.told
+    for problem in objective.problems():
+        outcome = {"problem": problem.name, "measure": problem.measure, "targets": problem.targets}
+        outcome["solves"] = []
+        outcomes.append(outcome)
+        if problem.call not in solver.calls:
+            outcome |= {"status": "not offered", "error": f"no {problem.call}"}
+            continue
+        limit = plan.seconds * problem.patience * plan.n_jobs
+        try:
+            budget = QUICK_BUDGET if plan.quick else BUDGET
+            over_time = _solve(asked, objective, problem, limit, budget, outcome["solves"])
+        except (StradaskError, ValueError, KeyError) as error:  # the latter two: arrays of the wrong kind
+            outcome |= {"status": "failed", "error": str(error)}
+        else:
+            outcome |= {"status": "ok", "over_time": over_time} | asked.told
     return outcomes
 
 
-def _solve(asked, objective, problem, limit, solves):
+def _solve(asked, objective, problem, limit, budget, solves):
     """Append the solves of one problem; return whether a call had to be stopped."""
     over_time = []
 
@@ -61,7 +58,9 @@ def _solve(asked, objective, problem, limit, solves):
         try:
             arguments = problem.arguments | {"tolerance": tolerance}
             # Within the budget the last timing starts.
-            figures, arrays = asked.ask(problem.call, arguments, limit + BUDGET, max_calls=MAX_CALLS)
+            figures, arrays = asked.call(
+                problem.call, arguments, limit + budget, max_calls=MAX_CALLS, budget=budget
+            )
         except OverTime:
             over_time.append(tolerance)
             return None
@@ -125,52 +124,3 @@ def _refine(ask, misses, meets, target):
             meets = middle
         else:
             misses = middle
-
-
-class Asked:
-    """A worker that answers calls; one that has ended is started anew for the next call.
-
-    ``told`` is what it last said of itself: versions, seconds of its warm-up, range of its tolerances.
-    """
-
-    def __init__(self, make_worker, folder):
-        self._make_worker = make_worker
-        self._folder = folder
-        self._worker = contextlib.ExitStack()
-        self._running: WorkerProcess | None = None
-        self.told: dict = {}
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self._worker.close()
-
-    def start(self):
-        """Start the worker unless it runs; return what it says of itself."""
-        if self._running is None:
-            self._running = self._worker.enter_context(self._make_worker())
-            try:
-                self.told = self._running.answer(START_SECONDS)
-            except StradaskError:
-                self._end()
-                raise
-        return self.told
-
-    def ask(self, call, arguments, limit, *, max_calls):
-        """Return the figures and the arrays of one call; OverTime beyond `limit` CPU seconds."""
-        self.start()
-        assert self._running is not None
-        try:
-            request = {"max_calls": max_calls, "budget": BUDGET, "limit": limit}
-            self._running.ask({"call": call, "arguments": arguments} | request)
-            figures = self._running.answer(WALL * limit)
-        except StradaskError:
-            self._end()
-            raise
-        with np.load(self._folder / "solution.npz", allow_pickle=False) as arrays:
-            return figures, dict(arrays)
-
-    def _end(self):
-        self._worker.close()
-        self._running = None

@@ -6,12 +6,13 @@ from ..errors import StradaskError
 from .process import OverTime
 
 
-def train_and_judge(turn):
+def train_and_judge(turn, asked):
     """Run one solver once and judge its snapshots; return one outcome.
 
     Parameters
     ----------
     turn : Turn
+    asked : Asked
 
     Returns
     -------
@@ -20,13 +21,17 @@ def train_and_judge(turn):
     """
     plan, objective = turn.plan, turn.objective
     limit = plan.time_limit or 60 + 5 * plan.seconds
+    children = [0.0]
     try:
-        with turn.worker("training", checkpoints=plan.checkpoints(objective.n_states)) as worker:
-            children = [0.0]
-            result = worker.answer(limit, meanwhile=lambda: children.append(worker.memory_of_children()))
+        asked.start()
+        result = asked.told | asked.ask(
+            {"checkpoints": plan.checkpoints(objective.n_states)},
+            limit,
+            meanwhile=lambda: children.append(asked.memory_of_children()),
+        )
         result["peak_mb"] += max(children)
         for snapshot in result["snapshots"]:
-            with np.load(turn.folder / snapshot.pop("file"), allow_pickle=False) as arrays:
+            with np.load(asked.folder / snapshot.pop("file"), allow_pickle=False) as arrays:
                 snapshot.update(objective.evaluate(arrays))
     except OverTime as error:
         said = f"{error}; {plan.seconds:g} s of training were asked for"

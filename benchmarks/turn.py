@@ -20,8 +20,8 @@ class Turn:
     repeat : int
     python : Path
         The solver's interpreter.
-    data, folder : Path
-        Folders of the objective's arrays and for this run.
+    data : Path
+        Folder of the objective's arrays.
     """
 
     plan: Any
@@ -30,19 +30,11 @@ class Turn:
     repeat: int
     python: Path
     data: Path
-    folder: Path
 
-    def worker(self, procedure, **more):
-        """Return the solver in a process of its own, told which procedure it serves.
-
-        Parameters
-        ----------
-        procedure : {"training", "solving", "sampling"}
-        **more
-            For its job, beside the settings.
-        """
+    def worker(self, folder):
+        """Return the solver in a process of its own, which leaves its files in `folder`."""
         plan = self.plan
         settings = self.objective.settings() | {"n_jobs": plan.n_jobs, "seed": plan.seed + self.repeat}
-        job = {"procedure": procedure, "settings": settings, **more}
-        places = {"data": self.data, "folder": self.folder}
+        job = {"procedure": self.objective.procedure, "settings": settings}
+        places = {"data": self.data, "folder": folder}
         return WorkerProcess(self.python, self.solver, job, n_jobs=plan.n_jobs, **places)

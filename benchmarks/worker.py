@@ -192,7 +192,7 @@ def prepared(job, load, warm_up):
 
 
 def train(job, folder, answer):
-    """Train once and leave snapshots at the checkpoints."""
+    """Train once, when a line of stdin asks for it, and leave snapshots at the checkpoints."""
 
     def warm_up(solver, sample):
         """Take two steps on a small part of the data: what is compiled here is not training."""
@@ -200,7 +200,8 @@ def train(job, folder, answer):
         solver.run(Stopwatch([np.inf], folder=None, max_ticks=2))
 
     solver, figures = prepared(job, read_arrays, warm_up)
-    watch = Stopwatch(job["checkpoints"], folder)
+    answer(figures)
+    watch = Stopwatch(json.loads(sys.stdin.readline())["checkpoints"], folder)
     solver.run(watch)
     if not watch.over:
         raise RuntimeError("the solver stopped before the watch told it to")
@@ -212,7 +213,7 @@ def train(job, folder, answer):
         "peak_mb": watch.peak_mb,
         "snapshots": watch.snapshots,
     }
-    answer(figures | training)
+    answer(training)
 
 
 def solve(job, folder, answer):

@@ -23,7 +23,7 @@ DESIGNS = {
     "wide": ((200_000, 1_000, np.float32, 0), (10_000, 500, np.float32, 0)),
 }
 # (rows, columns, draws a row) of "words", whose columns are as unequal in use as the words of a language.
-WORDS = ((500_000, 50_000, 47), (10_000, 2_000, 47))
+WORDS = ((500_000, 50_000, 47), (10_000, 1_000, 47))
 MOST_FOR_HESSIAN = 1000  # columns up to which the judge's minimum comes from whole Hessians
 SAMPLE_C, SAMPLE_ROWS = (1.0, 10.0), 2_500  # penalties, and rows of a class
 
@@ -84,7 +84,7 @@ class Objective(LinearObjective):
     def problems(self):
         """Return the penalties to be solved for: of the mean loss, ``alpha = 1 / (C n)``."""
         n = len(self.y)
-        return [Problem(f"C={C:g}", "solve", {"alpha": 1 / (C * n)}, TARGETS) for C in self.Cs]
+        return [Problem(f"C={C:g}", "solve", {"alpha": 1 / (C * n)}, self.targets) for C in self.Cs]
 
     def sample(self):
         """The first rows of each class and the first columns, to warm up on."""

@@ -195,11 +195,35 @@ def test_a_solver_that_begins_anew_is_timed_from_there(clock):
     assert [(s["seconds"], s["work"]) for s in watch.snapshots] == [(3.0, 30), (7.0, 70)]
 
 
+def test_a_quick_look_warms_up_side_by_side_and_times_one_after_another(docword, folder, tmp_path):
+    note = tmp_path / "note"
+    body = f"""open({str(note)!r}, "a").write(f"{{self.settings.name}} {{watch.max_ticks}}\\n")
+        topics = np.full((4, int(self.data.n_words)), 1 / int(self.data.n_words))
+        while watch.tick(1, lambda: {{"topic_word": topics}}):
+            pass"""
+    for name in ("first", "second"):
+        write_solver(folder, name, body.replace("{self.settings.name}", name))
+    write_solver(folder, "never", "os._exit(3)")
+    told = []
+    records = run.run(plan(docword, tmp_path, repeats=None, quick=True, max_seconds=0.05), tell=told.append)
+    assert {record["solver"]: record["status"] for record in records} == {
+        "first": "ok",
+        "never": "failed",
+        "second": "ok",
+        "unigram": "ok",
+    }
+    lines = note.read_text().splitlines()  # warm-ups of two steps, then runs without a limit
+    assert sorted(lines[:2]) == ["first 2", "second 2"]
+    assert lines[2:] == ["first None", "second None"]
+    assert any("4 systems have imported and compiled" in line for line in told)
+    assert next(r["error"] for r in records if r["solver"] == "never") == "ended with status 3"
+
+
 @pytest.mark.parametrize(
     ("body", "limit", "said"),
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", None, "killed by SIGSEGV"),
-        ("time.sleep(600)", 1.5, "stopped after 2 s"),
+        ("time.sleep(600)", 1.5, "not ready; stopped after 2 s"),
         ("os._exit(0)", None, "ended with status 0"),
         ("watch.tick(1, dict)", None, "stopped before the watch told it to"),
         ("while watch.tick(1, lambda: {'topic_word': np.zeros((4, 3))}): pass", None, "shape"),
@@ -398,9 +422,8 @@ def test_without_a_gpu_its_solvers_are_left_out_by_name(docword, tmp_path):
     assert len(here.solvers()) == 3
     assert [solver.name for solver in dataclasses.replace(here, device="cpu").solvers()] == ["stradask"]
     for solver in here.solvers()[1:]:
-        (outcome,) = run._outcomes(here, None, solver, 0, tmp_path, print)
-        assert outcome == {"status": "unavailable", "error": why_no_device()}
-        assert "pip install" in outcome["error"] or "device='cpu'" in outcome["error"]
+        with pytest.raises(environments.PeerUnavailable, match=r"pip install|device='cpu'"):
+            run._python_of(solver, here, print)
 
 
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
