@@ -1,5 +1,6 @@
 """What every estimator shares, beyond scikit-learn's own base class."""
 
+import functools
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -28,6 +29,12 @@ class Estimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    @classmethod
+    @functools.cache
+    def _get_param_names(cls):
+        """Names of the parameters, which scikit-learn reads from the signature for every fit and clone."""
+        return super()._get_param_names()
 
     def _validate_params(self):
         """Check the parameters as scikit-learn does, and two things more.

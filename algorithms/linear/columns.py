@@ -219,6 +219,8 @@ def cut(columns, n_shards):
     list of (int, int)
         First and last (excluded) column of each range; none is empty, so there may be fewer than `n_shards`.
     """
+    if n_shards == 1:
+        return [(0, columns.shape[1])]
     work = np.cumsum(columns.weights())
     bounds = np.searchsorted(work, work[-1] * np.arange(1, n_shards) / n_shards)
     bounds = np.unique(np.concatenate([[0], bounds, [columns.shape[1]]]))

@@ -16,10 +16,9 @@ from ...errors import DataError
 from ...scheduler.session import check_engine
 from ...scheduler.threads import effective_n_jobs, own_threads, single_threaded_blas
 from .dask_input import is_dask
-from .penalties import ElasticNet
+from .penalties import ENDLESS, ElasticNet
 
 SHORT = ("max_rounds", "stalled")  # reasons of solutions that did not reach `tol`
-_MOST_STRENGTH = 1e300
 _BLOCK = 1 << 21  # entries of X whose squares are summed at a time: 16 MiB
 _DEFAULT_ROUNDS = 1000
 _LEAST_TOL = 1e-30  # far below rounding; with 0 itself no amount of work would be enough
@@ -96,7 +95,7 @@ class Design:
     def penalty(self, alpha, l1_ratio):
         """Return the penalty in the units of the unscaled problem."""
         n_samples = self.X.shape[0]
-        strength, ridge = (min(n_samples * alpha * part, _MOST_STRENGTH) for part in (l1_ratio, 1 - l1_ratio))
+        strength, ridge = (min(n_samples * alpha * part, ENDLESS) for part in (l1_ratio, 1 - l1_ratio))
         return ElasticNet(
             strength, ridge, l1_factors=self.l1_factors, l2_factors=self.l2_factors, positive=self.positive
         )
@@ -375,7 +374,7 @@ def largest_strength(design, subproblem, penalty):
     from .columns import columns_of
     from .screening import Scores
 
-    strong = penalty.with_strength(_MOST_STRENGTH)
+    strong = penalty.with_strength(ENDLESS)
     if design.layout is not None:
         program, schedule = _program(design, subproblem, [strong], 1e-12, 2, None, None)
         _whole(run(program, schedule, engine=design.engine, max_rounds=8))

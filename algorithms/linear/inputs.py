@@ -3,6 +3,7 @@
 from numbers import Real
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
@@ -15,6 +16,10 @@ _MOST = 1e150  # of a target: squares must not overflow
 
 def check_names(estimator, X, y, *, first=True):
     """Set `n_features_in_` and `feature_names_in_`, or compare with them, and refuse a missing `y`."""
+    if first and y is not None and (type(X) is np.ndarray or sparse.issparse(X)):  # which have no names
+        estimator.n_features_in_ = X.shape[1]
+        vars(estimator).pop("feature_names_in_", None)
+        return
     with _as_data_errors():
         validate_data(estimator, named(X), y, reset=first, skip_check_array=True)
 
@@ -155,7 +160,8 @@ def label_numbers(y, n_samples, name):
     if np.ma.is_masked(y):
         check_plain("y", y)
     with _as_data_errors():
-        y = column_or_1d(y, warn=True)
+        if not (type(y) is np.ndarray and y.ndim == 1):
+            y = column_or_1d(y, warn=True)
         check_length("y", y, n_samples)
         if y.dtype.kind == "f":
             for row in np.flatnonzero(~np.isfinite(y))[:1]:

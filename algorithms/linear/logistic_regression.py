@@ -18,6 +18,7 @@ from .classifier import LinearClassifier
 from .dask_input import is_dask
 from .far_beside import FarLabels, label_sums
 from .inputs import check_class_weights, check_labels, check_weights
+from .penalties import ENDLESS
 from .replicas import RowLoss, portions_beside, portions_of, run_replicas_of
 from .row_places import check_beside, columns_in_use, opened_beside, opened_rows
 from .smooth import SOLVERS, run, total_weight
@@ -221,6 +222,8 @@ class LogisticRegression(LinearClassifier):
             if self.solver == "downpour":
                 self._check_for_downpour()
             given = X, y, sample_weight
+            if self._l1 > 0 and _n_columns(X) >= NEWTON_MOST:
+                return self._fit_working_set(X, y, sample_weight, before, callback)
             most = NEWTON_MOST - 1 if self._l1 > 0 else np.inf
             rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays_up_to=most)
             n_samples, n_features = rows.shape
@@ -229,13 +232,11 @@ class LogisticRegression(LinearClassifier):
             classes, numbers = check_labels(y, n_samples, type(self).__name__)
             self._check_goes_on(before, classes, n_features)
             weights = check_weights(sample_weight, n_samples)
-            total = total_weight(sample_weight, n_samples) * self._mean_class_weight(
-                classes, numbers, weights
-            )
+            total = self._total(sample_weight, classes, numbers)
             weights = check_class_weights(self.class_weight, classes, numbers, weights)
             n_outputs = 1 if len(classes) == 2 else len(classes)
             if self._l1 > 0 and (n_outputs > 1 or n_features >= NEWTON_MOST):
-                return self._fit_working_set(X, y, sample_weight, total, before, callback)
+                return self._fit_working_set(X, y, sample_weight, before, callback)
             rows, layout = columns_in_use(rows, n_outputs, self.fit_intercept)
             target = numbers if n_outputs > 1 else np.where(numbers > 0, 1.0, -1.0)
             start = self._start(before, np.bincount(numbers, weights), layout)
@@ -265,8 +266,7 @@ class LogisticRegression(LinearClassifier):
                 if by_replicas:
                     return self._solve_by_replicas(data, engine, *known)
                 return self._solve(data, *known)
-        X, y, sample_weight = given
-        return self._fit_working_set(X, y, sample_weight, labels.total, before, callback)
+        return self._fit_working_set(*given, before, callback)
 
     def _solve(self, data, classes, layout, dtype, total, start, callback):
         """Minimise over rows, wherever they are, and take the model."""
@@ -317,12 +317,14 @@ class LogisticRegression(LinearClassifier):
                 f"has {classes.tolist()}: fit a new estimator, or set warm_start=False"
             )
 
-    def _mean_class_weight(self, classes, numbers, weights):
-        """The weighted mean of the rows' class weights: the objective is a sum, not a mean."""
+    def _total(self, sample_weight, classes, numbers):
+        """The sum of the rows' weights, times those of their classes: the objective is a sum, not a mean."""
+        total = total_weight(sample_weight, len(numbers))
         if not isinstance(self.class_weight, dict):
-            return 1.0
+            return total
         of_class = np.array([float(self.class_weight.get(label, 1.0)) for label in classes.tolist()])
-        return float(np.average(of_class[numbers], weights=weights))
+        weights = check_weights(sample_weight, len(numbers))
+        return total * float(np.average(of_class[numbers], weights=weights))
 
     def _problem(self, data, n_outputs, total):
         """The objective as a weighted mean of losses, its penalty likewise, and what minimises it."""
@@ -364,27 +366,25 @@ class LogisticRegression(LinearClassifier):
         self.history_ = history.as_dict()
         return self
 
-    def _fit_working_set(self, X, y, sample_weight, total, before, callback):
+    def _fit_working_set(self, X, y, sample_weight, before, callback):
         """Leave an l1 penalty over many columns or classes to the working set."""
         from .sparse_logistic import SparseLogisticRegression
 
         sparse = SparseLogisticRegression(
-            1 / (self.C * total),
             l1_ratio=self.l1_ratio,
             fit_intercept=self.fit_intercept,
             class_weight=self.class_weight,
             max_iter=self.max_iter,
             tol=self.tol,
-            warm_start=bool(before),
             engine=self.engine,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
-        for name, value in before.items():
-            setattr(sparse, name, value)
-        unit = self.C * total
-        sparse.fit(X, y, sample_weight, callback=callback and functools.partial(self._tell, callback, unit))
-        return self._take(sparse, unit)
+        *problem, classes, numbers, weights = sparse._problem(X, y, sample_weight, None, of=self)
+        unit = max(self.C * self._total(weights, classes, numbers), 1 / ENDLESS)
+        sparse.alpha = 1 / unit
+        told = callback and functools.partial(self._tell, callback, unit)
+        return self._take(sparse._solve(*problem, classes, before, told), unit)
 
     def _tell(self, callback, unit, info):
         """Tell of a round of the working set in the words of this estimator."""
@@ -403,3 +403,9 @@ class LogisticRegression(LinearClassifier):
         self.history_ = {**self.history_, "objective": unit * self.history_["objective"]}
         self.solver_ = "working-set"
         return self
+
+
+def _n_columns(X):
+    """How many columns a matrix of this process has; 0 for what is none yet, and for one of Dask's."""
+    shape = () if is_dask(X) else getattr(X, "shape", ())
+    return shape[1] if len(shape) == 2 else 0

@@ -12,6 +12,8 @@ import numpy as np
 
 from ...errors import DataError
 
+ENDLESS = 1e300  # a strength above which none is taken: it asks how large the largest slope is
+
 
 class Penalty:
     """What every penalty offers: ``sum_j pen(b_j; strength * l1_factors[j])``.

@@ -81,7 +81,7 @@ class Scores:
             if self._bounds is not None:
                 self._bounds[read] = scores
             bound = max(bound, float(scores.max(initial=0.0)))
-            above = scores > threshold
+            above = np.flatnonzero(scores > threshold)
             found.append((read[above], scores[above]))
         columns, scores = (np.concatenate(parts) for parts in zip(*found, strict=True))
         best = largest(scores, threshold, request["count"])
@@ -90,6 +90,8 @@ class Scores:
     def _to_read(self, first, working, threshold):
         """Columns of a block outside the working set; those whose bounds are low are left out."""
         last = min(first + _BLOCK, self.columns.shape[1])
+        if threshold is None and not len(working):
+            return np.arange(first, last)
         outside = np.ones(last - first, bool)
         outside[working[np.searchsorted(working, first) : np.searchsorted(working, last)] - first] = False
         if threshold is not None:  # written so that a bound that is no number is read
@@ -98,7 +100,8 @@ class Scores:
 
     def _read(self, read, vectors):
         slopes = self.columns.dot(read, vectors)
-        scores = (slopes if self.positive else np.abs(slopes, out=slopes)).max(axis=0, initial=0.0)
+        sizes = np.maximum(slopes, 0.0, out=slopes) if self.positive else np.abs(slopes, out=slopes)
+        scores = sizes[0] if len(sizes) == 1 else sizes.max(axis=0)
         return scores if self.factors is None else scores / self.factors[read]
 
     def _widen(self, vectors):

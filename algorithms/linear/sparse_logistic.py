@@ -225,37 +225,21 @@ class SparseLogisticRegression(ScoringClassifier):
             )
         with self._unchanged_on_error():
             before = {name: vars(self)[name] for name in ("coef_", "classes_") if self._goes_on}
-            design, subproblem, classes = self._problem(X, y, sample_weight, offset)
-            self._check_goes_on(before, classes, design.n_features)
-            (fit, *_), done = solve(
-                design,
-                subproblem,
-                [design.penalty(self.alpha, self.l1_ratio)],
-                tol=self.tol,
-                max_iter=self.max_iter,
-                start=self._start(before),
-                n_jobs=self.n_jobs,
-                verbose=self.verbose,
-                callback=callback,
-                read=functools.partial(self._snapshot, design, classes),
-                label=type(self).__name__,
-            )
-            if fit.reason in SHORT:
-                what, dtype = type(self).__name__, design.X.dtype
-                warn_short(fit, tol=self.tol, max_iter=self.max_iter, what=what, dtype=dtype)
-            return self._read(design, classes, fit, done.history)
+            design, subproblem, classes, *_ = self._problem(X, y, sample_weight, offset)
+            return self._solve(design, subproblem, classes, before, callback)
 
     @property
     def _goes_on(self):
         return self.warm_start and "coef_" in vars(self)
 
-    def _problem(self, X, y, sample_weight, offset):
-        """Check the input, set what is known of the columns, and pose the problem."""
-        columns = check_matrix(self, X)
+    def _problem(self, X, y, sample_weight, offset, of=None):
+        """Check the input of an estimator, by default this one, tell it the columns, and pose the problem."""
+        of = of or self
+        columns = check_matrix(of, X)
         n_samples, n_features = columns.shape
         y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
-        check_names(self, X, y)
-        classes, numbers = check_labels(y, n_samples, type(self).__name__)
+        check_names(of, X, y)
+        classes, numbers = check_labels(y, n_samples, type(of).__name__)
         weights = check_weights(sample_weight, n_samples)
         design = Design.make(
             columns,
@@ -267,7 +251,28 @@ class SparseLogisticRegression(ScoringClassifier):
             engine=self.engine,
         )
         offset = check_offset(offset, n_samples, 1 if len(classes) == 2 else len(classes))
-        return design, design.logistic(numbers, len(classes), offset), classes
+        return design, design.logistic(numbers, len(classes), offset), classes, numbers, sample_weight
+
+    def _solve(self, design, subproblem, classes, before, callback):
+        """Minimise, from the coefficients of an earlier fit if there are any, and take the model."""
+        self._check_goes_on(before, classes, design.n_features)
+        (fit, *_), done = solve(
+            design,
+            subproblem,
+            [design.penalty(self.alpha, self.l1_ratio)],
+            tol=self.tol,
+            max_iter=self.max_iter,
+            start=self._start(before),
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+            callback=callback,
+            read=functools.partial(self._snapshot, design, classes),
+            label=type(self).__name__,
+        )
+        if fit.reason in SHORT:
+            what, dtype = type(self).__name__, design.X.dtype
+            warn_short(fit, tol=self.tol, max_iter=self.max_iter, what=what, dtype=dtype)
+        return self._read(design, classes, fit, done.history)
 
     def _check_goes_on(self, before, classes, n_features):
         if not before:
@@ -412,7 +417,7 @@ class SparseLogisticRegression(ScoringClassifier):
         0.5
         """
         self._validate_params()
-        design, subproblem, _ = copy.copy(self)._problem(X, y, sample_weight, offset)
+        design, subproblem, *_ = copy.copy(self)._problem(X, y, sample_weight, offset)
         return design.alpha_max(subproblem, self.l1_ratio)
 
     @property

@@ -26,6 +26,7 @@ from typing import Protocol
 import numpy as np
 
 from ...errors import DataError, ModelFileError
+from .penalties import ENDLESS
 
 _LEAST_GROWTH = 100  # columns that join W in a round, if so many violate
 _STRIDE = 0.5  # by which the strength falls in a round
@@ -271,7 +272,7 @@ class WorkingSet:
         self._eps, self._least_stage = np.inf, 0.0
         self._seen_updates = subproblem.updates
         self.request: dict = {}
-        self._ask(threshold=0.0)
+        self._ask(self._threshold())
 
     # One round ------------------------------------------------------------------------------------------
 
@@ -330,7 +331,7 @@ class WorkingSet:
             coef[np.searchsorted(candidates.ids, features)] = values
             self.sub.start(coef)
             self._start = None
-        self._ask(threshold=0.0 if not np.isfinite(self._strength) else self._threshold())
+        self._ask(self._threshold())
         return self.sub.gap(penalty, np.inf)[0]
 
     def _measure(self, candidates):
@@ -398,7 +399,13 @@ class WorkingSet:
         return self._easy_stride if self.sub.easy else self._hard_stride
 
     def _threshold(self):
-        """Candidates serve the present strength, and the next penalty's if the present one is at its end."""
+        """Candidates serve the present strength, and the next penalty's if the present one is at its end.
+
+        Before there is one, they may serve any strength that is to come.
+        """
+        if not np.isfinite(self._strength):
+            least = min(penalty.strength for penalty in self.penalties)
+            return 0.0 if least == ENDLESS else least / self.sub.scale
         if self._strength > self._target(self._at) or self._at + 1 == len(self.penalties):
             return self._strength
         return min(self._strength, max(self._target(self._at + 1), self._strength * self._stride()))
@@ -463,4 +470,4 @@ class WorkingSet:
         if len(features) and (features.min() < 0 or features.max() >= self.n_features):
             raise ModelFileError(f"the features of a checkpoint lie outside 0 ... {self.n_features - 1}")
         self._start = (features.astype(np.int64), coef.astype(np.float64)) if len(features) else None
-        self._ask(threshold=0.0)
+        self._ask(self._threshold())

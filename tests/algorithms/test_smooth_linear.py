@@ -4,6 +4,7 @@ import inspect
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -87,6 +88,24 @@ def test_l1_over_many_columns_is_left_to_the_working_set():
     assert mine.solver_ == "working-set"
     again = clone(mine).set_params(warm_start=True).fit(X, y).fit(X, y)
     assert again.n_iter_ < mine.n_iter_
+
+
+def test_what_goes_to_the_working_set_is_checked_once_and_in_this_estimators_name():
+    X, y, *_ = problem(60, 2100)
+    names = [f"column {j}" for j in range(2100)]
+    model = LogisticRegression(0.5, l1_ratio=1.0)
+    model.fit(pd.DataFrame(X, columns=names), y)
+    assert model.feature_names_in_.tolist() == names
+    assert not hasattr(model.fit(X, y), "feature_names_in_")
+    assert model.n_features_in_ == 2100
+    weights = np.random.default_rng(2).uniform(0.5, 2, 60)
+    uneven = LogisticRegression(0.5, l1_ratio=1.0, tol=1e-9, class_weight={0: 1.0, 1: 3.0}).fit(X, y, weights)
+    same = LogisticRegression(0.5, l1_ratio=1.0, tol=1e-9).fit(X, y, weights * np.where(y == 1, 3.0, 1.0))
+    np.testing.assert_allclose(uneven.coef_, same.coef_, atol=1e-6)
+    assert not LogisticRegression(1e-320, l1_ratio=1.0).fit(X, y).coef_.any()
+    X[3, 7] = np.inf
+    with pytest.raises(DataError, match="infinity in row 3, column 7: LogisticRegression takes finite"):
+        model.fit(X, y)
 
 
 @pytest.mark.parametrize("form", FORMS)
