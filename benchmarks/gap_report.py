@@ -7,6 +7,8 @@ import numpy as np
 from . import gap_summary
 from .report import COLOURS, Page
 
+ROUNDING = 1e-12  # gaps below it, of which many are 0, are drawn here
+
 
 def gap_report(records):
     """Return the page of a benchmark.
@@ -80,7 +82,7 @@ def gaps_against_seconds(data, panels, colours):
         for name, runs in by_solver.items():
             key = gap_summary.clock(runs[0])
             points = np.array([(s[key], s["gap"]) for run in runs for s in run["solves"]]).reshape(-1, 2)
-            points = points[points[:, 1] > 0]  # beyond rounding there is nothing to draw
+            points[:, 1] = np.maximum(points[:, 1], ROUNDING)
             axes.plot(*points.T, ".", color=colours[name], markersize=3, alpha=0.5)
             axes.plot(*front(points).T, color=colours[name], linewidth=2, label=name)
         for target in next(iter(by_solver.values()))[0]["targets"]:

@@ -266,7 +266,8 @@ class LogisticRegression(LinearClassifier):
                 if by_replicas:
                     return self._solve_by_replicas(data, engine, *known)
                 return self._solve(data, *known)
-        return self._fit_working_set(*given, before, callback)
+        X, y, sample_weight = given
+        return self._fit_working_set(X, y, sample_weight, before, callback)
 
     def _solve(self, data, classes, layout, dtype, total, start, callback):
         """Minimise over rows, wherever they are, and take the model."""
@@ -380,11 +381,11 @@ class LogisticRegression(LinearClassifier):
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
-        *problem, classes, numbers, weights = sparse._problem(X, y, sample_weight, None, of=self)
+        design, subproblem, classes, numbers, weights = sparse._problem(X, y, sample_weight, None, of=self)
         unit = max(self.C * self._total(weights, classes, numbers), 1 / ENDLESS)
         sparse.alpha = 1 / unit
         told = callback and functools.partial(self._tell, callback, unit)
-        return self._take(sparse._solve(*problem, classes, before, told), unit)
+        return self._take(sparse._solve(design, subproblem, classes, before, told), unit)
 
     def _tell(self, callback, unit, info):
         """Tell of a round of the working set in the words of this estimator."""
@@ -407,5 +408,5 @@ class LogisticRegression(LinearClassifier):
 
 def _n_columns(X):
     """How many columns a matrix of this process has; 0 for what is none yet, and for one of Dask's."""
-    shape = () if is_dask(X) else getattr(X, "shape", ())
-    return shape[1] if len(shape) == 2 else 0
+    is_matrix = not is_dask(X) and len(getattr(X, "shape", ())) == 2
+    return X.shape[1] if is_matrix else 0

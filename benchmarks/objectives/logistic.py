@@ -1,18 +1,17 @@
 """Logistic regression with a squared penalty, two classes or more: seconds to a relative excess."""
 
 import math
-from numbers import Real
 from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 from scipy.special import logsumexp, softmax
 from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import normalize
 
 from ...errors import DataError
 from ..linear_cases import CLASSIFICATIONS, load_classification
 from . import Problem
+from ._classes import Choice, checked_cs
 from ._linear import SAMPLE_COLUMNS, TARGETS, LinearObjective, arrays_of
 
 # name: (rows, columns, type, decades of scales), whole and for a quick look.
@@ -36,8 +35,7 @@ class Objective(LinearObjective):
     take, and certified: without an intercept ``F(b) - |gradient|^2 / 2`` is a lower bound of F, whose penalty
     is strongly convex.
 
-    With ``unit_rows`` every row is brought to the norm 1, as is usual for the counts of words; ``one_class``,
-    a number from 0 in the order of the labels, makes two classes of many: that one and the rest.
+    ``unit_rows`` and ``one_class``: see `Choice`.
 
     Data sets: "dense" (float32), "dense64" and "scaled" (float64; columns of scales from 0.01 to 100),
     1,000,000 x 100, and "wide", 200,000 x 1,000, neighbours correlating; "words", 500,000 x 50,000, sparse;
@@ -46,24 +44,17 @@ class Objective(LinearObjective):
 
     family = "logistic"
     default_datasets = (*DESIGNS, "words", "c")
-    defaults = {"C": (0.1, 1, 100), "intercept": False, "unit_rows": False, "one_class": None}  # noqa: RUF012
+    defaults = {"C": (0.1, 1, 100), "intercept": False, **Choice.defaults}  # noqa: RUF012
     quick_defaults = {"C": (1,)}  # noqa: RUF012
 
     def __init__(self, dataset, *, seed, parameters, quick=False):
         self.dataset, self.seed, self.quick = dataset, seed, quick
-        self.Cs = _checked_cs(parameters["C"])
+        self.Cs = checked_cs(parameters["C"])
+        self.choice = Choice.of(parameters)
         self.intercept = parameters["intercept"]
         if not isinstance(self.intercept, bool):
             raise DataError(f"--param: intercept is {self.intercept!r}; give True or False")
-        self.X, self.y = load(dataset, seed=seed, quick=quick)
-        self.unit_rows = parameters["unit_rows"]
-        if not isinstance(self.unit_rows, bool):
-            raise DataError(f"--param: unit_rows is {self.unit_rows!r}; give True or False")
-        self.one_class = parameters["one_class"]
-        if self.one_class is not None:
-            self.y = against_the_rest(self.y, self.one_class)
-        if self.unit_rows:
-            self.X = normalize(self.X) if isinstance(self.X, np.ndarray) else normalize(self.X).tocsc()
+        self.X, self.y = self.choice.made_of(*load(dataset, seed=seed, quick=quick))
         n_classes = len(np.unique(self.y))
         if n_classes > 2 and self.intercept:
             raise DataError(f"--param: intercept=True, but {dataset} has {n_classes} classes: two are needed")
@@ -78,8 +69,7 @@ class Objective(LinearObjective):
     def describe(self):
         """See `LinearObjective`."""
         described = super().describe()
-        name = described["name"] + (f", class {self.one_class} or not" if self.one_class is not None else "")
-        return described | {"name": name + (", unit rows" if self.unit_rows else "")}
+        return described | {"name": self.choice.named(described["name"])}
 
     def problems(self):
         """Return the penalties to be solved for: of the mean loss, ``alpha = 1 / (C n)``."""
@@ -185,26 +175,6 @@ def load(name, *, seed, quick=False):
     return X, np.where(decision + rng.logistic(size=n) > 0, 1.0, -1.0)
 
 
-def against_the_rest(y, one_class):
-    """Return labels 1 for one class of several, and -1 for the others.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.benchmarks.objectives.logistic import against_the_rest
-    >>> against_the_rest(np.array([0.0, 1.0, 2.0, 1.0]), 1).tolist()
-    [-1.0, 1.0, -1.0, 1.0]
-    """
-    n_classes = len(np.unique(y))
-    sound = isinstance(one_class, int) and not isinstance(one_class, bool) and 0 <= one_class < n_classes
-    if not sound or n_classes < 3:
-        raise DataError(
-            f"--param: one_class is {one_class!r}; a number from 0 to {n_classes - 1} is needed, and data of "
-            "more than two classes"
-        )
-    return np.where(y == one_class, 1.0, -1.0)
-
-
 def words(rng, n, p, per_row):
     """Return a CSC design of positive entries, columns drawn with chances falling by rank, and labels."""
     chances = 1 / np.arange(1, p + 1) ** 0.8
@@ -216,11 +186,3 @@ def words(rng, n, p, per_row):
     decision = X @ rng.standard_normal(p)
     decision -= decision.mean()
     return X.tocsc(), np.where(decision + rng.logistic(size=n) > 0, 1.0, -1.0)
-
-
-def _checked_cs(values):
-    values = values if isinstance(values, tuple | list) else (values,)
-    for C in values:
-        if isinstance(C, bool) or not isinstance(C, Real) or not 0 < float(C) < math.inf:
-            raise DataError(f"--param: C is {C!r}; numbers above 0 are needed, such as C=0.1,1,100")
-    return values

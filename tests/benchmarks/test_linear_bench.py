@@ -310,7 +310,7 @@ def test_a_parameter_that_is_no_assignment_is_named(word, capsys):
     ("family", "peers"),
     [
         ("lasso", {"adelie", "celer", "skglm", "sklearn"}),
-        ("sparse-logistic", {"adelie", "celer", "liblinear", "skglm"}),
+        ("sparse-logistic", {"stradask-logistic", "adelie", "celer", "liblinear", "saga", "skglm"}),
     ],
 )
 def test_the_package_lists_its_solvers_ours_first(family, peers):

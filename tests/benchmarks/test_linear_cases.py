@@ -1,10 +1,12 @@
 """The data of the linear benchmarks: what the letters promise, and files."""
 
 import gzip
+import warnings
 
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn import linear_model
 
 from stradask.benchmarks import linear_cases
 from stradask.benchmarks.linear_cases import load_classification, load_regression
@@ -151,7 +153,7 @@ def test_the_zero_model_is_judged_by_hand(lasso):
 
 def test_the_largest_penalty_of_a_classification_is_where_coefficients_begin():
     for intercept in (False, True):
-        parameters = {"divisor": 1.001, "intercept": intercept}
+        parameters = {**LogisticObjective.defaults, "divisor": 1.001, "intercept": intercept}
         objective = LogisticObjective("a", seed=0, parameters=parameters, quick=True)
         zero = {"coef": np.zeros(1000), "intercept": 0.0}
         if intercept:
@@ -160,6 +162,33 @@ def test_the_largest_penalty_of_a_classification_is_where_coefficients_begin():
         (problem,) = objective.problems()
         gap = objective.evaluate(problem, zero)["gap"]
         assert 0 < gap < 1e-3  # just below alpha_max the zero model is almost, but not quite, the best
+
+
+def test_a_classification_takes_penalties_by_c_and_one_class_of_several(tmp_path):
+    path = tmp_path / "three.svm"
+    path.write_text("\n".join(f"{k % 3} 1:{1 + k} 2:{2 * k % 5}" for k in range(12)))
+    parameters = {**LogisticObjective.defaults, "C": (0.5, 2), "one_class": 1, "unit_rows": True}
+    objective = LogisticObjective(str(path), seed=0, parameters=parameters)
+    assert objective.describe()["name"] == "three, class 1 or not, unit rows"
+    assert objective.y.tolist() == [-1.0, 1.0, -1.0] * 4
+    np.testing.assert_allclose(np.square(objective.X.toarray()).sum(axis=1), 1)
+    problems = objective.problems()
+    assert [(p.name, p.arguments["alpha"]) for p in problems] == [("C=0.5", 1 / 6), ("C=2", 1 / 24)]
+    theirs = linear_model.LogisticRegression(
+        C=2, l1_ratio=1, solver="liblinear", fit_intercept=False, tol=1e-10
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # older versions want the name of the penalty
+        if theirs.get_params().get("penalty") == "l2":
+            theirs.set_params(penalty="l1", l1_ratio=None)
+        theirs.fit(objective.X, objective.y)
+    assert objective.evaluate(problems[1], {"coef": theirs.coef_[0], "intercept": 0.0})["gap"] < 1e-7
+    with pytest.raises(DataError, match="C is 0; numbers above 0 are needed"):
+        LogisticObjective(str(path), seed=0, parameters=parameters | {"C": 0})
+    with pytest.raises(DataError, match="unit_rows is 1; give True or False"):
+        LogisticObjective(str(path), seed=0, parameters=parameters | {"unit_rows": 1})
+    with pytest.raises(DataError, match="3 different labels; two are needed"):
+        LogisticObjective(str(path), seed=0, parameters=LogisticObjective.defaults)
 
 
 def test_the_path_is_judged_at_the_penalty_it_chose():

@@ -156,6 +156,13 @@ def test_the_front_keeps_what_nothing_beats_in_both():
     assert gap_report.front(np.empty((0, 2))).shape == (0, 2)
 
 
+def test_a_problem_that_all_solve_exactly_is_drawn():
+    pytest.importorskip("matplotlib")
+    exact = [record("stradask", [(1e-2, 1.0, 0.0)], ours=True), record("quick", [(1e-2, 2.0, 0.0)])]
+    text = gap_report.gap_report(exact).html()
+    assert "/10 to 1e-6: 0.5 times the seconds of the best peer, quick" in text
+
+
 def test_the_page_shows_each_data_set_and_escapes_what_it_is_told(records, tmp_path):
     pytest.importorskip("matplotlib")
     records += [path("stradask", [2.0, 1.0], 0.5, ours=True), path("slow", [2.0, 1.0], 0.5)]

@@ -88,7 +88,7 @@ def test_the_minimum_of_several_classes_is_what_scipy_finds(tmp_path):
     assert np.array_equal(two.y, np.where(y == 0, 1, -1))
     assert (two.coef_shape, two.describe()["name"]) == ((2,), "three, class 2 or not")
     with pytest.raises(DataError, match=r"one_class is 3; a number from 0 to 2"):
-        logistic.against_the_rest(judge.y, 3)
+        Objective(str(path), seed=0, parameters=PARAMETERS | {"one_class": 3})
     with pytest.raises(DataError, match=r"one of \(3, 2\) is needed"):
         judge.evaluate(judge.problems()[0], {"coef": np.zeros((1, 2)), "intercept": 0.0})
     with pytest.raises(DataError, match=r"intercept=True, but .* has 3 classes"):
