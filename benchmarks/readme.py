@@ -25,6 +25,7 @@ TITLES = {
     "lda-20news-1000": "topics: LDA, 1,000 topics",
     "lasso": "Lasso",
     "sparse-logistic": "logistic regression, l1",
+    "sparse-logistic-c": "logistic regression, l1, by C",
     "logistic": "logistic regression, l2",
     "mf": "ratings: 32 factors",
     "mf-64": "ratings: 64 factors",

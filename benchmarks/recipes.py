@@ -48,6 +48,12 @@ FULL = {
         f"sparse-logistic --dataset a {_SPARSE} {_TEXTS} --against liblinear celer skglm adelie "
         "--max-seconds 5",
     ),
+    "sparse-logistic-c": (
+        f"sparse-logistic --dataset rcv1_small.svm.txt.gz {_TEXTS} cod-rna.svm.txt.gz cina.svm.txt.gz "
+        "--against liblinear saga skglm --param C=0.1,1,10 --max-seconds 2",
+        "sparse-logistic --dataset news20.svm.txt.gz --against liblinear saga skglm "
+        "--param C=0.1,1,10 one_class=0 unit_rows=True --max-seconds 4 --repeats 1",
+    ),
     "logistic": (
         f"logistic --dataset {_FEW_COLUMNS} {_SMOOTH_PEERS} sklearn-newton-cholesky --max-seconds 5",
         f"logistic --dataset {_FEW_ROWS} {_SMOOTH_PEERS} --max-seconds 5",
