@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from ...errors import DataError
-from ..optimize.choose import NEWTON_MOST, minimise, minimise_multinomial, minimise_sparse
+from ..optimize.choose import NEWTON_MOST, hessian_pays, minimise, minimise_multinomial, minimise_sparse
 from ..optimize.far import objective_over
 from ..optimize.objective import LinearObjective, MultinomialObjective
 from ..optimize.rows import LOGISTIC
@@ -51,8 +51,8 @@ class LogisticRegression(LinearClassifier):
     l1_ratio : float, default=0.0
         rho: 0 is the squared penalty, 1 the l1 penalty.
     tol : float, default=1e-6
-        See above. With ``l1_ratio > 0`` and more than 2,000 columns or two classes it bounds the duality gap
-        relative to the objective of the intercept alone (see `SparseLogisticRegression`).
+        See above. Where `solver_` is "working-set" it bounds the duality gap relative to the objective of the
+        intercept alone (see `SparseLogisticRegression`).
         For float32 data at least 1.2e-6 is taken.
     fit_intercept : bool, default=True
         False takes c = 0.
@@ -62,8 +62,9 @@ class LogisticRegression(LinearClassifier):
         "newton": Hessian and Cholesky factor for up to 2,000 parameters, else conjugate gradients.
         "sandblaster": L-BFGS, preconditioned by the diagonal of the Hessian. "auto" takes, by the shape of
         the data, the one or the other, or L-BFGS preconditioned by the Hessian of a sample of the rows.
-        `solver_` tells which. More than two classes are fitted by L-BFGS, and l1 penalties by proximal Newton
-        steps or as `SparseLogisticRegression` does it, whatever this says. "downpour": replicas of the model,
+        `solver_` tells which. More than two classes are fitted by L-BFGS. An l1 penalty, whatever this says,
+        is met by proximal Newton steps (two classes and p columns, up to 100, or up to 2,000 on a cluster or
+        of p^2 / 4 rows), or as `SparseLogisticRegression` does it. "downpour": replicas of the model,
         each on rows of its own, take minibatches of 100 over one table of parameters; a step is a pass of the
         first replica, and the fit ends when ten in a row have not lowered the mean loss over its minibatches
         by `tol`. It comes near the minimum, to a percent or so of the objective, in few passes; it takes no
@@ -222,7 +223,7 @@ class LogisticRegression(LinearClassifier):
             if self.solver == "downpour":
                 self._check_for_downpour()
             given = X, y, sample_weight
-            if self._l1 > 0 and _n_columns(X) >= NEWTON_MOST:
+            if self._l1 > 0 and _is_matrix(X) and self._by_columns(X, *X.shape):
                 return self._fit_working_set(X, y, sample_weight, before, callback)
             most = NEWTON_MOST - 1 if self._l1 > 0 else np.inf
             rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays_up_to=most)
@@ -235,7 +236,7 @@ class LogisticRegression(LinearClassifier):
             total = self._total(sample_weight, classes, numbers)
             weights = check_class_weights(self.class_weight, classes, numbers, weights)
             n_outputs = 1 if len(classes) == 2 else len(classes)
-            if self._l1 > 0 and (n_outputs > 1 or n_features >= NEWTON_MOST):
+            if self._l1 > 0 and (n_outputs > 1 or self._by_columns(X, n_samples, n_features)):
                 return self._fit_working_set(X, y, sample_weight, before, callback)
             rows, layout = columns_in_use(rows, n_outputs, self.fit_intercept)
             target = numbers if n_outputs > 1 else np.where(numbers > 0, 1.0, -1.0)
@@ -250,6 +251,11 @@ class LogisticRegression(LinearClassifier):
     def _l1(self):
         """`l1_ratio`, or 0 where nothing is penalised."""
         return 0.0 if np.isinf(self.C) else self.l1_ratio
+
+    def _by_columns(self, X, n_samples, n_features):
+        """Whether an l1 penalty is left to the working set; Hessians are summed where the rows lie."""
+        here = self.engine == "local" and not is_dask(X)
+        return n_features >= NEWTON_MOST or (here and not hessian_pays(n_samples, n_features))
 
     def _fit_far(self, given, rows, y, sample_weight, engine, before, callback):
         """Fit where labels lie beside the rows on a cluster, and stay there."""
@@ -406,7 +412,6 @@ class LogisticRegression(LinearClassifier):
         return self
 
 
-def _n_columns(X):
-    """How many columns a matrix of this process has; 0 for what is none yet, and for one of Dask's."""
-    is_matrix = not is_dask(X) and len(getattr(X, "shape", ())) == 2
-    return X.shape[1] if is_matrix else 0
+def _is_matrix(X):
+    """Whether X has a shape; one of Dask's may not know it."""
+    return not is_dask(X) and len(getattr(X, "shape", ())) == 2

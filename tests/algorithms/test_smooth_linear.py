@@ -20,6 +20,7 @@ import stradask as sd
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
 from stradask.algorithms.linear.poisson import PoissonRegressor
 from stradask.algorithms.linear.ridge import Ridge
+from stradask.benchmarks.gaps import logistic_gap
 from stradask.errors import DataError
 
 # --- against scikit-learn and scipy ---------------------------------------------------------------
@@ -88,6 +89,20 @@ def test_l1_over_many_columns_is_left_to_the_working_set():
     assert mine.solver_ == "working-set"
     again = clone(mine).set_params(warm_start=True).fit(X, y).fit(X, y)
     assert again.n_iter_ < mine.n_iter_
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "solver"),
+    [(50, 100, "proximal-newton"), (50, 101, "working-set"), (2601, 102, "proximal-newton")],
+)
+def test_an_l1_penalty_takes_whole_hessians_for_few_columns_or_many_rows(n, p, solver):
+    X, y, *_ = problem(n, p)
+    weak = LogisticRegression(0.2, l1_ratio=1.0, tol=1e-10)
+    model, listed = weak.fit(X, y), clone(weak).fit(X.tolist(), y)
+    assert model.solver_ == listed.solver_ == solver
+    np.testing.assert_array_equal(model.coef_, listed.coef_)
+    gap, _ = logistic_gap(X, np.where(y == 1, 1.0, -1.0), model.coef_[0], 1 / (0.2 * n), model.intercept_[0])
+    assert -1e-12 < gap < 1e-6
 
 
 def test_what_goes_to_the_working_set_is_checked_once_and_in_this_estimators_name():
