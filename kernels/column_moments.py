@@ -7,10 +7,7 @@ import numba as nb
 from .indexing import at, span
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
-_ANY_ORDER: dict[str, Any] = {
-    **_OPTIONS,
-    "fastmath": {"reassoc", "contract", "nsz"},
-}  # not that all is finite
+_IN_ANY_ORDER = {"reassoc", "contract", "nsz"}  # of sums; that all is finite is not taken for granted
 
 
 @nb.njit(**_OPTIONS)
@@ -37,7 +34,7 @@ def csc_moments(data, indices, indptr, weights, sums, squares):
         sums[j], squares[j] = first, second
 
 
-@nb.njit(**_ANY_ORDER)
+@nb.njit(**_OPTIONS, fastmath=_IN_ANY_ORDER)
 def sum_of_squares(values):
     """Sum the squares of a vector in its own type: not finite where an entry is not, or where that overflows.
 

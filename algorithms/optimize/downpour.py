@@ -284,20 +284,26 @@ def _alone(settings, rate, x0, table, portion):
     if start is None:
         return _Begun(rate or math.nan, x0, np.zeros_like(x0), 0, "not finite at x0")
     rate = found_rate(settings, x0, batches) if rate is None else rate
-    return _Begun(rate, *_steps(settings, rate, x0, batches, settings.warm_steps))
+    first = (batches[step] for step in range(settings.warm_steps))
+    w, squares, losses = steps(settings, rate, x0, np.zeros_like(x0), first)
+    done = len(losses)
+    trouble = "" if done == settings.warm_steps else f"not finite at step {done} of the first replica alone"
+    return _Begun(rate, w, squares, done, trouble)
 
 
-def _steps(settings, rate, x0, batches, n_steps):
-    """Take Adagrad's steps with one replica; stop at the last good point."""
-    cells = np.zeros((1, 2, len(x0)), x0.dtype)
-    cells[0, 0] = x0
-    rule = Adagrad(rate)
-    for step in range(n_steps):
-        found = settings.mean(batches[step], cells[0, 0])
+def steps(settings, rate, x, squares, minibatches):
+    """Take Adagrad's step with one replica for each minibatch, up to one that is not finite.
+
+    Returns parameters, Adagrad's sums of squares, and the loss before each step.
+    """
+    rule, cells, losses = Adagrad(rate), np.stack([x, squares])[None], list[float]()
+    for rows in minibatches:
+        found = settings.mean(rows, cells[0, 0])
         if found is None:
-            return cells[0, 0], cells[0, 1], step, f"not finite at step {step} of the first replica alone"
+            break
+        losses.append(found[0])
         rule.apply(cells, found[1][None])
-    return cells[0, 0], cells[0, 1], n_steps, ""
+    return cells[0, 0], cells[0, 1], losses
 
 
 def found_rate(settings, x0, batches):
@@ -307,8 +313,9 @@ def found_rate(settings, x0, batches):
     rows = stream(settings.seed, _SEARCH, 0).permutation(batches.n_rows)[:_TRIAL_ROWS]
     sample, values = take_rows(batches.portion, np.sort(rows)), []
     for rate in _RATES:
-        w, _, _, trouble = _steps(settings, rate, x0, batches, _TRIAL_STEPS)
-        found = None if trouble else settings.mean(sample, w)
+        first = (batches[step] for step in range(_TRIAL_STEPS))
+        w, _, losses = steps(settings, rate, x0, np.zeros_like(x0), first)
+        found = settings.mean(sample, w) if len(losses) == _TRIAL_STEPS else None
         values.append(math.inf if found is None else found[0])
     start = settings.mean(sample, x0)
     best = min(values)

@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...scheduler.parameters import stream
-from ...scheduler.table_state import Adagrad
-from .downpour import Settings, found_rate
+from .downpour import Settings, found_rate, steps
 from .minibatches import n_rows_of, take_rows
 
 _PASS = 2**63 + 19  # purpose of a random stream
@@ -71,13 +70,8 @@ def one_pass(fun_and_grad, x, squares, portion, *, learning_rate, batch_size, se
     rate = learning_rate
     if rate is None:
         rate = found_rate(settings, x, settings.batches(portion, 0))
-    rule, cells = Adagrad(rate), np.stack([x, squares])[None]
     order = stream(seed, _PASS, number).permutation(n_rows_of(portion))
-    losses = []
-    for start in range(0, len(order), batch_size):
-        found = settings.mean(take_rows(portion, order[start : start + batch_size]), cells[0, 0])
-        if found is None:
-            return Passed(cells[0, 0], cells[0, 1], rate, np.nan)
-        losses.append(found[0])
-        rule.apply(cells, found[1][None])
-    return Passed(cells[0, 0], cells[0, 1], rate, float(np.mean(losses)))
+    starts = range(0, len(order), batch_size)
+    minibatches = (take_rows(portion, order[start : start + batch_size]) for start in starts)
+    x, squares, losses = steps(settings, rate, x, squares, minibatches)
+    return Passed(x, squares, rate, float(np.mean(losses)) if len(losses) == len(starts) else np.nan)
