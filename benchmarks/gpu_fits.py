@@ -12,7 +12,6 @@ import argparse
 import itertools
 import json
 import os
-import statistics
 import sys
 import time
 import traceback
@@ -34,7 +33,8 @@ BITS = {
     ("light", 800): 0xE0E26DA2,
 }  # checksums of counts after three sweeps over `known_corpus`
 BYTES_OF_A_TOKEN = {"saber": 350}  # that a sweep moves to and from the memory, about
-_COPIED, _COPIES = 2**28, 10  # bytes, and how often
+_COPIED, _COPIES = 2**31, 10  # bytes at most, and how often
+_LAST = 10  # sweeps of which the speed is told: all but a few of a fit's first have lists as long as these
 _CPU_SWEEPS = 3
 SCARCE = 11 * 1024  # bytes of shared memory in which 800 topics have no room
 SAMPLERS = {"saber": [1000, 10_000], "light": [10_000, 100_000]}  # and the numbers of topics to time
@@ -49,7 +49,7 @@ def main(arguments=None):
         "--topics", type=int, nargs="+", help="numbers to time (default: some of each sampler's)"
     )
     parser.add_argument("--tokens", type=float, default=1e8, help="of the timed corpus (default: 1e8)")
-    parser.add_argument("--sweeps", type=int, default=20)
+    parser.add_argument("--sweeps", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=np.inf, help="in all (default: any)")
     parser.add_argument("--corpus", help="file of the timed corpus: `corpus` writes it, `speed` reads it")
     args = parser.parse_args(arguments)
@@ -62,14 +62,17 @@ def main(arguments=None):
 
 
 def fit(X, sampler, n_components, sweeps, device, seconds=np.inf):
-    """Fit, and return the model and the seconds of its sweeps; no sweep begins after so many seconds."""
+    """Fit, and return the model and the seconds of its sweeps, of which the first has all that is prepared.
+
+    No sweep but the second begins later than so many seconds after the first.
+    """
     from ..algorithms.topics.lda import LatentDirichletAllocation
 
     clock = [time.perf_counter()]
 
     def watch(info):
         clock.append(time.perf_counter())
-        return clock[-1] - clock[0] > seconds
+        return len(clock) > 2 and clock[-1] - clock[1] > seconds
 
     model = LatentDirichletAllocation(
         n_components,
@@ -191,7 +194,7 @@ def agreement_of_shares(model, X):
 
 
 def fit_speed(args):
-    """Time the sweeps after the first, which compiles, and the CPU's over a tenth of the documents."""
+    """Time the last sweeps of fits, and the CPU's over a tenth of the documents."""
     deadline = time.perf_counter() + args.seconds
     drawn, known = [], {}
 
@@ -235,7 +238,8 @@ def numba_works():
 def bandwidth():
     """Bytes a second that copies on the device read and write."""
     device = cuda_device()
-    here, there = (device.zeros(_COPIED // 4, np.float32) for _ in range(2))
+    n_bytes = min(_COPIED, device.free_memory() // 4)
+    here, there = (device.zeros(n_bytes // 4, np.float32) for _ in range(2))
     seconds = []
     for _ in range(_COPIES):
         device.synchronize()
@@ -243,7 +247,7 @@ def bandwidth():
         device.xp.copyto(there, here)
         device.synchronize()
         seconds.append(time.perf_counter() - begun)
-    return 2 * _COPIED / min(seconds)
+    return 2 * here.nbytes / min(seconds)
 
 
 def time_sweeps(X, place, n_sweeps, seconds, known):
@@ -253,9 +257,10 @@ def time_sweeps(X, place, n_sweeps, seconds, known):
         X, n_sweeps = X[: -(-X.shape[0] // 10)], min(n_sweeps, _CPU_SWEEPS)
     tokens = int(X.sum())
     model, taken = fit(X, sampler, n_components, n_sweeps, device, seconds)
-    later = taken[1:] if len(taken) > 1 else taken
-    rate, value = tokens / statistics.median(later), float(model.log_likelihood_[-1])
-    detail = f"{rate / 1e6:,.0f} M tokens/s in {len(later)} sweeps, log-likelihood {value:.4f}"
+    last = taken[1:][-_LAST:]  # with the log-likelihoods that are measured among them
+    rate, value = tokens * len(last) / sum(last), float(model.log_likelihood_[-1])
+    detail = f"{rate / 1e6:,.0f} M tokens/s in sweeps {len(taken) - len(last) + 1} to {len(taken)}"
+    detail += f", log-likelihood {value:.4f}"
     if device == "cpu":
         there = known.get(place[:2])
         detail += f" on {os.cpu_count()} cores" + (f": the GPU is {there / rate:.0f} x" if there else "")

@@ -315,7 +315,7 @@ def _number_of_shards(model, X):
         return 1
     if model.n_groups is not None:
         return model._n_groups(X)
-    n_words = len(np.unique(X.indices))
+    n_words = np.count_nonzero(np.bincount(X.indices))
     groups = number_of_groups(int(X.sum(dtype=np.int64)), n_words, model.n_components)
     if groups > 1 and own_threads() is None:
         groups = max(groups, _n_threads(model.engine))

@@ -157,7 +157,7 @@ class CorpusState(Program):
         self.first_beta = first_beta(self.n_tokens, n_topics, len(beta))
         self.annealed = annealed if self.first_beta > beta.min() else 0
         if n_groups is None:
-            n_groups = number_of_groups(self.n_tokens, len(np.unique(X.indices)), n_topics)
+            n_groups = number_of_groups(self.n_tokens, np.count_nonzero(np.bincount(X.indices)), n_topics)
             n_groups = min(n_groups, len(lengths))
         self.shards, self.n_blocks = range(n_groups), n_groups
         group = balance(lengths, n_groups)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_emulator import MISSING, EmulatedDevice, sanitized
+from cuda_devices import KINDS, device_of, emulated
+from cuda_emulator import EmulatedDevice, sanitized
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
@@ -22,23 +23,14 @@ from stradask.algorithms.topics.state import MOST_OF_A_WORD
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import CheckpointMismatch, DataError, DeviceError, ModelFileError
 from stradask.kernels import lda_light
-from stradask.kernels.device import cuda_device, standing_in, why_no_device
+from stradask.kernels.device import standing_in
 from stradask.scheduler.engine import run
 from stradask.scheduler.program import Task
 
-NO_GPU = why_no_device()
 
-
-@pytest.fixture(
-    params=[
-        pytest.param("emulator", marks=pytest.mark.skipif(MISSING is not None, reason=str(MISSING))),
-        pytest.param(
-            "gpu", marks=[pytest.mark.gpu, pytest.mark.skipif(NO_GPU is not None, reason=str(NO_GPU))]
-        ),
-    ]
-)
+@pytest.fixture(params=KINDS)
 def device(request):
-    return cuda_device() if request.param == "gpu" else EmulatedDevice()
+    return device_of(request.param)
 
 
 def _corpus(n_documents=40, n_words=120, mean_length=50, seed=0):
@@ -135,7 +127,7 @@ def test_a_hundred_thousand_tokens_are_moved_as_on_the_cpu(n_topics, device):
     _same(state, _on_the_cpu(LightState(*model, n_groups=state.n_groups), state, 1))
 
 
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@emulated
 @pytest.mark.parametrize("lazy", [0b001, 0b010, 0b100, 0b101])
 def test_sections_that_take_turns_are_as_those_that_stay(lazy, monkeypatch):
     """Whichever of the streams of kernels, of copies in and of copies out is late."""
@@ -155,7 +147,7 @@ def test_sections_that_take_turns_are_as_those_that_stay(lazy, monkeypatch):
     assert (again.topics == whole.topics).all()
 
 
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@emulated
 def test_any_order_of_lanes_and_blocks_gives_the_same_topics():
     X = _corpus()
     model = (X, 300, *_priors(300, X.shape[1], True), 6)
@@ -191,7 +183,7 @@ def test_a_state_goes_on_from_arrays_as_if_it_had_never_stopped(device):
     assert (whole.arrays()["entries"] == again.arrays()["entries"]).all()
 
 
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@emulated
 def test_lists_that_are_not_of_the_topics_are_refused():
     X = _corpus()
     model = (X, 60, *_priors(60, X.shape[1], True), 5)
@@ -260,7 +252,7 @@ def test_a_word_of_more_tokens_than_a_warp_can_step_over_is_refused_before_any_w
     assert device.free_memory() == device.memory
 
 
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@emulated
 @pytest.mark.parametrize(("n_groups", "n_sections"), [(1, 1), (7, 1), (2, 5), (7, 3)])
 def test_what_a_plan_says_is_what_is_taken(n_groups, n_sections):
     X = _corpus(400, 300)
@@ -396,7 +388,7 @@ print("ended", (state.topics == np.load(sys.argv[2])).all(), file=sys.stderr)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@emulated
 @pytest.mark.parametrize("which", ["address", "thread"])
 def test_a_sanitizer_has_nothing_against_it(which, tmp_path, monkeypatch):
     monkeypatch.setattr("stradask.kernels.lda_light_chunks.PARTS", 2)

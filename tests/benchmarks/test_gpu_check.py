@@ -127,8 +127,8 @@ def test_time_that_a_part_leaves_is_for_the_later_ones(monkeypatch):
     parts = {name: part(name, 0.5 if name == "bits" else 1) for name in gpu_check.PARTS}
     monkeypatch.setattr(gpu_check, "PARTS", parts)
     assert not list(gpu_check.all_records(SimpleNamespace(parts=list(parts)), 700.0))
-    assert given["bits"] == pytest.approx(30)
-    assert given["tests"] == pytest.approx((600 - 15) / 0.95 * 0.25)
+    assert given["bits"] == pytest.approx(48)
+    assert given["tests"] == pytest.approx((600 - 24) / 0.92 * 0.24)
     assert clock[0] == pytest.approx(700)
 
 

@@ -50,31 +50,53 @@ def usage(log):
 
 
 @functools.cache
-def nvrtc():
-    """The library of NVRTC from NVIDIA's wheel (nvidia-cuda-nvrtc) or a CUDA toolkit; None without one."""
+def nvrtc_file():
+    """Where NVRTC lies, of NVIDIA's wheel (nvidia-cuda-nvrtc) or a CUDA toolkit; None without one."""
     places = [(Path(folder), "nvidia/cu13/lib/libnvrtc.so.13") for folder in sys.path if folder]
     places += [(Path(folder), "nvidia/cuda_nvrtc/lib/libnvrtc.so.12") for folder in sys.path if folder]
     places.append((Path("/usr/local/cuda"), "lib64/libnvrtc.so"))
     for folder, name in places:
         if (folder / name).exists():
-            for part in (folder / name).parent.glob("libnvrtc-builtins.so.*"):
-                ctypes.CDLL(str(part))  # which the wheel of 13.0 does not find beside it
-            return ctypes.CDLL(str(folder / name))
+            return folder / name
     return None
+
+
+@functools.cache
+def nvrtc():
+    """Load NVRTC."""
+    for part in nvrtc_file().parent.glob("libnvrtc-builtins.so.*"):
+        ctypes.CDLL(str(part))  # which the wheel of 13.0 does not find beside it
+    return ctypes.CDLL(str(nvrtc_file()))
 
 
 def compile_with_nvrtc(text, architecture):
     """Compile a source with the launcher's own options and those that CuPy adds."""
-    library, program, size = nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
-    options = [*OPTIONS, *BY_CUPY, f"-arch=sm_{architecture}"]
-    options.append("--ptxas-options=-v")
+    log, _ = _by_nvrtc(text, f"-arch=sm_{architecture}", "--ptxas-options=-v")
+    return usage(log)
+
+
+def ptx_by_nvrtc(text, architecture):
+    """Return what the compiler hands to the assembler of a GPU's own code."""
+    return _by_nvrtc(text, f"-arch=compute_{architecture}")[1]
+
+
+def _by_nvrtc(text, *more):
+    """Compile a source; return what is said, and its PTX."""
+    library, program = nvrtc(), ctypes.c_void_p()
+    options = [*OPTIONS, *BY_CUPY, *more]
     library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"source.cu", 0, None, None)
     given = (ctypes.c_char_p * len(options))(*map(str.encode, options))
     failed = library.nvrtcCompileProgram(program, len(options), given)
-    library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    library.nvrtcGetProgramLog(program, log)
-    library.nvrtcDestroyProgram(ctypes.byref(program))
-    log = log.value.decode()
+    log = _read(program, library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog)
     assert not failed, log[:4000]
-    return usage(log)
+    ptx = _read(program, library.nvrtcGetPTXSize, library.nvrtcGetPTX)
+    library.nvrtcDestroyProgram(ctypes.byref(program))
+    return log, ptx
+
+
+def _read(program, size_of, read):
+    size = ctypes.c_size_t()
+    size_of(program, ctypes.byref(size))
+    text = ctypes.create_string_buffer(size.value)
+    read(program, text)
+    return text.value.decode()

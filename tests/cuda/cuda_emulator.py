@@ -237,7 +237,7 @@ def build(text, flags=()):
     """Compile a source; the library is kept by the hash of all that goes into it."""
     if MISSING:
         raise DeviceError(MISSING)
-    headers = [(HERE / name).read_text() for name in ("fibers.h", "warps.h", "cuda_on_cpu.h")]
+    headers = [(HERE / name).read_text() for name in ("fibers.h", "warps.h", "cuda_on_cpu.h", "ptx_on_cpu.h")]
     body = f'#include "cuda_on_cpu.h"\n{text}\n'
     body += "".join(f'EMU_KERNEL("{name}", ({name}))\n' for name in launch.declarations(text))
     command = [COMPILER, *_FLAGS, *flags, f"-I{HERE}"]

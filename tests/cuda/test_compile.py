@@ -4,7 +4,7 @@ import importlib
 from pathlib import Path
 
 import pytest
-from cuda_compilers import ARCHITECTURES, NVCC, compile_with_nvcc, compile_with_nvrtc, nvrtc
+from cuda_compilers import ARCHITECTURES, NVCC, compile_with_nvcc, compile_with_nvrtc, nvrtc_file
 
 from stradask.kernels import launch
 
@@ -13,14 +13,15 @@ COMPILERS = [
         compile_with_nvcc,
         id="nvcc",
         marks=pytest.mark.skipif(
-            NVCC is None or nvrtc() is not None, reason="nvcc is not there, or NVRTC is and stands for it"
+            NVCC is None or nvrtc_file() is not None,
+            reason="nvcc is not there, or NVRTC is and stands for it",
         ),
     ),
     pytest.param(
         compile_with_nvrtc,
         id="nvrtc",
         marks=pytest.mark.skipif(
-            nvrtc() is None, reason="NVRTC is not there (the wheel nvidia-cuda-nvrtc has it)"
+            nvrtc_file() is None, reason="NVRTC is not there (the wheel nvidia-cuda-nvrtc has it)"
         ),
     ),
 ]

@@ -4,16 +4,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_emulator import MISSING, EmulatedDevice
+from cuda_devices import compiled, device_of, emulated
 
-pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+pytestmark = emulated
 HERE = Path(__file__).parent
 LANES = np.arange(32)
 
 
-@pytest.fixture(params=[0, 1, 2])
+@pytest.fixture(
+    params=[*((seed, "emulator") for seed in range(3)), pytest.param((1, "compiled"), marks=compiled)]
+)
 def device(request):
-    return EmulatedDevice(request.param, folder=HERE)
+    seed, kind = request.param
+    return device_of(kind, seed=seed, folder=HERE)
 
 
 @pytest.fixture

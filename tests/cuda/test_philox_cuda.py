@@ -5,13 +5,11 @@ from pathlib import Path
 import numba as nb
 import numpy as np
 import pytest
-from cuda_emulator import MISSING, EmulatedDevice
+from cuda_devices import KINDS, device_of
 
 from stradask.kernels import launch, random
-from stradask.kernels.device import cuda_device, why_no_device
 
 HERE = Path(__file__).parent
-NO_GPU = why_no_device()
 # Known answers of the Random123 distribution (kat_vectors, philox4x32 10): counter, key, words.
 KNOWN = """
 00000000 00000000 00000000 00000000 00000000 00000000 6627e8d5 e169c58d bc57ac4c 9b00dbd8
@@ -38,17 +36,10 @@ def _hashes(numbers):
     return out
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("cpu", marks=pytest.mark.skipif(MISSING is not None, reason=str(MISSING))),
-        pytest.param(
-            "gpu", marks=[pytest.mark.gpu, pytest.mark.skipif(NO_GPU is not None, reason=str(NO_GPU))]
-        ),
-    ]
-)
+@pytest.fixture(params=KINDS)
 def run(request):
     """Launch a kernel of streams.cu over rows of uint32, one result array a row."""
-    device = cuda_device() if request.param == "gpu" else EmulatedDevice(seed=1, folder=HERE)
+    device = device_of(request.param, seed=1, folder=HERE)
     text = launch.source("streams.cu", HERE)
     kernels = (
         launch.CudaKernels(text, device.number) if request.param == "gpu" else device.kernels("streams.cu")

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import saber_reference
-from cuda_emulator import MISSING, EmulatedDevice, EmulatedKernels, sanitized
+from cuda_devices import KINDS, NO_GPU, device_of, emulated
+from cuda_emulator import EmulatedDevice, EmulatedKernels, sanitized
 from scipy import sparse
 
 import stradask as sd
@@ -13,21 +14,14 @@ from stradask.algorithms.topics.saber import MOST_TOPICS, SWEEP, SaberState, top
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError, DeviceError
 from stradask.kernels import launch
-from stradask.kernels.device import cuda_device, standing_in, why_no_device
+from stradask.kernels.device import standing_in
 from stradask.kernels.lda_saber_chunks import _cuts, choose_chunks
 from stradask.scheduler.engine import run
 
-NO_GPU = why_no_device()
 SEED = 2**50 + 7
-emulated = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-on_gpu = [pytest.mark.gpu, pytest.mark.skipif(NO_GPU is not None, reason=str(NO_GPU))]
 
 
-def _device(kind, **options):
-    return cuda_device() if kind == "gpu" else EmulatedDevice(**options)
-
-
-@pytest.fixture(params=[pytest.param("cpu", marks=emulated), pytest.param("gpu", marks=on_gpu)])
+@pytest.fixture(params=KINDS)
 def kind(request):
     return request.param
 
@@ -83,7 +77,7 @@ def test_a_sweep_is_the_references_bit_for_bit(kind, n_topics, beta, parts):
     assert all(tally[part] for part in parts), tally
     assert (_swept(_state(X, n_topics, beta)).topics == expected).all()
     for seed in (0, 1, 2):
-        state = _swept(_state(X, n_topics, beta, device=_device(kind, seed=seed)))
+        state = _swept(_state(X, n_topics, beta, device=device_of(kind, seed=seed)))
         assert (state.topics == expected).all()
         assert (state.totals == np.bincount(expected, minlength=n_topics)).all()
 
@@ -103,7 +97,7 @@ def test_lists_longer_than_a_warp_keeps_are_the_references_too(kind):
     expected, _ = _by_reference(begun())
     assert (_swept(begun()).topics == expected).all()
     for seed in (1, 2):
-        assert (_swept(begun(_device(kind, seed=seed))).topics == expected).all()
+        assert (_swept(begun(device_of(kind, seed=seed))).topics == expected).all()
 
 
 @pytest.mark.parametrize("n_topics", [20, 300])
@@ -114,7 +108,7 @@ def test_of_the_smallest_priors_nothing_is_flushed(kind, n_topics):
     for priors in ((alpha, beta), (np.full_like(alpha, 1e-12), np.full_like(beta, 1e-12))):
         here, there = (
             _swept(SaberState(X, n_topics, *priors, SEED, n_groups=2, device=device), 2)
-            for device in (None, _device(kind, seed=4))
+            for device in (None, device_of(kind, seed=4))
         )
         assert (here.topics == there.topics).all()
 
@@ -127,7 +121,7 @@ def test_sweeps_go_on_from_each_other_in_any_chunks(kind, n_topics, lazy, monkey
         sparse.vstack([X[:0], sparse.csr_array((1, 400), dtype=np.int32), X])
     )  # an empty one
     expected = _swept(_state(X, n_topics), 3)
-    device = _device(kind, seed=5, lazy=lazy)
+    device = device_of(kind, seed=5, lazy=lazy)
     for n_chunks, resident in ((1, True), (3, True), (3, False)):
         _in_chunks(monkeypatch, n_chunks)
         if not resident:  # shared arrays, and of the chunks only two
@@ -145,7 +139,7 @@ def _taking_turns(*args):
 def test_topics_that_do_not_fit_shared_memory_are_kept_outside(kind):
     """The second variant of the source, and lists and counts made in several windows of topics."""
     X, n_topics = _corpus(1500), 3000
-    device = _device(kind, seed=3)
+    device = device_of(kind, seed=3)
     before, device.shared_memory = device.shared_memory, 12 * 1024
     try:
         state = _state(X, n_topics, device=device)
@@ -162,7 +156,7 @@ def test_as_many_topics_as_there_can_be(kind, shared):
     """Their weights in shared memory, and outside; one word has so many tokens that it grows a tree."""
     X = sparse.lil_array(_corpus(1000))
     X[0, 0] = MOST_TOPICS // 4
-    device = _device(kind, seed=6)
+    device = device_of(kind, seed=6)
     before, device.shared_memory = device.shared_memory, min(shared, device.shared_memory)
     try:
         state = _state(sparse.csr_array(X), MOST_TOPICS, device=device)
@@ -233,7 +227,7 @@ print("all ran", file=sys.stderr)
 @pytest.mark.parametrize("n_topics", [100, 1000, 10_000])
 def test_a_hundred_thousand_tokens_are_the_references(kind, n_topics):
     X = _corpus(100_000, n_words=3000)
-    state = _swept(_state(X, n_topics, device=_device(kind, seed=1)))
+    state = _swept(_state(X, n_topics, device=device_of(kind, seed=1)))
     before = _state(X, n_topics)
     expected, tally = _by_reference(before)
     assert tally["list"] * tally["shared"] * tally["again"] > 0
@@ -318,7 +312,7 @@ def _same(first, second):
 def test_the_model_is_that_of_the_cpu(kind, corpus, n_components):
     X, test = corpus, corpus[:2]
     options = {"max_iter": 24, "optimize_priors": True}
-    with standing_in(_device(kind, seed=2)):
+    with standing_in(device_of(kind, seed=2)):
         there = _lda(n_components, device="cuda", **options).fit(X)
         here = _lda(n_components, **options).fit(X)
         _same(there, here)
@@ -332,16 +326,16 @@ def test_known_topics_are_found(kind):
     """End to end, from a corpus whose topics are known."""
     spread = {"n_common_words": 0.1, "word_spread": 0.02, "mean_length": 40, "random_state": 3}
     X, truth, _ = make_lda_corpus(120, n_features=60, n_components=3, **spread)
-    with standing_in(_device(kind, seed=4)):
+    with standing_in(device_of(kind, seed=4)):
         lda = _lda(3, device="cuda", max_iter=25).fit(X)
     distance = 0.5 * np.abs(lda.topic_word_[:, None] - truth[None]).sum(axis=2)
     assert sorted(distance.argmin(axis=1)) == [0, 1, 2]
     assert distance.min(axis=1).max() < 0.15
 
 
-def test_a_checkpoint_goes_on_on_another_device(kind, corpus, tmp_path):
+def test_a_checkpoint_goes_on_on_anotherdevice_of(kind, corpus, tmp_path):
     whole = _lda(5).fit(corpus)
-    with standing_in(_device(kind)):
+    with standing_in(device_of(kind)):
         cut = _lda(5, device="cuda", checkpoint=tmp_path).fit(corpus, callback=lambda info: info.round == 5)
         assert cut.n_iter_ == 5
         again = _lda(5, device="cuda", checkpoint=tmp_path, max_iter=9).fit(corpus)
@@ -371,7 +365,7 @@ def test_light_begins_on_a_device_where_it_is_told_to(kind):
     """Its groups there are others, and so is the place of each token."""
     X = make_lda_corpus(30, n_features=40, n_components=3, mean_length=30, random_state=1)[0]
     priors = (np.full(3, 0.1), np.full(40, 0.01))
-    with standing_in(_device(kind)) as device:
+    with standing_in(device_of(kind)) as device:
         state = LightCudaState(X, 3, *priors, 0, device=device, n_groups=4)
         before = GibbsState(X, 3, *priors, 1, n_groups=1)
         assert (state.order != before.order).any()

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from cuda_emulator import MISSING, EmulatedDevice, sanitized
+from cuda_devices import KINDS, NO_GPU, device_of, emulated
+from cuda_emulator import EmulatedDevice, sanitized
 from scipy import sparse
 
 import stradask as sd
@@ -11,17 +12,13 @@ from stradask.datasets.generators import make_lda_corpus
 from stradask.datasets.split import split_tokens
 from stradask.errors import DataError, DeviceError
 from stradask.kernels import topic_inference
-from stradask.kernels.device import cuda_device, standing_in, why_no_device
+from stradask.kernels.device import standing_in
 from stradask.kernels.topic_inference_cuda import FixedTopicsOnDevice
 
-NO_GPU = why_no_device()
-emulated = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-on_gpu = [pytest.mark.gpu, pytest.mark.skipif(NO_GPU is not None, reason=str(NO_GPU))]
 
-
-@pytest.fixture(params=[pytest.param("emulator", marks=emulated), pytest.param("gpu", marks=on_gpu)])
+@pytest.fixture(params=KINDS)
 def device(request):
-    return cuda_device() if request.param == "gpu" else EmulatedDevice(seed=3)
+    return device_of(request.param, seed=3)
 
 
 def _topics(n_topics, n_words=60, seed=0):
