@@ -60,8 +60,9 @@ class PtxDevice(EmulatedDevice):
         Of `EmulatedDevice`.
     """
 
-    def __init__(self, *, architecture=90, **options):
-        super().__init__(**options)
+    def __init__(self, *, architecture=90, flags=(), **options):
+        # AddressSanitizer follows the scopes of thousands of variables for half an hour.
+        super().__init__(flags=(*flags, "-fno-sanitize-address-use-after-scope"), **options)
         self.architecture = architecture
 
     def kernels(self, file, **definitions):
