@@ -4,6 +4,8 @@ import numba as nb
 import numpy as np
 from scipy import fft
 
+from . import one_form
+
 # Sums over draws in the order that suits the processor's vectors.
 _OPTIONS = {"nogil": True, "cache": True, "fastmath": {"reassoc", "contract"}}
 
@@ -31,7 +33,7 @@ def autocovariances(x, n_lags):
     return fft.irfft(power, length)[:, :n] / n
 
 
-@nb.njit(nb.float64[:, ::1](nb.float64[:, :, ::1], nb.int64), **_OPTIONS)
+@one_form.njit(nb.float64[:, ::1](nb.float64[:, :, ::1], nb.int64), **_OPTIONS)
 def _near(x, n_lags):
     d, chains, n = x.shape
     out = np.zeros((d, n_lags))

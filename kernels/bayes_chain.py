@@ -13,7 +13,7 @@ import numba as nb
 import numpy as np
 from numba import types
 
-from . import hmc, nuts, random_walk, slice_sampling, split_hmc
+from . import hmc, nuts, one_form, random_walk, slice_sampling, split_hmc
 from .bayes_address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
 from .bayes_streams import OPTIONS
 
@@ -48,7 +48,7 @@ def keep(z, gz, logp, mu, A, draw, gradient, statistic):
 _RESULT = types.Tuple((MATRIX, MATRIX, MATRIX, VECTOR, VECTOR, nb.float64))
 
 
-@nb.njit(
+@one_form.njit(
     _RESULT(
         ADDRESS,
         nb.int64,
@@ -127,7 +127,7 @@ def run(density, sampler, z, gz, logp, mu, A, tuning, averaging, adapt, name, n,
     return draws, gradients, statistics, z, gz, logp
 
 
-@nb.njit(types.Tuple((VECTOR, MATRIX))(ADDRESS, MATRIX, VECTOR, INTEGERS), **OPTIONS)
+@one_form.njit(types.Tuple((VECTOR, MATRIX))(ADDRESS, MATRIX, VECTOR, INTEGERS), **OPTIONS)
 def evaluate_all(density, Q, data, meta):
     """Return log densities (K,) and gradients (K, d) at K points q."""
     logps, gradients = np.empty(len(Q)), np.empty_like(Q)

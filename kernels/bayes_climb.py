@@ -13,6 +13,7 @@ import math
 import numba as nb
 import numpy as np
 
+from . import one_form
 from .bayes_address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
 from .bayes_streams import OPTIONS
 from .hmc import copy, dot
@@ -55,7 +56,7 @@ def _learn(H, step, change, Hc, first):
             H[i, j] += part * step[i] * step[j] - (Hc[i] * step[j] + step[i] * Hc[j]) / curvature
 
 
-@nb.njit(
+@one_form.njit(
     nb.types.Tuple((nb.float64, nb.boolean))(
         ADDRESS, VECTOR, MATRIX, VECTOR, VECTOR, MATRIX, nb.float64, nb.int64, nb.int64, VECTOR, INTEGERS
     ),

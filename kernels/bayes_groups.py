@@ -30,6 +30,7 @@ import math
 import numba as nb
 import numpy as np
 
+from . import one_form
 from .bayes_glm import (
     BERNOULLI,
     NEGATIVE_BINOMIAL,
@@ -409,7 +410,9 @@ def _draw(family, f, y, weights, t, log_scale, scale, stream, work):
     return math.nan
 
 
-@nb.njit(nb.float64[:, ::1](nb.float64[:, ::1], nb.uint32[::1], nb.float64[::1], nb.int64[::1]), **OPTIONS)
+@one_form.njit(
+    nb.float64[:, ::1](nb.float64[:, ::1], nb.uint32[::1], nb.float64[::1], nb.int64[::1]), **OPTIONS
+)
 def draw_intercepts(Q, name, data, meta):
     """Draw the groups' intercepts given each of K parameter vectors; returns (K, G).
 
@@ -438,7 +441,9 @@ def draw_intercepts(Q, name, data, meta):
     return out
 
 
-@nb.njit(nb.float64[:, ::1](nb.float64[:, ::1], nb.uint32[::1], nb.float64[::1], nb.int64[::1]), **OPTIONS)
+@one_form.njit(
+    nb.float64[:, ::1](nb.float64[:, ::1], nb.uint32[::1], nb.float64[::1], nb.int64[::1]), **OPTIONS
+)
 def draw_linear_intercepts(Q, name, data, meta):
     """The same with normal noise, where the intercepts are normal."""
     X, y, weights = _means(data, meta)

@@ -10,6 +10,7 @@ Single precision keeps sums over some thousand rows only, then goes over to doub
 """
 
 import math
+from typing import Any
 
 import numba as nb
 import numpy as np
@@ -20,6 +21,8 @@ from .bayes_streams import OPTIONS
 from .bayes_team import LEADER, current, done_by, finish, publish, take
 from .bayes_tiles import LINE, N_VECTORS, RUN32, RUN64, tile_pass
 
+# A function of its own would have the passes in it, and be optimised, with them, in each that calls it.
+_PART: dict[str, Any] = {**OPTIONS, "inline": "always"}
 _FLUSH = 8  # runs of single precision
 _SHARED = 400_000  # bytes of X in the second-level cache while several parameter vectors meet them
 TEAM = HEAD  # of meta, where there is one: addresses of control words and numbers, and how many of these
@@ -104,7 +107,7 @@ def _add_block(result, slopes, logps, flush):
     _sum_lanes(result[: d * half], slopes.ravel())
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**_PART)
 def _likelihoods(coefs, slopes, logps, X, meta):
     """Log likelihoods of one, two or four vectors, coefs (d, n), in one pass; slopes (d, n) are set.
 
@@ -143,12 +146,14 @@ def take_blocks(who, number, n, kind, X, meta):
             finish(control, block, number, who)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**_PART)
 def _team_likelihoods(coefs, slopes, logps, X, meta):
     """The leader's part of an evaluation."""
     n = coefs.shape[1]
     shared, _ = _shared(LEADER, 0, n, coefs, meta)
-    shared[:] = coefs
+    for j in range(len(coefs)):
+        for k in range(n):
+            shared[j, k] = coefs[j, k]
     number = publish(meta[TEAM], n)
     take_blocks(LEADER, number, n, coefs, X, meta)
     for block in range(n_blocks(coefs, meta)):
@@ -160,7 +165,7 @@ def _team_likelihoods(coefs, slopes, logps, X, meta):
         _add_block(result, slopes, logps, _runs_of(coefs)[1])
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**_PART)
 def _help(who, kind, data, meta):
     """Take blocks of all evaluations until the team is closed."""
     X, last = data.ctypes.data + 8 * meta[START], np.int64(0)
@@ -173,7 +178,7 @@ def _help(who, kind, data, meta):
             last = number
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**_PART)
 def _fill(first, n, Q, G, logps, kind, data, meta):
     """Log posterior densities and gradients of n vectors, one, two or four, in the precision of `kind`."""
     d = meta[N_COEFS]
@@ -181,16 +186,18 @@ def _fill(first, n, Q, G, logps, kind, data, meta):
     slopes, likelihoods = np.empty((d, n)), np.empty(n)
     for k in range(n):
         coefficients(Q[first + k], b, data, meta)
-        coefs[:, k] = b
+        for j in range(d):
+            coefs[j, k] = b[j]
     _likelihoods(coefs, slopes, likelihoods, data.ctypes.data + 8 * meta[START], meta)
     for k in range(n):
         coefficients(Q[first + k], b, data, meta)
-        gb[:] = slopes[:, k]
+        for j in range(d):
+            gb[j] = slopes[j, k]
         logp = likelihoods[k] + data[PADDING]
         logps[first + k] = logp + add_prior(Q[first + k], b, gb, G[first + k], data, meta)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**_PART)
 def _alone(q, g, kind, data, meta):
     """Log posterior density of one vector."""
     logp = np.empty(1)
@@ -198,7 +205,7 @@ def _alone(q, g, kind, data, meta):
     return logp[0]
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**_PART)
 def _together(n, Q, G, logps, kind, data, meta):
     """Log posterior densities of n vectors, as many as can in a pass."""
     first = 0
@@ -209,7 +216,7 @@ def _together(n, Q, G, logps, kind, data, meta):
         first += size
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**_PART)
 def _batch(Q, out, kind, data, meta):
     """Log densities (K,) of K parameter vectors: some tiles meet all of them before the next are read."""
     d, n_tiles, n, X = meta[N_COEFS], meta[N_TILES], len(Q), data.ctypes.data + 8 * meta[START]
@@ -218,7 +225,8 @@ def _batch(Q, out, kind, data, meta):
     for k in range(n):
         coefficients(Q[k], b, data, meta)
         out[k] = data[PADDING] + add_prior(Q[k], b, gb, g, data, meta)
-        groups[k // _TOGETHER, :, k % _TOGETHER] = b
+        for j in range(d):
+            groups[k // _TOGETHER, j, k % _TOGETHER] = b[j]
     (run, flush), lanes, size = _runs_of(kind), LINE // kind.itemsize, d * N_VECTORS * LINE
     run, half = max(1, min(run, _SHARED // size)), _TOGETHER * lanes
     sums, product = np.empty(2 * half, kind.dtype), np.ones((len(groups), half))

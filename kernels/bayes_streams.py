@@ -11,6 +11,7 @@ import numba as nb
 import numpy as np
 from numba.core.options import DefaultOptions
 
+from . import one_form
 from .random import philox4x32
 
 OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
@@ -74,7 +75,7 @@ def _of_normal(first, second):
     return radius * np.cos(angle), radius * np.sin(angle)
 
 
-@nb.njit(nb.float64[:, ::1](nb.uint32[::1], nb.int64, nb.int64), **OPTIONS)
+@one_form.njit(nb.float64[:, ::1](nb.uint32[::1], nb.int64, nb.int64), **OPTIONS)
 def normals(name, n_rows, n_columns):
     """Return an array of standard normal numbers, from the stream of that name."""
     out, stream = np.empty(n_rows * n_columns), name.copy()
@@ -82,7 +83,7 @@ def normals(name, n_rows, n_columns):
     return out.reshape(n_rows, n_columns)
 
 
-@nb.njit(nb.float64[::1](nb.uint32[::1], nb.int64), **OPTIONS)
+@one_form.njit(nb.float64[::1](nb.uint32[::1], nb.int64), **OPTIONS)
 def uniforms(name, n):
     """Return a vector of uniforms on (0, 1), from the stream of that name."""
     out = np.empty(n)

@@ -9,7 +9,7 @@ import numba as nb
 import numpy as np
 from numba import types
 
-from . import hmc, nuts, split_hmc
+from . import hmc, nuts, one_form, split_hmc
 from .bayes_address import ADDRESS, INTEGERS, MATRIX, VECTOR, call_together
 from .bayes_chain import N_STATISTICS, NUTS, adapt_size, keep
 from .bayes_streams import OPTIONS
@@ -43,7 +43,7 @@ def _go_on(sampler, c, Z, GZ, logp, q, g, MU, A, tuning, streams, works, numbers
     )
 
 
-@nb.njit(
+@one_form.njit(
     types.Tuple((_CUBE, _CUBE, _CUBE, MATRIX, MATRIX, VECTOR))(
         ADDRESS,
         nb.int64,

@@ -27,6 +27,7 @@ import math
 import numba as nb
 import numpy as np
 
+from . import one_form
 from .bayes_address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
 from .bayes_streams import OPTIONS, fill_normal, uniform
 
@@ -163,7 +164,7 @@ def step(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta):
     return decide(z, gz, logp, new_z, new_gz, new_logp, gain, stream)
 
 
-@nb.njit(
+@one_form.njit(
     nb.float64(ADDRESS, VECTOR, VECTOR, nb.float64, VECTOR, MATRIX, nb.uint32[::1], VECTOR, INTEGERS),
     **OPTIONS,
 )

@@ -6,9 +6,10 @@ and kept, for any penalty.
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numba import types
+
+from . import one_form
 
 PROX = types.FunctionType(types.float64(types.float64, types.float64, types.float64, types.float64))
 
@@ -16,7 +17,9 @@ _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 
 
-@nb.njit(types.int64(_MATRIX, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, types.float64, PROX), **_OPTIONS)
+@one_form.njit(
+    types.int64(_MATRIX, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, types.float64, PROX), **_OPTIONS
+)
 def descend_prox(gram, slopes, coef, units, steps, strengths, shape, prox):
     """Visit every coordinate once, keeping ``slopes = c - G coef``.
 
@@ -50,7 +53,7 @@ def descend_prox(gram, slopes, coef, units, steps, strengths, shape, prox):
     return m
 
 
-@nb.njit(types.void(_VECTOR, _VECTOR, _VECTOR, _VECTOR, types.float64, PROX, _VECTOR), **_OPTIONS)
+@one_form.njit(types.void(_VECTOR, _VECTOR, _VECTOR, _VECTOR, types.float64, PROX, _VECTOR), **_OPTIONS)
 def violations(slopes, coef, steps, strengths, shape, prox, out):
     """How far each coefficient is from stationary, as a slope: ``|b - prox(b + step slope)| / step``.
 

@@ -124,4 +124,4 @@ def test_weights_of_a_tree_are_made_smaller_together():
 
 def test_the_sampler_of_one_chain_takes_what_numba_gives_it():
     """Both loops are compiled for one signature, whatever the model."""
-    assert len(bayes_chain.run.signatures) == len(bayes_together.run.signatures) == 1
+    assert len(bayes_chain.run.compiled.signatures) == len(bayes_together.run.compiled.signatures) == 1

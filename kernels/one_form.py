@@ -1,0 +1,34 @@
+"""Kernels of one form each: compiled at their first call, not when their file is imported."""
+
+import functools
+
+import numba as nb
+from numba.core.compiler_lock import global_compiler_lock
+
+
+def njit(signature, **options):
+    """Compile for this signature alone, as ``numba.njit(signature, **options)`` does, but at the first call.
+
+    An import then compiles nothing, and a fit compiles what it calls alone. Compiled code cannot call such a
+    function.
+    """
+
+    def decorate(function):
+        compiled = nb.njit(**options)(function)
+
+        @functools.cache
+        def ready():
+            with global_compiler_lock:  # which forks wait for
+                if not compiled.signatures:  # another thread may have been first
+                    compiled.compile(signature)
+                    compiled.disable_compile()  # so that other arguments are converted, or are an error
+            return compiled
+
+        @functools.wraps(function)
+        def call(*arguments):
+            return ready()(*arguments)
+
+        call.compiled = compiled
+        return call
+
+    return decorate
