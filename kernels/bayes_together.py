@@ -23,7 +23,7 @@ _begin_split, _go_on_split = split_hmc.begin, split_hmc.go_on
 @nb.njit(**OPTIONS)
 def _begin(sampler, c, t, Z, GZ, logp, q, MU, A, tuning, names, streams, works, numbers):
     """Begin draw t of chain c: fill q."""
-    streams[c] = names[c]
+    hmc.copy(names[c], streams[c])
     streams[c, 0], streams[c, 1] = np.uint32(0), np.uint32(names[c, 1] + t)
     if sampler == NUTS:
         _begin_tree(Z[c], GZ[c], logp, q, MU[c], A[c], tuning[c], streams[c], works[c], numbers[c])

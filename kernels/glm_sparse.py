@@ -75,7 +75,8 @@ def csr_gradient(loss, data, indices, indptr, y, weights, coef, intercept, gradi
             loss, z, y[start:stop], weights[start:stop], stop - start, values, slopes, curves
         )
         if len(curvature) > 0:
-            curvature[start:stop] = curves[: stop - start]
+            for i in range(stop - start):
+                curvature[start + i] = curves[i]
         _add_rows(data, indices, indptr, start, stop - start, slopes, gradient)
     return total
 

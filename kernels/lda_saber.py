@@ -384,4 +384,5 @@ def sample_words(
                     k = at(listed[j] >> _SHIFT)
                     weights[k] = inverse[k]
         else:
-            weights[:] = inverse
+            for every in range(len(weights)):
+                weights[every] = inverse[every]
