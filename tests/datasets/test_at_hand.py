@@ -1,5 +1,6 @@
 """Docstrings as a corpus: what is taken, what is left out, and a cache that is never fatal."""
 
+import importlib.metadata
 import subprocess
 import sys
 
@@ -17,7 +18,9 @@ FILLER = " ".join(["apple"] * 4 + ["pear"] * 4 + ["plum"] * 2)
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """Write an installed package of the files given, with or without a version."""
-    site = tmp_path / "site"
+    site, distributions = tmp_path / "site", importlib.metadata.distributions
+    # To look through all that is installed takes a second at every call.
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda: distributions(path=[str(site)]))
 
     def write(files, name="orchard", version="1.0"):
         for place, text in files.items():
