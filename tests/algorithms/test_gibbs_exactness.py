@@ -18,7 +18,11 @@ from scipy.special import gammaln
 from stradask.algorithms.topics.gibbs import GibbsState
 from stradask.kernels.lda_gibbs import sweep_dense, sweep_sparse
 
-REPLICATES = 400_000
+# How many replicates, and the bias that they are to show: what a chi-square test makes of a bias grows with
+# its square and with their number.
+FEW, MANY = 100_000, 400_000
+BIASES = {FEW: 0.04, MANY: 0.02}
+SIZES = [FEW, pytest.param(MANY, marks=pytest.mark.slow)]
 # Not literals, for which numba would compile the kernels once more.
 _ONE, _ZERO = np.int64(1), np.int64(0)
 CORPORA = {
@@ -116,12 +120,12 @@ def _sweep_replicates(
     return out
 
 
-def _replicates(name, *, dense, exact=1, rows=True, starts=None):
+def _replicates(name, n=FEW, *, dense, exact=1, rows=True, starts=None):
     """Assignments after one sweep from exact draws (or from the given ones)."""
     state = _new_state(name, n_groups=1)
     assignments, posterior, _ = _enumeration(name)
     if starts is None:
-        draws = np.random.default_rng(0).choice(len(assignments), REPLICATES, p=posterior)
+        draws = np.random.default_rng(0).choice(len(assignments), n, p=posterior)
         starts = assignments[draws]
     row_of_word = (
         np.arange(len(state.beta), dtype=np.int32) if rows else np.full(len(state.beta), -1, np.int32)
@@ -155,22 +159,25 @@ def _p_value(name, sampled):
 @pytest.mark.parametrize("rows", [True, False], ids=["kept rows", "recounted"])
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "lists"])
 @pytest.mark.parametrize("name", CORPORA)
-def test_one_sweep_leaves_the_posterior_as_it_is(name, dense, rows):
-    assert _p_value(name, _replicates(name, dense=dense, rows=rows)) > 1e-4
+@pytest.mark.parametrize("n", SIZES)
+def test_one_sweep_leaves_the_posterior_as_it_is(n, name, dense, rows):
+    assert _p_value(name, _replicates(name, n, dense=dense, rows=rows)) > 1e-4
 
 
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "lists"])
-def test_the_fast_mode_takes_the_own_count_out(dense):
+@pytest.mark.parametrize("n", SIZES)
+def test_the_fast_mode_takes_the_own_count_out(n, dense):
     """With a sum of beta that drowns the totals their lag does not matter, and the fast mode is exact too."""
     name = "drowned totals"
-    assert _p_value(name, _replicates(name, dense=dense, exact=0)) > 1e-4
+    assert _p_value(name, _replicates(name, n, dense=dense, exact=0)) > 1e-4
 
 
 @pytest.mark.parametrize("name", CORPORA)
-def test_a_planted_bias_of_two_per_cent_is_rejected(name):
-    """A defect that in 2 % of the sweeps gives the last token the topic of the first."""
-    sampled = _replicates(name, dense=True)
-    struck = np.random.default_rng(1).random(len(sampled)) < 0.02
+@pytest.mark.parametrize("n", SIZES)
+def test_a_planted_bias_of_some_per_cent_is_rejected(n, name):
+    """A defect that in so many of the sweeps gives the last token the topic of the first."""
+    sampled = _replicates(name, n, dense=True)
+    struck = np.random.default_rng(1).random(len(sampled)) < BIASES[n]
     sampled[struck, -1] = sampled[struck, 0]
     assert _p_value(name, sampled) < 1e-6
 
