@@ -3,8 +3,10 @@
 import functools
 import os
 import pickle
+import shutil
 import signal
 import threading
+import warnings
 
 import numba as nb
 import numpy as np
@@ -185,42 +187,57 @@ def test_ctrl_c_leaves_files_to_go_on_with(tmp_path, monkeypatch):
     assert len(done) == 18 + 18
 
 
-@pytest.mark.filterwarnings("ignore:.*did not converge")  # short chains of simple samplers
-@pytest.mark.filterwarnings("ignore:.*the combination misses the posterior")
-@pytest.mark.filterwarnings("ignore:Do not use these draws")
-@pytest.mark.parametrize("changed", ["density", "prior", "data", "seed", "warm-up", "sampler", "shards"])
-def test_files_of_another_run_are_not_taken(changed, tmp_path, monkeypatch):
-    done = _steps(monkeypatch)
+def _briefly(folder, scale=1.0):
+    """Arguments of short chains of a simple sampler; `scale` is in the closure of their density."""
     likelihood, prior = normal(False)
-    scale = 1.0
 
     def scaled(q, x):
         return scale * likelihood(q, x)
 
     given = {"log_likelihood": scaled, "log_prior": prior, "data": ROWS, "start": [1.0, 0.0], "n_shards": 2}
-    given |= OPTIONS | {
-        "sampler": "random_walk",
-        "n_samples": 100,
-        "checkpoint": tmp_path,
-        "combine": "average",
+    given |= {"sampler": "random_walk", "n_samples": 100, "checkpoint": folder, "combine": "average"}
+    return OPTIONS | given
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """The files of such chains."""
+    folder = tmp_path_factory.mktemp("drawn")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sd.sample(**_briefly(folder))
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+@pytest.mark.filterwarnings("ignore:.*the combination misses the posterior")
+@pytest.mark.filterwarnings("ignore:Do not use these draws")
+@pytest.mark.parametrize(
+    ("changed", "new"),
+    [
+        ("nothing", 0),
+        ("density", 8),
+        ("log_prior", 8),
+        ("data", 8),
+        ("random_state", 8),
+        ("n_warmup", 8),
+        ("sampler", 8),
+        ("n_shards", 12),
+    ],
+)
+def test_files_of_another_run_are_not_taken(changed, new, drawn, tmp_path, monkeypatch):
+    folder, done = shutil.copytree(drawn, tmp_path / "files"), _steps(monkeypatch)
+    given, prior = _briefly(folder, scale=1.0 + 1e-12 if changed == "density" else 1.0), normal(False)[1]
+    others = {
+        "log_prior": lambda q: 2 * prior(q),
+        "data": ROWS + 1e-9,
+        "random_state": 1,
+        "n_warmup": 101,
+        "sampler": "slice",
+        "n_shards": 3,
     }
-    sd.sample(**given)
-    sd.sample(**given)
-    assert len(done) == 8
-    if changed == "density":
-        scale = 1.0 + 1e-12  # in the closure
-    else:
-        other = {
-            "prior": ("log_prior", lambda q: 2 * prior(q)),
-            "data": ("data", ROWS + 1e-9),
-            "seed": ("random_state", 1),
-            "warm-up": ("n_warmup", 101),
-            "sampler": ("sampler", "slice"),
-            "shards": ("n_shards", 3),
-        }[changed]
-        given[other[0]] = other[1]
-    sd.sample(**given)
-    assert len(done) == (20 if changed == "shards" else 16)
+    sd.sample(**given | {changed: others[changed]} if changed in others else given)
+    assert len(done) == new
 
 
 def test_every_regression_has_an_identity_of_its_own():
