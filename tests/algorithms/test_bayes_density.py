@@ -260,8 +260,10 @@ def _normal_prior(q):
     return -0.125 * (q**2).sum(), -0.25 * q
 
 
-@pytest.mark.parametrize("n_shards", [1, 3])
-@pytest.mark.parametrize("sampler", ["auto", "nuts"])
+@pytest.mark.parametrize(
+    ("n_shards", "sampler"),
+    [(1, "auto"), (3, "auto"), (1, "nuts"), pytest.param(3, "nuts", marks=pytest.mark.slow)],
+)
 def test_sample_is_the_closed_form(n_shards, sampler):
     data, mean, covariance = _line()
     posterior = sample(

@@ -243,7 +243,14 @@ def test_subposteriors_multiply_to_the_posterior():
     np.testing.assert_allclose(sum(part.logp_batch(Q) for part in parts), whole.logp_batch(Q), rtol=1e-8)
 
 
-@pytest.mark.parametrize("family", ["normal", "bernoulli", pytest.param("poisson", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "normal",
+        pytest.param("bernoulli", marks=pytest.mark.slow),
+        pytest.param("poisson", marks=pytest.mark.slow),
+    ],
+)
 def test_shards_give_the_posterior_of_one_piece(family):
     X, y, groups, u = group_data(family, 400, 20)
     labels = groups * 10 - 50

@@ -48,8 +48,19 @@ def excess(result, data, least):
     return make_loss()(data, result.x)[0] / len(data[1]) - least
 
 
-@pytest.mark.parametrize(("n_replicas", "staleness"), [(1, 0), (2, 0), (3, 1), (3, np.inf)])
-@pytest.mark.parametrize("simulated", [True, False])
+@pytest.mark.parametrize(
+    ("n_replicas", "staleness", "simulated"),
+    [
+        (1, 0, False),
+        (2, 0, True),
+        (3, 1, True),
+        (3, np.inf, False),
+        pytest.param(1, 0, True, marks=pytest.mark.slow),
+        pytest.param(2, 0, False, marks=pytest.mark.slow),
+        pytest.param(3, 1, False, marks=pytest.mark.slow),
+        pytest.param(3, np.inf, True, marks=pytest.mark.slow),
+    ],
+)
 def test_it_comes_to_the_optimum(data, least, n_replicas, staleness, simulated):
     result = minimize_downpour(
         make_loss(),

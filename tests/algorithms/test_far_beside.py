@@ -45,7 +45,7 @@ def nothing_comes_here(monkeypatch):
     [
         *((cls, "huge") for cls in MODELS),
         (LogisticRegression, "none"),
-        (PoissonRegressor, "none"),
+        pytest.param(PoissonRegressor, "none", marks=pytest.mark.slow),
         (Ridge, "one number"),
     ],
 )
@@ -112,8 +112,15 @@ def test_an_l1_penalty_over_several_classes_or_many_columns_takes_labels_here(pr
 
 
 @pytest.mark.usefixtures("nothing_comes_here")
-@pytest.mark.parametrize("class_weight", [None, {0: 2.0}])
-@pytest.mark.parametrize("weighed", [True, False])
+@pytest.mark.parametrize(
+    ("class_weight", "weighed"),
+    [
+        ({0: 2.0}, True),
+        (None, False),
+        pytest.param({0: 2.0}, False, marks=pytest.mark.slow),
+        pytest.param(None, True, marks=pytest.mark.slow),
+    ],
+)
 def test_replicas_have_labels_where_they_lie(problem, class_weight, weighed):
     """The model has the bits of one whose labels come from this process, but for how weights are scaled."""
     X, targets, weights = problem
@@ -267,7 +274,9 @@ def test_labels_and_counts_that_are_refused_where_they_lie(problem):
         PoissonRegressor().fit(X, da.from_array(counts, 100))
 
 
-@pytest.mark.parametrize("cls", MODELS)
+@pytest.mark.parametrize(
+    "cls", [pytest.param(cls, marks=[] if cls is LogisticRegression else pytest.mark.slow) for cls in MODELS]
+)
 def test_frames_that_are_cut_otherwise(problem, cls):
     """Beside an array they are cut as it is; nullable columns come here; unlike frames are named."""
     dd = pytest.importorskip("dask.dataframe", exc_type=ImportError)

@@ -247,8 +247,15 @@ def test_weights_count_rows(form):
     np.testing.assert_array_equal(equal.coef_, sd.Lasso(0.1).fit(X, y, 3).coef_)
 
 
-@pytest.mark.parametrize("form", ["fortran", "csr"])
-@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize(
+    ("form", "fit_intercept"),
+    [
+        ("fortran", False),
+        ("csr", True),
+        pytest.param("fortran", True, marks=pytest.mark.slow),
+        pytest.param("csr", False, marks=pytest.mark.slow),
+    ],
+)
 def test_the_dynamic_schedule_finds_the_same_model(form, fit_intercept):
     X, y = problem(density=0.5 if form == "csr" else 1.0)
     X = X if fit_intercept else X - X.mean(axis=0)

@@ -71,7 +71,7 @@ def test_memory_mapped_input(tmp_path):
 
 
 @pytest.mark.parametrize(("form", "copies"), [("fortran", 0), ("csc", 0), ("c", 1), ("csr", 1)])
-@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("standardize", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_x_is_copied_at_most_once(form, copies, standardize):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1500, 5000))

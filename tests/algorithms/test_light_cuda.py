@@ -100,7 +100,7 @@ def _same(state, expected):
         (20, True, 1, 4),
         (500, False, 2, 3),
         (20, True, 7, 12),  # some sections have no document
-        (70_000, True, 7, 1),
+        pytest.param(70_000, True, 7, 1, marks=pytest.mark.slow),
         (2**20, False, 4, 2),
     ],
 )
@@ -305,6 +305,7 @@ def _lda(n_components=5, **options):
     return sd.LatentDirichletAllocation(n_components, **given)
 
 
+@pytest.mark.slow
 def test_topics_of_a_corpus_are_found(device):
     X, topic_word, _ = make_lda_corpus(
         150, 80, 3, mean_length=40, n_common_words=1, word_spread=0.05, random_state=1

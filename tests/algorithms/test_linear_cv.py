@@ -53,7 +53,15 @@ def assert_same(ours, theirs, rtol=1e-6):
 # Against scikit-learn -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", [np.asarray, np.asfortranarray, sparse.csc_array, sparse.csr_matrix])
+@pytest.mark.parametrize(
+    "form",
+    [
+        np.asarray,
+        pytest.param(np.asfortranarray, marks=pytest.mark.slow),
+        sparse.csc_array,
+        pytest.param(sparse.csr_matrix, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("options", [{}, {"fit_intercept": False}, {"positive": True}, {"cv": 3}], ids=str)
 def test_lasso_cv_is_scikit_learns(form, options):
     assert_same(*both(form=form, **options))
@@ -255,7 +263,7 @@ def test_the_rule_of_one_standard_error():
 # As an estimator ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cls", ["LassoCV", "ElasticNetCV"])
+@pytest.mark.parametrize("cls", [pytest.param("LassoCV", marks=pytest.mark.slow), "ElasticNetCV"])
 def test_estimator_contract(cls):
     model = getattr(sd, cls)(alphas=3, eps=0.1, cv=2, tol=1e-10)
     outcomes = check_estimator(model, on_fail=None, on_skip=None)

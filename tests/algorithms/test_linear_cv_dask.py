@@ -177,7 +177,7 @@ def test_engines_that_are_not_there(engine, message):
         sd.LassoCV(engine=engine, **OPTIONS).fit(X, Y)
 
 
-@pytest.mark.parametrize("engine", ["gpu://x:1", "tls://127.0.0.1:9"])
+@pytest.mark.parametrize("engine", ["gpu://x:1", pytest.param("tls://127.0.0.1:9", marks=pytest.mark.slow)])
 def test_a_wrong_engine_leaves_no_client_that_holds_up_the_end(engine):
     code = (
         "import numpy as np, stradask as sd\n"

@@ -14,8 +14,15 @@ _EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("kind", [MLPClassifier, MLPRegressor])
-@pytest.mark.parametrize("solver", ["sandblaster", "downpour"])
+@pytest.mark.parametrize(
+    ("kind", "solver"),
+    [
+        (MLPClassifier, "sandblaster"),
+        (MLPRegressor, "downpour"),
+        pytest.param(MLPClassifier, "downpour", marks=pytest.mark.slow),
+        pytest.param(MLPRegressor, "sandblaster", marks=pytest.mark.slow),
+    ],
+)
 def test_scikit_learns_checks_pass(kind, solver):
     options = {"max_iter": 20}
     if solver == "downpour":

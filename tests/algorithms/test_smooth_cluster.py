@@ -361,7 +361,7 @@ def test_a_worker_killed_in_mid_fit_changes_no_bit(problem, cls, form):
 # --- Downpour ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("form", [np.asarray, pytest.param(sparse.csr_array, marks=pytest.mark.slow)])
 def test_replicas_on_dask_are_those_of_threads(problem, form):
     """With no staleness the bits are the same; every n-th chunk of a Dask array is a replica's."""
     X, targets, weights = problem

@@ -39,11 +39,19 @@ def fold_scores(model, y, scorer, *, weights=None, offset=None, form=np.asarray,
     return found
 
 
-@pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"class_weight": "balanced"}, {"standardize": True, "fit_intercept": False}, {"l1_ratio": 0.6}],
+    ("K", "options"),
+    [
+        (2, {}),
+        (2, {"class_weight": "balanced"}),
+        (2, {"standardize": True, "fit_intercept": False}),
+        (2, {"l1_ratio": 0.6}),
+        (3, {"class_weight": "balanced"}),
+        pytest.param(3, {}, marks=pytest.mark.slow),
+        pytest.param(3, {"standardize": True, "fit_intercept": False}, marks=pytest.mark.slow),
+        pytest.param(3, {"l1_ratio": 0.6}, marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_a_fold_is_the_fit_of_its_rows(K, form, options):
@@ -65,7 +73,13 @@ def test_a_fold_is_the_fit_of_its_rows(K, form, options):
 
 
 @pytest.mark.parametrize(
-    ("K", "scoring"), [(2, "roc_auc"), (2, "accuracy"), (3, "accuracy"), (3, "roc_auc_ovr")]
+    ("K", "scoring"),
+    [
+        (2, "roc_auc"),
+        (2, "accuracy"),
+        (3, "accuracy"),
+        pytest.param(3, "roc_auc_ovr", marks=pytest.mark.slow),
+    ],
 )
 def test_any_score_may_choose(K, scoring):
     y = LABELS[K]

@@ -42,8 +42,19 @@ def _origin(array):
     return array.obj if isinstance(array, memoryview) else array
 
 
-@pytest.mark.parametrize("n_components", [80, 300], ids=["dense rows", "lists"])
-@pytest.mark.parametrize("sampler", ["gibbs", "warp", "light", "auto"])
+@pytest.mark.parametrize(
+    ("sampler", "n_components"),
+    [
+        ("gibbs", 80),
+        ("gibbs", 300),
+        ("warp", 300),
+        ("light", 80),
+        pytest.param("warp", 80, marks=pytest.mark.slow),
+        pytest.param("light", 300, marks=pytest.mark.slow),
+        ("auto", 80),
+        pytest.param("auto", 300, marks=pytest.mark.slow),
+    ],
+)
 def test_the_model_is_bitwise_the_same_in_files(corpus, tmp_path, sampler, n_components):
     plain = _lda(n_components, sampler=sampler).fit(corpus)
     left = []
@@ -158,7 +169,10 @@ def _arrays(thing, prefix=""):
     return {min(n for n in found if found[n] is array): array for array in found.values()}
 
 
-@pytest.mark.parametrize("n_topics", [20, 100, 300, 1000])
+@pytest.mark.parametrize(
+    "n_topics",
+    [pytest.param(20, marks=pytest.mark.slow), 100, pytest.param(300, marks=pytest.mark.slow), 1000],
+)
 @pytest.mark.parametrize("sampler", ["gibbs", "warp", "light"])
 @pytest.mark.parametrize("flat", [False, True], ids=["words as in text", "words of about K tokens"])
 def test_a_token_takes_at_most_ten_bytes(sampler, n_topics, flat):

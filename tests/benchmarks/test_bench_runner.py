@@ -316,6 +316,7 @@ def arguments(*words):
     return parser.parse_args(["lda", *map(str, words)])
 
 
+@pytest.mark.slow
 def test_ours_and_scikit_learn_by_the_command(docword, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     out = tmp_path / "out"

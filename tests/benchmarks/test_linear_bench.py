@@ -186,9 +186,9 @@ def test_a_call_beyond_the_time_is_ended_and_what_was_solved_is_kept(
     [
         ("raise RuntimeError('the engine fell off')", "b", "RuntimeError: the engine fell off"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "b", "killed by SIGSEGV"),
-        ("pass", "b[:-1]", "coef has the shape (29,)"),
+        pytest.param("pass", "b[:-1]", "coef has the shape (29,)", marks=pytest.mark.slow),
         ("pass", "b * np.nan", "not finite"),
-        ("os._exit(0)", "b", "ended with status 0"),
+        pytest.param("os._exit(0)", "b", "ended with status 0", marks=pytest.mark.slow),
     ],
     ids=["raises", "signal", "shape", "nan", "silent"],
 )

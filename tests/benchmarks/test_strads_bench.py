@@ -21,6 +21,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_quick_look_shows_what_scheduling_buys(folder):
     runs = {(r["problem"], r["policy"]): r for r in read_records(folder / "records.jsonl")}
     assert len(runs) == 8
@@ -40,6 +41,7 @@ def test_the_quick_look_shows_what_scheduling_buys(folder):
             assert run["reached"]["0.0001"]["updates"] == run["updates"]
 
 
+@pytest.mark.slow
 def test_tables_and_page_hold_every_run(folder):
     records = read_records(folder / "records.jsonl")
     text = strads.table(records)

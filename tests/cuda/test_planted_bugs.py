@@ -138,6 +138,7 @@ def _sanitized(which, *runs):
     return parts
 
 
+@pytest.mark.slow
 def test_the_address_sanitizer_sees_a_write_outside():
     sound, wrong = _sanitized("address", "with_syncwarp,32", "out_of_bounds,32,256")
     assert sound == "with_syncwarp\nended with_syncwarp\n"
@@ -145,6 +146,7 @@ def test_the_address_sanitizer_sees_a_write_outside():
     assert "ended" not in wrong
 
 
+@pytest.mark.slow
 def test_the_thread_sanitizer_sees_races():
     races = [f"{name},{block}" for name, block in RACES.items()] + ["race_add,64"]
     sound, *wrong = _sanitized("thread", "with_syncwarp,32", *races)

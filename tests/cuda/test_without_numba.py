@@ -49,7 +49,7 @@ def _found(sampler, folder):
 
 
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-@pytest.mark.parametrize("sampler", ["saber", "light"])
+@pytest.mark.parametrize("sampler", ["saber", pytest.param("light", marks=pytest.mark.slow)])
 def test_a_fit_on_a_gpu_imports_no_numba_and_is_the_cpus(sampler, tmp_path):
     found = _found(sampler, tmp_path)
     X = make_lda_corpus(40, n_features=50, n_components=3, mean_length=30, random_state=0)[0]

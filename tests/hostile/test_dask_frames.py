@@ -63,7 +63,7 @@ def fitted(name, X, y, engine):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-@pytest.mark.parametrize("engine", ["dask", "local"])
+@pytest.mark.parametrize("engine", ["dask", pytest.param("local", marks=pytest.mark.slow)])
 def test_a_frame_is_as_good_as_the_array_of_its_partitions(name, engine):
     y = ESTIMATORS[name][2]
     frame = dd.from_pandas(COUNTS, npartitions=3)

@@ -57,7 +57,9 @@ def _answer(root, first="import package"):
     return [int(number) for number in done.stdout.split()]
 
 
-@pytest.mark.parametrize("imported", IMPORTS)
+@pytest.mark.parametrize(
+    "imported", [pytest.param(text, marks=[pytest.mark.slow] if "(" in text else []) for text in IMPORTS]
+)
 def test_code_of_a_file_goes_with_the_files_that_it_imports(tmp_path, imported):
     folder = tmp_path / "package"
     folder.mkdir()

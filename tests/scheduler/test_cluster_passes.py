@@ -138,8 +138,15 @@ def test_minimize_is_bitwise_that_of_threads(engine, portions, answers, l1):
     assert result.nfev == answers[l1].nfev
 
 
-@pytest.mark.parametrize("l1", [0.0, 1.0])
-@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize(
+    ("l1", "deterministic"),
+    [
+        (0.0, True),
+        (1.0, False),
+        pytest.param(0.0, False, marks=pytest.mark.slow),
+        pytest.param(1.0, True, marks=pytest.mark.slow),
+    ],
+)
 def test_sharded_equals_local(one_process, portions, answers, l1, deterministic):
     options = {"l1": l1, "tol": 1e-9, "deterministic": deterministic, "shard_from": 100}
     address = one_process.scheduler_address
