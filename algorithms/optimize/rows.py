@@ -6,6 +6,7 @@ the intercept's.
 """
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,17 @@ class DenseRows(_Rows):
         """Entries that a pass reads."""
         return self.X.size
 
+    @property
+    def _X(self):
+        """The entries for kernels, which only read: for what is read-only numba compiles them once more."""
+        if self.X.flags.writeable:
+            return self.X
+        address = self.X.ctypes.data
+        lent = SimpleNamespace(
+            __array_interface__=self.X.__array_interface__ | {"data": (address, False)}, X=self.X
+        )
+        return np.asarray(lent)  # whose base keeps X
+
     def part(self, start, stop):
         """Rows `start` to `stop`, which share memory with these."""
         return DenseRows(self.X[start:stop], self.y[start:stop], self.weights[start:stop])
@@ -127,13 +139,13 @@ class DenseRows(_Rows):
         """Return the loss and its gradient, (d + 1,); fill the curvatures of the rows, if asked for."""
         out = np.zeros(self.X.shape[1] + 1)
         coef = coef.astype(self.dtype)
-        value = glm_dense.dense_gradient(loss, self.X, self.y, self.weights, coef, intercept, out, curvature)
+        value = glm_dense.dense_gradient(loss, self._X, self.y, self.weights, coef, intercept, out, curvature)
         return value, out
 
     def product(self, curvature, v, v_intercept):
         """Return the Hessian times a vector, (d + 1,)."""
         out = np.zeros(self.X.shape[1] + 1)
-        glm_dense.dense_product(self.X, curvature, v.astype(self.dtype), v_intercept, out)
+        glm_dense.dense_product(self._X, curvature, v.astype(self.dtype), v_intercept, out)
         return out
 
     def diagonal(self, curvature, means=None):
@@ -143,7 +155,7 @@ class DenseRows(_Rows):
             for block in _less(self, curvature, means):
                 out += np.einsum("ij,ij->j", block, block)
             return out
-        glm_dense.dense_diagonal(self.X, curvature, out)
+        glm_dense.dense_diagonal(self._X, curvature, out)
         return out
 
     def add_hessian(self, curvature, out, means=None):
@@ -157,7 +169,7 @@ class DenseRows(_Rows):
 
     def scaled(self, curvature, out):
         """Fill ``sqrt(curvature) [X, 1]``."""
-        glm_dense.dense_scaled(self.X, curvature, out)
+        glm_dense.dense_scaled(self._X, curvature, out)
 
     def multinomial(self, W, n_classes):
         """Return the multinomial loss and its gradient, as `kernels.multinomial` lays them out."""
