@@ -92,13 +92,22 @@ def _same(state, expected):
 @pytest.mark.parametrize(
     ("n_topics", "skewed", "n_groups", "n_sections"),
     [
+        (3, False, 2, 1),
+        (20, True, 1, 1),
+        (20, True, 7, 1),
+        (500, False, 7, 1),
         *(
-            (n_topics, skewed, n, 1)
-            for n_topics, skewed in ((3, False), (20, True), (500, False))
-            for n in (1, 2, 7)
+            pytest.param(n_topics, skewed, n, 1, marks=pytest.mark.slow)
+            for n_topics, skewed, n in (
+                (3, False, 1),
+                (3, False, 7),
+                (20, True, 2),
+                (500, False, 1),
+                (500, False, 2),
+            )
         ),
         (20, True, 1, 4),
-        (500, False, 2, 3),
+        pytest.param(500, False, 2, 3, marks=pytest.mark.slow),
         (20, True, 7, 12),  # some sections have no document
         pytest.param(70_000, True, 7, 1, marks=pytest.mark.slow),
         (2**20, False, 4, 2),

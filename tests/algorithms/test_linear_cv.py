@@ -110,8 +110,16 @@ def test_n_alphas_is_the_older_name():
     [{}, {"standardize": True}, {"penalty_factor": np.r_[0, 2, np.ones(P - 2)]}, {"fit_intercept": False}],
     ids=["plain", "standardized", "factors", "no intercept"],
 )
-@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["", "weights"])
-@pytest.mark.parametrize("form", [np.asarray, sparse.csc_array])
+@pytest.mark.parametrize(
+    ("weights", "form"),
+    [
+        (None, sparse.csc_array),
+        (WEIGHTS, np.asarray),
+        pytest.param(None, np.asarray, marks=pytest.mark.slow),
+        pytest.param(WEIGHTS, sparse.csc_array, marks=pytest.mark.slow),
+    ],
+    ids=["sparse", "dense, weights", "dense", "sparse, weights"],
+)
 def test_a_fold_is_the_fit_of_its_rows(form, weights, options):
     cv = KFold(4, shuffle=True, random_state=3)
     model = sd.LassoCV(alphas=[1.0, 0.3, 0.05], tol=1e-12, cv=cv, **options)
