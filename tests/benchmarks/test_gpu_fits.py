@@ -27,6 +27,7 @@ def emulated(monkeypatch):
     X, *_ = make_lda_corpus(30, 60, 4, mean_length=30, random_state=0)
     monkeypatch.setattr(gpu_fits, "corpus", lambda *_: X)
     monkeypatch.setattr(gpu_fits, "SAMPLERS", {"saber": [20], "light": [30]})
+    monkeypatch.setattr(gpu_fits, "_COPIED", 2**20)
     with standing_in(EmulatedDevice()) as device:
         yield device
 

@@ -138,7 +138,6 @@ def _sanitized(which, *runs):
     return parts
 
 
-@pytest.mark.slow
 def test_the_address_sanitizer_sees_a_write_outside():
     sound, wrong = _sanitized("address", "with_syncwarp,32", "out_of_bounds,32,256")
     assert sound == "with_syncwarp\nended with_syncwarp\n"
