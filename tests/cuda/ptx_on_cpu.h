@@ -385,30 +385,18 @@ template <class T>
 inline unsigned match_all(T v, uint32_t mask, int line, int& same) {
   return __match_all_sync(mask, v, &same, line);
 }
-template <class T>
-inline T redux_add(T v, uint32_t mask, int line) {
-  return T(__reduce_add_sync(mask, v, line));
-}
-template <class T>
-inline T redux_min(T v, uint32_t mask, int line) {
-  return T(__reduce_min_sync(mask, v, line));
-}
-template <class T>
-inline T redux_max(T v, uint32_t mask, int line) {
-  return T(__reduce_max_sync(mask, v, line));
-}
-template <class T>
-inline T redux_and(T v, uint32_t mask, int line) {
-  return T(__reduce_and_sync(mask, v, line));
-}
-template <class T>
-inline T redux_or(T v, uint32_t mask, int line) {
-  return T(__reduce_or_sync(mask, v, line));
-}
-template <class T>
-inline T redux_xor(T v, uint32_t mask, int line) {
-  return T(__reduce_xor_sync(mask, v, line));
-}
+#define PTX_REDUX(name)                                 \
+  template <class T>                                    \
+  inline T redux_##name(T v, uint32_t mask, int line) { \
+    return T(__reduce_##name##_sync(mask, v, line));    \
+  }
+PTX_REDUX(add)
+PTX_REDUX(min)
+PTX_REDUX(max)
+PTX_REDUX(and)
+PTX_REDUX(or)
+PTX_REDUX(xor)
+#undef PTX_REDUX
 }  // namespace ptx
 
 EMU_EXPORT inline __attribute__((used)) void ptx_begin(unsigned shared) {
