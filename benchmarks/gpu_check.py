@@ -191,8 +191,8 @@ def describe():
 def run_tests(args, seconds):
     """Run the tests that need a GPU; no other files are collected, whatever they would import."""
     found = sorted((ROOT / "tests").rglob("test_*.py"))
-    # The marks stand in the file, or in tests/cuda/cuda_devices.py for those that import it.
-    files = [path for path in found if re.search(r"mark\.gpu\b|\bcuda_devices\b", path.read_text("utf-8"))]
+    # The marks stand in the file, or with the KINDS of tests/cuda/cuda_devices.py.
+    files = [path for path in found if re.search(r"\b(mark\.gpu|KINDS)\b", path.read_text("utf-8"))]
     if not files:
         yield left_out("pytest -m gpu", f"there are no tests in {ROOT / 'tests'}: run it from a checkout")
         return

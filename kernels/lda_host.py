@@ -5,8 +5,6 @@ A GPU's path does not import numba. The functions do what those of the same name
 """
 
 import itertools
-import os
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -14,7 +12,6 @@ LINE = 32  # as in `lda_saber`
 LANES = 16  # as in `vector`: entries of a line of a packed list
 _QUARTER = 1024  # blocks of four draws that are made at a time: DRAWS / 4 of `lda_gibbs`
 _LOTS = 64  # of 4096 tokens at a time
-_MOST_THREADS = 16  # each of which has some 20 MB at hand
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
@@ -83,8 +80,7 @@ def assign_first(token_doc, topics, n_topics, choices, spread, seed, purpose):
     Tokens of documents with ``spread[d]`` get one of all topics.
     """
     few, size = choices.shape[1], 4 * _QUARTER * _LOTS
-
-    def assign(first):
+    for first in range(0, len(topics), size):
         blocks = np.arange(first // 4, first // 4 + size // 4)
         drawn = uniforms(blocks, seed, purpose, 0, first >> 34).reshape(4, _LOTS, _QUARTER)
         u = drawn.transpose(1, 0, 2).ravel()[: len(topics) - first].astype(np.float64)
@@ -92,11 +88,6 @@ def assign_first(token_doc, topics, n_topics, choices, spread, seed, purpose):
         chosen = choices[d, np.minimum((u * few).astype(np.int64), few - 1)]
         u = np.where(spread[d], u, chosen)
         topics[first : first + len(u)] = np.minimum((u * n_topics).astype(np.int64), n_topics - 1)
-
-    # Half of what is prepared for a GPU is this: where there are cores, they share it.
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS)) as threads:
-        for _ in threads.map(assign, range(0, len(topics), size)):
-            pass
 
 
 def grow_tree(leaves):

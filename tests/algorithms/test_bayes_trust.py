@@ -174,8 +174,8 @@ def test_the_chains_of_an_improper_shard_are_bounded():
             [0.0, 0.0],
             n_chains=2,
             sampler="nuts",
-            n_samples=20,
-            n_warmup=20,
+            n_samples=40,
+            n_warmup=40,
             random_state=0,
         )
 

@@ -276,7 +276,7 @@ def _normal(q, x):
 @pytest.mark.parametrize("files", [False, True])
 def test_nan_is_counted(files, tmp_path):
     """In one piece and by chunks, on one thread and two: as many, and the draws are of the Gamma(2)."""
-    options = {"sampler": "nuts", "n_samples": 300, "n_chains": 2, "n_warmup": 100, "random_state": 0}
+    options = {"sampler": "nuts", "n_samples": 1000, "n_chains": 2, "n_warmup": 200, "random_state": 0}
     x = np.ones(1)
     found, again = (
         sd.sample(_rate, None, x, [1.0], n_jobs=n, checkpoint=tmp_path / str(n) if files else None, **options)

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from cuda_emulator import MISSING, EmulatedDevice
+from cuda_devices import emulated
+from cuda_emulator import EmulatedDevice
 
 from stradask.algorithms.topics import light_cuda
 from stradask.algorithms.topics.document_rows import PackedLists
@@ -38,7 +39,7 @@ def test_bytes_of_the_cpu(X, name, n_topics):
     assert footprint(X, n_topics)["cpu"][name] == pytest.approx(_bytes_of(state), rel=0.15)
 
 
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@emulated
 @pytest.mark.parametrize(("name", "kind"), [("saber", SaberState), ("light", LightCudaState)])
 def test_bytes_of_a_gpu(X, name, kind):
     device = EmulatedDevice()

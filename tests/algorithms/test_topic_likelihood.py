@@ -84,8 +84,8 @@ def _ratios(n_topics, n_seeds, **options):
     ids=str,
 )
 def test_the_mean_of_the_estimates_is_the_probability(n_topics, options):
-    """Within four standard errors, which are below two per cent: few particles take more estimates."""
-    ratios = _ratios(n_topics, 6000 if options["n_particles"] < 4 else 2000, **options)
+    """Within four standard errors, which are below two per cent."""
+    ratios = _ratios(n_topics, 6000, **options)
     error = ratios.std() / np.sqrt(len(ratios))
     assert error < 0.02
     assert abs(ratios.mean() - 1) < 4 * error

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cuda_emulator import MISSING, EmulatedDevice
+from cuda_devices import emulated
+from cuda_emulator import EmulatedDevice
 
 from stradask import datasets
 from stradask.benchmarks import command, environments, run, solvers, worker
@@ -427,7 +428,7 @@ def test_without_a_gpu_its_solvers_are_left_out_by_name(docword, tmp_path):
             run._python_of(solver, here, print)
 
 
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@emulated
 @pytest.mark.parametrize(("sampler", "kernel"), [("saber", "sample"), ("light", "sweep")])
 def test_solvers_of_a_gpu_train_there(sampler, kernel, monkeypatch):
     monkeypatch.syspath_prepend(str(solvers.FOLDER))

@@ -81,9 +81,12 @@ class EmulatedDevice(device.Device):
     def kernels(self, file, **definitions):
         key = (file, tuple(sorted(definitions.items())))
         if key not in self._modules:
-            text = launch.source(file, self.folder, **definitions)
-            self._modules[key] = EmulatedKernels(text, self)
+            self._modules[key] = self.built(file, launch.source(file, self.folder, **definitions))
         return self._modules[key]
+
+    def built(self, file, text):
+        """Compile the text of a source."""
+        return EmulatedKernels(text, self)
 
     def free_memory(self):
         return self.memory - sum(len(held) for held in self.arrays.values())

@@ -65,11 +65,8 @@ class PtxDevice(EmulatedDevice):
         super().__init__(flags=(*flags, "-fno-sanitize-address-use-after-scope"), **options)
         self.architecture = architecture
 
-    def kernels(self, file, **definitions):
-        key = (file, tuple(sorted(definitions.items())))
-        if key not in self._modules:
-            self._modules[key] = PtxKernels(launch.source(file, self.folder, **definitions), self)
-        return self._modules[key]
+    def built(self, file, text):
+        return PtxKernels(text, self)
 
 
 class PtxKernels(EmulatedKernels):

@@ -12,14 +12,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
-from cuda_emulator import HERE, MISSING, EmulatedArray, EmulatedDevice, EmulatedKernels
+from cuda_devices import emulated
+from cuda_emulator import HERE, EmulatedArray, EmulatedDevice, EmulatedKernels
 from scipy import sparse
 
 import stradask as sd
 from stradask.algorithms.topics.state import MOST_OF_A_WORD
 from stradask.datasets.generators import make_lda_corpus
-from stradask.kernels import launch
 from stradask.kernels.device import standing_in
 
 # By file: the array that tells places, where in each so many of its numbers, by how much the places are moved
@@ -108,11 +107,8 @@ class FarDevice(EmulatedDevice):
         super().__init__()
         self.moved = set()
 
-    def kernels(self, file, **definitions):
-        key = (file, tuple(sorted(definitions.items())))
-        if key not in self._modules:
-            self._modules[key] = FarKernels(launch.source(file, **definitions), self, MOVED[file])
-        return self._modules[key]
+    def built(self, file, text):
+        return FarKernels(text, self, MOVED[file])
 
 
 def found_on(device, sampler):
@@ -158,7 +154,7 @@ def main():
     sys.stdout.write("the same\n")
 
 
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@emulated
 def test_places_are_computed_in_64_bits():
     root = Path(sd.__file__).resolve().parents[1]
     path = os.pathsep.join([str(HERE), str(root), os.environ.get("PYTHONPATH", "")])

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_emulator import MISSING, EmulatedDevice, sanitized
+from cuda_devices import emulated
+from cuda_emulator import EmulatedDevice, sanitized
 
 from stradask.errors import DeviceError
 
-pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+pytestmark = emulated
 HERE = Path(__file__).parent
 SEEDS = range(8)
 

@@ -199,11 +199,8 @@ class _Altered(EmulatedDevice):
         super().__init__(**options)
         self.change = change
 
-    def kernels(self, file, **definitions):
-        if file not in self._modules:
-            text = launch.source(file, self.folder, **definitions).replace(*self.change)
-            self._modules[file] = EmulatedKernels(text, self)
-        return self._modules[file]
+    def built(self, file, text):
+        return EmulatedKernels(text.replace(*self.change), self)
 
 
 @emulated

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_emulator import HERE, MISSING, EmulatedDevice
+from cuda_devices import emulated
+from cuda_emulator import HERE, EmulatedDevice
 
 import stradask as sd
 from stradask.algorithms.topics.saber import common_tree
@@ -48,7 +49,7 @@ def _found(sampler, folder):
     return np.load(folder / "found.npz")
 
 
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@emulated
 @pytest.mark.parametrize("sampler", ["saber", pytest.param("light", marks=pytest.mark.slow)])
 def test_a_fit_on_a_gpu_imports_no_numba_and_is_the_cpus(sampler, tmp_path):
     found = _found(sampler, tmp_path)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_emulator import MISSING, EmulatedDevice
+from cuda_devices import emulated
+from cuda_emulator import EmulatedDevice
 
 from stradask.errors import DeviceError
 from stradask.kernels import launch
@@ -66,7 +67,7 @@ def test_a_type_that_is_not_known(folder):
 class TestArguments:
     """The check is the launcher's own: it is the same on a GPU."""
 
-    pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+    pytestmark = emulated
 
     @pytest.fixture
     def device(self, folder):
