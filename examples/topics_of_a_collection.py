@@ -34,6 +34,8 @@ def main(numbers=(20, 50, 100, 200), max_iter=200, most=None, out=Path()):
     corpus = sd.datasets.load_docstrings()
     X, vocabulary = corpus
     X, names = X[:most], list(corpus.names)[:most]
+    occurring = np.unique(X.indices)  # a part of the texts does not hold every word
+    X, vocabulary = X[:, occurring], vocabulary[occurring]
     print(f"{X.shape[0]:,} texts, {X.sum():,} words of {X.shape[1]:,}")
 
     # How many topics? Every tenth text is held out, and half of its words predict the other half.
