@@ -179,7 +179,8 @@ def minimise_multinomial(objective, x0, *, max_iter=1000, tol=1e-6, callback=Non
         stages.run(minimize_by_rows, most=_ROW_SPACE_PATIENCE, tol_decrease=tol)
     if not stages.over:
         if objective.n_columns <= _GRAM_MOST:
-            preconditioner: Any = Repeated(Cholesky(objective.class_hessian()), objective.n_classes)
+            factor = Cholesky(objective.class_hessian(), ridge=objective.ridge)
+            preconditioner: Any = Repeated(factor, objective.n_classes)
         else:
             preconditioner = Diagonal(objective.hessian_diagonal())
 

@@ -26,8 +26,8 @@ def minimize_newton(objective, x0, *, max_iter=100, tol_decrease=1e-6, callback=
     Parameters
     ----------
     objective : object
-        ``value_and_gradient(x, curvature=)``, ``hessian(x, means)``, `fit_intercept` and `constant`, see
-        `LinearObjective`.
+        ``value_and_gradient(x, curvature=)``, ``hessian(x, means)``, `fit_intercept`, `constant` and `ridge`,
+        see `LinearObjective`.
     x0 : float64 ndarray of shape (p,)
     max_iter : int, default=100
         Steps.
@@ -93,6 +93,7 @@ def minimize_newton_cg(
     OptimizeResult
     """
     first: list[float] = []
+    ridge = objective.ridge
     most = max(_LEAST_PRODUCTS, 2 * min(objective.n_rows, len(x0)))
 
     def direction(x, g):
@@ -103,7 +104,7 @@ def minimize_newton_cg(
         stop = min(forcing, np.sqrt(size / first[0])) * size if size > 0 else 0.0
 
         def product(v):
-            return P.transposed(objective.hessian_product(x, P.direct(v)))
+            return P.transposed(objective.hessian_product(x, P.direct(v))) + ridge * v
 
         return P.direct(conjugate_gradients(product, right, stop, min(most, _MOST_PRODUCTS))), True
 

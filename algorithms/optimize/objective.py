@@ -22,6 +22,7 @@ from .rows import LANES, cut
 
 _WORTH_THREADS = 1 << 15  # entries; below, handing work over takes longer than a pass
 _PRECISION = 1e-12  # relative, of a sum in float64
+_HIDDEN = 16  # units in the last place: curvature below this part of a diagonal is rounding
 LAST_PLACES = 10  # of the type of the data: the least tolerance that can be met in it
 _HESSIAN_BYTES = 1 << 26  # that partial Hessians may take together
 _ROWS_TO_COUNT = 4096
@@ -75,6 +76,15 @@ class _Penalised:
     def precision(self):
         """Relative precision of values, about: some last places of the data's type, and long sums."""
         return max(_PRECISION, LAST_PLACES * float(np.finfo(self.rows.dtype).eps))
+
+    @property
+    def ridge(self):
+        """What solvers add to a Hessian whose diagonal is scaled to ones: 0 for float64.
+
+        Gradients of float32 rows have rounding errors in every direction. Where columns repeat each other the
+        Hessian is singular, and its inverse would turn such errors into steps of 1e6.
+        """
+        return 0.0 if self.rows.dtype == np.float64 else _HIDDEN * float(np.finfo(self.rows.dtype).eps)
 
     def squared_norms(self, g):
         """Of the part of a gradient that is penalised, and of the intercepts'."""

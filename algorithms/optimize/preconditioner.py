@@ -115,14 +115,16 @@ class Cholesky:
     means : float64 ndarray of shape (p - 1,), optional
         If H is that of columns less these means, the intercept being the last: P is then for the columns
         themselves.
+    ridge : float, default=0.0
+        Part of the diagonal that is added where a pivot is smaller, see `LinearObjective.ridge`.
 
     Attributes
     ----------
     jitter : float
-        What was added, as a part of the diagonal; 0 for a matrix that has a factor as it is.
+        What was added beyond the ridge, as a part of the diagonal; 0 for a matrix that has a factor as it is.
     """
 
-    def __init__(self, H, means=None):
+    def __init__(self, H, means=None, ridge=0.0):
         self._means = means
         self._scale = _inverse_roots(np.diagonal(H))
         A = H * self._scale[:, None] * self._scale
@@ -131,13 +133,18 @@ class Cholesky:
             self.jitter = jitter
             try:
                 self._L = cholesky(A, lower=True, check_finite=False)
-                break
+                if not ridge or np.diagonal(self._L).min() ** 2 >= ridge:
+                    break
             except LinAlgError:
                 if jitter > _MOST_JITTER:
                     raise
-                more = max(_GROWTH * jitter, _JITTER)
-                A.flat[:: len(A) + 1] += more - jitter
-                jitter = more
+            if ridge:
+                A.flat[:: len(A) + 1] += ridge
+                ridge = 0.0
+                continue
+            more = max(_GROWTH * jitter, _JITTER)
+            A.flat[:: len(A) + 1] += more - jitter
+            jitter = more
 
     def direct(self, v):
         """P v."""
@@ -170,7 +177,7 @@ class Factors:
 
     def at(self, x):
         """A `Cholesky` of the Hessian at x."""
-        return Cholesky(*self.hessian(x))
+        return Cholesky(*self.hessian(x), self._objective.ridge)
 
     def hessian(self, x):
         """The Hessian at x, and the means that its columns are less by, or None."""

@@ -46,9 +46,10 @@ def separated(objective, x, x0):
 def _moved_of_classes(objective, x, g):
     """How far a Newton step moves the predictors of a row, less their mean over the classes."""
     P = BetweenClasses(objective.hessian_diagonal(x), objective.n_classes)
+    ridge = objective.ridge
 
     def product(v):
-        return P.transposed(objective.hessian_product(x, P.direct(v)))
+        return P.transposed(objective.hessian_product(x, P.direct(v))) + ridge * v
 
     right = P.transposed(g)
     most = min(_PRODUCTS, objective.n_parameters)

@@ -174,4 +174,4 @@ def _preconditioner(objective, sample, x):
     hardly = np.flatnonzero(sample.rows_behind_diagonal(x) < _SEEN) if means is None else np.arange(len(H))
     if len(hardly):
         H[hardly, hardly] = np.maximum(H[hardly, hardly], objective.hessian_diagonal(x, means)[hardly])
-    return Cholesky(H, means)
+    return Cholesky(H, means, objective.ridge)

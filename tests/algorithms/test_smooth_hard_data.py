@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 from scipy.special import expit
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
 
@@ -243,7 +244,7 @@ def test_a_far_column_and_l_bfgs_either_arrive_or_say_so():
 class RoundedQuadratic:
     """``u^T H u / 2 + 1`` with a Hessian that is told with an error which makes it indefinite."""
 
-    constant, fit_intercept = 0.0, False
+    constant, fit_intercept, ridge = 0.0, False, 0.0
     H = np.array([[1, 1 - 1e-9], [1 - 1e-9, 1]])
 
     def value_and_gradient(self, u, *, curvature=False):
@@ -411,3 +412,29 @@ def test_an_unpenalised_minimum_is_not_taken_for_none(solver, dtype):
             LogisticRegression(np.inf, solver=solver).fit(X, y + (A[:, 1] + rng.logistic(size=300) > 0))
             PoissonRegressor(alpha=0.0, solver=solver).fit(X, rng.poisson(np.exp(A[:, 1])))
             Ridge(alpha=0.0, solver=solver).fit(X, A[:, 0] + rng.normal(size=300))
+
+
+@pytest.mark.parametrize("solver", ["auto", "sandblaster"])
+@pytest.mark.parametrize("columns", ["same", "near", "scaled"])
+def test_float32_columns_that_repeat_each_other_change_no_prediction(columns, solver):
+    """Rounding errors of gradients along them, over a curvature of zero, were steps of 1e6."""
+    for p in (1, 2, 3, 8):
+        rng = np.random.default_rng(p)
+        A = rng.normal(size=(300, p)).astype(np.float32)
+        y = (A[:, 0] + rng.logistic(size=300) > 0).astype(int)
+        classes, counts = y + (A[:, -1] + rng.logistic(size=300) > 0), rng.poisson(np.exp(A[:, 0] / 2))
+        again = {"same": A, "near": A * np.float32(3) / np.float32(3), "scaled": A * np.float32(0.7)}[columns]
+        X = np.column_stack([A, again])
+        for model, target in (
+            (LogisticRegression(np.inf, solver=solver), y),
+            (LogisticRegression(np.inf, solver=solver), classes),
+            (PoissonRegressor(alpha=0.0, solver=solver), counts),
+            (Ridge(alpha=0.0, solver=solver), A[:, 0] + rng.normal(size=300)),
+        ):
+            alone = clone(model).fit(A.astype(float), target)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                both = clone(model).fit(X, target)
+            predict = "predict_proba" if hasattr(model, "predict_proba") else "predict"
+            expected = getattr(alone, predict)(A.astype(float))
+            np.testing.assert_allclose(getattr(both, predict)(X), expected, rtol=5e-3, atol=5e-3)
