@@ -1,6 +1,7 @@
 """What every estimator shares, beyond scikit-learn's own base class."""
 
 import functools
+import os
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -18,10 +19,13 @@ class Estimator(BaseEstimator):
 
     A subclass declares its parameters in ``_parameter_constraints`` and calls ``_validate_params()``
     first in ``fit``. What is stored in a model file: the parameters, every attribute whose name ends
-    with an underscore (and does not begin with one), and those named in ``_state_attributes``.
+    with an underscore (and does not begin with one), and those named in ``_state_attributes``. Parameters
+    that name places are not stored, see ``_place_parameters``.
     """
 
     _parameter_constraints: ClassVar[dict] = {}
+    # Parameters that take any text and name no place: neither an address nor a file.
+    _harmless_text: ClassVar[frozenset[str]] = frozenset({"memory_limit", "scoring"})
     _state_attributes: tuple[str, ...] = ()
 
     def __sklearn_tags__(self):
@@ -35,6 +39,25 @@ class Estimator(BaseEstimator):
     def _get_param_names(cls):
         """Names of the parameters, which scikit-learn reads from the signature for every fit and clone."""
         return super()._get_param_names()
+
+    @classmethod
+    @functools.cache
+    def _place_parameters(cls):
+        """Return the names of the parameters that say where to compute, read or write.
+
+        A model file must not decide that. Every parameter that takes any text or path counts as one,
+        unless ``_harmless_text`` names it, and so does a parameter without constraints.
+        """
+
+        def is_place(name):
+            allowed = cls._parameter_constraints.get(name)
+            if not isinstance(allowed, list):
+                return True
+            return any(isinstance(kind, type) and issubclass(kind, (str, os.PathLike)) for kind in allowed)
+
+        return tuple(
+            name for name in cls._get_param_names() if name not in cls._harmless_text and is_place(name)
+        )
 
     def _validate_params(self):
         """Check the parameters as scikit-learn does, and two things more.
@@ -81,6 +104,9 @@ class Estimator(BaseEstimator):
         The format is an npz file of the arrays, with one more array, ``header``, that holds JSON in
         UTF-8: class, format version, versions, parameters and the other attributes. A
         ``numpy.random.RandomState`` given as `random_state` is stored with its state.
+
+        Parameters that name places (`engine`, `checkpoint`, `memmap_folder`) are not stored: they belong to
+        this machine and its network. `stradask.load` sets them anew.
         """
         from ._persistence import save
 

@@ -1,6 +1,7 @@
 """Model files: npz with a JSON header, no pickle."""
 
 import platform
+import warnings
 
 import numpy as np
 import scipy
@@ -29,6 +30,8 @@ def save(estimator, path):
             "save an instance of the class itself"
         )
     writer = _Writer()
+    places = type(estimator)._place_parameters()
+    parameters = {k: v for k, v in estimator.get_params(deep=False).items() if k not in places}
     header = {
         "format": _FORMAT,
         "format_version": _VERSION,
@@ -40,26 +43,35 @@ def save(estimator, path):
             "scipy": scipy.__version__,
             "scikit-learn": sklearn.__version__,
         },
-        "parameters": writer.encode_all(estimator.get_params(deep=False), "the parameter"),
+        "parameters": writer.encode_all(parameters, "the parameter"),
         "attributes": writer.encode_all(_fitted_attributes(estimator), "the attribute"),
     }
     write_npz(path, writer.arrays, header)
 
 
-def load(path):
+def load(path, **places):
     """Read a model that the method `save` of an estimator wrote.
 
     Nothing in the file is executed: it holds numbers and text, and the class is looked up among
-    stradask's own.
+    stradask's own. The file does not say where the model computes, reads or writes either: `engine`,
+    `checkpoint` and `memmap_folder` have their defaults after `load`, or the values given here.
 
     Parameters
     ----------
     path : path-like
+    **places : str, path-like or None
+        `engine`, `checkpoint` or `memmap_folder`, where the class has a parameter of that name.
 
     Returns
     -------
     estimator
-        With the parameters and fitted attributes it was saved with.
+        With the parameters and fitted attributes it was saved with, except for `places`.
+
+    Warns
+    -----
+    UserWarning
+        If the file sets one of `places` to another value than the default, and it is not given here. Files
+        written by stradask 0.1.0 and altered files do.
 
     Raises
     ------
@@ -67,6 +79,8 @@ def load(path):
         If the file is truncated, damaged, not a model of stradask, or of a newer format.
     OSError
         If there is no such file, or it cannot be opened.
+    TypeError
+        If one of `places` is not such a parameter of the class. `set_params` changes the others.
 
     Examples
     --------
@@ -79,12 +93,40 @@ def load(path):
     """
     arrays, header = read_npz(path)
     try:
-        return _rebuild(arrays, header)
+        estimator, in_file = _rebuild(arrays, header)
     except ModelFileError as error:
         raise ModelFileError(f"{path} {error}") from error
+    _set_places(estimator, path, in_file, places)
+    return estimator
+
+
+def _set_places(estimator, path, in_file, given):
+    """Set the parameters that name places as the caller says; warn of those that the file sets."""
+    name, known = type(estimator).__name__, estimator._place_parameters()
+    unknown = [place for place in given if place not in known]
+    if unknown:
+        raise TypeError(
+            f"load got {unknown[0]}={given[unknown[0]]!r}, but for a {name} it takes only path, "
+            f"{', '.join(known)}; change other parameters by set_params after load"
+        )
+    ignored = {
+        place: value
+        for place, value in in_file.items()
+        if place not in given and value != getattr(estimator, place)
+    }
+    if ignored:
+        settings = ", ".join(f"{place}={str(value)[:100]!r}" for place, value in ignored.items())
+        warnings.warn(
+            f"{str(path)!r} sets {settings}. A model file must not decide where to connect or write: the "
+            f"defaults are used. If you trust these values, pass them: stradask.load(path, {settings})",
+            stacklevel=3,
+        )
+    if given:
+        estimator.set_params(**given)._validate_params()
 
 
 def _rebuild(arrays, header):
+    """Return the estimator, and what the file says of parameters that name places, which is not set."""
     if header.get("format") != _FORMAT:
         raise ModelFileError(
             f"is a file of stradask, but not a model: its format is {header.get('format')!r} (a posterior is "
@@ -112,6 +154,9 @@ def _rebuild(arrays, header):
     for name in parameters:
         if name not in known:
             raise ModelFileError(f"has the parameter {name!r}, which {cls.__name__} does not have")
+    places = {name: parameters.pop(name) for name in cls._place_parameters() if name in parameters}
+    if not all(value is None or isinstance(value, str) for value in places.values()):
+        raise ModelFileError(f"holds a model that makes no sense: {places} must be text")
     estimator = cls(**parameters)
     for name, value in attributes.items():
         if not _is_state(cls, name):
@@ -123,7 +168,7 @@ def _rebuild(arrays, header):
             estimator._check_state()
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise ModelFileError(f"holds a model that makes no sense: {error}") from error
-    return estimator
+    return estimator, places
 
 
 def _class_named(name):

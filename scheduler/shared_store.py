@@ -180,6 +180,8 @@ class SharedCheckpoint(Checkpoint):
         word = secrets.token_hex(8)
         try:
             self.system.makedirs(self.path, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # a link would lead out of the folder
+                self.system.rm_file(self._at("probe"))
             self.system.pipe_file(self._at("probe"), word.encode())
         except OSError as error:
             raise DataError(

@@ -23,15 +23,16 @@ _KINDS = "biufUSMm"  # numbers, text and times
 _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def write_atomic(path, writer):
+def write_atomic(path, writer, *, follow=True):
     """Write a file aside and put it in place at once.
 
     Parameters
     ----------
     path : path-like
-        If it is a symbolic link, the file that it points to is replaced.
     writer : callable
         ``writer(file)`` writes into the binary file it is given.
+    follow : bool, default=True
+        Where `path` is a symbolic link: whether to replace the file that it points to, or the link itself.
 
     Raises
     ------
@@ -50,15 +51,17 @@ def write_atomic(path, writer):
     ...     path.read_bytes()
     b'whole'
     """
-    target = Path(os.path.realpath(os.fsdecode(path)))
+    target = Path(os.fsdecode(path))
+    target = Path(os.path.realpath(target)) if follow else target.parent.resolve() / target.name
     aside = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.tmp")
     try:
         with open(aside, "xb") as file:
             writer(file)
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copymode(target, aside)
+        if follow or not target.is_symlink():
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copymode(target, aside)
         os.replace(aside, target)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -96,7 +99,7 @@ def _sync_folder(folder):
         os.close(descriptor)
 
 
-def write_npz(path, arrays, header):
+def write_npz(path, arrays, header, *, follow=True):
     """Write arrays and a JSON header into one npz file, aside first.
 
     Equal content gives equal bytes.
@@ -109,6 +112,8 @@ def write_npz(path, arrays, header):
     header : dict
         What JSON can hold, and NaN and infinity, written as Python's json does; stored as the array
         ``header`` of UTF-8 bytes.
+    follow : bool, default=True
+        See `write_atomic`.
 
     Raises
     ------
@@ -126,7 +131,7 @@ def write_npz(path, arrays, header):
     ...     read_npz(f"{folder}/a.npz")
     ({'x': array([0, 1, 2])}, {'unit': 'm'})
     """
-    write_atomic(path, npz_writer(arrays, header))
+    write_atomic(path, npz_writer(arrays, header), follow=follow)
 
 
 def npz_writer(arrays, header):
@@ -320,7 +325,8 @@ class Checkpoint:
             self._compare(manifest["fingerprint"], fingerprint)
             rounds = [r for r in manifest["rounds"] if r < round and r not in self._lost]
         rounds = [*rounds, round][-self._KEPT :]
-        write_npz(self._file(round), arrays, {"round": round, "fingerprint": fingerprint, "header": header})
+        whole = {"round": round, "fingerprint": fingerprint, "header": header}
+        write_npz(self._file(round), arrays, whole, follow=False)  # a link could lead out of the folder
         manifest = {
             "format": self._FORMAT,
             "format_version": self._VERSION,
@@ -329,7 +335,7 @@ class Checkpoint:
             "rounds": rounds,
         }
         text = json.dumps(manifest, indent=1)
-        write_atomic(self.path / "manifest.json", lambda file: file.write(text.encode()))
+        write_atomic(self.path / "manifest.json", lambda file: file.write(text.encode()), follow=False)
         self._tidy(rounds)
 
     def load(self, fingerprint):

@@ -105,7 +105,7 @@ def _chunk(work, loaded, before, shard, chain, number):
     if path is not None:
         content = {f"state/{name}": array for name, array in state.items()}
         content.update((f"arrays/{name}", array) for name, array in arrays.items())
-        write_npz(path, content, {"format": _FORMAT, "digest": digest})
+        write_npz(path, content, {"format": _FORMAT, "digest": digest}, follow=False)
     return Chunk(state, arrays, digest, found=False)
 
 

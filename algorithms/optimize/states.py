@@ -71,7 +71,7 @@ class PieceStates(States):
         n_files = 0
         for piece in space.read_pieces(iterate.x):
             self.store.path.mkdir(parents=True, exist_ok=True)
-            write_npz(self._file(iterate.nit, n_files), {"x": piece}, {})
+            write_npz(self._file(iterate.nit, n_files), {"x": piece}, {}, follow=False)
             n_files += 1
         self.store.save(iterate.nit, iterate.state(whole=False), {"n_files": n_files}, self.fingerprint)
         for file in self.store.path.iterdir():

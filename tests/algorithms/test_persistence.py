@@ -19,6 +19,7 @@ from stradask.errors import DataError, ModelFileError
 
 
 class Tiny(Estimator):
+    _harmless_text = frozenset({"extra"})
     _parameter_constraints = {  # noqa: RUF012
         "alpha": [Interval(Real, 0, None, closed="neither")],
         "extra": "no_validation",
