@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, ModelFileError
-from .parameters import CANDIDATES, check_count, check_weights, seed_from, stream
+from .parameters import CANDIDATES, check_count, check_weights, known_numbers, seed_from, stream
 from .schedule import Schedule
 
 _MOST = 1e290  # priorities above it count as it, so that sums of very many stay finite
@@ -28,12 +28,12 @@ class DynamicSchedule(Schedule):
 
     Parameters
     ----------
-    n_blocks : int
-        Parts of the model.
+    n_blocks : int, optional
+        Parts of the model; those of the program that is run when None.
     size : int
         Blocks a round, at most: the updates in flight, all made from the same state.
-    n_shards : int, default=1
-        Parts of the data.
+    n_shards : int, optional
+        Parts of the data; those of the program that is run when None.
     eta : float, default=1.0
         Share of draws that do not look at priorities, to that of those which do. It is a pure number:
         scaling the model changes nothing.
@@ -82,10 +82,10 @@ class DynamicSchedule(Schedule):
 
     def __init__(
         self,
-        n_blocks,
+        n_blocks=None,
         *,
         size,
-        n_shards=1,
+        n_shards=None,
         eta=1.0,
         conflicts=None,
         oversample=4,
@@ -94,15 +94,11 @@ class DynamicSchedule(Schedule):
         lookahead=0,
         random_state=None,
     ):
-        self.n_blocks = check_count("n_blocks", n_blocks)
+        self.n_blocks = None if n_blocks is None else check_count("n_blocks", n_blocks)
         self.size = check_count("size", size)
-        self.n_shards = check_count("n_shards", n_shards)
+        self.n_shards = None if n_shards is None else check_count("n_shards", n_shards)
         self.oversample = check_count("oversample", oversample)
         self.n_schedulers = check_count("n_schedulers", n_schedulers)
-        if n_schedulers > n_blocks:
-            raise DataError(
-                f"n_schedulers={n_schedulers} ranges cannot be cut from {n_blocks} blocks; take fewer"
-            )
         if not (np.isfinite(eta) and eta > 0):
             raise DataError(
                 f"eta must be a finite number above 0, or some blocks would never come; got {eta}"
@@ -111,9 +107,21 @@ class DynamicSchedule(Schedule):
             raise DataError(f"lookahead must be 0 or 1, got {lookahead}")
         self.eta = float(eta)
         self.lookahead = int(lookahead)
-        self._conflicts = _as_function(conflicts, self.n_blocks)
-        self._loads = None if loads is None else check_weights("loads", loads, self.n_blocks)
+        self._given, self._loads = conflicts, loads
         self._seed = seed_from(random_state)
+        self._prepare()
+
+    def _prepare(self):
+        if self.n_blocks is None:
+            return
+        if self.n_schedulers > self.n_blocks:
+            raise DataError(
+                f"n_schedulers={self.n_schedulers} ranges cannot be cut from {self.n_blocks} blocks; "
+                "take fewer"
+            )
+        self._conflicts = _as_function(self._given, self.n_blocks)
+        if self._loads is not None:
+            self._loads = check_weights("loads", self._loads, self.n_blocks)
         # Range k begins with block first[k]; its tree, of twice as many numbers, at twice that.
         self._first = np.arange(self.n_schedulers + 1) * self.n_blocks // self.n_schedulers
 
@@ -129,6 +137,7 @@ class DynamicSchedule(Schedule):
         """
         from ..kernels import scheduling
 
+        known_numbers(self)
         state = {
             "change": np.zeros(self.n_blocks),
             "fresh": np.ones(self.n_schedulers, np.bool_),
@@ -140,11 +149,12 @@ class DynamicSchedule(Schedule):
 
     def plan(self, round, state):
         """Draw candidates of the round's range, thin them, and give the set to every shard."""
+        n_shards, _ = known_numbers(self)
         self._check_state(state)
         blocks = self._thinned(self._candidates(round, state))
         if self._loads is not None:
             blocks = blocks[np.argsort(-self._loads[blocks], kind="stable")]
-        return [[(shard, blocks) for shard in range(self.n_shards)]]
+        return [[(shard, blocks) for shard in range(n_shards)]]
 
     def observe(self, state, round, blocks, priorities):
         """Take in how much the blocks changed."""

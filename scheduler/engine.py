@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, ModelFileError, StradaskError, WorkerLost
+from .divergence import broken_off, check_end
 from .history import Activity, History
 from .loop import iterate, small_change
 from .program import Program, Task
-from .schedule import blocks_of, plan_as_json, plan_from_json
+from .restoring import check_forgotten
+from .schedule import blocks_of, check_plan, plan_as_json, plan_from_json
 from .session import open_session
 from .shared_store import SharedCheckpoint, StoredState, open_checkpoint
 
@@ -32,7 +34,8 @@ class Run:
         Rounds done in all.
     reason : str
         ``"finished"`` (all rounds), ``"converged"`` or what `Outcome.done` or `stop` said, ``"time"``,
-        ``"callback"`` or ``"interrupted"``.
+        ``"callback"``, ``"interrupted"``, or ``"diverged"``: the objective is no finite number any more, or
+        is at its highest after all rounds and rises without slowing.
     n_recoveries : int
         How often workers were lost and the session was opened anew.
     fetched : object
@@ -80,6 +83,7 @@ def run(
     program : Program
         Its coordinator's state is changed.
     schedule : Schedule
+        Takes the numbers of shards and blocks that it does not have from the program.
     max_rounds : int
         Rounds in all, those before a checkpoint included.
     engine : str or Session, default="local"
@@ -116,6 +120,9 @@ def run(
 
     Raises
     ------
+    DataError
+        If the schedule was made for other numbers of shards or blocks than the program has; if `saved` is
+        seen to forget a part of a shard's state, at the first checkpoint on threads.
     WorkerLost
         If five attempts at one round each lost a worker.
     CheckpointMismatch
@@ -126,9 +133,10 @@ def run(
     See `Program`.
     """
     store = None if checkpoint is None else open_checkpoint(checkpoint)
+    schedule = schedule.bound(len(program.shards), int(program.n_blocks))
     fingerprint = (fingerprint or {}) | _identity(program, schedule)
     machine = Engine(program, schedule, open_session(engine, n_jobs), store, fingerprint)
-    enough = _any_of(small_change(tol), stop, _time_over(max_seconds))
+    enough = _any_of(broken_off(program), small_change(tol), stop, _time_over(max_seconds))
     try:
         start = machine.open()
         history = machine.history
@@ -164,6 +172,7 @@ def run(
                 f"a worker was lost while the last state was fetched: {store.path} has the one before it",
                 stacklevel=2,
             )
+        reason = check_end(program, history, reason, label or type(program).__name__)
         return machine.result(start + n_done, reason)
     finally:
         machine.close()
@@ -198,6 +207,7 @@ class Engine:
         self._rewinds = session.remote and held
         self._done: bool | str = False
         self._done_rounds = 0
+        self._tried = False  # whether a snapshot was seen to give back a shard
         if schedule.lookahead not in (0, 1):
             raise DataError(
                 f"lookahead must be 0 or 1, got {schedule.lookahead!r}: one round is planned ahead"
@@ -274,6 +284,7 @@ class Engine:
 
     def _round(self, r):
         plan = self._plan = self.schedule.plan(r, self._state) if self._plan is None else self._plan
+        check_plan(plan, self.program, self.schedule)
         ahead = self._planner and self._planner.submit(self.schedule.plan, r + 1, self._state)
         figures: dict[str, Any] = {"updates": 0, "staleness": float(self.schedule.lookahead)}
         events: list[tuple] = []
@@ -418,6 +429,10 @@ class Engine:
             self.store.check_seen(shards)
         else:
             shards = self.session.snapshot(self._pending)
+            if not self._tried and not self.session.remote:
+                plan = self._plan or self.schedule.plan(round_, self._state)
+                check_forgotten(self.program, self.session, shards, plan, round_)
+            self._tried = True
         coordinator = self._coordinator()
         self._pending = []
         if self._rewinds:

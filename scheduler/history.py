@@ -157,6 +157,11 @@ class History:
         measured = (float(v) for v in reversed(self._columns["objective"]) if not math.isnan(v))
         return list(itertools.islice(measured, n))
 
+    def objectives_from(self, row):
+        """Return pairs of round and objective, from a row on; NaN where it was not measured."""
+        columns = (self._columns[name][row:] for name in ("round", "objective"))
+        return list(zip(*columns, strict=True))
+
     def as_dict(self):
         """Return the columns as a dict of numpy arrays of equal length.
 

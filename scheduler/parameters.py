@@ -19,6 +19,16 @@ def check_count(name, value, least=1):
     return int(value)
 
 
+def known_numbers(schedule):
+    """Return the numbers of shards (1 if it was not given) and blocks that a schedule plans for."""
+    if schedule.n_blocks is None:
+        raise DataError(
+            f"this {type(schedule).__name__} has no n_blocks yet: stradask.scheduler.run takes it from the "
+            "program; to plan without one, give n_blocks, or call bound(n_shards, n_blocks)"
+        )
+    return 1 if schedule.n_shards is None else schedule.n_shards, schedule.n_blocks
+
+
 def check_weights(name, values, n_blocks):
     """Return finite numbers that are not negative, one a block, as a vector of float64."""
     values = np.asarray(values, dtype=np.float64)

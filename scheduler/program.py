@@ -161,7 +161,7 @@ class Program:
     >>> rng = np.random.default_rng(0)
     >>> X, y = rng.standard_normal((60, 8)), rng.standard_normal(60)
     >>> program = NonNegativeLeastSquares(X, y, n_shards=2)
-    >>> schedule = DynamicSchedule(8, size=2, n_shards=2, random_state=0)
+    >>> schedule = DynamicSchedule(size=2, random_state=0)
     >>> result = run(program, schedule, max_rounds=200)
     >>> from scipy.optimize import nnls
     >>> bool(np.allclose(program.coef, nnls(X, y)[0], atol=1e-6))

@@ -5,7 +5,7 @@ import heapq
 import numpy as np
 
 from ..errors import DataError
-from .parameters import check_count
+from .parameters import check_count, known_numbers
 from .schedule import Schedule
 
 
@@ -21,11 +21,11 @@ class RotationSchedule(Schedule):
 
     Parameters
     ----------
-    n_shards : int
-        Parts of the data.
+    n_shards : int, optional
+        Parts of the data; those of the program that is run when None.
     n_blocks : int, optional
-        Parts of the model; as many as shards when None. Where blocks travel between machines,
-        at least twice as many.
+        Parts of the model; those of the program that is run when None, and without one as many as shards.
+        Where blocks travel between machines, a program should have at least twice as many as shards.
     rotate : bool, default=False
         Begin round r with step ``r mod m``, so that no block is always the first of its round.
 
@@ -40,21 +40,25 @@ class RotationSchedule(Schedule):
     [(0, 3), (1, 1)]
     """
 
-    def __init__(self, n_shards, n_blocks=None, *, rotate=False):
-        self.n_shards = check_count("n_shards", n_shards)
-        self.n_blocks = check_count("n_blocks", n_shards if n_blocks is None else n_blocks)
+    def __init__(self, n_shards=None, n_blocks=None, *, rotate=False):
+        self.n_shards = None if n_shards is None else check_count("n_shards", n_shards)
+        self.n_blocks = None if n_blocks is None else check_count("n_blocks", n_blocks)
         self.rotate = rotate
 
     def plan(self, round, state):
         """Pair shards with blocks, step by step."""
-        m = max(self.n_shards, self.n_blocks)
+        if self.n_blocks is None and self.n_shards is not None:
+            n_shards = n_blocks = self.n_shards
+        else:
+            n_shards, n_blocks = known_numbers(self)
+        m = max(n_shards, n_blocks)
         first = round % m if self.rotate else 0
-        return [self._step((first + s) % m, m) for s in range(m)]
+        return [self._step((first + s) % m, m, n_shards, n_blocks) for s in range(m)]
 
-    def _step(self, s, m):
-        stride = max(self.n_blocks // self.n_shards, 1)
-        pairs = ((shard, (stride * shard + s) % m) for shard in range(self.n_shards))
-        return [(shard, block) for shard, block in pairs if block < self.n_blocks]
+    def _step(self, s, m, n_shards, n_blocks):
+        stride = max(n_blocks // n_shards, 1)
+        pairs = ((shard, (stride * shard + s) % m) for shard in range(n_shards))
+        return [(shard, block) for shard, block in pairs if block < n_blocks]
 
 
 def balance(weights, n_groups, shares=None):

@@ -1,6 +1,11 @@
 """What every schedule offers: state and event in, plan out."""
 
+import copy
+from typing import Any
+
 import numpy as np
+
+from ..errors import DataError
 
 
 class Schedule:
@@ -15,9 +20,51 @@ class Schedule:
     lookahead : int, default=0
         The plan of round r is made from the events of rounds up to ``r - 1 - lookahead``; with 1 it is made
         while round r - 1 runs. Part of the promise of the same plan for the same seed.
+    n_shards, n_blocks : int or None, default=None
+        What the plans are made for; None until the program is known. A schedule that sets them is refused
+        beside a program of other numbers.
     """
 
     lookahead: int = 0
+    n_shards: Any = None
+    n_blocks: Any = None
+
+    def bound(self, n_shards, n_blocks):
+        """Return this schedule for a program of so many shards and blocks.
+
+        Parameters
+        ----------
+        n_shards, n_blocks : int
+            Those of the program.
+
+        Returns
+        -------
+        Schedule
+            A copy that has both numbers; the schedule itself where it has them.
+
+        Raises
+        ------
+        DataError
+            If the schedule was made for other numbers.
+        """
+        name, found = type(self).__name__, {"n_shards": n_shards, "n_blocks": n_blocks}
+        for key, number in found.items():
+            own = getattr(self, key)
+            if own is not None and own != number:
+                raise DataError(
+                    f"the {name} was made for {key}={own}, but the program has {number} {key[2:]}: parts of "
+                    f"the {'data' if key == 'n_shards' else 'model'} would be left out; leave {key} out of "
+                    "the schedule, and it is that of the program"
+                )
+        if self.n_shards is not None and self.n_blocks is not None:
+            return self
+        other = copy.copy(self)
+        other.n_shards, other.n_blocks = n_shards, n_blocks
+        other._prepare()
+        return other
+
+    def _prepare(self):
+        """Make what needs the numbers of shards and blocks, once they are known."""
 
     def start(self):
         """Make the state before round 0.
@@ -59,6 +106,24 @@ class Schedule:
         priorities : ndarray of float64
             For each of them, not negative: how much it changed.
         """
+
+
+def check_plan(plan, program, schedule):
+    """Refuse a plan that names shards or blocks which the program does not have."""
+    n_shards, n_blocks, last = len(program.shards), program.n_blocks, None
+    for shard, blocks in (pair for step in plan for pair in step):
+        if blocks is last:  # one set for all shards
+            inside = True
+        elif isinstance(blocks, np.ndarray):
+            inside = not blocks.size or 0 <= blocks.min() <= blocks.max() < n_blocks
+        else:
+            inside = 0 <= blocks < n_blocks
+        if not (inside and 0 <= shard < n_shards):
+            raise DataError(
+                f"{type(schedule).__name__} plans blocks {blocks} on shard {shard}, but the program has "
+                f"{n_shards} shards and {n_blocks} blocks, numbered from 0: make the schedule for these"
+            )
+        last = blocks
 
 
 def plan_as_json(plan):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..errors import DataError
-from .parameters import PERMUTATION, check_count, check_weights, seed_from, stream
+from .parameters import PERMUTATION, check_count, check_weights, known_numbers, seed_from, stream
 from .schedule import Schedule
 
 _ORDERS = ("cyclic", "permutation", "size", "balanced")
@@ -17,12 +17,12 @@ class StaticSchedule(Schedule):
 
     Parameters
     ----------
-    n_blocks : int
-        Parts of the model.
+    n_blocks : int, optional
+        Parts of the model; those of the program that is run when None.
     size : int, default=1
         Blocks a round: the updates in flight, all made from the same state.
-    n_shards : int, default=1
-        Parts of the data.
+    n_shards : int, optional
+        Parts of the data; those of the program that is run when None.
     order : {"cyclic", "permutation", "size", "balanced"}, default="cyclic"
         - ``"cyclic"``: from first to last;
         - ``"permutation"``: a new random permutation each epoch;
@@ -49,27 +49,36 @@ class StaticSchedule(Schedule):
     [[1, 3], [4, 2], [0]]
     """
 
-    def __init__(self, n_blocks, *, size=1, n_shards=1, order="cyclic", weights=None, random_state=None):
-        self.n_blocks = check_count("n_blocks", n_blocks)
+    def __init__(
+        self, n_blocks=None, *, size=1, n_shards=None, order="cyclic", weights=None, random_state=None
+    ):
+        self.n_blocks = None if n_blocks is None else check_count("n_blocks", n_blocks)
         self.size = check_count("size", size)
-        self.n_shards = check_count("n_shards", n_shards)
+        self.n_shards = None if n_shards is None else check_count("n_shards", n_shards)
         if order not in _ORDERS:
             raise DataError(f"order must be one of {', '.join(_ORDERS)}, got {order!r}")
         if order in ("size", "balanced"):
             if weights is None:
                 raise DataError(f"order={order!r} needs weights, one for each block")
-            weights = check_weights("weights", weights, self.n_blocks)
+        else:
+            weights = None
         self.order = order
         self._weights = weights
         self._seed = seed_from(random_state)
+        self._prepare()
+
+    def _prepare(self):
+        if self._weights is not None and self.n_blocks is not None:
+            self._weights = check_weights("weights", self._weights, self.n_blocks)
         self._laid_out = (-1, np.empty((0, 0), np.int64))  # an epoch and its sets
 
     def plan(self, round, state):
         """Give the round's set to every shard."""
-        epoch, place = divmod(round, -(-self.n_blocks // self.size))
+        n_shards, n_blocks = known_numbers(self)
+        epoch, place = divmod(round, -(-n_blocks // self.size))
         row = self._sets(epoch)[place]
         blocks = row[row >= 0]
-        return [[(shard, blocks) for shard in range(self.n_shards)]]
+        return [[(shard, blocks) for shard in range(n_shards)]]
 
     def _sets(self, epoch):
         """Return the sets of an epoch, one a row; -1 fills places that are left over."""

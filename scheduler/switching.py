@@ -44,7 +44,7 @@ class SwitchSchedule(Schedule):
     Parameters
     ----------
     *schedules : Schedule
-        Without a state of their own.
+        Without a state of their own. Each may name fewer blocks than the program has: a phase of its own.
 
     Examples
     --------
@@ -62,6 +62,10 @@ class SwitchSchedule(Schedule):
 
     def __init__(self, *schedules):
         self.schedules = schedules
+
+    def bound(self, n_shards, n_blocks):
+        """Bind each schedule; one that has its own number of blocks keeps it."""
+        return SwitchSchedule(*(s.bound(n_shards, s.n_blocks or n_blocks) for s in self.schedules))
 
     def start(self):
         """Begin with the first."""

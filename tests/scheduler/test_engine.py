@@ -225,12 +225,13 @@ class TwoSets(Schedule):
 
 
 @pytest.mark.parametrize("measured", [False, True])
-@pytest.mark.parametrize("schedule", [RotationSchedule(2, 2), TwoSets()])
+@pytest.mark.parametrize("schedule", [RotationSchedule(), TwoSets()])
 def test_a_program_whose_shards_hold_nothing_repeats_the_round_alone(measured, schedule):
     class Scores(Program):
         """Gradient descent on |y - Xb|^2 / 2, its coefficients sent out whole."""
 
         measure_every = int(measured)
+        n_blocks = 4
 
         def __init__(self, X, y):
             self.shards, self.coef, self.calls = [(X[:9], y[:9]), (X[9:], y[9:])], np.zeros(X.shape[1]), 0
