@@ -7,25 +7,39 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
+import dask
 import distributed
+from dask.utils import parse_timedelta
 from distributed.core import PooledRPCCall
 from distributed.utils import LoopRunner
 
 from ..errors import DataError, StradaskError
 
-CONNECT = 5.0  # seconds; Dask's own default waits 30 for an address where nobody is any more
 _TOPIC = "all"  # of the scheduler's news: workers that come and go
 
 
-def open_client(scheduler, timeout):
+def connect_timeout():
+    """Return the seconds to wait for a worker's connection: ``stradask.connect-timeout``, "5s" by default.
+
+    Dask's own default waits 30 for the address of a worker that was lost.
+    """
+    return parse_timedelta(dask.config.get("stradask.connect-timeout", "5s"))
+
+
+def scheduler_timeout():
+    """Return the seconds to wait for the scheduler: ``stradask.scheduler-timeout``, "10s" by default."""
+    return parse_timedelta(dask.config.get("stradask.scheduler-timeout", "10s"))
+
+
+def open_client(scheduler, timeout=None):
     """Make a client of our own, which its maker closes.
 
     Parameters
     ----------
     scheduler : str or distributed.Client
         An address, or a client whose scheduler and certificates are taken.
-    timeout : float
-        Seconds to wait for the scheduler.
+    timeout : float, optional
+        Seconds to wait for the scheduler; `scheduler_timeout` by default.
 
     Returns
     -------
@@ -36,6 +50,7 @@ def open_client(scheduler, timeout):
     DataError
         If no scheduler answers, or the certificates for ``tls://`` are missing.
     """
+    timeout = scheduler_timeout() if timeout is None else timeout
     address, security = scheduler, distributed.Security()
     if not isinstance(address, str):
         address, security = scheduler.scheduler.address, scheduler.security
@@ -48,8 +63,9 @@ def open_client(scheduler, timeout):
         )
     except (OSError, ValueError, TypeError) as error:
         raise DataError(
-            f"engine={address!r}: no Dask scheduler answers there ({error}); is the address right, and "
-            "for tls:// are the certificates in dask.config under distributed.comm.tls?"
+            f"engine={address!r}: no Dask scheduler answers there within {timeout:g} s (dask.config "
+            f"stradask.scheduler-timeout; {error}); is it running, is the address right, and for tls:// are "
+            "the certificates in dask.config under distributed.comm.tls?"
         ) from error
 
 
@@ -114,8 +130,6 @@ class Lent:
     Parameters
     ----------
     scheduler : str or distributed.Client
-    timeout : float
-        Seconds to wait for a scheduler.
 
     Attributes
     ----------
@@ -123,9 +137,9 @@ class Lent:
     pool : Connections
     """
 
-    def __init__(self, scheduler, timeout):
+    def __init__(self, scheduler):
         self.ours = not _can_be_shared(scheduler)
-        self.client: Any = open_client(scheduler, timeout) if self.ours else scheduler
+        self.client: Any = open_client(scheduler) if self.ours else scheduler
         self._loop = LoopRunner(loop=self.client.loop)  # goes on if the caller closes the client meanwhile
         self._loop.start()
         self.pool = Connections(self.client)
@@ -137,7 +151,7 @@ class Lent:
             company.connection = connection
             company.plugins.clear()
         if anew or plugin.name not in company.plugins:
-            await asyncio.wait_for(self.client.register_plugin(plugin), CONNECT)
+            await asyncio.wait_for(self.client.register_plugin(plugin), connect_timeout())
             company.plugins.add(plugin.name)
 
     def listen(self, listener):
@@ -183,7 +197,7 @@ class Connections:
 
     async def connect(self, address):
         """A connection, which `reuse` takes back."""
-        return await self._pool.connect(address, timeout=CONNECT)
+        return await self._pool.connect(address, timeout=connect_timeout())
 
     async def close(self):
         """Close them all."""

@@ -164,16 +164,11 @@ class ClusterSession(Migration):
         if self._shown.done() and not self._shown.cancelled():
             self._shown.result()
 
-    def _tell(self):
-        while self._untold:
-            warnings.warn(self._untold.pop(0), stacklevel=2)
-
     # Coming and going of workers ------------------------------------------------------------------------
 
     async def _assemble(self, program, data):
         """Begin an epoch: empty rooms on all workers that run and answer; return where data lie meanwhile."""
         self._epoch += 1
-        self._newcomers.clear()
         if self._shown is not None:
             self._shown.cancel()
         finding = self._in_background(data.whereabouts(self._client))

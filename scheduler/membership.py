@@ -7,21 +7,25 @@ import asyncio
 import contextlib
 import time
 import uuid
+import warnings
 from typing import Any
 
 import dask
+import distributed
 from dask.utils import parse_timedelta
 
 from .._version import __version__
 from ..errors import StradaskError, WorkerLost
 from .answers import opened
-from .clients import CONNECT, Lent, open_client, scheduler_named
+from .clients import Lent, connect_timeout, open_client, scheduler_named, scheduler_timeout
 from .members import SessionPlugin
 from .threads import effective_n_jobs
 
-OTHER_VERSION = (
-    f"another version of stradask is installed there and {__version__} here; install the same on both"
-)
+_WITHOUT = "stradask does not come up there; install it there"
+
+
+_INSTALLATIONS = 5  # of a plugin, each but the last ended by the loss of a worker
+_GRACE = 0.25  # seconds for workers that have just joined to answer, when others have
 
 
 class Membership:
@@ -48,7 +52,9 @@ class Membership:
         self._presences: dict[str, tuple] = {}  # member: key, future
         self._background: set[asyncio.Task] = set()
         self._newcomers: set[str] = set()  # workers that joined since the session was opened
-        self._unfit: set[str] = set()  # those of them that get no work
+        self._unfit: set[str] = set()  # workers that get no work
+        self._others: dict[str, str] = {}  # those of them that answered with another version
+        self._without_scheduler: float | None = None  # since when
         self._untold: list[str] = []  # warnings for the caller
 
     def n_threads(self):
@@ -66,6 +72,10 @@ class Membership:
         finally:
             lent.close()
 
+    def _tell(self):
+        while self._untold:
+            warnings.warn(self._untold.pop(0), stacklevel=2)
+
     @contextlib.contextmanager
     def client(self):
         """Lend the caller's client, or else one that is closed at the end; for tasks that need no session.
@@ -75,7 +85,7 @@ class Membership:
         if not isinstance(self._scheduler, str) and not self._scheduler.asynchronous:
             yield self._scheduler
             return
-        with contextlib.closing(open_client(self._scheduler, self._timeout)) as client:
+        with contextlib.closing(open_client(self._scheduler)) as client:
             yield client
 
     # Coming and going -----------------------------------------------------------------------------------
@@ -84,7 +94,7 @@ class Membership:
         """Borrow the caller's client, or make one; hear from now on what becomes of the workers."""
         if self._client is not None:
             return
-        lent = Lent(self._scheduler, self._timeout)
+        lent = Lent(self._scheduler)
         try:
             with scheduler_named(lent.client):
                 lent.client.sync(self._begin, lent)
@@ -92,16 +102,26 @@ class Membership:
             lent.client.loop.add_callback(lent.ignore, self._hear)  # an interrupt may come when it listens
             lent.close()
             raise
-        self._lent, self._client, self._address = lent, lent.client, lent.client.scheduler.address
+        self._lent, self._client = lent, lent.client
 
     async def _begin(self, lent):
+        self._address = lent.client.scheduler.address
         self._lock, self._pool = asyncio.Lock(), lent.pool
+        lent.listen(
+            self._hear
+        )  # from now on: a worker may be lost, and replaced, while the plugin is installed
         await self._install(lent)
-        lent.listen(self._hear)
 
     async def _install(self, lent, *, anew=False):
+        await self._install_one(lent, SessionPlugin(), anew=anew)
+
+    async def _install_one(self, lent, plugin, *, anew):
         try:
-            await lent.install(SessionPlugin(), anew=anew)
+            for _ in range(_INSTALLATIONS - 1):
+                with contextlib.suppress(distributed.comm.CommClosedError):  # a worker was lost meanwhile
+                    return await lent.install(plugin, anew=anew)
+                await asyncio.sleep(0.02)
+            await lent.install(plugin, anew=anew)
         except TimeoutError:  # a worker hangs; it will not be a member, and the others have the plugin
             pass
         except ImportError as error:
@@ -126,6 +146,7 @@ class Membership:
             self._leaving.discard(news["worker"])
             self._dead.discard(news["worker"])
             self._unfit.discard(news["worker"])
+            self._others.pop(news["worker"], None)
             self._newcomers.add(news["worker"])
         if news.get("action") != "remove-worker":
             return
@@ -153,23 +174,35 @@ class Membership:
             await asyncio.gather(*(a for a in asked if a not in late), return_exceptions=True)
 
     async def _find_members(self):
-        """Wait for workers that run and answer; return their threads by address."""
+        """Wait for workers that run and answer; return their threads by address.
+
+        Those that joined since we listen are waited for only if there are no others: what they have to import
+        first may take longer than the fit.
+        """
         began, wanted, installed = time.monotonic(), None, False
         while True:
             out = self._leaving | self._dead | self._unfit
             threads = {m: n for m, n in await self._running() if m not in out}
-            answers = await asyncio.gather(*map(self._answers, threads))
-            for member, answer in zip(threads, answers, strict=True):
-                if answer == "other" and self._epoch > 0:  # before that, `open` refuses it
-                    self._turn_away(member, OTHER_VERSION)
-            fit = ("ready", "other") if self._epoch <= 0 else ("ready",)
-            members = {m: threads[m] for m, answer in zip(threads, answers, strict=True) if answer in fit}
+            pairs = await self._asked(list(threads))
+            members = {m: threads[m] for m, answer in pairs if answer == "ready"}
+            answers = [answer for m, answer in pairs if m not in self._newcomers or not members]
+            if self._epoch <= 0 and pairs and {answer for _, answer in pairs} == {"other"}:
+                first, version = pairs[0][0], self._others[pairs[0][0]]
+                raise StradaskError(
+                    f"all workers of {self._address} have another version of stradask: {version} is "
+                    f"installed on {first} and {__version__} here; install the same version on both"
+                )
+            for member, answer in pairs:
+                if answer == "other":
+                    self._turn_away_other(member)
             if "coming" in answers and not installed:  # of another scheduler than last time, perhaps
                 installed = True
                 await self._install(self._lent, anew=True)
             waited = time.monotonic() - began
             if members and ("coming" not in answers or waited > self._timeout):
+                self._newcomers -= members.keys()
                 return members
+            self._check_scheduler()
             if not members and waited > self._timeout:
                 raise StradaskError(
                     f"no worker of {self._address} has answered for {self._timeout:g} s (dask.config "
@@ -179,11 +212,64 @@ class Membership:
                 wanted = self._client.submit(_nothing, pure=False)  # makes an adaptive cluster bring workers
             await asyncio.sleep(0.05)
 
+    async def _asked(self, members):
+        """Ask workers whether they are ready; return pairs of those that answered in time."""
+        asked = {m: asyncio.ensure_future(self._answers(m)) for m in members}
+        began = time.monotonic()
+        try:
+            while waiting := [m for m, answer in asked.items() if not answer.done() and m not in self._dead]:
+                ready = any(answer.done() and answer.result() == "ready" for answer in asked.values())
+                in_grace = time.monotonic() - began < _GRACE
+                if ready and not in_grace and self._newcomers.issuperset(waiting):
+                    break
+                futures = [asked[m] for m in waiting]
+                await asyncio.wait(futures, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
+            return [
+                (m, answer.result()) for m, answer in asked.items() if answer.done() and m not in self._dead
+            ]
+        finally:
+            for answer in asked.values():
+                answer.cancel()
+
+    def _check_scheduler(self):
+        """Raise if the scheduler is gone, and has been for longer than a connection may take to come back."""
+        status, now = self._client.status, time.monotonic()
+        if status == "running":
+            self._without_scheduler = None
+            return
+        if self._without_scheduler is None:
+            self._without_scheduler = now
+        waited = now - self._without_scheduler
+        if status in ("closing", "closed") or waited > scheduler_timeout():
+            raise StradaskError(
+                f"the scheduler {self._address} went away in mid-fit: it has not answered for {waited:.0f} s "
+                "(dask.config stradask.scheduler-timeout), or the client was closed; is it running? The same "
+                "call finds what was written to a checkpoint"
+            )
+
+    async def _joined(self, member):
+        """Wait until a worker that joined has the plugin; return its answer, turn it away if it is unfit."""
+        end = time.monotonic() + self._timeout
+        while (answer := await self._answers(member)) == "coming" and time.monotonic() < end:
+            await asyncio.sleep(0.1)
+        if answer == "coming":
+            self._turn_away(member, _WITHOUT)
+        if answer == "other":
+            self._turn_away_other(member)
+        return answer
+
+    def _turn_away_other(self, member):
+        there = self._others.get(member, "another version")
+        self._turn_away(
+            member,
+            f"stradask {there} is installed there and {__version__} here; install the same version on both",
+        )
+
     def _turn_away(self, member, why):
-        """Give no work to a worker that joined, and have the caller warned, once."""
+        """Give no work to a worker, and have the caller warned, once a fit."""
         if member not in self._unfit:
             self._unfit.add(member)
-            self._untold.append(f"the worker {member}, which joined a fit, gets no work: {why}")
+            self._untold.append(f"the worker {member} gets no work: {why}")
 
     async def _running(self):
         scheduler = self._client.scheduler
@@ -199,12 +285,16 @@ class Membership:
         """Tell whether a worker is ready, of another version, about to get the plugin, or silent."""
         try:
             ping = self._pool(member).stradask_ping()
-            answer = await asyncio.wait_for(ping, min(self._timeout, CONNECT))
+            answer = await asyncio.wait_for(ping, min(self._timeout, connect_timeout()))
         except OSError:
             return "silent"
         if answer is None:
             return "coming"
-        return "ready" if opened(answer, member) == __version__ else "other"
+        version = opened(answer, member)
+        if version == __version__:
+            return "ready"
+        self._others[member] = version
+        return "other"
 
     def _in_background(self, work):
         task = asyncio.ensure_future(work)

@@ -10,10 +10,9 @@ from typing import Any
 
 from ..errors import WorkerLost
 from .balancing import Balance
-from .membership import OTHER_VERSION, Membership
+from .membership import Membership
 from .placement import place
 
-_WITHOUT = "stradask does not come up there; install it there"
 _log = logging.getLogger("stradask")
 
 
@@ -120,11 +119,7 @@ class Migration(Membership):
     async def _prepare(self, member, epoch, n_threads):
         """Make a room on a worker that has joined; one that cannot have it holds nothing: nobody needs it."""
         try:
-            end = time.monotonic() + self._timeout
-            while (answer := await self._answers(member)) == "coming" and time.monotonic() < end:
-                await asyncio.sleep(0.1)  # about to get the plugin
-            if answer in ("coming", "other"):
-                self._turn_away(member, OTHER_VERSION if answer == "other" else _WITHOUT)
+            answer = await self._joined(member)
             if answer == "ready" and epoch == self._epoch:
                 await self._furnish([member])
                 self._ready[member] = epoch, n_threads

@@ -16,7 +16,7 @@ from distributed.worker_state_machine import SecedeEvent
 
 from ..errors import WorkerLost
 from .answers import opened
-from .clients import CONNECT
+from .clients import connect_timeout
 
 
 class SeatKeeper(WorkerPlugin):
@@ -34,7 +34,9 @@ class SeatKeeper(WorkerPlugin):
         """Begin to answer, without a seat."""
         self.worker, self.loop = worker, asyncio.get_running_loop()
         self.seats: dict[str, Any] = {}
-        self.pool = ConnectionPool(timeout=CONNECT, connection_args=worker.connection_args, server=worker)
+        self.pool = ConnectionPool(
+            timeout=connect_timeout(), connection_args=worker.connection_args, server=worker
+        )
         await self.pool.start()
         for name in self.answers_to:
             worker.handlers[f"stradask_{name}"] = getattr(self, name)

@@ -143,8 +143,7 @@ class _Workers(Membership):
 
     async def _install(self, lent, *, anew=False):
         await super()._install(lent, anew=anew)
-        with contextlib.suppress(TimeoutError):  # a worker hangs; it will not be a member
-            await lent.install(TablePlugin(), anew=anew)
+        await self._install_one(lent, TablePlugin(), anew=anew)
 
     async def _leave(self, lent):
         members, self._members = self._members, {}  # they have no rooms
@@ -180,6 +179,7 @@ class ClusterPlace:
         self._design, self._clock = design, clock
         with scheduler_named(self._client):
             self._client.sync(self._open, cells)
+        self._workers._tell()
 
     async def _open(self, cells):
         workers, design = self._workers, self._design

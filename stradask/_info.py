@@ -109,12 +109,9 @@ def _data():
 
 def cluster(address):
     """Return what a Dask scheduler says of itself and of its workers, fit for JSON."""
-    import dask
-    from dask.utils import parse_timedelta
-
     from .scheduler.clients import open_client
 
-    client = open_client(address, parse_timedelta(dask.config.get("stradask.timeout", "30s")))
+    client = open_client(address)
     try:
         where, workers = client.scheduler.address, client.scheduler_info(n_workers=-1)["workers"]
         versions, scheduler = client.run(_asker()), client.run_on_scheduler(_asker())

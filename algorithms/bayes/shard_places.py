@@ -5,7 +5,9 @@ A chunk is the same function call in either place, and finds or writes the same 
 
 import hashlib
 import threading
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +21,11 @@ from ...scheduler.store import read_npz, write_npz
 from ...scheduler.threads import effective_n_jobs, own_threads, run_tasks, single_threaded_blas
 
 _FORMAT = "stradask chunk"
+_ATTEMPTS = 5  # each ended by the loss of all workers
+_DEADLY = (
+    "a chunk's workers died again and again: it may need more memory than they have; take more shards, or "
+    "larger workers"
+)
 
 
 class Key(NamedTuple):
@@ -210,87 +217,92 @@ class _Cluster:
     """Chunks as plain Dask tasks, each with the one before it and the shard's data as its inputs."""
 
     def __init__(self, engine):
-        import dask
-        import distributed
+        from ...scheduler.task_workers import task_workers
 
-        from ...scheduler.clients import open_client
-
-        self._own = engine != "dask"
-        if self._own:
-            timeout = dask.utils.parse_timedelta(dask.config.get("stradask.timeout", "30s"))
-            self._client = open_client(engine, timeout)
-            return
-        try:
-            self._client = distributed.default_client()
-        except ValueError as error:
-            raise DataError(
-                "engine='dask' is the current Dask client, and there is none: make one with "
-                "dask.distributed.Client(...), or give the scheduler's address as engine"
-            ) from error
+        self._workers = task_workers(engine)
+        self._client = self._workers.open()
 
     def open(self, loads, with_digest):
-        import dask
-
         try:
             check_ships("load", loads[0])
-        except DataError:
+            self._loads = [(load, shard, with_digest) for shard, load in enumerate(loads)]
+            self._load()
+        except BaseException:
             self.close()
             raise
-        submit = self._client.submit
+
+    def _load(self):
+        import dask
+
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):  # data are tasks
-            self._loaded = [
-                submit(_load, load, shard, with_digest, pure=False) for shard, load in enumerate(loads)
-            ]
+            self._loaded = [self._workers.submit(_load, *load) for load in self._loads]
 
     def close(self):
         self._loaded = []
-        if self._own:
-            self._client.close()
+        self._workers.close()
 
     def chains(self, work, n_chains, numbers, after, done):
-        from ...scheduler.clients import scheduler_named
-
         check_ships("step", work.step)
-        rows, pairs = [], _pairs(len(self._loaded), n_chains)
-        with scheduler_named(self._client):
+        pairs = _pairs(len(self._loads), n_chains)
+        told: Counter[int] = Counter()
+
+        def rows():
             for shard, chain in pairs:
                 last, row = None if after is None else after.last[shard][chain], []
                 for number in numbers:
-                    last = self._client.submit(
-                        _chunk, work, self._loaded[shard], last, shard, chain, number, pure=False
-                    )
+                    last = self._workers.submit(_chunk, work, self._loaded[shard], last, shard, chain, number)
                     row.append(last)
-                rows.append(row)
-            return _in_order(pairs, self._gathered(rows, lambda row: done(pairs[row][0])))
+                yield row
+
+        def tell(row, n_done):  # once a chunk, also where chunks that were lost are done again
+            if n_done > told[row]:
+                told[row] = n_done
+                done(pairs[row][0])
+
+        return _in_order(pairs, self._gathered(rows, tell))
 
     def values(self, function, points):
+        check_ships("function", function)
+
+        def rows():
+            return ([self._workers.submit(_value, function, data, points)] for data in self._loaded)
+
+        return [row[0] for row in self._gathered(rows, lambda row, n_done: None)]
+
+    def _gathered(self, rows, tell):
+        """Submit rows of tasks and wait for them; all anew, and their data, if all workers were lost."""
         from ...scheduler.clients import scheduler_named
 
-        check_ships("function", function)
         with scheduler_named(self._client):
-            asked = [self._client.submit(_value, function, data, points, pure=False) for data in self._loaded]
-            return [row[0] for row in self._gathered([[future] for future in asked], lambda row: None)]
+            for attempt in range(_ATTEMPTS):
+                try:
+                    return self._waited(list(rows()), tell)
+                except CancelledError as error:
+                    if self._client.status != "running":
+                        raise
+                    if attempt + 1 == _ATTEMPTS:
+                        raise WorkerLost(_DEADLY) from error
+                    self._workers.cancel(self._loaded)
+                    self._load()
+        raise AssertionError("a last attempt returns or raises")
 
-    def _gathered(self, rows, done):
-        """Wait for rows of futures, each told by its row; cancel what is left if one fails."""
+    def _waited(self, rows, tell):
+        """Wait for rows of futures, and tell how many of a row are done; cancel the rest if one fails."""
         from distributed import KilledWorker, as_completed
 
         row_of = {future: i for i, row in enumerate(rows) for future in row}
+        n_done: Counter[int] = Counter()
         try:
             for future in as_completed(row_of, loop=self._client.loop):
-                if future.status == "error":
+                if future.status in ("error", "cancelled"):
                     future.result()
-                done(row_of[future])
+                n_done[row_of[future]] += 1
+                tell(row_of[future], n_done[row_of[future]])
             return [self._client.gather(row) for row in rows]
         except KilledWorker as error:
-            raise WorkerLost(
-                "a chunk's workers died again and again: it may need more memory than they have; take more "
-                "shards, or larger workers"
-            ) from error
+            raise WorkerLost(_DEADLY) from error
         finally:
-            unfinished = [future for future in row_of if not future.done()]
-            if unfinished:
-                self._client.cancel(unfinished)
+            self._workers.cancel(row_of)
 
 
 def check_ships(name, function):

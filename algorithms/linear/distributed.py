@@ -13,6 +13,7 @@ that was running, and a fit by columns has the same bits for any number of worke
 fit's differ in the last places, its sums being grouped otherwise.
 """
 
+import contextlib
 import itertools
 import sys
 from dataclasses import dataclass, replace
@@ -83,9 +84,15 @@ class Layout:
             return replace(self, pieces=laid)
         import distributed
 
+        from ...scheduler.task_workers import task_workers
+
+        with contextlib.closing(task_workers("dask")) as workers:
+            workers.open()
+            # Elsewhere only if all of these are lost: nothing else would end the wait for them.
+            where = {"workers": workers.where()["workers"], "allow_other_workers": True}
         client = distributed.default_client()
         blocks = client.compute(self.pieces)
-        laid = client.map(_laid, blocks, self.edges[:-1], by_rows=self.by_rows, pure=False)
+        laid = client.map(_laid, blocks, self.edges[:-1], by_rows=self.by_rows, pure=False, **where)
         # A future itself is useless while its data, lost with a worker, are made again; a task of it waits.
         return replace(self, pieces=[dask.delayed(_same)(future) for future in laid])
 

@@ -10,13 +10,11 @@ import warnings
 from concurrent.futures import CancelledError
 from typing import Any
 
-from ...errors import StradaskError, WorkerLost
-from ...scheduler.session import open_session
+from ...errors import WorkerLost
 from ...scheduler.threads import own_threads, run_tasks, single_threaded_blas
 from .dask_input import is_dask
 
 _SENDINGS = 3  # of X, after the first
-_PATIENCE = 60  # seconds that a search waits for a worker to send X to
 
 
 def place_of(X, engine, n_jobs):
@@ -105,10 +103,12 @@ class There:
 
     def __enter__(self):
         from ...scheduler.clients import scheduler_named
+        from ...scheduler.task_workers import task_workers
 
-        session = open_session(self.engine)  # lends a client and is not opened: tasks need none
         with contextlib.ExitStack() as stack:
-            self._client = stack.enter_context(session.client())
+            self._workers = task_workers(self.engine)
+            self._client = self._workers.open()
+            stack.callback(self._workers.close)
             stack.enter_context(scheduler_named(self._client))
             stack.callback(self._forget)
             self._send()
@@ -142,7 +142,7 @@ class There:
         started = {}
         for number, args in enumerate(tasks):
             if number not in results:
-                future = self._client.submit(function, self._sent, *args, pure=False)
+                future = self._workers.submit(function, self._sent, *args)
                 started[future] = number
                 self._futures.append(future)
         for future in distributed.as_completed(started, loop=self._client.loop):
@@ -162,21 +162,19 @@ class There:
         if is_dask(self.X):
             import dask
 
-            self._sent = self._client.compute(dask.delayed(_assembled)(self.X))
+            where = self._workers.where()
+            assembled = self._client.compute(dask.delayed(_assembled)(self.X), **where)
+            self._sent = self._workers.watch(assembled, where)
         while self._sent is None:
             try:
-                self._client.submit(int, pure=False).result(_PATIENCE)  # workers may be about to come
-                self._sent = self._client.scatter(self.X, hash=False)
-            except TimeoutError as error:
-                raise StradaskError(
-                    f"X cannot be sent: no worker has answered for {_PATIENCE} s; do workers run?"
-                ) from error
+                where = self._workers.where()  # workers may be about to come
+                self._sent = self._client.scatter(self.X, workers=where["workers"], hash=False)
             except OSError as error:  # the worker that was to have it has gone
                 self._count(error)
 
     def _forget(self):
         """Let go of all tasks and of X on the cluster."""
-        self._client.cancel(self._futures)
+        self._workers.cancel(self._futures)
         self._futures.clear()
         self._sent = None
 

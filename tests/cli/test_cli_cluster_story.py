@@ -21,7 +21,11 @@ from stradask.datasets.generators import make_lda_corpus
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(3600)]
 # On a busy machine a process that is about to come up may be silent for long.
-PATIENCE = {"DASK_STRADASK__TIMEOUT": "120s", "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "120s"}
+PATIENCE = {
+    "DASK_STRADASK__TIMEOUT": "120s",
+    "DASK_STRADASK__SCHEDULER_TIMEOUT": "120s",
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "120s",
+}
 PARAMS = ["--param", "n_components=20", "max_iter=100", "sampler='gibbs'", "n_groups=4", "random_state=0"]
 
 

@@ -88,8 +88,8 @@ def opened(monkeypatch):
 
     made, open_client, register = [], clients.open_client, distributed.Client.register_plugin
 
-    def noted(scheduler, timeout):
-        made.append(open_client(scheduler, timeout))
+    def noted(scheduler):
+        made.append(open_client(scheduler))
         return made[-1]
 
     def installed(self, plugin):
@@ -205,7 +205,7 @@ def test_a_client_that_finds_another_scheduler_puts_the_plugins_there(one_proces
         name, idempotent = "stradask-of-a-test", True
 
     with distributed.Client(one_process, set_as_default=False) as client:
-        lent, asked = Lent(client, 30), []
+        lent, asked = Lent(client), []
 
         async def register(plugin):
             asked.append(plugin.name)

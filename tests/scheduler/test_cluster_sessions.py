@@ -385,10 +385,10 @@ def test_without_a_client_dask_is_an_error(make_rotation):
 
 @pytest.mark.cluster
 def test_another_version_on_a_worker_is_refused(distant, make_rotation, monkeypatch):
-    from stradask.scheduler import cluster
+    from stradask.scheduler import membership
 
-    monkeypatch.setattr(cluster, "__version__", "99.0")
-    with pytest.raises(StradaskError, match=r"tcp://.* is installed there and 99\.0 here"):
+    monkeypatch.setattr(membership, "__version__", "99.0")
+    with pytest.raises(StradaskError, match=r"is installed on tcp://.* and 99\.0 here; install the same"):
         distant.open(make_rotation())
 
 
