@@ -5,7 +5,6 @@ import contextlib
 import copy
 import logging
 import time
-import warnings
 from typing import Any
 
 import distributed
@@ -25,7 +24,7 @@ from .presences import presence_key, show_presence
 from .rooms import payload_bytes
 from .saved import check_complete
 from .shared_store import StoredState, saved_block, saved_shard
-from .threads import own_threads
+from .threads import effective_n_jobs, own_threads, warn_in_task
 
 _ATTEMPTS = 5  # to open a session while workers come and go
 _log = logging.getLogger("stradask")
@@ -35,12 +34,9 @@ def cluster_session(engine, n_jobs=None):
     """Make the session of an `engine` other than "local"; see `stradask.scheduler.session.open_session`."""
     threads = own_threads()
     if threads is not None:
-        warnings.warn(
-            f"engine={engine!r} inside a Dask task: the fit runs on the threads of its own worker; "
-            "engine='local' does so without this warning",
-            stacklevel=3,
-        )
-        return LocalSession(threads if n_jobs is None else n_jobs)
+        n_jobs = threads if n_jobs is None else n_jobs
+        warn_in_task(engine, effective_n_jobs(n_jobs), stacklevel=3)
+        return LocalSession(n_jobs)
     if engine != "dask":
         return ClusterSession(engine, n_jobs)
     try:

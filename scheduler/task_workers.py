@@ -19,10 +19,16 @@ class TaskWorkers(Membership):
     ----------
     scheduler : str or distributed.Client
         An address, or a client, which is not closed.
+
+    Attributes
+    ----------
+    n_orphaned : int
+        Tasks that were cancelled because all their workers were lost.
     """
 
     def __init__(self, scheduler):
         super().__init__(scheduler)
+        self.n_orphaned = 0
         self._stack = contextlib.ExitStack()
         self._watched: dict[Any, set[str]] = {}  # futures, and where each may run
         self._tasks: Any = None  # the client through which tasks go
@@ -128,6 +134,7 @@ class TaskWorkers(Membership):
         orphans = [f for f, places in list(self._watched.items()) if not places & self._members.keys()]
         for future in orphans:
             del self._watched[future]
+        self.n_orphaned += len(orphans)
         if orphans:
             self._in_background(asyncio.to_thread(self._tasks.cancel, orphans, force=True))
 

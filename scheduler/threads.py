@@ -4,6 +4,7 @@ import functools
 import os
 import sys
 import threading
+import warnings
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -183,6 +184,16 @@ def own_threads():
         return distributed.get_worker().state.nthreads
     except ValueError:
         return None
+
+
+def warn_in_task(engine, n_threads, *, stacklevel):
+    """Warn that a fit in a Dask task takes one worker of the cluster that its `engine` names."""
+    warnings.warn(
+        f"engine={engine!r} inside a Dask task: the fit runs on this one worker alone, on {n_threads} of its "
+        "threads, whatever other workers there are; call it outside of tasks to use them all. engine='local' "
+        "does the same without this warning",
+        stacklevel=stacklevel + 1,
+    )
 
 
 def computed_here(*lazy):

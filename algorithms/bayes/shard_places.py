@@ -18,7 +18,13 @@ from dask.base import tokenize
 from ...errors import DataError, ModelFileError, WorkerLost
 from ...scheduler.session import check_engine
 from ...scheduler.store import read_npz, write_npz
-from ...scheduler.threads import effective_n_jobs, own_threads, run_tasks, single_threaded_blas
+from ...scheduler.threads import (
+    effective_n_jobs,
+    own_threads,
+    run_tasks,
+    single_threaded_blas,
+    warn_in_task,
+)
 
 _FORMAT = "stradask chunk"
 _ATTEMPTS = 5  # each ended by the loss of all workers
@@ -150,8 +156,12 @@ def make_place(engine, n_jobs, n_held=None):
     """Return where chunks are done: an object with `open`, `close`, `chains` and `values`."""
     check_engine(engine)
     threads = own_threads()  # inside a Dask task everything is local
+    if threads is not None and n_jobs is None:
+        n_jobs = threads
+    if threads is not None and engine != "local":
+        warn_in_task(engine, effective_n_jobs(n_jobs), stacklevel=4)
     if engine == "local" or threads is not None:
-        return _Threads(n_jobs if n_jobs is not None or threads is None else threads, n_held)
+        return _Threads(n_jobs, n_held)
     return _Cluster(engine)
 
 
@@ -275,10 +285,11 @@ class _Cluster:
 
         with scheduler_named(self._client):
             for attempt in range(_ATTEMPTS):
+                before = self._workers.n_orphaned
                 try:
                     return self._waited(list(rows()), tell)
                 except CancelledError as error:
-                    if self._client.status != "running":
+                    if self._workers.n_orphaned == before:  # the scheduler has gone, or others cancelled them
                         raise
                     if attempt + 1 == _ATTEMPTS:
                         raise WorkerLost(_DEADLY) from error

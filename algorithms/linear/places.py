@@ -6,12 +6,11 @@ which goes to the cluster once, and from worker to worker when a task there need
 
 import contextlib
 import threading
-import warnings
 from concurrent.futures import CancelledError
 from typing import Any
 
 from ...errors import WorkerLost
-from ...scheduler.threads import own_threads, run_tasks, single_threaded_blas
+from ...scheduler.threads import effective_n_jobs, own_threads, run_tasks, single_threaded_blas, warn_in_task
 from .dask_input import is_dask
 
 _SENDINGS = 3  # of X, after the first
@@ -39,13 +38,11 @@ def place_of(X, engine, n_jobs):
         return Here(X, n_jobs)
     from .distributed import place
 
-    if own_threads() is not None:
+    threads = own_threads()
+    if threads is not None:
         if engine != "local":
-            warnings.warn(
-                f"engine={engine!r} inside a Dask task: the search runs on this worker alone; engine='local' "
-                "does so without this warning",
-                stacklevel=4,
-            )
+            n_jobs = threads if n_jobs is None else n_jobs
+            warn_in_task(engine, effective_n_jobs(n_jobs), stacklevel=4)
         return Here(_whole(X), n_jobs)
     engine = place(X, engine)
     return Here(_whole(X), n_jobs) if engine == "local" else There(X, engine, n_jobs)

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 
 import dask
 import numpy as np
@@ -358,9 +359,14 @@ def test_functions_that_cannot_be_shipped(in_one_process, what):
 def test_inside_a_task_everything_is_local(in_one_process, reference):
     def task():
         load, step = walk()
-        return run_shards(load, step, 3, engine="dask", **ARGUMENTS).arrays["draws"]
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            draws = run_shards(load, step, 3, engine="dask", **ARGUMENTS).arrays["draws"]
+        return draws, [str(warning.message) for warning in told]
 
-    draws = in_one_process.submit(task, pure=False).result(timeout=300)
+    draws, told = in_one_process.submit(task, pure=False).result(timeout=300)
+    assert len(told) == 1
+    assert "inside a Dask task: the fit runs on this one worker alone" in told[0]
     np.testing.assert_array_equal(draws, reference.arrays["draws"])
 
 
