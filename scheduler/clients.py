@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import logging
 import weakref
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +68,30 @@ def open_client(scheduler, timeout=None):
             f"stradask.scheduler-timeout; {error}); is it running, is the address right, and for tls:// are "
             "the certificates in dask.config under distributed.comm.tls?"
         ) from error
+
+
+def close_client(client):
+    """Close a client that `open_client` made.
+
+    One that tries to reach its scheduler again would log the end of its trial, a traceback.
+    """
+    log = logging.getLogger("distributed.client")
+    with contextlib.ExitStack() as stack:
+        if client.status != "running":
+            log.addFilter(_tells_more)
+            stack.callback(log.removeFilter, _tells_more)
+        client.close()
+
+
+def _tells_more(record):
+    """Say whether a record of a log is more than the cancelling of a task."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or not issubclass(kind, asyncio.CancelledError)
+
+
+def take_exception(task):
+    """Take a task's exception when it ends: of one that is awaited no more, asyncio would print it."""
+    task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
 
 
 @contextlib.contextmanager
@@ -173,7 +198,7 @@ class Lent:
     def close(self):
         """Close the client if it is ours."""
         if self.ours:
-            self.client.close()
+            close_client(self.client)
         self._loop.stop()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import WorkerLost
 from .answers import wired
+from .clients import take_exception
 from .portions import Answered, Begin, Count, Failed, Lost, Members, Order, Portions, Tick, TreeSum, Work
 from .rooms import payload_bytes
 from .summed import Trouble, raise_trouble
@@ -117,10 +118,8 @@ class ClusterPasses:
         for call in calls:
             del self._calls[call]
             call.cancel()
+            take_exception(call)
         await asyncio.wait(calls, timeout=1)  # closing a connection to a worker that hangs may hang
-        for call in calls:
-            if call.done() and not call.cancelled():
-                call.exception()  # seen, and not told
 
     # On the client's event loop -----------------------------------------------------------------------
 

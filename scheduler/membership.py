@@ -17,7 +17,15 @@ from dask.utils import parse_timedelta
 from .._version import __version__
 from ..errors import StradaskError, WorkerLost
 from .answers import opened
-from .clients import Lent, connect_timeout, open_client, scheduler_named, scheduler_timeout
+from .clients import (
+    Lent,
+    close_client,
+    connect_timeout,
+    open_client,
+    scheduler_named,
+    scheduler_timeout,
+    take_exception,
+)
 from .members import SessionPlugin
 from .threads import effective_n_jobs
 
@@ -85,8 +93,11 @@ class Membership:
         if not isinstance(self._scheduler, str) and not self._scheduler.asynchronous:
             yield self._scheduler
             return
-        with contextlib.closing(open_client(self._scheduler)) as client:
+        client = open_client(self._scheduler)
+        try:
             yield client
+        finally:
+            close_client(client)
 
     # Coming and going -----------------------------------------------------------------------------------
 
@@ -171,6 +182,7 @@ class Membership:
             _, late = await asyncio.wait(asked, timeout=2)
             for task in late:
                 task.cancel()
+                take_exception(task)
             await asyncio.gather(*(a for a in asked if a not in late), return_exceptions=True)
 
     async def _find_members(self):
@@ -230,17 +242,12 @@ class Membership:
         finally:
             for answer in asked.values():
                 answer.cancel()
+                take_exception(answer)
 
     def _check_scheduler(self):
         """Raise if the scheduler is gone, and has been for longer than a connection may take to come back."""
-        status, now = self._client.status, time.monotonic()
-        if status == "running":
-            self._without_scheduler = None
-            return
-        if self._without_scheduler is None:
-            self._without_scheduler = now
-        waited = now - self._without_scheduler
-        if status in ("closing", "closed") or waited > scheduler_timeout():
+        waited = 0.0 if self._without_scheduler is None else time.monotonic() - self._without_scheduler
+        if self._client.status in ("closing", "closed") or waited > scheduler_timeout():
             raise StradaskError(
                 f"the scheduler {self._address} went away in mid-fit: it has not answered for {waited:.0f} s "
                 "(dask.config stradask.scheduler-timeout), or the client was closed; is it running? The same "
@@ -272,11 +279,20 @@ class Membership:
             self._untold.append(f"the worker {member} gets no work: {why}")
 
     async def _running(self):
-        scheduler = self._client.scheduler
+        scheduler, began = self._client.scheduler, time.monotonic()
         try:  # none while the connection to the scheduler is broken
-            found = [] if scheduler is None else sorted((await scheduler.ncores_running()).items())
+            asking = None if scheduler is None else scheduler.ncores_running()
+            found = (
+                []
+                if asking is None
+                else sorted((await asyncio.wait_for(asking, scheduler_timeout())).items())
+            )
         except OSError:
-            return []
+            asking, found = None, []
+        if asking is not None:
+            self._without_scheduler = None
+        elif self._without_scheduler is None:
+            self._without_scheduler = began
         # Shards go by the threads that work on them; of a negative n_jobs the worker alone knows how many.
         asked = effective_n_jobs(self._n_jobs) if (self._n_jobs or 0) > 0 else None
         return [(member, n_threads if asked is None else asked) for member, n_threads in found]
@@ -341,10 +357,8 @@ class Membership:
         finally:
             for task in everything:
                 task.cancel()
+                take_exception(task)  # the first one counts
             await asyncio.wait(everything, timeout=1)  # closing a connection to a worker that hangs may hang
-            for task in everything:
-                if task.done() and not task.cancelled():
-                    task.exception()  # seen, and not told: the first one counts
 
     async def _guard(self, member):
         """Raise once a member has shown no life for the timeout; numerics do not keep it from that."""

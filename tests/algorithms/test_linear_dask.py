@@ -278,7 +278,7 @@ def test_what_cannot_be_used_is_named(client, wide):
 def test_without_a_client(wide):
     X, y = wide
     threads = threading.active_count()
-    quickly = dask.config.set({"stradask.timeout": "1s"})
+    quickly = dask.config.set({"stradask.scheduler-timeout": "1s"})
     with quickly, pytest.raises(DataError, match="no Dask scheduler answers"):
         sd.Lasso(engine="tcp://127.0.0.1:9").fit(X, y)
     end = time.monotonic() + 60

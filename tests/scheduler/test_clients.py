@@ -14,10 +14,10 @@ from stradask.scheduler.session import open_session
 def test_an_address_without_a_scheduler_is_an_error(engine, make_rotation):
     import dask
 
-    with dask.config.set({"stradask.timeout": "500ms"}):
+    with dask.config.set({"stradask.scheduler-timeout": "500ms"}):
         session = open_session(engine)
-    with pytest.raises(DataError, match=f"engine='{engine}'.*scheduler"):
-        session.open(make_rotation())
+        with pytest.raises(DataError, match=f"engine='{engine}'.*scheduler"):
+            session.open(make_rotation())
     session.close()
 
 
@@ -237,3 +237,39 @@ def test_an_asynchronous_client_lends_another_one(one_process):
                 return lent.submit(sum, [1, 2]).result(60), client.status
 
     assert asyncio.run(notebook()) == (3, "running")
+
+
+def test_how_long_a_scheduler_is_waited_for_is_configured():
+    import dask
+
+    from stradask.scheduler.clients import connect_timeout, open_client
+
+    began = time.monotonic()
+    with (
+        dask.config.set({"stradask.scheduler-timeout": "300ms"}),
+        pytest.raises(DataError, match=r"answers there within 0\.3 s .*stradask\.scheduler-timeout"),
+    ):
+        open_client("tcp://127.0.0.1:9")
+    assert time.monotonic() - began < 8  # of Dask's own 30
+    with dask.config.set({"stradask.connect-timeout": "7s"}):
+        assert connect_timeout() == 7
+
+
+def test_the_log_of_a_client_of_ours_that_closes_is_silent_of_cancelled_tasks(caplog):
+    import logging
+
+    from stradask.scheduler.clients import close_client
+
+    class Client:
+        status = "connecting"
+
+        def close(self):
+            for error in (asyncio.CancelledError(), RuntimeError("else")):
+                try:
+                    raise error
+                except BaseException:
+                    logging.getLogger("distributed.client").exception("failed")
+
+    close_client(Client())
+    assert [record.exc_info[0] for record in caplog.records] == [RuntimeError]
+    assert not logging.getLogger("distributed.client").filters
