@@ -273,3 +273,45 @@ def test_the_log_of_a_client_of_ours_that_closes_is_silent_of_cancelled_tasks(ca
     close_client(Client())
     assert [record.exc_info[0] for record in caplog.records] == [RuntimeError]
     assert not logging.getLogger("distributed.client").filters
+
+
+def test_a_worker_that_is_lost_while_the_plugin_is_installed_ends_no_fit(
+    one_process, make_rotation, monkeypatch
+):
+    """Dask tells of it as of a broken connection, which is not the scheduler's."""
+    import distributed
+
+    register, told = distributed.Client.register_plugin, []
+
+    async def lose_one(self, plugin):
+        told.append(plugin.name)
+        if len(told) == 1:
+            raise distributed.comm.CommClosedError("in <TCP (closed) ConnectionPool.register_worker_plugin")
+        return await register(self, plugin)
+
+    monkeypatch.setattr(distributed.Client, "register_plugin", lose_one)
+    session = open_session(one_process.scheduler_address)
+    session.open(make_rotation())
+    session.close()
+    assert told == ["stradask-sessions"] * 2
+
+
+def test_newcomers_that_do_not_answer_are_not_waited_for(one_process, make_rotation, monkeypatch):
+    """A process that has just been started imports for seconds; the others have the shards by then."""
+    session = open_session(one_process.scheduler_address)
+    session._connect()
+    first, late = sorted(one_process.scheduler_info["workers"])
+    answers = type(session)._answers
+
+    async def answer(self, member):
+        if member == late:
+            await asyncio.sleep(30)
+        return await answers(self, member)
+
+    monkeypatch.setattr(type(session), "_answers", answer)
+    session._newcomers.add(late)
+    began = time.monotonic()
+    session.open(make_rotation())
+    assert time.monotonic() - began < 15
+    assert set(session._shard_at) == {first}
+    session.close()
