@@ -10,9 +10,10 @@ from scipy import sparse
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from ..errors import DataError
+from ..errors import DataError, shortened
 from ..scheduler.threads import effective_n_jobs, run_tasks
 from ._indices import index_dtype, narrow_csr, sound
+from ._texts import REMEDY, reworded, text_in
 
 _INT32_MAX = np.iinfo(np.int32).max
 _PRIOR_RANGE = (1e-30, 1e10)
@@ -87,7 +88,7 @@ def _numeric_csr(X, name):
     check_plain("X", X)
     if sparse.issparse(X):
         X = sound(X)
-    with _as_data_errors(X):
+    with _as_data_errors(X, _ZERO):
         X = check_array(X, accept_sparse=True, dtype="numeric", estimator=name, input_name="X")
         if X.dtype == object:  # of a list, whose type scikit-learn leaves as numpy finds it
             X = check_array(X, dtype=np.float64, estimator=name, input_name="X")
@@ -106,6 +107,11 @@ def check_plain(name, values):
         what = f"{name} is a {type(values).__name__} of Dask's"
         raise DataError(
             f"{what}: make an array of it with dask.array.from_delayed, or fetch it with result()"
+        )
+    if type(values).__module__.startswith("dask.bag"):
+        raise DataError(
+            f"{name} is a Bag of Dask's: make an array with dask.array.from_delayed; if it holds texts, "
+            f"{REMEDY}"
         )
     if np.ma.is_masked(values):
         raise DataError(f"{name} is a masked array with hidden values: fill them, or drop their rows")
@@ -138,37 +144,20 @@ def _nonzeros(X):
     return sparse.coo_array((values, (rows, columns)), shape=X.shape)
 
 
+_IMPUTE = "impute it, for instance with sklearn.impute.SimpleImputer, or drop the row or column"
+_ZERO = "an entry must be a count: set it to 0, for instance with numpy.nan_to_num, or drop the row"
+
+
 @contextmanager
-def _as_data_errors(X=None):
-    """Let scikit-learn's words stand, under our name; its TypeErrors pass. A column of text in X is named."""
+def _as_data_errors(X=None, remedy=_IMPUTE):
+    """Turn ValueErrors of scikit-learn into ours, and name texts in X; its other TypeErrors pass."""
     try:
         yield
-    except ValueError as error:
-        raise DataError(_text_in(X) or str(error)) from error
-
-
-def _text_in(X):
-    """Say which column of a DataFrame holds text that is no number; "" if none does."""
-    for name in getattr(X, "columns", ()):
-        column = X[name]
-        if getattr(column, "ndim", 1) != 1 or getattr(column.dtype, "kind", "O") in "biufc":
-            continue
-        for row, value in enumerate(np.asarray(column, dtype=object)):
-            if isinstance(value, str) and not _is_number(value):
-                where = f"in row {row} of the column {name!r}"
-                return (
-                    f"X holds the text {value!r} {where}: encode it, for instance with "
-                    "sklearn.preprocessing.OneHotEncoder, or leave the column out"
-                )
-    return ""
-
-
-def _is_number(text):
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    except (ValueError, TypeError) as error:
+        text = text_in(X)
+        if isinstance(error, TypeError) and not text:
+            raise
+        raise DataError(text or reworded(str(error), remedy)) from error
 
 
 def _as_int32(X, name):
@@ -421,7 +410,7 @@ def check_prior(name, value, size, default):
     except (ValueError, OverflowError) as error:  # nested to different depths
         raise DataError(f"{name} must be a positive number or {size} of them: {error}") from error
     if given.dtype.kind not in "iuf":
-        raise DataError(f"{name} must be a positive number or {size} of them, got {value!r}")
+        raise DataError(f"{name} must be a positive number or {size} of them, got {shortened(value)}")
     if given.shape != (size,):
         raise DataError(
             f"{name} has the shape {given.shape}; pass one number for all entries, or a vector of {size}"
@@ -475,7 +464,7 @@ def check_vocabulary(vocabulary, n_features):
         words = list(vocabulary)
     for column, word in enumerate(words):
         if not isinstance(word, str):
-            raise DataError(f"vocabulary must hold str, got {word!r} for column {column}")
+            raise DataError(f"vocabulary must hold str, got {shortened(word)} for column {column}")
     return [str(word) for word in words]
 
 
@@ -486,10 +475,13 @@ def _words_of_columns(vocabulary):
         column = int(value) if isinstance(value, Integral) else -1
         if not 0 <= column < len(vocabulary):
             raise DataError(
-                f"vocabulary maps {word!r} to {value!r}; {len(vocabulary)} words have the columns "
+                f"vocabulary maps {shortened(word)} to {shortened(value)}; {len(vocabulary)} words "
+                "have the columns "
                 f"0 to {len(vocabulary) - 1}"
             )
         if column in words:
-            raise DataError(f"vocabulary maps both {words[column]!r} and {word!r} to column {column}")
+            raise DataError(
+                f"vocabulary maps both {shortened(words[column])} and {shortened(word)} to column {column}"
+            )
         words[column] = word
     return [words[column] for column in range(len(vocabulary))]

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from ..errors import DataError
+from ..errors import DataError, shortened
 from ._files import Reader
 from .bag_of_words import Lines, csr_of_entries, read_header, save_uci_bow
 from .bag_of_words_chunks import iter_uci_bow
@@ -94,7 +94,7 @@ def document_files(paths):
         if not os.path.exists(name) and any(sign in name for sign in "*?["):
             fits = glob.glob(name)
             if not fits:
-                raise DataError(f"X={name!r}: no file fits this pattern")
+                raise DataError(f"X={shortened(name)}: no file fits this pattern")
             found.extend(fits)
         else:
             found.append(name)
@@ -107,7 +107,10 @@ def document_files(paths):
                 f"{name}: is a folder; name the files in it, as in {os.path.join(name, '*.txt.gz')!r}"
             )
         if not os.path.isfile(name):
-            raise DataError(f"{name}: cannot be opened (there is no such file); check the path")
+            raise DataError(
+                f"{shortened(name)}: cannot be opened (there is no such file); check the path; if X holds "
+                "texts, count their words first, for instance with scikit-learn's CountVectorizer"
+            )
     for name, following in itertools.pairwise(found):
         if name == following:
             raise DataError(f"X names the file {name} twice")

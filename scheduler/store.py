@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from .._version import __version__
-from ..errors import CheckpointMismatch, DataError, ModelFileError
+from ..errors import CheckpointMismatch, DataError, ModelFileError, shortened
 
 _HEADER = "header"
 _KINDS = "biufUSMm"  # numbers, text and times
@@ -436,14 +436,17 @@ class Checkpoint:
         if there == here:
             return
         absent = object()
-        differences = [
-            f"{name}: {there.get(name, 'nothing')!r} there, {here.get(name, 'nothing')!r} here"
+        different = [
+            name
             for name in sorted(there.keys() | here.keys())
             if there.get(name, absent) != here.get(name, absent)
         ]
+        first, most = different[0], 45  # of the characters of each value
+        was, is_now = (shortened(made.get(first, "nothing"), most) for made in (there, here))
+        others = f"; also different: {', '.join(different[1:6])}" if len(different) > 1 else ""
         raise CheckpointMismatch(
-            f"the checkpoint {self.path} belongs to another fit ({'; '.join(differences)}); "
-            "use the same parameters and data, or another folder, or remove it"
+            f"{first}: {was} in the checkpoint, {is_now} here{others}. The checkpoint {self.path} belongs to "
+            "another fit; use the same parameters and data, or another folder, or remove it"
         )
 
     def _tidy(self, rounds):

@@ -35,3 +35,21 @@ class InterruptedFitWarning(UserWarning):
 
 class PosteriorWarning(UserWarning):
     """The diagnostics of a posterior say not to use its draws; the message quotes the lines marked bad."""
+
+
+def shortened(value, most=80):
+    """Show a value of the caller's in a message, in at most `most` characters.
+
+    Long arrays and lists are shown by their shape or length and their first values.
+    """
+    shape = getattr(value, "shape", None)
+    if isinstance(value, (list, tuple)) and len(value) > 6:
+        text = f"{len(value)} values: {', '.join(shortened(part, 20) for part in value[:3])}, ..."
+    elif isinstance(shape, tuple) and shape and hasattr(value, "ravel"):
+        first = ", ".join(shortened(part, 20) for part in value.ravel()[:3].tolist())
+        text = f"an array of shape {shape}: {first}, ..."
+    else:  # the part that is left out is not made into text first
+        text = repr(value[:most] if isinstance(value, (str, bytes)) else value)
+        if isinstance(value, (str, bytes)) and len(value) > most:
+            text += "..."
+    return text if len(text) <= most else text[: most - 3] + "..."

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
+from .._texts import check_are_names
 from .shard_tasks import ShardPool
 
 BESIDE = ("sample_weight", "offset", "groups")  # what an npz file may hold beside X and y
@@ -295,6 +296,7 @@ def _plain(spec, number):
     if isinstance(spec, tuple):
         return tuple(_plain(part, number) for part in spec)
     if isinstance(spec, str | os.PathLike):
+        check_are_names(spec)
         path = Path(os.fsdecode(spec)).absolute()
         if path.parent.is_dir() and not path.is_file():  # else a folder that only workers see
             raise DataError(f"shard {number}: there is no file {path}")

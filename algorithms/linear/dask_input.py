@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from ...errors import DataError
+from .._texts import REMEDY
 from .._validation import _as_data_errors, check_columns, named
 
 
@@ -58,7 +59,7 @@ def check_blocks(X, name, *, lengths=True):
     if not is_array(X):
         raise DataError(
             f"X is a {type(X).__name__}; of Dask's collections {name} takes arrays and DataFrames: make an "
-            "array, for instance with dask.array.from_delayed"
+            f"array, for instance with dask.array.from_delayed; if it holds texts, {REMEDY}"
         )
     if X.ndim != 2:
         raise DataError(f"X must have two dimensions, rows and columns, but it has {X.ndim}")
@@ -67,7 +68,10 @@ def check_blocks(X, name, *, lengths=True):
     if 0 in X.shape:
         raise DataError(f"X has the shape {X.shape}: {name} needs at least one row and one column")
     if X.dtype.kind not in "buif":
-        raise DataError(f"X has the type {X.dtype}; {name} takes real numbers: convert it with X.astype")
+        raise DataError(
+            f"X has the type {X.dtype}; {name} takes real numbers: convert it with X.astype; if "
+            f"X holds texts, {REMEDY}"
+        )
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
 
 

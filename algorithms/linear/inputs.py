@@ -8,7 +8,8 @@ from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from ...errors import DataError
+from ...errors import DataError, shortened
+from .._texts import reworded
 from .._validation import _as_data_errors, check_plain, named
 
 _MOST = 1e150  # of a target: squares must not overflow
@@ -65,7 +66,7 @@ def check_targets(y, n_samples, name):
                 input_name="y",
             )
         except (TypeError, OverflowError) as error:  # NumPy's, of what is no number, or too large a one
-            raise DataError(f"y must hold {n_samples} targets: {error}") from error
+            raise DataError(f"y must hold {n_samples} targets: {reworded(str(error), '')}") from error
     if not y.ndim:
         raise DataError(f"y must be a vector of {n_samples} targets, got the number {y}")
     check_length("y", y, n_samples)
@@ -99,8 +100,8 @@ def _check_real(y, name):
     for at, value in np.ndenumerate(np.asarray(y, dtype=object)):
         if isinstance(value, (str, bytes)):
             raise DataError(
-                f"y holds the text {str(value)!r} in row {at[0] if at else 0}; {name} takes numbers: convert "
-                "it, for instance with y.astype(float), or fit classes with SparseLogisticRegression"
+                f"y holds the text {shortened(value)} in row {at[0] if at else 0}; {name} takes numbers: "
+                "convert it, for instance with y.astype(float), or fit classes with SparseLogisticRegression"
             )
 
 
@@ -152,7 +153,9 @@ def check_labels(y, n_samples, name):
 def check_class_names(classes, name):
     """Refuse labels that are all the same."""
     if len(classes) < 2:
-        raise DataError(f"y holds 1 class, {classes.tolist()[0]!r}: {name} needs two classes or more")
+        raise DataError(
+            f"y holds 1 class, {shortened(classes.tolist()[0])}: {name} needs two classes or more"
+        )
 
 
 def label_numbers(y, n_samples, name):
@@ -292,11 +295,14 @@ def _check_class_weight(class_weight, classes):
     known = classes.tolist()
     for label, weight in class_weight.items():
         if label not in known:
-            raise DataError(f"class_weight names the class {label!r}, which y does not have; it has {known}")
+            raise DataError(
+                f"class_weight names the class {shortened(label)}, which y does not have; "
+                f"it has {shortened(known)}"
+            )
         if not (isinstance(weight, Real) and 0 < float(weight) < np.inf):
             raise DataError(
-                f"class_weight of the class {label!r} must be positive and finite, got {weight!r}; to fit "
-                "without a class, leave out its rows"
+                f"class_weight of the class {shortened(label)} must be positive and finite, got "
+                f"{shortened(weight)}; to fit without a class, leave out its rows"
             )
 
 
@@ -457,7 +463,7 @@ def _numbers(name, values):
             raise TypeError(f"got {given.dtype}")
         return np.array(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"{name} must hold numbers: {error}") from error
+        raise DataError(f"{name} must hold numbers: {reworded(str(error), '')}") from error
 
 
 def check_length(name, values, n_samples):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from .top_words import best_of_columns, first, largest
 
 
@@ -154,7 +154,7 @@ def check_topics(topics, n_components):
     except ValueError as error:  # nested to different depths
         raise DataError(f"topics must be numbers of topics: {error}") from error
     if found.ndim != 1 or len(found) == 0 or found.dtype.kind not in "iu":
-        raise DataError(f"topics={topics!r} must be a whole number or a sequence of them")
+        raise DataError(f"topics={shortened(topics)} must be a whole number or a sequence of them")
     wrong = np.flatnonzero((found < 0) | (found >= n_components))
     if len(wrong):
         raise DataError(f"there is no topic {found[wrong[0]]}: topics go from 0 to {n_components - 1}")

@@ -38,7 +38,7 @@ class LatentDirichletAllocation(FittedTopicModel):
 
     where the counts leave the token itself out.
 
-    Threads: documents and words are divided into at most 16 groups each by their sizes alone, and
+    Threads: documents and words are divided into at most 64 groups each by their sizes alone, and
     threads take blocks of (document group, word group) that share neither; the model is the same
     *bitwise* for any `n_jobs` on one kind of processor. Within a step the groups do not see each other's
     changes of the topic totals C_k, which are also renewed only every 4096 tokens; ``exact=True`` keeps
@@ -97,7 +97,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         Stop when the joint log-likelihood, measured every 10 sweeps, changes by no more than this part
         of itself. None runs all sweeps.
     n_groups : int, default=None
-        Groups of documents and of words, no more than there are documents. None takes 1 to 16, by the sizes
+        Groups of documents and of words, no more than there are documents. None takes 1 to 64, by the sizes
         of `X` alone; on a cluster of more threads than that, as many as it has threads. The model depends on
         this number, not on where groups lie.
     engine : str, default="local"

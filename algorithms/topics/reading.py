@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from .._base import Estimator
 from .._validation import check_counts, check_vocabulary
 from . import comparison
@@ -104,7 +104,9 @@ class ReadableTopics(Estimator):
         (a sliding window of 110 words) or C_NPMI (10 words), long documents give other numbers here.
         A pair that never meets has NPMI -1, a pair in every document 1; within ``"c_v"``, as in its paper,
         1e-12 is added to p(i, j), and a word in no document counts as 0. In ``"umass"`` a pair whose j is in
-        no document is left out, and a topic of only such pairs is NaN.
+        no document is left out, and a topic of only such pairs is NaN. gensim's u_mass has the same pairs and
+        mean, but adds 1e-12 to p(i, j) where this adds 1 to D(i, j), as Mimno et al. (2011) do, and counts a
+        pair whose j is in no document as 0.
 
         Parameters
         ----------
@@ -271,7 +273,7 @@ class ReadableTopics(Estimator):
         n_documents = check_whole("n_documents", n_documents)
         min_tokens = check_whole("min_tokens", min_tokens, least=0)
         if topic is not None and not isinstance(topic, Integral):
-            raise DataError(f"topic={topic!r} must be the number of a topic, or None for all")
+            raise DataError(f"topic={shortened(topic)} must be the number of a topic, or None for all")
         chosen = self._topics(topic)
         counts = self._fitted_documents() if X is None else check_counts(self, X, reset=False)
         lengths = np.asarray(counts.sum(axis=1)).ravel()

@@ -11,6 +11,7 @@ from ...errors import DataError
 from ...scheduler.rotation import balance
 from ...scheduler.store import fingerprint_csr
 from ...scheduler.threads import computed_here
+from .._texts import text_in
 from .._validation import check_counts
 from ..linear.dask_input import is_dask
 from .storage import Storage, release
@@ -144,6 +145,8 @@ def read_source(source, n_features=None):
         source = computed_here(source)[0] if hasattr(source, "compute") else source.result()
     if isinstance(source, list):  # a partition of a bag
         others = [type(part).__name__ for part in source if getattr(part, "ndim", 0) != 2]
+        if source and (text := text_in(source)):
+            raise DataError(f"{text}; of a bag by bag.map_partitions(vectorizer.transform)")
         if others or not source:
             raise DataError(
                 f"a partition of X holds {others[0] if others else 'nothing'}, where matrices of counts are "

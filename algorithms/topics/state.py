@@ -5,6 +5,7 @@ on the seed, the sweep and the group (or the word, or the document): the result 
 of threads.
 """
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
 FIRST_TOPICS = 3  # a document starts from this many: held-out perplexity falls faster than from all K...
 MOST_OF_A_WORD = 2**31 - 32  # tokens: counts have 31 bits, and a warp of a GPU steps over the end by up to 31
 LONG_DOCUMENT = 200  # ...except for documents of so many tokens, if their sweeps are annealed
-_LEAST_TOKENS, _MOST_GROUPS = 100_000, 16
+_LEAST_TOKENS, _FEW_GROUPS, _MOST_GROUPS = 100_000, 16, 64  # above few: only if totals are cheap to copy
 _TOKENS_PER_RUN = 20  # of one word in one group, on average: its row is fetched and weighed for each
 _MANY_TOPICS, _TOPICS_PER_TOKEN = 2**16, 10  # from so many on, blocks take at most so many a token of theirs
 
@@ -37,10 +38,23 @@ def number_of_groups(n_tokens, n_words, n_topics):
     """G for a corpus of so many tokens of so many words, and a model of so many topics."""
     if n_tokens < _LEAST_TOKENS:
         return 1
-    most = _MOST_GROUPS
-    if n_topics >= _MANY_TOPICS:  # each of G² blocks copies the totals of all
-        most = min(most, max(2, int(np.sqrt(_TOPICS_PER_TOKEN * n_tokens / n_topics))))
+    # Each of G² blocks copies the totals of all topics.
+    cheap = int(np.sqrt(_TOPICS_PER_TOKEN * n_tokens / n_topics))
+    few = max(2, min(_FEW_GROUPS, cheap)) if n_topics >= _MANY_TOPICS else _FEW_GROUPS
+    most = max(few, min(_MOST_GROUPS, cheap))
     return int(np.clip(n_tokens // (_TOKENS_PER_RUN * n_words), 2, most))
+
+
+def warn_of_idle_threads(n_groups, n_tokens, n_jobs):
+    """Warn where there are more threads than groups; a small corpus is swept before threads would pay."""
+    if n_jobs > n_groups and n_tokens >= _LEAST_TOKENS:
+        warnings.warn(
+            f"n_jobs gives {n_jobs} threads, but the corpus has {n_groups} groups of documents, so at most "
+            f"{n_groups} threads work at a time: set n_groups={n_jobs} to use all, which costs time a token "
+            f"and gives another model, or n_jobs={n_groups}",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def number_of_rows(frequency, n_topics):

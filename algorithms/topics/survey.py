@@ -13,6 +13,7 @@ from ...scheduler.program import Outcome, Program
 from ...scheduler.session import check_engine
 from ...scheduler.static import StaticSchedule
 from ...scheduler.store import fingerprint_csr
+from .._texts import check_are_names
 from ..linear.dask_input import is_dask, is_frame
 from .shard_input import figures_of, is_lazy, read_source
 from .storage import Storage
@@ -42,6 +43,8 @@ def is_sharded(X):
 def check_at_hand(X):
     """Refuse what can be fitted to and is no matrix, and no collection of Dask's."""
     if is_sharded(X) and not is_dask(X):
+        if are_files(X):
+            check_are_names(X)
         what = "names of files" if are_files(X) else "a list of delayed values or futures"
         raise DataError(
             f"X is {what}: documents to infer come as a matrix or a Dask array; stradask.datasets reads "
@@ -72,6 +75,7 @@ def sources_of(X, n_shards=None, n_threads=1):
         Tuples of `Piece`, or delayed values.
     """
     if are_files(X):
+        check_are_names(X)
         files = document_files(X)
         wanted = sum(map(os.path.getsize, files)) // _BYTES_PER_SHARD + 1
         return cut_files(files, n_shards or max(min(wanted, _MOST_SHARDS), n_threads))
