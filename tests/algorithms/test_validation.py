@@ -253,11 +253,11 @@ def test_a_sum_of_duplicates_may_be_too_large(X):
         (np.ones((2, 2, 2)), r"Found array with dim 3"),
         (5, r"Expected 2D array, got scalar"),
         (sparse.coo_array(np.ones(3)), r"X must have two dimensions"),
-        ([["a", "b"]], r"numeric|could not convert"),
+        ([["a", "b"]], r"X holds texts"),
         (np.array([["1", "2"]]), r"numeric"),
         (pd.DataFrame({"a": [1, 2], "b": ["3", "x"]}), r"the text 'x' in row 1 of the column 'b': encode"),
         (pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}), r"contains NaN"),
-        ([[1, 2], [3]], r"inhomogeneous"),
+        ([[1, 2], [3]], r"rows of X have different lengths"),
     ],
 )
 def test_bad_shapes_and_types(X, message):
