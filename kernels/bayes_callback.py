@@ -12,7 +12,8 @@ from .bayes_streams import OPTIONS
 
 
 @intrinsic
-def _call(typingctx, address, q, g, d):
+def call_function(typingctx, address, q, g, d):
+    """Call the C function at an address with those of q and of g, and with d."""
     signature = types.float64(*[types.int64] * 4)
 
     def codegen(context, builder, signature, args):
@@ -26,4 +27,4 @@ def _call(typingctx, address, q, g, d):
 @nb.njit(**OPTIONS)
 def callback(q, g, data, meta):
     """Log density and gradient from the function behind the address."""
-    return _call(meta[0], q.ctypes.data, g.ctypes.data, len(q))
+    return call_function(meta[0], q.ctypes.data, g.ctypes.data, len(q))

@@ -16,6 +16,7 @@ from ...kernels.bayes_address import TOGETHER, address_of
 from ...kernels.bayes_streams import normals, uniforms
 from ...kernels.nuts import scratch_rows
 from . import gibbs
+from .failures import Tally, place_words
 
 STATISTICS = ("acceptance", "n_gradients", "depth", "divergent", "energy", "step_size")
 _LEAST_ROWS = 5
@@ -107,10 +108,13 @@ class Draws:
         Of the log density at the draws; None for importance sampling.
     log_densities : ndarray of shape (n,)
     statistics : dict of str to ndarray of shape (n,)
-        acceptance, n_gradients, depth (of the tree), divergent, energy, step_size, undefined (evaluations
-        of a Python density that were NaN, all at the first draw of a call); empty for importance sampling.
+        acceptance, n_gradients, depth (of the tree), divergent, energy, step_size; undefined and failed
+        (evaluations of a user's density that were NaN, and that raised an error, all at the first draw of a
+        call), which alone importance sampling has.
     log_weights : ndarray of shape (n,), optional
         Of importance sampling; None where all weigh the same.
+    failure : str, default=""
+        The first such error.
     """
 
     draws: np.ndarray
@@ -118,6 +122,7 @@ class Draws:
     log_densities: np.ndarray
     statistics: dict
     log_weights: np.ndarray | None = None
+    failure: str = ""
 
     @staticmethod
     def join(parts):
@@ -127,7 +132,8 @@ class Draws:
             for name in ("draws", "gradients", "log_densities")
         )
         figures = {name: np.concatenate([p.statistics[name] for p in parts]) for name in parts[0].statistics}
-        return Draws(draws, gradients, log_densities, figures)
+        failure = next((part.failure for part in parts if part.failure), "")
+        return Draws(draws, gradients, log_densities, figures, failure=failure)
 
 
 def stream(seed, shard, chain, draw):
@@ -184,12 +190,15 @@ def init(model, q, sampler="nuts", *, mu=None, A=None, size=None, limit=None, dr
     scales = A[0] if len(A) != d else np.diag(A)
     if not (np.isfinite(A).all() and (scales > 0).all()):
         raise DataError(f"A must have scales above zero, got {scales}")
+    model.take_tally()
     logp, gradient = model.logp_grad(q)
     if not (np.isfinite(logp) and np.isfinite(gradient).all()):
+        tally = model.take_tally()
+        found = tally.first or f"{logp} at {np.round(q, 6).tolist()}, its gradient {gradient.tolist()}"
         raise DataError(
-            f"the log density at {np.round(q, 6).tolist()} is {logp}, its gradient {gradient.tolist()}; both "
-            "must be finite where a chain begins: begin elsewhere, or mend the density"
-        )
+            f"the log density is {found}; both must be finite where a chain begins: begin elsewhere, or mend "
+            "the density"
+        ) from tally.error
     diagonal = len(A) != d
     z = (q - mu) / A[0] if diagonal else np.linalg.solve(A, q - mu)
     gz = A[0] * gradient if diagonal else A.T @ gradient
@@ -267,15 +276,14 @@ def in_step(model, sampler):
     return model.together is not None and sampler in ("nuts", "split_hmc")
 
 
-def _result(state, made, tuning, n_undefined):
+def _result(state, made, tuning, tally):
     """The state after some draws, and these."""
     draws, gradients, statistics, z, gz, logp = made
     n = len(draws)
     figures = {name: statistics[:, i + 1] for i, name in enumerate(STATISTICS)}
-    figures["undefined"] = np.zeros(n)
-    figures["undefined"][0] = n_undefined
+    figures |= tally.columns(n)
     state = replace(state, z=z, gz=gz, logp=logp, tuning=tuning, draw=state.draw + n)
-    return state, Draws(draws, gradients, statistics[:, 0], figures)
+    return state, Draws(draws, gradients, statistics[:, 0], figures, failure=tally.first)
 
 
 def _run_together(model, states, averagings, names, n):
@@ -305,7 +313,7 @@ def _run_together(model, states, averagings, names, n):
     for own, array in zip(averagings, averaging, strict=True):
         if adapt:
             own[:] = array
-    return [(made, own, 0) for own, *made in zip(tuning, *results, strict=True)]
+    return [(made, own, Tally()) for own, *made in zip(tuning, *results, strict=True)]
 
 
 def _metrics(states):
@@ -320,7 +328,8 @@ def _scratch_rows(state):
 
 def _run(model, state, averaging, name, n):
     """Call the compiled loop of one chain; `averaging` changes in place."""
-    tuning, before = state.tuning.copy(), model.n_undefined()
+    tuning = state.tuning.copy()
+    model.take_tally()
     if state.sampler == "gibbs":
         made = gibbs.run(model, state.z, name, n)
     else:
@@ -342,7 +351,7 @@ def _run(model, state, averaging, name, n):
             model.meta,
         )
     model.raise_errors()
-    return made, tuning, model.n_undefined() - before
+    return made, tuning, model.take_tally()
 
 
 def starting_point(model, *, seed, shard=0, chain=0, mode=None):
@@ -366,6 +375,7 @@ def starting_point(model, *, seed, shard=0, chain=0, mode=None):
         If no point in 100 has a finite density and gradient.
     """
     d, name = model.n_params, stream(seed, shard, chain, STARTING)
+    model.take_tally()
     for n in (1, _STARTS):  # the first of them is the same
         if mode is None:
             points = model.start + model.reach * (2 * uniforms(name, n * d).reshape(n, d) - 1)
@@ -375,7 +385,9 @@ def starting_point(model, *, seed, shard=0, chain=0, mode=None):
         good = np.flatnonzero(np.isfinite(logps) & np.isfinite(gradients).all(axis=1))
         if len(good):
             return points[good[0]]
+    tally = model.take_tally()
+    instance = tally.first or f"{logps[0]} at {place_words(model.names, points[0])}"
     raise DataError(
-        f"the log density or its gradient is not finite at any of {_STARTS} starting points, for "
-        f"instance {logps[0]} at {np.round(points[0], 4).tolist()}: mend the density, or give it a start"
-    )
+        f"the log density or its gradient is not finite at any of {_STARTS} starting points, for instance "
+        f"{instance}. Mend the density, or give a start where it is finite, and near by as well"
+    ) from tally.error

@@ -14,6 +14,7 @@ from .chains import STATISTICS
 from .combine import combine
 from .combine_exact import LEAST_ESS
 from .diagnostics import diagnose
+from .failures import COUNTS, first_failure
 from .posterior import Posterior
 from .psis import importance_ess, khat_limit, resample
 
@@ -59,7 +60,8 @@ def from_sample(model, sample, variables, seed, local=None):
             "n_modes": sample.n_modes,
             "n_searches": sample.n_searches,
         }
-        found = diagnose(None, figures=figures)
+        figures |= _counted(sample.chains)
+        found = diagnose(None, figures=figures, failure=sample.chains[0].failure)
     elif T >= _LEAST:
         energy = sample.statistic("energy")[None] if sample.sampler in _HAMILTONIAN else None
         divergences = [int(sample.statistic("divergent").sum())]
@@ -67,12 +69,9 @@ def from_sample(model, sample, variables, seed, local=None):
             draws[None],
             energy=energy,
             divergences=divergences,
-            figures={
-                "undefined": int(sample.statistic("undefined").sum()),
-                "n_modes": sample.n_modes,
-                "n_searches": sample.n_searches,
-            },
+            figures=_counted(sample.chains) | {"n_modes": sample.n_modes, "n_searches": sample.n_searches},
             names=model.names,
+            failure=next((chain.failure for chain in sample.chains if chain.failure), ""),
         )
     _warn(found)
     statistics = None
@@ -97,9 +96,10 @@ def from_shards(model, arrays, log_density, variables, *, method, n_draws, seed,
     model : Model
         Of any shard.
     arrays : dict of str to ndarray of shape (M, chains, T, ...)
-        ``draws``, ``gradients``, ``divergent`` and ``undefined``.
+        ``draws``, ``gradients``, ``divergent``, ``undefined``, ``failed`` and ``failure``.
     log_density : callable
-        ``log_density(points)`` returns the sum over shards, (K,).
+        ``log_density(points)`` returns the sum over shards, (K,); its ``failed`` and ``failure`` count the
+        evaluations that raised an error, and tell the first.
     variables : dict of str to tuple of int
         See `from_sample`.
     method : str
@@ -130,9 +130,15 @@ def from_shards(model, arrays, log_density, variables, *, method, n_draws, seed,
     found = None
     if draws.shape[2] >= _LEAST:
         divergences = arrays["divergent"].sum(axis=(1, 2)).astype(np.int64)
-        figures = whole.figures | {"undefined": int(arrays["undefined"].sum())}
+        counts = {name: int(arrays[name].sum()) for name in COUNTS}
+        counts["failed"] += log_density.failed
         found = diagnose(
-            draws, gradients=gradients, divergences=divergences, figures=figures, names=model.names
+            draws,
+            gradients=gradients,
+            divergences=divergences,
+            figures=whole.figures | counts,
+            names=model.names,
+            failure=first_failure(arrays["failure"]) or log_density.failure,
         )
     _warn(found)
     return Posterior(
@@ -143,6 +149,10 @@ def from_shards(model, arrays, log_density, variables, *, method, n_draws, seed,
         diagnostics=found,
         method=f"{whole.method} of {len(draws)} shards",
     )
+
+
+def _counted(chains):
+    return {name: int(sum(chain.statistics[name].sum() for chain in chains)) for name in COUNTS}
 
 
 def _values(model, draws, local):

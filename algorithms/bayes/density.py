@@ -8,7 +8,7 @@ Where there is one it is compared with differences before anything is sampled, c
 import ctypes
 import functools
 import inspect
-import threading
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,22 +17,13 @@ import numpy as np
 
 from ...errors import DataError
 from ...kernels.bayes_address import floats
-from ...kernels.bayes_callback import callback
-from ...scheduler.threads import single_threaded_blas
+from ...kernels.bayes_callback import call_function, callback
 from .._validation import check_takes
-from .chains import STARTING, stream
+from .density_check import STEP, check_density
+from .failures import Failures
 from .fingerprint import fingerprint
-from .laplace import hessian
 from .models import Model
 
-_STEP = np.finfo(float).eps ** (1 / 3)
-_TOLERANCE = 1e-4  # of a gradient, in parts of its size
-_NOISE = 1e-13  # of the log density, in parts of its size
-_PLACES = 3
-# Distances between which any proper density falls by more than 1/x does, if it is no wider than 1e30. Those
-# farther out are tried only where it did not at nearer ones, and squares there are still numbers.
-_FAR = ((1e2, 6e2), (1e5, 1e6), (1e8, 1e15), (1e20, 1e60))
-_TOGETHER = 256  # lines that are looked along in one call: all at once take 8 d^2 numbers
 _POINTER = ctypes.POINTER(ctypes.c_double)
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_double, _POINTER, _POINTER, ctypes.c_int64)
 
@@ -148,10 +139,60 @@ class CompiledModel(Model):
     """A model of a user's compiled functions, kept for their identity."""
 
     functions: tuple = ()
+    n_axes: int = 1
+
+    def __post_init__(self):
+        super().__post_init__()
+        failures = Failures(self.names)
+
+        def failed(q, g, d):
+            point = np.ctypeslib.as_array(q, (d,)).copy()
+            np.ctypeslib.as_array(g, (d,))[:] = np.nan
+            try:
+                self._again(point)
+            except BaseException as error:
+                return failures.note(error, point)
+            return failures.note(RuntimeError("a compiled function failed, and once more did not"), point)
+
+        def undefined(q, g, d):
+            failures.note_value(np.nan)
+            return np.nan
+
+        pointers = _CALLBACK(failed), _CALLBACK(undefined)
+        meta = np.append(self.meta[:2], [_address(pointer) for pointer in pointers])
+        self.__dict__.update(meta=meta, _failures=failures, _pointers=pointers)
+
+    def _again(self, q):
+        """Call the functions from Python, as the density does: what compiled code catches has no text."""
+        x = self.data[1:].reshape(self.meta[: self.n_axes])
+        for function, arguments in zip(self.functions, ((x,), ()), strict=True):
+            if function is None:
+                continue
+            if len(inspect.signature(function.py_func).parameters) > 1 + len(arguments):
+                function(q, *arguments, np.zeros(len(q)))
+            else:
+                differences(lambda point, f=function, rest=arguments: f(point, *rest), q)
+                function(q, *arguments)
 
     def identity(self):
         """What the density depends on, for digests."""
-        return fingerprint(self.functions), self.data, self.meta, self.names, self.start
+        return fingerprint(self.functions), self.data, self.meta[:2], self.names, self.start
+
+    def raise_errors(self):
+        """Raise what a function raised, unless it only says that a point has no density."""
+        vars(self)["_failures"].raise_fatal()
+
+    def take_tally(self):
+        """Return what evaluations on this thread gave no number since it was last asked."""
+        return vars(self)["_failures"].take()
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.__post_init__()
+
+
+def _address(pointer):
+    return ctypes.cast(pointer, ctypes.c_void_p).value
 
 
 def _compiled_model(log_likelihood, log_prior, data, start, power, names):
@@ -173,7 +214,7 @@ def _compiled_model(log_likelihood, log_prior, data, start, power, names):
     functions = (log_likelihood, log_prior)
     numbers = np.concatenate([[power], x.ravel()])
     try:
-        return CompiledModel(density, numbers, meta, names, start, False, functions)
+        return CompiledModel(density, numbers, meta, names, start, False, functions, x.ndim)
     except Exception:  # numba's errors are of many kinds
         _check_compiles("log_likelihood", log_likelihood, [1, x.ndim, 1][:n_arguments])
         _check_compiles("log_prior", log_prior, [1, 1][:n_prior])
@@ -204,8 +245,9 @@ def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes)
 
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     inner = options | {"forceinline": True}
-    step = float(_STEP)
+    step = float(STEP)
     at: Any = floats
+    told: Any = call_function
 
     if log_prior is None:
         prior_slopes = True
@@ -255,13 +297,24 @@ def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes)
             return likelihood(q, nb.carray(at(data.ctypes.data + 8), (meta[0], meta[1])), g)
 
     @nb.njit(**inner)
-    def density(q, g, data, meta):
+    def both(q, g, data, meta):
         for i in range(len(g)):
             g[i] = 0.0
         logp = data[0] * prior(q, g)
         for i in range(len(g)):
             g[i] *= data[0]
         return logp + of_data(q, data, meta, g)
+
+    @nb.njit(**inner)
+    def density(q, g, data, meta):
+        logp = 0.0
+        try:
+            logp = both(q, g, data, meta)
+        except Exception:  # of which compiled code knows no more; the callback finds out
+            logp = told(meta[2], q.ctypes.data, g.ctypes.data, len(q))
+        if math.isnan(logp):
+            logp = told(meta[3], q.ctypes.data, g.ctypes.data, len(q))
+        return logp
 
     return density
 
@@ -315,7 +368,7 @@ def _number(made, what):
 
 def differences(function, q):
     """Gradient by central differences."""
-    h = _STEP * np.maximum(1.0, np.abs(q))
+    h = STEP * np.maximum(1.0, np.abs(q))
     gradient = np.empty(len(q))
     for i in range(len(q)):
         step = np.zeros(len(q))
@@ -328,9 +381,10 @@ def differences(function, q):
 class PythonModel(Model):
     """A model of a Python function ``q -> (log density, gradient)``.
 
-    The compiled sampler calls it through a C pointer. An error inside ends no draw, since it cannot pass
-    through compiled code: the density is NaN then, and the error is raised after the chunk. NaN that the
-    function itself returns counts as a density of zero; how often is told in the diagnostics.
+    The compiled sampler calls it through a C pointer, through which no error can pass. One that says that a
+    point has no density (see ``failures``) makes it zero there; another makes it NaN, and is raised after the
+    chunk. NaN that the function itself returns counts as a density of zero. The diagnostics say how often
+    there was either.
     """
 
     function: Any = None
@@ -343,28 +397,25 @@ class PythonModel(Model):
 
     def __post_init__(self):
         super().__post_init__()
-        own = threading.local()  # a chain is on one thread, and the callback on the same
-        failed: list[BaseException | None] = [
-            None
-        ]  # on any thread: the others need not go on, and raise it too
+        failures = Failures(self.names)
 
         def call(q, g, d):
-            own.error = failed[0] if getattr(own, "error", None) is None else own.error
-            if own.error is not None:
+            if failures.has_ended():
                 return np.nan
+            point, slope = np.ctypeslib.as_array(q, (d,)).copy(), np.ctypeslib.as_array(g, (d,))
             try:
                 with np.errstate(all="ignore"):  # NaN is counted, and a long leapfrog step overflows
-                    value, gradient = self.function(np.ctypeslib.as_array(q, (d,)).copy())
-                np.ctypeslib.as_array(g, (d,))[:] = gradient
-                own.undefined = getattr(own, "undefined", 0) + np.isnan(value)
+                    value, gradient = self.function(point)
+                slope[:] = gradient
+                failures.note_value(value)
                 return value
             except BaseException as error:
-                own.error = failed[0] = error
-                return np.nan
+                slope[:] = np.nan
+                return failures.note(error, point)
 
         pointer = _CALLBACK(call)
-        meta = np.array([ctypes.cast(pointer, ctypes.c_void_p).value], dtype=np.int64)
-        self.__dict__.update(meta=meta, _failed=failed, _own=own, _pointer=pointer)
+        meta = np.array([_address(pointer)], dtype=np.int64)
+        self.__dict__.update(meta=meta, _failures=failures, _pointer=pointer)
 
     def without_data(self):
         """Return the model without its function, which holds the data."""
@@ -377,120 +428,13 @@ class PythonModel(Model):
         return functions, both.data, both.power, self.names, self.start
 
     def raise_errors(self):
-        """Raise what the function raised since this thread last asked."""
-        own, failed = vars(self)["_own"], vars(self)["_failed"]
-        error = getattr(own, "error", None)
-        if error is not None:
-            own.error = failed[0] = None
-            raise error
+        """Raise what the function raised, unless it only says that a point has no density."""
+        vars(self)["_failures"].raise_fatal()
 
-    def n_undefined(self):
-        """Count evaluations on this thread that were NaN."""
-        return int(getattr(vars(self)["_own"], "undefined", 0))
+    def take_tally(self):
+        """Return what evaluations on this thread gave no number since it was last asked."""
+        return vars(self)["_failures"].take()
 
     def __setstate__(self, state):
         super().__setstate__(state)
         self.__post_init__()
-
-
-# Examination ------------------------------------------------------------------------------------------
-
-
-def check_density(model):
-    """Compare gradients with differences of the log density, at three points about the start.
-
-    Parameters
-    ----------
-    model : Model
-
-    Raises
-    ------
-    DataError
-        Names the parameter, and both numbers.
-    """
-    from ...kernels.bayes_streams import uniforms
-
-    d = model.n_params
-    spread = uniforms(stream(0, 0, 0, STARTING), _PLACES * d).reshape(_PLACES, d) - 0.5
-    spread[0] = 0
-    slopes = np.zeros(d)
-    for place, q in enumerate(model.start + spread):
-        logp, gradient = model.logp_grad(q)
-        if place == 0 or np.isfinite(logp):  # beyond the start the density may end
-            _check_point(model, q, logp, gradient)
-            slopes += np.abs(gradient)
-    flat = np.flatnonzero(slopes == 0)
-    if len(flat):
-        raise DataError(
-            f"the log density does not depend on the parameter {model.names[flat[0]]!r}: leave it out, or "
-            "give it a proper prior"
-        )
-    _check_falls(model)
-
-
-def _check_falls(model):
-    """Refuse a density that along some line from the start falls no faster than one over the distance.
-
-    Such a one cannot be normalised, and its chains would wander without end. Tried are all axes, the gradient
-    and the eigenvectors of the Hessian at the start. Of the latter only those that are exact to rounding are
-    ridges so far out; others are left to the diagnostics.
-    """
-    with single_threaded_blas():
-        _, gradient = model.logp_grad(model.start)
-        curvature = hessian(model, model.start)
-        lines = np.concatenate([np.eye(model.n_params), gradient[None]])
-        if np.isfinite(curvature).all():
-            lines = np.concatenate([lines, np.linalg.eigh(curvature)[1].T])
-    sizes = np.abs(lines).max(axis=1)
-    lines = lines[sizes > 0] / sizes[sizes > 0, None]
-    sides = np.stack([lines, -lines], axis=1).reshape(-1, model.n_params)
-    for near, far in _FAR:
-        if not len(sides):
-            return
-        pieces = np.array_split(sides, 1 + len(sides) // _TOGETHER)
-        sides = sides[np.concatenate([_stay(model, piece, near, far) for piece in pieces])]
-    if len(sides):
-        pairs = zip(model.names, sides[0], strict=True)
-        parts = [f"{part:+.2g} {name}" for name, part in pairs if abs(part) > 0.05]
-        raise DataError(
-            f"the log density does not fall along {' '.join(parts[:8])}: the posterior cannot be "
-            "normalised; give the parameters a proper log_prior there"
-        )
-
-
-def _stay(model, sides, near, far):
-    """Along which lines the log density falls by less than that of 1/x; not where it is undefined."""
-    try:
-        logps, _ = model.logp_grads(model.start + np.concatenate([near * sides, far * sides]))
-    except Exception:  # whatever a function says of points where no chain comes: it does not reach so far
-        if len(sides) < 2:
-            return np.zeros(len(sides), bool)
-        return np.concatenate([_stay(model, side[None], near, far) for side in sides])
-    logps = logps.reshape(2, -1)
-    finite = np.isfinite(logps).all(axis=0)
-    return finite & (np.diff(np.where(finite, logps, 0.0), axis=0)[0] > -np.log(far / near))
-
-
-def _check_point(model, q, logp, gradient):
-    where = f"at q = {np.round(q, 4).tolist()}"
-    if not np.isfinite(logp):
-        raise DataError(f"the log density is {logp} {where}: give a start where it is finite, or mend it")
-    wrong = np.flatnonzero(~np.isfinite(gradient))
-    if len(wrong):
-        raise DataError(
-            f"the gradient of the log density for the parameter {model.names[wrong[0]]!r} is "
-            f"{gradient[wrong[0]]} {where}: mend the gradient, or leave it out to have it differenced"
-        )
-    h = _STEP * np.maximum(1.0, np.abs(q))
-    logps, _ = model.logp_grads(np.concatenate([q + np.diag(h), q - np.diag(h)]))
-    expected = (logps[: len(q)] - logps[len(q) :]) / (2 * h)
-    scale = np.abs(expected).max()
-    allowed = _TOLERANCE * (np.abs(expected) + np.abs(gradient) + _TOLERANCE * scale) + _NOISE * abs(logp) / h
-    wrong = np.flatnonzero(~(np.abs(gradient - expected) <= allowed + 1e-6))
-    if len(wrong):
-        j = wrong[0]
-        raise DataError(
-            f"the gradient for the parameter {model.names[j]!r} is {gradient[j]:.6g} {where}, but "
-            f"differences of the log density give {expected[j]:.6g}: mend the gradient, or leave it out to "
-            "have it differenced"
-        )

@@ -122,7 +122,7 @@ class Diagnostics(Table):
         super().__init__(names, columns, self.verdict)
 
 
-def diagnose(chains, *, gradients=None, energy=None, divergences=None, figures=None, names=None):
+def diagnose(chains, *, gradients=None, energy=None, divergences=None, figures=None, names=None, failure=""):
     """Judge shards, their agreement and their combination.
 
     Parameters
@@ -137,6 +137,8 @@ def diagnose(chains, *, gradients=None, energy=None, divergences=None, figures=N
         `Combination.figures`.
     names : sequence of d str, optional
         Of the parameters.
+    failure : str, default=""
+        The first error of those evaluations of the density that ``figures["failed"]`` counts.
 
     Returns
     -------
@@ -155,13 +157,16 @@ def diagnose(chains, *, gradients=None, energy=None, divergences=None, figures=N
             # A second round that is good has put right what the shards missed.
             excused = "k_hat" in figures and not any(level for _, _, _, level, _ in ends)
             lines.append((*line[:3], min(line[3], 1) if excused else line[3], line[4]))
-        if figures.get("undefined"):
-            words = "evaluations were NaN, taken for a density of zero: mend it, or return -inf there"
-            lines.append(("undefined", figures["undefined"], "0", 1, words))
         if energy is not None:
             lines.append(_energy_line(np.stack([e_bfmi(shard) for shard in np.asarray(energy)])))
         if len(chains) > 1:
             lines += _agreement_lines(chains, gradients)
+    if figures.get("undefined"):
+        words = "evaluations were NaN, taken for a density of zero: mend it, or return -inf there"
+        lines.append(("undefined", figures["undefined"], "0", 1, words))
+    if figures.get("failed"):
+        words = f"evaluations raised an error, taken for a density of zero; the first: {failure}"
+        lines.append(("failed", figures["failed"], "0", 1, words))
     if figures.get("n_searches"):
         several = figures["n_modes"] > 1
         words = f"{figures['n_searches']} searches from scattered points end in "

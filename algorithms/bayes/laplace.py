@@ -272,6 +272,8 @@ def laplace_draws(model, mode, n, *, seed, shard=0, chain=0, freedom=None):
         log_q = -(freedom + d) / 2 * np.log1p(-2 * log_q / shrink / freedom)
         z = z / np.sqrt(shrink)[:, None]
     q = mode.q + z @ mode.A.T
+    model.take_tally()
     logps = model.logp_batch(q)
+    tally = model.take_tally()
     log_weights, k_hat = psis(np.where(np.isfinite(logps), logps, -np.inf) - log_q)
-    return Draws(q, None, logps, {}, log_weights), k_hat
+    return Draws(q, None, logps, tally.columns(n), log_weights, tally.first), k_hat

@@ -13,6 +13,7 @@ from ...kernels.bayes_address import SIGNATURE, address_of
 from ...kernels.bayes_chain import evaluate_all
 from ...scheduler.threads import run_tasks
 from .chains import stream
+from .failures import Tally
 
 PRIORS = {
     "normal": bayes_priors.NORMAL,
@@ -117,9 +118,9 @@ class Model:
     def raise_errors(self):
         """Raise what went wrong inside the density; compiled ones raise nothing."""
 
-    def n_undefined(self):
-        """Count evaluations on this thread that were NaN; those of compiled densities are not counted."""
-        return 0
+    def take_tally(self):
+        """Return a `Tally` of what this thread's evaluations raised since it was last asked."""
+        return Tally()
 
     def logp_batch(self, Q):
         """Compute log densities without gradients, where the model has a faster way for many points.

@@ -19,11 +19,13 @@ from ...scheduler.session import check_engine
 from ...scheduler.threads import single_threaded_blas
 from .chains import STATISTICS, Draws, State, advance, is_tuning
 from .collect import from_sample, from_shards
+from .failures import COUNTS, first_failure
 from .models import Model
 from .sampling import CHUNK, Plan, check_settings, make_plan, sample_model
 from .shard_tasks import ShardPool
 
 _N_CHOICE = 2000  # draws of importance sampling by which "auto" chooses; not those asked for, which may grow
+_LATER = {"failed": "f8", "failure": "U1"}  # arrays that files of version 0.1 lack: nothing was raised there
 _NEAR = 1e-4  # to which part a density must be what a file says: sums are rounded in several orders
 
 
@@ -133,7 +135,7 @@ def draw_posterior(
         settings = {"method": combine, "n_draws": n_samples * n_chains, "seed": seed}
         if local is not None:
             settings["local"] = lambda points: _in_place(pool.values(partial(_local, local), points))
-        posterior = from_shards(model, arrays, partial(pool.sum, _log_density), variables(model), **settings)
+        posterior = from_shards(model, arrays, _SecondRound(pool), variables(model), **settings)
     return posterior, [str(chains[0].state["sampler"]) for chains in runs.last]
 
 
@@ -148,6 +150,7 @@ def _run(pool, identity, *, n_samples, n_chains, n_warmup, seed, verbose, callba
         seed=seed,
         identity=identity | {"length": length},
         fits=partial(_fits, length),
+        optional=_LATER,
         verbose=verbose,
         on_chunk=None if callback is None else _Watch(callback, pool.n_shards, n_chains, n_chunks, length),
     )
@@ -178,7 +181,8 @@ def _step(length, n_warmup, shard, state, key):
         return _packed(state), {}
     state, made = advance(shard.model, _unpacked(state), length, **numbers)
     arrays = {"draws": made.draws, "gradients": made.gradients, "log_densities": made.log_densities}
-    return _packed(state), arrays | made.statistics
+    failure = np.array([made.failure] + [""] * (length - 1))
+    return _packed(state), arrays | made.statistics | {"failure": failure}
 
 
 def _fits(length, shard, state, arrays, key):
@@ -188,9 +192,14 @@ def _fits(length, shard, state, arrays, key):
     plain = {"sampler": plan.sampler, "draw": key.chunk * length}
     rows: dict[str, list[tuple]] = {"draws": [(n, d)], "gradients": [(n, d)]} if n else {}
     if n:
-        rows |= {name: [(n,)] for name in ("log_densities", *STATISTICS, "undefined")}
+        rows |= {name: [(n,)] for name in ("log_densities", *STATISTICS, *COUNTS)}
+        arrays = {name: np.zeros(n, kind) for name, kind in _LATER.items()} | arrays
+    failure = arrays.get("failure", np.zeros(n, "U1"))
+    arrays = {name: array for name, array in arrays.items() if name != "failure"}
     return (
-        state.keys() == forms.keys() | plain.keys()
+        failure.shape == (n,)
+        and failure.dtype.kind == "U"
+        and state.keys() == forms.keys() | plain.keys()
         and all(np.array_equal(state[name], value) for name, value in plain.items())
         and _are_floats(state, forms)
         and is_tuning(plan.sampler, *state["tuning"])
@@ -232,8 +241,27 @@ def _without_data(shard, points):
     return shard.model.without_data()
 
 
+class _SecondRound:
+    """Sums over the shards of their log densities, and what these raised."""
+
+    def __init__(self, pool):
+        self._pool, self.failed, self.failure = pool, 0, ""
+
+    def __call__(self, points):
+        found = self._pool.values(_log_density, points)
+        total = np.zeros(len(points))
+        for values, failed, failure in found:
+            total += values
+            self.failed += failed
+            self.failure = self.failure or failure
+        return total
+
+
 def _log_density(shard, points):
-    return shard.model.logp_batch(points)
+    shard.model.take_tally()
+    values = shard.model.logp_batch(points)
+    tally = shard.model.take_tally()
+    return values, tally.failed, tally.first
 
 
 def _local(local, shard, points):
@@ -250,8 +278,10 @@ def _as_sample(runs, plan, n_samples):
     chains = []
     for chain in range(len(runs.last[0])):
         arrays = {name: array[0, chain, :n_samples] for name, array in runs.arrays.items()}
-        figures = {name: arrays[name] for name in (*STATISTICS, "undefined")}
-        chains.append(Draws(arrays["draws"], arrays["gradients"], arrays["log_densities"], figures))
+        figures = {name: arrays[name] for name in (*STATISTICS, *COUNTS)}
+        draws, gradients, log_densities = (arrays[name] for name in ("draws", "gradients", "log_densities"))
+        failure = first_failure(arrays["failure"])
+        chains.append(Draws(draws, gradients, log_densities, figures, failure=failure))
     states = [_unpacked(chunk.state) for chunk in runs.last[0]]
     return plan.sample(chains, states, History())
 

@@ -84,7 +84,11 @@ class _Loaded(NamedTuple):
 
 
 def _load(load, shard, with_digest):
-    data = load(shard)
+    try:
+        data = load(shard)
+    except Exception as error:
+        error.add_note(f"in shard {shard}")
+        raise
     if not with_digest:
         return _Loaded(data, "")
     try:

@@ -108,6 +108,7 @@ class ShardPool:
         seed=0,
         identity=None,
         fits=None,
+        optional=None,
         after=None,
         verbose=0,
         on_chunk=None,
@@ -131,6 +132,8 @@ class ShardPool:
         fits : callable, optional
             ``fits(data, state, arrays, key)`` says whether what a file holds can be what `step` made; a chunk
             whose file cannot be is made anew.
+        optional : dict of str to dtype, optional
+            Arrays of one number or text a draw that a file may lack, which are zeros or "" then.
         after : ShardRuns, optional
             A finished run with the same arguments but fewer chunks, to go on from.
         verbose : int, default=0
@@ -165,7 +168,7 @@ class ShardPool:
                     on_chunk(shard)
 
             chains = self._place.chains(work, n_chains, numbers, after, done)
-        return _joined(chains, after, n_chains, n_chunks)
+        return _joined(chains, after, n_chains, n_chunks, optional or {})
 
     def _check_after(self, after, n_chains, n_chunks):
         if after is None:
@@ -237,7 +240,7 @@ def _as_json(identity):
         raise DataError(f"identity must be what JSON can hold: {error}") from error
 
 
-def _joined(chains, after, n_chains, n_chunks):
+def _joined(chains, after, n_chains, n_chunks, optional):
     """Put the chunks of all chains, in the order of shards and chains, into one array a name."""
     old = [] if after is None else [chunk for row in after.last for chunk in row]
     last = [chunks[-1] if chunks else old[i] for i, chunks in enumerate(chains)]
@@ -247,9 +250,14 @@ def _joined(chains, after, n_chains, n_chunks):
         before = [{name: array[i] for name, array in flat.items()} for i in range(len(old))]
         drawn = [[first, *parts] for first, parts in zip(before, drawn, strict=True)]
     arrays = {}
-    for name in drawn[0][0]:
+
+    def of_part(part, name):
+        lacks = name in optional and name not in part
+        return np.zeros(len(next(iter(part.values()))), optional[name]) if lacks else part[name]
+
+    for name in dict.fromkeys([*drawn[0][0], *optional]):
         try:
-            whole = np.stack([np.concatenate([part[name] for part in parts]) for parts in drawn])
+            whole = np.stack([np.concatenate([of_part(part, name) for part in parts]) for parts in drawn])
         except (KeyError, ValueError) as error:
             raise DataError(
                 f"chunks returned {name!r} in shapes that do not fit together: {error}"

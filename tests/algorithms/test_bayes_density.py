@@ -122,11 +122,11 @@ def test_an_error_inside_is_raised_once_and_stops_the_run():
     def failing(q, x):
         calls.append(q)
         if len(calls) > 400:
-            raise ZeroDivisionError("of mine")
+            raise RuntimeError("of mine")
         return -0.5 * (q**2).sum(), -q
 
     model = user_model(failing, None, X, [0.0])
-    with pytest.raises(ZeroDivisionError, match="of mine"):
+    with pytest.raises(RuntimeError, match="of mine"):
         sample_model(model, "nuts", n_chains=1)
     assert len(calls) == 401
     calls.clear()
@@ -184,7 +184,7 @@ def test_compiled_functions_that_return_no_number_are_named(function, message):
 def test_an_error_on_one_thread_ends_others_and_is_raised_on_each():
     def density(q, x):
         if q[0] > 1:
-            raise ArithmeticError("beyond 1")
+            raise RuntimeError("beyond 1")
         return -0.5 * q[0] ** 2, -q
 
     model = user_model(density, None, X, [0.0], check=False)
@@ -194,7 +194,7 @@ def test_an_error_on_one_thread_ends_others_and_is_raised_on_each():
         ).result()
         assert np.isnan(logps[0])  # such draws must never be kept
         for told in (lambda: model.logp_grad([0.0]), lambda: other.submit(model.raise_errors).result()):
-            with pytest.raises(ArithmeticError, match="beyond 1"):
+            with pytest.raises(RuntimeError, match="beyond 1"):
                 told()
         assert model.logp_grad([1.0])[0] == -0.5  # and then it is over
         other.submit(model.raise_errors).result()
