@@ -16,6 +16,11 @@ _PLACES = 3
 # Distances between which any proper density falls by more than 1/x does, if it is no wider than 1e30. Those
 # farther out are tried only where it did not at nearer ones, and squares there are still numbers.
 _FAR = ((1e2, 6e2), (1e5, 1e6), (1e8, 1e15), (1e20, 1e60))
+_LEVEL = 1e-4  # curvature of a ridge, in parts of the largest: differences do not tell it from none
+_ROUGH = 4e-6  # error of a curvature by differences of differences, in parts of the log density
+_ALONG = (1.0, 1e2, 1e4, 1e6, 1e8)  # beyond, no direction that is found is exact enough
+_EXACT = 1e-6  # of a direction
+_NEWTON = 2  # steps back to the ridge
 _TOGETHER = 256  # lines that are looked along in one call: all at once take 8 d^2 numbers
 
 
@@ -47,43 +52,113 @@ def check_density(model):
         if place == 0 or np.isfinite(logp):  # beyond the start the density may end
             _check_point(model, q, logp, gradient)
             slopes += np.abs(gradient)
-    flat = np.flatnonzero(slopes == 0)
-    if len(flat):
-        raise DataError(
-            f"the log density does not depend on the parameter {model.names[flat[0]]!r}: leave it out, or "
-            "give it a proper prior"
-        )
-    _check_falls(model)
+    _check_falls(model, slopes == 0)
 
 
-def _check_falls(model):
+def _check_falls(model, flat):
     """Refuse a density that along some line from the start falls no faster than one over the distance.
 
     Such a one cannot be normalised, and its chains would wander without end. Tried are all axes, the gradient
-    and the eigenvectors of the Hessian at the start. Of the latter only those that are exact to rounding are
-    ridges so far out; others are left to the diagnostics.
+    and the eigenvectors of the Hessian at the start; lines along which this has no curvature are ridges, and
+    are followed as far as their direction can be found. A density that is constant near the start, in the
+    parameters that are `flat`, may end farther out, and is proper then.
     """
     with single_threaded_blas():
-        _, gradient = model.logp_grad(model.start)
+        logp, gradient = model.logp_grad(model.start)
         curvature = hessian(model, model.start)
-        lines = np.concatenate([np.eye(model.n_params), gradient[None]])
+        lines, ridges = (
+            np.concatenate([np.eye(model.n_params), gradient[None]]),
+            np.empty((0, model.n_params)),
+        )
         if np.isfinite(curvature).all():
-            lines = np.concatenate([lines, np.linalg.eigh(curvature)[1].T])
+            values, vectors = np.linalg.eigh(curvature)
+            lines = np.concatenate([lines, vectors.T])
+            level = np.abs(values) <= _LEVEL * np.abs(values).max() + _ROUGH * abs(logp)
+            if not level.all():
+                ridges = _followed(model, vectors[:, level].T, values[~level], vectors[:, ~level], gradient)
+    # Along multiples of eighths sums cancel without rounding, however far out.
+    eighths = np.round(8 * ridges) / 8
+    exact = (np.abs(ridges - eighths) < _EXACT).all(axis=1)
     sizes = np.abs(lines).max(axis=1)
     lines = lines[sizes > 0] / sizes[sizes > 0, None]
-    sides = np.stack([lines, -lines], axis=1).reshape(-1, model.n_params)
+    sides = np.concatenate([lines, -lines, eighths[exact]])
     for near, far in _FAR:
         if not len(sides):
-            return
+            break
         pieces = np.array_split(sides, 1 + len(sides) // _TOGETHER)
         sides = sides[np.concatenate([_stay(model, piece, near, far) for piece in pieces])]
-    if len(sides):
-        pairs = zip(model.names, sides[0], strict=True)
-        parts = [f"{part:+.2g} {name}" for name, part in pairs if abs(part) > 0.05]
+    sides = np.concatenate([sides, ridges[~exact]])
+    if not len(sides):
+        return
+    axes = np.eye(model.n_params)
+    both = [
+        j
+        for j in np.flatnonzero(flat)
+        if all((sides == way).all(axis=1).any() for way in (axes[j], -axes[j]))
+    ]
+    if both:
         raise DataError(
-            f"the log density does not fall along {' '.join(parts[:8])}: the posterior cannot be "
-            "normalised; give the parameters a proper log_prior there"
+            f"the log density does not depend on the parameter {model.names[both[0]]!r}: leave it out, or "
+            "give it a proper prior"
         )
+    pairs = zip(model.names, sides[0], strict=True)
+    parts = [f"{part:+.2g} {name}" for name, part in pairs if abs(part) > 0.05]
+    raise DataError(
+        f"the log density does not fall along {' '.join(parts[:8])}: the posterior cannot be "
+        "normalised; give the parameters a proper log_prior there"
+    )
+
+
+def _followed(model, level, values, steep, gradient):
+    """Follow lines without curvature, and return those along which the density does not fall.
+
+    Along a straight ridge the gradient is what it is at the start: Newton's steps across the ridge find its
+    direction, to rounding errors, from points farther and farther out.
+
+    Parameters
+    ----------
+    model : Model
+    level : ndarray of shape (k, d)
+        The lines.
+    values, steep : ndarrays of shape (d - k,), (d, d - k)
+        Curvatures, and the directions across that have one.
+    gradient : ndarray of shape (d,)
+        At the start.
+    """
+    found = []
+    for line in np.concatenate([level, -level]):
+        heights, direction = [], line
+        for distance in _ALONG:
+            point = model.start + distance * direction
+            logp, here = _at(model, point)
+            for _ in range(_NEWTON):
+                if not np.isfinite(logp):
+                    break
+                other = point + steep @ (steep.T @ (here - gradient) / values)
+                better, there = _at(model, other)
+                if not better >= logp - _ROUGH * abs(
+                    logp
+                ):  # NaN, or differences too wide for the ridge so far out
+                    break
+                point, logp, here = other, better, there
+            heights.append(logp)
+            if not np.isfinite(logp):
+                break
+            direction = (point - model.start) / distance
+        falls = np.diff(heights[1:]) if len(heights) == len(_ALONG) else [-np.inf]
+        if (falls > -np.diff(np.log(_ALONG[1:]))).all():
+            found.append(direction / np.abs(direction).max())
+    return np.array(found).reshape(-1, model.n_params)
+
+
+def _at(model, point):
+    """Log density and gradient; NaN where no chain comes, and a function may fail as it likes."""
+    try:
+        with np.errstate(all="ignore"):
+            logp, gradient = model.logp_grad(point)
+    except Exception:
+        return np.nan, None
+    return (logp, gradient) if np.isfinite(gradient).all() else (np.nan, None)
 
 
 def _stay(model, sides, near, far):

@@ -5,6 +5,7 @@ Hessian there. If k-hat of importance sampling about it is below 0.5 and the wei
 three quarters of the draws, these are the draws. Else, if k-hat is below 0.7 and split HMC accepts 0.6 or
 more, it is split HMC, one gradient a draw. Else, and where there is no definite Hessian or more than one
 mode, NUTS: chains then begin in each of the modes in turn, so that R-hat tells whether they change places.
+A density that is constant, as far as can be seen, and ends somewhere is sampled by slices.
 """
 
 import time
@@ -23,13 +24,14 @@ from .chains import SAMPLERS, WARM_UP, Draws, State, advance, advance_all, in_st
 from .diagnostics import MOST_DIVERGENT
 from .gibbs import check_conjugate
 from .laplace import Mode, find_mode, find_modes, laplace_draws
-from .psis import importance_ess
+from .psis import importance_ess, khat_limit
 from .team import team_for
 
 K_HAT_WEIGHTS, PART_WEIGHTS = 0.5, 0.75  # for importance sampling alone
 K_HAT_SPLIT, ACCEPTANCE_SPLIT = 0.7, 0.6  # for split HMC
 _TRIAL = 200  # draws that show the acceptance of split HMC, and whether a step that was found diverges
 CHUNK = 100  # draws of a chain between two looks at the callback
+_PLACES = 4  # that tell whether a density is constant
 _PATIENCE = 0.1  # seconds between two looks at Ctrl-C, where there is no callback
 CAREFUL = ("nuts", "hmc")  # whose steps an acceptance shortens where draws diverge
 _SHORT_STEPS = 0.95  # that acceptance
@@ -304,6 +306,12 @@ def make_plan(
     return Plan(sampler, metric, mode, target, limit, k_hat, reason, draws, tuple(modes), n_searches)
 
 
+def _is_level(model, **numbers):
+    """Whether the gradient is zero wherever chains would begin, as that of a uniform density is."""
+    points = np.stack([starting_point(model, chain=chain, **numbers) for chain in range(_PLACES)])
+    return not model.logp_grads(points)[1].any()
+
+
 def _diverges(draws, first=0):
     """Whether draws have, from the first on that counts, divergences beyond the limit of the diagnostics."""
     return draws.statistics["divergent"][first:].mean() > MOST_DIVERGENT
@@ -322,6 +330,14 @@ def check_settings(sampler, n_samples, n_chains, n_warmup):
 
 def _choose(model, mode, n, several, numbers, weighted):
     """What "auto" picks: sampler, mode if it is the only one, draws about it, their k-hat, the reason."""
+    if mode is None and _is_level(model, **numbers):
+        return (
+            "slice",
+            None,
+            None,
+            np.nan,
+            "the log density is constant about the start: gradients do not lead",
+        )
     if mode is None:
         return "nuts", None, None, np.nan, "no mode with a definite Hessian was found"
     if several:
@@ -329,7 +345,7 @@ def _choose(model, mode, n, several, numbers, weighted):
     draws, k_hat = laplace_draws(model, mode, n, **numbers)
     part = importance_ess(draws.log_weights) / n
     reason = f"importance sampling about the mode has k-hat {k_hat:.2f} and is worth {part:.0%} of its draws"
-    if weighted and k_hat < K_HAT_WEIGHTS and part > PART_WEIGHTS:
+    if weighted and k_hat < min(K_HAT_WEIGHTS, khat_limit(max(n, 2))) and part > PART_WEIGHTS:
         return "laplace", mode, draws, k_hat, reason
     if not k_hat < K_HAT_SPLIT:
         return "nuts", mode, None, k_hat, reason
