@@ -24,7 +24,7 @@ _LEAST_PART = 0.5  # of few weighted draws, that they must be worth
 _RESAMPLING = 1  # beside the seed: a stream of its own
 
 
-def from_sample(model, sample, variables, seed, local=None):
+def from_sample(model, sample, variables, seed, local=None, names=None):
     """Make the posterior of a density that was sampled in one piece.
 
     Parameters
@@ -37,6 +37,8 @@ def from_sample(model, sample, variables, seed, local=None):
         Of the resampling of weighted draws.
     local : callable, optional
         ``local(points)`` draws further columns given those of ``model.values``; see `draw_posterior`.
+    names : sequence of str, optional
+        Of the parameters in the diagnostics; the model's by default.
 
     Returns
     -------
@@ -70,7 +72,7 @@ def from_sample(model, sample, variables, seed, local=None):
             energy=energy,
             divergences=divergences,
             figures=_counted(sample.chains) | {"n_modes": sample.n_modes, "n_searches": sample.n_searches},
-            names=model.names,
+            names=model.names if names is None else names,
             failure=next((chain.failure for chain in sample.chains if chain.failure), ""),
         )
     _warn(found)
@@ -88,7 +90,9 @@ def from_sample(model, sample, variables, seed, local=None):
     )
 
 
-def from_shards(model, arrays, log_density, variables, *, method, n_draws, seed, local=None):
+def from_shards(
+    model, arrays, log_density, variables, *, method, n_draws, seed, local=None, names=None, dealt=False
+):
     """Combine the draws of all shards into the posterior.
 
     Parameters
@@ -107,6 +111,10 @@ def from_shards(model, arrays, log_density, variables, *, method, n_draws, seed,
     n_draws, seed : int
     local : callable, optional
         See `from_sample`.
+    names : sequence of str, optional
+        See `from_sample`.
+    dealt : bool, default=False
+        Whether the rows were dealt to the shards here, at random.
 
     Returns
     -------
@@ -126,6 +134,7 @@ def from_shards(model, arrays, log_density, variables, *, method, n_draws, seed,
             method=method,
             n_draws=n_draws,
             random_state=seed % 2**32,
+            names=model.names if names is None else names,
         )
     found = None
     if draws.shape[2] >= _LEAST:
@@ -137,7 +146,8 @@ def from_shards(model, arrays, log_density, variables, *, method, n_draws, seed,
             gradients=gradients,
             divergences=divergences,
             figures=whole.figures | counts,
-            names=model.names,
+            names=model.names if names is None else names,
+            dealt=dealt,
             failure=first_failure(arrays["failure"]) or log_density.failure,
         )
     _warn(found)

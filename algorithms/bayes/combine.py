@@ -135,7 +135,9 @@ COMBINERS: dict[str, Combiner] = {
 }
 
 
-def combine(draws, *, method="auto", gradients=None, log_density=None, n_draws=4000, random_state=None):
+def combine(
+    draws, *, method="auto", gradients=None, log_density=None, n_draws=4000, random_state=None, names=None
+):
     r"""Combine draws of subposteriors into draws of the posterior.
 
     Parameters
@@ -161,6 +163,8 @@ def combine(draws, *, method="auto", gradients=None, log_density=None, n_draws=4
         Draws to return, and proposals of a second round.
     random_state : int, RandomState or None
         Equal numbers give equal draws, bitwise.
+    names : sequence of d str, optional
+        Of the parameters, for messages; "parameter 0" and so on by default.
 
     Returns
     -------
@@ -205,7 +209,8 @@ def combine(draws, *, method="auto", gradients=None, log_density=None, n_draws=4
     shards, chains = _checked(draws, gradients, log_density)
     _check_needs(method, shards)
     rng = np.random.Generator(np.random.Philox(check_random_state(random_state).randint(2**31)))
-    unconverged = _unconverged(chains)
+    names = [f"parameter {j}" for j in range(chains.shape[3])] if names is None else names
+    unconverged = _unconverged(chains, names)
     if unconverged and method == "auto":
         raise CombinationRefused(unconverged)
     try:
@@ -301,7 +306,7 @@ def _check_needs(method, shards):
         )
 
 
-def _unconverged(chains):
+def _unconverged(chains, names):
     """Say which shards did not converge; "" if none."""
     if chains.shape[2] < 4:
         return ""
@@ -310,7 +315,7 @@ def _unconverged(chains):
     if len(stuck):
         m, j = stuck[0]
         return (
-            f"parameter {j} does not move in shard {m}: its chain is stuck; run the shard anew from another "
+            f"{names[j]} does not move in shard {m}: its chain is stuck; run the shard anew from another "
             "start or with another sampler"
         )
     if rhat.max() > RHAT_LIMIT:
@@ -318,7 +323,7 @@ def _unconverged(chains):
         poor = np.flatnonzero(rhat.max(axis=1) > RHAT_LIMIT)
         return (
             f"{'shard' if len(poor) == 1 else 'shards'} {', '.join(map(str, poor))} did not converge: R-hat "
-            f"is {rhat[m, j]:.2f} for parameter {j} in shard {m}, and may be {RHAT_LIMIT} at most. Run "
+            f"is {rhat[m, j]:.2f} for {names[j]} in shard {m}, and may be {RHAT_LIMIT} at most. Run "
             "longer chains there, or look whether the shard identifies the parameter and has one mode"
         )
     return ""

@@ -12,12 +12,14 @@ from .combine_gaussian import centred_covariance, from_moments, gaussian_product
 from .psis import resample
 
 
-def kernel_product(draws, n, rng, *, semiparametric=False, sweeps=4, floor=0.1):
+def kernel_product(draws, n, rng, *, semiparametric=False, sweeps=4, floor=0.1, width=None, exponent=None):
     r"""Draw from the product of kernel density estimates, by Metropolis over which draws are taken.
 
     Draws are first whitened by the product of Gaussians, where each shard has a spread of about
     :math:`\sqrt M`; the width of the kernels then falls as :math:`2 \sqrt M\, i^{-1/(4 + d)}`. The
-    semiparametric product is a Gaussian for each shard, corrected by kernels:
+    semiparametric product is a Gaussian for each shard, corrected by kernels. Its weights divide by that
+    Gaussian, so that kernels as wide as a shard prefer draws far out, and are worse than no kernels: it has
+    the width that estimates of a density have, from the first draw on:
 
     .. math:: w \propto \prod_m \frac{N(\theta_m \mid \bar\theta, h^2 I)}{N(\theta_m \mid \mu_m, S_m)}\;
         N(\bar\theta \mid \mu, \Sigma + \tfrac{h^2}{M} I).
@@ -33,6 +35,9 @@ def kernel_product(draws, n, rng, *, semiparametric=False, sweeps=4, floor=0.1):
         Over all shards for each draw.
     floor : float, default=0.1
         The width is held while the acceptance is lower; 0 is the schedule of the paper, which freezes.
+    width, exponent : float, optional
+        Of the schedule of widths, in standard deviations of a shard: by default 2 and -1 / (4 + d). The
+        semiparametric product has one width, Silverman's of T draws, and an exponent of 0.
 
     Returns
     -------
@@ -48,6 +53,10 @@ def kernel_product(draws, n, rng, *, semiparametric=False, sweeps=4, floor=0.1):
     Neiswanger, Wang, Xing, "Asymptotically exact, embarrassingly parallel MCMC", UAI 2014.
     """
     M, T, d = draws.shape
+    if width is None:
+        width = (4 / (d + 2)) ** (1 / (d + 4)) * T ** (-1 / (d + 4)) if semiparametric else 2.0
+    if exponent is None:
+        exponent = 0.0 if semiparametric else -1 / (4 + d)
     x, back = _whitened(draws, from_moments(draws))
     logs, mean = np.zeros((M, T)), np.zeros(d)
     if semiparametric:
@@ -58,7 +67,7 @@ def kernel_product(draws, n, rng, *, semiparametric=False, sweeps=4, floor=0.1):
         logs = -((apart @ precisions) * apart).sum(axis=2) / 2
         # Whitened once more, by these very moments, so that the Gaussian factor is N(0, I).
         x, again = _whitened(x, product)
-    out, acceptance, width = product_draws(
+    out, acceptance, last = product_draws(
         x,
         np.einsum("mtj,mtj->mt", x, x),
         logs,
@@ -67,12 +76,12 @@ def kernel_product(draws, n, rng, *, semiparametric=False, sweeps=4, floor=0.1):
         rng.standard_normal((n, d)),
         n // 4,
         sweeps,
-        2 * math.sqrt(M),
-        -1 / (4 + d),
+        width * math.sqrt(M),
+        exponent,
         floor,
         np.uint64(rng.integers(2**63)),
     )
-    return back(again(out) if semiparametric else out), acceptance, width / math.sqrt(M)
+    return back(again(out) if semiparametric else out), acceptance, last / math.sqrt(M)
 
 
 def _whitened(x, gaussian):

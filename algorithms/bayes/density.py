@@ -109,12 +109,13 @@ def _checked_start(start):
 
 
 def checked_names(names, d):
-    """Return d names of parameters, by default ``q[0]`` and so on, or raise a DataError."""
+    """Return d names of parameters, by default ``q[0]`` and so on, or raise a DataError; None is any d."""
     if names is not None and not isinstance(names, Iterable):
-        raise DataError(f"names must be {d} different strings, got {names!r}")
+        raise DataError(f"names must be {'' if d is None else f'{d} '}different strings, got {names!r}")
     names = tuple(f"q[{j}]" for j in range(d)) if names is None else tuple(names)
+    d = len(names) if d is None else d
     if not all(isinstance(name, str) for name in names) or len(names) != d or len(set(names)) != d:
-        raise DataError(f"names must be {d} different strings, as many as start has entries, got {names}")
+        raise DataError(f"names must be {d} different strings, one for each entry of start, got {names}")
     return names
 
 

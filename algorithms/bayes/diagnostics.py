@@ -22,6 +22,7 @@ LEAST_ACCEPTANCE = 0.05
 MOST_WIDTH = 0.5  # of kernels, in standard deviations of the posterior: draws 12 % too wide
 MOST_APART = 0.2  # in standard deviations: of halves, whose whole errs by about half of it; of populations
 _P_LIMIT = 0.001  # of the tests whether shards agree
+_DEALT = "the model may not fit (overdispersion, dependent rows)"
 _WORDS = ("good", "care", "bad")
 _VERDICTS = (
     "The draws can be trusted.",
@@ -122,7 +123,17 @@ class Diagnostics(Table):
         super().__init__(names, columns, self.verdict)
 
 
-def diagnose(chains, *, gradients=None, energy=None, divergences=None, figures=None, names=None, failure=""):
+def diagnose(
+    chains,
+    *,
+    gradients=None,
+    energy=None,
+    divergences=None,
+    figures=None,
+    names=None,
+    failure="",
+    dealt=False,
+):
     """Judge shards, their agreement and their combination.
 
     Parameters
@@ -137,6 +148,8 @@ def diagnose(chains, *, gradients=None, energy=None, divergences=None, figures=N
         `Combination.figures`.
     names : sequence of d str, optional
         Of the parameters.
+    dealt : bool, default=False
+        Whether the rows were dealt to the shards at random, so that it is no question where shards disagree.
     failure : str, default=""
         The first error of those evaluations of the density that ``figures["failed"]`` counts.
 
@@ -160,7 +173,7 @@ def diagnose(chains, *, gradients=None, energy=None, divergences=None, figures=N
         if energy is not None:
             lines.append(_energy_line(np.stack([e_bfmi(shard) for shard in np.asarray(energy)])))
         if len(chains) > 1:
-            lines += _agreement_lines(chains, gradients)
+            lines += _agreement_lines(chains, gradients, dealt)
     if figures.get("undefined"):
         words = "evaluations were NaN, taken for a density of zero: mend it, or return -inf there"
         lines.append(("undefined", figures["undefined"], "0", 1, words))
@@ -212,13 +225,18 @@ def _energy_line(figures):
     return "E-BFMI", figures[worst], f"> {_BFMI_LIMIT}", int(poor), words
 
 
-def _agreement_lines(chains, gradients):
+def _agreement_lines(chains, gradients, dealt):
     M, C, T, d = chains.shape
     draws = chains.reshape(M, C * T, d)
     yield "skewness", largest_skewness(draws), "", 0, "largest of a parameter in a shard"
     q, p = cochran_q(draws)
     apart = p < _P_LIMIT
-    words = "shards disagree: were the rows dealt at random?" if apart else f"shards agree (p = {p:.2g})"
+    why = (
+        "the model may not fit (overdispersion, dependent rows)"
+        if dealt
+        else "were the rows dealt at random?"
+    )
+    words = f"shards disagree: {why}" if apart else f"shards agree (p = {p:.2g})"
     yield "Cochran's Q", q.max(), f"p > {_P_LIMIT}", int(apart), words
     if d + 2 < C * T:
         gradients = None if gradients is None else np.asarray(gradients, float).reshape(draws.shape)

@@ -212,7 +212,7 @@ class BayesianRegression(Estimator):
             partial(_model, self._family, {name: Part(value, rows) for name, value in arrays.items()}, made)
             for rows in shards
         ]
-        self._draw(builds, seed, callback, local=local)
+        self._draw(builds, seed, callback, local=local, dealt=True)
 
     def _cut(self, y, groups, seed):
         """Deal rows out; of whole groups "auto" takes fewer shards until all have both classes."""
@@ -278,7 +278,7 @@ class BayesianRegression(Estimator):
             least = _HORSESHOE_TARGET if self.prior == "horseshoe" and self.sampler == "auto" else 0.0
             settings["target"] = max(self.target_accept, least)
         posterior, samplers = draw_posterior(
-            builds, self._variables, seed=seed, callback=callback, **places, **settings
+            builds, self._variables, seed=seed, callback=callback, names=self._names, **places, **settings
         )
         self.sampler_ = ", ".join(sorted(set(samplers)))
         self._keep(posterior)
@@ -352,6 +352,19 @@ class BayesianRegression(Estimator):
         variables |= {"group_sd": ()} if grouped else {}
         variables |= {own: ()} if own in ("sigma", "overdispersion") else {}
         return variables | ({"group": text_of(self.groups_)} if grouped else {})
+
+    def _names(self, model):
+        """Name the parameters of a model as the posterior names what they are.
+
+        The model's own names are not those of columns: files of chains know a density by them.
+        """
+        d = model.n_coefs - self.fit_intercept
+        columns = list(getattr(self, "feature_names_in_", ()))
+        columns = columns if len(set(columns)) == d else list(range(d))
+        coefs = [f"coef[{column}]" for column in columns] + ["intercept"] * self.fit_intercept
+        scales = {f"log local scale x{j}": f"log local_scale[{column}]" for j, column in enumerate(columns)}
+        rest = model.names[model.n_coefs :]
+        return [*coefs, *(scales.get(name, name.replace("global scale", "global_scale")) for name in rest)]
 
     def _keep(self, posterior):
         mean = posterior.mean()

@@ -1,7 +1,7 @@
 """`sample`: the posterior of any density that a user can write down."""
 
 import functools
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
 from numbers import Integral
 
 import numpy as np
@@ -61,8 +61,9 @@ def sample(
         same form (of a DataFrame an array). Entries of a list are paths of files (npy: an array; npz: its
         arrays in a tuple, of one alone the array; svmlight: ``(X, y)`` with X in CSR), Delayed of Dask's, or
         tuples of these: each is a shard, and is read where that is worked on.
-    start : array-like of shape (d,), optional
-        A point where the density is finite; chains begin within 2 of it. By default zero for each of the
+    start : array-like of shape (d,), or dict of str to float, optional
+        A point where the density is finite; chains begin within 2 of it. A dict has a number for each of the
+        `names`, or is these names in its own order where `names` is None. By default zero for each of the
         `names`: one of the two is needed. A `GaussianMixtureDensity` has its own, and its own priors and
         names.
     names : sequence of d str, optional
@@ -157,6 +158,8 @@ def sample(
         data, start = mixture.points, mixture.start
     elif start is None:
         start = _origin(names)
+    elif isinstance(start, Mapping):
+        start, names = _by_name(start, names)
     n_shards, parts = _cut(data, sources, n_shards, np.size(start), seed)
     if n_shards > 1 and sampler == "laplace":
         raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
@@ -188,6 +191,7 @@ def sample(
         verbose=verbose,
         callback=callback,
         n_held=None if sources is None else effective_n_jobs(n_jobs),
+        dealt=sources is None,
     )
     return posterior
 
@@ -202,6 +206,28 @@ def _origin(names):
     if not isinstance(names, Sized):
         raise DataError(f"names must be a list of strings, one a parameter, got {names!r:.60}")
     return np.zeros(len(names))
+
+
+def _by_name(start, names):
+    """Return the numbers of a dict in the order of the names, and these."""
+    names = checked_names(list(start) if names is None else names, None)
+    faults = {
+        "lacks": [name for name in names if name not in start],
+        "has": [name for name in start if name not in names],
+    }
+    if any(faults.values()):
+        words = (f"{what} {', '.join(map(repr, some))}" for what, some in faults.items() if some)
+        raise DataError(
+            f"start {' and '.join(words)}, but names are {', '.join(map(repr, names))}: give one number for "
+            "each of the names, and no other"
+        )
+    for name in names:
+        if np.ndim(start[name]):
+            raise DataError(
+                f"start[{name!r}] must be one number, got the shape {np.shape(start[name])}: give each "
+                "entry a name of its own"
+            )
+    return [start[name] for name in names], names
 
 
 def _check_alone(**given):

@@ -74,6 +74,8 @@ def draw_posterior(
     callback=None,
     local=None,
     n_held=None,
+    names=None,
+    dealt=False,
 ):
     """Draw from a posterior, in one piece or in shards.
 
@@ -95,6 +97,10 @@ def draw_posterior(
         last columns of the posterior.
     n_held : int, optional
         See `ShardPool`.
+    names : callable, optional
+        ``names(model)`` returns the names of its parameters for diagnostics; ``model.names`` by default.
+    dealt : bool, default=False
+        Whether rows were dealt to the shards at random, and not by whoever made their files.
 
     Returns
     -------
@@ -108,18 +114,19 @@ def draw_posterior(
     choice = {"sampler": sampler, "target": target, "seed": seed, "n_starts": n_chains}
     ways = {"engine": engine, "checkpoint": checkpoint, "n_jobs": n_jobs, "n_held": n_held}
     told = {"verbose": verbose, "callback": callback}
+    shown = _names if names is None else names
     whole = len(builds) == 1
     model = builds[0]() if whole else None
     own = None if local is None else lambda points: _in_place([local(model, points)])
     if whole and engine == "local" and checkpoint is None:
         sample = sample_model(model, sampler, **counts, target=target, seed=seed, n_jobs=n_jobs, **told)
-        return from_sample(model, sample, variables(model), seed, own), [sample.sampler]
+        return from_sample(model, sample, variables(model), seed, own, shown(model)), [sample.sampler]
     if whole:
         with single_threaded_blas():
             plan = make_plan(model, n=n_samples * n_chains, **choice)
         if plan.draws is not None:  # made here and now, as without engine and checkpoint
             sample = plan.sample([plan.draws], [], History())
-            return from_sample(model, sample, variables(model), seed, own), [plan.sampler]
+            return from_sample(model, sample, variables(model), seed, own, shown(model)), [plan.sampler]
         loads, made = [_Load(builds[0], {}, plan)], [plan.sampler, plan.metric]
     else:
         choice |= {"n": _N_CHOICE, "weighted": False}
@@ -129,14 +136,19 @@ def draw_posterior(
         runs = _run(pool, identity | {"sampler": sampler}, **counts, seed=seed, **told)
         if whole:
             sample = _as_sample(runs, plan, n_samples)
-            return from_sample(model, sample, variables(model), seed, own), [plan.sampler]
+            return from_sample(model, sample, variables(model), seed, own, shown(model)), [plan.sampler]
         arrays = {name: array[:, :, :n_samples] for name, array in runs.arrays.items()}
         model = pool.values(_without_data, None)[0]
         settings = {"method": combine, "n_draws": n_samples * n_chains, "seed": seed}
+        settings |= {"names": shown(model), "dealt": dealt}
         if local is not None:
             settings["local"] = lambda points: _in_place(pool.values(partial(_local, local), points))
         posterior = from_shards(model, arrays, _SecondRound(pool), variables(model), **settings)
     return posterior, [str(chains[0].state["sampler"]) for chains in runs.last]
+
+
+def _names(model):
+    return model.names
 
 
 def _run(pool, identity, *, n_samples, n_chains, n_warmup, seed, verbose, callback):

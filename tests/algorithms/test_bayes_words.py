@@ -1,0 +1,102 @@
+"""What messages and diagnostics of posteriors say: names of parameters, why shards disagree, what is kept."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import stradask as sd
+from stradask.errors import DataError
+
+FEW = {"n_samples": 50, "n_chains": 2, "n_warmup": 50, "random_state": 0}
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((400, 2))
+
+
+def two(q, x):
+    return -0.5 * ((x - q[0]) ** 2).sum() - 0.5 * q[1] ** 2
+
+
+# A start by names ------------------------------------------------------------------------------------------
+
+
+def test_a_start_by_names_is_the_start_in_their_order():
+    x = X[:, 0]
+    plain = sd.sample(two, None, x, [0.1, 2.0], names=["a", "b"], **FEW)
+    for names, start in ((None, {"a": 0.1, "b": 2.0}), (["a", "b"], {"b": 2.0, "a": 0.1})):
+        found = sd.sample(two, None, x, start, names=names, **FEW)
+        assert list(found.mean()) == ["a", "b"]
+        np.testing.assert_array_equal(found.draws, plain.draws)
+
+
+@pytest.mark.parametrize(
+    ("start", "names", "message"),
+    [
+        ({"a": 0.0}, ["a", "b"], r"start lacks 'b', but names are 'a', 'b': give one number for each"),
+        ({"a": 0.0, "b": 1.0, "c": 2.0}, ["a", "b"], r"start has 'c', but names are 'a', 'b'"),
+        ({"a": 0.0, "B": 1.0}, ["a", "b"], r"start lacks 'b' and has 'B', but"),
+        ({"a": [0.0, 1.0]}, None, r"start\['a'\] must be one number, got the shape \(2,\)"),
+        ({"a": "x"}, None, "start must be a vector of numbers"),
+        ({0: 1.0}, None, "names must be 1 different strings"),
+        ({}, None, "start must be a vector of finite numbers"),
+    ],
+)
+def test_a_start_by_other_names_is_refused(start, names, message):
+    with pytest.raises(DataError, match=message):
+        sd.sample(two, None, X[:, 0], start, names=names, **FEW)
+
+
+# Names ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")  # few draws
+@pytest.mark.parametrize("n_shards", [1, 2])
+@pytest.mark.parametrize("prior", ["normal", "horseshoe"])
+def test_diagnostics_name_columns(n_shards, prior):
+    if prior == "horseshoe" and n_shards > 1:
+        n_shards = 1
+    frame = pd.DataFrame(X, columns=["age", "height"])
+    y = RNG.poisson(np.exp(0.3 * X[:, 0]))
+    model = sd.BayesianPoissonRegression(
+        sampler="nuts", prior=prior, n_shards=n_shards, **FEW | {"n_samples": 300}
+    )
+    diagnostics = model.fit(frame, y).posterior_.diagnostics
+    words = [
+        diagnostics.row(line)["in words"].rpartition(", ")[2] for line in ("R-hat", "bulk ESS", "tail ESS")
+    ]
+    names = {"coef[age]", "coef[height]", "intercept"}
+    shrunk = {"log local_scale[age]", "log local_scale[height]", "log global_scale"}
+    assert set(words) <= names | (shrunk if prior == "horseshoe" else set())
+
+
+def test_a_shard_that_did_not_converge_is_told_by_its_parameter():
+    from stradask.algorithms.bayes.combine import CombinationRefused, combine
+
+    draws = RNG.standard_normal((2, 2, 100, 2))
+    draws[1, 0, :, 1] += 9
+    with pytest.raises(CombinationRefused, match=r"R-hat is \d+\.\d+ for height in shard 1"):
+        combine(draws, names=["age", "height"])
+    with pytest.raises(CombinationRefused, match=r"for parameter 1 in shard 1"):
+        combine(draws)
+
+
+# Why shards disagree --------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
+def test_shards_that_the_fit_dealt_are_not_asked_how_they_were_dealt(tmp_path):
+    n = 4000
+    Z = np.random.default_rng(1).standard_normal((n, 2))
+    rng = np.random.default_rng(2)
+    y = rng.poisson(
+        np.exp(0.5 * Z[:, 0] + 1) * rng.gamma(0.3, 1 / 0.3, n)
+    )  # counts that vary more than Poisson's
+    model = sd.BayesianPoissonRegression(n_shards=8, **FEW | {"n_samples": 300})
+    line = model.fit(Z, y).posterior_.diagnostics.row("Cochran's Q")
+    assert line["verdict"] == "care"
+    assert "the model may not fit (overdispersion" in line["in words"]
+    files = []
+    for i in range(8):
+        files.append(str(tmp_path / f"{i}.npz"))
+        np.savez(files[-1], X=Z[i::8], y=y[i::8])
+    line = model.fit(files).posterior_.diagnostics.row("Cochran's Q")
+    assert line["in words"] == "shards disagree: were the rows dealt at random?"
