@@ -32,7 +32,7 @@ class Round:
     objective : float
         Value after this round, NaN if it was not measured.
     seconds : float
-        Wall time of this round.
+        Wall time of this round, without that in which numba compiled.
     updates : int
         Updates made in this round.
     history : History
@@ -129,9 +129,10 @@ def iterate(
         Progress(total, label=label, unit=unit, verbose=verbose, start=start) as progress,
     ):
         for r in range(start, total):
-            began = time.perf_counter()
+            began, compiled = time.perf_counter(), progress.compile_seconds
             figures = dict(step(r) or {})
-            figures.setdefault("seconds", time.perf_counter() - began)
+            compiled = progress.compile_seconds - compiled
+            figures.setdefault("seconds", time.perf_counter() - began - compiled)
             done, gap = figures.pop("done", False), figures.pop("gap", math.nan)
             shown = figures.pop("shown", {})
             n_done += 1

@@ -3,7 +3,10 @@
 import os
 import sys
 import time
+from contextlib import ExitStack
 from typing import Any
+
+from .compiling import compile_clock
 
 _LINE_EVERY = 30.0  # seconds between two lines where stderr is not a terminal
 _SMOOTHING = 0.3  # weight of the newest round in the displayed rate
@@ -15,7 +18,8 @@ class Progress:
 
     On a terminal this is one tqdm bar on stderr. Where stderr is a file or a pipe (logs of a
     batch job), a line is written after the first round, then at most every 30 seconds, and at the end.
-    A stderr that is missing, closed or broken ends the display, never the loop.
+    A stderr that is missing, closed or broken ends the display, never the loop. While numba compiles, which
+    it does once on a machine, the display says so; these seconds are in neither the rate nor the time left.
 
     Parameters
     ----------
@@ -47,12 +51,16 @@ class Progress:
         self._verbose = verbose
         self._rate = None
         self._figures = {}
+        self._told = False  # that it compiles
         self._written = None  # rounds done when the last line was written
         self._bar: Any = None
         self._stream: Any = None
+        self._ending = ExitStack()
+        self._compiled = 0.0  # seconds of compiling until the last round
 
     def __enter__(self):
         self._began = self._last = time.perf_counter()
+        self._clock = self._ending.enter_context(compile_clock(self._compiling))
         self._next_line = self._began
         if self._verbose and sys.stderr is not None and not sys.stderr.closed:
             self._stream = sys.stderr
@@ -60,7 +68,23 @@ class Progress:
         return self
 
     def __exit__(self, *exc_info):
+        self._ending.close()
         self._guarded(self._close)
+
+    @property
+    def compile_seconds(self):
+        """Seconds of compiling since the display was opened."""
+        return self._clock.seconds
+
+    def _compiling(self, is_compiling):
+        self._guarded(self._show_compiling, is_compiling)
+
+    def _show_compiling(self, is_compiling):
+        if self._bar is not None:
+            self._bar.set_description_str(f"{self.label}, compiling" if is_compiling else self.label)
+        elif is_compiling and not self._told:
+            self._told = True
+            print(f"{self.label}: compiling (once: the machine code is kept)", file=self._stream, flush=True)
 
     def advance(self, n=1, *, updates=0, **figures):
         """Tell that `n` more rounds are done.
@@ -77,8 +101,12 @@ class Progress:
         """
         now = time.perf_counter()
         self.done += n
+        compiled, self._compiled = self._compiled, self._clock.seconds
+        if self._bar is not None:  # by which tqdm tells the time left
+            self._bar.start_t += self._compiled - compiled
+            self._bar.last_print_t += self._compiled - compiled
         if updates:
-            rate = updates / max(now - self._last, 1e-9)
+            rate = updates / max(now - self._last - (self._compiled - compiled), 1e-9)
             self._rate = rate if self._rate is None else self._rate + _SMOOTHING * (rate - self._rate)
         self._last = now
         self._figures.update({k: v for k, v in figures.items() if v == v})  # NaN is unequal to itself
@@ -131,7 +159,8 @@ class Progress:
         here = self.done - self._start
         parts = [f"{self.label}: {self.done}/{self.total}", tqdm.format_interval(elapsed)]
         if here > 0 and self.done < self.total and not self._ends_by_gap:
-            parts.append(f"{tqdm.format_interval(elapsed / here * (self.total - self.done))} left")
+            working = max(elapsed - self._compiled, 0.0)
+            parts.append(f"{tqdm.format_interval(working / here * (self.total - self.done))} left")
         print(", ".join([*parts, *filter(None, [self._postfix()])]), file=self._stream, flush=True)
         self._written = self.done
         self._next_line = self._last + _LINE_EVERY

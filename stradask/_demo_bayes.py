@@ -15,7 +15,9 @@ from .demo import Part
 SHARDS, ROWS, QUICK_ROWS = 20, 40_000, 20_000
 EXPOSURE = 1  # the column whose coefficient is shown
 WAYS = ("union of the shards", "consensus", "stradask")
-N_SAMPLES, N_CHAINS = 300, 2  # of each shard
+N_SAMPLES, N_CHAINS, SAMPLER = 300, 2, "nuts"  # of each shard, and of all the data where times are compared
+TRUTH_SAMPLES = 2000  # of each chain that errors are told by; it is not timed
+REPEATS = 2
 
 
 def run(settings, say):
@@ -29,15 +31,22 @@ def run(settings, say):
     started = time.perf_counter()
     _fit(X[:2000], y[:2000], settings, n_shards=2, n_samples=100)
     say(f"compiling {time.perf_counter() - started:.1f} s (once: the machine code is kept)")
-    started = time.perf_counter()
-    truth = _fit(X, y, settings, sampler="nuts", n_samples=2000)
-    whole = time.perf_counter() - started
-    started = time.perf_counter()
-    ours = _fit(X, y, settings, n_shards=SHARDS, n_samples=N_SAMPLES)
-    seconds = time.perf_counter() - started
+    truth = _fit(X, y, settings, sampler="nuts", n_samples=TRUTH_SAMPLES)
+    whole, seconds = np.inf, np.inf
+    for _ in range(REPEATS):  # in turns, the faster of each, with the same settings
+        started = time.perf_counter()
+        _fit(X, y, settings, n_samples=N_SAMPLES, sampler=SAMPLER)
+        whole = min(whole, time.perf_counter() - started)
+        started = time.perf_counter()
+        ours = _fit(X, y, settings, n_shards=SHARDS, n_samples=N_SAMPLES, sampler=SAMPLER)
+        seconds = min(seconds, time.perf_counter() - started)
     draws = dict(zip(WAYS, (union(ours), consensus(ours), ours.draws), strict=True))
     errors = {way: error(found, truth.draws) for way, found in draws.items()}
-    say(f"sampling  all data {whole:.1f} s; {SHARDS} shards and their combination {seconds:.1f} s\n")
+    same = f"{N_CHAINS} chains of {N_SAMPLES} draws by {SAMPLER.upper()}"
+    say(
+        f"sampling  {same} of all data {whole:.1f} s; as many of each of {SHARDS} shards, and their "
+        f"combination, {seconds:.1f} s\n"
+    )
     say(error_table(errors))
     reason = refused(settings)
     say(
@@ -46,6 +55,7 @@ def run(settings, say):
     document = {
         "data": {"rows": len(X), "positives": int(y.sum()), "columns": X.shape[1]},
         "shards": SHARDS,
+        "sampling": {"sampler": SAMPLER, "n_samples": N_SAMPLES, "n_chains": N_CHAINS},
         "seconds": {"all_data": whole, "shards": seconds},
         "method": ours.method,
         "errors": errors,

@@ -22,9 +22,12 @@ def add_bayes(page, document, shard_draws, draws, truth):
     rows = [(way, f"{found['mean']:.2f}", f"{found['sd']:.2f}") for way, found in document["errors"].items()]
     header = ["", "error of the mean", "spread (1 is right)"]
     page.table(rows, header, "In standard deviations of the true posterior, the worst of all coefficients")
+    same = document["sampling"]
     page.text(
-        f"The long chain of all the data took {seconds['all_data']:.1f} seconds, all shards and their "
-        f"combination {seconds['shards']:.1f} on the same cores; on a cluster the shards run side by side."
+        f"By the same sampler ({same['sampler'].upper()}) and as many draws, {same['n_chains']} chains of "
+        f"{same['n_samples']}, all the data in one piece took {seconds['all_data']:.1f} seconds, all shards "
+        f"and their combination {seconds['shards']:.1f} on the same cores; on a cluster shards run side by "
+        "side. The long chain that errors are told by is in neither."
     )
     page.subheading("And one that is refused")
     page.text(

@@ -2,6 +2,8 @@
 
 import base64
 import json
+import os
+import subprocess
 import sys
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -330,3 +332,43 @@ def test_a_recommendation_is_explained(result):
     assert adds == sorted(adds, reverse=True)
     assert f"recommended item {explained['item']}" in result.text
     assert f"{errors[-1]:.4f}" in result.text
+
+
+def test_times_of_posteriors_compare_the_same_sampler_and_draws(monkeypatch):
+    """All data and shards: one sampler, as many chains, draws and warm-up; the long chain is not timed."""
+    now, fits = [0.0], []
+
+    def fit(X, y, settings, **options):
+        fits.append(options)
+        now[0] += 100.0 if options["n_samples"] == _demo_bayes.TRUTH_SAMPLES else options.get("n_shards", 1)
+        draws = np.random.default_rng(len(fits)).standard_normal((500, 5))
+        shards = np.random.default_rng(0).standard_normal((20, 2, 100, 5))
+        return SimpleNamespace(draws=draws, shard_draws=shards, method="of a test")
+
+    monkeypatch.setattr(_demo_bayes, "_fit", fit)
+    monkeypatch.setattr(_demo_bayes, "refused", lambda settings: "")
+    monkeypatch.setattr(_demo_bayes, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    document = _demo_bayes.run(demo.Settings(quick=True), lambda text: None).document
+    assert document["seconds"] == {"all_data": 1.0, "shards": float(_demo_bayes.SHARDS)}
+    timed = [{**options, "n_shards": 0} for options in fits if options["n_samples"] == _demo_bayes.N_SAMPLES]
+    assert len(timed) == 2 * _demo_bayes.REPEATS
+    assert all(options == timed[0] for options in timed)
+
+
+@pytest.mark.slow
+def test_the_logistic_curves_compile_nothing(tmp_path):
+    """In a process that finds no machine code of an earlier one."""
+    script = (
+        "import numba\n"
+        "from stradask import _demo_logistic as d, demo\n"
+        "from stradask.scheduler.compiling import compile_clock\n"
+        "X, y, _ = d.draw(demo.Settings(quick=True))\n"
+        "with compile_clock() as clock:\n"
+        "    d.warm_up(X, y)\n"
+        "    assert clock.seconds > 0\n"
+        "    before = clock.seconds\n"
+        "    d.curves(X, y)\n"
+        "    assert clock.seconds == before\n"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)

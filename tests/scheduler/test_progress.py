@@ -241,3 +241,66 @@ def test_an_error_in_the_loop_passes(clock, stderr):
     with pytest.raises(ZeroDivisionError), Progress(2, label="fit", unit="token", verbose=1):
         _ = 1 / 0
     assert terminal.getvalue().endswith("\n")
+
+
+# Compiling --------------------------------------------------------------------------------------------
+
+
+def _compiled(seconds, n=4):
+    """A function that numba compiles for `seconds` at its first call, and that then takes a tenth of one."""
+    import time
+
+    import numba as nb
+    from numba.extending import overload
+
+    def slow():
+        raise NotImplementedError
+
+    @overload(slow)
+    def compile_slowly():
+        time.sleep(seconds)
+        return lambda: 1
+
+    return nb.njit(lambda: slow())
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_compiling_is_told_and_is_no_part_of_the_rounds(stderr, terminal):
+    import time
+
+    from stradask.scheduler.history import History
+    from stradask.scheduler.loop import iterate
+
+    stream = stderr(Terminal() if terminal else io.StringIO())
+    function, history = _compiled(2.0), History()
+
+    def step(r):
+        function()
+        time.sleep(0.05)
+        return {"updates": 10}
+
+    iterate(step, 5, history=history, label="LDA", unit="token", verbose=1)
+    seconds = np.asarray(history.as_dict()["seconds"])
+    assert (seconds >= 0.045).all()
+    assert seconds[0] < 1.5
+    text = stream.getvalue()
+    if terminal:
+        assert "LDA, compiling: 0/5" in text
+        assert text.rpartition("\r")[2].strip().startswith("LDA: 5/5")
+    else:
+        lines = text.splitlines()
+        assert lines[0] == "LDA: compiling (once: the machine code is kept)"
+        assert lines[1].startswith("LDA: 1/5")
+        assert ", 00:00 left, " in lines[1]
+        assert len([line for line in lines if "compiling" in line]) == 1
+
+
+def test_code_that_is_there_is_not_said_to_compile(stderr):
+    function = _compiled(0.0)
+    function()
+    log = stderr(io.StringIO())
+    with Progress(2, label="LDA", unit="token", verbose=1) as bar:
+        function()
+        bar.advance(updates=1)
+        assert bar.compile_seconds == 0
+    assert "compiling" not in log.getvalue()
