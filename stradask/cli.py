@@ -60,8 +60,8 @@ def main(argv=None):
         # What is still in the buffer would raise again when Python closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except KeyboardInterrupt:
-        print("stradask: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"stradask: {stop if str(stop).startswith('interrupted') else 'interrupted'}", file=sys.stderr)
         return commands.INTERRUPTED
     except Exception as error:  # whatever it is, the user gets a line and not a traceback
         if "--debug" in argv:

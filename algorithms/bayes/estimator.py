@@ -31,13 +31,14 @@ from .groups import (
 )
 from .models import PRIORS, Prior, regression
 from .posterior import Posterior
-from .propriety import check_identified, check_scale_identified
+from .propriety import check_identified, check_scale_identified, identifies, warn_of_tails
 from .sampling import CAREFUL
 from .shard_chains import check_checkpoint, draw_posterior
 from .shards import Part, cut_rows, number_of_shards
 from .source_fit import far_model, look, moments, sources_of_fit, spreads
 from .sources import BESIDE, columns_of
 
+_NO_VARIANCE = 3.0  # a density that falls like x to minus this, or slower
 _HORSESHOE_TARGET = 0.95  # acceptance: its funnels want short steps
 _CELLS = 4_000_000  # of predictors, rows times draws, at a time
 _POSITIVE = Interval(Real, 0, np.inf, closed="neither")
@@ -200,9 +201,14 @@ class BayesianRegression(Estimator):
             self._check_sharded()
             shards = self._cut(y, groups, seed)
         if self.n_shards_ > 1:
+            slow = []
             for m, rows in enumerate(shards):
                 own = {name: None if value is None else value[rows] for name, value in options.items()}
-                self._check_shard(f"shard {m}", X[rows], y[rows], names, prior, own)
+                if self._check_shard(f"shard {m}", X[rows], y[rows], names, prior, own):
+                    slow.append(m)
+            if slow:
+                which = f"shard{'s' * (len(slow) > 1)} {', '.join(map(str, slow))}"
+                warn_of_tails(which, self.n_shards_, self.prior_freedom)
         arrays = {"X": X, "y": y} | {name: value for name, value in options.items() if value is not None}
         made = self._model_options(prior)
         if groups is not None:
@@ -308,7 +314,10 @@ class BayesianRegression(Estimator):
             raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
 
     def _check_shard(self, shard, X, y, names, prior, options):
-        """Refuse a shard that cannot be normalised: of one class, without noise, its prior too weak."""
+        """Refuse a shard that cannot be normalised: of one class, without noise, its prior too weak.
+
+        Returns whether it can, but its tails are those of a Student-t prior to a power that has no variance.
+        """
         n = self.n_shards_
         if self._family == "bernoulli" and len(np.unique(y)) < 2:
             raise DataError(
@@ -320,11 +329,17 @@ class BayesianRegression(Estimator):
             check_scale_identified(self._family, X, y, prior.own_scale, flat.sum(), **options)
         except DataError as error:
             raise DataError(f"{shard} of {n}: {error}; or take a smaller n_shards") from error
-        heavy = self.prior == "student_t" and (self.prior_freedom + 1) / n <= 1
+        decay = (self.prior_freedom + 1) / n if self.prior == "student_t" else np.inf
+        heavy = decay <= 1
         if heavy:
             flat = np.ones_like(flat)
-        if not flat.any():
-            return
+        if flat.any():
+            self._check_flat(shard, X, y, names, flat, heavy)
+        return decay <= _NO_VARIANCE and not identifies(self._family, X, y, names)
+
+    def _check_flat(self, shard, X, y, names, flat, heavy):
+        """Refuse a shard that does not identify coefficients with a flat prior, or one as good as flat."""
+        n = self.n_shards_
         try:
             which = [name for name, is_flat in zip(names, flat, strict=True) if is_flat]
             check_identified(self._family, X[:, flat], y, which)

@@ -6,9 +6,11 @@ Biometrika 1984), or a column is zero or of one sign wherever there are counts. 
 And there is none if targets have no noise, whatever the prior.
 """
 
+import warnings
+
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, PosteriorWarning
 from ...scheduler.threads import single_threaded_blas
 
 _LEAST = 1e-6
@@ -64,6 +66,29 @@ def check_identified(family, X, y, names):
         raise DataError(
             f"the data {what} along a combination of {', '.join(involved or names)}, whose {remedy}"
         )
+
+
+def identifies(family, X, y, names):
+    """Whether rows identify all coefficients without a prior; see `check_identified`."""
+    try:
+        check_identified(family, X, y, names)
+    except DataError:
+        return False
+    return True
+
+
+def warn_of_tails(which, n_shards, freedom):
+    """Say before anything is sampled that shards with the tails of a Student-t prior take long, and why."""
+    left = (freedom + 1) / n_shards - 1
+    warnings.warn(
+        f"the rows of {which} of {n_shards} do not identify the coefficients (separated classes, or columns "
+        f"that depend on each other), so that their tails are those of prior='student_t' to the power "
+        f"1/{n_shards}: Student's t with {left:.2g} degrees of freedom, which has no variance. Their chains "
+        "take long trajectories, often for minutes, and may not converge: take a smaller n_shards, or "
+        "prior='normal'",
+        PosteriorWarning,
+        stacklevel=5,
+    )
 
 
 def check_scale_identified(family, X, y, own_scale, n_flat, *, weights=None, offsets=None, groups=None):

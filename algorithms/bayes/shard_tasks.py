@@ -167,8 +167,18 @@ class ShardPool:
                 if on_chunk is not None:
                     on_chunk(shard)
 
-            chains = self._place.chains(work, n_chains, numbers, after, done)
+            try:
+                chains = self._place.chains(work, n_chains, numbers, after, done)
+            except KeyboardInterrupt as error:
+                raise KeyboardInterrupt(self._kept(progress.done, total)) from error
         return _joined(chains, after, n_chains, n_chunks, optional or {})
+
+    def _kept(self, n_done, total):
+        """Say what Ctrl-C leaves."""
+        kept = "nothing is kept, which a checkpoint would"
+        if self.checkpoint is not None:
+            kept = f"those are kept in {self.checkpoint!r}, and the same call goes on from there"
+        return f"interrupted after {n_done} of {total} chunks of draws; {kept}"
 
     def _check_after(self, after, n_chains, n_chunks):
         if after is None:

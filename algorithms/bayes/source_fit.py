@@ -18,6 +18,7 @@ from ...scheduler.threads import single_threaded_blas
 from ..linear.dask_input import check_blocks, is_dask
 from .groups import check_enough, find_groups, is_counted, join_groups
 from .models import regression
+from .propriety import warn_of_tails
 from .sources import blocks_of, columns_of, find_sources, look_at, with_columns
 
 _ROUNDING = 1e-12
@@ -268,7 +269,8 @@ def _look(door, source, n_shards, shard):
             reduced = reduced_rows(X, y, options["weights"], options["offsets"])
         else:
             door.n_shards_ = n_shards
-            door._check_shard("this shard", X, y, names, prior, options)
+            if door._check_shard("this shard", X, y, names, prior, options):
+                warn_of_tails(f"{source}, a shard", n_shards, door.prior_freedom)
     except (DataError, TypeError) as error:
         raise DataError(f"{source}: {error}") from error
     width = X.shape[1] - door.fit_intercept

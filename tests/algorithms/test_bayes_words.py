@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 import stradask as sd
-from stradask.errors import DataError
+from stradask.algorithms.bayes import estimator
+from stradask.errors import DataError, PosteriorWarning
 
 FEW = {"n_samples": 50, "n_chains": 2, "n_warmup": 50, "random_state": 0}
 RNG = np.random.default_rng(0)
@@ -100,3 +101,70 @@ def test_shards_that_the_fit_dealt_are_not_asked_how_they_were_dealt(tmp_path):
         np.savez(files[-1], X=Z[i::8], y=y[i::8])
     line = model.fit(files).posterior_.diagnostics.row("Cochran's Q")
     assert line["in words"] == "shards disagree: were the rows dealt at random?"
+
+
+# What takes long --------------------------------------------------------------------------------------------
+
+
+class _Sampled(Exception):
+    """Sampling has begun."""
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    def begin(*args, **options):
+        raise _Sampled
+
+    monkeypatch.setattr(estimator, "draw_posterior", begin)
+
+
+@pytest.mark.parametrize(("n_shards", "freedom"), [(3, "0.67"), (2, "1.5")])
+def test_separated_shards_under_heavy_tails_are_told_before_they_are_sampled(stopped, n_shards, freedom):
+    model = sd.BayesianLogisticRegression(prior="student_t", prior_freedom=4, n_shards=n_shards, **FEW)
+    separated = X[:, 0] > 0
+    words = rf"shards 0, 1.* do not identify .* Student's t with {freedom} degrees of freedom, .* no variance"
+    with pytest.warns(PosteriorWarning, match=words), pytest.raises(_Sampled):
+        model.fit(X, separated)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "options", [{"prior": "normal"}, {"prior_freedom": 30}, {"n_shards": 1}, {"noise": 1.0}]
+)
+def test_shards_that_are_identified_or_have_lighter_tails_are_not(stopped, options):
+    options = dict(options)
+    noise = options.pop("noise", 0.0)
+    model = sd.BayesianLogisticRegression(
+        **{"prior": "student_t", "prior_freedom": 4, "n_shards": 3} | FEW | options
+    )
+    with pytest.raises(_Sampled):
+        model.fit(X, X[:, 0] + noise * np.random.default_rng(0).standard_normal(len(X)) > 0)
+
+
+# What Ctrl-C leaves -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_shards", "files"), [(1, True), (2, True), (2, False)])
+def test_ctrl_c_says_what_is_kept(tmp_path, n_shards, files):
+    """Pressed in a density after two files were written, or after a while."""
+    options = FEW | {"n_samples": 300, "n_chains": 1, "n_shards": n_shards, "sampler": "nuts", "n_jobs": 1}
+    options |= {"checkpoint": tmp_path / "run.ckpt" if files else None}
+    n_before = 2  # of the warm-up and of 100 draws
+
+    def pressed(q, x):
+        if len(list((tmp_path / "run.ckpt").glob("*.npz"))) == n_before or (not files and len(calls) > 2000):
+            raise KeyboardInterrupt
+        calls.append(1)
+        return -0.5 * ((x - q[0]) ** 2).sum(), np.array([(x - q[0]).sum()])
+
+    calls: list[int] = []
+    with pytest.raises(KeyboardInterrupt) as told:
+        sd.sample(pressed, None, X[:40, 0], [0.0], **options)
+    words = str(told.value)
+    if files:
+        total = 4 * n_shards
+        assert words.startswith(f"interrupted after 2 of {total} chunks of draws; those are kept in ")
+        assert "run.ckpt" in words
+        assert words.endswith("the same call goes on from there")
+    else:
+        assert words.endswith("chunks of draws; nothing is kept, which a checkpoint would")
