@@ -21,6 +21,7 @@ from .psis import importance_ess, khat_limit, resample
 _HAMILTONIAN = ("nuts", "split_hmc", "hmc", "mala")
 _LEAST = 4  # draws of a chain that tell of convergence
 _LEAST_PART = 0.5  # of few weighted draws, that they must be worth
+_COMPARED = 50  # draws at which the density of all rows is compared with the shards'
 _RESAMPLING = 1  # beside the seed: a stream of its own
 
 
@@ -91,7 +92,18 @@ def from_sample(model, sample, variables, seed, local=None, names=None):
 
 
 def from_shards(
-    model, arrays, log_density, variables, *, method, n_draws, seed, local=None, names=None, dealt=False
+    model,
+    arrays,
+    log_density,
+    variables,
+    *,
+    method,
+    n_draws,
+    seed,
+    local=None,
+    names=None,
+    dealt=False,
+    rows_gap=None,
 ):
     """Combine the draws of all shards into the posterior.
 
@@ -115,6 +127,9 @@ def from_shards(
         See `from_sample`.
     dealt : bool, default=False
         Whether the rows were dealt to the shards here, at random.
+    rows_gap : callable, optional
+        ``rows_gap(points)`` returns the log density of all rows less the sum over shards, (K,), which should
+        be constant.
 
     Returns
     -------
@@ -139,13 +154,16 @@ def from_shards(
     found = None
     if draws.shape[2] >= _LEAST:
         divergences = arrays["divergent"].sum(axis=(1, 2)).astype(np.int64)
-        counts = {name: int(arrays[name].sum()) for name in COUNTS}
-        counts["failed"] += log_density.failed
+        figures = whole.figures | {name: int(arrays[name].sum()) for name in COUNTS}
+        figures["failed"] += log_density.failed
+        if rows_gap is not None:
+            apart = rows_gap(_alike(whole.draws, whole.log_weights, seed)[:_COMPARED])
+            figures["rows_apart"] = float(apart.std()) if np.isfinite(apart).all() else np.inf
         found = diagnose(
             draws,
             gradients=gradients,
             divergences=divergences,
-            figures=whole.figures | counts,
+            figures=figures,
             names=model.names if names is None else names,
             dealt=dealt,
             failure=first_failure(arrays["failure"]) or log_density.failure,

@@ -21,6 +21,7 @@ MOST_SPREAD = 1.25  # of its standard deviations to those by the posterior itsel
 LEAST_ACCEPTANCE = 0.05
 MOST_WIDTH = 0.5  # of kernels, in standard deviations of the posterior: draws 12 % too wide
 MOST_APART = 0.2  # in standard deviations: of halves, whose whole errs by about half of it; of populations
+MOST_ROWS_APART = 0.1  # standard deviation of a logarithm: moves a mean by at most so many of its own
 _P_LIMIT = 0.001  # of the tests whether shards agree
 _DEALT = "the model may not fit (overdispersion, dependent rows)"
 _WORDS = ("good", "care", "bad")
@@ -252,6 +253,13 @@ def _combination_lines(figures):
     k_limit, least = figures.get("k_hat_limit", 0.7), figures.get("importance_ess_limit", 100)
     check_limit = figures.get("check_k_hat_limit", 0.7)
     judged = (
+        (
+            "rows_apart",
+            "sum over rows",
+            MOST_ROWS_APART,
+            False,
+            "sd of log_likelihood less its sum over shards: no sum over rows, or rounding errors",
+        ),
         ("half_disagreement", "halves apart", MOST_APART, False, "in sd, of shards' first and second halves"),
         ("kernel_width", "kernel width", MOST_WIDTH, False, "in sd of the posterior: the smoothing"),
         ("acceptance", "acceptance", LEAST_ACCEPTANCE, True, "of choices; frozen below the limit"),

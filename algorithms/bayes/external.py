@@ -14,10 +14,14 @@ import numpy as np
 from ...errors import DataError, StradaskError
 from ...kernels.bayes_streams import uniforms
 from .chains import STARTING, stream
+from .row_sums import check_sum
 
 _PLACES = 3
-_SUM_TOLERANCE = 1e-7  # of the log likelihood, in parts of its size
 _DIGITS = 9  # of a density's values, by which it is known
+_REMEDY = (
+    "terms that no single row has belong outside the data's axis, and a model with means over rows, or "
+    "parameters of their own for rows, cannot be cut"
+)
 
 
 class Functions:
@@ -88,7 +92,14 @@ class ExternalModel:
     variables: dict[str, tuple]
 
     def __post_init__(self):
-        check_sum(self.functions, self.data, self.start)
+        n = len(self.data[0])
+        if n < 2:
+            raise DataError(f"the data have {n} row(s) along their axis; at least 2 are needed")
+        halves = [lambda first=first: tuple(x[first::2] for x in self.data) for first in (0, 1)]
+        check_sum(self._likelihood, self.data, halves, self.start, _REMEDY)
+
+    def _likelihood(self, q, data):
+        return self.functions.likelihood(q, data)[0]
 
 
 def _joined(value_and_gradient):
@@ -100,41 +111,6 @@ def _points(start):
     spread = uniforms(stream(0, 0, 0, STARTING), _PLACES * len(start)).reshape(_PLACES, len(start)) - 0.5
     spread[0] = 0
     return start + spread
-
-
-def check_sum(functions, data, start):
-    """Refuse a likelihood that is no sum over rows, up to a constant: shards of it would not multiply.
-
-    Raises
-    ------
-    DataError
-        Says how far off it is; or that parts of the rows cannot be evaluated, and why.
-    """
-    n = len(data[0])
-    if n < 2:
-        raise DataError(f"the data have {n} row(s) along their axis; at least 2 are needed")
-    parts = [data, tuple(x[: n // 2] for x in data), tuple(x[n // 2 :] for x in data)]
-    found, scale = [], 0.0
-    for q in _points(start):
-        try:
-            whole, first, second = (functions.likelihood(q, part)[0] for part in parts)
-        except DataError:
-            raise
-        except Exception as error:  # each library has errors of its own
-            raise DataError(
-                f"the likelihood of a part of the rows cannot be evaluated: {error}; every size in the model "
-                "must follow from the data that are cut"
-            ) from error
-        found.append(whole - first - second)
-        scale = max(scale, abs(whole))
-    gaps = np.array(found)
-    off = np.abs(gaps[np.isfinite(gaps)] - gaps[0]).max(initial=0.0)
-    if not np.isfinite(gaps[0]) or off > _SUM_TOLERANCE * (1 + scale):
-        raise DataError(
-            f"the likelihood is no sum over rows: cut in two it differs by {off:.3g}, or is not finite "
-            f"({gaps[0]:.3g}); terms that no single row has belong outside the data's axis, and a model "
-            "with means over rows, or parameters of their own for rows, cannot be cut"
-        )
 
 
 def rows_of(data, n, what):

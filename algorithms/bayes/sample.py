@@ -1,12 +1,13 @@
 """`sample`: the posterior of any density that a user can write down."""
 
 import functools
+import warnings
 from collections.abc import Mapping, Sized
 from numbers import Integral
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, PosteriorWarning
 from ...scheduler.parameters import random_source
 from ...scheduler.session import check_engine
 from ...scheduler.threads import effective_n_jobs
@@ -14,6 +15,7 @@ from .combine import COMBINERS
 from .density import checked_names, user_model
 from .external import ExternalModel
 from .mixture import GaussianMixtureDensity
+from .row_sums import check_sum, depends, gaps, likelihood_alone
 from .sampling import CAREFUL, check_settings
 from .shard_chains import check_checkpoint, draw_posterior
 from .shard_places import check_ships
@@ -77,7 +79,8 @@ def sample(
         Acceptance that NUTS and HMC find their step size by; nearer to 1 for shorter steps and fewer
         divergences. A chain whose warm-up diverges begins anew with 0.95.
     n_shards : int or "auto", default=1
-        Each has a part of the data and the prior to the power 1 / n_shards. "auto" leaves at least 100
+        Each has a part of the data and the prior to the power 1 / n_shards. `log_likelihood` must be a sum
+        over rows then, up to a constant, which is checked. "auto" leaves at least 100
         observations a parameter to each, and is 1 below a million of observations times parameters. Where
         `data` lists shards, "auto" or their number.
     combine : str, default="auto"
@@ -105,7 +108,8 @@ def sample(
     ------
     DataError
         If the density is not finite at the start, constant in a parameter, or its gradient wrong: names the
-        parameter. For numbers that are none, or out of range.
+        parameter. If there are several shards and `log_likelihood` is no sum over rows. For numbers that are
+        none, or out of range.
     CombinationRefused
         With several shards, where no combination can be trusted; says what was seen.
 
@@ -125,7 +129,7 @@ def sample(
     >>> posterior.mean()["theta"].round(1), posterior.sd()["theta"].round(2)
     (array([3.]), array([0.03]))
     """
-    constrain, variables = None, None
+    constrain, variables, rows_gap = None, None, None
     if isinstance(log_likelihood, ExternalModel):
         external = log_likelihood
         _check_alone(log_prior=log_prior, data=data, start=start, names=names)
@@ -163,8 +167,10 @@ def sample(
     n_shards, parts = _cut(data, sources, n_shards, np.size(start), seed)
     if n_shards > 1 and sampler == "laplace":
         raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
+    own = mixture is None and constrain is None  # what adapters make was checked when they made it
     if sources is not None and n_shards > 1:
-        parts = _seen(sources, engine=engine, n_jobs=n_jobs)
+        looked = functools.partial(_looked, log_likelihood, log_prior, start) if own else _unlooked
+        parts = _seen(sources, looked, engine=engine, n_jobs=n_jobs)
     if mixture is None:
         made = functools.partial(_model, log_likelihood, log_prior)
         options = {"power": 1 / n_shards, "names": names, "constrain": constrain}
@@ -172,6 +178,8 @@ def sample(
         if variables is None:
             size = np.size(start)
             variables = {"theta": (size,)} if names is None else dict.fromkeys(checked_names(names, size), ())
+        if own and n_shards > 1 and sources is None:
+            rows_gap = _gap_of_rows(builds[0](), log_likelihood, log_prior, data, parts)
     else:
         made = functools.partial(_mixture, mixture.without_points(), 1 / n_shards)
         builds, variables = [functools.partial(made, part) for part in parts], mixture.variables()
@@ -192,8 +200,22 @@ def sample(
         callback=callback,
         n_held=None if sources is None else effective_n_jobs(n_jobs),
         dealt=sources is None,
+        rows_gap=rows_gap,
     )
     return posterior
+
+
+def _gap_of_rows(model, log_likelihood, log_prior, data, parts):
+    """Check that the likelihood is a sum over rows; return what tells at any points by how much."""
+    alone = likelihood_alone(log_likelihood, log_prior)
+    whole = _taken(_some(data, None))
+    taken = [functools.partial(_taken, part) for part in parts]
+    remedy = (
+        "put priors into log_prior, take sums over rows where there are means, and sample rows that depend "
+        "on each other, such as a time series, in one piece (n_shards=1)"
+    )
+    check_sum(alone, whole, taken, model.start, remedy)
+    return functools.partial(gaps, alone, whole=whole, parts=taken)
 
 
 def _origin(names):
@@ -250,15 +272,51 @@ def _cut(data, sources, n_shards, d, seed):
     return n_shards, [_some(data, rows) for rows in cut_rows(_n_rows(data), n_shards, seed)]
 
 
-def _seen(sources, **places):
+def _seen(sources, looked, **places):
     """Read every shard once where it is worked on, so that later readings can be told from it."""
     sources = with_columns(sources, **places)
-    sums = look_at([functools.partial(_sum, source) for source in sources], **places)
-    return [source.known(checksum=total) for source, total in zip(sources, sums, strict=True)]
+    found = look_at([functools.partial(looked, source) for source in sources], **places)
+    told = [words for _, words in found if words]
+    if told:
+        warnings.warn(
+            f"{told[0]}. Shards that you cut yourself are right where all rows that belong together lie in "
+            "one of them, and wrong otherwise, as with means over rows",
+            PosteriorWarning,
+            stacklevel=3,
+        )
+    return [source.known(checksum=total) for source, (total, _) in zip(sources, found, strict=True)]
 
 
-def _sum(source, shard):
-    return checksum(source.read())
+def _unlooked(source, shard):
+    return checksum(source.read()), ""
+
+
+def _looked(log_likelihood, log_prior, start, source, shard):
+    """The checksum of a shard, and what speaks against its likelihood's being a sum over its rows.
+
+    A shard may hold whole groups of rows, whose likelihood is no sum over single rows. But without any rows
+    nothing may be left that depends on the parameters.
+    """
+    total, rows = checksum(source.read()), source.take()
+    alone, n, start = likelihood_alone(log_likelihood, log_prior), _n_rows(rows), np.asarray(start, float)
+    halves = [functools.partial(_chosen, rows, np.arange(first, n, 2)) for first in (0, 1)]
+    try:
+        check_sum(alone, rows, halves, start, "")
+    except DataError as error:
+        none = functools.partial(_chosen, rows, np.arange(0))
+        if depends(alone, none(), start):
+            raise DataError(
+                f"{source}: log_likelihood depends on the parameters where there are no rows at all, so that "
+                "each shard counts this part: put it into log_prior"
+            ) from error
+        return total, f"{source}: {error}".rstrip("; ")
+    return total, ""
+
+
+def _chosen(rows, which):
+    if isinstance(rows, tuple):
+        return tuple(_chosen(part, which) for part in rows)
+    return rows[which]
 
 
 def _model(log_likelihood, log_prior, data, *arguments, **options):

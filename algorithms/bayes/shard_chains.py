@@ -76,6 +76,7 @@ def draw_posterior(
     n_held=None,
     names=None,
     dealt=False,
+    rows_gap=None,
 ):
     """Draw from a posterior, in one piece or in shards.
 
@@ -101,6 +102,8 @@ def draw_posterior(
         ``names(model)`` returns the names of its parameters for diagnostics; ``model.names`` by default.
     dealt : bool, default=False
         Whether rows were dealt to the shards at random, and not by whoever made their files.
+    rows_gap : callable, optional
+        See `from_shards`.
 
     Returns
     -------
@@ -140,7 +143,7 @@ def draw_posterior(
         arrays = {name: array[:, :, :n_samples] for name, array in runs.arrays.items()}
         model = pool.values(_without_data, None)[0]
         settings = {"method": combine, "n_draws": n_samples * n_chains, "seed": seed}
-        settings |= {"names": shown(model), "dealt": dealt}
+        settings |= {"names": shown(model), "dealt": dealt, "rows_gap": rows_gap}
         if local is not None:
             settings["local"] = lambda points: _in_place(pool.values(partial(_local, local), points))
         posterior = from_shards(model, arrays, _SecondRound(pool), variables(model), **settings)
