@@ -48,7 +48,8 @@ class Combination:
         What the method tells of itself: acceptance, kernel_width, k_hat, importance_ess, half_disagreement,
         populations_apart, skew_shift, excess_moments. What the posterior tells of a method without weights
         that was asked for by name, given log_density: shift of the means in standard deviations, spread (how
-        many times too wide or too narrow), and check_k_hat of the weights that say so.
+        many times too wide or too narrow), their shift_limit and spread_limit, and check_k_hat and check_ess
+        of the weights that say so.
     seen : tuple of str
         In words, what was tried before.
     n_chains : int or None

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 from sklearn.utils import check_random_state
 
 from ...errors import DataError
@@ -28,6 +29,8 @@ from .combine_kernel import kernel_product, pair_tree
 from .convergence import split_rhat
 from .diagnostics import (
     LEAST_ACCEPTANCE,
+    LEAST_SHIFT,
+    LEAST_SPREAD,
     MOST_APART,
     MOST_SHIFT,
     MOST_SPREAD,
@@ -35,7 +38,8 @@ from .diagnostics import (
     RHAT_LIMIT,
 )
 
-_N_CHECKED, _FREEDOM, _WIDER = 1000, 7, 1.2  # proposals that check a combination; tails, covariance
+_N_CHECKED, _FREEDOM, _WIDER = 4000, 7, 1.2  # proposals that check a combination; tails, covariance
+_CHANCE = 1e-3  # of a right combination to be complained of
 _FEW = 100  # draws of a chain, below which R-hat warns of noise
 
 
@@ -244,6 +248,11 @@ def _check(draws, log_density, rng):
     there = weights @ points
     names = {"k_hat": "check_k_hat", "k_hat_limit": "check_k_hat_limit"}
     told = {new: figures[name] for name, new in names.items()}
+    told["check_ess"] = figures["mean_ess"]
+    # What chance alone does to the worst of d parameters, by the draws and by the weights.
+    chance = special.ndtri(1 - _CHANCE / (2 * d)) * np.sqrt(1 / len(draws) + 1 / figures["mean_ess"])
+    told["shift_limit"] = float(np.clip(chance, LEAST_SHIFT, MOST_SHIFT))
+    told["spread_limit"] = float(np.clip(np.exp(chance), LEAST_SPREAD, MOST_SPREAD))
     told["shift"] = float((np.abs(there - mean) / widths).max())
     if figures["mean_ess"] > LEAST_ESS:  # fewer do not tell widths
         times = widths / np.sqrt(weights @ (points - there) ** 2)
@@ -350,12 +359,15 @@ def _complaints(found):
             "method='auto', or more draws a shard"
         )
     k_hat, shift = figures.get("check_k_hat", 0), figures.get("shift", 0)
-    spread = figures.get("spread", 1)
-    if not (k_hat < figures.get("check_k_hat_limit", 1) and shift < MOST_SHIFT and spread < MOST_SPREAD):
+    spread, size = figures.get("spread", 1), figures.get("check_ess", np.inf)
+    most_shift, most_spread = figures.get("shift_limit", 1), figures.get("spread_limit", 2)
+    told = k_hat < figures.get("check_k_hat_limit", 1) and size > LEAST_ESS
+    if not (told and shift < most_shift and spread < most_spread):
         yield (
             f"weighed by the posterior, points about the draws have means {shift:.2f} standard deviations "
-            f"away (at most {MOST_SHIFT}), other widths by a factor of {spread:.2f} (at most {MOST_SPREAD}) "
-            f"and k-hat {k_hat:.2f} (limit {figures['check_k_hat_limit']:.2f}): the combination misses the "
+            f"away (at most {most_shift:.2f}), other widths by a factor of {spread:.2f} (at most "
+            f"{most_spread:.2f}) and k-hat {k_hat:.2f} (limit {figures['check_k_hat_limit']:.2f}), and are "
+            f"worth {size:.0f} draws (least {LEAST_ESS}): the combination misses the "
             "posterior; take method='auto'"
         )
     halves = figures.get("half_disagreement", 0)

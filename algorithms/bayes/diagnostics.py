@@ -16,8 +16,10 @@ _RHAT_GOOD = 1.01  # of draws that are themselves the result
 _ESS_GOOD, _ESS_SHARD = 400, 100
 _BFMI_LIMIT = 0.3
 MOST_DIVERGENT = 0.01  # part of the draws
-MOST_SHIFT = 0.5  # of a combination's means by the posterior itself, in standard deviations
-MOST_SPREAD = 1.25  # of its standard deviations to those by the posterior itself, or of these to them
+# Of a combination's means by the posterior itself, in standard deviations; and of its standard deviations to
+# those by the posterior, or of these to them. In between the limit is what chance does.
+LEAST_SHIFT, MOST_SHIFT = 0.15, 0.3
+LEAST_SPREAD, MOST_SPREAD = 1.1, 1.3
 LEAST_ACCEPTANCE = 0.05
 MOST_WIDTH = 0.5  # of kernels, in standard deviations of the posterior: draws 12 % too wide
 MOST_APART = 0.2  # in standard deviations: of halves, whose whole errs by about half of it; of populations
@@ -274,11 +276,18 @@ def _combination_lines(figures):
         ("importance_ess", "importance ESS", least, True, "draws that the weighted ones are worth"),
         ("mean_ess", "ESS of means", 100, True, "the same for a mean, of the worst parameter"),
         ("check_k_hat", "k-hat of the check", check_limit, False, "of exact weights of a t about the draws"),
-        ("shift", "shift of means", MOST_SHIFT, False, "in sd, by the same weights"),
+        ("check_ess", "ESS of the check", 100, True, "draws that those weights are worth"),
+        (
+            "shift",
+            "shift of means",
+            figures.get("shift_limit", LEAST_SHIFT),
+            False,
+            "in sd, by the same weights",
+        ),
         (
             "spread",
             "spread",
-            MOST_SPREAD,
+            figures.get("spread_limit", LEAST_SPREAD),
             False,
             "how many times too wide or too narrow, by the same weights",
         ),

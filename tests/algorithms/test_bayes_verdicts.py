@@ -240,6 +240,23 @@ def test_the_check_measures_the_shift():
     assert right.figures["check_k_hat"] < right.figures["check_k_hat_limit"]
 
 
+@pytest.mark.parametrize(("off", "told"), [(0.0, False), (0.4, True)])
+def test_a_mean_two_fifths_of_a_deviation_off_is_told(off, told):
+    """Draws of normal shards, all moved by a known part of the posterior's standard deviation."""
+    d, M = 3, 4
+    draws = np.sqrt(M) * np.random.default_rng(0).standard_normal((M, 4000, d)) + off
+
+    def log_density(points):
+        return -0.5 * (points**2).sum(axis=1)
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        found = combine(draws, method="consensus", log_density=log_density, random_state=0)
+    assert ["the combination misses the posterior" in str(one.message) for one in seen] == [True] * told
+    assert diagnose(None, figures=found.figures).level == 2 * told
+    assert found.figures["shift"] == pytest.approx(off, abs=0.1)
+
+
 @pytest.mark.parametrize(("method", "wide"), [("average", True), ("parametric", False)])
 def test_the_check_measures_the_spread(method, wide):
     """Shards of one middle and several widths: the plain mean of their draws is too wide, and not shifted."""
