@@ -11,9 +11,10 @@ import numpy as np
 from ...errors import PosteriorWarning
 from ...scheduler.threads import single_threaded_blas
 from .chains import STATISTICS
+from .combination import taken
 from .combine import combine
 from .combine_exact import LEAST_ESS
-from .diagnostics import diagnose
+from .diagnostics import diagnose, told_aloud
 from .failures import COUNTS, first_failure
 from .posterior import Posterior
 from .psis import importance_ess, khat_limit, resample
@@ -22,6 +23,7 @@ _HAMILTONIAN = ("nuts", "split_hmc", "hmc", "mala")
 _LEAST = 4  # draws of a chain that tell of convergence
 _LEAST_PART = 0.5  # of few weighted draws, that they must be worth
 _COMPARED = 50  # draws at which the density of all rows is compared with the shards'
+_WEIGHING = ("auto", "exact")  # with proposals in a second round
 _RESAMPLING = 1  # beside the seed: a stream of its own
 
 
@@ -76,13 +78,13 @@ def from_sample(model, sample, variables, seed, local=None, names=None):
             names=model.names if names is None else names,
             failure=next((chain.failure for chain in sample.chains if chain.failure), ""),
         )
-    _warn(found)
+    _warn(found, alone=log_weights is None)
     statistics = None
     if log_weights is None:
         columns = [sample.stacked("log_densities"), *map(sample.statistic, STATISTICS)]
         statistics = np.stack(columns, axis=-1).reshape(chains * T, -1)
     return Posterior(
-        _values(model, _alike(draws.reshape(-1, d), log_weights, seed), local),
+        _values(model, _alike(draws.reshape(-1, d), log_weights, seed, chains * T), local),
         variables,
         n_chains=chains if log_weights is None else None,
         statistics=statistics,
@@ -99,6 +101,7 @@ def from_shards(
     *,
     method,
     n_draws,
+    n_proposals=0,
     seed,
     local=None,
     names=None,
@@ -121,6 +124,8 @@ def from_shards(
     method : str
         See `combine`.
     n_draws, seed : int
+    n_proposals : int, default=0
+        Of a second round, at least; there are never fewer than draws.
     local : callable, optional
         See `from_sample`.
     names : sequence of str, optional
@@ -147,17 +152,18 @@ def from_shards(
             gradients=gradients,
             log_density=log_density,
             method=method,
-            n_draws=n_draws,
+            n_draws=max(n_draws, n_proposals) if method in _WEIGHING else n_draws,
             random_state=seed % 2**32,
             names=model.names if names is None else names,
         )
+    draws_of_all = _alike(whole.draws, whole.log_weights, seed, n_draws)
     found = None
     if draws.shape[2] >= _LEAST:
         divergences = arrays["divergent"].sum(axis=(1, 2)).astype(np.int64)
         figures = whole.figures | {name: int(arrays[name].sum()) for name in COUNTS}
         figures["failed"] += log_density.failed
         if rows_gap is not None:
-            apart = rows_gap(_alike(whole.draws, whole.log_weights, seed)[:_COMPARED])
+            apart = rows_gap(draws_of_all[:_COMPARED])
             figures["rows_apart"] = float(apart.std()) if np.isfinite(apart).all() else np.inf
         found = diagnose(
             draws,
@@ -170,7 +176,7 @@ def from_shards(
         )
     _warn(found)
     return Posterior(
-        _values(model, _alike(whole.draws, whole.log_weights, seed), local),
+        _values(model, draws_of_all, local),
         variables,
         n_chains=whole.n_chains,
         shard_draws=model.values(draws.reshape(-1, draws.shape[3])).reshape((*draws.shape[:3], -1)),
@@ -189,21 +195,20 @@ def _values(model, draws, local):
     return values if local is None else np.concatenate([values, local(draws)], axis=1)
 
 
-def _alike(draws, log_weights, seed):
-    """As many draws that count alike; those without weights are handed on."""
-    if log_weights is None:
-        return draws
+def _alike(draws, log_weights, seed, n):
+    """Take n draws that count alike."""
     rng = np.random.Generator(np.random.Philox([seed, _RESAMPLING]))
-    return draws[resample(log_weights, len(draws), rng)]
+    if log_weights is None:
+        return taken(draws, n, rng)
+    return draws[resample(log_weights, n, rng)]
 
 
-def _warn(found):
-    """Say aloud that draws are not to be used, and why."""
-    if found is None or found.level < 2:
+def _warn(found, alone=False):
+    """Say aloud that draws are not to be used, or that chains which are themselves the result mix badly."""
+    if found is None or (found.level < 2 and not alone):
         return
-    bad = "; ".join(
-        f"{name} {value:.3g} (limit {limit}): {words}"
-        for name, value, limit, level, words in found.lines
-        if level == 2
+    lines = "; ".join(
+        f"{name} {value:.3g} (limit {limit}): {words}" for name, value, limit, _, words in told_aloud(found)
     )
-    warnings.warn(f"{found.verdict} {bad}", PosteriorWarning, stacklevel=4)
+    if lines:
+        warnings.warn(f"{found.verdict} {lines}", PosteriorWarning, stacklevel=4)

@@ -3,6 +3,8 @@
 The figures of chains are in `convergence`; here are those of shards and combinations, and what they mean.
 """
 
+import math
+
 import numpy as np
 from scipy import stats
 
@@ -14,6 +16,7 @@ from .tables import Table
 RHAT_LIMIT = 1.1  # of a shard; above it its draws are refused
 _RHAT_GOOD = 1.01  # of draws that are themselves the result
 _ESS_GOOD, _ESS_SHARD = 400, 100
+MIXED = 0.5  # part of the draws that chains are worth which mix well
 _BFMI_LIMIT = 0.3
 MOST_DIVERGENT = 0.01  # part of the draws
 # Of a combination's means by the posterior itself, in standard deviations; and of its standard deviations to
@@ -196,21 +199,56 @@ def _chain_lines(chains, names, weighed):
     rhat, *sizes = (np.stack(part) for part in zip(*map(convergence, chains), strict=True))
     where = np.unravel_index(np.where(np.isnan(rhat), np.inf, rhat).argmax(), rhat.shape)
     worst, place = rhat[where], f"shard {where[0]}, {names[where[1]]}"
-    good = RHAT_LIMIT if weighed else _RHAT_GOOD
+    good = RHAT_LIMIT if weighed else max(_RHAT_GOOD, min(_rhat_by_chance(chains), RHAT_LIMIT))
     level = 2 if not worst <= RHAT_LIMIT else int(worst > good)
     words = f"did not converge: {place}" if level == 2 else f"largest in {place}"
-    yield "R-hat", worst, f"< {good}", level, words
-    least = _ESS_GOOD if len(chains) == 1 else _ESS_SHARD
+    yield "R-hat", worst, f"< {good:.3g}", level, words
+    n_draws = chains.shape[1] * chains.shape[2]
+    alone = len(chains) == 1
+    least = _ESS_GOOD if alone else _ESS_SHARD
     for kind, found in zip(("bulk", "tail"), sizes, strict=True):
         where = np.unravel_index(np.where(np.isnan(found), -np.inf, found).argmin(), found.shape)
-        few = not found[where] >= least and not weighed
-        yield (
-            f"{kind} ESS",
-            found[where],
-            f"> {least}",
-            int(few),
-            f"{'too few: longer chains; ' * few}smallest in shard {where[0]}, {names[where[1]]}",
-        )
+        size, words = found[where], ""
+        level = 0 if weighed or size >= least else 1
+        if level and size >= MIXED * n_draws:
+            words = f"these are {n_draws} draws, which mix well: take more; "
+        elif level:
+            words = "too few: longer chains; "
+            level = 2 if alone and not size >= min(_ESS_SHARD, MIXED * n_draws / 2) else 1
+        words += f"smallest in shard {where[0]}, {names[where[1]]}"
+        yield f"{kind} ESS", size, f"> {least}", level, words
+
+
+def _rhat_by_chance(chains):
+    """R-hat that the worst parameter of chains of independent draws exceeds once in a thousand times."""
+    M, C, T, d = chains.shape
+    free = 2 * C - 1  # chains are cut into halves
+    ratio = stats.chi2.isf(_P_LIMIT / (2 * M * d), free) / free
+    return math.sqrt(1 + max(ratio - 1, 0) / max(T // 2, 1))
+
+
+def told_aloud(found):
+    """Lines of diagnostics that a user is warned of: all that are bad, or those of chains that mix badly.
+
+    Parameters
+    ----------
+    found : Diagnostics
+
+    Returns
+    -------
+    list of tuple
+        Empty where draws were few and good: that stands in the table.
+    """
+    if found.level == 2:
+        return [line for line in found.lines if line[3] == 2]
+    slow = [
+        line
+        for line in found.lines
+        if line[3]
+        and line[0] in ("R-hat", "bulk ESS", "tail ESS", "E-BFMI", "modes")
+        and "mix well" not in line[4]
+    ]
+    return [line for line in found.lines if line[3]] if slow else []
 
 
 def _divergence_line(counts, n_draws):

@@ -78,6 +78,7 @@ class BayesianRegression(Estimator):
         "sampler": [StrOptions({"auto", "laplace", *SAMPLERS})],
         "n_shards": [StrOptions({"auto"}), _COUNT],
         "combine": [StrOptions(COMBINERS.keys())],  # a view: entries may be added
+        "n_proposals": [_COUNT],
         "engine": [str],
         "checkpoint": [None, str, os.PathLike],
         "n_jobs": [None, Integral],
@@ -278,8 +279,17 @@ class BayesianRegression(Estimator):
         return {"prior": prior, "power": 1 / self.n_shards_, "freedom": self._noise_freedom}
 
     def _draw(self, builds, seed, callback, **places):
-        names = ("sampler", "n_samples", "n_chains", "n_warmup", "combine", "engine", "checkpoint", "n_jobs")
-        settings = {name: getattr(self, name) for name in (*names, "verbose")}
+        names = (
+            "sampler",
+            "n_samples",
+            "n_chains",
+            "n_warmup",
+            "combine",
+            "n_proposals",
+            "engine",
+            "checkpoint",
+        )
+        settings = {name: getattr(self, name) for name in (*names, "n_jobs", "verbose")}
         if self.sampler in ("auto", *CAREFUL):
             least = _HORSESHOE_TARGET if self.prior == "horseshoe" and self.sampler == "auto" else 0.0
             settings["target"] = max(self.target_accept, least)

@@ -39,7 +39,7 @@ class BayesianLinearRegression(BayesianRegressor):
     sampler : str, default="auto"
         See `BayesianLogisticRegression`. With noise="normal" and prior="normal" there is "gibbs" as well,
         which draws coefficients and noise in turn, each exactly.
-    prior_freedom, fit_intercept, n_samples, n_chains, n_warmup, target_accept, n_shards, combine
+    prior_freedom, fit_intercept, n_samples, n_chains, n_warmup, target_accept, n_shards, combine, n_proposals
         See `BayesianLogisticRegression`.
     engine, checkpoint, n_jobs, random_state, verbose
         See `BayesianLogisticRegression`.
@@ -91,6 +91,7 @@ class BayesianLinearRegression(BayesianRegressor):
         sampler="auto",
         n_shards=1,
         combine="auto",
+        n_proposals=4000,
         engine="local",
         checkpoint=None,
         n_jobs=None,
@@ -113,6 +114,7 @@ class BayesianLinearRegression(BayesianRegressor):
         self.sampler = sampler
         self.n_shards = n_shards
         self.combine = combine
+        self.n_proposals = n_proposals
         self.engine = engine
         self.checkpoint = checkpoint
         self.n_jobs = n_jobs

@@ -67,6 +67,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         it is 1 below a million entries of X, where shards do not pay.
     combine : str, default="auto"
         Which way from shards' draws to the posterior; "auto" refuses where no way passes its tests.
+    n_proposals : int, default=4000
+        Points that a combination of shards weighs by all their densities, at least; there are never fewer
+        than draws.
     engine : str, default="local"
         Where chains run: "local" on threads of this process, "dask" on the current Dask client, or the
         address of a Dask scheduler.
@@ -150,6 +153,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         sampler="auto",
         n_shards=1,
         combine="auto",
+        n_proposals=4000,
         engine="local",
         checkpoint=None,
         n_jobs=None,
@@ -169,6 +173,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         self.sampler = sampler
         self.n_shards = n_shards
         self.combine = combine
+        self.n_proposals = n_proposals
         self.engine = engine
         self.checkpoint = checkpoint
         self.n_jobs = n_jobs

@@ -31,7 +31,7 @@ class BayesianPoissonRegression(BayesianRegressor):
         Of the half-Cauchy prior of the overdispersion; np.inf is flat.
     prior_freedom, group_scale, fit_intercept, n_samples, n_chains, n_warmup, sampler, n_shards, combine
         See `BayesianLogisticRegression`.
-    target_accept, engine, checkpoint, n_jobs, random_state, verbose
+    n_proposals, target_accept, engine, checkpoint, n_jobs, random_state, verbose
         See `BayesianLogisticRegression`.
 
     Attributes
@@ -81,6 +81,7 @@ class BayesianPoissonRegression(BayesianRegressor):
         sampler="auto",
         n_shards=1,
         combine="auto",
+        n_proposals=4000,
         engine="local",
         checkpoint=None,
         n_jobs=None,
@@ -102,6 +103,7 @@ class BayesianPoissonRegression(BayesianRegressor):
         self.sampler = sampler
         self.n_shards = n_shards
         self.combine = combine
+        self.n_proposals = n_proposals
         self.engine = engine
         self.checkpoint = checkpoint
         self.n_jobs = n_jobs

@@ -168,7 +168,7 @@ def khat_limit(n):
 
 
 def resample(log_weights, n, rng):
-    """Choose draws by their weights, stratified: each is taken floor or ceil of ``n w`` times, nearly.
+    """Choose draws by their weights, systematically: each is taken floor or ceil of ``n w`` times.
 
     Parameters
     ----------
@@ -184,5 +184,5 @@ def resample(log_weights, n, rng):
         Positions in random order, with repetitions where weights are uneven.
     """
     sums = np.cumsum(np.exp(log_weights))
-    places = (rng.permutation(n) + rng.random(n)) / n * sums[-1]
+    places = (rng.permutation(n) + rng.random()) / n * sums[-1]  # one number for all: equal weights are kept
     return np.searchsorted(sums, places, side="right").clip(0, len(sums) - 1)

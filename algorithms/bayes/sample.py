@@ -8,7 +8,7 @@ from numbers import Integral
 import numpy as np
 
 from ...errors import DataError, PosteriorWarning
-from ...scheduler.parameters import random_source
+from ...scheduler.parameters import check_count, random_source
 from ...scheduler.session import check_engine
 from ...scheduler.threads import effective_n_jobs
 from .combine import COMBINERS
@@ -37,6 +37,7 @@ def sample(
     target_accept=0.8,
     n_shards=1,
     combine="auto",
+    n_proposals=4000,
     engine="local",
     checkpoint=None,
     n_jobs=None,
@@ -85,6 +86,9 @@ def sample(
         `data` lists shards, "auto" or their number.
     combine : str, default="auto"
         From shards' draws to the posterior, see `combine`.
+    n_proposals : int, default=4000
+        Points that a combination of shards weighs by all their densities, at least; there are never fewer
+        than draws. The error of the result follows from their number, however few draws are asked for.
     engine : str, default="local"
         Where chains run: "local" on threads of this process, "dask" on the current Dask client, or the
         address of a Dask scheduler. The draws are the same, bit for bit, for any number of workers, and if
@@ -142,6 +146,7 @@ def sample(
     if not automatic and (isinstance(n_shards, bool) or not isinstance(n_shards, Integral)):
         raise DataError(f"n_shards must be 'auto' or an integer, got {n_shards!r}")
     check_settings(sampler, n_samples, n_chains, n_warmup)
+    check_count("n_proposals", n_proposals)
     effective_n_jobs(n_jobs)
     if not isinstance(target_accept, (int, float, np.integer, np.floating)) or not 0 < target_accept < 1:
         raise DataError(f"target_accept must be a number between 0 and 1, got {target_accept!r}")
@@ -193,6 +198,7 @@ def sample(
         seed=seed,
         target=target_accept if sampler in ("auto", *CAREFUL) else None,
         combine=combine,
+        n_proposals=n_proposals,
         engine=engine,
         checkpoint=checkpoint,
         n_jobs=n_jobs,

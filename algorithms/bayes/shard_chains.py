@@ -66,6 +66,7 @@ def draw_posterior(
     n_warmup,
     seed,
     combine="auto",
+    n_proposals=0,
     target=None,
     engine="local",
     checkpoint=None,
@@ -90,6 +91,8 @@ def draw_posterior(
         See `sample_model`; with shards or a checkpoint `n_jobs` are threads over chains.
     combine : str, default="auto"
         See `combine.combine`.
+    n_proposals : int, default=0
+        See `from_shards`.
     engine, checkpoint
         See `ShardPool`.
     local : callable, optional
@@ -143,7 +146,7 @@ def draw_posterior(
         arrays = {name: array[:, :, :n_samples] for name, array in runs.arrays.items()}
         model = pool.values(_without_data, None)[0]
         settings = {"method": combine, "n_draws": n_samples * n_chains, "seed": seed}
-        settings |= {"names": shown(model), "dealt": dealt, "rows_gap": rows_gap}
+        settings |= {"n_proposals": n_proposals, "names": shown(model), "dealt": dealt, "rows_gap": rows_gap}
         if local is not None:
             settings["local"] = lambda points: _in_place(pool.values(partial(_local, local), points))
         posterior = from_shards(model, arrays, _SecondRound(pool), variables(model), **settings)

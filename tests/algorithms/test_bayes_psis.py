@@ -143,3 +143,15 @@ def test_resampling_takes_each_draw_as_often_as_its_weight_says():
     assert (np.diff(chosen) < 0).any()  # in random order
     zero = resample(np.array([-np.inf, 0.0]), 50, np.random.default_rng(0))
     assert (zero == 1).all()
+
+
+def test_resampling_keeps_all_draws_of_equal_weights():
+    """Each is taken floor or ceil of n w times: of equal weights once, whatever the random number."""
+    for n in (7, 1000):
+        weights = np.full(n, -np.log(n))
+        for seed in range(5):
+            taken = resample(weights, n, np.random.default_rng(seed))
+            assert len(np.unique(taken)) >= n - 1  # rounding at an edge may take one twice
+    weights = np.random.default_rng(0).dirichlet(np.ones(50))
+    counts = np.bincount(resample(np.log(weights), 400, np.random.default_rng(1)), minlength=50)
+    assert (np.abs(counts - 400 * weights) < 1 + 1e-9).all()

@@ -93,7 +93,8 @@ def _two_modes(q, x):
 
 @pytest.mark.parametrize("sampler", ["auto", "laplace", "split_hmc"])
 def test_a_mode_that_no_chain_saw_is_told_of(sampler):
-    told = pytest.warns(PosteriorWarning, match="did not converge") if sampler == "auto" else nullcontext()
+    words = {"auto": "did not converge", "split_hmc": "end in other modes"}.get(sampler)
+    told = pytest.warns(PosteriorWarning, match=words) if words else nullcontext()
     with told:  # its chains begin in both
         posterior = sd.sample(_two_modes, None, X, [0.0], sampler=sampler, **FEW)
     assert posterior.diagnostics.level >= 1

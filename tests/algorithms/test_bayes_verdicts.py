@@ -9,7 +9,7 @@ from scipy import special, stats
 import stradask as sd
 from stradask.algorithms.bayes.collect import from_sample
 from stradask.algorithms.bayes.combine import CombinationWarning, combine
-from stradask.algorithms.bayes.diagnostics import diagnose
+from stradask.algorithms.bayes.diagnostics import diagnose, told_aloud
 from stradask.algorithms.bayes.models import Prior, regression
 from stradask.algorithms.bayes.posterior import Posterior
 from stradask.algorithms.bayes.sampling import sample_model
@@ -275,6 +275,45 @@ def test_the_check_measures_the_spread(method, wide):
     assert found.figures["shift"] < 0.2
     assert ["other widths by a factor of" in str(one.message) for one in told] == [True] * wide
     assert diagnose(None, figures=found.figures).level == (2 if wide else 0)
+
+
+def test_few_draws_come_from_many_proposals():
+    """One chain of 300 draws of ten shards: effective proposals do not follow from the number of draws."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 3))
+    y = rng.random(3000) < special.expit(X[:, 0] - 1)
+    options = {"n_shards": 10, "n_samples": 300, "n_chains": 1, "random_state": 0}
+    for n_proposals, least in ((300, 100), (4000, 3000)):
+        found = sd.BayesianLogisticRegression(n_proposals=n_proposals, **options).fit(X, y).posterior_
+        size = found.diagnostics.row("importance ESS")["value"]
+        assert least < size <= n_proposals
+        assert len(found.draws) == 300
+    assert len(np.unique(found["coef"][:, 0])) > 280  # a quarter fewer, drawn at random
+    with pytest.raises(DataError, match="n_proposals must be at least 1, got 0"):
+        sd.sample(_normal, None, np.ones(3), [0.0], n_proposals=0)
+
+
+@pytest.mark.parametrize(("n", "level", "aloud"), [(50, 1, False), (1000, 0, False)])
+def test_few_draws_that_mix_well_read_so(n, level, aloud):
+    draws = np.random.default_rng(0).standard_normal((1, 4, n, 2))
+    found = diagnose(draws)
+    assert found.level == level
+    assert bool(told_aloud(found)) == aloud
+    assert ("these are 200 draws, which mix well: take more" in str(found)) == (n == 50)
+
+
+def test_chains_that_mix_badly_are_told_aloud():
+    """Autoregressive chains, whose effective size is known: n (1 - r) / (1 + r)."""
+    rng = np.random.default_rng(0)
+    for r, level in ((0.9, 1), (0.99, 2)):
+        draws = np.zeros((1, 4, 1000, 1))
+        draws[:, :, 0] = rng.standard_normal((1, 4, 1))
+        for t in range(1, 1000):
+            draws[:, :, t] = r * draws[:, :, t - 1] + np.sqrt(1 - r**2) * rng.standard_normal((1, 4, 1))
+        found = diagnose(draws)
+        assert 0.3 < found.row("bulk ESS")["value"] / (4000 * (1 - r) / (1 + r)) < 2
+        assert found.level == level
+        assert any(line[0] == "bulk ESS" for line in told_aloud(found))
 
 
 # Densities that are NaN --------------------------------------------------------------------------------
