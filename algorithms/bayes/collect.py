@@ -16,6 +16,7 @@ from .combine import combine
 from .combine_exact import LEAST_ESS
 from .diagnostics import diagnose, told_aloud
 from .failures import COUNTS, first_failure
+from .laplace import missed_share
 from .posterior import Posterior
 from .psis import importance_ess, khat_limit, resample
 
@@ -66,6 +67,10 @@ def from_sample(model, sample, variables, seed, local=None, names=None):
             "n_searches": sample.n_searches,
         }
         figures |= _counted(sample.chains)
+        if len(sample.modes) > 1:
+            points = _alike(draws.reshape(-1, d), log_weights, seed, T)
+            logps = _alike(sample.stacked("log_densities").ravel(), log_weights, seed, T)
+            figures["missed_share"] = missed_share(sample.modes, points, logps)
         found = diagnose(None, figures=figures, failure=sample.chains[0].failure)
     elif T >= _LEAST:
         energy = sample.statistic("energy")[None] if sample.sampler in _HAMILTONIAN else None
@@ -74,7 +79,15 @@ def from_sample(model, sample, variables, seed, local=None, names=None):
             draws[None],
             energy=energy,
             divergences=divergences,
-            figures=_counted(sample.chains) | {"n_modes": sample.n_modes, "n_searches": sample.n_searches},
+            figures=_counted(sample.chains)
+            | {
+                "n_modes": sample.n_modes,
+                "n_searches": sample.n_searches,
+                "missed_share": missed_share(
+                    sample.modes, draws.reshape(-1, d), sample.stacked("log_densities").ravel()
+                ),
+                "k_hat_mode": sample.k_hat if sample.sampler == "split_hmc" else np.nan,
+            },
             names=model.names if names is None else names,
             failure=next((chain.failure for chain in sample.chains if chain.failure), ""),
         )

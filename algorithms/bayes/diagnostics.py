@@ -27,6 +27,7 @@ LEAST_ACCEPTANCE = 0.05
 MOST_WIDTH = 0.5  # of kernels, in standard deviations of the posterior: draws 12 % too wide
 MOST_APART = 0.2  # in standard deviations: of halves, whose whole errs by about half of it; of populations
 MOST_ROWS_APART = 0.1  # standard deviation of a logarithm: moves a mean by at most so many of its own
+MOST_MISSED = 0.05  # of the posterior, about a mode that was found
 _P_LIMIT = 0.001  # of the tests whether shards agree
 _DEALT = "the model may not fit (overdispersion, dependent rows)"
 _WORDS = ("good", "care", "bad")
@@ -191,6 +192,12 @@ def diagnose(
         words = f"{figures['n_searches']} searches from scattered points end in "
         words += "other modes, which draws may have missed" if several else "one mode"
         lines.append(("modes", figures["n_modes"], "1", int(several), words))
+    if figures.get("missed_share", 0) > MOST_MISSED:
+        words = "of the posterior lie about a mode where hardly any draws are, by the normal density there"
+        lines.append(("missed mode", figures["missed_share"], f"< {MOST_MISSED}", 2, words))
+    if figures.get("k_hat_mode", 0) >= 0.7:
+        words = "importance sampling about the mode fails: chains by its metric may never leave it; take nuts"
+        lines.append(("k-hat of the mode", figures["k_hat_mode"], "< 0.7", 1, words))
     return Diagnostics([*lines, *ends])
 
 
@@ -245,7 +252,7 @@ def told_aloud(found):
         line
         for line in found.lines
         if line[3]
-        and line[0] in ("R-hat", "bulk ESS", "tail ESS", "E-BFMI", "modes")
+        and line[0] in ("R-hat", "bulk ESS", "tail ESS", "E-BFMI", "modes", "k-hat of the mode")
         and "mix well" not in line[4]
     ]
     return [line for line in found.lines if line[3]] if slow else []

@@ -31,6 +31,7 @@ _FLAT = 1e-100
 _PART = 1e-2  # of a standard deviation, once that is known
 _FAR = 3.0  # times twice the standard deviation
 _TIMES = (1, 5, 25)  # the distance from the start at which chains begin
+_SEEN = 0.25  # part of a mode's own part, that draws near it must be
 _MOST_MODES = 8
 _LEAST_MASS = -10.0  # logarithm of a mode's part, by the normal density there, of the heaviest one's
 
@@ -66,6 +67,45 @@ class Mode:
     @cached_property
     def _inverse(self):
         return linalg.solve_triangular(self.A, np.eye(len(self.A)), lower=True)
+
+
+def missed_share(modes, draws, log_densities):
+    """Compare what the normal densities at modes hold with the draws near them.
+
+    Parameters
+    ----------
+    modes : sequence of Mode
+    draws : ndarray of shape (n, d)
+        That count alike.
+    log_densities : ndarray of shape (n,)
+
+    Returns
+    -------
+    float
+        The largest part that a mode should have, of those with less than a quarter of it in the draws near
+        them; 0 where there is none.
+
+    Notes
+    -----
+    The integral of the density over what the draws know is estimated as that of a normal density with their
+    covariance, whose mean of logarithms is theirs: exact for a normal one and too large for others, so that a
+    mode's part is found too small rather than too large.
+    """
+    d = draws.shape[1]
+    signs = np.linalg.slogdet(np.atleast_2d(np.cov(draws.T)))
+    if not len(modes) or len(draws) < d + 2 or not signs[0] > 0:
+        return 0.0
+    known = log_densities.mean() + (d + signs[1]) / 2  # both without the same power of 2 pi
+    worst, radius = 0.0, special.chdtri(d, 0.01)
+    all_modes = special.logsumexp([mode.log_mass for mode in modes])
+    for mode in modes:
+        share = special.expit(mode.log_mass - known)
+        if len(modes) > 1:
+            share = max(share, np.exp(mode.log_mass - all_modes))
+        there = (((draws - mode.q) @ mode._inverse.T) ** 2).sum(axis=1) < radius
+        if there.mean() < _SEEN * share:
+            worst = max(worst, share)
+    return float(worst)
 
 
 def find_mode(model, start=None, max_iter=500, scales=None, known=()):

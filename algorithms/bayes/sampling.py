@@ -29,6 +29,7 @@ from .team import team_for
 
 K_HAT_WEIGHTS, PART_WEIGHTS = 0.5, 0.75  # for importance sampling alone
 K_HAT_SPLIT, ACCEPTANCE_SPLIT = 0.7, 0.6  # for split HMC
+_TOLD = 2000  # draws that tell whether the density is wider than at its mode
 _TRIAL = 200  # draws that show the acceptance of split HMC, and whether a step that was found diverges
 CHUNK = 100  # draws of a chain between two looks at the callback
 _PLACES = 4  # that tell whether a density is constant
@@ -112,7 +113,9 @@ class Plan:
         """Make the `Sample` of these chains."""
         reason = self.reason + stopped
         searched = len(self.modes), self.n_searches
-        return Sample(chains, self.sampler, states, self.mode, self.k_hat, reason, history, *searched)
+        return Sample(
+            chains, self.sampler, states, self.mode, self.k_hat, reason, history, *searched, self.modes
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +138,8 @@ class Sample:
     history : History
     n_modes, n_searches : int
         Modes that were found, and from how many points; see `Plan`.
+    modes : tuple of Mode
+        Those.
     """
 
     chains: list[Draws]
@@ -146,6 +151,7 @@ class Sample:
     history: History
     n_modes: int = 0
     n_searches: int = 0
+    modes: tuple[Mode, ...] = ()
 
     def stacked(self, name="draws"):
         """Draws, gradients or log_densities of all chains, as an array (chains, draws, ...)."""
@@ -303,6 +309,8 @@ def make_plan(
     if metric != "laplace" and sampler not in ("laplace", "split_hmc"):
         mode = None
     draws = draws if sampler == "laplace" else None
+    if sampler == "split_hmc" and np.isnan(k_hat) and weighted:  # of a chain that may never leave the mode
+        _, k_hat = laplace_draws(model, mode, _TOLD, **numbers)
     return Plan(sampler, metric, mode, target, limit, k_hat, reason, draws, tuple(modes), n_searches)
 
 
