@@ -177,6 +177,7 @@ def test_gibbs_refuses_other_models():
         BayesianLinearRegression(prior="laplace", sampler="gibbs").fit(*_data(BayesianLinearRegression, 50))
 
 
+@pytest.mark.filterwarnings("ignore:Use the draws with care.* ESS::")  # of the global scale
 def test_the_horseshoe_leaves_what_matters():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((150, 20))
@@ -478,6 +479,7 @@ def test_bad_data():
         _ = BayesianLinearRegression().posterior_
 
 
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")  # of few draws of odd data
 @pytest.mark.parametrize("estimator", MODELS)
 def test_the_contract_of_scikit_learn(estimator):
     model = estimator(n_samples=200, n_warmup=200, random_state=0)
