@@ -17,9 +17,10 @@ class MLPClassifier(ClassifierMixin, Perceptron):
 
     Minimises
 
-    .. math:: \frac{1}{n} \sum_i L(y_i, f(x_i)) + \frac{\alpha}{2 n} \sum_l |W_l|^2
+    .. math:: \frac{1}{s} \sum_i s_i L(y_i, f(x_i)) + \frac{\alpha}{2 s} \sum_l |W_l|^2
 
-    with f(x) the layers ``a <- activation(a W + b)`` one after another, and L the logistic loss of one output
+    with s_i the weights of the rows (1 where none are given), s their sum,
+    f(x) the layers ``a <- activation(a W + b)`` one after another, and L the logistic loss of one output
     for two classes, ``-log softmax(f(x))[y]`` for more. Gradients are computed by hand, in the type of `X`.
 
     Seeds and threads: with `solver` "sandblaster" the result is *bitwise* the same for any `n_jobs`, and with
@@ -163,7 +164,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         y : array-like of shape (n_samples,)
             Not all classes need be in it.
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative. Only ratios count: they are brought to a mean of 1 in each call.
+            Not negative. A row of weight 2 counts as two rows, also beside the penalty of the call.
         classes : array-like of shape (n_classes,), optional
             The labels of all calls; needed at the first.
 
@@ -256,9 +257,10 @@ class MLPRegressor(RegressorMixin, Perceptron):
 
     Minimises
 
-    .. math:: \frac{1}{2 n} \sum_i |y_i - f(x_i)|^2 + \frac{\alpha}{2 n} \sum_l |W_l|^2
+    .. math:: \frac{1}{2 n} \sum_i |y_i - f(x_i)|^2 + \frac{\alpha}{2 s} \sum_l |W_l|^2
 
-    with f(x) the layers ``a <- activation(a W + b)`` one after another. Gradients are computed by hand, in
+    with s_i the weights of the rows (1 where none are given), s their sum,
+    f(x) the layers ``a <- activation(a W + b)`` one after another. Gradients are computed by hand, in
     the type of `X`. Columns and targets should be scaled to about 1.
 
     Seeds and threads: with `solver` "sandblaster" the result is *bitwise* the same for any `n_jobs`, and with
@@ -391,7 +393,7 @@ class MLPRegressor(RegressorMixin, Perceptron):
             Later calls compute in the type of the first.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative. Only ratios count: they are brought to a mean of 1 in each call.
+            Not negative. A row of weight 2 counts as two rows, also beside the penalty of the call.
 
         Returns
         -------

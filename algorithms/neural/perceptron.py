@@ -23,6 +23,7 @@ from ...scheduler.threads import single_threaded_blas
 from .._base import Estimator
 from .._validation import check_rows, real
 from ..linear.inputs import check_names, check_weights
+from ..linear.smooth import total_weight
 from ..optimize.downpour import watched
 from ..optimize.minimize import minimize
 from ..optimize.one_pass import one_pass
@@ -127,7 +128,7 @@ class Perceptron(Estimator):
         y : array-like
             Labels of shape (n_samples,), or targets of shape (n_samples,) or (n_samples, n_outputs).
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative. Only ratios count: they are brought to a mean of 1.
+            Not negative. A row of weight 2 counts as two rows, also beside the penalty.
         callback : callable, optional
             ``callback(info)`` after every step, or pass of Downpour; `info` has round, total, objective,
             seconds, history, and ``info.snapshot()``, the model so far as a fitted estimator. Returning True
@@ -153,7 +154,8 @@ class Perceptron(Estimator):
             beside = () if weights is None else (weights.astype(X.dtype),)
             rows, held_out = self._split((X, targets, *beside), seed)
             sizes = (X.shape[1], *hidden, n_outputs)
-            network = Network(sizes, self.activation, loss, float(self.alpha), rows[0].shape[0], self.device_)
+            alpha = self._penalty(sample_weight, X.shape[0])
+            network = Network(sizes, self.activation, loss, alpha, rows[0].shape[0], self.device_)
             w = self._first(network, before, seed, X.dtype)
             watch = Watch(
                 self.max_iter,
@@ -174,6 +176,12 @@ class Perceptron(Estimator):
         if any(type(n) is not int or n < 1 for n in sizes):
             raise DataError(f"hidden_layer_sizes must be integers above 0, got {self.hidden_layer_sizes!r}")
         return sizes
+
+    def _penalty(self, sample_weight, n_rows):
+        """The penalty beside weights of mean 1: a row of weight k weighs against it as k rows do."""
+        if sample_weight is None:
+            return float(self.alpha)
+        return float(self.alpha) * (n_rows / total_weight(sample_weight, n_rows))
 
     def _device(self, X):
         """Say where the network is computed; raises before any work if it cannot be."""
@@ -316,7 +324,8 @@ class Perceptron(Estimator):
             weights = check_weights(sample_weight, X.shape[0])
             rows = (X, targets) if weights is None else (X, targets, weights.astype(X.dtype))
             sizes = (X.shape[1], *self._hidden(), n_outputs)
-            network = Network(sizes, self.activation, loss, float(self.alpha), X.shape[0], self.device_)
+            alpha = self._penalty(sample_weight, X.shape[0])
+            network = Network(sizes, self.activation, loss, alpha, X.shape[0], self.device_)
             w = self._first(network, before, seed, X.dtype, "partial_fit")
             known = vars(self).get("squared_gradients_")
             rate = self.learning_rate_init

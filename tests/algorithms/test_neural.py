@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn import neural_network
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
@@ -328,6 +329,36 @@ def test_weights_count_rows(loss):
     want, slope = network.loss((X[many], y[many]), w)
     assert value == pytest.approx(want)
     np.testing.assert_allclose(gradient, slope, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [MLPClassifier, MLPRegressor])
+def test_integer_weights_are_repeated_rows_with_a_penalty(kind):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 4))
+    y = X[:, 0] + rng.standard_normal(80)
+    y = (y > 0).astype(int) if kind is MLPClassifier else y
+    times = rng.integers(0, 6, 80)
+    model = kind((), alpha=5.0, tol=1e-10, random_state=0)  # without hidden layers there is one minimum
+    weighted = clone(model).fit(X, y, times.astype(float))
+    repeated = clone(model).fit(np.repeat(X, times, axis=0), np.repeat(y, times))
+    np.testing.assert_allclose(weighted.coefs_[0], repeated.coefs_[0], rtol=1e-6, atol=1e-8)
+    assert weighted.loss_ == pytest.approx(repeated.loss_, rel=1e-9)
+
+
+@pytest.mark.parametrize("how", ["fit", "partial_fit"])
+def test_a_common_weight_is_as_many_rows_to_the_penalty_of_minibatches(how):
+    """Weights of 4 beside a penalty of 4 alpha are weights of 1 beside alpha, whichever rows are drawn."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    options = {"solver": "downpour", "learning_rate_init": 0.1, "max_iter": 3, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        once, weighted, other = (
+            getattr(MLPRegressor(5, alpha=alpha, **options), how)(X, X[:, 0], weight)
+            for alpha, weight in ((1.0, None), (4.0, np.full(60, 4.0)), (4.0, None))
+        )
+    np.testing.assert_allclose(weighted.coefs_[0], once.coefs_[0], rtol=1e-12)
+    assert np.abs(other.coefs_[0] - once.coefs_[0]).max() > 1e-3
 
 
 @pytest.mark.parametrize("solver", ["sandblaster", "downpour"])

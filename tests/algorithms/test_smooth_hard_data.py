@@ -443,7 +443,7 @@ def test_float32_columns_that_repeat_each_other_change_no_prediction(columns, so
 @pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
 @pytest.mark.parametrize("scale", [1.0, 1.0 / 3])
 def test_repeated_columns_in_single_precision_reach_the_minimum_of_one_copy(order, scale):
-    """Rounding of gradients drives no coefficients to millions along a direction that changes no predictor."""
+    """Rounding drives no coefficients to millions along a direction that changes no predictor."""
     rng = np.random.default_rng(0)
     A = np.float32(scale * rng.normal(size=(300, 5)))
     y = (A[:, 0] / scale + rng.logistic(size=300) > 0).astype(int)
@@ -461,7 +461,7 @@ def test_planes_are_found_in_single_precision_too():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3))
     y = (X[:, 0] + rng.logistic(size=300) > 0).astype(int)
-    X, y = np.float32(np.vstack([X, X[:100] + [20.0, 0, 0]])), np.append(y, np.full(100, 2))
+    X, y = np.float32(np.vstack([X, X[:100] + np.array([20.0, 0, 0])])), np.append(y, np.full(100, 2))
     for given in (X, np.column_stack([X, X])):
         with pytest.warns(ConvergenceWarning, match="separates the rows"):
             LogisticRegression(np.inf).fit(given, y)
