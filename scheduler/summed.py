@@ -43,9 +43,11 @@ class Summed(Program):
         return computed_here(data)[0] if "dask" in sys.modules else data
 
     def portion(self, number, state, x):
-        """Evaluate one portion and check what comes of it."""
+        """Evaluate one portion and check what comes of it; numpy raises if x is written into."""
+        read_only = x.view()
+        read_only.flags.writeable = False
         try:
-            answer = self.fun_and_grad(state, x)
+            answer = self.fun_and_grad(state, read_only)
         except Exception as error:
             error.add_note(f"raised by fun_and_grad in portion {number}")
             raise

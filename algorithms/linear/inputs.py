@@ -268,7 +268,8 @@ def check_class_weights(class_weight, classes, numbers, weights):
     Raises
     ------
     DataError
-        For a label that `y` does not have, for weights that are not positive, and if a class has no weight.
+        For a label that `y` does not have where a class of `y` is not named, for weights that are not
+        positive, and if a class has no weight.
     """
     of_class = weights_of_classes(class_weight, classes, np.bincount(numbers, weights))
     if class_weight is None:
@@ -293,8 +294,9 @@ def weights_of_classes(class_weight, classes, mass):
 
 def _check_class_weight(class_weight, classes):
     known = classes.tolist()
+    all_named = all(label in class_weight for label in known)
     for label, weight in class_weight.items():
-        if label not in known:
+        if label not in known and not all_named:  # as in scikit-learn: it may be a slip for another
             raise DataError(
                 f"class_weight names the class {shortened(label)}, which y does not have; "
                 f"it has {shortened(known)}"

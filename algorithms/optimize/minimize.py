@@ -48,8 +48,8 @@ def minimize(
     Parameters
     ----------
     fun_and_grad : callable
-        ``fun_and_grad(portion, x)`` returns a number and its gradient, as long as x. It must not
-        change x. It is called on several threads at once.
+        ``fun_and_grad(portion, x)`` returns a number and its gradient, as long as x, which is
+        read-only: numpy raises ValueError where it is written into. It is called on several threads at once.
     x0 : array-like of shape (n_parameters,)
         Where to begin. One that is sharded may be a Dask array; it is read piece by piece.
     portions : sequence, Dask array or DataFrame

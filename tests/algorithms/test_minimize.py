@@ -294,3 +294,13 @@ def test_the_page_runs(capsys):
     page = (Path(__file__).parents[2] / "docs" / "optimize.md").read_text(encoding="utf-8")
     exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], {})
     assert capsys.readouterr().out.startswith("True ")
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_x_cannot_be_written_into(n_jobs):
+    def careless(centre, x):
+        x -= centre
+        return x @ x / 2, x
+
+    with pytest.raises(ValueError, match="read-only"):
+        minimize(careless, np.ones(3), [1.0, 2.0, 3.0], n_jobs=n_jobs)

@@ -232,6 +232,17 @@ def test_classes_that_are_refused():
         LogisticRegression(class_weight={5: 1.0}).fit(X, y)
 
 
+def test_weights_of_absent_classes_are_ignored_as_in_scikit_learn():
+    """Where all classes of y are named; else the label may be a slip for one of them."""
+    from sklearn import linear_model
+
+    X, y, *_ = problem(40)
+    weights = {0: 1.5, 1: 3.0, 5: 7.0}
+    model = LogisticRegression(class_weight=weights, tol=1e-12).fit(X, y)
+    want = linear_model.LogisticRegression(class_weight=weights, tol=1e-10, max_iter=10_000).fit(X, y)
+    np.testing.assert_allclose(model.coef_, want.coef_, atol=1e-5)
+
+
 def test_counts_that_are_refused():
     X, _, y, _ = problem(40)
     with pytest.raises(DataError, match="y holds -3 in row 2: the targets of PoissonRegressor are counts"):
