@@ -1,5 +1,6 @@
 """What a fitted factorization can do: predict, recommend, explain, fold in."""
 
+import warnings
 from numbers import Integral
 from typing import Any
 
@@ -232,7 +233,8 @@ class FactorModel(Estimator):
         -------
         Recommendations
             ``(items, scores)``, both of shape (n_users, n), with at most as many columns as there are items
-            to choose from. Of equal scores the smaller id comes first.
+            to choose from. Of equal scores the smaller id comes first; but users without ratings get the
+            items with most ratings, and a warning, where a model without biases has the same score for all.
 
         Raises
         ------
@@ -241,6 +243,16 @@ class FactorModel(Estimator):
         """
         check_is_fitted(self)
         _check_n(n)
+        if not isinstance(filter_seen, (bool, np.bool_)):
+            raise DataError(
+                f"filter_seen must be True or False, got a {type(filter_seen).__name__}: to leave out what "
+                "new users have rated, give their ratings as users, a sparse matrix"
+            )
+        if np.ndim(users) > 1 and not sparse.issparse(users):
+            raise DataError(
+                f"users has the shape {np.shape(users)}: give a vector of ids, or ratings of new users as a "
+                "sparse matrix, scipy.sparse.csr_array(users)"
+            )
         candidates = None if items is None else np.unique(self._known(items, "item"))
         n = _at_most(n, self.item_ids_ if candidates is None else candidates)
         sides = self._sides
@@ -254,9 +266,24 @@ class FactorModel(Estimator):
         else:
             rows = self._known(users, "user")
             factors, bias, seen = sides.user_factors[rows], sides.user_bias[rows], self.seen_[rows]
-        seen = seen if filter_seen else None
-        found = best_items(factors, bias, sides, n, seen, candidates, self.n_jobs)
+        found = best_items(factors, bias, sides, n, seen if filter_seen else None, candidates, self.n_jobs)
+        unknown = ~factors.any(axis=1) & (np.diff(seen.indptr) == 0)
+        if unknown.any() and not sides.item_bias.any():  # all items have the same score
+            self._fill_popular(found[0], unknown, candidates)
         return with_ids(found, self.item_ids_)
+
+    def _fill_popular(self, columns, unknown, candidates):
+        counts = self._item_counts()
+        popular = np.argsort(-counts, kind="stable")
+        if candidates is not None:
+            popular = popular[np.isin(popular, candidates)]
+        columns[unknown] = popular[: columns.shape[1]]
+        warnings.warn(
+            f"{np.count_nonzero(unknown)} users have no ratings, and the model has the same score for all "
+            "items: they get the items with most ratings",
+            UserWarning,
+            stacklevel=3,
+        )
 
     def similar_users(self, users, n=10):
         """Find the users whose factors point in the most similar direction.
@@ -311,6 +338,12 @@ class FactorModel(Estimator):
         self._check_folds("explain")
         if self.non_negative:
             raise DataError("non_negative=True: the prediction is no sum over the user's ratings")
+        if not sparse.issparse(ratings):
+            raise DataError(
+                f"ratings must be a sparse matrix of shape (n_users, {len(self.item_ids_)}), got a "
+                f"{type(ratings).__name__}: give the rows of users of the matrix of fit; "
+                "after a fit to pairs, a csr_array with the columns of item_ids_"
+            )
         columns = self._known(items, "item")
         X = check_matrix(ratings, type(self).__name__, len(self.item_ids_))
         if X.shape[0] != len(columns):

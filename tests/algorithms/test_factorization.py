@@ -233,7 +233,11 @@ def test_new_users_are_solved_for_exactly(ratings, bias, solver):
         target = new[[row]].toarray()[0, columns] - model.mean_ - model.item_bias_[columns]
         A = Q[columns].T @ Q[columns] + 0.05 * max(len(columns), 1) * np.eye(Q.shape[1])
         np.testing.assert_allclose(found[row], np.linalg.solve(A, Q[columns].T @ target), atol=1e-10)
-    shown = model.recommend(new, 3)
+    if bias:
+        shown = model.recommend(new, 3)
+    else:
+        with pytest.warns(UserWarning, match="1 users have no ratings"):
+            shown = model.recommend(new, 3)
     scores = (
         found[0, :3] @ model.item_factors_.T + model.mean_ + model.item_bias_ + (found[0, 3] if bias else 0)
     )

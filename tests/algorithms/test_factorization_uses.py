@@ -1,5 +1,7 @@
 """Matrix factorization: Gibbs sampling, rankings by pairs, new ratings, explanations, a map."""
 
+import warnings
+
 import numpy as np
 import pytest
 from rating_problems import pairs_of
@@ -267,3 +269,27 @@ def test_the_picture_has_the_most_rated_items_and_titles_apart(ratings):
     assert {text[1:] for text in written} <= {str(j) for j in best}
     with pytest.raises(DataError, match="titles has 3 entries"):
         model.plot_items(["a", "b", "c"], ax=ax)
+
+
+def test_users_without_ratings_get_the_most_popular_items_and_a_warning():
+    X = sparse.csr_array(np.array([[0, 0, 1.0, 0], [0, 1, 1, 0], [0, 1, 1, 1], [0, 0, 0, 0]]))
+    model = MatrixFactorization(2, implicit=True, random_state=0, max_iter=3).fit(X)
+    with pytest.warns(UserWarning, match="1 users have no ratings.*most ratings"):
+        assert model.recommend([3], 3).items.tolist() == [[2, 1, 3]]
+    with pytest.warns(UserWarning, match="most ratings"):
+        assert model.recommend(sparse.csr_array((1, 4)), 2, items=[0, 1, 3]).items.tolist() == [[1, 3]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.recommend([0, 1])
+
+
+def test_ways_to_ask_that_are_answered_with_what_to_pass():
+    X = sparse.csr_array(np.array([[5.0, 0, 1, 0], [0, 4, 1, 0], [2, 1, 0, 3]]))
+    model = MatrixFactorization(2, random_state=0, max_iter=3).fit(X)
+    with pytest.raises(DataError, match="filter_seen must be True or False, got a csr_array"):
+        model.recommend([0], filter_seen=X)
+    with pytest.raises(DataError, match=r"users has the shape \(3, 4\).*csr_array\(users\)"):
+        model.recommend(X.toarray())
+    for given in (0, [0], [[0, 1]]):
+        with pytest.raises(DataError, match=r"ratings must be a sparse matrix of shape \(n_users, 4\)"):
+            model.explain(given, [1])
