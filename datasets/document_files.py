@@ -107,8 +107,9 @@ def document_files(paths):
                 f"{name}: is a folder; name the files in it, as in {os.path.join(name, '*.txt.gz')!r}"
             )
         if not os.path.isfile(name):
+            called = name if len(name) <= 200 else shortened(name)
             raise DataError(
-                f"{shortened(name)}: cannot be opened (there is no such file); check the path; if X holds "
+                f"{called}: cannot be opened (there is no such file); check the path; if X holds "
                 "texts, count their words first, for instance with scikit-learn's CountVectorizer"
             )
     for name, following in itertools.pairwise(found):

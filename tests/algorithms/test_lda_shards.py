@@ -205,12 +205,15 @@ def test_a_file_that_workers_do_not_see(client, X, tmp_path, monkeypatch):
 def test_words_that_are_not_counted_yet(client):
     tokens = [["cat", "dog", "cat"], ["sun"]] * 4
     for parts, held in (
-        (db.from_sequence(tokens, npartitions=2), "list"),
-        (db.from_sequence([" ".join(words) for words in tokens], npartitions=2), "str"),
-        ([dask.delayed(tokens)], "list"),
-        (db.from_sequence(tokens, npartitions=2).filter(lambda words: False), "nothing"),
+        (db.from_sequence(tokens, npartitions=2), "X holds texts"),
+        (db.from_sequence([" ".join(words) for words in tokens], npartitions=2), "X holds texts"),
+        ([dask.delayed(tokens)], "X holds texts"),
+        (
+            db.from_sequence(tokens, npartitions=2).filter(lambda words: False),
+            "a partition of X holds nothing",
+        ),
     ):
-        with pytest.raises(DataError, match=rf"in shard \d of X: a partition of X holds {held}, .*CountVec"):
+        with pytest.raises(DataError, match=rf"in shard \d of X: {held}, .*CountVec"):
             lda(engine="dask").fit(parts)
     counted = db.from_sequence([" ".join(words) for words in tokens], npartitions=2)
     vectorizer = CountVectorizer(vocabulary=["cat", "dog", "sun"])
