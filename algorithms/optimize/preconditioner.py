@@ -177,7 +177,8 @@ class Factors:
 
     def at(self, x):
         """A `Cholesky` of the Hessian at x."""
-        return Cholesky(*self.hessian(x), ridge=self._objective.ridge)
+        H, means = self.hessian(x)
+        return Cholesky(H, means, self._objective.ridge)
 
     def hessian(self, x):
         """The Hessian at x, and the means that its columns are less by, or None."""
