@@ -51,7 +51,7 @@ class CompileClock:
 def compile_clock(changed=None):
     """Give a `CompileClock` that runs inside of the block; it stands still where numba is not in use."""
     clock = CompileClock(changed)
-    if "numba" not in sys.modules:
+    if sys.modules.get("numba") is None:
         yield clock
         return
     from numba.core import event

@@ -21,6 +21,10 @@ _STEP = 1e-4  # between points whose differences show rounding errors: larger th
 _BINOMIAL = np.sqrt(70.0)  # standard deviation of a fourth difference of white noise
 
 
+class NotASum(DataError):
+    """A log likelihood is no sum over rows."""
+
+
 def check_sum(likelihood, whole, parts, start, remedy):
     """Refuse a likelihood that is no sum over rows, up to a constant.
 
@@ -37,9 +41,11 @@ def check_sum(likelihood, whole, parts, start, remedy):
 
     Raises
     ------
-    DataError
+    NotASum
         Says by how much the difference changes, and where; or that parts of the rows cannot be evaluated, and
         why.
+    DataError
+        If the likelihood is not finite where chains begin.
 
     Notes
     -----
@@ -59,7 +65,7 @@ def check_sum(likelihood, whole, parts, start, remedy):
                 "where it is finite, or mend it"
             )
         if np.isfinite(total) != np.isfinite(pieces):
-            raise DataError(
+            raise NotASum(
                 f"log_likelihood is no sum over rows: at q = {_shown(q)} it is {total:.6g} for all rows, and "
                 f"{pieces:.6g} is the sum over {len(parts)} parts of them; {remedy}"
             )
@@ -70,7 +76,7 @@ def check_sum(likelihood, whole, parts, start, remedy):
     if changes[worst] > limit:
         noise = max(_noise(likelihood, q, whole, parts) for q in (points[0], points[worst]))
         if changes[worst] > limit + _NOISES * noise:
-            raise DataError(
+            raise NotASum(
                 f"log_likelihood is no sum over rows: for all rows it differs from its sum over {len(parts)} "
                 f"parts of them by {apart[0]:.6g} at q = {_shown(points[0])}, and by {apart[worst]:.6g} at "
                 f"q = {_shown(points[worst])}; {remedy}"
@@ -155,7 +161,7 @@ def _values(likelihood, q, whole, parts, must=False):
     except Exception as error:
         if not must:
             return np.nan, np.nan
-        raise DataError(
+        raise NotASum(
             f"the likelihood of a part of the rows cannot be evaluated: {error}; every size in the model "
             "must follow from the data that are cut"
         ) from error

@@ -15,7 +15,7 @@ from .combine import COMBINERS
 from .density import checked_names, user_model
 from .external import ExternalModel
 from .mixture import GaussianMixtureDensity
-from .row_sums import check_sum, depends, gaps, likelihood_alone
+from .row_sums import NotASum, check_sum, depends, gaps, likelihood_alone
 from .sampling import CAREFUL, check_settings
 from .shard_chains import check_checkpoint, draw_posterior
 from .shard_places import check_ships
@@ -308,7 +308,7 @@ def _looked(log_likelihood, log_prior, start, source, shard):
     halves = [functools.partial(_chosen, rows, np.arange(first, n, 2)) for first in (0, 1)]
     try:
         check_sum(alone, rows, halves, start, "")
-    except DataError as error:
+    except NotASum as error:
         none = functools.partial(_chosen, rows, np.arange(0))
         if depends(alone, none(), start):
             raise DataError(
@@ -316,6 +316,8 @@ def _looked(log_likelihood, log_prior, start, source, shard):
                 "each shard counts this part: put it into log_prior"
             ) from error
         return total, f"{source}: {error}".rstrip("; ")
+    except DataError:  # no density at the start: the model says so, with the shard
+        return total, ""
     return total, ""
 
 

@@ -21,6 +21,8 @@ def _fitted(family, **options):
     return model.fit(X, y, groups=np.array(["e", "a", "d", "b", "c"])[groups]), X, y
 
 
+# Few draws, of which the diagnostics warn; the test is about something else.
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
 def test_predictions_for_known_and_new_groups():
     new, labels = np.array([[0.5, 1.0], [-1.0, 0.3], [0.5, 1.0]]), ["d", "elsewhere", "e"]
     model, _, _ = _fitted("bernoulli")
@@ -142,6 +144,8 @@ def test_a_cluster_draws_the_same():
     np.testing.assert_array_equal(here.posterior_.draws, there.posterior_.draws)
 
 
+# Few draws, of which the diagnostics warn; the test is about something else.
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
 def test_files_and_fits_without_groups(tmp_path):
     model, X, y = _fitted("bernoulli")
     model.save(tmp_path / "m.npz")

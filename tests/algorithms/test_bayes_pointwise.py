@@ -38,6 +38,8 @@ def density(model, values, f, y):
         ),
     ],
 )
+# Few draws, of which the diagnostics warn; the test is about something else.
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
 def test_every_observation_under_every_draw(model, y):
     posterior = model.fit(X, y, offset=OFFSET).posterior_
     found = model.log_likelihood(X, y, offset=OFFSET)

@@ -11,7 +11,7 @@ from scipy import sparse
 import stradask as sd
 from stradask.algorithms.bayes.groups import cut_groups
 from stradask.algorithms.bayes.models import Prior, regression
-from stradask.algorithms.bayes.sample import _seen
+from stradask.algorithms.bayes.sample import _seen, _unlooked
 from stradask.algorithms.bayes.shards import cut_rows
 from stradask.algorithms.bayes.source_fit import look, reduced_rows, spreads
 from stradask.algorithms.bayes.sources import Source, checksum, find_sources
@@ -90,7 +90,7 @@ def test_svmlight_files_may_lack_the_first_and_the_last_columns(tmp_path, zero_b
     memory = sd.BayesianLogisticRegression(prior_scale=[1.0, 2.0, 3.0], n_shards=3, **OPTIONS).fit(X, y)
     far = sd.BayesianLogisticRegression(prior_scale=[1.0, 2.0, 3.0], n_shards=3, **OPTIONS).fit(paths)
     np.testing.assert_array_equal(far.posterior_.draws, memory.posterior_.draws)
-    seen = [source.take() for source in _seen(find_sources(paths), engine="local", n_jobs=1)]
+    seen = [source.take() for source in _seen(find_sources(paths), _unlooked, engine="local", n_jobs=1)]
     for (there, labels), rows in zip(seen, parts, strict=True):
         np.testing.assert_array_equal(there.toarray(), X[rows])
         np.testing.assert_array_equal(labels, y[rows])
@@ -260,6 +260,8 @@ def test_reduced_rows_have_the_likelihood_of_all():
     np.testing.assert_allclose(merged.start, whole.start, rtol=1e-8)
 
 
+# Few draws, of which the diagnostics warn; the test is about something else.
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
 def test_merged_shards_may_leave_a_direction_to_each_other(tmp_path):
     rng = np.random.default_rng(6)
     X = np.column_stack([np.repeat([1.0, 0.0], 50), rng.standard_normal(100)])  # constant in each shard
@@ -445,6 +447,8 @@ def test_a_killed_worker_is_replaced_by_one_that_reads_again(tmp_path):
     assert list(tmp_path.glob("read-*-after-*"))  # by whoever took the dead worker's place
 
 
+# Few draws, of which the diagnostics warn; the test is about something else.
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
 def test_a_shard_without_weight_is_as_if_it_were_not_there(tmp_path):
     X, y = logistic(600)
     parts = [{"X": X[m::3], "y": y[m::3], "sample_weight": np.ones(200)} for m in range(3)]

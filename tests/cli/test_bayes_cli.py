@@ -67,6 +67,8 @@ def test_fit_tells_save_and_predict(folder, model, tmp_path, capsys):
             np.testing.assert_array_equal(file["probability"], estimator.predict_proba(X))
 
 
+# Few draws, of which the diagnostics warn; the test is about what is printed.
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
 def test_fit_prints_a_summary_and_the_verdict(folder, capsys):
     assert fit(folder, "bayesian-logistic", "--param", "sampler='nuts'", "--test-size", "0.2") == 0
     out, err = capsys.readouterr()
@@ -80,6 +82,8 @@ def test_fit_prints_a_summary_and_the_verdict(folder, capsys):
     )
 
 
+# Few draws, of which the diagnostics warn; the test is about what is printed.
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
 def test_long_summaries_are_cut(tmp_path, capsys):
     X = np.random.default_rng(0).standard_normal((200, 30))
     np.savetxt(tmp_path / "wide.csv", np.column_stack([X, X[:, 0] + 0.1 * X[:, 1] ** 2]), delimiter=",")

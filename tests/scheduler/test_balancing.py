@@ -303,7 +303,7 @@ def test_a_newcomer_that_does_not_fit_is_told_of_once(what, remedy):
         asyncio.run(session._prepare("tcp://new", 0, 1))
     assert session._unfit == {"tcp://new"}
     assert len(session._untold) == 1
-    assert session._untold[0].startswith("the worker tcp://new, which joined a fit, gets no work")
+    assert session._untold[0].startswith("the worker tcp://new gets no work: ")
     assert remedy in session._untold[0]
 
 

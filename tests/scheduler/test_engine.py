@@ -331,7 +331,7 @@ def test_a_run_goes_on_from_its_checkpoint_bitwise(problem, tmp_path, lookahead,
     assert (program.coef == whole.coef).all()
     assert done.n_rounds == len(done.history) == 40
     np.testing.assert_array_equal(done.history.as_dict()["objective"], rounds.history.as_dict()["objective"])
-    with pytest.raises(CheckpointMismatch, match="seed: 1 there, 2 here"):
+    with pytest.raises(CheckpointMismatch, match="seed: 1 in the checkpoint, 2 here"):
         _solve(problem, **{**options, "fingerprint": {"seed": 2}})
 
 
@@ -340,9 +340,9 @@ def test_a_checkpoint_that_does_not_fit_the_program_is_refused(problem, tmp_path
     _solve(problem, max_rounds=2, checkpoint=tmp_path)
     with pytest.raises(ModelFileError, match="shard-0/residual"):
         _solve((X[:20], y[:20]), max_rounds=4, checkpoint=tmp_path)
-    with pytest.raises(CheckpointMismatch, match="n_blocks: 6 there, 4 here"):
+    with pytest.raises(CheckpointMismatch, match="n_blocks: 6 in the checkpoint, 4 here"):
         run(LeastSquares(X[:, :4], y, 3), EveryBlock(4, 3), max_rounds=4, checkpoint=tmp_path)
-    with pytest.raises(CheckpointMismatch, match="n_shards: 3 there, 2 here"):
+    with pytest.raises(CheckpointMismatch, match="n_shards: 3 in the checkpoint, 2 here"):
         _solve(problem, n_shards=2, max_rounds=4, checkpoint=tmp_path)
 
 
