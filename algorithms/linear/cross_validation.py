@@ -214,10 +214,10 @@ class ElasticNetCV(PathCV, ElasticNet):
                 self.tol,
                 self.max_iter,
             )
-            path, at, (errors,) = self._search(X, problem, groups, losses=("mse",))
+            model, (errors,) = self._search(X, problem, groups, losses=("mse",))
             self.mse_path_ = self._squeezed(-errors)
-            self.coef_ = path.coefs[:, [at]].toarray().ravel().astype(X.dtype)
-            self.intercept_ = X.dtype.type(path.intercepts[at]) if self.fit_intercept else 0.0
+            self.coef_ = model.dense(n_features, X.dtype)
+            self.intercept_ = float(model.intercept) if self.fit_intercept else 0.0
         return self
 
     def __sklearn_tags__(self):

@@ -19,6 +19,7 @@ from .dask_input import check_matrix, check_vector, is_dask, lazily
 from .fitting import SHORT, Design, check_shapes, solve, solve_scheduled, warn_short
 from .inputs import check_names, check_penalty_factor, check_start, check_targets, check_weights
 from .path import enet_path
+from .rounded import rounded
 
 
 class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
@@ -96,9 +97,10 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
     sparse_coef_ : CSR array of shape (1, n_features) or (n_targets, n_features)
         The same; made at each access.
     intercept_ : float or ndarray of shape (n_targets,)
-        c; 0.0 without intercept.
+        c, in float64, the best one for `coef_`; 0.0 without intercept.
     dual_gap_ : float or ndarray of shape (n_targets,)
-        Duality gap in the scale of the objective above, which is scikit-learn's.
+        Duality gap in the scale of the objective above, which is scikit-learn's, of `coef_` as it stands: for
+        float32 `X` its rounding is in it, and may leave more than a very small `tol` asks for.
     n_iter_ : int or list of int
         Rounds, one number a target.
     history_ : dict of arrays
@@ -303,8 +305,11 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
     def _solve(self, design, target, **options):
         penalty = design.penalty(self.alpha, self.l1_ratio)
         if self.schedule == "dynamic":
-            return solve_scheduled(design, target, penalty, random_state=self.random_state, **options)
-        return solve(design, design.squared(target), [penalty], **options)
+            fits, done = solve_scheduled(design, target, penalty, random_state=self.random_state, **options)
+        else:
+            fits, done = solve(design, design.squared(target), [penalty], **options)
+        fit = rounded(design, lambda: design.squared(target), penalty, fits[0], n_jobs=self.n_jobs)
+        return [fit], done
 
     def _snapshot(self, design, y, fits, histories, fit, history):
         return copy.copy(self)._read(design, y, [*fits, fit], [*histories, history])
@@ -316,13 +321,13 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
         fits = [*fits, *(design.nothing(target) for target in targets.T[reached:])]
         dtype, p = design.X.dtype, design.X.shape[1]
         coef = np.array([fit.dense(p, dtype) for fit in fits])
-        intercept = np.array([fit.intercept for fit in fits], dtype)
+        intercept = np.array([fit.intercept for fit in fits], np.float64)
         gaps, rounds = np.array([fit.gap for fit in fits]), [fit.n_iter for fit in fits]
         single = len(fits) == 1
         self.coef_ = coef[0] if single else coef
         self.dual_gap_ = gaps[0] if single else gaps
         self.n_iter_ = rounds[0] if single else rounds
-        self.intercept_ = 0.0 if not self.fit_intercept else intercept[0] if y.ndim == 1 else intercept
+        self.intercept_ = 0.0 if not self.fit_intercept else float(intercept[0]) if y.ndim == 1 else intercept
         self.history_ = _joined(histories, several=y.ndim == 2)
         return self
 
@@ -353,7 +358,8 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
         if is_dask(X):
             n_outputs = None if self.coef_.ndim == 1 else len(self.coef_)
             return lazily(self.predict, X, n_outputs, self.coef_.dtype)
-        return check_rows(self, X) @ self.coef_.T + self.intercept_
+        intercept = np.asarray(self.intercept_, self.coef_.dtype)
+        return check_rows(self, X) @ self.coef_.T + intercept
 
     def alpha_max(self, X, y, sample_weight=None):
         """Find the smallest `alpha` at which all penalised coefficients are zero, given the other parameters.

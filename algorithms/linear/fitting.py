@@ -78,7 +78,7 @@ class Design:
             engine = distributed.place(X, engine)
             if is_dask(X) or (engine != "local" and own_threads() is None):
                 layout = distributed.lay_out(X, engine, allow_rows=allow_rows)
-                if standardize or n_runs > 1:
+                if standardize or n_runs > 1 or X.dtype != np.float64:  # see `rounded`
                     layout = layout.kept(engine)
         l1 = l2 = factors
         if standardize:

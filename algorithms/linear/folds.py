@@ -15,9 +15,10 @@ from sklearn.model_selection import check_cv
 from ...errors import DataError
 from ...scheduler.progress import Progress
 from .evaluation import path_scorer, score_path
-from .fitting import SHORT, Design, solve
+from .fitting import SHORT, Design, Fit, solve
 from .inputs import check_class_weights, check_weights
 from .path import alpha_grid, stacked
+from .rounded import rounded
 
 
 @dataclass(frozen=True)
@@ -238,6 +239,22 @@ class PathProblem:
         if done.reason == "interrupted":
             raise KeyboardInterrupt
         return path_of(fits, X.shape[1], self.n_outputs)
+
+    def model(self, path, at):
+        """Take the `Fit` at one place of a path."""
+        chosen = slice(at * self.n_outputs, (at + 1) * self.n_outputs)
+        coefs, intercept = path.coefs[:, chosen], path.intercepts[chosen]
+        features = np.unique(coefs.indices).astype(np.int64)
+        coef = coefs[features].toarray()
+        if self.n_outputs == 1:
+            coef, intercept = coef[:, 0], float(intercept[0])
+        return Fit(features, coef, intercept, path.gaps[at], np.nan, int(path.rounds[at]), "gap")
+
+    def rounded(self, X, fit, l1_ratio, alpha, weights, n_jobs=None):
+        """Round a model to the type of X; see `rounded`."""
+        design = self.design(X, weights)
+        penalty = design.penalty(alpha, l1_ratio)
+        return rounded(design, lambda: self.loss(design), penalty, fit, n_jobs=n_jobs)
 
     def scores(self, X, fold, l1_ratio, alphas, scorings):
         """Solve a path on a fold and score it on the test rows.

@@ -10,6 +10,7 @@ from ...errors import DataError
 from .._validation import check_columns
 from .fitting import SHORT, Design, solve, warn_short
 from .inputs import check_alphas, check_penalty_factor, check_start, check_targets, check_weights
+from .rounded import rounded
 
 _MOST_ALPHAS = 1_000_000
 
@@ -208,10 +209,11 @@ def enet_path(
         alphas = alpha_grid(design, design.squared(y), l1_ratio, eps, n_alphas if alphas is None else alphas)
     else:
         alphas = check_alphas(alphas)
+    penalties = [design.penalty(alpha, l1_ratio) for alpha in alphas]
     fits, _ = solve(
         design,
         design.squared(y),
-        [design.penalty(alpha, l1_ratio) for alpha in alphas],
+        penalties,
         tol=tol,
         max_iter=max_iter,
         start=check_start("coef_init", coef_init, n_features, positive),
@@ -220,6 +222,10 @@ def enet_path(
         label=name,
     )
     alphas = alphas[: len(fits)]
+    fits = [
+        rounded(design, lambda: design.squared(y), penalty, fit, n_jobs=n_jobs)
+        for penalty, fit in zip(penalties, fits, strict=False)
+    ]
     _warn(name, alphas, fits, tol, max_iter, columns.dtype)
     found = [alphas, stacked(fits, n_features, columns.dtype), np.array([fit.gap for fit in fits])]
     if not sparse_coefs:
@@ -227,7 +233,7 @@ def enet_path(
     if return_n_iter:
         found.append([fit.n_iter for fit in fits])
     if fit_intercept:
-        found.append(np.array([fit.intercept for fit in fits], columns.dtype))
+        found.append(np.array([fit.intercept for fit in fits], np.float64))
     return tuple(found)
 
 

@@ -70,10 +70,8 @@ class PathCV:
 
         Returns
         -------
-        path : Path
-            Of all rows.
-        at : int
-            The place on it that `rule` chooses.
+        model : Fit
+            Of all rows, at the place on their path that `rule` chooses.
         scores : list of ndarray
             Of `losses`.
         """
@@ -101,17 +99,20 @@ class PathCV:
             chosen = int(np.unravel_index(np.argmax(mean), mean.shape)[0])  # of equals the first
             l1_ratio, alphas = grids[chosen]
             path = where.one(problem.path, l1_ratio, alphas, problem.weights)
+            best, spare = choose(mean[chosen], error[chosen])
+            at = spare if self.rule == "1se" else best
+            model = problem.model(path, at)
+            if X.dtype != np.float64:
+                model = where.one(problem.rounded, model, l1_ratio, alphas[at], problem.weights)
         self._warn_unsolved([*unsolved, *path.unsolved], (len(grids) * len(folds) + 1) * len(alphas))
-        best, spare = choose(mean[chosen], error[chosen])
-        at = spare if self.rule == "1se" else best
         several = n_alphas is not None and len(grids) > 1
         self.alphas_ = np.array([grid for _, grid in grids]) if several else alphas
         self.scores_, self.scores_mean_, self.scores_se_ = map(self._squeezed, (scores, mean, error))
         self.alpha_, self.alpha_min_, self.alpha_1se_ = (float(alphas[k]) for k in (at, best, spare))
         self.l1_ratio_ = l1_ratio
         self.coef_path_, self.intercept_path_ = path.coefs, path.intercepts
-        self.dual_gap_, self.n_iter_ = float(path.gaps[at]), int(path.rounds[at])
-        return path, at, others
+        self.dual_gap_, self.n_iter_ = float(model.gap), model.n_iter
+        return model, others
 
     def _squeezed(self, table):
         return table[0] if len(table) == 1 else table

@@ -182,6 +182,25 @@ class ProximalNewton:
         F = self._offset_or_zero()
         self._add(self._b, F)
         self._set_predictor(F)
+        self._settle(_EXACT)  # the intercept was that of no columns, from where the dual point is a poor one
+
+    def intercept_of(self, coef, intercept, dtype):
+        """See `Subproblem.intercept_of`: that of the fit, rounded."""
+        rounded = np.asarray(intercept).astype(dtype).astype(np.float64)
+        return rounded if rounded.ndim else float(rounded)
+
+    def excess(self, coef, intercept):
+        """See `Subproblem.excess`."""
+        F = self._offset_or_zero()
+        b = np.zeros_like(self._b)
+        shift = np.reshape(np.asarray(intercept, np.float64), (-1, 1))
+        if self._copies is not None:
+            b[:, self._first :] = np.reshape(coef, (len(self.features), -1)).T
+            b /= self._copies.scales
+            shift = shift + (b @ self._copies.means)[:, None]  # copies may be centred
+            self._add(b, F)
+        before = self._value + self._charge(self._b)
+        return self.loss.shares(F + shift)[0] + self._charge(b) - before
 
     def solve(self, penalty, eps):
         """See `Subproblem`."""

@@ -116,6 +116,15 @@ class GramSquared:
         self.coefs = coef / self.scale
         self._settle()
 
+    def intercept_of(self, coef, intercept, dtype):
+        """See `Subproblem.intercept_of`: the best one, in float64."""
+        return self.mean - float(self.means @ coef) if self.fit_intercept else 0.0
+
+    def excess(self, coef, intercept):
+        """See `Subproblem.excess`: the present coefficients differ in columns that are at their best."""
+        change = (coef / self.scale - self.coefs)[self.members]
+        return 0.5 * float(change @ self.problem.times(change))
+
     def solve(self, penalty, eps):
         """See `Subproblem.solve`."""
         l1, l2, positive = self._terms(penalty)

@@ -25,6 +25,7 @@ from .inputs import (
     check_penalty_factor,
     check_weights,
 )
+from .rounded import rounded
 
 
 class SparseLogisticRegression(ScoringClassifier):
@@ -225,8 +226,13 @@ class SparseLogisticRegression(ScoringClassifier):
             )
         with self._unchanged_on_error():
             before = {name: vars(self)[name] for name in ("coef_", "classes_") if self._goes_on}
-            design, subproblem, classes, *_ = self._problem(X, y, sample_weight, offset)
-            return self._solve(design, subproblem, classes, before, callback)
+            design, subproblem, classes, numbers, _ = self._problem(X, y, sample_weight, offset)
+
+            def again():
+                shape = len(numbers), subproblem.loss.n_outputs
+                return design.logistic(numbers, len(classes), check_offset(offset, *shape))
+
+            return self._solve(design, subproblem, classes, before, callback, again)
 
     @property
     def _goes_on(self):
@@ -253,13 +259,17 @@ class SparseLogisticRegression(ScoringClassifier):
         offset = check_offset(offset, n_samples, 1 if len(classes) == 2 else len(classes))
         return design, design.logistic(numbers, len(classes), offset), classes, numbers, sample_weight
 
-    def _solve(self, design, subproblem, classes, before, callback):
-        """Minimise, from the coefficients of an earlier fit if there are any, and take the model."""
+    def _solve(self, design, subproblem, classes, before, callback, again=None):
+        """Minimise, from the coefficients of an earlier fit if there are any, and take the model.
+
+        ``again()`` makes the loss anew, for the gap of what is returned.
+        """
+        penalty = design.penalty(self.alpha, self.l1_ratio)
         self._check_goes_on(before, classes, design.n_features)
         (fit, *_), done = solve(
             design,
             subproblem,
-            [design.penalty(self.alpha, self.l1_ratio)],
+            [penalty],
             tol=self.tol,
             max_iter=self.max_iter,
             start=self._start(before),
@@ -269,6 +279,8 @@ class SparseLogisticRegression(ScoringClassifier):
             read=functools.partial(self._snapshot, design, classes),
             label=type(self).__name__,
         )
+        if again is not None:
+            fit = rounded(design, again, penalty, fit, n_jobs=self.n_jobs)
         if fit.reason in SHORT:
             what, dtype = type(self).__name__, design.X.dtype
             warn_short(fit, tol=self.tol, max_iter=self.max_iter, what=what, dtype=dtype)

@@ -3,6 +3,7 @@
 from numbers import Real
 from typing import ClassVar
 
+import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from .dask_input import check_matrix, check_vector
@@ -195,9 +196,8 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
                 class_weight=self.class_weight,
                 offset=check_offset(offset, n_samples, 1 if len(classes) == 2 else len(classes)),
             )
-            path, at, _ = self._search(X, problem, groups)
-            chosen = slice(at * problem.n_outputs, (at + 1) * problem.n_outputs)
+            model, _ = self._search(X, problem, groups)
             self.classes_ = classes
-            self.coef_ = path.coefs[:, chosen].toarray().T.astype(X.dtype)
-            self.intercept_ = path.intercepts[chosen].astype(X.dtype)
+            self.coef_ = np.atleast_2d(model.dense(n_features, X.dtype))
+            self.intercept_ = np.atleast_1d(model.intercept).astype(X.dtype)
         return self

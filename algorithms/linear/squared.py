@@ -106,12 +106,32 @@ class Squared:
         self.features = np.concatenate([self.features, ids[order]])
         self.b = np.concatenate([self.b, np.zeros(len(ids))])
         self._slopes = None
-        self._settle(*self._terms(penalty)[:2])
+        self._held = self._terms(penalty)[:2]
+        self._settle(*self._held)
 
     def start(self, coef):
         """See `Subproblem.start`; constant columns have no coefficient."""
-        self.b = np.where(self.copies.norms > 0, coef / (self.copies.scales * self.scale), 0.0)
+        self.b = self._of_copies(coef)
         self._rebuild()
+        self._settle(*self._held)  # without it no multiple of the residual is a dual point
+
+    def intercept_of(self, coef, intercept, dtype):
+        """See `Subproblem.intercept_of`: the best one, in float64."""
+        if not self.fit_intercept or self.is_empty:
+            return self.intercept
+        return float(self._mean - self.copies.means @ (coef / (self.copies.scales * self.scale))) * self.scale
+
+    def excess(self, coef, intercept):
+        """See `Subproblem.excess`: the present coefficients differ in columns that are at their best."""
+        if self.is_empty:
+            return 0.0
+        change, moved = self._of_copies(coef) - self.b, np.zeros(self.n_rows)
+        support = np.flatnonzero(change)
+        self.copies.add(support, change[support], moved)
+        return 0.5 * float(moved @ moved)
+
+    def _of_copies(self, coef):
+        return np.where(self.copies.norms > 0, coef / (self.copies.scales * self.scale), 0.0)
 
     def vectors(self):
         """See `Subproblem.vectors`."""

@@ -100,6 +100,27 @@ class Subproblem(Protocol):
     def start(self, coef):
         """Set the coefficients of W, in the order of `features`."""
 
+    def intercept_of(self, coef, intercept, dtype):
+        """Return the intercept that is to be returned with coefficients that were rounded.
+
+        Parameters
+        ----------
+        coef : float64 ndarray
+            Of W, in the order of `features`.
+        intercept : float or float64 ndarray
+            Of the fit that was rounded.
+        dtype : dtype
+            Of X.
+        """
+
+    def excess(self, coef, intercept) -> float:
+        """Return the objective at other coefficients and intercept less the present one, divided.
+
+        By ``scale**2``. The squared loss takes its best intercept for granted, and that `coef` differs in
+        unpenalised columns alone.
+        """
+        ...
+
     def solve(self, penalty, eps):
         """Bring the gap of the problem on W to `eps` or as near as rounding lets it.
 
