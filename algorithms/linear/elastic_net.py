@@ -72,8 +72,9 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
     selection : {"cyclic", "random"}, default="cyclic"
         Accepted for scikit-learn's sake and without effect.
     penalty_factor : array-like of shape (n_features,), default=None
-        f, 0 and above: with 0 a column is never penalised, with 2 twice as much. Unlike glmnet's they
-        are not rescaled.
+        f, 0 and above: with 0 a column is never penalised, with 2 twice as much, with ``np.inf`` it is
+        excluded: its coefficient is 0 whatever `alpha` is. If all are, the model is the intercept alone.
+        Unlike glmnet's they are not rescaled.
     standardize : bool, default=False
         Penalise ``s_j b_j`` instead of b_j, with s_j the (weighted) standard deviation of column j, or its
         root mean square if there is no intercept: the same as fitting to columns divided by s_j, but without

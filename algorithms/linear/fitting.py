@@ -87,6 +87,13 @@ class Design:
             l2 = l1 * scales
         return cls(X, weights, l1, l2, fit_intercept, positive, layout, engine)
 
+    def allowed(self, start):
+        """Leave excluded features out of coefficients to begin with; None if there are none left."""
+        if start is None or self.l1_factors is None:
+            return start
+        kept = np.isfinite(self.l1_factors[start[0]])
+        return (start[0][kept], start[1][kept]) if kept.any() else None
+
     @property
     def n_features(self):
         """Number of columns."""
@@ -212,6 +219,7 @@ def solve(
     from ...scheduler import run
 
     rounds = max((max_iter or _DEFAULT_ROUNDS) - 1, 1)
+    start = design.allowed(start)
     program, schedule = _program(design, subproblem, penalties, tol, rounds, start, n_jobs)
     working_set, n_samples = program.working_set, design.X.shape[0]
     by_rows = design.layout is not None and design.layout.by_rows  # a round scores, the next one works
@@ -268,13 +276,21 @@ def solve_scheduled(
     if is_dask(design.X):
         raise DataError("schedule='dynamic' takes X in this process, not a Dask array: take schedule='auto'")
     n_samples, n_features = design.X.shape
-    coef = np.zeros(n_features)
+    coef, every = np.zeros(n_features), np.arange(n_features)
     if start is not None:
         coef[start[0]] = start[1]
-    every = np.arange(n_features)
+    X = design.X
+    if design.l1_factors is not None and np.isinf(design.l1_factors).any():
+        every = np.flatnonzero(np.isfinite(design.l1_factors))
+        if not len(every):
+            raise DataError(
+                "penalty_factor is inf for every column, and schedule='dynamic' needs one to draw: take "
+                "schedule='auto' for the model of the intercept alone"
+            )
+        X, coef = X[:, every], coef[every]
     # Weights of sum 1: then all figures are those of the estimators.
     program, schedule = scheduled_elastic_net(
-        design.X,
+        X,
         y,
         penalty.thresholds(every) / n_samples,
         penalty.ridges(every) / n_samples,
@@ -291,7 +307,15 @@ def solve_scheduled(
         features = np.flatnonzero(program.coef)
         relative = program.gap / program.scale if program.scale > 0 else 0.0
         passes = -(-n_rounds // program.measure_every)
-        return Fit(features, program.coef[features], program.intercept, program.gap, relative, passes, reason)
+        return Fit(
+            every[features],
+            program.coef[features],
+            program.intercept,
+            program.gap,
+            relative,
+            passes,
+            reason,
+        )
 
     done = run(
         program,

@@ -314,7 +314,7 @@ def check_penalty_factor(penalty_factor, n_features):
     Parameters
     ----------
     penalty_factor : None or array-like of shape (n_features,)
-        Not negative; 0 leaves a column free.
+        Not negative; 0 leaves a column free, infinity excludes it.
     n_features : int
 
     Returns
@@ -325,7 +325,7 @@ def check_penalty_factor(penalty_factor, n_features):
     Raises
     ------
     DataError
-        For another shape, and for factors that are negative, NaN or infinite.
+        For another shape, and for factors that are negative or NaN.
 
     Examples
     --------
@@ -335,9 +335,7 @@ def check_penalty_factor(penalty_factor, n_features):
     """
     if penalty_factor is None:
         return None
-    factors = _vector(
-        "penalty_factor", penalty_factor, n_features, "column", "leave out of X what must not be used"
-    )
+    factors = _vector("penalty_factor", penalty_factor, n_features, "column", endless=True)
     return None if (factors == 1).all() else factors
 
 
@@ -442,17 +440,15 @@ def check_offset(offset, n_samples, n_outputs):
     return offset.ravel() if n_outputs == 1 else offset
 
 
-def _vector(name, values, size, what, remedy=""):
-    """Return a copy of `size` finite numbers that are not negative; `remedy` ends the message for others."""
+def _vector(name, values, size, what, *, endless=False):
+    """Return a copy of `size` numbers that are not negative; with `endless` they may be infinite."""
     vector = _numbers(name, values)
     if vector.shape != (size,):
         raise DataError(f"{name} has the shape {vector.shape}; pass a vector of {size}, one entry a {what}")
-    wrong = np.flatnonzero(~((vector >= 0) & (vector < np.inf)))
+    wrong = np.flatnonzero(~((vector >= 0) & (endless | (vector < np.inf))))
     if len(wrong):
-        raise DataError(
-            f"{name} must be 0 or above and finite, got {vector[wrong[0]]:g} for {what} {wrong[0]}"
-            + (remedy and f"; {remedy}")
-        )
+        allowed = "0 or above (inf excludes a column)" if endless else "0 or above and finite"
+        raise DataError(f"{name} must be {allowed}, got {vector[wrong[0]]:g} for {what} {wrong[0]}")
     return vector
 
 

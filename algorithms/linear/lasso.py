@@ -39,7 +39,7 @@ class Lasso(ElasticNet):
     selection : {"cyclic", "random"}, default="cyclic"
         Without effect.
     penalty_factor : array-like of shape (n_features,), default=None
-        f; 0 leaves a column free.
+        f; 0 leaves a column free, ``np.inf`` excludes it.
     standardize : bool, default=False
         Penalise as if the columns had been divided by their standard deviations.
     schedule : {"auto", "working-set", "dynamic"}, default="auto"

@@ -25,7 +25,7 @@ class Penalty:
         half-width of the subdifferential there. In units of the unscaled loss (a sum over samples, not a
         mean).
     l1_factors : float64 ndarray of shape (n_features,) or None
-        Finite, not negative; 0 never penalises, None means 1 for all.
+        Not negative; 0 never penalises, infinity excludes a feature, None means 1 for all.
     positive : bool
         Coefficients are held at or above zero.
     prox : numba function or None
@@ -57,11 +57,9 @@ class Penalty:
 
     def unpenalised(self, n_features):
         """Features whose slope must vanish, since nothing holds them at zero: int64 array, rising."""
-        if self.strength == 0:
-            return np.arange(n_features)
         if self.l1_factors is None:
-            return np.empty(0, np.int64)
-        return np.flatnonzero(self.l1_factors == 0)
+            return np.arange(n_features) if self.strength == 0 else np.empty(0, np.int64)
+        return np.flatnonzero(np.isfinite(self.l1_factors) if self.strength == 0 else self.l1_factors == 0)
 
     def value(self, coef, features):
         """Sum of the terms of some features: `coef` (float64) and `features` (int64) of one length."""
@@ -78,7 +76,7 @@ class ElasticNet(Penalty):
     ridge : float, default=0
         Of the squares: ``sum(weights) * alpha * (1 - l1_ratio)``.
     l1_factors, l2_factors : float64 ndarray of shape (n_features,), optional
-        f and q: finite, not negative; 1 by default.
+        f and q: not negative; 1 by default. Features whose factors are infinite are excluded.
     positive : bool, default=False
 
     Examples
@@ -160,8 +158,8 @@ def _checked_factors(name, factors):
     if factors is None:
         return None
     factors = np.ascontiguousarray(factors, dtype=np.float64)
-    bad = np.flatnonzero(~(np.isfinite(factors) & (factors >= 0)))
+    bad = np.flatnonzero(~(factors >= 0))
     if factors.ndim != 1 or len(bad):
         at = f", got {float(factors[bad[0]])} for feature {bad[0]}" if len(bad) and factors.ndim == 1 else ""
-        raise DataError(f"{name} must hold one finite number for each feature, not negative{at}")
+        raise DataError(f"{name} must hold one number for each feature, not negative{at}")
     return factors

@@ -303,6 +303,8 @@ class RowProgram(Program):
         working_set = self.working_set
         scores = np.maximum(slopes, 0.0) if working_set.positive else np.abs(slopes)
         outside = np.setdiff1d(np.arange(self.n_features), working_set.request["working"], assume_unique=True)
+        if working_set.factors is not None:
+            outside = outside[np.isfinite(working_set.factors[outside])]
         scores = scores[outside]
         if working_set.factors is not None:
             scores /= working_set.factors[outside]

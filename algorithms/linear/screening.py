@@ -29,13 +29,14 @@ class Scores:
     ----------
     columns : DenseColumns or SparseColumns
     factors : float64 ndarray or None
-        Of the penalty, for these columns.
+        Of the penalty, for these columns; those with infinite ones are never read.
     positive : bool
         Only slopes above zero count.
     """
 
     def __init__(self, columns, factors, positive):
         self.columns, self.factors, self.positive = columns, factors, positive
+        self._excluded = np.empty(0, np.int64) if factors is None else np.flatnonzero(np.isinf(factors))
         self._passes = 0
         self._vectors: Any = None  # those of the last pass
         self._bounds: Any = None
@@ -44,6 +45,7 @@ class Scores:
         """Return the largest score outside a working set, every column being read."""
         outside = np.ones(self.columns.shape[1], bool)
         outside[working] = False
+        outside[self._excluded] = False
         return float(self._read(np.flatnonzero(outside), vectors).max(initial=0.0))
 
     def find(self, request, working):
@@ -90,10 +92,11 @@ class Scores:
     def _to_read(self, first, working, threshold):
         """Columns of a block outside the working set; those whose bounds are low are left out."""
         last = min(first + _BLOCK, self.columns.shape[1])
-        if threshold is None and not len(working):
+        if threshold is None and not len(working) and not len(self._excluded):
             return np.arange(first, last)
         outside = np.ones(last - first, bool)
-        outside[working[np.searchsorted(working, first) : np.searchsorted(working, last)] - first] = False
+        for left in (working, self._excluded):
+            outside[left[np.searchsorted(left, first) : np.searchsorted(left, last)] - first] = False
         if threshold is not None:  # written so that a bound that is no number is read
             outside &= ~(self._bounds[first:last] <= _NEAR * threshold)
         return np.flatnonzero(outside) + first

@@ -65,7 +65,8 @@ class SparseLogisticRegression(ScoringClassifier):
     positive : bool, default=False
         Only coefficients of 0 and above.
     penalty_factor : array-like of shape (n_features,), default=None
-        f, 0 and above: with 0 a column is never penalised, with 2 twice as much.
+        f, 0 and above: with 0 a column is never penalised, with 2 twice as much, with ``np.inf`` it is
+        excluded: its coefficients are 0.
     standardize : bool, default=False
         Penalise ``s_j b_j`` instead of b_j, with s_j the (weighted) standard deviation of column j, or its
         root mean square if there is no intercept; coefficients are those of the columns as they are.
