@@ -106,7 +106,8 @@ def _name(cv, splitter):
 
 def _check_classes(fold, name, y, weights, classes):
     """Refuse a fold whose training rows lack a class."""
-    lacking = np.flatnonzero(np.bincount(y, fold.weights, len(classes)) == 0)
+    there = np.bincount(y, weights, len(classes)) > 0  # a class without any weight is lacked by no fold
+    lacking = np.flatnonzero(there & (np.bincount(y, fold.weights, len(classes)) == 0))
     if not len(lacking):
         return
     count = np.count_nonzero((y == lacking[0]) & (weights > 0))

@@ -268,8 +268,8 @@ def check_class_weights(class_weight, classes, numbers, weights):
     Raises
     ------
     DataError
-        For a label that `y` does not have where a class of `y` is not named, for weights that are not
-        positive, and if a class has no weight.
+        For a label that `y` does not have where a class of `y` is not named, and for weights that are not
+        positive.
     """
     of_class = weights_of_classes(class_weight, classes, np.bincount(numbers, weights))
     if class_weight is None:
@@ -278,16 +278,15 @@ def check_class_weights(class_weight, classes, numbers, weights):
 
 
 def weights_of_classes(class_weight, classes, mass):
-    """Return the weight of each class; `mass` is the weight of its rows, see `check_class_weights`."""
-    if mass.min() == 0:
-        raise DataError(
-            f"all rows of the class {classes.tolist()[mass.argmin()]!r} have the weight zero: leave them "
-            "out, or give them weight"
-        )
+    """Return the weight of each class; `mass` is the weight of its rows, see `check_class_weights`.
+
+    "balanced" is among the classes whose rows have weight.
+    """
     if class_weight is None:
         return np.ones(len(classes))
     if class_weight == "balanced":
-        return mass.sum() / (len(classes) * mass)
+        there = mass > 0
+        return np.where(there, mass.sum() / (np.count_nonzero(there) * np.where(there, mass, 1.0)), 1.0)
     _check_class_weight(class_weight, classes)
     return np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
 

@@ -23,6 +23,8 @@ from .replicas import RowLoss, portions_beside, portions_of, run_replicas_of
 from .row_places import check_beside, columns_in_use, opened_beside, opened_rows
 from .smooth import SOLVERS, run, total_weight
 
+_LEAST_SHARE = float(np.finfo(np.float64).eps)  # of a class at the start: one may have no weight
+
 
 class LogisticRegression(LinearClassifier):
     r"""Logistic regression by second-order methods over portions of the rows.
@@ -208,7 +210,8 @@ class LogisticRegression(LinearClassifier):
         y : array-like of shape (n_samples,)
             Labels: numbers or strings, of two classes or more.
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative.
+            Not negative. A class whose rows all weigh zero stays in `classes_`; with an intercept its
+            probability is zero to rounding, as in scikit-learn.
         callback : callable, optional
             ``callback(info)`` after every step; `info` has round, total, objective, seconds, history, and
             ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the fit.
@@ -351,12 +354,20 @@ class LogisticRegression(LinearClassifier):
 
     def _start(self, before, mass, layout):
         """The coefficients of the last fit; else the best model of the intercept alone."""
+        self._check_penalised(mass)
         if before:
             coef = before["coef_"] if isinstance(before["coef_"], np.ndarray) else before["coef_"].toarray()
             return layout.vector(coef.T, before["intercept_"])
-        logs = np.log(mass / mass.sum())
+        logs = np.log(np.maximum(mass / mass.sum(), _LEAST_SHARE))
         intercept = logs[1:] - logs[:1] if layout.n_outputs == 1 else logs - logs.mean()
         return layout.vector(np.zeros((layout.n_features, layout.n_outputs)), intercept)
+
+    def _check_penalised(self, mass):
+        if np.isinf(self.C) and mass.min() == 0:
+            raise DataError(
+                "C=inf penalises nothing, and all rows of a class have the weight zero: there are no best "
+                "coefficients; leave these rows out, or give a penalty"
+            )
 
     def _snapshot(self, classes, layout, dtype, x, history):
         return copy.copy(self)._read(classes, layout, dtype, x, history)

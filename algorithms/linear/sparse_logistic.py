@@ -205,7 +205,8 @@ class SparseLogisticRegression(ScoringClassifier):
         y : array-like of shape (n_samples,)
             Labels: numbers or strings, of two classes or more.
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative. Only ratios count.
+            Not negative. Only ratios count. A class whose rows all weigh zero stays in `classes_`; with an
+            intercept its probability is zero to rounding.
         offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
             Added to the linear predictor of each row: a known part of the log-odds. The second shape is for
             more than two classes.

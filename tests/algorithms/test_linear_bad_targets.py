@@ -82,11 +82,6 @@ def test_one_class(labels):
         sd.SparseLogisticRegression().fit(X, labels)
 
 
-def test_a_class_without_weight():
-    with pytest.raises(DataError, match="all rows of the class 1 have the weight zero"):
-        sd.SparseLogisticRegression().fit(X, LABELS, 1.0 - LABELS)
-
-
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
