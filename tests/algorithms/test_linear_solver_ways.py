@@ -165,7 +165,7 @@ def test_the_absolute_value_from_outside_is_the_lasso(density):
         (lambda: ElasticNet(1.0, l1_factors=[1, -2]), "l1_factors.*got -2.0 for feature 1"),
         (
             lambda: ElasticNet(1.0, l2_factors=[[1]]),
-            "l2_factors must hold one finite number for each feature",
+            "l2_factors must hold one number for each feature",
         ),
         (lambda: Absolute(np.nan, 0.0), "strength must be finite"),
         (lambda: columns_of(np.ones((3, 2))), "not in Fortran order.*asfortranarray"),
