@@ -28,7 +28,8 @@ def rounded(design, loss, penalty, fit, *, n_jobs=None):
     -------
     Fit
         `fit` itself for float64, and where the fit was ended before its time. The intercept of the squared
-        loss is the best one for the rounded coefficients, in float64; that of other losses is rounded.
+        loss is the best one for the rounded coefficients, in float64; that of other losses is rounded. Where
+        unpenalised columns are held at or above zero, the gap stays that of the fit.
     """
     dtype = design.X.dtype
     if dtype == np.float64 or fit.reason not in ("gap", *SHORT):
@@ -55,6 +56,10 @@ def rounded(design, loss, penalty, fit, *, n_jobs=None):
     intercept = subproblem.intercept_of(own, fit.intercept, dtype)
     n_samples, square = design.X.shape[0], subproblem.scale**2
     gap = measured.gap + subproblem.excess(own, intercept) * square / n_samples
+    if penalty.positive and len(penalty.unpenalised(design.n_features)):
+        # The slope of a free column held at or above zero must not be positive, and is so by rounding: no
+        # multiple of this residual is a dual point.
+        return replace(fit, features=features, coef=coef, intercept=intercept)
     unit = subproblem.unit(penalty) * square / n_samples
     relative = gap / unit if unit > 0 else fit.relative_gap
     return replace(

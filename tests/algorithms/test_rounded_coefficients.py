@@ -126,3 +126,13 @@ def test_classes_without_an_intercept(n_classes):
     true = reference.gap(model.coef_.T.astype(float), np.zeros(reference.K)) / len(X)
     assert true > 1e-10
     np.testing.assert_allclose(model.dual_gap_, true, rtol=0.02)
+
+
+def test_unpenalised_columns_held_at_or_above_zero_have_a_gap_that_means_something():
+    X, y, _ = problem()
+    options = {"positive": True, "penalty_factor": np.r_[0.0, np.ones(49)]}
+    model = sd.Lasso(0.1, tol=TOL, **options).fit(X, y)
+    exact = sd.Lasso(0.1, tol=TOL, **options).fit(X.astype(float), y)
+    assert model.dual_gap_ < 1e-6
+    np.testing.assert_allclose(model.coef_, exact.coef_, atol=1e-4)
+    assert abs((y - X.astype(float) @ model.coef_.astype(float) - model.intercept_).mean()) < 1e-11
