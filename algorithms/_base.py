@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import InvalidParameterError
 
-from ..errors import DataError
+from ..errors import DataError, shortened
 from ..scheduler.loop import unmasked_interrupt
 
 _MOST = 2**63
@@ -64,7 +65,10 @@ class Estimator(BaseEstimator):
 
         For scikit-learn True is also the number 1, and whole numbers have no end: here neither is so.
         """
-        super()._validate_params()
+        try:
+            super()._validate_params()
+        except InvalidParameterError as error:
+            raise _in_short(error) from None
         for name, allowed in self._parameter_constraints.items():
             value = getattr(self, name)
             if not isinstance(allowed, list):  # "no_validation"
@@ -75,7 +79,7 @@ class Estimator(BaseEstimator):
                 )
             flags = any(kind in ("boolean", "verbose") or kind is bool for kind in map(_plain, allowed))
             if isinstance(value, (bool, np.bool_)) and not flags:
-                raise DataError(f"{name}={value!r} of {type(self).__name__} must be no truth value")
+                raise DataError(f"{name}={shortened(value)} of {type(self).__name__} must be no truth value")
 
     def save(self, path):
         """Write the model into one file, without pickle; `stradask.load` reads it.
@@ -138,7 +142,14 @@ class Estimator(BaseEstimator):
             if name.startswith("n_") and name.endswith("_") and value is not None:
                 counts = np.asarray(value)
                 if counts.dtype.kind not in "iu" or (counts < 0).any():
-                    raise DataError(f"{name} must count something, and is {value!r}")
+                    raise DataError(f"{name} must count something, and is {shortened(value)}")
+
+
+def _in_short(error):
+    """Shorten what scikit-learn shows of a parameter's value."""
+    head, got, value = str(error).partition(" Got ")
+    value = value.removesuffix(" instead.")
+    return error if len(value) <= 80 else type(error)(f"{head}{got}{value[:77]}... instead.")
 
 
 def _plain(kind):

@@ -83,7 +83,9 @@ def _reads_like_text(name):
 
 
 def reworded(message, remedy):
-    """Take from a message of scikit-learn or NumPy what misleads here, and shorten what it shows of X.
+    """Take from a message of scikit-learn or NumPy what misleads here, and show at most 200 characters.
+
+    What of it is the caller's is not marked, so that the bound is one of the whole.
 
     Parameters
     ----------
@@ -97,4 +99,4 @@ def reworded(message, remedy):
     if "inhomogeneous shape" in message:
         return "the rows of X have different lengths: give each row one value for each column"
     message = re.sub(r"array=.*?\.?\n(?=Reshape)", "", message, flags=re.DOTALL)
-    return message if len(message) <= 300 else message[:100] + "..." + message[-100:]
+    return message if len(message) <= 200 else message[:100] + "..." + message[-97:]

@@ -220,7 +220,9 @@ def _summed(counts, name):
 def check_width(X, n_features):
     """Hold a parameter `n_features`, None if it is not given, against a matrix."""
     if n_features is not None and X.shape[1] != n_features:
-        raise DataError(f"n_features={n_features!r}, but X has {X.shape[1]} columns; leave n_features out")
+        raise DataError(
+            f"n_features={shortened(n_features)}, but X has {X.shape[1]} columns; leave n_features out"
+        )
 
 
 def check_columns(estimator, X):
@@ -359,7 +361,7 @@ def check_squares(X, names, estimator_name, *, n_jobs=None):
     else:
         row, column = np.searchsorted(X.indptr, at, side="right") - 1, X.indices[at]
         row, column = (column, row) if X.format == "csc" else (row, column)
-    where = f"row {row}, column {column}" + ("" if names is None else f" ({names[column]!r})")
+    where = f"row {row}, column {column}" + ("" if names is None else f" ({shortened(names[column])})")
     value = values[at]
     if np.isfinite(value):
         raise DataError(

@@ -5,12 +5,16 @@ from pathlib import Path
 
 from ..errors import DataError
 from ._files import Reader
+from ._texts import check_no_text
 from .bag_of_words import read_uci_bow
 from .images import read_idx
 from .ratings import read_ratings
 from .svmlight import read_svmlight
 
 _SVMLIGHT_LINE = re.compile(rb"\s*[-+.0-9eE,]+(?:\s+qid:\S+)?(?:\s+[0-9]+:\S+)+\s*(?:#.*)?")
+
+_NUMBER = re.compile(rb"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_FORMATS = "UCI bag of words, svmlight, ratings or idx"
 
 
 def describe_file(path, *, verbose=0):
@@ -86,6 +90,13 @@ def detect_format(path):
         return "uci-bow"
     if lines and _SVMLIGHT_LINE.fullmatch(lines[0]):
         return "svmlight"
-    if lines and any(len(lines[0].split(sep)) >= 3 for sep in (b"::", b"\t", b",", b";")):
+    if any(map(_may_be_rating, lines[:10])):
         return "ratings"
-    raise DataError(f"{path}: not UCI bag of words, svmlight, ratings or idx; it starts with {start[:40]!r}")
+    check_no_text(path, start, _FORMATS)
+    raise DataError(f"{path}: not {_FORMATS}; it starts with {start[:40]!r}")
+
+
+def _may_be_rating(line):
+    """Whether a line has a number in its third field or a later one; commas in prose do not make ratings."""
+    fields = max((line.split(separator) for separator in (b"::", b"\t", b",", b";")), key=len)
+    return any(_NUMBER.fullmatch(field.strip(b" \r\"'")) for field in fields[2:])

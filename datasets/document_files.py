@@ -16,6 +16,7 @@ from scipy import sparse
 
 from ..errors import DataError, shortened
 from ._files import Reader
+from ._texts import check_no_text
 from .bag_of_words import Lines, csr_of_entries, read_header, save_uci_bow
 from .bag_of_words_chunks import iter_uci_bow
 from .svmlight import read_svmlight
@@ -275,10 +276,12 @@ def is_compressed(path):
 
 def _whole(path):
     with Reader(path) as reader:
-        first = next(reader.blocks(), (1, b""))[1][:200].split(b"\n")
+        start = next(reader.blocks(), (1, b""))[1]
+        first = start[:200].split(b"\n")
         headed = len(first) > 3 and all(line.strip().isdigit() for line in first[:3])
         is_docword = headed or "docword" in Path(path).name
     if not is_docword:
+        check_no_text(path, start, "UCI bag of words or svmlight")
         return Piece(path, "svmlight")
     with Reader(path) as reader:
         stated, _ = read_header(reader, reader.blocks())

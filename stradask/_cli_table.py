@@ -11,7 +11,7 @@ import math
 import re
 from array import array
 
-from .errors import DataError
+from .errors import DataError, shortened
 
 _TABLE = re.compile(r"(.+?\.[ct]sv(?:\.(?:gz|xz|bz2))?)(?::(.*))?", re.IGNORECASE | re.DOTALL)
 _SEPARATORS = ",;\t"
@@ -130,11 +130,11 @@ def _place_of(target, names, width, path, alone):
         raise DataError(f"say which column of {path} is the target, as {path}:COLUMN{alone}; it has {there}")
     if names and target in names:
         if names.count(target) > 1:
-            raise DataError(f"{path} has two columns {target!r}: give the target's number, from 0")
+            raise DataError(f"{path} has two columns {shortened(target)}: give the target's number, from 0")
         return names.index(target)
     if re.fullmatch("-?[0-9]+", target) and -width <= int(target) < width:
         return int(target) % width
-    raise DataError(f"{path} has no column {target!r} for the target; it has {there}")
+    raise DataError(f"{path} has no column {shortened(target)} for the target; it has {there}")
 
 
 def _is_number(cell):
@@ -157,7 +157,11 @@ def _unusable(path, line, cells, label, names):
     """Make the error for the first cell that is not a number, or for a label that is missing."""
     numbers = (k for k, cell in enumerate(cells) if k != label and not _is_number(cell))
     wrong = next(numbers, label)
-    where = f"column {wrong}" + (f" ({names[wrong]!r})" if names else "")
+    where = f"column {wrong}" + (f" ({shortened(names[wrong])})" if names else "")
     cell = cells[wrong].strip()
-    what = "the cell is empty" if not cell else f"{cell!r} is not a {'label' if wrong == label else 'number'}"
+    what = (
+        "the cell is empty"
+        if not cell
+        else f"{shortened(cell)} is not a {'label' if wrong == label else 'number'}"
+    )
     return DataError(f"{path}, line {line}, {where}: {what}; fill it in, or leave out the row or column")

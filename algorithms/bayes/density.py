@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from ...kernels.bayes_address import floats
 from ...kernels.bayes_callback import call_function, callback
 from .._validation import check_takes
@@ -111,7 +111,9 @@ def _checked_start(start):
 def checked_names(names, d):
     """Return d names of parameters, by default ``q[0]`` and so on, or raise a DataError; None is any d."""
     if names is not None and not isinstance(names, Iterable):
-        raise DataError(f"names must be {'' if d is None else f'{d} '}different strings, got {names!r}")
+        raise DataError(
+            f"names must be {'' if d is None else f'{d} '}different strings, got {shortened(names)}"
+        )
     names = tuple(f"q[{j}]" for j in range(d)) if names is None else tuple(names)
     d = len(names) if d is None else d
     if not all(isinstance(name, str) for name in names) or len(names) != d or len(set(names)) != d:

@@ -5,7 +5,7 @@ What the intercepts are in the density, and how they are drawn: see ``kernels.ba
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 
 LEAST_GROUPS = 20  # of a shard, if "auto" chooses how many: fewer say little of their spread
 _STEP, _STEPS, _REACH = 0.6, 2000, 7.0  # of sums over new groups: standard deviations
@@ -138,8 +138,8 @@ def check_enough(names, n_rows, counted):
     """Refuse a single group, and as many as rows where that leaves nothing to tell groups by."""
     if len(names) < 2:
         raise DataError(
-            f"groups holds one group, {names.tolist()[0]!r}, whose intercept cannot be told from the common "
-            "one: leave groups out"
+            f"groups holds one group, {shortened(names.tolist()[0])}, whose intercept cannot be told from "
+            "the common one: leave groups out"
         )
     if len(names) == n_rows and not counted:
         raise DataError(
@@ -220,8 +220,8 @@ def find_groups(labels, names):
     given, known = (_KINDS[array.dtype.kind] for array in (labels, names))
     if given != known:
         raise DataError(
-            f"groups are {given}, those of the fit {known}, such as {names.tolist()[0]!r}: give labels "
-            "as in the fit"
+            f"groups are {given}, those of the fit {known}, such as {shortened(names.tolist()[0])}: give "
+            "labels as in the fit"
         )
     if known == "times":  # in the finer unit: an hour is not its day
         unit = np.promote_types(labels.dtype, names.dtype)

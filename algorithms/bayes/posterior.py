@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..._version import __version__
-from ...errors import DataError, ModelFileError, StradaskError
+from ...errors import DataError, ModelFileError, StradaskError, shortened
 from ...scheduler.store import read_npz, write_npz
 from .convergence import ess, split_rhat
 from .diagnostics import Diagnostics
@@ -109,7 +109,7 @@ class Posterior:
         if n_chains is not None and (
             isinstance(n_chains, bool) or not isinstance(n_chains, (int, np.integer))
         ):
-            raise DataError(f"n_chains must be None or a whole number, got {n_chains!r}")
+            raise DataError(f"n_chains must be None or a whole number, got {shortened(n_chains)}")
         if n_chains is not None and (self.log_weights is not None or n_chains < 1 or n % n_chains):
             raise DataError(
                 f"n_chains={n_chains} does not fit {n} {'weighted ' * (log_weights is not None)}draws: "
@@ -146,14 +146,14 @@ class Posterior:
         """
         if self.log_weights is not None:
             raise StradaskError(
-                f"the draws of {name!r} have weights, and without them are not of the posterior: take "
-                f"sample()[{name!r}] for draws that count alike, or draws together with weights"
+                f"the draws of {shortened(name)} have weights, and without them are not of the posterior: "
+                f"take sample()[{shortened(name)}] for draws that count alike, or draws together with weights"
             )
         if name in self.variables:
             return by_name(self.variables, self.draws)[name]
         if name in self.names:
             return self.draws[:, self.names.index(name)]
-        raise DataError(f"there is no variable {name!r}; there are {', '.join(self.variables)}")
+        raise DataError(f"there is no variable {shortened(name)}; there are {', '.join(self.variables)}")
 
     # What the draws say -----------------------------------------------------------------------------------
 
@@ -273,7 +273,9 @@ class Posterior:
         most = len(self) if self.log_weights is None else max(int(importance_ess(self.log_weights)), 1)
         n = most if n is None else n
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= len(self):
-            raise DataError(f"n must be an integer between 1 and {len(self)}, the draws there are, got {n!r}")
+            raise DataError(
+                f"n must be an integer between 1 and {len(self)}, the draws there are, got {shortened(n)}"
+            )
         rng = np.random.Generator(np.random.Philox(check_random_state(random_state).randint(2**31)))
         if self.log_weights is None:
             return rng.permutation(len(self))[:n]

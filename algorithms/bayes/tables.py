@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...errors import DataError, StradaskError
+from ...errors import DataError, StradaskError, shortened
 
 
 class Table:
@@ -35,7 +35,8 @@ class Table:
         for name, values in self.columns.items():
             if values.shape != (len(self.rows),):
                 raise DataError(
-                    f"the column {name!r} has the shape {values.shape}, the table {len(self.rows)} rows"
+                    f"the column {shortened(name)} has the shape {values.shape}, the table {len(self.rows)} "
+                    "rows"
                 )
 
     def __len__(self):
@@ -43,13 +44,13 @@ class Table:
 
     def __getitem__(self, name):
         if name not in self.columns:
-            raise DataError(f"there is no column {name!r}; there are {', '.join(self.columns)}")
+            raise DataError(f"there is no column {shortened(name)}; there are {', '.join(self.columns)}")
         return self.columns[name]
 
     def row(self, name):
         """Return a row as a dict of plain values."""
         if name not in self.rows:
-            raise DataError(f"there is no row {name!r}; the first are {', '.join(self.rows[:5])}")
+            raise DataError(f"there is no row {shortened(name)}; the first are {', '.join(self.rows[:5])}")
         i = self.rows.index(name)
         return {column: values[i].item() for column, values in self.columns.items()}
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 
 
 def finite(name, values, ndim):
@@ -27,7 +27,10 @@ def checked_variables(variables, d):
     for name, shape in variables.items():
         sides = tuple(int(side) for side in shape)
         if not isinstance(name, str) or not name or any(side < 1 for side in sides):
-            raise DataError(f"variables must map names to shapes of positive sides, got {name!r}: {shape!r}")
+            raise DataError(
+                f"variables must map names to shapes of positive sides, got {shortened(name)}: "
+                f"{shortened(shape)}"
+            )
         checked[name] = sides
     total = sum(math.prod(shape) for shape in checked.values())
     if total != d:
@@ -87,7 +90,9 @@ def quantile_levels(name, values):
     except (TypeError, ValueError) as error:
         raise DataError(f"{name} must be a number or a vector of numbers: {error}") from error
     if levels.ndim > 1 or not ((levels >= 0) & (levels <= 1)).all():
-        raise DataError(f"{name} must be a number or a vector of numbers between 0 and 1, got {values!r}")
+        raise DataError(
+            f"{name} must be a number or a vector of numbers between 0 and 1, got {shortened(values)}"
+        )
     return levels
 
 

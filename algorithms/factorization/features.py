@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from .._validation import check_plain
 from .entries import check_ids, find_ids
 
@@ -209,5 +209,7 @@ def in_order(given, ids, what):
     order = np.argsort(names, kind="stable")
     at = find_ids(ids, names[order]) if len(names) else np.full(len(ids), -1)
     if (at < 0).any():
-        raise DataError(f"{what}_features has no row for the {what} {ids[np.argmax(at < 0)].item()!r}")
+        raise DataError(
+            f"{what}_features has no row for the {what} {shortened(ids[np.argmax(at < 0)].item())}"
+        )
     return table[order[at]]

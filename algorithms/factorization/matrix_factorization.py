@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from ...scheduler.engine import run
 from ...scheduler.store import fingerprint_csr
 from .als import AlternatingLeastSquares
@@ -358,7 +358,7 @@ class MatrixFactorization(FactorModel):
             if getattr(self, f"{what}_feature_weights_") is not None and len(every) > len(known):
                 new = np.setdiff1d(every, known)[0].item()
                 raise DataError(
-                    f"the {what} {new!r} is new, and the model has features of {what}s: call "
+                    f"the {what} {shortened(new)} is new, and the model has features of {what}s: call "
                     f"add_{what}s(ids, features) first"
                 )
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from .._base import Estimator
 from .als import fold_in
 from .choose import settings_of
@@ -192,7 +192,7 @@ class FactorModel(Estimator):
         wrong |= ~np.isin(np.arange(len(given)), np.unique(given, return_index=True)[1])
         if wrong.any():
             first = given[np.argmax(wrong)].item()
-            raise DataError(f"ids of new {what}s must be new and different: {first!r}")
+            raise DataError(f"ids of new {what}s must be new and different: {shortened(first)}")
         factors, bias = self._prior_means(what, features, len(given))
         old = self._sides, (self.user_ids_, self.item_ids_), self.seen_
         new = {"user": (given, self.item_ids_[:0]), "item": (self.user_ids_[:0], given)}[what]
@@ -438,8 +438,8 @@ class FactorModel(Estimator):
             unknown = ids[np.argmax(rows < 0)].item()
             remedy = "; give the ratings of new users as a sparse matrix" if what == "user" else ""
             if ids.dtype.kind != known.dtype.kind:
-                remedy = f": the model's ids are {kind_of(known)}, for instance {known[0].item()!r}"
-            raise DataError(f"the {what} {unknown!r} was not in fit{remedy}")
+                remedy = f": the model's ids are {kind_of(known)}, for instance {shortened(known[0].item())}"
+            raise DataError(f"the {what} {shortened(unknown)} was not in fit{remedy}")
         return rows
 
     def _check_state(self):
@@ -469,7 +469,7 @@ class FactorModel(Estimator):
 
 def _check_n(n):
     if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
-        raise DataError(f"n must be an integer of at least 1, got {n!r}")
+        raise DataError(f"n must be an integer of at least 1, got {shortened(n)}")
 
 
 def _at_most(n, ids):

@@ -5,7 +5,7 @@ from numbers import Integral
 import numpy as np
 from scipy import sparse
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from .entries import cells_of, check_matrix, find_ids
 
 _BATCH = 4096  # users recommended to at a time
@@ -126,7 +126,7 @@ def _relevant_cells(relevant):
 
 def _check_k(k):
     if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-        raise DataError(f"k must be an integer of at least 1, got {k!r}")
+        raise DataError(f"k must be an integer of at least 1, got {shortened(k)}")
     return int(k)
 
 

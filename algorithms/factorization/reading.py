@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from scipy import sparse
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from .entries import Entries, check_ids, check_matrix, check_rating_weights, check_table, find_ids
 from .features import in_order, split_features, with_constant
 
@@ -104,7 +104,7 @@ def matrix_entries(model, X, user_ids, item_ids):
 
 
 def _place(user_ids, item_ids, row, column):
-    return f"for user {user_ids[row].item()!r} and item {item_ids[column].item()!r}"
+    return f"for user {shortened(user_ids[row].item())} and item {shortened(item_ids[column].item())}"
 
 
 def _scaled(model, entries):

@@ -13,7 +13,7 @@ from scipy.special import expit, logsumexp, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer, get_scorer_names
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 
 _BLOCK = 1 << 22  # float64 values of a block of predictions: 32 MiB
 
@@ -126,8 +126,8 @@ def path_scorer(scoring, classes=None):
         near = difflib.get_close_matches(scoring, [*quick, *get_scorer_names()])
         guess = f" (did you mean {' or '.join(map(repr, dict.fromkeys(near)))}?)" if near else ""
         raise DataError(
-            f"scoring={scoring!r} is not a score of {kind}{guess}; there are {', '.join(sorted(quick))} and "
-            "the others of sklearn.metrics.get_scorer_names()"
+            f"scoring={shortened(scoring)} is not a score of {kind}{guess}; there are "
+            f"{', '.join(sorted(quick))} and the others of sklearn.metrics.get_scorer_names()"
         )
     return _OneByOne(scoring, classes)
 
@@ -207,14 +207,15 @@ class _OneByOne:
         options = {} if weights is None else {"sample_weight": weights}
         if options and "sample_weight" not in inspect.signature(self.scorer).parameters:
             raise DataError(
-                f"scoring={self.name!r} takes no sample_weight; give a scorer that does, or no weights"
+                f"scoring={shortened(self.name)} takes no sample_weight; give a scorer that does, or no "
+                "weights"
             )
         y = y if self.classes is None else self.classes[y]
         models = (self._model(decision[:, k]) for k in range(decision.shape[1]))
         try:
             return np.array([self.scorer(model, X, y, **options) for model in models], dtype=float)
         except (ValueError, TypeError, AttributeError) as error:
-            raise DataError(f"scoring={self.name!r} cannot judge this model: {error}") from error
+            raise DataError(f"scoring={shortened(self.name)} cannot judge this model: {error}") from error
 
     def _model(self, decision):
         return _Predicted(decision[:, 0]) if self.classes is None else _Classified(decision, self.classes)

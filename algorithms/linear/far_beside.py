@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import xlogy
 from sklearn.utils.validation import column_or_1d
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from ...scheduler.threads import computed_here
 from .._validation import _as_data_errors, check_plain
 from .dask_input import is_dask
@@ -227,8 +227,8 @@ def _check_alike(numbers, names):
     if len(first) > 1:
         (text, word), (other, label) = first[True], first[False]
         raise DataError(
-            f"y holds text in partition {text}, such as {str(word)!r}, and numbers in partition {other}, "
-            f"such as {label}: make them alike"
+            f"y holds text in partition {text}, such as {shortened(str(word))}, and numbers in partition "
+            f"{other}, such as {label}: make them alike"
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import check_cv
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from ...scheduler.progress import Progress
 from .evaluation import path_scorer, score_path
 from .fitting import SHORT, Design, Fit, solve
@@ -70,7 +70,7 @@ def folds_of(cv, n_samples, y, groups=None, weights=None, classes=None):
     >>> [fold.weights.tolist() for fold in folds_of(2, 4, np.arange(4.0))]
     [[0.0, 0.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]]
     """
-    name = f"cv={cv!r}"
+    name = f"cv={shortened(cv)}"
     try:
         splitter = check_cv(cv, y, classifier=classes is not None)
         name = _name(cv, splitter)
@@ -101,7 +101,7 @@ def folds_of(cv, n_samples, y, groups=None, weights=None, classes=None):
 def _name(cv, splitter):
     """Name a division in a message; a list of rows is not shown."""
     simple = cv is None or isinstance(cv, Integral) or hasattr(cv, "split")
-    return f"cv={splitter!r}" if simple else "the given cv"
+    return f"cv={shortened(splitter)}" if simple else "the given cv"
 
 
 def _check_classes(fold, name, y, weights, classes):
@@ -114,8 +114,8 @@ def _check_classes(fold, name, y, weights, classes):
     rows = "1 row" if count == 1 else f"{count} rows"
     remedy = "use fewer folds" if count < 2 else "shuffle the rows, or use a cv that stratifies"
     raise DataError(
-        f"class {classes[lacking].tolist()[0]!r} has {rows} (with weight), none of them among the training "
-        f"rows of {name}: a fold without it cannot be learnt from; merge or drop it, or {remedy}"
+        f"class {shortened(classes[lacking].tolist()[0])} has {rows} (with weight), none of them among the "
+        f"training rows of {name}: a fold without it cannot be learnt from; merge or drop it, or {remedy}"
     )
 
 
@@ -125,7 +125,7 @@ def _rows(part, n_samples, number, name):
         return np.flatnonzero(part)
     if part.ndim != 1 or part.dtype.kind not in "iu" or not len(part):
         raise DataError(
-            f"the {name} rows of fold {number} of cv must be a vector of row numbers, got {part!r}"
+            f"the {name} rows of fold {number} of cv must be a vector of row numbers, got {shortened(part)}"
         )
     if part.min() < 0 or part.max() >= n_samples:
         raise DataError(

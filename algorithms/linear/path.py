@@ -6,7 +6,7 @@ from numbers import Integral, Real
 import numpy as np
 from scipy import sparse
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from .._validation import check_columns
 from .fitting import SHORT, Design, solve, warn_short
 from .inputs import check_alphas, check_penalty_factor, check_start, check_targets, check_weights
@@ -241,7 +241,7 @@ def _check_kind(kind, **given):
     """See that arguments are numbers, or flags; what they may amount to is checked where they are used."""
     for name, value in given.items():
         if not isinstance(value, kind):
-            raise DataError(f"{name} cannot be {value!r}: see the kinds of the parameters")
+            raise DataError(f"{name} cannot be {shortened(value)}: see the kinds of the parameters")
 
 
 def alpha_grid(design, subproblem, l1_ratio, eps, n_alphas):
@@ -270,15 +270,15 @@ def alpha_grid(design, subproblem, l1_ratio, eps, n_alphas):
     if l1_ratio == 0:
         raise DataError("l1_ratio=0 leaves no largest alpha to begin a path with: give the alphas themselves")
     if not 0 < eps <= 1:
-        raise DataError(f"eps must be above 0 and at most 1, got {eps!r}")
+        raise DataError(f"eps must be above 0 and at most 1, got {shortened(eps)}")
     if n_alphas < 1:
-        raise DataError(f"a path needs one alpha or more, got n_alphas={n_alphas!r}")
+        raise DataError(f"a path needs one alpha or more, got n_alphas={shortened(n_alphas)}")
     if n_alphas > _MOST_ALPHAS:
         raise DataError(f"n_alphas is above {_MOST_ALPHAS:,}: a path is that many models")
     largest = design.alpha_max(subproblem, l1_ratio)
     if not np.isfinite(largest):
         raise DataError(
-            f"l1_ratio={l1_ratio!r} is too near to 0 for a largest alpha: give the alphas themselves"
+            f"l1_ratio={shortened(l1_ratio)} is too near to 0 for a largest alpha: give the alphas themselves"
         )
     if largest == 0:  # nothing but zero models
         return np.full(n_alphas, np.finfo(np.float64).resolution)

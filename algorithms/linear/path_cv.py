@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from .evaluation import choose, mean_and_error, path_scorer
 from .folds import folds_of, score_folds
 from .inputs import check_alphas
@@ -124,8 +124,8 @@ class PathCV:
             if classes is not None:
                 remedy = f"its test rows may lack a class: {remedy}, or a cv that stratifies"
             raise DataError(
-                f"scoring={self.scoring!r} is {scores[tuple(lost[0])]}, not a finite number, in fold "
-                f"{lost[0][2]}; {remedy}"
+                f"scoring={shortened(self.scoring)} is {scores[tuple(lost[0])]}, not a finite number, in "
+                f"fold {lost[0][2]}; {remedy}"
             )
 
     def _warn_unsolved(self, gaps, n_fits):

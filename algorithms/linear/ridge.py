@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from .._base import Estimator
 from ..optimize.choose import minimise_square
 from ..optimize.far import objective_over
@@ -195,14 +195,16 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
         try:
             alphas = np.asarray(self.alpha, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise DataError(f"alpha must be finite numbers of 0 or more, got {self.alpha!r}") from error
+            raise DataError(
+                f"alpha must be finite numbers of 0 or more, got {shortened(self.alpha)}"
+            ) from error
         if alphas.shape not in ((), (1,), (n_targets,)):
             raise DataError(
                 f"alpha has the shape {alphas.shape} and y {n_targets} targets: give one number, or one for "
                 "each target"
             )
         if not (np.isfinite(alphas).all() and (alphas >= 0).all()):
-            raise DataError(f"alpha must be finite numbers of 0 or more, got {self.alpha!r}")
+            raise DataError(f"alpha must be finite numbers of 0 or more, got {shortened(self.alpha)}")
         return np.broadcast_to(alphas, n_targets).tolist()
 
     def _solve(self, data, layout, alphas, means, n_dimensions, total, callback):

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from .._base import check_classes
 from ..linear.inputs import check_labels, check_targets, label_numbers
 from .perceptron import Perceptron, accuracy, determination, learns_in_passes
@@ -202,7 +202,9 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         labels, numbers = label_numbers(y, X.shape[0], name)
         unknown = [label for label in labels.tolist() if label not in self.classes_.tolist()]
         if unknown:
-            raise DataError(f"y holds {unknown[0]!r}, which is none of the classes {self.classes_.tolist()}")
+            raise DataError(
+                f"y holds {shortened(unknown[0])}, which is none of the classes {self.classes_.tolist()}"
+            )
         return np.searchsorted(self.classes_, labels)[numbers], *self._outputs()
 
     def predict_proba(self, X):

@@ -16,7 +16,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from ...kernels.device import cuda_device, device_for, why_no_device
 from ...scheduler.parameters import seed_from
 from ...scheduler.threads import single_threaded_blas
@@ -40,7 +40,8 @@ def learns_in_passes(estimator):
     """Tell whether an estimator has `partial_fit`; AttributeError says why not."""
     if estimator.solver != "downpour":
         raise AttributeError(
-            f"partial_fit takes minibatches: it needs solver='downpour', but solver is {estimator.solver!r}"
+            "partial_fit takes minibatches: it needs solver='downpour', but solver is "
+            f"{shortened(estimator.solver)}"
         )
     return True
 
@@ -174,7 +175,9 @@ class Perceptron(Estimator):
     def _hidden(self):
         sizes = tuple(np.atleast_1d(np.asarray(self.hidden_layer_sizes)).tolist())
         if any(type(n) is not int or n < 1 for n in sizes):
-            raise DataError(f"hidden_layer_sizes must be integers above 0, got {self.hidden_layer_sizes!r}")
+            raise DataError(
+                f"hidden_layer_sizes must be integers above 0, got {shortened(self.hidden_layer_sizes)}"
+            )
         return sizes
 
     def _penalty(self, sample_weight, n_rows):
@@ -311,8 +314,8 @@ class Perceptron(Estimator):
                 raise DataError("partial_fit holds no rows out: set early_stopping=False, or call fit")
             if self.engine != "local":
                 raise DataError(
-                    f"partial_fit runs in this process, but engine={self.engine!r}: set engine='local', or "
-                    "call fit"
+                    f"partial_fit runs in this process, but engine={shortened(self.engine)}: set "
+                    "engine='local', or call fit"
                 )
             before = self._before()
             values = real(X, type(self).__name__, sparse_format="csr", order="C", finite=True)

@@ -159,7 +159,7 @@ def check_topics(topics, n_components):
     if len(wrong):
         raise DataError(f"there is no topic {found[wrong[0]]}: topics go from 0 to {n_components - 1}")
     if len(np.unique(found)) < len(found):
-        raise DataError(f"topics={topics!r} names a topic twice")
+        raise DataError(f"topics={shortened(topics)} names a topic twice")
     return found.astype(np.int64)
 
 

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 import numpy as np
 from scipy import sparse
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from .._indices import sound
 from .._validation import _PRIOR_RANGE
 
@@ -52,10 +52,13 @@ def _of_mapping(seed_words, n_components, n_features, columns):
     topics, words, weights = [], [], []
     for topic, listed in seed_words.items():
         if not isinstance(topic, Integral) or isinstance(topic, bool) or not 0 <= int(topic) < n_components:
-            raise DataError(f"seed_words names topic {topic!r}: topics go from 0 to {n_components - 1}")
+            raise DataError(
+                f"seed_words names topic {shortened(topic)}: topics go from 0 to {n_components - 1}"
+            )
         if isinstance(listed, (str, bytes)) or not isinstance(listed, Iterable):
             raise DataError(
-                f"seed_words[{topic}]={listed!r} must be a list of words, or a dict of words to weights"
+                f"seed_words[{topic}]={shortened(listed)} must be a list of words, or a dict of words to "
+                "weights"
             )
         weighed = listed.items() if isinstance(listed, Mapping) else ((word, SEED_WEIGHT) for word in listed)
         for word, weight in weighed:
@@ -71,17 +74,17 @@ def _column(word, topic, n_features, columns):
     if isinstance(word, str):
         if columns is None:
             raise DataError(
-                f"{where} holds the word {word!r}, but the words of the columns are not known: pass "
+                f"{where} holds the word {shortened(word)}, but the words of the columns are not known: pass "
                 "vocabulary (CountVectorizer's vocabulary_, or the list of words), a DataFrame as X, or the "
                 "numbers of columns"
             )
         if word not in columns:
             raise DataError(
-                f"{where} holds the word {word!r}, which the vocabulary does not have: leave it out"
+                f"{where} holds the word {shortened(word)}, which the vocabulary does not have: leave it out"
             )
         return columns[word]
     if not isinstance(word, Integral) or isinstance(word, bool):
-        raise DataError(f"{where} holds {word!r}: a word is a str or the number of its column")
+        raise DataError(f"{where} holds {shortened(word)}: a word is a str or the number of its column")
     if not 0 <= int(word) < n_features:
         raise DataError(f"{where} holds the column {word}: columns go from 0 to {n_features - 1}")
     return int(word)
@@ -91,8 +94,8 @@ def _weight(weight, word, topic):
     most = _PRIOR_RANGE[1]
     if not isinstance(weight, Real) or isinstance(weight, bool) or not 0 <= float(weight) <= most:
         raise DataError(
-            f"seed_words[{topic}] gives {word!r} the weight {weight!r}: it must be a number from 0 to "
-            f"{most:g}"
+            f"seed_words[{topic}] gives {shortened(word)} the weight {shortened(weight)}: it must be a "
+            f"number from 0 to {most:g}"
         )
     return float(weight)
 

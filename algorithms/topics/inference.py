@@ -10,7 +10,7 @@ from numbers import Integral
 import numpy as np
 from scipy import sparse
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from ...kernels.topic_inference_cuda import FixedTopicsOnDevice
 from ...scheduler.threads import effective_n_jobs, run_tasks
 from .._indices import narrow_csr
@@ -149,7 +149,7 @@ def log_probabilities(topics, X, *, method, n_particles, n_moves, temperatures, 
 
         plan = (_ANNEALED, int(n_particles), _as_temperatures(temperatures), out)
     else:
-        raise DataError(f"method={method!r} is unknown: take 'left-to-right' or 'annealed'")
+        raise DataError(f"method={shortened(method)} is unknown: take 'left-to-right' or 'annealed'")
     _run(kernel, topics, X, random_state, plan, n_jobs)
     return out
 
@@ -280,7 +280,7 @@ def _without_unseen(topics, X):
 
 def _check_count(name, value, least=1):
     if not isinstance(value, Integral) or isinstance(value, bool) or not least <= value <= 2**24:
-        raise DataError(f"{name} must be an integer from {least} to {2**24}, got {value!r}")
+        raise DataError(f"{name} must be an integer from {least} to {2**24}, got {shortened(value)}")
 
 
 def _as_temperatures(temperatures):
@@ -296,6 +296,6 @@ def _as_temperatures(temperatures):
     if rising.ndim != 1 or not len(rising) or not (np.diff(rising, prepend=0) > 0).all() or rising[-1] != 1:
         raise DataError(
             "temperatures must be a number of equal steps, or rising numbers above 0 of which the last is 1, "
-            f"got {temperatures!r}"
+            f"got {shortened(temperatures)}"
         )
     return rising

@@ -6,7 +6,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ...datasets.split import split_tokens
-from ...errors import DataError
+from ...errors import DataError, shortened
 from ...kernels.device import device_for
 from .._validation import check_counts
 from ..linear.dask_input import is_dask
@@ -277,7 +277,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
     def _fitted(self, name):
         """Return an attribute of a fit; AttributeError without one, as `hasattr` and scikit-learn expect."""
         if name not in vars(self):
-            raise AttributeError(f"this {type(self).__name__} has no {name!r}: it is not fitted yet")
+            raise AttributeError(f"this {type(self).__name__} has no {shortened(name)}: it is not fitted yet")
         return vars(self)[name]
 
     def _word_probabilities(self, words):

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.stats import rankdata
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 
 RANKINGS = ("probability", "relevance", "frex")
 _CELLS = 1 << 20  # of a block of columns that is dense for a moment
@@ -52,19 +52,19 @@ class Topics(list):
 def check_whole(name, value, least=1):
     """Check a number of things; return it as an int."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise DataError(f"{name}={value!r} must be a whole number of at least {least}")
+        raise DataError(f"{name}={shortened(value)} must be a whole number of at least {least}")
     return int(value)
 
 
 def check_choice(name, value, choices):
     """Check a name out of a few."""
     if not (isinstance(value, str) and value in choices):
-        raise DataError(f"{name}={value!r} is unknown: take {' or '.join(map(repr, choices))}")
+        raise DataError(f"{name}={shortened(value)} is unknown: take {' or '.join(map(repr, choices))}")
 
 
 def _check_part(name, value):
     if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) <= 1:
-        raise DataError(f"{name}={value!r} must be a number from 0 to 1")
+        raise DataError(f"{name}={shortened(value)} must be a number from 0 to 1")
 
 
 def topic_totals(word_topic):

@@ -1,9 +1,15 @@
 """Texts, NaN and long values in place of numbers: messages name the fault and a remedy, and stay short."""
 
+import copy
+import functools
+import inspect
+
 import dask.bag
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator
 
 import stradask as sd
 from stradask.errors import CheckpointMismatch, DataError, shortened
@@ -56,6 +62,96 @@ def test_methods_say_that_X_holds_texts(fitted, X):
     calls = [lda.fit, lda.partial_fit, lda.transform, lda.score, lda.perplexity, lda.coherence]
     for call in [*calls, lda.log_probability, lasso.predict]:
         _refused(call, X)
+
+
+def all_estimators():
+    known = {name: getattr(sd, name) for name in sd.__all__}
+    return [
+        name for name, kind in known.items() if isinstance(kind, type) and issubclass(kind, BaseEstimator)
+    ]
+
+
+NUMBERS = np.random.default_rng(0).poisson(2.0, (30, 3)) + 1
+LABELS = np.arange(30) % 2
+OF_X = (
+    "fit",
+    "partial_fit",
+    "predict",
+    "predict_proba",
+    "predict_log_proba",
+    "decision_function",
+    "transform",
+)
+OF_X += ("fit_transform", "score", "perplexity", "coherence", "log_probability")
+
+
+@functools.cache
+def _fitted(name):
+    return getattr(sd, name)().fit(NUMBERS, LABELS)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("form", ["list", "tokens", "objects", "DataFrame"])
+@pytest.mark.parametrize("name", sorted(set(all_estimators()) - {"MatrixFactorization"}))
+def test_all_methods_of_all_estimators(name, form):
+    model = _fitted(name)
+    methods = [method for method in OF_X if hasattr(model, method)]
+    assert {"fit"} < set(methods)
+    for method in methods:
+        call = getattr(copy.deepcopy(model), method)
+        with_y = "y" in inspect.signature(call).parameters
+        _refused(call, FORMS[form], *([[0, 1]] if with_y else []))
+
+
+RATED = sparse.csr_array(np.arange(1, 13).reshape(4, 3) % 5 + 1)
+
+
+@pytest.mark.parametrize("X", FORMS.values(), ids=FORMS)
+def test_matrix_factorization_refuses_texts_briefly(X):
+    model = sd.MatrixFactorization(2, max_iter=1, random_state=0).fit(RATED)
+    calls = [model.fit, model.partial_fit, model.transform, model.recommend, model.similar_items]
+    calls += [lambda X: model.explain(X, [0]), lambda X: sd.MatrixFactorization(2).fit(X, [1.0])]
+    if X is not FORMS["tokens of one length"]:  # these could be pairs of ids
+        calls += [model.predict, model.score, lambda X: model.score(X, [1.0, 2.0])]
+    for call in calls:
+        with pytest.raises(DataError) as caught:
+            call(X)
+        assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("value", [TEXT, TEXTS, list(range(10_000))], ids=["text", "texts", "numbers"])
+@pytest.mark.parametrize(("kind", "name"), [(sd.Lasso, "alpha"), (sd.LatentDirichletAllocation, "sampler")])
+def test_parameters_are_shown_in_short(kind, name, value):
+    with pytest.raises(ValueError, match=f"The '{name}' parameter") as caught:
+        kind(**{name: value}).fit(NUMBERS, LABELS)
+    assert str(caught.value).endswith("... instead.")
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+@pytest.mark.parametrize("name", [TEXT, "x" * 10_000])
+def test_names_labels_and_ids_are_shown_in_short(name):
+    pairs, new = np.array([["a", "b"], ["c", "d"]]), np.array([[name, "b"]])
+    factors = sd.MatrixFactorization(2, max_iter=1, bias=False).fit(pairs, [1.0, 2.0])
+    frame = pd.DataFrame(NUMBERS.astype(float), columns=[name, "b", "c"])
+    frame.iloc[3, 0] = np.nan
+    labels = np.array([name, "b"])
+    calls = [
+        lambda: factors.recommend([name]),
+        lambda: factors.similar_items(name),
+        lambda: factors.add_users([name, name], None),
+        lambda: sd.MatrixFactorization(2).fit(np.vstack([new, new]), [1.0, 2.0]),
+        lambda: sd.Lasso().fit(frame, LABELS),
+        lambda: sd.Lasso().fit(NUMBERS, LABELS).predict(pd.DataFrame(NUMBERS[:, :2], columns=[name, "b"])),
+        lambda: sd.LassoCV(scoring=name).fit(NUMBERS, LABELS),
+        lambda: sd.LogisticRegression().fit(NUMBERS, [name] * 30),
+        lambda: sd.LogisticRegression(class_weight={name: -1.0, "b": 1.0}).fit(NUMBERS, labels[LABELS]),
+        lambda: sd.LatentDirichletAllocation(2).fit(NUMBERS, seed_words={0: [name]}),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"\w") as caught:
+            call()
+        assert len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize("bag", [TEXTS, [text.split() for text in TEXTS]], ids=["texts", "tokens"])

@@ -78,7 +78,7 @@ MISTAKES = {
     "fit ldaa docstrings": "there are: lda",
     "fit lda nofile": "nofile: cannot be opened",
     "fit lda {folder}": "cannot be opened",
-    "fit lda {folder}/vocab": "not UCI bag of words",
+    "fit lda {folder}/vocab": "but text, which starts with",
     "fit lda {folder}/ratings": "holds ratings; word counts are needed",
     "fit lda {folder}/labels": "fractional",
     "fit lda {folder}/broken": "line 4",

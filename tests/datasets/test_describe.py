@@ -78,3 +78,35 @@ def test_broken_files_are_named(tmp_path):
     path.write_bytes(gzip.compress(FILES["uci-bow"])[:-3])
     with pytest.raises(DataError, match=r"data\.gz, after line \d: "):
         describe_file(path)
+
+
+PROSE = "I loved it, really, all of it; the ending too. " * 100
+
+
+@pytest.mark.parametrize("text", [PROSE, "was für ein Buch, herrlich, ja\n" * 40, "a\tb\tc d\n" * 9])
+def test_text_is_named_with_a_remedy_and_shown_in_short(tmp_path, text):
+    import stradask as sd
+
+    path = tmp_path / "reviews.txt"
+    path.write_text(text, encoding="utf-8")
+    for call in (describe_file, sd.LatentDirichletAllocation(2).fit):
+        with pytest.raises(DataError, match=r"but text, .*CountVectorizer .*save_uci_bow") as caught:
+            call(str(path))
+        assert str(caught.value).count("\n") == 0
+        assert len(str(caught.value).replace(str(path), "")) < 350
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("user,item,stars\nann,a book,5\n", "ratings"),
+        ('"ann";"a book";"5"\n', "ratings"),
+        ("# the words of a corpus, counted for a test\n1 1:2 3:1\n", "svmlight"),
+    ],
+)
+def test_names_and_comments_are_no_text(tmp_path, text, found):
+    from stradask.datasets.describe import detect_format
+
+    path = tmp_path / "data"
+    path.write_text(text)
+    assert detect_format(path) == found
