@@ -2,18 +2,23 @@
 
 import asyncio
 import contextlib
+from concurrent.futures import CancelledError
 from typing import Any
 
-from .clients import scheduler_named
+from .clients import scheduler_named, take_exception
 from .membership import Membership
 from .session import open_session
+
+_LOOK = 0.1  # seconds between looks at whether the scheduler is there
 
 
 class TaskWorkers(Membership):
     """Submits tasks to the workers that may take part; which ones these are, `Membership` decides.
 
     Workers that join later take part as soon as they answer, those of another version never. A task all of
-    whose workers are lost would wait for them for ever: it is cancelled, and can be submitted again.
+    whose workers are lost would wait for them for ever: it is cancelled, and can be submitted again. All
+    tasks are cancelled when the connection to the scheduler breaks: Dask forgets those that are submitted
+    while its client tries to connect again.
 
     Parameters
     ----------
@@ -84,6 +89,21 @@ class TaskWorkers(Membership):
         self._client.loop.add_callback(self._cancel_orphans)  # its workers may have been lost meanwhile
         return future
 
+    def gather(self, futures):
+        """Fetch results; see `distributed.Client.gather`.
+
+        Raises
+        ------
+        CancelledError
+            If the connection to the scheduler breaks meanwhile; `where` then waits for it, or says that it is
+            gone. Dask itself would try for half a minute.
+        """
+        return self._tasks.sync(self._while_connected, self._tasks.gather, futures)
+
+    def scatter(self, data, **where):
+        """Send data to workers; see `distributed.Client.scatter`, and `gather` for what it raises."""
+        return self._tasks.sync(self._while_connected, self._tasks.scatter, data, **where)
+
     def cancel(self, futures):
         """Cancel tasks that nobody needs any more."""
         futures = list(futures)
@@ -94,6 +114,29 @@ class TaskWorkers(Membership):
                 self._tasks.cancel(futures)
 
     # On the client's event loop -----------------------------------------------------------------------
+
+    async def _while_connected(self, method, *args, **options):
+        asked = asyncio.ensure_future(method(*args, asynchronous=True, **options))
+        take_exception(asked)
+        while not asked.done():
+            if self._tasks.status != "running":
+                asked.cancel()
+                raise CancelledError("the connection to the scheduler broke")
+            await asyncio.wait([asked], timeout=_LOOK)
+        return asked.result()
+
+    async def _begin(self, lent):
+        await super()._begin(lent)
+        self._in_background(self._cancel_unheard())
+
+    async def _cancel_unheard(self):
+        """Cancel tasks that no scheduler may have heard of, as Dask does with those submitted before."""
+        while True:
+            if self._tasks.status != "running":
+                for future in list(self._watched):
+                    self._watched.pop(future, None)
+                    self._tasks.loop.add_callback(future._state.cancel)
+            await asyncio.sleep(_LOOK)
 
     async def _find(self):
         self._members = await self._find_members()

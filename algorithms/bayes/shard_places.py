@@ -313,7 +313,7 @@ class _Cluster:
                     future.result()
                 n_done[row_of[future]] += 1
                 tell(row_of[future], n_done[row_of[future]])
-            return [self._client.gather(row) for row in rows]
+            return [self._workers.gather(row) for row in rows]
         except KilledWorker as error:
             raise WorkerLost(_DEADLY) from error
         finally:

@@ -143,7 +143,7 @@ class There:
                 started[future] = number
                 self._futures.append(future)
         for future in distributed.as_completed(started, loop=self._client.loop):
-            results[started[future]] = future.result()
+            (results[started[future]],) = self._workers.gather([future])
             tell()
 
     def _count(self, error):
@@ -165,8 +165,8 @@ class There:
         while self._sent is None:
             try:
                 where = self._workers.where()  # workers may be about to come
-                self._sent = self._client.scatter(self.X, workers=where["workers"], hash=False)
-            except OSError as error:  # the worker that was to have it has gone
+                self._sent = self._workers.scatter(self.X, workers=where["workers"], hash=False)
+            except (OSError, CancelledError) as error:  # the worker that was to have it, or the scheduler
                 self._count(error)
 
     def _forget(self):

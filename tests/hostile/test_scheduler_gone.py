@@ -57,3 +57,56 @@ def test_a_dead_scheduler_is_named_and_nothing_else_is_printed(name):
     assert "StradaskError" in done.stdout
     told = [line for line in done.stderr.splitlines() if "Failed to reconnect to scheduler" not in line]
     assert told == []  # that line is Dask's own, and true
+
+
+CALLERS = """
+import os, signal, sys, threading, time, warnings
+import dask, distributed
+from test_cluster_faults import FITS
+from stradask.scheduler.task_workers import TaskWorkers
+name, address, victim, at = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+warnings.simplefilter("ignore")
+dask.config.set({"stradask.scheduler-timeout": "2s"})
+client = distributed.Client(address)
+FITS[name]("dask")
+began, calls, where = [], [], TaskWorkers.where
+def kill():
+    began.append(time.monotonic())
+    os.kill(victim, signal.SIGKILL)
+def late(self):
+    found = where(self)
+    calls.append(self)
+    if len(calls) == at:  # Dask keeps what is submitted now for a connection that does not come
+        kill()
+        while client.status == "running":
+            time.sleep(0.01)
+    return found
+TaskWorkers.where = late
+if not at:
+    threading.Timer(0.2, kill).start()
+try:
+    while True:
+        FITS[name]("dask")
+except Exception as error:
+    print(f"{time.monotonic() - began[0]:.1f}", type(error).__name__, error)
+os._exit(0)  # the caller's own client is not ours to close
+"""
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 3, 4], ids=["timer", "open", "send", "first task", "second task"])
+@pytest.mark.parametrize("name", ["folds", "draws"])
+def test_the_callers_own_client_is_not_waited_for(name, at):
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, "env": environment}
+    with subprocess.Popen([sys.executable, "-c", CLUSTER], **options) as cluster:
+        try:
+            address = cluster.stdout.readline().strip()
+            command = [sys.executable, "-c", CALLERS, name, address, str(cluster.pid), str(at)]
+            done = subprocess.run(command, timeout=100, check=False, **options)
+        finally:
+            cluster.kill()
+    seconds, kind, message = done.stdout.split(maxsplit=2)
+    assert kind == "StradaskError"
+    assert "the scheduler" in message
+    assert float(seconds) < 12  # twice the timeout, and what a busy machine takes
