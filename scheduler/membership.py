@@ -68,7 +68,9 @@ class Membership:
     def n_threads(self):
         """Count the threads of the workers that take part, before that of all that there are; at least 1."""
         self._connect()
-        return max(sum((self._members or self._client.nthreads()).values()), 1)
+        if self._members or (self._n_jobs or 0) <= 0:
+            return max(sum((self._members or self._client.nthreads()).values()), 1)
+        return max(effective_n_jobs(self._n_jobs) * len(self._client.nthreads()), 1)
 
     def close(self):
         """Empty the rooms; the caller's client stays open."""

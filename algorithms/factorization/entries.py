@@ -257,7 +257,7 @@ def check_pairs(pairs):
     (array([7, 9]), array([1, 1]))
     """
     check_plain("the array of pairs", pairs)
-    given = _as_array(pairs, "pairs must have two columns, the ids of users and of items")
+    given = as_array(pairs, "pairs must have two columns, the ids of users and of items")
     if given.ndim != 2 or given.shape[1] != 2:
         raise DataError(
             f"pairs must have two columns, the ids of users and of items, got the shape {given.shape}"
@@ -268,13 +268,13 @@ def check_pairs(pairs):
 def check_ids(ids, what):
     """Check a vector of ids of `what` ("user" or "item"); a single id is a vector of one."""
     check_plain(f"ids of {what}s", ids)
-    given = np.atleast_1d(_as_array(ids, f"ids of {what}s must be a vector"))
+    given = np.atleast_1d(as_array(ids, f"ids of {what}s must be a vector"))
     if given.ndim != 1:
         raise DataError(f"ids of {what}s must be a vector, got the shape {given.shape}")
     return _as_ids(given, what)
 
 
-def _as_array(values, wanted):
+def as_array(values, wanted):
     """Make an array; of rows of different lengths, which NumPy refuses, say what is `wanted`."""
     try:
         return np.asarray(values)

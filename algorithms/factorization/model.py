@@ -13,6 +13,7 @@ from .._base import Estimator
 from .als import fold_in
 from .choose import settings_of
 from .entries import (
+    as_array,
     cells_of,
     check_ids,
     check_matrix,
@@ -248,11 +249,13 @@ class FactorModel(Estimator):
                 f"filter_seen must be True or False, got a {type(filter_seen).__name__}: to leave out what "
                 "new users have rated, give their ratings as users, a sparse matrix"
             )
-        if np.ndim(users) > 1 and not sparse.issparse(users):
-            raise DataError(
-                f"users has the shape {np.shape(users)}: give a vector of ids, or ratings of new users as a "
-                "sparse matrix, scipy.sparse.csr_array(users)"
-            )
+        if not sparse.issparse(users):
+            users = as_array(users, "users must be a vector of ids, or a sparse matrix")
+            if users.ndim > 1:
+                raise DataError(
+                    f"users has the shape {users.shape}: give a vector of ids, or ratings of new users as a "
+                    "sparse matrix, scipy.sparse.csr_array(users)"
+                )
         candidates = None if items is None else np.unique(self._known(items, "item"))
         n = _at_most(n, self.item_ids_ if candidates is None else candidates)
         sides = self._sides

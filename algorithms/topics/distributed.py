@@ -33,8 +33,8 @@ from .rotating_auto import RotatingAuto
 from .rotating_light import RotatingLight
 from .rotating_warp import RotatingWarp
 from .samplers import check_knows, chosen, settled
-from .shard_input import corpus_of, corpus_of_matrix, with_labels
-from .state import number_of_groups
+from .shard_input import corpus_of, corpus_of_matrix, is_lazy, with_labels
+from .state import number_of_groups, pays_threads, warn_of_fewer_groups, warn_of_idle_threads
 from .storage import Pool, Storage
 from .survey import are_files, is_sharded, sources_of, survey
 
@@ -73,6 +73,7 @@ def fit_in_shards(
     topics = check_given_topics(topics, model.n_components, n_words)
     corpus = corpus if labels is None else with_labels(corpus, labels)
     seed = model._seed()  # once: of a RandomState the next one is another
+    input_.warn_of_groups()
     at_hand = {}
     if previous is not None:
         at_hand = {"background": previous, "seeds": seeds}
@@ -107,6 +108,7 @@ def partial_fit_in_shards(model, X, callback=None, n_features=None, doc_labels=N
     alpha, beta = model._priors(corpus.summary.n_words, True)
     labels = check_doc_labels(doc_labels, corpus.summary.n_documents, alpha)
     corpus = corpus if labels is None else with_labels(corpus, labels)
+    input_.warn_of_groups()
     known = {"background": before, "seeds": model.__dict__.get("seed_prior_")}
     seed = derived(model._seed(), model.n_batch_iter_)
     program = RotatingGibbs(corpus, model.n_components, alpha, beta, seed, **input_.options, **known)
@@ -231,6 +233,28 @@ class _Input:
             name = chosen(*sizes, model.n_components, model.exact, model.max_iter)
         self.kind = RotatingGibbs if self.unknown is None or name == "auto" else _PROGRAMS[name]
 
+    def warn_of_groups(self):
+        """Warn where there are other groups than `n_groups` says, and fewer than threads."""
+        model, groups, n_groups = self.model, self.corpus.shards, len(self.corpus.shards)
+        if model.exact:
+            return
+        source, n_tokens = groups[0]["source"], sum(self.corpus.weights)
+        n_documents = self.corpus.summary.n_documents
+        more, why = None, f"X has {n_documents} documents"
+        if isinstance(source, tuple):
+            why = f"files are cut near equal bytes, between documents, of which there are {n_documents}"
+            if source[0].format == "svmlight":
+                more = "give the documents in more files"
+                why = "files in the svmlight format are not cut"
+        elif is_dask(source) or is_lazy(source):
+            more, why = "cut X into more parts", "each part of X is a group"
+        warn_of_fewer_groups(model.n_groups, n_groups, why)
+        if self.engine == "local":
+            warn_of_idle_threads(n_groups, n_tokens, effective_n_jobs(_n_jobs(model)), more=more)
+        elif pays_threads(n_tokens) and own_threads() is None:
+            n_threads = _n_threads(self.engine, model.n_jobs)
+            warn_of_idle_threads(n_groups, n_tokens, n_threads, "the cluster has", more)
+
     def checked(self, program):
         """Hold a program against the memory there is."""
         if self.memory is not None:
@@ -322,8 +346,8 @@ def _number_of_shards(model, X):
     return min(groups, X.shape[0])
 
 
-def _n_threads(engine):
-    session = open_session(engine)
+def _n_threads(engine, n_jobs=None):
+    session = open_session(engine, n_jobs)
     try:
         return session.n_threads()
     finally:

@@ -13,7 +13,7 @@ from ...scheduler.store import fingerprint_csr
 from ...scheduler.threads import effective_n_jobs
 from .._validation import check_prior, check_vocabulary
 from .model import TopicModel
-from .state import warn_of_idle_threads
+from .state import warn_of_fewer_groups, warn_of_idle_threads
 
 _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01
 WARM_SWEEPS = 5  # of a start from the last fit's counts, or from given topics, at hand
@@ -106,8 +106,10 @@ class FittedTopicModel(TopicModel):
         from .samplers import settled
 
         n_jobs = 1 if self.exact else effective_n_jobs(self.n_jobs)
-        if self.device == "cpu" and not self.exact:
+        if not (self.exact or state.on_gpu):
             warn_of_idle_threads(len(state.shards), state.n_tokens, n_jobs)
+        if not self.exact:
+            warn_of_fewer_groups(self.n_groups, self._n_groups(X), f"X has {X.shape[0]} documents")
 
         def snapshot(history):
             return self._copy()._read(state, history, before)

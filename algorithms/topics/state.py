@@ -45,15 +45,39 @@ def number_of_groups(n_tokens, n_words, n_topics):
     return int(np.clip(n_tokens // (_TOKENS_PER_RUN * n_words), 2, most))
 
 
-def warn_of_idle_threads(n_groups, n_tokens, n_jobs):
-    """Warn where there are more threads than groups; a small corpus is swept before threads would pay."""
-    if n_jobs > n_groups and n_tokens >= _LEAST_TOKENS:
+def pays_threads(n_tokens):
+    """Whether a corpus has tokens enough for threads; a smaller one is swept before they would pay."""
+    return n_tokens >= _LEAST_TOKENS
+
+
+def warn_of_idle_threads(n_groups, n_tokens, n_jobs, whose="n_jobs gives", more=None):
+    """Warn where there are more threads than groups, and the corpus is not small.
+
+    Parameters
+    ----------
+    n_groups, n_tokens, n_jobs : int
+    whose : str
+        Where the threads come from.
+    more : str, optional
+        What makes more groups; by default the parameter `n_groups`.
+    """
+    if n_jobs > n_groups and pays_threads(n_tokens):
+        fewer = f", or n_jobs={n_groups}" if whose.startswith("n_jobs") else ""
+        more = more or f"set n_groups={n_jobs}"
         warnings.warn(
-            f"n_jobs gives {n_jobs} threads, but the corpus has {n_groups} groups of documents, so at most "
-            f"{n_groups} threads work at a time: set n_groups={n_jobs} to use all, which costs time a token "
-            f"and gives another model, or n_jobs={n_groups}",
+            f"{whose} {n_jobs} threads, but the corpus has {n_groups} groups of documents, so at most "
+            f"{n_groups} threads work at a time: {more} to use all, which costs time a token "
+            f"and gives another model{fewer}",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
+        )
+
+
+def warn_of_fewer_groups(wanted, n_groups, why):
+    """Warn where `n_groups` was given and the fit has fewer groups, or others."""
+    if wanted not in (None, n_groups):
+        warnings.warn(
+            f"n_groups={wanted}, but the fit has {n_groups} groups: {why}", UserWarning, stacklevel=5
         )
 
 
@@ -180,6 +204,11 @@ class CorpusState(Program):
         self.group_docs = np.searchsorted(group[self.order], np.arange(n_groups + 1))
         self.kind = np.uint16 if n_topics <= np.iinfo(np.uint16).max else np.uint32
         self.background_totals = np.zeros(n_topics, np.int64)
+
+    @property
+    def on_gpu(self):
+        """Whether a GPU draws the topics."""
+        return getattr(self, "_there", None) is not None
 
     @property
     def ran(self):

@@ -19,7 +19,10 @@ from .shard_input import figures_of, is_lazy, read_source
 from .storage import Storage
 
 _IN_MEMORY = Storage()
-_BYTES_PER_SHARD, _MOST_SHARDS = 2**22, 16  # of files, where nothing else says how many there are to be
+# Of files, where nothing else says how many shards there are to be; above a few they are larger, since each
+# has words of its own to fetch.
+_BYTES_PER_SHARD, _FEW_SHARDS = 2**22, 16
+_BYTES_PER_LARGE_SHARD, _MOST_SHARDS = 2**24, 64
 
 
 def in_shards(X, engine):
@@ -77,8 +80,9 @@ def sources_of(X, n_shards=None, n_threads=1):
     if are_files(X):
         check_are_names(X)
         files = document_files(X)
-        wanted = sum(map(os.path.getsize, files)) // _BYTES_PER_SHARD + 1
-        return cut_files(files, n_shards or max(min(wanted, _MOST_SHARDS), n_threads))
+        return cut_files(
+            files, n_shards or max(_number_of_shards(sum(map(os.path.getsize, files))), n_threads)
+        )
     if isinstance(X, (list, tuple)):
         return list(X)
     if is_frame(X):  # whose columns are attributes, too
@@ -95,6 +99,12 @@ def sources_of(X, n_shards=None, n_threads=1):
             "X.rechunk({1: -1}) before the fit"
         )
     return list(X.to_delayed().ravel())
+
+
+def _number_of_shards(n_bytes):
+    """Shards of files of so many bytes, 1 to 64."""
+    few = min(n_bytes // _BYTES_PER_SHARD + 1, _FEW_SHARDS)
+    return max(few, min(n_bytes // _BYTES_PER_LARGE_SHARD, _MOST_SHARDS))
 
 
 class Survey(Program):

@@ -141,6 +141,7 @@ def test_any_number_of_workers(X, n_workers):
         same(local, lda(300, max_iter=11, engine=address).fit(X))
 
 
+@pytest.mark.filterwarnings("ignore:n_groups=")
 def test_fewer_documents_than_workers(client, X):
     same(lda(n_groups=2).fit(X[:2]), lda(n_groups=9, engine="dask").fit(X[:2]))
 

@@ -223,6 +223,7 @@ def test_the_shards_of_a_limit():
     assert out_of_core.shards_for(10**9, True, 10**8) == 4 * n
 
 
+@pytest.mark.filterwarnings("ignore:n_groups=")
 def test_bad_limits(X, path):
     with pytest.raises(DataError, match="memory_limit='lots' is no amount of memory"):
         fitted(path, memory_limit="lots")

@@ -117,6 +117,7 @@ def test_refits_to_documents_in_files_and_with_dask(client, X, tmp_path):
     assert (distant.word_topic_counts_ != matrix.word_topic_counts_).nnz == 0
 
 
+@pytest.mark.filterwarnings("ignore:n_groups=")
 def test_within_a_memory_limit(X, tmp_path):
     path = tmp_path / "docword.txt"
     save_uci_bow(X, path)
@@ -141,6 +142,7 @@ def test_a_plan_has_room_for_the_first_topics(X, tmp_path, monkeypatch):
     assert [plan.at_once is None for plan in made] == [True, False]
 
 
+@pytest.mark.filterwarnings("ignore:n_groups=")
 def test_no_more_groups_than_documents(client, X):
     local, distant = (lda(n_groups=10, engine=engine, warm_start=True) for engine in ("local", "dask"))
     for step in ("fit", "fit", "partial_fit"):
