@@ -57,7 +57,7 @@ def _learn(H, step, change, Hc, first):
 
 
 @one_form.njit(
-    nb.types.Tuple((nb.float64, nb.boolean))(
+    nb.types.Tuple((nb.float64, nb.boolean, nb.int64))(
         ADDRESS, VECTOR, MATRIX, VECTOR, VECTOR, MATRIX, nb.float64, nb.int64, nb.int64, VECTOR, INTEGERS
     ),
     **OPTIONS,
@@ -89,14 +89,17 @@ def climb(density, origin, S, z, gz, H, logp, first, n, data, meta):
         Where the climb ends; -inf if the density or its gradient is no number at its start.
     going : bool
         Whether it has not come to an end.
+    n_evaluations : int
+        Of the density, in this call.
     """
-    d = len(z)
+    d, n_evaluations = len(z), 0
     q, g, way, new_z, new_g = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)
     if first == 0:
         z[:], H[:] = 0.0, 0.0
         for i in range(d):
             H[i, i] = 1.0
         logp = _evaluate(density, origin, S, z, gz, q, g, data, meta)
+        n_evaluations += 1
     for k in range(first, first + n):
         largest = 0.0
         for i in range(d):
@@ -104,12 +107,13 @@ def climb(density, origin, S, z, gz, H, logp, first, n, data, meta):
             way[i] = dot(H[i], gz)
         slope, length = dot(way, gz), 1.0 if k else min(1.0, 1.0 / math.sqrt(dot(gz, gz)))
         if not (math.isfinite(logp) and largest > _LEAST_GRADIENT and slope > 0.0):
-            return logp, False
+            return logp, False, n_evaluations
         low, high, new_logp, found = 0.0, np.inf, logp, False
         for _ in range(_TRIALS):
             for i in range(d):
                 new_z[i] = z[i] + length * way[i]
             new_logp = _evaluate(density, origin, S, new_z, new_g, q, g, data, meta)
+            n_evaluations += 1
             if not new_logp >= logp + _RISE * length * slope:
                 high = length
             elif dot(new_g, way) > _SLOPE * slope:
@@ -119,7 +123,7 @@ def climb(density, origin, S, z, gz, H, logp, first, n, data, meta):
                 break
             length = 0.5 * (low + high) if high < np.inf else 2.0 * low
         if not found:
-            return logp, False
+            return logp, False, n_evaluations
         for i in range(d):
             way[i], g[i] = new_z[i] - z[i], gz[i] - new_g[i]
         _learn(H, way, g, q, k == 0)
@@ -127,5 +131,5 @@ def climb(density, origin, S, z, gz, H, logp, first, n, data, meta):
         copy(new_g, gz)
         rise, logp = new_logp - logp, new_logp
         if rise <= _LEAST_RISE * max(abs(logp), 1.0):
-            return logp, False
-    return logp, True
+            return logp, False, n_evaluations
+    return logp, True, n_evaluations

@@ -19,6 +19,7 @@ from .failures import COUNTS, first_failure
 from .laplace import missed_share
 from .posterior import Posterior
 from .psis import importance_ess, khat_limit, resample
+from .unseen import look_for_modes
 
 _HAMILTONIAN = ("nuts", "split_hmc", "hmc", "mala")
 _LEAST = 4  # draws of a chain that tell of convergence
@@ -70,9 +71,14 @@ def from_sample(model, sample, variables, seed, local=None, names=None):
         if len(sample.modes) > 1:
             points = _alike(draws.reshape(-1, d), log_weights, seed, T)
             logps = _alike(sample.stacked("log_densities").ravel(), log_weights, seed, T)
-            figures["missed_share"] = missed_share(sample.modes, points, logps)
+            figures["missed_share"] = missed_share(model, sample.modes, points, logps)
         found = diagnose(None, figures=figures, failure=sample.chains[0].failure)
     elif T >= _LEAST:
+        by_name = not sample.n_searches
+        sample = look_for_modes(model, sample, seed)
+        share = missed_share(
+            model, sample.modes, draws.reshape(-1, d), sample.stacked("log_densities").ravel()
+        )
         energy = sample.statistic("energy")[None] if sample.sampler in _HAMILTONIAN else None
         divergences = [int(sample.statistic("divergent").sum())]
         found = diagnose(
@@ -83,9 +89,8 @@ def from_sample(model, sample, variables, seed, local=None, names=None):
             | {
                 "n_modes": sample.n_modes,
                 "n_searches": sample.n_searches,
-                "missed_share": missed_share(
-                    sample.modes, draws.reshape(-1, d), sample.stacked("log_densities").ravel()
-                ),
+                "missed_share": share,
+                "modes_seen": by_name and not share,
                 "k_hat_mode": sample.k_hat if sample.sampler == "split_hmc" else np.nan,
             },
             names=model.names if names is None else names,

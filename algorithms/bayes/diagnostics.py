@@ -188,10 +188,11 @@ def diagnose(
         words = f"evaluations raised an error, taken for a density of zero; the first: {failure}"
         lines.append(("failed", figures["failed"], "0", 1, words))
     if figures.get("n_searches"):
-        several = figures["n_modes"] > 1
+        several, seen = figures["n_modes"] > 1, figures.get("modes_seen")
         words = f"{figures['n_searches']} searches from scattered points end in "
-        words += "other modes, which draws may have missed" if several else "one mode"
-        lines.append(("modes", figures["n_modes"], "1", int(several), words))
+        apart = "several modes, near which draws lie" if seen else "other modes, which draws may have missed"
+        words += apart if several else "one mode"
+        lines.append(("modes", figures["n_modes"], "1", int(several and not seen), words))
     if figures.get("missed_share", 0) > MOST_MISSED:
         words = "of the posterior lie about a mode where hardly any draws are, by the normal density there"
         lines.append(("missed mode", figures["missed_share"], f"< {MOST_MISSED}", 2, words))

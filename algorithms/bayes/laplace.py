@@ -32,7 +32,8 @@ _PART = 1e-2  # of a standard deviation, once that is known
 _FAR = 3.0  # times twice the standard deviation
 _TIMES = (1, 5, 25)  # the distance from the start at which chains begin
 _SEEN = 0.25  # part of a mode's own part, that draws near it must be
-_MOST_MODES = 8
+MOST_MODES = 8
+_STEEP = 10.0  # fall within a standard deviation of a normal density whose own is .5: there is no such one
 _LEAST_MASS = -10.0  # logarithm of a mode's part, by the normal density there, of the heaviest one's
 
 
@@ -69,11 +70,25 @@ class Mode:
         return linalg.solve_triangular(self.A, np.eye(len(self.A)), lower=True)
 
 
-def missed_share(modes, draws, log_densities):
+@dataclass
+class Budget:
+    """Evaluations of the density that searches may take.
+
+    Parameters
+    ----------
+    left : float, default=inf
+        Searches end soon after it is used up: by twenty steps and a Hessian at most.
+    """
+
+    left: float = np.inf
+
+
+def missed_share(model, modes, draws, log_densities):
     """Compare what the normal densities at modes hold with the draws near them.
 
     Parameters
     ----------
+    model : Model
     modes : sequence of Mode
     draws : ndarray of shape (n, d)
         That count alike.
@@ -89,8 +104,10 @@ def missed_share(modes, draws, log_densities):
     -----
     The integral of the density over what the draws know is estimated as that of a normal density with their
     covariance, whose mean of logarithms is theirs: exact for a normal one and too large for others, so that a
-    mode's part is found too small rather than too large.
+    mode's part is found too small rather than too large. Modes that no normal density describes, such as a
+    point of a crooked ridge, do not count.
     """
+    modes = [mode for mode in modes if _is_normal(model, mode)]
     d = draws.shape[1]
     signs = np.linalg.slogdet(np.atleast_2d(np.cov(draws.T)))
     if not len(modes) or len(draws) < d + 2 or not signs[0] > 0:
@@ -108,7 +125,14 @@ def missed_share(modes, draws, log_densities):
     return float(worst)
 
 
-def find_mode(model, start=None, max_iter=500, scales=None, known=()):
+def _is_normal(model, mode):
+    """Whether the density falls about as a normal one does, on one side at least of every axis."""
+    steps = mode.A.T
+    logps = model.logp_grads(np.concatenate([mode.q + steps, mode.q - steps]))[0].reshape(2, -1)
+    return bool((logps.max(axis=0) > mode.logp - _STEEP).all())
+
+
+def find_mode(model, start=None, max_iter=500, scales=None, known=(), budget=None):
     """Find a mode with a definite Hessian.
 
     Parameters
@@ -122,24 +146,27 @@ def find_mode(model, start=None, max_iter=500, scales=None, known=()):
         the start has eigenvalues of 1 and -1.
     known : sequence of Mode
         One of them is returned as it is by a search that ends within a tenth of its standard deviations.
+    budget : Budget, optional
+        What the search takes is subtracted from it.
 
     Returns
     -------
     Mode or None
         None if there is none to be found: a density without a maximum (separated data under a flat prior), or
-        one that is flat or rises without end in some direction.
+        one that is flat or rises without end in some direction, or is highest where it ends.
     """
     start = np.array(model.start if start is None else start, dtype=np.float64)
+    budget = Budget() if budget is None else budget
     with single_threaded_blas():
         scales = _scales_of(_first_hessian(model, start)) if scales is None else scales
-        q = _climb(model, start, scales, max_iter)
+        q = _climb(model, start, scales, max_iter, budget)
         if q is None:
             return None
         for mode in known:
             if mode.is_near(q):
                 return mode
         h = _PART * np.sqrt((scales**2).sum(axis=1))  # differences of a part of the standard deviations
-        return _polish(model, q, h)
+        return _polish(model, q, h, budget)
 
 
 def find_modes(model, mode, n_pairs, *, seed, shard=0):
@@ -167,18 +194,24 @@ def find_modes(model, mode, n_pairs, *, seed, shard=0):
         return [mode], 0
     modes, n = [mode], 0
     with single_threaded_blas():
-        for start in _scattered(model, mode, n_pairs, seed, shard):
+        for start in scattered(model, mode, n_pairs, seed, shard):
             n += 1
             other = find_mode(model, start, scales=mode.A, known=modes)
             if other is not None and other not in modes and not any(one.is_near(other.q) for one in modes):
                 modes.append(other)
-            if len(modes) == _MOST_MODES:
+            if len(modes) == MOST_MODES:
                 break
-    modes.sort(key=lambda one: -one.log_mass)
-    return [one for one in modes if one.log_mass - modes[0].log_mass > _LEAST_MASS], n
+    return heaviest(modes), n
 
 
-def _scattered(model, mode, n_pairs, seed, shard):
+def heaviest(modes):
+    """Sort modes by what they hold, and leave out those that hold less than 1 in 20,000 of the first."""
+    modes = sorted(modes, key=lambda one: -one.log_mass)
+    return [one for one in modes if one.log_mass - modes[0].log_mass > _LEAST_MASS]
+
+
+def scattered(model, mode, n_pairs, seed, shard=0):
+    """Yield the points from which `find_modes` searches."""
     times = _TIMES[:1] if model.regular else _TIMES  # a regression far out is flat, and slow
     for chain in range(n_pairs):
         numbers = {"chain": chain, "seed": seed, "shard": shard}
@@ -189,18 +222,20 @@ def _scattered(model, mode, n_pairs, seed, shard):
             yield origin - way
 
 
-def _climb(model, start, scales, max_iter):
+def _climb(model, start, scales, max_iter, budget):
     """Where quasi-Newton steps from the start end; None if the density is not finite there."""
     d, logp, first = len(start), np.nan, 0
     z, gz, H = np.empty(d), np.empty(d), np.empty((d, d))
     scales = np.ascontiguousarray(scales)
     going = True
-    while going and first < max_iter:
+    while going and first < max_iter and budget.left > 0:
         n = min(_STEPS, max_iter - first)
-        logp, going = climb(model.address, start, scales, z, gz, H, logp, first, n, model.data, model.meta)
+        place = start, scales, z, gz, H
+        logp, going, spent = climb(model.address, *place, logp, first, n, model.data, model.meta)
+        budget.left -= spent
         model.raise_errors()
         first += n
-    return start + scales @ z if np.isfinite(logp) and np.isfinite(z).all() else None
+    return start + scales @ z if np.isfinite(logp) and budget.left > 0 and np.isfinite(z).all() else None
 
 
 def _first_hessian(model, q):
@@ -230,11 +265,12 @@ def _scales_of(precision):
     return vectors / np.sqrt(np.maximum(values, max(_LEAST_CURVATURE * values.max(), _FLAT)))
 
 
-def _polish(model, q, h):
+def _polish(model, q, h, budget):
     """Newton steps, halved while the density falls, until they are short against the posterior."""
     logp, gradient = model.logp_grad(q)
     for _ in range(_NEWTON_STEPS):
         precision = hessian(model, q, h)
+        budget.left -= 2 * len(q) + 1
         if not np.isfinite(precision).all():
             return None
         try:
@@ -244,7 +280,8 @@ def _polish(model, q, h):
         step = linalg.cho_solve((L, True), gradient)
         if np.abs(L.T @ step).max() < _CLOSE:
             q = q + step  # so that what is left does not depend on where the climb ended
-            return Mode(q, _triangle(L), precision, model.logp_grad(q)[0])
+            logp = model.logp_grad(q)[0]  # where a density ends at its top the last step may lead out of it
+            return Mode(q, _triangle(L), precision, logp) if np.isfinite(logp) else None
         h = _PART / np.sqrt(np.diag(precision))
         for _ in range(30):
             new_logp, new_gradient = model.logp_grad(q + step)

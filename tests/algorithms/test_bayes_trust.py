@@ -8,7 +8,9 @@ import pytest
 from scipy import special
 
 import stradask as sd
+from stradask.algorithms.bayes.collect import from_sample
 from stradask.algorithms.bayes.density import user_model
+from stradask.algorithms.bayes.sampling import sample_model
 from stradask.errors import DataError, PosteriorWarning
 
 X = np.random.default_rng(0).normal(3, 1, 60)
@@ -140,6 +142,68 @@ def test_a_narrow_mode_within_a_wide_one_is_not_forgotten(sampler, words):
         found = sd.sample(nested, None, X, np.zeros(5), sampler=sampler, n_chains=4, **FEW)
     assert found.diagnostics.level == (2 if sampler == "auto" else 1)
     assert abs(found.draws.std() - np.sqrt(0.5)) > 0.25
+
+
+@numba.njit
+def _far_apart(q, x):
+    return np.logaddexp(-0.5 * q[0] ** 2, -0.5 * (q[0] - 40) ** 2)
+
+
+@pytest.mark.parametrize("sampler", ["nuts", "hmc", "mala", "slice"])
+def test_chains_asked_for_by_name_are_told_of_the_mode_that_all_missed(sampler):
+    with pytest.warns(PosteriorWarning, match=r"missed mode 0\.5"):
+        found = sd.sample(_far_apart, None, X, [0.0], sampler=sampler, random_state=0)
+    assert found.diagnostics.level == 2
+    assert np.abs(found.draws).max() < 20
+
+
+def test_two_modes_that_chains_go_between_are_not_missed():
+    """Three standard deviations apart, mixed in equal parts: mean 1.5, variance 1 + 2.25."""
+
+    def density(q, x):
+        return np.logaddexp(-0.5 * q[0] ** 2, -0.5 * (q[0] - 3.0) ** 2)
+
+    found = sd.sample(numba.njit(density), None, X, [0.0], sampler="nuts", random_state=0)
+    assert found.diagnostics.level == 0
+    assert found.diagnostics.row("modes")["value"] == 2
+    assert abs(found.draws.mean() - 1.5) < 0.2
+    assert abs(found.draws.std() - np.sqrt(3.25)) < 0.2
+
+
+def test_the_search_for_modes_is_short_and_may_fail_far_out():
+    """Beyond 20 the density fails for the search alone, many of whose points lie there."""
+    points, end = [], [np.inf]
+
+    def density(q, x):
+        points.append(q[0])
+        if abs(q[0]) > end[0]:
+            raise RuntimeError("too far out")
+        return -0.5 * q[0] ** 2, -q
+
+    model = user_model(density, None, X, [0.0])
+    points.clear()
+    plain = sample_model(model, "nuts", n_samples=300, n_warmup=200, seed=1)
+    n_plain = len(points)
+    points.clear()
+    end[0] = 20.0
+    found = from_sample(model, plain, {"theta": (1,)}, 1)
+    assert max(map(abs, points)) > 20
+    assert len(points) < 0.1 * n_plain
+    np.testing.assert_array_equal(found.draws, plain.stacked().reshape(-1, 1))
+    assert found.diagnostics.row("modes")["value"] == 1
+    assert found.diagnostics.row("modes")["verdict"] == "good"
+
+
+def test_a_density_that_ends_at_its_top_has_no_mode_to_sample_about():
+    def half_normal(q, x):
+        return (-0.5 * q[0] ** 2 if q[0] > 0 else -np.inf), -q
+
+    for sampler in ("laplace", "split_hmc"):
+        with pytest.raises(DataError, match="need a mode with a definite Hessian"):
+            sd.sample(half_normal, None, None, [0.7], sampler=sampler, **FEW)
+    with pytest.warns(PosteriorWarning, match="divergences"):
+        found = sd.sample(half_normal, None, None, [0.7], **FEW)
+    assert (found.draws > 0).all()
 
 
 def test_messages_name_value_and_remedy():

@@ -51,7 +51,7 @@ def top(density, start, S=None, piece=500):
     address = address_of(density, SIGNATURE)
     data, meta, start = np.zeros(1), np.zeros(1, np.int64), np.array(start)
     while going and first < 500:
-        logp, going = climb(address, start, S, z, gz, H, logp, first, piece, data, meta)
+        logp, going, _ = climb(address, start, S, z, gz, H, logp, first, piece, data, meta)
         first += piece
     return start + S @ z, logp
 
