@@ -1,9 +1,9 @@
 """Modes that chains which were asked for by name may not have seen.
 
-"auto" looks for modes before it samples. Chains of NUTS, HMC, slices and the others begin near the start, and
-of modes that lie apart, or of a narrow one within a wide one, all of them may know the same one, with an
-R-hat of 1.00. So modes are looked for afterwards, for the diagnostics alone: with random numbers of their own, and
-few evaluations of the density compared with those of the chains.
+"auto" looks for modes before it samples. Chains of NUTS, HMC, slices and the others begin near the start. Of
+modes that lie apart, or of a narrow one within a wide one, all may know the same one, and R-hat is 1.00.
+So modes are looked for afterwards, for the diagnostics alone: with random numbers of their own, and few
+evaluations of the density compared with those of the chains.
 """
 
 from dataclasses import replace
