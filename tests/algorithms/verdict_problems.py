@@ -15,7 +15,8 @@ INF = math.inf
 class Hard:
     """A log density with its gradient, its mean and standard deviation in every parameter, and a start.
 
-    With `measure` these are the moments of ``measure(draws)``: bounded, where the parameters have none. `refused` says that there is no posterior, or that it cannot be cut into shards.
+    With `measure` these are the moments of ``measure(draws)``: bounded, where the parameters have none.
+    `refused` says that there is no posterior, or that it cannot be cut into shards.
     """
 
     density: Any
