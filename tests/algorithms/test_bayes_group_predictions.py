@@ -21,8 +21,7 @@ def _fitted(family, **options):
     return model.fit(X, y, groups=np.array(["e", "a", "d", "b", "c"])[groups]), X, y
 
 
-# Few draws, of which the diagnostics warn; the test is about something else.
-@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
+@pytest.mark.filterwarnings("ignore:Use the draws with care.* ESS::")  # of the scale of few groups
 def test_predictions_for_known_and_new_groups():
     new, labels = np.array([[0.5, 1.0], [-1.0, 0.3], [0.5, 1.0]]), ["d", "elsewhere", "e"]
     model, _, _ = _fitted("bernoulli")
@@ -144,8 +143,7 @@ def test_a_cluster_draws_the_same():
     np.testing.assert_array_equal(here.posterior_.draws, there.posterior_.draws)
 
 
-# Few draws, of which the diagnostics warn; the test is about something else.
-@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
+@pytest.mark.filterwarnings("ignore:Use the draws with care.* ESS::")  # of the scale of few groups
 def test_files_and_fits_without_groups(tmp_path):
     model, X, y = _fitted("bernoulli")
     model.save(tmp_path / "m.npz")

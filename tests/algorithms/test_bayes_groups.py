@@ -129,6 +129,7 @@ def _grid_posterior(family, x, y, groups, scale, t_scale):
     return np.array(means), np.sqrt(np.array(squares) - np.square(means))
 
 
+@pytest.mark.filterwarnings("ignore:Use the draws with care.* ESS::")  # of the scale of few groups
 @pytest.mark.parametrize(
     ("family", "sampler"),
     [("bernoulli", "auto"), ("bernoulli", "nuts"), ("poisson", "auto")],

@@ -92,6 +92,7 @@ def test_dask_gives_the_same_draws(in_one_process, reference):
     assert whole.posterior_.shard_draws.shape == (3, 2, 200, 3)
 
 
+@pytest.mark.filterwarnings("ignore:.* ESS::")  # of few draws, as the table says
 @pytest.mark.parametrize("sampler", ["auto", "nuts", "laplace"])
 # Few draws, of which the diagnostics warn; the test is about something else.
 @pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")

@@ -15,7 +15,7 @@ from stradask.algorithms.bayes.sample import _seen, _unlooked
 from stradask.algorithms.bayes.shards import cut_rows
 from stradask.algorithms.bayes.source_fit import look, reduced_rows, spreads
 from stradask.algorithms.bayes.sources import Source, checksum, find_sources
-from stradask.errors import DataError
+from stradask.errors import DataError, PosteriorWarning
 
 OPTIONS = {"n_samples": 100, "n_warmup": 100, "n_chains": 2, "random_state": 3}
 SEED = int(np.random.RandomState(3).randint(2**31))  # what the fits below deal their rows by
@@ -260,8 +260,7 @@ def test_reduced_rows_have_the_likelihood_of_all():
     np.testing.assert_allclose(merged.start, whole.start, rtol=1e-8)
 
 
-# Few draws, of which the diagnostics warn; the test is about something else.
-@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
+@pytest.mark.filterwarnings("ignore:.* ESS::")  # of few draws, as the table says
 def test_merged_shards_may_leave_a_direction_to_each_other(tmp_path):
     rng = np.random.default_rng(6)
     X = np.column_stack([np.repeat([1.0, 0.0], 50), rng.standard_normal(100)])  # constant in each shard
@@ -401,7 +400,8 @@ def test_any_density_reads_its_shards(tmp_path):
     np.testing.assert_array_equal(far.draws, memory.draws)
     bad_path = tmp_path / "bad.npy"
     np.save(bad_path, np.array([1.0, np.nan]))
-    with pytest.raises(DataError, match=r"shard 1 \(.*bad.npy\): the log density is nan"):
+    bad = pytest.raises(DataError, match=r"shard 1 \(.*bad.npy\): the log density is nan")
+    with pytest.warns(PosteriorWarning, match="the log likelihood is not finite"), bad:
         sd.sample(*functions, [paths[0], bad_path], [1.0, 0.0], n_shards=2, **OPTIONS)
     with pytest.raises(DataError, match="n_shards=1, but data lists 2"):
         sd.sample(*functions, paths, [1.0, 0.0], **OPTIONS)
@@ -447,8 +447,7 @@ def test_a_killed_worker_is_replaced_by_one_that_reads_again(tmp_path):
     assert list(tmp_path.glob("read-*-after-*"))  # by whoever took the dead worker's place
 
 
-# Few draws, of which the diagnostics warn; the test is about something else.
-@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
+@pytest.mark.filterwarnings("ignore:.* ESS::")  # of few draws, as the table says
 def test_a_shard_without_weight_is_as_if_it_were_not_there(tmp_path):
     X, y = logistic(600)
     parts = [{"X": X[m::3], "y": y[m::3], "sample_weight": np.ones(200)} for m in range(3)]

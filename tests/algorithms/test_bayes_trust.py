@@ -1,6 +1,7 @@
 """What must not be trusted: densities that cannot be normalised, modes that no chain saw."""
 
 import threading
+from contextlib import nullcontext
 
 import numba
 import numpy as np
@@ -310,10 +311,10 @@ def test_ridges_across_the_axes_are_refused_where_the_prior_does_not_fall_fast_e
     X[11, 1] += 3.0  # one row tells the columns apart: the other shard has a ridge, its own a slope
     y = rng.random(60) < 0.5
     model = sd.BayesianLogisticRegression("student_t", random_state=0)
-    with pytest.raises(Begun):
-        model.set_params(prior_freedom=1.0, n_shards=1).fit(X, y)
-    with pytest.warns(PosteriorWarning, match="do not identify the coefficients"), pytest.raises(Begun):
-        model.set_params(prior_freedom=1.1, n_shards=2).fit(X, y)
+    for freedom, n_shards in ((1.0, 1), (1.1, 2)):
+        tails = pytest.warns(PosteriorWarning, match="Student's t with 0.05 degrees of freedom")
+        with tails if n_shards > 1 else nullcontext(), pytest.raises(Begun):
+            model.set_params(prior_freedom=freedom, n_shards=n_shards).fit(X, y)
     for freedom, n_shards in ((1.0, 2), (2.0, 3)):
         said = (
             rf"improper to the power 1/{n_shards}, and the rows of shard .*(depend on|separate the classes)"
