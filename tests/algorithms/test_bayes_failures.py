@@ -114,8 +114,6 @@ def test_no_line_where_nothing_fails():
     assert "failed" not in found.diagnostics.rows
 
 
-@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
-@pytest.mark.filterwarnings("ignore::stradask.algorithms.bayes.combine.CombinationWarning")
 @pytest.mark.parametrize("engine", ["local", "dask"])
 @pytest.mark.parametrize("name", ["ValueError", "compiled ValueError"])
 def test_shards_and_their_second_round(name, engine, tmp_path):

@@ -80,7 +80,6 @@ def test_a_shard_that_did_not_converge_is_told_by_its_parameter():
 # Why shards disagree --------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
 def test_shards_that_the_fit_dealt_are_not_asked_how_they_were_dealt(tmp_path):
     n = 4000
     Z = np.random.default_rng(1).standard_normal((n, 2))
