@@ -143,14 +143,14 @@ def _descend(A, b, x, sweeps):
 @nb.njit(**_SAME)
 def solve_rows(
     start, stop, indptr, indices, values, weights, offsets, implicit, others, base, shares, pull, bias_pull,
-    precision, ridge, bias, sweeps, noise, factors, biases, losses, vectors,
+    precision, ridge, bias_ridge, bias, sweeps, noise, factors, biases, losses, vectors,
 ):  # fmt: skip
     """Put the minimum over each row's factors and bias, given all others, into the rows from start to stop.
 
     The objective of row u is, with targets t = value - offset::
 
-        precision sum_e w_e (t_e - c - q.x)^2 + share_u x' base x + ridge_u (|x|^2 + c^2)
-            - 2 pull_u.x - 2 bias_pull_u c
+        precision sum_e w_e (t_e - c - q.x)^2 + share_u x' base x + ridge_u |x|^2
+            + bias_ridge_u c^2 - 2 pull_u.x - 2 bias_pull_u c
 
     and c = 0 without a bias. For implicit feedback a value is a confidence, w = |value| - 1, and the first
     sum is ``sum_e w_e (q.x)^2 - 2 max(value_e, 0) q.x + max(value_e, 0)``. Without noise a row that has no
@@ -174,6 +174,8 @@ def solve_rows(
         1 where there is a bias.
     ridge : array, one entry a row
         Above 0, unless `base` is positive definite.
+    bias_ridge : array, one entry a row
+        Not below 0; not read without `bias`.
     bias : bool
     sweeps : int
         Above 0 factors (not the bias) are 0 or above: so many sweeps of coordinate descent from the factors
@@ -210,8 +212,8 @@ def solve_rows(
             b[k], sums[k] = drawn[k], zero
         _gram(A, others, indices, first, scaled, n, vectors)
         add_rows(others, indices, first, pulls, scaled, n, b, sums, vectors)
-        if bias:  # eliminated: given the factors it is (pulled - sums.x) / (total + ridge)
-            least = total + np.float64(ridge[u])
+        if bias:  # eliminated: given the factors it is (pulled - sums.x) / (total + bias_ridge)
+            least = total + np.float64(bias_ridge[u])
             scale, ratio = values.dtype.type(1 / least), values.dtype.type(pulled / least)
             squares -= pulled * pulled / least
             for k in range(d):

@@ -11,12 +11,11 @@ import numpy as np
 
 from .indexing import at
 from .mf_lanes import row_products
-from .mf_sgd import BIAS, step_rows
+from .mf_sgd import BIAS, COUNT, RIDGE, step_rows
 from .random import philox4x32
 
 _SAME: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
 _PURPOSE = np.uint32(61)
-_COUNT = np.uint64(3)
 
 
 @nb.njit(**_SAME)
@@ -59,7 +58,7 @@ def rank_block(
     vectors : tuple of int
         One for every 16 columns.
     """
-    one, half = P.dtype.type(1), P.dtype.type(0.5)
+    zero, one, half = P.dtype.type(0), P.dtype.type(1), P.dtype.type(0.5)
     n_cells, n_items = np.uint64(stop - start), np.uint64(len(Q))
     low, high = np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32)
     total = 0.0
@@ -70,7 +69,7 @@ def rank_block(
         found = False
         for draw in (np.uint32(draws[1]), np.uint32(draws[2]), np.uint32(draws[3])):
             j = (np.uint64(draw) * n_items) >> np.uint64(32)
-            if q_own[j, _COUNT] > 0 and not is_stored(start, stop, rows, columns, rows[e], np.int32(j)):
+            if q_own[j, COUNT] > 0 and not is_stored(start, stop, rows, columns, rows[e], np.int32(j)):
                 found = True
                 break
         if not found:
@@ -79,7 +78,9 @@ def rank_block(
         x = q_own[i, BIAS] - q_own[j, BIAS] + liked[0] - other[0]
         total += max(0.0, -np.float64(x)) + np.log1p(np.exp(-abs(np.float64(x))))
         z = one / (one + np.exp(x))
-        step_rows(P, u, Q, i, p_own, q_own, z, liked, rate, half, half, inverse, False, bias, vectors)
+        hold = half * q_own[i, RIDGE]
+        step_rows(P, u, Q, i, p_own, q_own, z, liked, rate, half, zero, hold, inverse, False, bias, vectors)
         other = row_products(P, u, Q, j, vectors)
-        step_rows(P, u, Q, j, p_own, q_own, -z, other, rate, half, half, inverse, False, bias, vectors)
+        hold = half * q_own[j, RIDGE]
+        step_rows(P, u, Q, j, p_own, q_own, -z, other, rate, half, zero, hold, inverse, False, bias, vectors)
     return total

@@ -18,7 +18,7 @@ from .mf_lanes import move_rows, row_products
 
 # No reassociation: the same bits wherever the kernel runs.
 _SAME: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
-BIAS, SQUARES, RIDGE = np.uint64(0), np.uint64(1), np.uint64(2)  # what a row has beside its factors
+BIAS, SQUARES, RIDGE, COUNT = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)  # beside its factors
 
 
 @nb.njit(**_SAME)
@@ -44,13 +44,15 @@ def shuffle(start, stop, rows, columns, weights, targets, seed):
 
 @nb.njit(**_SAME, inline="always")
 def step_rows(
-    P, u, Q, j, p_own, q_own, z, products, rate, shrink, bias_shrink, inverse, user_bias, item_bias, vectors
-):
+    P, u, Q, j, p_own, q_own, z, products, rate, shrink, p_hold, q_hold, inverse, user_bias, item_bias,
+    vectors,
+):  # fmt: skip
     """Move two rows along their gradients, of which -z is the slope in the prediction.
 
-    Penalties of factors count by `shrink`, those of biases by `bias_shrink`.
+    Penalties of factors count by `shrink`; those of biases are `p_hold` and `q_hold`. A step that would move
+    a row beyond 0 by its penalty alone ends there, so that no penalty lets rows diverge.
     """
-    two, one = P.dtype.type(2), P.dtype.type(1)
+    zero, one, two = P.dtype.type(0), P.dtype.type(1), P.dtype.type(2)
     pq, pp, qq = products
     p_squares, q_squares = p_own[u, SQUARES], q_own[j, SQUARES]
     p_ridge, q_ridge = p_own[u, RIDGE], q_own[j, RIDGE]
@@ -60,21 +62,23 @@ def step_rows(
     q_own[j, SQUARES] = q_squares + (zz * pp - two * c * z * pq + c * c * qq) * inverse
     if user_bias:
         p_bias = p_own[u, BIAS]
-        p_own[u, BIAS] = p_bias + p_rate * (z - bias_shrink * p_ridge * p_bias)
+        p_own[u, BIAS] = p_bias + p_rate * (z - min(p_hold, one / p_rate) * p_bias)
     if item_bias:
         q_bias = q_own[j, BIAS]
-        q_own[j, BIAS] = q_bias + q_rate * (z - bias_shrink * q_ridge * q_bias)
-    move_rows(P, u, Q, j, one - p_rate * a, p_rate * z, one - q_rate * c, q_rate * z, vectors)
+        q_own[j, BIAS] = q_bias + q_rate * (z - min(q_hold, one / q_rate) * q_bias)
+    p_kept, q_kept = max(one - p_rate * a, zero), max(one - q_rate * c, zero)
+    move_rows(P, u, Q, j, p_kept, p_rate * z, q_kept, q_rate * z, vectors)
 
 
 @nb.njit(**_SAME)
 def descend_block(
-    start, stop, rows, columns, weights, targets, P, Q, p_own, q_own, rate, shrink, inverse, bias, vectors
-):
+    start, stop, rows, columns, weights, targets, P, Q, p_own, q_own, rate, shrink, p_hold, q_hold, inverse,
+    bias, vectors,
+):  # fmt: skip
     """Go once over the ratings from `start` to `stop`; return the weighted sum of squares met on the way.
 
-    A rating adds ``w (t - b_u - b_j - p.q)^2 + shrink (ridge_u |p|^2 + ridge_j |q|^2) + ridge_u b_u^2 +
-    ridge_j b_j^2`` to the objective, of which a step takes half the gradient.
+    A rating adds ``w (t - b_u - b_j - p.q)^2 + shrink (ridge_u |p|^2 + ridge_j |q|^2) + p_hold / n_u b_u^2 +
+    q_hold / n_j b_j^2`` to the objective, of which a step takes half the gradient.
 
     Parameters
     ----------
@@ -85,9 +89,12 @@ def descend_block(
         One entry a rating, or a single one for all.
     P, Q : arrays (m, d) and (n, d)
         d is a multiple of 16; columns of zeros stay so.
-    p_own, q_own : arrays (m, 3) and (n, 3)
-        Bias, scalar of Adagrad (which begins with 1), and share of the penalty that falls on one rating.
+    p_own, q_own : arrays (m, 4) and (n, 4)
+        Bias, scalar of Adagrad (which begins with 1), share of the factors' penalty that falls on one rating,
+        and how many ratings the row has.
     rate, shrink : floats of the arrays' type
+    p_hold, q_hold : floats of the arrays' type
+        Penalties of a row's and a column's bias.
     inverse : float of the arrays' type
         One over the number of factors, columns of zeros not counted.
     bias : bool
@@ -95,7 +102,7 @@ def descend_block(
     vectors : tuple of int
         One for every 16 columns.
     """
-    each, one = at(len(weights) > 1), P.dtype.type(1)
+    each = at(len(weights) > 1)
     total = 0.0
     for e in range(at(start), at(stop)):
         u, j, weight = at(rows[e]), at(columns[e]), weights[e * each]
@@ -103,7 +110,8 @@ def descend_block(
         miss = targets[e] - p_own[u, BIAS] - q_own[j, BIAS] - products[0]
         z = weight * miss
         total += np.float64(z * miss)
-        step_rows(P, u, Q, j, p_own, q_own, z, products, rate, shrink, one, inverse, bias, bias, vectors)
+        a, c = p_hold / p_own[u, COUNT], q_hold / q_own[j, COUNT]
+        step_rows(P, u, Q, j, p_own, q_own, z, products, rate, shrink, a, c, inverse, bias, bias, vectors)
     return total
 
 

@@ -8,7 +8,7 @@ from ...scheduler.program import Outcome, Program
 from ...scheduler.saved import check_same_form
 from ...scheduler.threads import single_threaded_blas
 from .features import LinearPrior
-from .sides import InTurn, Sides, mean_rating, run_rows, shards_of, start_factors
+from .sides import InTurn, Sides, mean_rating, penalty_of, run_rows, shards_of, start_factors
 
 _SHARDS = 16
 _SWEEPS = 5  # of coordinate descent over a row's factors, where they must not be negative
@@ -49,7 +49,9 @@ class AlternatingLeastSquares(Program):
         n_shards = min(_SHARDS, *entries.shape)
         self.shards = shards_of(tables, n_shards)
         self.schedule = InTurn(n_shards, (0, 1))
-        self._ridges = [settings.ridge(table.counts, entries.values.dtype) for table in tables]
+        self._ridges = [
+            settings.ridges(table.counts, entries.values.dtype, side) for side, table in enumerate(tables)
+        ]
         rng = np.random.default_rng(seed)
         self.factors = [padded(part) for part in start_factors(rng, entries, settings, _SPREAD)]
         self.biases = [np.zeros(n, entries.values.dtype) for n in entries.shape]
@@ -57,8 +59,8 @@ class AlternatingLeastSquares(Program):
         for factors, rated in zip(self.factors, self._rated, strict=True):
             factors[~rated] = 0
         self.priors = [
-            None if table is None else LinearPrior(table, ratings.counts, settings)
-            for table, ratings in zip(features, tables, strict=True)
+            None if table is None else LinearPrior(table, ratings.counts, settings, side)
+            for side, (table, ratings) in enumerate(zip(features, tables, strict=True))
         ]
 
     def __getstate__(self):
@@ -89,12 +91,13 @@ class AlternatingLeastSquares(Program):
     def solve(self, table, other, factors, biases, state, task):
         """Solve for the rows of a table; return the sum of their objectives."""
         settings = self.settings
-        pull, bias_pull = self._pulls(table, state["told"][task.blocks], state["ranges"][task.blocks])
+        side = task.blocks
+        pull, bias_pull = self._pulls(table, state["told"][side], state["ranges"][side], side)
         if not (settings.implicit and not settings.non_negative):
             sweeps = _SWEEPS if settings.non_negative else 0
             return solve_table(
-                table, other, settings, factors, biases, sweeps=sweeps, pull=pull, bias_pull=bias_pull,
-                n_jobs=1,
+                table, other, settings, factors, biases, side=side, sweeps=sweeps, pull=pull,
+                bias_pull=bias_pull, n_jobs=1,
             ).sum()  # fmt: skip
         losses = np.empty(len(factors))
         conjugate_rows(
@@ -104,12 +107,12 @@ class AlternatingLeastSquares(Program):
         )  # fmt: skip
         return losses.sum()
 
-    def _pulls(self, table, told, rows):
+    def _pulls(self, table, told, rows, side):
         """Return how rows are drawn to their prior means, which are 0 without features."""
         if "means" not in told:
             return None, None
         means, shifts = (part[slice(*rows)] for part in told["means"])
-        return pulls_to(means, shifts, self.settings.ridge(table.counts, means.dtype))
+        return pulls_to(means, shifts, *self.settings.ridges(table.counts, means.dtype, side))
 
     # At the coordinator ---------------------------------------------------------------------------------
 
@@ -134,8 +137,7 @@ class AlternatingLeastSquares(Program):
         factors, biases = self.factors[side], self.biases[side]
         if self.priors[side] is not None:
             return self.priors[side].penalty(factors, biases)
-        squares = np.einsum("ij,ij->i", factors, factors, dtype=np.float64) + biases.astype(np.float64) ** 2
-        return float(np.dot(self._ridges[side].astype(np.float64), squares))
+        return penalty_of(factors, biases, *self._ridges[side])
 
     def publish(self):
         """Tell both sides."""
@@ -189,9 +191,9 @@ def known_side(factors, biases, mean, settings, rated=None):
     return told
 
 
-def pulls_to(means, shifts, ridge):
-    """Return the pulls on factors and biases whose penalties are `ridge` times the square from a mean."""
-    return ridge[:, None] * means, ridge * shifts
+def pulls_to(means, shifts, ridge, bias_ridge):
+    """Return the pulls on factors and biases whose penalties are of the squares from a mean."""
+    return ridge[:, None] * means, bias_ridge * shifts
 
 
 def fold_in(entries, sides, settings, means=None, rated=None):
@@ -219,7 +221,7 @@ def fold_in(entries, sides, settings, means=None, rated=None):
     biases, pull, bias_pull = np.zeros(len(factors), dtype), None, None
     if means is not None:
         factors, biases = padded(means[0]), means[1].copy()
-        pull, bias_pull = pulls_to(factors, biases, settings.ridge(entries.counts, dtype))
+        pull, bias_pull = pulls_to(factors, biases, *settings.ridges(entries.counts, dtype, 0))
     sweeps = _FOLD_IN_SWEEPS if settings.non_negative else 0
     solve_table(
         entries, other, settings, factors, biases, sweeps=sweeps, pull=pull, bias_pull=bias_pull,
@@ -229,8 +231,8 @@ def fold_in(entries, sides, settings, means=None, rated=None):
 
 
 def solve_table(
-    table, other, settings, factors, biases, *, sweeps=0, shares=None, pull=None, bias_pull=None,
-    precision=1.0, ridge=None, noise=None, n_jobs=None,
+    table, other, settings, factors, biases, *, side=0, sweeps=0, shares=None, pull=None, bias_pull=None,
+    precision=1.0, ridge=None, bias_ridge=None, noise=None, n_jobs=None,
 ):  # fmt: skip
     """Put rows that minimise the objective (or draws) into `factors` and `biases`; return their objectives.
 
@@ -242,7 +244,9 @@ def solve_table(
         See `known_side`.
     settings : Settings
     factors, biases : ndarrays of shape (n_rows, d) and (n_rows,)
-    sweeps, shares, pull, bias_pull, precision, ridge, noise
+    side : int
+        0 for rows that are users, 1 for items.
+    sweeps, shares, pull, bias_pull, precision, ridge, bias_ridge, noise
         See `kernels.mf_als.solve_rows`; by default those of least squares.
     n_jobs : int or None
     """
@@ -264,6 +268,7 @@ def solve_table(
         np.zeros(1, dtype) if bias_pull is None else bias_pull,
         dtype.type(precision),
         settings.ridge(table.counts, dtype) if ridge is None else ridge,
+        settings.bias_ridge(table.counts, dtype, side) if bias_ridge is None else bias_ridge,
         settings.bias,
         sweeps,
         np.empty((0, d), dtype) if noise is None else noise,

@@ -48,7 +48,7 @@ class CyclicCoordinateDescent(Program):
         n_shards = min(_SHARDS, *entries.shape, 1 + len(entries) // _LEAST)
         self.shards = shards_of(tables, n_shards)
         dtype, K = entries.values.dtype, settings.n_components
-        self._ridges = [settings.ridge(table.counts, dtype) for table in tables]
+        self._ridges = [settings.ridges(table.counts, dtype, side) for side, table in enumerate(tables)]
         drawn = start_factors(np.random.default_rng(seed), entries, settings, _SPREAD)
         self.factors = [list(np.ascontiguousarray(part.T)) for part in drawn]
         if settings.bias:  # factors K and K + 1: users' biases and ones, ones and items' biases
@@ -68,7 +68,9 @@ class CyclicCoordinateDescent(Program):
     def load(self, data):
         """Make the state of a shard: its ratings, and what it is told of both sides."""
         tables, ranges = zip(*data, strict=True)
-        ridges = [self.settings.ridge(table.counts, table.values.dtype) for table in tables]
+        ridges = [
+            self.settings.ridges(table.counts, table.values.dtype, side) for side, table in enumerate(tables)
+        ]
         # `late`: changes of the other side's factors that the residuals of a side do not contain yet.
         return {"tables": tables, "ranges": ranges, "ridges": ridges, "late": ({}, {})}
 
@@ -92,10 +94,11 @@ class CyclicCoordinateDescent(Program):
         change = state["late"][side].pop(factor, None)
         self._catch_up(state, side)
         table, residuals, added = state["tables"][side], state["residuals"][side], np.empty_like(x)
+        is_bias = factor >= self.settings.n_components
         refit_rows(
             0, len(x), table.indptr, table.indices, table.weights, residuals, x, y,
-            np.zeros_like(y) if change is None else change, state["ridges"][side],
-            self.settings.non_negative and factor < self.settings.n_components, added,
+            np.zeros_like(y) if change is None else change, state["ridges"][side][is_bias],
+            self.settings.non_negative and not is_bias, added,
         )  # fmt: skip
         is_last = task.step == len(self.schedule.blocks) - 1
         return x, added, _loss(residuals, table.weights) if is_last else 0.0

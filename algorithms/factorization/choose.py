@@ -1,10 +1,13 @@
 """Which solver a factorization takes, with what settings; what does not go together is refused."""
 
+import numpy as np
+
 from ...errors import DataError
+from .shrinkage import estimated
 from .sides import Settings
 
 MAX_ITER = {"als": 15, "ccd": 15, "gibbs": 24, "sgd": 15}
-_MANY = 50_000  # ratings from which on "auto" takes gradient descent
+_MANY = 10_000  # ratings from which on "auto" takes gradient descent
 
 
 def check_combination(model, with_features):
@@ -48,15 +51,32 @@ def chosen_solver(model, n_ratings, with_features):
     return "sgd" if n_ratings >= _MANY else "als"
 
 
+def penalties(model, entries):
+    """Return the penalties of users' and items' biases, None where `reg` is theirs, and the offset of `reg`.
+
+    For implicit feedback `reg` alone counts: there every cell is known.
+    """
+    if model.implicit:
+        return None, 0.0
+    bias_reg, offset = (model.bias_reg,) * 2, model.reg_offset
+    if "auto" in (model.bias_reg, model.reg_offset):
+        found = estimated(entries, model.n_components)
+        bias_reg = found[0] if model.bias_reg == "auto" else bias_reg
+        offset = found[1] if model.reg_offset == "auto" else offset
+    return tuple(float(reg) for reg in bias_reg), float(offset)
+
+
 def settings_of(model):
     """Return what solvers read of a `MatrixFactorization` whose ``solver_`` is known."""
-    scale = model.scale_reg
+    scale, bias_reg = model.scale_reg, getattr(model, "bias_reg_", None)  # models of 0.1 have none
     if scale == "auto":
         scale = not model.implicit or model.loss == "bpr"
     return Settings(
         n_components=model.n_components,
         reg=model.reg,
         feature_reg=model.feature_reg,
+        bias_reg=None if bias_reg is None else tuple(np.asarray(bias_reg).tolist()),
+        offset=float(getattr(model, "reg_offset_", 0.0)),
         scale_reg=scale,
         bias=model.bias and (not model.implicit or model.loss == "bpr"),
         non_negative=model.non_negative,

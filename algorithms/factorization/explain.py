@@ -32,7 +32,7 @@ def driving_ratings(entries, columns, sides, settings, n, rated=None):
         Q = np.column_stack([Q, np.ones(len(Q))])
     found = np.full((len(columns), n), -1)
     amounts = np.full((len(columns), n), -np.inf)
-    ridge = settings.ridge(entries.counts, np.float64)
+    ridge, bias_ridge = settings.ridges(entries.counts, np.float64, 0)
     for u, column in enumerate(columns):
         row = entries.part(u, u + 1)
         q, values = Q[row.indices], row.values.astype(np.float64)
@@ -42,6 +42,8 @@ def driving_ratings(entries, columns, sides, settings, n, rated=None):
             weights = np.ones(len(values))
             pulls = values - sides.mean - sides.item_bias[row.indices]
         A = q.T @ (weights[:, None] * q) + gram + ridge[u] * np.eye(Q.shape[1])
+        if settings.bias:
+            A[-1, -1] += bias_ridge[u] - ridge[u]
         adds = pulls * (q @ np.linalg.solve(A, Q[column]))
         order = np.argsort(-adds, kind="stable")[:n]
         found[u, : len(order)], amounts[u, : len(order)] = row.indices[order], adds[order]

@@ -5,8 +5,9 @@ normal about A' x_u: the objective has
 
     lambda sum_u n_u |y_u - A' x_u|^2 + lambda rho |A|^2      in place of      lambda sum_u n_u |y_u|^2,
 
-with n_u as there (1 without `scale_reg`) and rho = `feature_reg`. The sums are over rows with ratings; one
-without has the mean A' x_u itself. Given the factors, A is the ridge regression
+with n_u as there (the number of ratings and an offset, or 1 without `scale_reg`) and rho = `feature_reg`. For
+ratings the column of the biases has beta, their own penalty, for lambda, and 1 for n_u. The sums are over
+rows with ratings; one without has the mean A' x_u itself. Given the factors, A is the ridge regression
 
     (X' N X + rho I) A = X' N Y,
 
@@ -37,6 +38,8 @@ class LinearPrior:
     counts : ndarray of shape (n_rows,)
         How many ratings each row has.
     settings : Settings
+    side : int
+        0 for users, 1 for items.
 
     Attributes
     ----------
@@ -44,10 +47,12 @@ class LinearPrior:
         A, at first of zeros.
     """
 
-    def __init__(self, features, counts, settings):
+    def __init__(self, features, counts, settings, side):
         self._features, self._rated = features, counts > 0
-        shares = settings.ridge(counts, np.float64) / settings.reg * self._rated
-        self._shares, self._reg, self._rho = shares, settings.reg, settings.feature_reg
+        ridges = settings.ridges(counts, np.float64, side)
+        regs = settings.reg, settings.reg if settings.bias_reg is None else settings.bias_reg[side]
+        self._regs, self._rho = regs, settings.feature_reg
+        self._shares = [ridge / reg * self._rated for ridge, reg in zip(ridges, regs, strict=True)]
         self.weights = np.zeros((features.shape[1], settings.n_components + 1))
 
     def means(self, dtype):
@@ -58,7 +63,12 @@ class LinearPrior:
         """Find A given the factors; bring the rows without ratings to their means, in place."""
         K = self.weights.shape[1] - 1
         Y = np.column_stack([factors[:, :K], biases]).astype(np.float64)
-        self.weights = ridge_regression(self._features, self._shares, self._rho, Y, self.weights)
+        self.weights = np.hstack(
+            [
+                ridge_regression(self._features, shares, self._rho, Y[:, part], self.weights[:, part])
+                for shares, part in zip(self._shares, (slice(K), slice(K, None)), strict=True)
+            ]
+        )
         means, shifts = self.means(factors.dtype)
         free = ~self._rated
         factors[free, :K], biases[free] = means[free], shifts[free]
@@ -66,16 +76,18 @@ class LinearPrior:
     def constant(self):
         """Return the part of the penalty that the factors are not in."""
         means, shifts = self.means(np.float64)
-        return self._sum(np.einsum("ij,ij->i", means, means) + shifts**2)
+        return self._sum(np.einsum("ij,ij->i", means, means), shifts**2)
 
     def penalty(self, factors, biases):
         """Return the part of the objective that is of this side's factors and of A."""
         means, shifts = self.means(np.float64)
         moves = factors[:, : means.shape[1]] - means
-        return self._sum(np.einsum("ij,ij->i", moves, moves) + (biases - shifts) ** 2)
+        return self._sum(np.einsum("ij,ij->i", moves, moves), (biases - shifts) ** 2)
 
-    def _sum(self, squares):
-        return self._reg * (float(self._shares @ squares) + self._rho * float((self.weights**2).sum()))
+    def _sum(self, *squares):
+        weights = (self.weights[:, :-1] ** 2).sum(), (self.weights[:, -1] ** 2).sum()
+        terms = zip(self._regs, self._shares, squares, weights, strict=True)
+        return sum(reg * float(shares @ of + self._rho * w) for reg, shares, of, w in terms)
 
 
 def ridge_regression(X, shares, rho, Y, start):

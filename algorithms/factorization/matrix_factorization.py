@@ -19,7 +19,7 @@ from ...scheduler.store import fingerprint_csr
 from .als import AlternatingLeastSquares
 from .bpr import PersonalisedRanking
 from .ccd import CyclicCoordinateDescent
-from .choose import check_combination, chosen_solver, settings_of
+from .choose import check_combination, chosen_solver, penalties, settings_of
 from .early_stopping import hold_out
 from .gibbs import GibbsPolish
 from .model import FactorModel
@@ -42,10 +42,12 @@ class MatrixFactorization(FactorModel):
     For ratings r of weight w it minimises
 
     .. math:: \sum_{(u, i)} w_{ui} (r_{ui} - \mu - b_u - c_i - p_u \cdot q_i)^2
-              + \lambda \sum_u n_u (|p_u|^2 + b_u^2) + \lambda \sum_i n_i (|q_i|^2 + c_i^2)
+              + \lambda \sum_u (n_u + n_0) |p_u|^2 + \lambda \sum_i (n_i + n_0) |q_i|^2
+              + \beta_1 \sum_u b_u^2 + \beta_2 \sum_i c_i^2
 
-    over the factors p, q and biases b, c, with mu the mean rating, lambda = `reg`, and n the number of
-    ratings of a user or item, or 1 without `scale_reg`. Without `bias`, mu, b and c are 0.
+    over the factors p, q and biases b, c, with mu the mean rating, lambda = `reg`, n the number of ratings of
+    a user or item, n_0 = `reg_offset`, and beta = `bias_reg`. Without `scale_reg` 1 stands for n + n_0.
+    Without `bias`, mu, b and c are 0.
 
     For implicit feedback (counts of plays, visits, purchases) it minimises, over *all* cells,
 
@@ -58,11 +60,12 @@ class MatrixFactorization(FactorModel):
 
     With features x_u of users the prior of their factors and biases has a mean that is linear in them,
 
-    .. math:: \lambda \sum_u n_u (|p_u - A^T x_u|^2 + (b_u - a^T x_u)^2) + \lambda \rho (|A|^2 + |a|^2)
+    .. math:: \lambda \sum_u (n_u + n_0) |p_u - A^T x_u|^2 + \lambda \rho |A|^2
+              + \beta_1 \sum_u (b_u - a^T x_u)^2 + \beta_1 \rho |a|^2
 
-    in place of the sum above, with rho = `feature_reg`, x_u with a last entry 1, and the least over A and a
-    too; likewise items. The sum over cells is then over users and items with ratings; one without has the
-    factors A' x.
+    in place of the sums above (for implicit feedback lambda n_u stands for beta too, and n_0 is 0), with
+    rho = `feature_reg`, x_u with a last entry 1, and the least over A and a too; likewise items. The sum over
+    cells is then over users and items with ratings; one without has the factors A' x.
 
     The result is *bitwise* the same for any `n_jobs`, and on Dask for any number of workers, also if some are
     lost in the midst.
@@ -78,7 +81,17 @@ class MatrixFactorization(FactorModel):
     reg : float, default=0.05
         lambda, above 0. For implicit feedback without `scale_reg`, values from 1 to 100 are usual.
     feature_reg : float, default=10.0
-        rho, above 0: the weights of features are shrunk as by so many ratings (rows, without `scale_reg`).
+        rho, above 0: the weights of features are shrunk as by so many ratings (those of biases, and all
+        without `scale_reg`, as by so many rows).
+    bias_reg : float or "auto", default="auto"
+        beta, of ratings: a bias is shrunk as by so many ratings of the mean, whether its row has one rating
+        or a hundred. "auto" estimates the best for users and for items from the ratings, by the method of
+        moments (`bias_reg_`). Not for implicit feedback, where a bias of ``loss="bpr"`` has the penalty of
+        the factors.
+    reg_offset : float or "auto", default="auto"
+        n_0, of ratings, with `scale_reg`: rows of few ratings are shrunk as if they had so many more. 0
+        gives a penalty in proportion to the ratings. "auto" is larger where users and items have few ratings
+        and where these vary more (`reg_offset_`). Not for implicit feedback.
     implicit : bool, default=False
         Whether values are counts instead of ratings. There are no biases then.
     alpha : float, default=1.0
@@ -94,7 +107,7 @@ class MatrixFactorization(FactorModel):
         predicts best, for ratings, and takes several times as long: after five epochs of gradient descent it
         draws factors from their posterior, under priors that it learns (instead of `reg`), and keeps the mean
         of the draws; there are no biases then, which take two of the factors. Implicit feedback takes "als",
-        `non_negative` "als" or "ccd". "auto" is "sgd" for 50,000 ratings or more where it can, else "als".
+        `non_negative` "als" or "ccd". "auto" is "sgd" for 10,000 ratings or more where it can, else "als".
     non_negative : bool, default=False
         Factors of 0 or above. Biases may still be negative; parts that only add up come with ``bias=False``.
     scale_reg : bool or "auto", default="auto"
@@ -146,6 +159,10 @@ class MatrixFactorization(FactorModel):
         Zeros without biases.
     mean_ : float
         0 without biases.
+    bias_reg_ : ndarray of shape (2,) or None
+        Penalties of the biases of users and of items; None for implicit feedback.
+    reg_offset_ : float
+        Offset of the counts in the penalties of factors.
     confidence_ : float
         Mean confidence of the cells stored, for implicit feedback; 1 for ratings.
     user_feature_weights_, item_feature_weights_ : ndarray of shape (n_features + 1, n_components + 1) or None
@@ -192,6 +209,8 @@ class MatrixFactorization(FactorModel):
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "reg": [Interval(Real, 0, np.inf, closed="neither")],
         "feature_reg": [Interval(Real, 0, np.inf, closed="neither")],
+        "bias_reg": [Interval(Real, 0, np.inf, closed="left"), StrOptions({"auto"})],
+        "reg_offset": [Interval(Real, 0, np.inf, closed="left"), StrOptions({"auto"})],
         "implicit": ["boolean"],
         "alpha": [Interval(Real, 0, np.inf, closed="neither")],
         "loss": [StrOptions({"squared", "bpr"})],
@@ -221,6 +240,8 @@ class MatrixFactorization(FactorModel):
         *,
         reg=0.05,
         feature_reg=10.0,
+        bias_reg="auto",
+        reg_offset="auto",
         implicit=False,
         alpha=1.0,
         loss="squared",
@@ -246,6 +267,8 @@ class MatrixFactorization(FactorModel):
         self.n_components = n_components
         self.reg = reg
         self.feature_reg = feature_reg
+        self.bias_reg = bias_reg
+        self.reg_offset = reg_offset
         self.implicit = implicit
         self.alpha = alpha
         self.loss = loss
@@ -368,6 +391,8 @@ class MatrixFactorization(FactorModel):
         if self.early_stopping:
             rng = np.random.default_rng(seed)
             fitted, watch = hold_out(entries, self.validation_fraction, self.n_iter_no_change, rng)
+        bias_reg, self.reg_offset_ = penalties(self, fitted)
+        self.bias_reg_ = None if bias_reg is None else np.array(bias_reg)
         seen = functools.cache(entries.pattern)
         fingerprint = self._fingerprint(entries, features, seed) if self.checkpoint is not None else None
         # What the solver held is let go before the pattern, which takes 5 bytes a rating, is made.
@@ -407,6 +432,8 @@ class MatrixFactorization(FactorModel):
         settings = dataclasses.asdict(settings_of(self)) | {"n_jobs": None}
         if self.solver_ != "sgd":  # whose rates depend on it; elsewhere a fit may go on for longer
             del settings["max_iter"]
+        if settings["bias_reg"] is None:  # implicit feedback, whose checkpoints of before still fit
+            del settings["bias_reg"], settings["offset"]
         weights = hashlib.blake2b(np.ascontiguousarray(entries.weights).data, digest_size=16).hexdigest()
         return {
             "settings": settings,

@@ -466,6 +466,11 @@ class FactorModel(Estimator):
         sound = np.isfinite(float(self.mean_)) and np.isfinite(float(self.confidence_))
         if self.seen_.dtype.kind not in "biuf" or not sound:
             raise DataError("seen_, mean_ and confidence_ must hold numbers")
+        bias_reg = getattr(self, "bias_reg_", None)  # models of 0.1 have neither
+        regs = np.append(0.0 if bias_reg is None else bias_reg, getattr(self, "reg_offset_", 0.0))
+        is_pair = bias_reg is None or np.shape(bias_reg) == (2,)
+        if not (is_pair and np.isfinite(regs).all() and (regs >= 0).all()):
+            raise DataError(f"bias_reg_ is {bias_reg} and reg_offset_ {regs[-1]}; they cannot be penalties")
         if self.solver_ not in ("als", "ccd", "gibbs", "sgd"):
             raise DataError(f"solver_ is {self.solver_!r}")
 

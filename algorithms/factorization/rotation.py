@@ -6,14 +6,13 @@ import numpy as np
 
 from ...errors import DataError
 from ...kernels.mf_lanes import LANES
-from ...kernels.mf_sgd import RIDGE, SQUARES, deal, shuffle
+from ...kernels.mf_sgd import BIAS, COUNT, RIDGE, SQUARES, deal, shuffle
 from ...scheduler.program import Outcome, Program
 from ...scheduler.rotation import RotationSchedule
 from ...scheduler.threads import run_tasks
-from .sides import Sides
+from .sides import Sides, penalty_of, ranges_of
 
-_OWN = 4  # numbers of a row beside its factors: those of the kernels, and how many ratings it has
-_COUNT = 3
+_OWN = 4  # numbers of a row beside its factors; see the kernel
 _LARGE = 3_000_000  # ratings from which on a block travels while another is worked on; fewer are soon done
 
 
@@ -74,7 +73,7 @@ class Rotation(Program):
         users, items, n_blocks = self.users, self.items, self.n_blocks
         cells = np.zeros((len(users.starts) - 1) * n_blocks + 1, np.int64)
         user_cell = users.block * np.int32(n_blocks)
-        for a, b in _ranges(entries.indptr):  # in parts: numbers of all blocks would take 8 bytes a rating
+        for a, b in ranges_of(entries.indptr):  # in parts: numbers of all blocks would take 8 bytes a rating
             part = slice(entries.indptr[a], entries.indptr[b])
             block = np.repeat(user_cell[a:b], np.diff(entries.indptr[a : b + 1]))
             block += items.block[entries.indices[part]]
@@ -162,7 +161,7 @@ class Rotation(Program):
         own = np.zeros((n, _OWN), self.dtype)
         own[:, SQUARES] = 1
         own[:, RIDGE] = self.settings.ridge(counts, self.dtype) / np.maximum(counts, 1)
-        own[:, _COUNT] = counts
+        own[:, COUNT] = counts
         return factors, own
 
     def opened(self, value):
@@ -178,8 +177,8 @@ class Rotation(Program):
         self._round(Q)
         return (
             loss,
-            self._penalty(state["factors"], state["own"], task.step == self._last_turn[task.shard]),
-            self._penalty(Q, q_own, task.step == self._last_visit[task.blocks]),
+            self._penalty(state["factors"], state["own"], 0, task.step == self._last_turn[task.shard]),
+            self._penalty(Q, q_own, 1, task.step == self._last_visit[task.blocks]),
         )
 
     def descend(self, state, task, Q, q_own):
@@ -191,12 +190,11 @@ class Rotation(Program):
         settings = self.settings
         return self.dtype.type(settings.learning_rate * (1 - round_ / settings.max_iter))
 
-    def _penalty(self, factors, own, ready):
+    def _penalty(self, factors, own, side, ready):
         if not ready:
             return 0.0
-        squares = self.scale * np.einsum("ij,ij->i", factors, factors, dtype=np.float64)
-        squares += (self.scale * own[:, 0].astype(np.float64)) ** 2
-        return float(np.dot(own[:, RIDGE].astype(np.float64) * own[:, _COUNT], squares))
+        bias, ridges = own[:, BIAS], self.settings.ridges(own[:, COUNT], np.float64, side)
+        return penalty_of(np.sqrt(self.scale) * factors, self.scale * bias, *ridges)
 
     # At the coordinator ---------------------------------------------------------------------------------
 
@@ -263,9 +261,3 @@ class Deal:
     def counts_of(self, block):
         """Return how many ratings each row of a block has."""
         return self._counts[self.starts[block] : self.starts[block + 1]]
-
-
-def _ranges(indptr, size=1 << 16):
-    """Cut rows into ranges of about so many ratings; a range has at least one row."""
-    cuts = np.searchsorted(indptr, np.arange(0, indptr[-1], size), side="right") - 1
-    return list(itertools.pairwise(np.unique(np.append(cuts, len(indptr) - 1)).tolist()))

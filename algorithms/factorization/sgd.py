@@ -27,6 +27,7 @@ class RotationSGD(Rotation):
     def __init__(self, entries, settings, seed, spread=_SPREAD):
         mean = mean_rating(entries, settings)
         super().__init__(entries, settings, seed, mean, deviation(entries, mean), spread)
+        self.holds = tuple(self.dtype.type(reg) for reg in settings.bias_reg or (0.0, 0.0))
 
     def descend(self, state, task, Q, q_own):
         """Go once over the ratings of a block; return the sum of squares met on the way."""
@@ -44,6 +45,7 @@ class RotationSGD(Rotation):
             q_own,
             self.rate(task.round),
             dtype(1 / self.scale),
+            *self.holds,
             dtype(1 / self.settings.n_components),
             self.settings.bias,
             self.vectors,

@@ -19,6 +19,8 @@ class Settings:
     n_components: int
     reg: float
     feature_reg: float
+    bias_reg: tuple | None  # of users and of items; None: that of factors
+    offset: float
     scale_reg: bool
     bias: bool
     non_negative: bool
@@ -30,9 +32,19 @@ class Settings:
     n_jobs: int | None
 
     def ridge(self, counts, dtype):
-        """Return the penalty of each row; one without ratings gets that of one rating, and stays at 0."""
-        scale = np.maximum(counts, 1) if self.scale_reg else np.ones(len(counts))
+        """Return the penalty of each row's factors; a row without ratings stays at 0 and counts as of one."""
+        scale = np.maximum(counts, 1) + self.offset if self.scale_reg else np.ones(len(counts))
         return (self.reg * scale).astype(dtype)
+
+    def bias_ridge(self, counts, dtype, side):
+        """Return the penalty of the bias of each row of users (side 0) or items (side 1)."""
+        if self.bias_reg is None:
+            return self.ridge(counts, dtype)
+        return np.full(len(counts), self.bias_reg[side], dtype)
+
+    def ridges(self, counts, dtype, side):
+        """Return the penalties of factors and of biases."""
+        return self.ridge(counts, dtype), self.bias_ridge(counts, dtype, side)
 
 
 @dataclass
@@ -63,16 +75,18 @@ class Sides:
             out[start : start + 65536] = value + products * (known_u & known_j)
         return out
 
-    def penalty(self, user_ridge, item_ridge):
-        """Return the penalties of factors and biases."""
-        total = 0.0
-        for ridge, factors, bias in (
-            (user_ridge, self.user_factors, self.user_bias),
-            (item_ridge, self.item_factors, self.item_bias),
-        ):
-            squares = np.einsum("ij,ij->i", factors, factors, dtype=np.float64)
-            total += float(np.dot(ridge.astype(np.float64), squares + bias.astype(np.float64) ** 2))
-        return total
+    def penalty(self, user_ridges, item_ridges):
+        """Return the penalties of factors and biases, given a pair of penalties a row of each side."""
+        return penalty_of(self.user_factors, self.user_bias, *user_ridges) + penalty_of(
+            self.item_factors, self.item_bias, *item_ridges
+        )
+
+
+def penalty_of(factors, bias, ridge, bias_ridge):
+    """Return the penalty of one side."""
+    squares = np.einsum("ij,ij->i", factors, factors, dtype=np.float64)
+    total = np.dot(ridge.astype(np.float64), squares)
+    return float(total + np.dot(bias_ridge.astype(np.float64), bias.astype(np.float64) ** 2))
 
 
 def start_factors(rng, entries, settings, spread):
@@ -147,3 +161,9 @@ def run_rows(kernel, indptr, n_jobs, *arrays):
     cuts[0], cuts[-1] = 0, n_rows
     pairs = [(int(a), int(b)) for a, b in itertools.pairwise(cuts) if a < b]
     run_tasks([(kernel, (a, b, indptr, *arrays)) for a, b in pairs], n_jobs)
+
+
+def ranges_of(indptr, size=1 << 16):
+    """Cut rows into ranges of about so many ratings; a range has at least one row."""
+    cuts = np.searchsorted(indptr, np.arange(0, indptr[-1], size), side="right") - 1
+    return list(itertools.pairwise(np.unique(np.append(cuts, len(indptr) - 1)).tolist()))

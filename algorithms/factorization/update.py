@@ -132,26 +132,29 @@ def updated(entries, sides, seen, settings, confidence):
             else:
                 other = now[1 - side], now_bias[1 - side], counts[1 - side]
                 own = old[side], old_bias[side], counts[side]
-                _solve_ratings(tables[side], own, other, rows, sides.mean, settings)
+                _solve_ratings(tables[side], own, other, rows, sides.mean, settings, side)
     K = settings.n_components
     factors = [np.ascontiguousarray(part[:, :K]) for part in now]
     return Sides.of(factors, now_bias, sides.mean, sides.weights)
 
 
-def _solve_ratings(table, own, other, rows, mean, settings):
+def _solve_ratings(table, own, other, rows, mean, settings, side):
     """Solve for the rows of a side that are rated anew, given the other side as it is now, in place.
 
-    n old ratings cost n (C + reg I), and n for the bias, which the penalty brings: so C - I is the rest.
+    n old ratings cost n C beside the penalty of the factors, and n beside that of the bias.
     """
     (factors, bias, counts), (others, other_bias, other_counts) = own, other
     dtype = factors.dtype
     spread = (others.T * (other_counts / max(other_counts.sum(), 1)).astype(dtype)) @ others
-    rest = spread - np.eye(len(spread), dtype=dtype)
-    ridge = settings.ridge(counts + table.counts, dtype) + counts.astype(dtype)
     shares = counts.astype(dtype)
-    told = {"factors": others, "offsets": other_bias + dtype.type(mean), "gram": rest}
-    pull = shares[:, None] * (factors @ rest) + ridge[:, None] * factors
-    _solve(table, told, settings, rows, shares=shares, pull=pull, bias_pull=ridge * bias, ridge=ridge)
+    ridge, bias_ridge = settings.ridges(counts + table.counts, dtype, side)
+    bias_ridge = bias_ridge + shares
+    told = {"factors": others, "offsets": other_bias + dtype.type(mean), "gram": spread}
+    pull = shares[:, None] * (factors @ spread) + ridge[:, None] * factors
+    _solve(
+        table, told, settings, rows, shares=shares, pull=pull, bias_pull=bias_ridge * bias, ridge=ridge,
+        bias_ridge=bias_ridge,
+    )  # fmt: skip
 
 
 def _solve_counts(table, pattern, confidence, own, others, rows, settings):

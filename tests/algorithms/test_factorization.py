@@ -231,7 +231,10 @@ def test_new_users_are_solved_for_exactly(ratings, bias, solver):
     for row in range(10):
         columns = new.indices[new.indptr[row] : new.indptr[row + 1]]
         target = new[[row]].toarray()[0, columns] - model.mean_ - model.item_bias_[columns]
-        A = Q[columns].T @ Q[columns] + 0.05 * max(len(columns), 1) * np.eye(Q.shape[1])
+        ridge = np.full(Q.shape[1], 0.05 * (max(len(columns), 1) + model.reg_offset_))
+        if bias:
+            ridge[-1] = model.bias_reg_[0]
+        A = Q[columns].T @ Q[columns] + np.diag(ridge)
         np.testing.assert_allclose(found[row], np.linalg.solve(A, Q[columns].T @ target), atol=1e-10)
     if bias:
         shown = model.recommend(new, 3)

@@ -55,12 +55,16 @@ def objective(model, R, features):
         terms = (R != 0).toarray() * (R.toarray() - model.mean_ - P[:, -1:] - Q[:, -1] - products) ** 2
     total, slopes = terms.sum(), []
     for side, (Y, what) in enumerate(((P, "user"), (Q, "item"))):
-        n = (rated[side] > 0) * (1.0 if model.implicit else rated[side])
+        present = rated[side] > 0
+        n = model.reg * present * (1.0 if model.implicit else rated[side] + model.reg_offset_)
+        of_bias = model.reg if model.implicit else model.bias_reg_[side]
+        n = np.column_stack([np.tile(n, (Y.shape[1] - 1, 1)).T, of_bias * present])
+        rho = model.feature_reg * np.append(np.full(Y.shape[1] - 1, model.reg), of_bias)
         X, A = np.zeros((len(Y), 1)), np.zeros((1, Y.shape[1]))
         if f"{what}_features" in features:
             X, A = with_one(features[f"{what}_features"]), getattr(model, f"{what}_feature_weights_")
-        total += model.reg * (n @ ((Y - X @ A) ** 2).sum(axis=1) + model.feature_reg * (A**2).sum())
-        slopes.append(model.feature_reg * A - X.T @ (n[:, None] * (Y - X @ A)))
+        total += (n * (Y - X @ A) ** 2).sum() + (rho * A**2).sum()
+        slopes.append(rho * A - X.T @ (n * (Y - X @ A)))
     return total, slopes
 
 
@@ -153,8 +157,9 @@ def test_new_users_with_few_ratings_are_between_their_features_and_their_ratings
     Q = np.column_stack([model.item_factors_, np.ones(20)])[[3, 8]]
     target = np.array([4.0, 1.0]) - model.mean_ - model.item_bias_[[3, 8]]
     mean = (with_one(x) @ model.user_feature_weights_)[0]
-    ridge = 2 * model.reg
-    expected = np.linalg.solve(Q.T @ Q + ridge * np.eye(3), Q.T @ target + ridge * mean)
+    of_factors = model.reg * (2 + model.reg_offset_)
+    ridge = np.array([of_factors, of_factors, model.bias_reg_[0]])
+    expected = np.linalg.solve(Q.T @ Q + np.diag(ridge), Q.T @ target + ridge * mean)
     for table in (x, sparse.csr_array(x)):
         np.testing.assert_allclose(model.transform(new, user_features=table)[0], expected, rtol=1e-9)
     sparse_features = {name: sparse.csr_array(table) for name, table in features.items()}
@@ -355,7 +360,8 @@ def test_non_negative_ratings_are_taken_in(one_round):
     x, o = np.append(model.user_factors_[7], model.user_bias_[7]), np.append(o, old_bias)
     C = np.eye(3)
     C[:2, :2] = (Q.T * counts / counts.sum()) @ Q
-    H = n * C + model.reg * (n + 2) * np.eye(3)
+    of_factors = model.reg * (n + 2 + model.reg_offset_)
+    H = n * C + np.diag([of_factors, of_factors, model.bias_reg_[0]])
     slope = X.T @ (X @ x - (np.array([0.1, 9.0]) - mean - c[[3, 8]])) + H @ (x - o)
     bound = np.append(x[:2] == 0, False)
     np.testing.assert_allclose(slope[~bound], 0, atol=1e-8)

@@ -30,17 +30,20 @@ def objective(model, R, weights=None, scale=True):
     """The objective and its gradients with respect to factors and biases, over a dense table."""
     given = sparse.csr_array((np.ones(R.nnz), R.indices, R.indptr), shape=R.shape).toarray()
     W = given if weights is None else weights
+    offset = model.reg_offset_
     n, m = (
-        (given.sum(axis=axis) if scale else np.ones(given.shape[1 - axis])) * model.reg for axis in (1, 0)
+        (given.sum(axis=axis) + offset if scale else np.ones(given.shape[1 - axis])) * model.reg
+        for axis in (1, 0)
     )
+    of_b, of_c = model.bias_reg_
     P, Q, b, c = model.user_factors_, model.item_factors_, model.user_bias_, model.item_bias_
     miss = R.toarray() - model.mean_ - b[:, None] - c - P @ Q.T
-    value = (W * miss**2).sum() + n @ ((P**2).sum(1) + b**2) + m @ ((Q**2).sum(1) + c**2)
+    value = (W * miss**2).sum() + n @ (P**2).sum(1) + m @ (Q**2).sum(1) + of_b * b @ b + of_c * c @ c
     slopes = {
         "P": n[:, None] * P - (W * miss) @ Q,
         "Q": m[:, None] * Q - (W * miss).T @ P,
-        "b": n * b - (W * miss).sum(1),
-        "c": m * c - (W * miss).sum(0),
+        "b": of_b * b - (W * miss).sum(1),
+        "c": of_c * c - (W * miss).sum(0),
     }
     return value, slopes
 
@@ -86,7 +89,14 @@ def test_the_objective_is_the_one_stated_and_never_rises(ratings, solver, bias, 
 def test_in_the_end_the_gradient_is_zero(ratings, solver):
     weights = np.random.default_rng(2).random(ratings.nnz)
     table = sparse.csr_array((weights, ratings.indices, ratings.indptr), shape=ratings.shape).toarray()
-    options = {"solver": solver, "dtype": "float64", "tol": 0, "reg": 0.1, "random_state": 0}
+    options = {
+        "solver": solver,
+        "dtype": "float64",
+        "tol": 0,
+        "reg": 0.1,
+        "reg_offset": 1.0,
+        "random_state": 0,
+    }
     short = MatrixFactorization(2, max_iter=3, **options).fit(*pairs_of(ratings), weights)
     long = MatrixFactorization(2, max_iter=1500, **options).fit(*pairs_of(ratings), weights)
     sizes = [
@@ -166,7 +176,9 @@ def test_held_out_ratings_are_predicted_to_the_noise(solver):
     rows = np.repeat(np.arange(300), np.diff(R.indptr))
     R.data = 3 + (P[rows] * Q[R.indices]).sum(1) + 0.2 * rng.standard_normal(R.nnz)
     observed, held_out = rating_split(R)
-    model = MatrixFactorization(3, solver=solver, reg=0.005, max_iter=40, random_state=0).fit(observed)
+    model = MatrixFactorization(3, solver=solver, reg=0.005, reg_offset=0, max_iter=40, random_state=0).fit(
+        observed
+    )
     assert 0.19 < -model.score(held_out) < 0.22
 
 
@@ -186,7 +198,15 @@ def test_a_full_table_of_low_rank_is_found_exactly(solver, options, bias):
     rng = np.random.default_rng(0)
     table = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 20))
     model = MatrixFactorization(
-        2, solver=solver, bias=bias, reg=1e-9, tol=0, dtype="float64", random_state=0, **options
+        2,
+        solver=solver,
+        bias=bias,
+        reg=1e-9,
+        bias_reg=1e-9,
+        tol=0,
+        dtype="float64",
+        random_state=0,
+        **options,
     ).fit(sparse.csr_array(table))
     cells = np.argwhere(np.ones(table.shape))
     np.testing.assert_allclose(model.predict(cells), table.ravel(), atol=1e-7)
@@ -221,14 +241,15 @@ def test_objectives_are_those_of_dense_tables_of_any_shape(shape, K, solver, see
     table = np.where(given_cells, rng.standard_normal(shape), 0)
     R = sparse.csr_array((table[given_cells], np.nonzero(given_cells)), shape=shape)
     model = MatrixFactorization(
-        K, solver=solver, reg=0.3, scale_reg=scale_reg, bias=bias, dtype="float64", max_iter=3, tol=0,
-        learning_rate=1e-12 if solver == "sgd" else 0.1, random_state=seed % 1000,
+        K, solver=solver, reg=0.3, bias_reg=0.7, reg_offset=1.5, scale_reg=scale_reg, bias=bias,
+        dtype="float64", max_iter=3, tol=0, random_state=seed % 1000,
+        learning_rate=1e-12 if solver == "sgd" else 0.1,
     ).fit(R)  # fmt: skip
-    n, m = (given_cells.sum(axis=a) if scale_reg else np.ones(shape[1 - a]) for a in (1, 0))
+    n, m = (given_cells.sum(axis=a) + 1.5 if scale_reg else np.ones(shape[1 - a]) for a in (1, 0))
     P, Q, b, c = model.user_factors_, model.item_factors_, model.user_bias_, model.item_bias_
     miss = table - model.mean_ - b[:, None] - c - P @ Q.T
     value = (given_cells * miss**2).sum()
-    value += 0.3 * (n @ ((P**2).sum(1) + b**2) + m @ ((Q**2).sum(1) + c**2))
+    value += 0.3 * (n @ (P**2).sum(1) + m @ (Q**2).sum(1)) + 0.7 * (b @ b + c @ c)
     # Gradient descent at next to no rate: what is met on the way is the objective in the end.
     assert model.history_["objective"][-1] == pytest.approx(value, rel=1e-8)
 

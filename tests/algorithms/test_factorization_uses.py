@@ -164,7 +164,8 @@ def test_the_rows_of_new_ratings_are_at_the_minimum_stated(ratings):
     C[2, 2] = 40
     X = np.column_stack([Q, np.ones(len(Q))])
     t = 4.0 - model.mean_ - c - old["user_bias_"][7] - Q @ old["user_factors_"][7]
-    A = X.T @ X + C + 0.1 * (40 + len(Q)) * np.eye(3)
+    of_factors = 0.1 * (40 + len(Q) + model.reg_offset_)
+    A = X.T @ X + C + np.diag([of_factors, of_factors, model.bias_reg_[0]])
     np.testing.assert_allclose(moved_to, np.linalg.solve(A, X.T @ t), rtol=0.02, atol=1e-3)
     others = np.arange(60) != 7
     np.testing.assert_array_equal(model.user_factors_[others], old["user_factors_"][others])

@@ -28,6 +28,7 @@ class Problem:
         self.others = rng.standard_normal((N, D)).astype(dtype)
         self.offsets = rng.standard_normal(N).astype(dtype)
         self.ridge = (0.5 + rng.random(M)).astype(dtype)
+        self.bias_ridge = (1 + 3 * self.ridge[::-1]).astype(dtype)
         self.start = rng.standard_normal((M, D)).astype(dtype)
         self.start[4] = 0  # such a row, without ratings, is left as it is
 
@@ -70,7 +71,7 @@ def solved(p, base, *, bias=False, sweeps=0, cuts=(0, M), implicit=False, single
         p.signed if implicit else p.values, p.weights[:1] if single else p.weights, p.offsets, implicit,
         padded(p.others, width), np.ascontiguousarray(base), more.get("shares", np.ones(1, dtype)),
         np.atleast_2d(more.get("pull", np.zeros(width, dtype))), more.get("bias_pull", np.zeros(1, dtype)),
-        dtype(more.get("precision", 1)), p.ridge, bias, sweeps, noise, out, biases, losses,
+        dtype(more.get("precision", 1)), p.ridge, p.bias_ridge, bias, sweeps, noise, out, biases, losses,
         (0,) * (width // 16),
     )  # fmt: skip
     in_parts(solve_rows, cuts, p.indptr, p.indices, *arrays)
@@ -86,6 +87,8 @@ def normal_equations(p, u, base, bias=False, single=False):
     X = np.column_stack([Q, np.ones(len(Q))]) if bias else Q
     A = X.T @ (w[:, None] * X) + p.ridge[u].astype(np.float64) * np.eye(X.shape[1])
     A[:D, :D] += base[:D, :D]
+    if bias:
+        A[-1, -1] += np.float64(p.bias_ridge[u]) - p.ridge[u]
     return A, X.T @ (w * t), (w * t**2).sum()
 
 
@@ -115,7 +118,7 @@ def test_many_factors_are_solved_for_by_panels():
         solve_rows(
             0, 1, np.array([0, 150]), np.arange(150, dtype=np.int32), values, np.ones(1),
             np.zeros(150), False, others, np.zeros((d, d)), np.ones(1), np.zeros((1, d)), np.zeros(1), 1.0,
-            np.full(1, 0.3), False, 0, np.empty((0, d)), x, bias, loss, (0,) * (d // 16),
+            np.full(1, 0.3), np.ones(1), False, 0, np.empty((0, d)), x, bias, loss, (0,) * (d // 16),
         )  # fmt: skip
         expected = np.linalg.solve(others.T @ others + 0.3 * np.eye(d), others.T @ values)
         np.testing.assert_allclose(x[0], expected, rtol=1e-10)
@@ -131,7 +134,9 @@ def test_rows_are_drawn_to_means_of_their_own(implicit):
     base = padded(p.others).T @ padded(p.others) if implicit else np.zeros((WIDTH, WIDTH))
     pull = padded(p.ridge[:, None] * means)
     bias = not implicit
-    out, biases, losses = solved(p, base, bias=bias, implicit=implicit, pull=pull, bias_pull=p.ridge * shifts)
+    out, biases, losses = solved(
+        p, base, bias=bias, implicit=implicit, pull=pull, bias_pull=p.bias_ridge * shifts
+    )
     steps = padded(p.start), np.empty(M)
     for u in set(range(M)) - {4}:
         if implicit:
@@ -139,7 +144,7 @@ def test_rows_are_drawn_to_means_of_their_own(implicit):
             b = b + p.ridge[u] * means[u]
         else:
             A, b, constant = normal_equations(p, u, base, bias)
-            b = b + p.ridge[u] * np.append(means[u], shifts[u])
+            b = b + np.append(p.ridge[u] * means[u], p.bias_ridge[u] * shifts[u])
         expected = np.linalg.solve(A, b)
         np.testing.assert_allclose(np.append(out[u], biases[u])[: len(A)], expected, rtol=1e-8)
         assert losses[u] == pytest.approx(constant - b @ expected)
@@ -304,13 +309,16 @@ def test_a_step_of_gradient_descent_is_that_of_the_formulas(bias, single):
     P, Q = rng.standard_normal((3, D)), rng.standard_normal((4, D))
     own = []
     for n in (3, 4):
-        own.append(np.column_stack([0.1 * rng.standard_normal(n) * bias, 1 + rng.random(n), rng.random(n)]))
+        begun = 0.1 * rng.standard_normal(n) * bias, 1 + rng.random(n), rng.random(n), 1.0 + np.arange(n)
+        own.append(np.column_stack(begun))
     rows, columns = np.array([2, 0, 2], np.int32), np.array([1, 1, 3], np.int32)
     weights, targets = np.array([2.0]) if single else np.array([1.0, 0.5, 2.0]), np.array([0.3, -1.0, 2.0])
     state = [padded(P), padded(Q), own[0].copy(), own[1].copy()]
-    total = descend_block(0, 3, rows, columns, weights, targets, *state, 0.1, 0.7, 1 / D, bias, (0,))
+    total = descend_block(
+        0, 3, rows, columns, weights, targets, *state, 0.1, 0.7, 0.6, 0.9, 1 / D, bias, (0,)
+    )
     expected = 0.0
-    (b, g, a), (c, h, e) = (part.T for part in own)
+    (b, g, a, n), (c, h, e, m) = (part.T for part in own)
     for u, j, w, t in zip(rows, columns, np.broadcast_to(weights, 3), targets, strict=True):
         miss = t - b[u] - c[j] - P[u] @ Q[j]
         expected += w * miss**2
@@ -321,8 +329,8 @@ def test_a_step_of_gradient_descent_is_that_of_the_formulas(bias, single):
         P[u] += rate_p * slope_p
         Q[j] += rate_q * slope_q
         if bias:
-            b[u] += rate_p * (w * miss - a[u] * b[u])
-            c[j] += rate_q * (w * miss - e[j] * c[j])
+            b[u] += rate_p * (w * miss - 0.6 / n[u] * b[u])
+            c[j] += rate_q * (w * miss - 0.9 / m[j] * c[j])
     assert total == pytest.approx(expected)
     for found, wanted in zip(state, (padded(P), padded(Q), *own), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-15)
