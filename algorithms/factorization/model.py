@@ -250,10 +250,10 @@ class FactorModel(Estimator):
                 "new users have rated, give their ratings as users, a sparse matrix"
             )
         if not sparse.issparse(users):
-            users = as_array(users, "users must be a vector of ids, or a sparse matrix")
-            if users.ndim > 1:
+            shape = as_array(users, "users must be a vector of ids, or a sparse matrix").shape
+            if len(shape) > 1:
                 raise DataError(
-                    f"users has the shape {users.shape}: give a vector of ids, or ratings of new users as a "
+                    f"users has the shape {shape}: give a vector of ids, or ratings of new users as a "
                     "sparse matrix, scipy.sparse.csr_array(users)"
                 )
         candidates = None if items is None else np.unique(self._known(items, "item"))
@@ -282,8 +282,8 @@ class FactorModel(Estimator):
             popular = popular[np.isin(popular, candidates)]
         columns[unknown] = popular[: columns.shape[1]]
         warnings.warn(
-            f"{np.count_nonzero(unknown)} users have no ratings, and the model has the same score for all "
-            "items: they get the items with most ratings",
+            f"users without ratings, {np.count_nonzero(unknown)} of {len(unknown)}, get the items with most "
+            "ratings: the model has the same score for all items",
             UserWarning,
             stacklevel=3,
         )

@@ -327,7 +327,7 @@ def test_errors_come_back_from_dask(in_one_process):
 def test_a_scheduler_that_goes_away_is_named(in_one_process, monkeypatch):
     from concurrent.futures import CancelledError
 
-    def gather(self, futures):
+    def gather(self, futures, *, asynchronous):
         raise CancelledError("scheduler-connection-lost")
 
     monkeypatch.setattr(type(in_one_process), "gather", gather)

@@ -239,7 +239,7 @@ def test_new_users_are_solved_for_exactly(ratings, bias, solver):
     if bias:
         shown = model.recommend(new, 3)
     else:
-        with pytest.warns(UserWarning, match="1 users have no ratings"):
+        with pytest.warns(UserWarning, match="users without ratings, 1 of"):
             shown = model.recommend(new, 3)
     scores = (
         found[0, :3] @ model.item_factors_.T + model.mean_ + model.item_bias_ + (found[0, 3] if bias else 0)

@@ -329,7 +329,7 @@ def test_counts_that_are_all_alike_end_as_in_a_fit_to_all(monkeypatch, scale_reg
         np.testing.assert_allclose(slopes[rows], 0, atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:2 users have no ratings")  # before the second half of the counts
+@pytest.mark.filterwarnings("ignore:users without ratings, 2 of")  # before the second half of the counts
 @pytest.mark.parametrize("non_negative", [False, True])
 def test_new_counts_are_taken_in(non_negative):
     R, _ = make_ratings(300, 100, 3, density=0.2, implicit=True, random_state=0)

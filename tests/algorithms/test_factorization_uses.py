@@ -275,7 +275,7 @@ def test_the_picture_has_the_most_rated_items_and_titles_apart(ratings):
 def test_users_without_ratings_get_the_most_popular_items_and_a_warning():
     X = sparse.csr_array(np.array([[0, 0, 1.0, 0], [0, 1, 1, 0], [0, 1, 1, 1], [0, 0, 0, 0]]))
     model = MatrixFactorization(2, implicit=True, random_state=0, max_iter=3).fit(X)
-    with pytest.warns(UserWarning, match="1 users have no ratings.*most ratings"):
+    with pytest.warns(UserWarning, match="users without ratings, 1 of.*most ratings"):
         assert model.recommend([3], 3).items.tolist() == [[2, 1, 3]]
     with pytest.warns(UserWarning, match="most ratings"):
         assert model.recommend(sparse.csr_array((1, 4)), 2, items=[0, 1, 3]).items.tolist() == [[1, 3]]

@@ -89,7 +89,8 @@ def test_items_like_others_and_a_map_of_all(saved, capsys, tmp_path):
         path = tmp_path / f"map.{suffix}"
         assert main(["recommend", str(saved), "--map", str(path)]) == 0
         assert path.read_bytes().startswith(begin)
-    assert "One, the first" in (tmp_path / "map.svg").read_text()  # in a comment beside the letters' outlines
+    map_ = (tmp_path / "map.svg").read_text()  # which has words in comments; titles that overlap are left out
+    assert "One, the first" in map_ or "Two" in map_
     # New items keep the titles of the others in place.
     model.partial_fit([["u03", "i00x"]], [3.0])
     assert model.item_titles_[:3].tolist() == ["One, the first", "i00x", "Two"]
