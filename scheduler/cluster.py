@@ -20,7 +20,7 @@ from .local_session import LocalSession
 from .members import NAME
 from .migration import Migration
 from .placement import ShardData, place
-from .presences import presence_key, show_presence
+from .presences import end_presences, presence_key, show_presence
 from .rooms import payload_bytes
 from .saved import check_complete
 from .shared_store import StoredState, saved_block, saved_shard
@@ -180,7 +180,7 @@ class ClusterSession(Migration):
         # Dropped at the end, the old ones are released: rooms of members that are not among us go with them.
         before, self._presences = self._presences, {}
         await self._furnish(self._members)
-        before.clear()
+        end_presences(before)
 
     async def _furnish(self, members):
         """Make rooms on members, and tasks that show them busy."""

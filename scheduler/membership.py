@@ -27,6 +27,7 @@ from .clients import (
     take_exception,
 )
 from .members import SessionPlugin
+from .presences import end_presences
 from .threads import effective_n_jobs
 
 _WITHOUT = "stradask does not come up there; install it there"
@@ -145,7 +146,7 @@ class Membership:
             task.cancel()
         lent.ignore(self._hear)
         await self._drop(self._members)
-        self._presences.clear()
+        end_presences(self._presences)
         if lent.ours:
             with contextlib.suppress(TimeoutError):  # connections to a worker that hangs
                 await asyncio.wait_for(self._pool.close(), 2)

@@ -103,6 +103,16 @@ def show_presence(client, plugin, session, member, epoch):
     return key, client.submit(presence, plugin, session, key, member, key=key, pure=False, **where)
 
 
+def end_presences(shown):
+    """Release the tasks of a dict ``{member: (key, task)}``, and empty it.
+
+    At once: a cycle of references may keep the futures until the garbage collector comes.
+    """
+    for _, task in shown.values():
+        task.release()
+    shown.clear()
+
+
 def presence_key(session, member, epoch):
     """Name the presence of a member in an epoch."""
     return f"stradask-presence-{session}-{member}-{epoch}"

@@ -20,7 +20,7 @@ from .cluster import cluster_session
 from .local_session import LocalSession
 from .membership import Membership
 from .placement import ShardData, place
-from .presences import SeatKeeper, presence_key, show_presence
+from .presences import SeatKeeper, end_presences, presence_key, show_presence
 from .rooms import Parcel
 from .table import ParameterTable
 from .table_places import Host, LocalPlace, call_replica
@@ -256,7 +256,7 @@ class ClusterPlace:
         """End the replicas of this epoch; numerics that run go on to their end, and nobody hears of them."""
         for call in self._calls:
             _fail(call, error)
-        self._workers._presences.clear()  # with them the shards go, and whoever waits for these wakes
+        end_presences(self._workers._presences)  # with them the shards go, and whoever waits for these wakes
         if self._tasks:
             with contextlib.suppress(OSError, TimeoutError):
                 self._client.cancel(self._tasks, force=True)
