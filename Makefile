@@ -35,8 +35,9 @@ floors:
 lint: $(VENV)/ready-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports
-	$(BIN)/mypy
+	$(BIN)/python tests/lint_tree.py .lint
+	cd .lint && ../$(BIN)/lint-imports --config ../setup.cfg
+	cd .lint && ../$(BIN)/mypy --config-file ../setup.cfg
 
 docs: $(VENV)/ready-lint
 	rm -rf docs/generated
@@ -66,4 +67,4 @@ $(VENV)/ready-lint: $(VENV)/ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/generated *.egg-info .numba-boundscheck .venv-floors
+	rm -rf $(VENV) .lint build dist docs/_build docs/generated *.egg-info .numba-boundscheck .venv-floors

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from .._version import __version__
 from ..errors import DataError, ModelFileError
-from ..scheduler.store import read_npz, write_npz
+from ..scheduler.stores.store import read_npz, write_npz
 
 _FORMAT = "stradask model"
 _VERSION = 1

@@ -42,7 +42,7 @@ from pathlib import Path
 
 from .._version import __version__
 from ..errors import DataError
-from ..kernels.device import cuda_device, why_no_device
+from ..kernels.cuda.device import cuda_device, why_no_device
 from .gpu_fits import SAMPLERS
 
 ROOT = Path(__file__).resolve().parents[1]

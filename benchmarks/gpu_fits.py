@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import DataError
-from ..kernels.device import cuda_device
+from ..kernels.cuda.device import cuda_device
 
 # Of the log-likelihood of a token, between a GPU and the CPU: one chain for both, and two of one kind.
 TOLERANCE = {"saber": 0.002, "light": 0.02}

@@ -22,8 +22,8 @@ import numpy as np
 
 from .. import datasets
 from ..errors import DataError
+from .pages.summary import aligned
 from .run import describe_machine
-from .summary import aligned
 
 REPEATS = 5
 LEAST_SECONDS = 0.1  # of a repeat
@@ -141,8 +141,8 @@ def _lda(sampler, n_components):
 
 def _dense_pass(dtype):
     def make(parts):
-        from ..kernels.glm_dense import dense_gradient
-        from ..kernels.glm_losses import LOGISTIC
+        from ..kernels.linear.glm_dense import dense_gradient
+        from ..kernels.linear.glm_losses import LOGISTIC
 
         X = np.random.default_rng(0).standard_normal((400_000 // parts, 64), dtype=np.float32).astype(dtype)
         y, none = np.sign(X[:, 0]), np.empty(0, dtype)
@@ -157,8 +157,8 @@ N_COLUMNS = 50_000
 
 
 def _sparse_pass(parts):
-    from ..kernels.glm_losses import LOGISTIC
-    from ..kernels.glm_sparse import csr_gradient
+    from ..kernels.linear.glm_losses import LOGISTIC
+    from ..kernels.linear.glm_sparse import csr_gradient
 
     X = datasets.make_sparse_regression(100_000 // parts, N_COLUMNS, density=1e-3, random_state=0)[0].tocsr()
     y, coef, gradient = np.ones(X.shape[0]), np.zeros(N_COLUMNS), np.zeros(N_COLUMNS + 1)
@@ -167,7 +167,7 @@ def _sparse_pass(parts):
 
 
 def _dense_scores(parts):
-    from ..kernels.linear_columns import dense_dot
+    from ..kernels.linear.columns import dense_dot
 
     X = np.asfortranarray(np.random.default_rng(0).standard_normal((2000, 8000 // parts)))
     columns, out = np.arange(X.shape[1]), np.empty((1, X.shape[1]))
@@ -179,7 +179,7 @@ N_ROWS = 20_000
 
 
 def _sparse_scores(parts):
-    from ..kernels.linear_columns import csc_dot
+    from ..kernels.linear.columns import csc_dot
 
     X = datasets.make_sparse_regression(N_ROWS, 200_000 // parts, density=1e-3, random_state=0)[0].tocsc()
     columns, out = np.arange(X.shape[1]), np.empty((1, X.shape[1]))
@@ -316,7 +316,7 @@ def table(records):
 
 def page(records):
     """Return the page of a run."""
-    from .report import Page
+    from .pages.report import Page
 
     header, body = rows(records)
     whole = Page("stradask bench ceilings: shares of the machine")

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special
 
-from ..algorithms.bayes.psis import importance_ess, psis
+from ..algorithms.bayes.posterior.psis import importance_ess, psis
 from ..errors import DataError
 
 PRIOR_SCALE = 2.5

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import gap_summary, sampling_summary, summary
-from .summary import Spread, aligned, number
+from .pages import gap_summary, sampling_summary, summary
+from .pages.summary import Spread, aligned, number
 
 GAP = 1e-6
 ESS = 1000.0  # effective draws, for whose seconds samplers are compared
@@ -253,7 +253,7 @@ def picture(found):
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullLocator
 
-    from .report import COLOURS
+    from .pages.report import COLOURS
 
     shown = [c for c in found if c.speedup.median > 0]  # not NaN: there is a peer, and one of both is there
     figure = Figure(figsize=(8.0, 1.0 + 0.26 * len(shown)), layout="constrained")
@@ -287,7 +287,7 @@ def middle(found: Iterable[Comparison]):
 
 def page_of_all(records, pages):
     """Return one page: what all families share, and the page of each."""
-    from .report import Page
+    from .pages.report import Page
 
     first = records[0]
     page = Page("stradask bench")

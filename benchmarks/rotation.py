@@ -18,8 +18,8 @@ import numpy as np
 
 from ..errors import DataError
 from . import data
-from .rotation_summary import GROUPS, settled, typical
-from .rotation_summary import table as table  # as every family has it
+from .pages.rotation_summary import GROUPS, settled, typical
+from .pages.rotation_summary import table as table  # as every family has it
 from .run import describe_machine
 from .simulate_rotation import Machines, simulate
 
@@ -189,6 +189,6 @@ def collect(args, on_record, tell):
 
 def page(records):
     """Return the page of a run of the benchmark."""
-    from .rotation_report import rotation_report
+    from .pages.rotation_report import rotation_report
 
     return rotation_report(records)

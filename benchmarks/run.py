@@ -2,9 +2,9 @@
 
 Every run is a process of its own with the same number of threads; the systems take turns (A B C, A B
 C, ...), so that a slow minute of the machine falls on all of them. A process leaves models, and they are
-judged outside it by the objective of the family: the states of one long run (`stradask.benchmarks.training`),
-the solutions of many short ones (`stradask.benchmarks.solving`), or draws (`stradask.benchmarks.sampling`).
-One line is appended to ``records.jsonl`` as soon as a run is judged; `summary`, `gap_summary` and
+judged outside it by the objective of the family: the states of one long run (`runs.training`), the
+solutions of many short ones (`runs.solving`), or draws (`runs.sampling`). One line is appended
+to ``records.jsonl`` as soon as a run is judged; `summary`, `gap_summary` and
 `sampling_summary` make the tables, `report`, `gap_report` and `sampling_report` the pages.
 """
 
@@ -25,17 +25,17 @@ import numpy as np
 
 from .._version import __version__
 from ..errors import DataError
-from ..kernels.device import cuda_device, why_no_device
+from ..kernels.cuda.device import cuda_device, why_no_device
 from ..scheduler.threads import effective_n_jobs
-from .asked import Asked, SideBySide
-from .environments import PeerUnavailable, interpreter_for
 from .objectives import families, find_objective
+from .pages.summary import quality
 from .plan import Plan
-from .sampling import draw_and_judge
-from .solving import time_to_gaps
-from .summary import quality
-from .training import train_and_judge
-from .turn import Turn
+from .runs.environments import PeerUnavailable, interpreter_for
+from .runs.requested import Asked, SideBySide
+from .runs.sampling import draw_and_judge
+from .runs.solving import time_to_gaps
+from .runs.training import train_and_judge
+from .runs.turn import Turn
 
 # What has no peers: shares of the machine, bounds and schedules compared with one another; and the modules.
 COMPARISONS = {"ceilings": "kernel_shares", "rotation": "rotation", "ssp": "ssp", "strads": "strads"}
@@ -372,7 +372,7 @@ def _plan_of(args):
 
 def summary_of(family):
     """Return the module that makes the table of a family's records."""
-    from . import gap_summary, sampling_summary, summary
+    from .pages import gap_summary, sampling_summary, summary
 
     by_procedure = {"training": summary, "solving": gap_summary, "sampling": sampling_summary}
     return by_procedure[find_objective(family).procedure]
@@ -380,9 +380,9 @@ def summary_of(family):
 
 def page_of(family):
     """Return the function that makes the page of a family's records."""
-    from .gap_report import gap_report
-    from .report import bench_report
-    from .sampling_report import sampling_report
+    from .pages.gap_report import gap_report
+    from .pages.report import bench_report
+    from .pages.sampling_report import sampling_report
 
     by_procedure = {"training": bench_report, "solving": gap_report, "sampling": sampling_report}
     return by_procedure[find_objective(family).procedure]

@@ -17,11 +17,11 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ..errors import DataError
-from ..scheduler.replicas import run_replicas
-from ..scheduler.table_places import SimulatedClock
-from ..scheduler.table_state import Adagrad
+from ..scheduler.table.places import SimulatedClock
+from ..scheduler.table.replicas import run_replicas
+from ..scheduler.table.state import Adagrad
+from .pages.summary import aligned
 from .run import describe_machine
-from .summary import aligned
 
 STALENESS = (0, 1, 3, 10, math.inf)
 SLOWNESS = ("one replica", "in turns")
@@ -206,7 +206,7 @@ def picture(records):
     """Draw excess against time: a row of panels for each slowness, a column for each place."""
     from matplotlib.figure import Figure
 
-    from .report import COLOURS
+    from .pages.report import COLOURS
 
     places = list(dict.fromkeys(record["place"] for record in records))
     drawing = Figure(figsize=(4.2 * len(places), 3.2 * len(SLOWNESS)), layout="constrained")
@@ -236,7 +236,7 @@ def picture(records):
 
 def page(records):
     """Return the page of a run of the benchmark."""
-    from .report import Page
+    from .pages.report import Page
 
     first = records[0]
     data = first["data"]

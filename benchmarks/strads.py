@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from ..algorithms.linear.scheduled import Correlated, ScheduledElasticNet
+from ..algorithms.linear.sparse.scheduled import Correlated, ScheduledElasticNet
 from ..errors import DataError
 from ..scheduler import DynamicSchedule, StaticSchedule, run
+from .pages.strads_summary import LEAST, POLICIES, RHO, TARGETS
+from .pages.strads_summary import table as table  # as every family has it
 from .run import describe_machine
-from .strads_summary import LEAST, POLICIES, RHO, TARGETS
-from .strads_summary import table as table  # as every family has it
 
 SIZES = (1, 8, 32, 128)
 N_SHARDS = 2  # everywhere, so that sums are taken in one order
@@ -261,6 +261,6 @@ def collect(args, on_record, tell):
 
 def page(records):
     """Return the page of a run of the benchmark."""
-    from .strads_report import strads_report
+    from .pages.strads_report import strads_report
 
     return strads_report(records)

@@ -1,8 +1,8 @@
 """Draw the guide's pictures: ``python docs/pictures.py [NAME ...]``, five minutes for all of them.
 
-Pictures of measurements come from records (`python -m stradask.benchmarks.readme`), those of the stories from
-`examples`, topic-sweep.png from the command ``stradask sweep`` that stands above it in topics.md,
-item-map.png from ``stradask recommend --map``.
+Pictures of measurements come from records (`python -m stradask.benchmarks.experiments.readme`), those
+of the stories from `examples`, topic-sweep.png from the command ``stradask sweep`` that stands above it in
+topics.md, item-map.png from ``stradask recommend --map``.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from scipy.special import digamma, polygamma
 
 import stradask as sd
 from stradask.algorithms.bayes.combine import combine
-from stradask.benchmarks.report import COLOURS
+from stradask.benchmarks.pages.report import COLOURS
 
 HERE = Path(__file__).parent
 

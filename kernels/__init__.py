@@ -29,44 +29,44 @@ from pathlib import Path
 
 _FOLDER = Path(__file__).resolve().parent
 _PATIENCE = 60.0  # seconds for which a fork waits for a lock of the compiler
-_IMPORT = re.compile(r"^from \.(\w*) import (\([^)]*\)|.*)", re.MULTILINE)
+_IMPORT = re.compile(r"^from (\.+)([\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
+
+
+def _imports(path, text):
+    """Give the files of this package that a file of it imports by relative imports."""
+    for dots, module, names in _IMPORT.findall(text):
+        folder = path.parents[len(dots) - 1].joinpath(*module.split("."))
+        named = [folder / f"{name}.py" for name in re.findall(r"\w+", names)]
+        for file in [folder.with_suffix(".py"), *named]:
+            if _FOLDER in file.parents and file.exists():
+                yield file
 
 
 @functools.cache
-def _text(name):
-    """Return the text of a file of this folder; none where there is no such file."""
-    path = _FOLDER / f"{name}.py"
-    return path.read_text("utf-8") if path.exists() else ""
-
-
-@functools.cache
-def _stamp(name):
-    """Hash a file of this folder together with those that it imports from it, and those that these import."""
-    found, coming = {}, {name}
+def _stamp(path):
+    """Hash a file of this package with those of it that it imports, and those that these import."""
+    texts, coming = {}, {path}
     while coming:
-        found |= {file: _text(file) for file in coming}
-        imports = [pair for file in coming for pair in _IMPORT.findall(found[file])]
-        coming = {
-            file for module, names in imports for file in ([module] if module else re.findall(r"\w+", names))
-        }
-        coming -= found.keys()
-    return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()
+        texts |= {file: file.read_text("utf-8") for file in coming}
+        coming = {file for path in coming for file in _imports(path, texts[path])} - texts.keys()
+    hashed = sorted((str(file.relative_to(_FOLDER)), text) for file, text in texts.items())
+    return hashlib.sha256(repr(hashed).encode()).hexdigest()
 
 
 class _Stamped:
-    """Before a place of numba's for machine code: of this folder's functions alone, with their stamp."""
+    """Before a place of numba's for machine code: of this package's functions alone, with their stamp."""
 
     @classmethod
     def from_function(cls, py_func, py_file):
-        own = Path(py_file).resolve().parent == _FOLDER
+        own = _FOLDER in Path(py_file).resolve().parents
         return super().from_function(py_func, py_file) if own else None
 
     def get_source_stamp(self):
-        return _stamp(Path(self._py_file).stem)
+        return _stamp(Path(self._py_file).resolve())
 
 
 def _probe():
-    """Stand for any kernel of this folder: numba looks for a place when it decorates."""
+    """Stand for any kernel of this package: numba looks for a place when it decorates."""
 
 
 def _arrange():

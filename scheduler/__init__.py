@@ -4,30 +4,30 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .dynamic import DynamicSchedule
     from .engine import run
     from .program import Outcome, Program, Task
-    from .replicas import run_replicas
-    from .rotation import RotationSchedule, balance
-    from .static import StaticSchedule
-    from .table import ParameterTable
-    from .table_places import SimulatedClock
-    from .table_state import Adagrad
+    from .schedules.dynamic import DynamicSchedule
+    from .schedules.rotation import RotationSchedule, balance
+    from .schedules.static import StaticSchedule
+    from .table.places import SimulatedClock
+    from .table.replicas import run_replicas
+    from .table.state import Adagrad
+    from .table.table import ParameterTable
 
 # Where each public name lives; loaded when first used, so that the package stays light.
 _PLACES = {
-    "Adagrad": ".table_state",
-    "DynamicSchedule": ".dynamic",
+    "Adagrad": ".table.state",
+    "DynamicSchedule": ".schedules.dynamic",
     "Outcome": ".program",
-    "ParameterTable": ".table",
+    "ParameterTable": ".table.table",
     "Program": ".program",
-    "RotationSchedule": ".rotation",
-    "SimulatedClock": ".table_places",
-    "StaticSchedule": ".static",
+    "RotationSchedule": ".schedules.rotation",
+    "SimulatedClock": ".table.places",
+    "StaticSchedule": ".schedules.static",
     "Task": ".program",
-    "balance": ".rotation",
+    "balance": ".schedules.rotation",
     "run": ".engine",
-    "run_replicas": ".replicas",
+    "run_replicas": ".table.replicas",
 }
 
 __all__ = [

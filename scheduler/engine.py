@@ -13,10 +13,10 @@ from .divergence import broken_off, check_end
 from .history import Activity, History
 from .loop import iterate, small_change
 from .program import Program, Task
-from .restoring import check_forgotten
-from .schedule import blocks_of, check_plan, plan_as_json, plan_from_json
-from .session import open_session
-from .shared_store import SharedCheckpoint, StoredState, open_checkpoint
+from .schedules.schedule import blocks_of, check_plan, plan_as_json, plan_from_json
+from .sessions.session import open_session
+from .stores.restoring import check_forgotten
+from .stores.shared_store import SharedCheckpoint, StoredState, open_checkpoint
 
 _ATTEMPTS = 5  # of one round, each ended by a lost worker, before the loss is raised
 _KEEP_SECONDS, _KEEP_SHARE = 5.0, 20.0  # between snapshots: at least these, and this multiple of their cost

@@ -5,9 +5,14 @@ none of numba, dask.distributed, cupy, matplotlib or pandas.
 """
 
 import importlib
+import os.path
 from typing import TYPE_CHECKING
 
 from ._version import __version__
+
+# In a checkout the subpackages are folders beside this one; an installed package has them inside.
+if not os.path.isdir(os.path.join(__path__[0], "algorithms")):
+    __path__.append(os.path.dirname(os.path.abspath(__path__[0])))
 
 if TYPE_CHECKING:
     from . import datasets, scheduler
@@ -17,13 +22,13 @@ if TYPE_CHECKING:
     from .algorithms.bayes.adapters.pymc import from_pymc
     from .algorithms.bayes.linear import BayesianLinearRegression
     from .algorithms.bayes.logistic import BayesianLogisticRegression
-    from .algorithms.bayes.mixture import GaussianMixtureDensity
+    from .algorithms.bayes.models.mixture import GaussianMixtureDensity
     from .algorithms.bayes.poisson import BayesianPoissonRegression
-    from .algorithms.bayes.posterior import Posterior
+    from .algorithms.bayes.posterior.draws import Posterior
     from .algorithms.bayes.sample import sample
     from .algorithms.factorization.matrix_factorization import MatrixFactorization
     from .algorithms.factorization.ranking import evaluate_ranking
-    from .algorithms.linear.cross_validation import ElasticNetCV, LassoCV, SparseLogisticRegressionCV
+    from .algorithms.linear.cv.estimators import ElasticNetCV, LassoCV, SparseLogisticRegressionCV
     from .algorithms.linear.lasso import ElasticNet, Lasso
     from .algorithms.linear.logistic_regression import LogisticRegression
     from .algorithms.linear.path import enet_path, lasso_path
@@ -40,20 +45,20 @@ _PLACES = {
     "BayesianLogisticRegression": ".algorithms.bayes.logistic",
     "BayesianPoissonRegression": ".algorithms.bayes.poisson",
     "ElasticNet": ".algorithms.linear.lasso",
-    "ElasticNetCV": ".algorithms.linear.cross_validation",
-    "GaussianMixtureDensity": ".algorithms.bayes.mixture",
+    "ElasticNetCV": ".algorithms.linear.cv.estimators",
+    "GaussianMixtureDensity": ".algorithms.bayes.models.mixture",
     "Lasso": ".algorithms.linear.lasso",
-    "LassoCV": ".algorithms.linear.cross_validation",
+    "LassoCV": ".algorithms.linear.cv.estimators",
     "LatentDirichletAllocation": ".algorithms.topics.lda",
     "LogisticRegression": ".algorithms.linear.logistic_regression",
     "MLPClassifier": ".algorithms.neural.mlp",
     "MLPRegressor": ".algorithms.neural.mlp",
     "MatrixFactorization": ".algorithms.factorization.matrix_factorization",
     "PoissonRegressor": ".algorithms.linear.poisson",
-    "Posterior": ".algorithms.bayes.posterior",
+    "Posterior": ".algorithms.bayes.posterior.draws",
     "Ridge": ".algorithms.linear.ridge",
     "SparseLogisticRegression": ".algorithms.linear.sparse_logistic",
-    "SparseLogisticRegressionCV": ".algorithms.linear.cross_validation",
+    "SparseLogisticRegressionCV": ".algorithms.linear.cv.estimators",
     "enet_path": ".algorithms.linear.path",
     "evaluate_ranking": ".algorithms.factorization.ranking",
     "from_bridgestan": ".algorithms.bayes.adapters.bridgestan",

@@ -21,7 +21,7 @@ class Model:
     estimator : str
         Public name of its class in `stradask`.
     data : str
-        What its DATA is; a key of `stradask._cli_data.READERS`.
+        What its DATA is; a key of `stradask.cli.inputs.READERS`.
     summary : str
         One line for the help.
     report : str
@@ -29,7 +29,7 @@ class Model:
         a dict for JSON and a text; `data` and `test` (or None) are what the reader of `data` gave.
     demo : str, optional
         ``module:function``: ``function(settings, say)`` takes at most 15 seconds after compiling and
-        returns a part of the demo (see `stradask.demo`).
+        returns a part of the demo (see `stradask.demo.page`).
 
     Examples
     --------
@@ -58,7 +58,7 @@ def _linear(name, estimator, data, summary, demo=None):
         estimator,
         data=data,
         summary=summary,
-        report="stradask._linear:report",
+        report="stradask.cli.reports.linear:report",
         demo=demo,
     )
 
@@ -68,8 +68,8 @@ _FACTORS = Model(
     "MatrixFactorization",
     data="ratings",
     summary="factors of users and items from ratings or counts, for recommendations",
-    report="stradask._factors:report",
-    demo="stradask._demo_factors:run",
+    report="stradask.cli.reports.factorization:report",
+    demo="stradask.demo.factorization:run",
 )
 
 
@@ -79,13 +79,13 @@ def _bayesian(name, estimator, data, summary, demo=False):
         estimator,
         data=data,
         summary=summary,
-        report="stradask._bayes:report",
-        demo="stradask._demo_bayes:run" if demo else None,
+        report="stradask.cli.reports.bayes:report",
+        demo="stradask.demo.bayes:run" if demo else None,
     )
 
 
 def _network(name, estimator, data, summary):
-    return Model(name, estimator, data=data, summary=summary, report="stradask._networks:report")
+    return Model(name, estimator, data=data, summary=summary, report="stradask.cli.reports.neural:report")
 
 
 MODELS = {
@@ -96,15 +96,15 @@ MODELS = {
             "LatentDirichletAllocation",
             data="counts",
             summary="topics of documents by latent Dirichlet allocation",
-            report="stradask._topics:report",
-            demo="stradask._demo_topics:run",
+            report="stradask.cli.reports.topics:report",
+            demo="stradask.demo.topics:run",
         ),
         _linear(
             "lasso",
             "Lasso",
             "targets",
             "linear regression with few coefficients",
-            demo="stradask._demo_linear:run",
+            demo="stradask.demo.linear:run",
         ),
         _linear("elastic-net", "ElasticNet", "targets", "the same, correlated columns sharing coefficients"),
         _linear(
@@ -123,7 +123,7 @@ MODELS = {
             "LogisticRegression",
             "classes",
             "two or more classes, ridge or lasso penalty",
-            demo="stradask._demo_logistic:run",
+            demo="stradask.demo.logistic:run",
         ),
         _linear("ridge", "Ridge", "targets", "linear regression with a squared penalty"),
         _linear("poisson", "PoissonRegressor", "targets", "counts by a linear model of their logarithm"),

@@ -53,7 +53,7 @@ def test_links_between_pages_lead_somewhere():
 
 
 def test_a_combiner_of_ones_own(capsys):
-    from stradask.algorithms.bayes.combine import COMBINERS
+    from stradask.algorithms.bayes.combine.combiners import COMBINERS
 
     stradask.BayesianLinearRegression().get_params()  # which is there before the entry is
     names: dict = {}

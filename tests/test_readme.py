@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import stradask as sd
-from stradask.cli import main
+from stradask.cli.arguments import main
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

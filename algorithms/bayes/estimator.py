@@ -12,15 +12,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError
-from ...scheduler.session import check_engine
+from ...scheduler.sessions.session import check_engine
 from ...scheduler.threads import effective_n_jobs, single_threaded_blas
 from .._base import Estimator
-from .._validation import check_columns, check_rows
-from ..linear.dask_input import is_frame
-from ..linear.inputs import check_names, check_offset, check_weights
-from .chains import SAMPLERS
-from .combine import COMBINERS
-from .groups import (
+from ..inputs.dask_arrays import is_frame
+from ..inputs.matrices import check_columns, check_rows
+from ..inputs.targets import check_names, check_offset, check_weights
+from .chains.chain import SAMPLERS
+from .chains.sampling import CAREFUL
+from .combine.combiners import COMBINERS
+from .models.groups import (
     LEAST_GROUPS,
     check_groups,
     code_groups,
@@ -29,14 +30,13 @@ from .groups import (
     normal_nodes,
     text_of,
 )
-from .models import PRIORS, Prior, regression
-from .posterior import Posterior
-from .propriety import check_identified, check_scale_identified, identifies, warn_of_tails
-from .sampling import CAREFUL
-from .shard_chains import check_checkpoint, draw_posterior
-from .shards import Part, cut_rows, number_of_shards
-from .source_fit import far_model, look, moments, sources_of_fit, spreads
-from .sources import BESIDE, columns_of
+from .models.model import PRIORS, Prior, regression
+from .models.propriety import check_identified, check_scale_identified, identifies, warn_of_tails
+from .posterior.draws import Posterior
+from .shards.chains import check_checkpoint, draw_posterior
+from .shards.rows import Part, cut_rows, number_of_shards
+from .shards.source_fit import far_model, look, moments, sources_of_fit, spreads
+from .shards.sources import BESIDE, columns_of
 
 _NO_VARIANCE = 3.0  # a density that falls like x to minus this, or slower
 _HORSESHOE_TARGET = 0.95  # acceptance: its funnels want short steps

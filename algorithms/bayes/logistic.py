@@ -5,9 +5,9 @@ from scipy import special
 from sklearn.base import ClassifierMixin
 
 from ...errors import DataError
-from ..linear.inputs import check_labels, check_length
+from ..inputs.targets import check_labels, check_length
 from .estimator import BayesianRegression
-from .groups import normal_nodes
+from .models.groups import normal_nodes
 
 
 class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):

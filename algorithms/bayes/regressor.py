@@ -6,7 +6,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError
-from ..linear.inputs import check_targets
+from ..inputs.targets import check_targets
 from .estimator import BayesianRegression
 
 

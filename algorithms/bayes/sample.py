@@ -9,18 +9,18 @@ import numpy as np
 
 from ...errors import DataError, PosteriorWarning
 from ...scheduler.parameters import check_count, random_source
-from ...scheduler.session import check_engine
+from ...scheduler.sessions.session import check_engine
 from ...scheduler.threads import effective_n_jobs
-from .combine import COMBINERS
-from .density import checked_names, user_model
-from .external import ExternalModel
-from .mixture import GaussianMixtureDensity
-from .row_sums import NotASum, check_sum, depends, gaps, likelihood_alone
-from .sampling import CAREFUL, check_settings
-from .shard_chains import check_checkpoint, draw_posterior
-from .shard_places import check_ships
-from .shards import Part, cut_rows, number_of_shards
-from .sources import Source, checksum, find_sources, look_at, with_columns
+from .chains.sampling import CAREFUL, check_settings
+from .combine.combiners import COMBINERS
+from .models.density import checked_names, user_model
+from .models.external import ExternalModel
+from .models.mixture import GaussianMixtureDensity
+from .models.row_sums import NotASum, check_sum, depends, gaps, likelihood_alone
+from .shards.chains import check_checkpoint, draw_posterior
+from .shards.places import check_ships
+from .shards.rows import Part, cut_rows, number_of_shards
+from .shards.sources import Source, checksum, find_sources, look_at, with_columns
 
 
 def sample(

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from ...kernels.mf_als import conjugate_rows, solve_rows
-from ...kernels.mf_lanes import LANES
+from ...kernels.factorization.als import conjugate_rows, solve_rows
+from ...kernels.factorization.lanes import LANES
 from ...scheduler.program import Outcome, Program
-from ...scheduler.saved import check_same_form
+from ...scheduler.stores.saved import check_same_form
 from ...scheduler.threads import single_threaded_blas
 from .features import LinearPrior
 from .sides import InTurn, Sides, mean_rating, penalty_of, run_rows, shards_of, start_factors

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...errors import DataError
-from ...kernels.mf_bpr import rank_block
+from ...kernels.factorization.bpr import rank_block
 from .rotation import Rotation
 
 _SPREAD = 0.1  # of the factors to begin with

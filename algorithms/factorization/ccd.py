@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ...kernels.mf_ccd import catch_up_rows, refit_rows
+from ...kernels.factorization.ccd import catch_up_rows, refit_rows
 from ...scheduler.program import Outcome, Program
-from ...scheduler.saved import check_same_form
+from ...scheduler.stores.saved import check_same_form
 from .sides import InTurn, Sides, mean_rating, shards_of, start_factors
 
 _INNER = 2  # times that a factor's two sides are refitted in turn

@@ -6,9 +6,9 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
-from .._indices import sound
-from .._validation import check_plain
-from ..linear.inputs import check_targets
+from ..inputs.indices import sound
+from ..inputs.matrices import check_plain
+from ..inputs.targets import check_targets
 
 _INT32_MAX = np.iinfo(np.int32).max
 _MOST = 1e15  # of a rating or weight: sums of squares must not overflow in single precision

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError, shortened
-from .._validation import check_plain
+from ..inputs.matrices import check_plain
 from .entries import check_ids, find_ids
 
 _TOLERANCE = 1e-10  # of residuals, relative to the right side

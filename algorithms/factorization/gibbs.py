@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...kernels.mf_als import row_losses
+from ...kernels.factorization.als import row_losses
 from ...scheduler.engine import run
 from ...scheduler.program import Outcome
 from .als import AlternatingLeastSquares, padded, solve_table

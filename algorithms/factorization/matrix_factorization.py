@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...errors import DataError, shortened
 from ...scheduler.engine import run
-from ...scheduler.store import fingerprint_csr
+from ...scheduler.stores.store import fingerprint_csr
 from .als import AlternatingLeastSquares
 from .bpr import PersonalisedRanking
 from .ccd import CyclicCoordinateDescent

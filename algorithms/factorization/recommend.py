@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels.mf_top import best_columns
+from ...kernels.factorization.top import best_columns
 from ...scheduler.threads import run_tasks, single_threaded_blas
 
 _SCORES = 4_000_000  # numbers that a batch of users may take

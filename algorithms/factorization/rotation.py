@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 
 from ...errors import DataError
-from ...kernels.mf_lanes import LANES
-from ...kernels.mf_sgd import BIAS, COUNT, RIDGE, SQUARES, deal, shuffle
+from ...kernels.factorization.lanes import LANES
+from ...kernels.factorization.sgd import BIAS, COUNT, RIDGE, SQUARES, deal, shuffle
 from ...scheduler.program import Outcome, Program
-from ...scheduler.rotation import RotationSchedule
+from ...scheduler.schedules.rotation import RotationSchedule
 from ...scheduler.threads import run_tasks
 from .sides import Sides, penalty_of, ranges_of
 

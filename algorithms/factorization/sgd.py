@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...kernels.mf_sgd import descend_block
+from ...kernels.factorization.sgd import descend_block
 from .rotation import Rotation
 from .sides import mean_rating
 

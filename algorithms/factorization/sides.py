@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...scheduler.schedule import Schedule
+from ...scheduler.schedules.schedule import Schedule
 from ...scheduler.threads import effective_n_jobs, run_tasks
 from .entries import Entries
 

@@ -10,9 +10,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import Estimator, check_classes
-from .._validation import check_rows
-from .dask_input import is_dask, lazily
-from .fitting import check_shapes
+from ..inputs.dask_arrays import is_dask, lazily
+from ..inputs.matrices import check_rows
+from .sparse.fitting import check_shapes
 
 
 class ScoringClassifier(ClassifierMixin, Estimator):

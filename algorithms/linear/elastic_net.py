@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError
 from .._base import Estimator
-from .._validation import check_rows
-from .dask_input import check_matrix, check_vector, is_dask, lazily
-from .fitting import SHORT, Design, check_shapes, solve, solve_scheduled, warn_short
-from .inputs import check_names, check_penalty_factor, check_start, check_targets, check_weights
+from ..inputs.dask_arrays import check_matrix, check_vector, is_dask, lazily
+from ..inputs.matrices import check_rows
+from ..inputs.targets import check_names, check_penalty_factor, check_start, check_targets, check_weights
 from .path import enet_path
-from .rounded import rounded
+from .sparse.fitting import SHORT, Design, check_shapes, solve, solve_scheduled, warn_short
+from .sparse.rounded import rounded
 
 
 class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):

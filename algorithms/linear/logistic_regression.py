@@ -10,18 +10,18 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from ...errors import DataError
-from ..optimize.choose import NEWTON_MOST, hessian_pays, minimise, minimise_multinomial, minimise_sparse
-from ..optimize.far import objective_over
-from ..optimize.objective import LinearObjective, MultinomialObjective
-from ..optimize.rows import LOGISTIC
+from ..inputs.dask_arrays import is_dask
+from ..inputs.remote_targets import FarLabels, label_sums
+from ..inputs.targets import check_class_weights, check_labels, check_weights, total_weight
 from .classifier import LinearClassifier
-from .dask_input import is_dask
-from .far_beside import FarLabels, label_sums
-from .inputs import check_class_weights, check_labels, check_weights
-from .penalties import ENDLESS
-from .replicas import RowLoss, portions_beside, portions_of, run_replicas_of
-from .row_places import check_beside, columns_in_use, opened_beside, opened_rows
-from .smooth import SOLVERS, run, total_weight
+from .glm.choose import NEWTON_MOST, hessian_pays, minimise, minimise_multinomial, minimise_sparse
+from .glm.objective import LinearObjective, MultinomialObjective
+from .glm.remote import objective_over
+from .glm.replicas import RowLoss, portions_beside, portions_of, run_replicas_of
+from .glm.row_places import check_beside, columns_in_use, opened_beside, opened_rows
+from .glm.rows import LOGISTIC
+from .glm.smooth import SOLVERS, run
+from .sparse.penalties import ENDLESS
 
 _LEAST_SHARE = float(np.finfo(np.float64).eps)  # of a class at the start: one may have no weight
 

@@ -7,10 +7,10 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError, shortened
-from .._validation import check_columns
-from .fitting import SHORT, Design, solve, warn_short
-from .inputs import check_alphas, check_penalty_factor, check_start, check_targets, check_weights
-from .rounded import rounded
+from ..inputs.matrices import check_columns
+from ..inputs.targets import check_alphas, check_penalty_factor, check_start, check_targets, check_weights
+from .sparse.fitting import SHORT, Design, solve, warn_short
+from .sparse.rounded import rounded
 
 _MOST_ALPHAS = 1_000_000
 

@@ -13,17 +13,17 @@ from sklearn.utils.validation import column_or_1d
 
 from ...errors import DataError
 from .._base import Estimator
-from .._validation import _as_data_errors, check_plain
-from ..optimize.choose import minimise
-from ..optimize.far import objective_over
-from ..optimize.objective import LinearObjective
-from ..optimize.rows import POISSON
-from .dask_input import is_dask
-from .far_beside import FarCounts, target_sums
-from .fitting import check_shapes
-from .inputs import check_not_negative, check_targets, check_weights
-from .row_places import check_beside, columns_in_use, opened_beside, opened_rows
-from .smooth import SOLVERS, linear_predictor, run
+from ..inputs.dask_arrays import is_dask
+from ..inputs.matrices import _as_data_errors, check_plain
+from ..inputs.remote_targets import FarCounts, target_sums
+from ..inputs.targets import check_not_negative, check_targets, check_weights
+from .glm.choose import minimise
+from .glm.objective import LinearObjective
+from .glm.remote import objective_over
+from .glm.row_places import check_beside, columns_in_use, opened_beside, opened_rows
+from .glm.rows import POISSON
+from .glm.smooth import SOLVERS, linear_predictor, run
+from .sparse.fitting import check_shapes
 
 
 class PoissonRegressor(RegressorMixin, Estimator):

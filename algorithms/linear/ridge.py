@@ -11,16 +11,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...errors import DataError, shortened
 from .._base import Estimator
-from ..optimize.choose import minimise_square
-from ..optimize.far import objective_over
-from ..optimize.objective import LinearObjective
-from ..optimize.rows import SQUARED
-from .dask_input import is_dask
-from .far_beside import FarTargets, target_sums
-from .fitting import check_shapes
-from .inputs import check_targets, check_weights
-from .row_places import check_beside, columns_in_use, opened_beside, opened_rows
-from .smooth import SOLVERS, linear_predictor, run, total_weight
+from ..inputs.dask_arrays import is_dask
+from ..inputs.remote_targets import FarTargets, target_sums
+from ..inputs.targets import check_targets, check_weights, total_weight
+from .glm.choose import minimise_square
+from .glm.objective import LinearObjective
+from .glm.remote import objective_over
+from .glm.row_places import check_beside, columns_in_use, opened_beside, opened_rows
+from .glm.rows import SQUARED
+from .glm.smooth import SOLVERS, linear_predictor, run
+from .sparse.fitting import check_shapes
 
 
 class Ridge(MultiOutputMixin, RegressorMixin, Estimator):

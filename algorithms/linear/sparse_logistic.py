@@ -13,11 +13,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError
-from .._validation import check_rows
-from .classifier import ScoringClassifier, log_probabilities, probabilities
-from .dask_input import check_matrix, check_vector, is_dask, lazily
-from .fitting import SHORT, Design, solve, warn_short
-from .inputs import (
+from ..inputs.dask_arrays import check_matrix, check_vector, is_dask, lazily
+from ..inputs.matrices import check_rows
+from ..inputs.targets import (
     check_class_weights,
     check_labels,
     check_names,
@@ -25,7 +23,9 @@ from .inputs import (
     check_penalty_factor,
     check_weights,
 )
-from .rounded import rounded
+from .classifier import ScoringClassifier, log_probabilities, probabilities
+from .sparse.fitting import SHORT, Design, solve, warn_short
+from .sparse.rounded import rounded
 
 
 class SparseLogisticRegression(ScoringClassifier):

@@ -8,7 +8,7 @@ from sklearn.utils.metaestimators import available_if
 
 from ...errors import DataError, shortened
 from .._base import check_classes
-from ..linear.inputs import check_labels, check_targets, label_numbers
+from ..inputs.targets import check_labels, check_targets, label_numbers
 from .perceptron import Perceptron, accuracy, determination, learns_in_passes
 
 

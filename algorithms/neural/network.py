@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
 
-from ...kernels.device import cuda_device
+from ...kernels.cuda.device import cuda_device
 from ...scheduler.parameters import stream
 
 _WEIGHTS = 2**63 + 18  # purpose of a random stream

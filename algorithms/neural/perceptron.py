@@ -17,13 +17,12 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError, shortened
-from ...kernels.device import cuda_device, device_for, why_no_device
+from ...kernels.cuda.device import cuda_device, device_for, why_no_device
 from ...scheduler.parameters import seed_from
 from ...scheduler.threads import single_threaded_blas
 from .._base import Estimator
-from .._validation import check_rows, real
-from ..linear.inputs import check_names, check_weights
-from ..linear.smooth import total_weight
+from ..inputs.matrices import check_rows, real
+from ..inputs.targets import check_names, check_weights, total_weight
 from ..optimize.downpour import watched
 from ..optimize.minimize import minimize
 from ..optimize.one_pass import one_pass

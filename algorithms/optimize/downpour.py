@@ -21,8 +21,8 @@ from scipy.optimize import OptimizeResult
 
 from ...errors import DataError
 from ...scheduler.parameters import check_count, seed_from, stream
-from ...scheduler.replicas import run_replicas
-from ...scheduler.table_state import Adagrad
+from ...scheduler.table.replicas import run_replicas
+from ...scheduler.table.state import Adagrad
 from .minibatches import Minibatches, n_rows_of, take_rows
 
 FINISHED, STILL, NOT_FINITE = 0, 1, 4  # `status` of a result

@@ -9,9 +9,9 @@ from ...errors import DataError
 from ...scheduler.loop import unmasked_interrupt
 from ...scheduler.parameters import check_count
 from ...scheduler.progress import Progress
-from ...scheduler.session import open_session
+from ...scheduler.sessions.session import open_session
 from ...scheduler.threads import single_threaded_blas
-from .._validation import check_takes
+from ..inputs.matrices import check_takes
 from .lbfgs import check_tolerances
 from .sandblaster import as_portions, run_sharded, run_whole
 from .space import as_numbers, checked_start

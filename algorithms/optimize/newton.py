@@ -48,8 +48,8 @@ def minimize_newton(objective, x0, *, max_iter=100, tol_decrease=1e-6, callback=
     --------
     >>> import numpy as np
     >>> from stradask.algorithms.optimize.newton import minimize_newton
-    >>> from stradask.algorithms.optimize.objective import LinearObjective
-    >>> from stradask.algorithms.optimize.rows import LOGISTIC, make_rows
+    >>> from stradask.algorithms.linear.glm.objective import LinearObjective
+    >>> from stradask.algorithms.linear.glm.rows import LOGISTIC, make_rows
     >>> rows = make_rows(np.array([[1.0], [2.0], [3.0]]), np.array([-1.0, 1.0, 1.0]))
     >>> result = minimize_newton(LinearObjective(rows, LOGISTIC, l2=1.0), np.zeros(2))
     >>> result.success, result.x.round(3).tolist()

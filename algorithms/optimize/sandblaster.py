@@ -4,9 +4,9 @@ import sys
 from collections.abc import Iterable
 
 from ...errors import DataError, WorkerLost
-from ...scheduler.passes import open_passes
-from ...scheduler.session import open_session
-from ...scheduler.summed import Summed
+from ...scheduler.sessions.session import open_session
+from ...scheduler.sums.passes import open_passes
+from ...scheduler.sums.summed import Summed
 from .lbfgs import minimize_lbfgs
 
 _ATTEMPTS = 5  # of one step, each ended by the loss of a worker
@@ -45,7 +45,7 @@ class Sandblaster:
     """An objective f(x) = sum_i f_i(x) over portions, as the minimisers take it.
 
     Portions are loaded once and stay where they lie: on threads of this process, or on the workers of a Dask
-    cluster. Each call is a pass over all of them (see `stradask.scheduler.portions`). Close it, or use
+    cluster. Each call is a pass over all of them (see `stradask.scheduler.sums.portions`). Close it, or use
     it in a ``with``.
 
     Parameters

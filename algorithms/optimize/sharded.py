@@ -16,11 +16,11 @@ import distributed
 import numpy as np
 
 from ...errors import DataError, WorkerLost
-from ...scheduler.cluster_passes import ClusterPasses
-from ...scheduler.members import NAME
-from ...scheduler.portions import Begin, TreeSum
-from ...scheduler.rooms import payload_bytes
-from ...scheduler.summed import Summed, Trouble, raise_trouble
+from ...scheduler.sessions.worker import NAME
+from ...scheduler.sessions.worker_state import payload_bytes
+from ...scheduler.sums.cluster_passes import ClusterPasses
+from ...scheduler.sums.portions import Begin, TreeSum
+from ...scheduler.sums.summed import Summed, Trouble, raise_trouble
 from .space import LocalSpace
 
 _NO_VECTOR = np.zeros(0)

@@ -41,7 +41,7 @@ def minimise_quadratic(H, g, x, l1, *, start=None, least=0.0):
     >>> minimise_quadratic(np.eye(2), np.array([-3.0, 0.5]), np.zeros(2), np.ones(2))
     (array([2., 0.]), 2.0)
     """
-    from ...kernels.weighted_descent import gram_descent
+    from ...kernels.linear.weighted_descent import gram_descent
 
     b, none, free = (x if start is None else start).copy(), np.zeros(len(x)), np.zeros(len(x), bool)
     curvature, fell = np.diagonal(H), 0.0

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 
-from ...scheduler.store import Checkpoint, read_npz, write_npz
+from ...scheduler.stores.store import Checkpoint, read_npz, write_npz
 
 
 class States:
@@ -17,7 +17,7 @@ class States:
     every : int
         Steps.
     fingerprint : dict
-        See `stradask.scheduler.store.Checkpoint`.
+        See `stradask.scheduler.stores.store.Checkpoint`.
     """
 
     def __init__(self, path, every, fingerprint):

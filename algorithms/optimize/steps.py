@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ...scheduler.summed import NonFiniteObjective
+from ...scheduler.sums.summed import NonFiniteObjective
 from .line_search import CURVATURE, Trial, strong_wolfe
 
 _ENDLESS = 1e15  # times the first step

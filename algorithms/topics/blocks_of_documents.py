@@ -3,8 +3,8 @@
 import numpy as np
 
 from ...errors import DataError
-from .._validation import check_counts
-from ..linear.dask_input import check_new_blocks, without_names
+from ..inputs.dask_arrays import check_new_blocks, without_names
+from ..inputs.matrices import check_counts
 
 
 def lazy_shares(model, X, n_sweeps, doc_labels):

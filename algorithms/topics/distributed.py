@@ -9,16 +9,16 @@ import numpy as np
 from ...datasets.document_files import document_files, is_compressed
 from ...errors import DataError
 from ...scheduler.engine import run
-from ...scheduler.session import open_session
+from ...scheduler.sessions.session import open_session
 from ...scheduler.threads import effective_n_jobs, own_threads
-from .._validation import check_counts, check_width
-from ..linear.dask_input import is_dask, is_frame
-from ..linear.distributed import place
-from ..linear.inputs import check_names
-from .annealing import annealed_sweeps
+from ..inputs.dask_arrays import engine_for, is_dask, is_frame
+from ..inputs.matrices import check_counts, check_width
+from ..inputs.targets import check_names
 from .fitting import WARM_SWEEPS, derived
 from .guidance import check_doc_labels, check_given_topics, check_seed_words
-from .out_of_core import (
+from .samplers.annealing import annealed_sweeps
+from .samplers.choose import check_knows, chosen, settled
+from .samplers.out_of_core import (
     AT_ONCE,
     Plan,
     check_blocks_fit,
@@ -28,14 +28,13 @@ from .out_of_core import (
     plan_for,
     shards_for,
 )
-from .rotating import RotatingGibbs
-from .rotating_auto import RotatingAuto
-from .rotating_light import RotatingLight
-from .rotating_warp import RotatingWarp
-from .samplers import check_knows, chosen, settled
+from .samplers.rotating import RotatingGibbs
+from .samplers.rotating_auto import RotatingAuto
+from .samplers.rotating_light import RotatingLight
+from .samplers.rotating_warp import RotatingWarp
+from .samplers.state import number_of_groups, pays_threads, warn_of_fewer_groups, warn_of_idle_threads
+from .samplers.storage import Pool, Storage
 from .shard_input import corpus_of, corpus_of_matrix, is_lazy, with_labels
-from .state import number_of_groups, pays_threads, warn_of_fewer_groups, warn_of_idle_threads
-from .storage import Pool, Storage
 from .survey import are_files, is_sharded, sources_of, survey
 
 _PROGRAMS = {"gibbs": RotatingGibbs, "light": RotatingLight, "warp": RotatingWarp, "both": RotatingAuto}
@@ -171,7 +170,7 @@ class _Input:
     kind: Any
 
     def __init__(self, model, X, n_features, begins, unknown, draws_first=False):
-        self.model, self.engine, self.unknown = model, place(X, model.engine), unknown
+        self.model, self.engine, self.unknown = model, engine_for(X, model.engine), unknown
         self.memory, plan = _memory(model, X, self.engine), Plan(model.memmap_folder)
         if is_sharded(X):
             found, exact = self._surveyed(X, n_features, begins)

@@ -96,7 +96,7 @@ def complete(probabilities, observed, held_out, alpha, *, n_steps=EM_STEPS, n_jo
 
     ``probabilities(words)`` gives those of some words, shape (len(words), n_components).
     """
-    from ...kernels import topic_inference as kernels
+    from ...kernels.lda import inference as kernels
 
     n_held_out = held_out.sum()
     if n_held_out == 0:
@@ -124,7 +124,7 @@ def padded_vector(values, width, dtype=np.float32):
 
 def padded_columns(matrix):
     """Copy a matrix into float32 rows of whole vectors, zeros at the end."""
-    from ...kernels.lda_gibbs import padded
+    from ...kernels.lda.gibbs import padded
 
     out = np.zeros((matrix.shape[0], padded(matrix.shape[1])), np.float32)
     out[:, : matrix.shape[1]] = matrix

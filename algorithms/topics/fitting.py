@@ -9,11 +9,11 @@ from scipy import sparse
 from ...errors import DataError
 from ...scheduler.engine import run
 from ...scheduler.parameters import seed_from
-from ...scheduler.store import fingerprint_csr
+from ...scheduler.stores.store import fingerprint_csr
 from ...scheduler.threads import effective_n_jobs
-from .._validation import check_prior, check_vocabulary
+from ..inputs.matrices import check_prior, check_vocabulary
 from .model import TopicModel
-from .state import warn_of_fewer_groups, warn_of_idle_threads
+from .samplers.state import warn_of_fewer_groups, warn_of_idle_threads
 
 _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01
 WARM_SWEEPS = 5  # of a start from the last fit's counts, or from given topics, at hand
@@ -70,11 +70,11 @@ class FittedTopicModel(TopicModel):
             seed = derived(seed, self.n_batch_iter_)
         model = (X, self.n_components, *priors, seed)
         if background is not None:
-            from .gibbs import GibbsState
+            from .samplers.gibbs import GibbsState
 
             known |= {"background": background, "folder": self.memmap_folder, "n_groups": self._n_groups(X)}
             return GibbsState(*model, exact=self.exact, **known)
-        from .samplers import sampler_state
+        from .samplers.choose import sampler_state
 
         choice = {"sampler": self.sampler, "device": self.device}
         choice |= {"exact": self.exact, "max_sweeps": self.max_iter}
@@ -91,7 +91,7 @@ class FittedTopicModel(TopicModel):
 
     def _begin_from(self, state, X, **known):
         """Give the state topics that were drawn with the last fit's counts, or with given topics, at hand."""
-        from .gibbs import GibbsState
+        from .samplers.gibbs import GibbsState
 
         seed = derived(int(state.seed), 0)
         known |= {"exact": self.exact, "folder": self.memmap_folder, "n_groups": self._n_groups(X)}
@@ -103,7 +103,7 @@ class FittedTopicModel(TopicModel):
 
     def _run(self, state, X, callback, checkpoint=None, before=None, topics=None):
         """Sweep until done, then read the model off the state."""
-        from .samplers import settled
+        from .samplers.choose import settled
 
         n_jobs = 1 if self.exact else effective_n_jobs(self.n_jobs)
         if not (self.exact or state.on_gpu):

@@ -3,11 +3,11 @@
 import numpy as np
 
 from ...errors import DataError, DeviceError
-from ...kernels import lda_saber_chunks
-from . import light_cuda, saber
-from .document_rows import DENSE_TOPICS
-from .list_room import ListRoom
-from .state import number_of_rows
+from ...kernels.lda import saber_chunks as lda_saber_chunks
+from .samplers import light_cuda, saber
+from .samplers.document_rows import DENSE_TOPICS
+from .samplers.list_layout import ListRoom
+from .samplers.state import number_of_rows
 
 _PROCESSORS = 132  # multiprocessors of a large GPU, where none is at hand: they share little
 _NARROW = 2**16  # topics that fit two bytes, less one
@@ -23,7 +23,7 @@ def footprint(X, n_topics, memory=None, device=None):
     memory : int, optional
         Bytes of a GPU, for the number of chunks in which the corpus goes through it; by default those that
         `device` has free.
-    device : stradask.kernels.device.Device, optional
+    device : stradask.kernels.cuda.device.Device, optional
 
     Returns
     -------

@@ -8,8 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError, shortened
-from .._indices import sound
-from .._validation import _PRIOR_RANGE
+from ..inputs.indices import sound
+from ..inputs.matrices import _PRIOR_RANGE
 
 _LARGEST = 1e100  # sums and products of such numbers are finite
 SEED_WEIGHT = 1.0  # of a seed word that comes without a weight

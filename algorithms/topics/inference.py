@@ -11,9 +11,9 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError, shortened
-from ...kernels.topic_inference_cuda import FixedTopicsOnDevice
+from ...kernels.lda.inference_cuda import FixedTopicsOnDevice
 from ...scheduler.threads import effective_n_jobs, run_tasks
-from .._indices import narrow_csr
+from ..inputs.indices import narrow_csr
 from .evaluation import EM_STEPS, padded_vector
 
 _FOLD_IN, _LEFT_TO_RIGHT, _ANNEALED = 2, 5, 6  # purposes of random streams; `state` names the others
@@ -64,7 +64,7 @@ class FixedTopics:
     @property
     def arrays(self):
         """See above."""
-        from ...kernels.lda_gibbs import padded
+        from ...kernels.lda.gibbs import padded
 
         *parts, alpha = self.parts
         return (*parts, padded_vector(alpha, padded(self.n_components)))
@@ -111,7 +111,7 @@ def topic_shares(topics, X, *, n_sweeps, random_state, n_jobs, device=None):
     n_sweeps : int
         Sweeps over each document, at least 10, those of both chains together; the first 15 % only warm up.
     random_state, n_jobs
-    device : stradask.kernels.device.Device, optional
+    device : stradask.kernels.cuda.device.Device, optional
         A GPU that draws the same topics; with `SPARSE_TOPICS` or more the CPU does it all the same.
 
     Returns
@@ -126,7 +126,8 @@ def topic_shares(topics, X, *, n_sweeps, random_state, n_jobs, device=None):
     if device is not None and topics.n_components < SPARSE_TOPICS:
         there = FixedTopicsOnDevice(device, *topics.parts)
         return there.fold_in(X.indptr, X.indices, X.data, _seed(random_state), *plan)
-    from ...kernels import topic_inference, topic_sparse
+    from ...kernels.lda import inference as topic_inference
+    from ...kernels.lda import sparse as topic_sparse
 
     theta = np.empty((X.shape[0], topics.n_components))
     kernels = topic_sparse if topics.n_components >= SPARSE_TOPICS else topic_inference
@@ -141,11 +142,11 @@ def log_probabilities(topics, X, *, method, n_particles, n_moves, temperatures, 
     if method == "left-to-right":
         if n_moves is not None:
             _check_count("n_moves", n_moves, least=0)
-        from ...kernels.topic_likelihood import left_to_right as kernel
+        from ...kernels.lda.likelihood import left_to_right as kernel
 
         plan = (_LEFT_TO_RIGHT, int(n_particles), 2**31 if n_moves is None else int(n_moves), out)
     elif method == "annealed":
-        from ...kernels.topic_likelihood import annealed as kernel
+        from ...kernels.lda.likelihood import annealed as kernel
 
         plan = (_ANNEALED, int(n_particles), _as_temperatures(temperatures), out)
     else:
@@ -208,7 +209,7 @@ def completion(topics, observed, held_out, *, n_jobs, device=None):
         known, asked = ((X.indptr, X.indices, X.data) for X in (observed, held_out))
         likelihood = FixedTopicsOnDevice(device, *topics.parts).completion(known, asked, EM_STEPS)
         return float(likelihood.sum() / held_out.sum())
-    from ...kernels.topic_sparse import completion as kernel
+    from ...kernels.lda.sparse import completion as kernel
 
     *parts, alpha = topics.arrays
     counts = [part for X in (observed, held_out) for part in (X.indptr, X.indices, X.data)]
@@ -223,7 +224,7 @@ def _run(kernel, topics, X, random_state, plan, n_jobs):
     The calling thread only waits, because Ctrl-C is not heard inside a kernel: a long document takes minutes.
     What takes a moment it does itself, since to start a thread would take longer.
     """
-    from ...kernels.topic_inference import content_keys
+    from ...kernels.lda.inference import content_keys
 
     seed = np.uint64(_seed(random_state))
     keys = content_keys(X.indptr, X.indices, X.data)

@@ -7,7 +7,7 @@ from typing import ClassVar
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...errors import DataError
-from .._validation import check_counts, check_width
+from ..inputs.matrices import check_counts, check_width
 from .fitting import FittedTopicModel
 from .guidance import check_doc_labels, check_given_topics, check_seed_words
 

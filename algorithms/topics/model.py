@@ -7,9 +7,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...datasets.split import split_tokens
 from ...errors import DataError, shortened
-from ...kernels.device import device_for
-from .._validation import check_counts
-from ..linear.dask_input import is_dask
+from ...kernels.cuda.device import device_for
+from ..inputs.dask_arrays import is_dask
+from ..inputs.matrices import check_counts
 from .blocks_of_documents import lazy_shares, score_of_blocks
 from .evaluation import complete
 from .guidance import check_doc_labels
@@ -23,7 +23,7 @@ from .inference import (
     log_probabilities,
     topic_shares,
 )
-from .reading import ReadableTopics
+from .reading.estimator import ReadableTopics
 from .survey import check_at_hand
 
 

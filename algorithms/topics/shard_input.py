@@ -8,13 +8,13 @@ from scipy import sparse
 
 from ...datasets.document_files import read_pieces
 from ...errors import DataError
-from ...scheduler.rotation import balance
-from ...scheduler.store import fingerprint_csr
+from ...scheduler.schedules.rotation import balance
+from ...scheduler.stores.store import fingerprint_csr
 from ...scheduler.threads import computed_here
-from .._texts import text_in
-from .._validation import check_counts
-from ..linear.dask_input import is_dask
-from .storage import Storage, release
+from ..inputs.dask_arrays import is_dask
+from ..inputs.matrices import check_counts
+from ..inputs.texts import text_in
+from .samplers.storage import Storage, release
 
 _IN_MEMORY = Storage()
 

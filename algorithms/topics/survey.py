@@ -10,13 +10,13 @@ from ...datasets.document_files import Piece, check_entries, cut_files, document
 from ...errors import DataError
 from ...scheduler.engine import run
 from ...scheduler.program import Outcome, Program
-from ...scheduler.session import check_engine
-from ...scheduler.static import StaticSchedule
-from ...scheduler.store import fingerprint_csr
-from .._texts import check_are_names
-from ..linear.dask_input import is_dask, is_frame
+from ...scheduler.schedules.static import StaticSchedule
+from ...scheduler.sessions.session import check_engine
+from ...scheduler.stores.store import fingerprint_csr
+from ..inputs.dask_arrays import is_dask, is_frame
+from ..inputs.texts import check_are_names
+from .samplers.storage import Storage
 from .shard_input import figures_of, is_lazy, read_source
-from .storage import Storage
 
 _IN_MEMORY = Storage()
 # Of files, where nothing else says how many shards there are to be; above a few they are larger, since each

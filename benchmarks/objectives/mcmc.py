@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from ...algorithms.bayes.convergence import ess
+from ...algorithms.bayes.posterior.convergence import ess
 from ...errors import DataError
 from ..mcmc_cases import CASES, RACES, load, start, truth
 from . import Problem

@@ -32,7 +32,7 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 from ...errors import DataError
-from ..worker import installed_versions, load_solver
+from ..runs.worker import installed_versions, load_solver
 
 FOLDER = Path(__file__).parent
 

@@ -21,7 +21,8 @@ _LEAST = 20  # draws of a warm-up
 
 def full(model, n_cores, seconds, seed):
     """Run a chain on each core until the time is over; return draws (chains, n, d), as many of each."""
-    from stradask.algorithms.bayes import chains, sampling
+    from stradask.algorithms.bayes.chains import chain as chains
+    from stradask.algorithms.bayes.chains import sampling
 
     begun = time.process_time()
     plan = sampling.make_plan(model, "nuts", n=COUNTS["n_samples"], seed=seed)
@@ -44,8 +45,8 @@ def full(model, n_cores, seconds, seed):
 
 def laplace(model, n_cores, seconds, seed):
     """Weigh as many draws about the mode as the time is for; return them resampled, and their k-hat."""
-    from stradask.algorithms.bayes import laplace
-    from stradask.algorithms.bayes.psis import importance_ess, psis, resample
+    from stradask.algorithms.bayes.chains import laplace
+    from stradask.algorithms.bayes.posterior.psis import importance_ess, psis, resample
 
     begun = time.process_time()
     mode = laplace.find_mode(model)

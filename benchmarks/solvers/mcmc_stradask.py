@@ -89,7 +89,7 @@ class Solver:
 
     def combine(self, n_shards, method):
         """Sample shards one after another, each timed, and put their draws together."""
-        from stradask.algorithms.bayes import models
+        from stradask.algorithms.bayes.models import model as models
 
         counts = {"n_samples": self.settings.n_samples, "n_warmup": self.settings.n_warmup}
         counts |= {"n_chains": self.settings.n_chains, "n_jobs": self.settings.n_jobs}
@@ -105,7 +105,8 @@ class Solver:
     def _shards(self, build, n_shards, method, n_draws, counts, clock):
         import warnings
 
-        from stradask.algorithms.bayes import combine, sampling
+        from stradask.algorithms.bayes.chains import sampling
+        from stradask.algorithms.bayes.combine import combiners as combine
 
         order = np.random.default_rng(self.settings.seed).permutation(len(self.data.y))
         seconds, samples, densities = [], [], []
@@ -152,7 +153,7 @@ class Solver:
         """Shards, or what a rival has after as many seconds on as many cores; see ``_mcmc_race``."""
         import _mcmc_race as race
 
-        from stradask.algorithms.bayes.density import user_model
+        from stradask.algorithms.bayes.models.density import user_model
 
         likelihood, prior = self.functions
         if self.raced is None:
@@ -172,7 +173,7 @@ class Solver:
 def _resampled(found, seed):
     if found.log_weights is None:
         return found.draws, math.inf
-    from stradask.algorithms.bayes.psis import importance_ess, resample
+    from stradask.algorithms.bayes.posterior.psis import importance_ess, resample
 
     rng = np.random.default_rng(seed)
     chosen = found.draws[resample(found.log_weights, len(found.draws), rng)]

@@ -15,9 +15,10 @@ from cuda_devices import emulated
 from cuda_emulator import EmulatedDevice
 
 from stradask import datasets
-from stradask.benchmarks import command, environments, run, solvers, worker
+from stradask.benchmarks import command, run, solvers
+from stradask.benchmarks.runs import environments, worker
 from stradask.errors import DataError
-from stradask.kernels.device import standing_in, why_no_device
+from stradask.kernels.cuda.device import standing_in, why_no_device
 
 # A model that knows word frequencies only; it assigns every token to topic 0.
 UNIGRAM = """

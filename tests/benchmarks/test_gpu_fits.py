@@ -13,8 +13,8 @@ from cuda_emulator import HERE, MISSING, EmulatedDevice
 from stradask.benchmarks import gpu_check, gpu_fits
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError, DeviceError
-from stradask.kernels.device import standing_in
-from stradask.kernels.launch import FOLDER, KERNEL
+from stradask.kernels.cuda.device import standing_in
+from stradask.kernels.cuda.launch import FOLDER, KERNEL
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 ARGS = {"samplers": ["saber", "light"], "tokens": 1e5, "sweeps": 3, "topics": None, "seconds": np.inf}
@@ -40,7 +40,7 @@ def test_small_fits(emulated):
     records = _fits("small")
     assert [record["what"].split(",")[0] for record in records] == ["saber", "saber", "light", "light"]
     assert [record["what"].split(",")[1] for record in records] == [" 64 topics", " 800 topics"] * 2
-    known = {name for file in FOLDER.glob("*.cu") for name, _ in KERNEL.findall(file.read_text("utf-8"))}
+    known = {name for file in FOLDER.rglob("*.cu") for name, _ in KERNEL.findall(file.read_text("utf-8"))}
     assert known - set(emulated.launches) == set()  # the sanitizers see all there are
 
 

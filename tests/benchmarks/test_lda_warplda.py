@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from stradask.benchmarks.environments import PeerUnavailable, interpreter_for
 from stradask.benchmarks.objectives.lda import Objective
+from stradask.benchmarks.runs.environments import PeerUnavailable, interpreter_for
+from stradask.benchmarks.runs.worker import Stopwatch, load_solver
 from stradask.benchmarks.solvers import find_solvers
-from stradask.benchmarks.worker import Stopwatch, load_solver
 
 # Reads both bigraphs, sees that they are one corpus, and gives each token the topic "word modulo K".
 PROGRAM = """#!{python}

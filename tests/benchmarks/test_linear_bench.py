@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from stradask import datasets
-from stradask.benchmarks import asked, command, linear_cases, run, solvers, solving
+from stradask.benchmarks import command, linear_cases, run, solvers
 from stradask.benchmarks.objectives import lasso as lasso_objective
-from stradask.benchmarks.process import WORKER
+from stradask.benchmarks.runs import requested as asked
+from stradask.benchmarks.runs import solving
+from stradask.benchmarks.runs.process import WORKER
 
 # Coordinate descent in plain NumPy: its tolerance is the largest change of a sweep.
 DESCENT = """

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 
-from stradask.benchmarks import command, gap_report, run, solvers, worker
+from stradask.benchmarks import command, run, solvers
 from stradask.benchmarks.objectives import logistic
 from stradask.benchmarks.objectives.logistic import Objective, least_objective, load, mean_objective
+from stradask.benchmarks.pages import gap_report
+from stradask.benchmarks.runs import worker
 from stradask.errors import DataError
 
 PARAMETERS = {"C": 1, "intercept": False, "unit_rows": False, "one_class": None}

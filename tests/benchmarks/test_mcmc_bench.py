@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-from stradask.algorithms.bayes.models import Prior, regression
-from stradask.benchmarks import command, mcmc_cases, run, sampling_report, sampling_summary, solvers
+from stradask.algorithms.bayes.models.model import Prior, regression
+from stradask.benchmarks import command, mcmc_cases, run, solvers
 from stradask.benchmarks.mcmc_cases import load, log_density, truth
 from stradask.benchmarks.objectives import mcmc
 from stradask.benchmarks.objectives.mcmc import Objective
+from stradask.benchmarks.pages import sampling_report, sampling_summary
 from stradask.errors import DataError
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from stradask.benchmarks.objectives import implicit, mf
+from stradask.benchmarks.runs.worker import load_solver
 from stradask.benchmarks.solvers import find_solvers
-from stradask.benchmarks.worker import load_solver
 from stradask.errors import DataError
 
 

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from stradask.benchmarks import rotation, rotation_summary
-from stradask.cli import main
+from stradask.benchmarks import rotation
+from stradask.benchmarks.pages import rotation_summary
+from stradask.cli.arguments import main
 
 GROUPS = rotation_summary.GROUPS
 
@@ -84,7 +85,7 @@ def test_turns_are_one_row_of_the_median_with_the_spread_of_their_ratios():
 
 def test_pictures_of_runs():
     pytest.importorskip("matplotlib")
-    from stradask.benchmarks.rotation_report import rotation_report
+    from stradask.benchmarks.pages.rotation_report import rotation_report
 
     page = rotation_report([made(1, 2.0, 0.0, 2.4), made(2, 1.0, 0.1, 1.5)]).html()
     assert page.count("<figure>") == 2

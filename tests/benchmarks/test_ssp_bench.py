@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from stradask.benchmarks import command, run, ssp, ssp_page
+from stradask.benchmarks import command, run, ssp
+from stradask.benchmarks.experiments import ssp_page
 from stradask.benchmarks.run import read_records
 from stradask.errors import DataError
 

@@ -8,7 +8,7 @@ from sklearn import linear_model
 
 from stradask.benchmarks import strads
 from stradask.benchmarks.run import read_records
-from stradask.cli import main
+from stradask.cli.arguments import main
 
 SMALL = {"n": 60, "p": 100, "n_groups": 5}
 

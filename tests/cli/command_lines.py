@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from stradask.cli import main
+from stradask.cli.arguments import main
 
 PARAMS = ["--param", "n_components=3", "max_iter=30"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stradask as sd
-from stradask.cli import main
+from stradask.cli.arguments import main
 
 MODELS = {
     "bayesian-logistic": ("y", "BayesianLogisticRegression"),

@@ -10,7 +10,7 @@ from distributed import LocalCluster
 from scipy import sparse
 
 import stradask as sd
-from stradask.cli import main
+from stradask.cli.arguments import main
 from stradask.datasets import read_uci_bow, save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 

@@ -16,8 +16,8 @@ from sklearn.model_selection import train_test_split
 import stradask as sd
 from stradask import datasets
 from stradask.benchmarks import command as bench_command
-from stradask.cli import build_parser, main
-from stradask.kernels.device import standing_in
+from stradask.cli.arguments import build_parser, main
+from stradask.kernels.cuda.device import standing_in
 from stradask.registry import MODELS, model_of, resolve
 
 COMMANDS = [
@@ -59,7 +59,7 @@ def test_examples_in_the_help_parse(command, capsys):
 
 def test_help_imports_nothing_heavy(tmp_path):
     code = (
-        "import sys; from stradask.cli import main\n"
+        "import sys; from stradask.cli.arguments import main\n"
         "for command in ('', 'fit', 'sweep', 'demo', 'bench', 'data list'):\n"
         "    main([*command.split(), '--help'])\n"
         "heavy = {'numba', 'sklearn', 'scipy', 'matplotlib', 'pooch', 'pandas'} & set(sys.modules)\n"
@@ -333,7 +333,7 @@ def test_what_the_machine_can_do_at_most(monkeypatch, capsys):
 
 
 def test_a_worker_that_cannot_fit_is_named():
-    from stradask._info import _cluster_rows
+    from stradask.cli.info import _cluster_rows
 
     seen = {"address": "tcp://x:1", "threads": 4, "memory_gb": 8.0, "numba": None, "distributed": "2026.8.0"}
     rows = _cluster_rows(

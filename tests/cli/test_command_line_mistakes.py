@@ -12,7 +12,7 @@ from command_lines import run_fit
 
 import stradask as sd
 from stradask import datasets
-from stradask.cli import explain, main
+from stradask.cli.arguments import explain, main
 
 
 # Output files are checked before the work -----------------------------------------------------------
@@ -184,7 +184,7 @@ def test_ctrl_c_elsewhere_is_status_130(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(datasets, "describe_file", interrupted)
-    monkeypatch.setattr("stradask._cli_data.kind_of", lambda path: "idx")
+    monkeypatch.setattr("stradask.cli.inputs.kind_of", lambda path: "idx")
     assert main(["data", "info", "x"]) == 130
     assert one_line(capsys) == "stradask: interrupted\n"
 

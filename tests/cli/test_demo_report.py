@@ -14,17 +14,15 @@ import pytest
 from scipy import optimize, sparse
 
 import stradask as sd
-from stradask import (
-    _demo_bayes,
-    _demo_factors,
-    _demo_linear,
-    _demo_logistic,
-    _demo_pictures,
-    _demo_topics,
-    datasets,
-    demo,
-)
-from stradask.cli import main
+from stradask import datasets
+from stradask.cli.arguments import main
+from stradask.demo import bayes as _demo_bayes
+from stradask.demo import factorization as _demo_factors
+from stradask.demo import linear as _demo_linear
+from stradask.demo import logistic as _demo_logistic
+from stradask.demo import page as demo
+from stradask.demo import pictures as _demo_pictures
+from stradask.demo import topics as _demo_topics
 from stradask.registry import MODELS
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import stradask as sd
-from stradask.cli import main
+from stradask.cli.arguments import main
 from stradask.datasets import make_ratings
 
 OPTIONS = ["--quiet", "--n-jobs", "1", "--param", "n_components=3"]

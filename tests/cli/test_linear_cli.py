@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 
 import stradask as sd
 from stradask import datasets
-from stradask.cli import main
+from stradask.cli.arguments import main
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import stradask as sd
-from stradask.cli import main
+from stradask.cli.arguments import main
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 4)).round(3)

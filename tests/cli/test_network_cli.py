@@ -8,7 +8,7 @@ from sklearn.datasets import dump_svmlight_file
 
 import stradask as sd
 from stradask import datasets
-from stradask.cli import main
+from stradask.cli.arguments import main
 
 
 @pytest.fixture(scope="module")

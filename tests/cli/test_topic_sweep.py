@@ -12,8 +12,8 @@ from sklearn.model_selection import GridSearchCV, KFold, train_test_split
 
 import stradask as sd
 from stradask import datasets
-from stradask._sweep import FIGURES, Row, choice
-from stradask.cli import main
+from stradask.cli.arguments import main
+from stradask.cli.sweep import FIGURES, Row, choice
 
 PARAMS = ["--param", "max_iter=12", "--quiet"]
 
@@ -60,7 +60,7 @@ def fits(monkeypatch):
 @pytest.fixture
 def quick_picture(monkeypatch):
     """Pictures without ink, which cost no time."""
-    from stradask import _sweep_picture
+    from stradask.cli import sweep_picture as _sweep_picture
 
     monkeypatch.setattr(_sweep_picture, "write", lambda path, *shown: path.write_bytes(b""))
 
@@ -276,7 +276,7 @@ def test_records_are_replaced_at_once(corpus, tmp_path, capsys, monkeypatch):
 
 
 def test_the_picture_shows_the_rows():
-    from stradask._sweep_picture import draw
+    from stradask.cli.sweep_picture import draw
 
     rows = rows_of([12.0, 13.0], [9.0, 11.0], [10.0])
     figure = draw(rows, 20, 10)
@@ -304,7 +304,7 @@ def test_the_picture_is_written(corpus, tmp_path, capsys, kind, begin):
 
 def test_without_matplotlib_there_is_a_note(corpus, tmp_path, capsys, monkeypatch):
     folder, *_ = corpus
-    monkeypatch.delitem(sys.modules, "stradask._sweep_picture", raising=False)
+    monkeypatch.delitem(sys.modules, "stradask.cli.sweep_picture", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     command = ["sweep", "lda", str(folder / "docword"), "--param", "max_iter=4", "--json"]
     assert main([*command, "--n-components", "2", "--repeats", "1", "--out", str(tmp_path)]) == 0

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from stradask.kernels.launch import OPTIONS
+from stradask.kernels.cuda.launch import OPTIONS
 
 ARCHITECTURES = (75, 80, 86, 89, 90, 120)
 BY_CUPY = ("-ftz=true", "--device-as-default-execution-space")  # what CuPy adds to the launcher's options

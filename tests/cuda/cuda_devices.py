@@ -9,7 +9,7 @@ import pytest
 from cuda_emulator import MISSING, EmulatedDevice
 from ptx_on_cpu import WITHOUT, PtxDevice
 
-from stradask.kernels.device import cuda_device, why_no_device
+from stradask.kernels.cuda.device import cuda_device, why_no_device
 
 NO_GPU = why_no_device()
 emulated = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from stradask.errors import DeviceError
-from stradask.kernels import device, launch
+from stradask.kernels.cuda import device, launch
 
 HERE = Path(__file__).resolve().parent
 COMPILER = os.environ.get("CXX", "g++")

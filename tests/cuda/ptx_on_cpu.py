@@ -25,7 +25,7 @@ from cuda_emulator import MISSING, EmulatedDevice, EmulatedKernels
 from ptx_instructions import TYPES, Instructions, label, register
 
 from stradask.errors import DeviceError
-from stradask.kernels import launch
+from stradask.kernels.cuda import launch
 
 WITHOUT = MISSING or (None if nvrtc_file() else "NVRTC is not there (the wheel nvidia-cuda-nvrtc has it)")
 
@@ -103,7 +103,7 @@ def translated(ptx, declared):
     Parameters
     ----------
     ptx : str
-    declared : dict of str to tuple of stradask.kernels.launch.Parameter
+    declared : dict of str to tuple of stradask.kernels.cuda.launch.Parameter
         The kernels of the source.
 
     Returns

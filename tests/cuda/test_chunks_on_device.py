@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from cuda_emulator import EmulatedDevice
 
-from stradask.kernels import chunks_on_device
-from stradask.kernels.chunks_on_device import Chunks
+from stradask.kernels.cuda import chunks as chunks_on_device
+from stradask.kernels.cuda.chunks import Chunks
 
 
 class Part(NamedTuple):

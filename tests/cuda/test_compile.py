@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cuda_compilers import ARCHITECTURES, NVCC, compile_with_nvcc, compile_with_nvrtc, nvrtc_file
 
-from stradask.kernels import launch
+from stradask.kernels.cuda import launch
 
 COMPILERS = [
     pytest.param(
@@ -46,9 +46,11 @@ def sources():
     Two architectures of the data centre stand for the others, and one where a source has a second set.
     """
     sets = [("streams.cu", HERE, {})]
-    for path in sorted(launch.FOLDER.glob("*_cuda.py")):
-        form = importlib.import_module(f"stradask.kernels.{path.stem}")
-        sets += [(path.name.replace("_cuda.py", ".cu"), launch.FOLDER, given) for given in form.VARIANTS]
+    for path in sorted(launch.FOLDER.glob("*/*_cuda.py")):
+        family = path.parent.name
+        form = importlib.import_module(f"stradask.kernels.{family}.{path.stem}")
+        file = f"{family}/{path.name}".replace("_cuda.py", ".cu")
+        sets += [(file, launch.FOLDER, given) for given in form.VARIANTS]
     seen = set()
     for file, folder, definitions in sets:
         for architecture in ARCHITECTURES:

@@ -17,14 +17,14 @@ from cuda_emulator import HERE, EmulatedArray, EmulatedDevice, EmulatedKernels
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.topics.state import MOST_OF_A_WORD
+from stradask.algorithms.topics.samplers.state import MOST_OF_A_WORD
 from stradask.datasets.generators import make_lda_corpus
-from stradask.kernels.device import standing_in
+from stradask.kernels.cuda.device import standing_in
 
 # By file: the array that tells places, where in each so many of its numbers, by how much the places are moved
 # (no negative one is), and the arrays in which they are, with the numbers that a place has there.
 MOVED = {
-    "lda_light.cu": [
+    "lda/light.cu": [
         ("word_start", 0, 1, 2**33, {"topics": 1}),
         ("block_start", 0, 1, 2**33, {"places": 3}),
         ("doc_start", 0, 1, 2**33, {"places": 2}),
@@ -33,7 +33,7 @@ MOVED = {
         ("coming_start", 0, 1, 2**33, {"coming": 1}),
         ("row_of_word", 0, 1, 2**30, {"rows": "n_topics"}),
     ],
-    "lda_saber.cu": [
+    "lda/saber.cu": [
         ("line_start", 0, 1, 2**30, {"entries": 32}),
         ("list_start", 0, 1, 2**30, {"lists": 32}),
         ("start", 0, 1, 2**33, {"topics": 1}),
@@ -41,7 +41,7 @@ MOVED = {
         ("items", 5, 6, 2**33, {"listed_topics": 1}),
         ("ranges", 0, 3, 2**30, {"rows": "n_topics"}),
     ],
-    "topic_inference.cu": [
+    "lda/inference.cu": [
         ("indptr", 0, 1, 2**33, {"columns": 1, "data": 1}),
         ("held_indptr", 0, 1, 2**33, {"held_columns": 1, "held_data": 1}),
         ("counts_indptr", 0, 1, 2**33, {"counts_topics": 1, "counts": 1}),
@@ -132,7 +132,7 @@ def take_over_at_the_end():
     far = {name: arrays[name].view(FarArray) for name in ("coming", "topics")}
     for array in far.values():
         array.before = (last - n) * array.itemsize
-    kernels = device.kernels("lda_light.cu", TOPIC="unsigned short")
+    kernels = device.kernels("lda/light.cu", TOPIC="unsigned short")
     given = arrays | far | {"first_range": np.int32(0), "last_range": np.int32(1), "n_topics": np.int32(2)}
     kernels.launch("take_over", 1, 128, tuple(given[each.name] for each in kernels.declared["take_over"]))
     assert arrays["topics"].tolist() == [1] * n

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from cuda_devices import KINDS, device_of
 
-from stradask.kernels import launch, random
+from stradask.kernels import random
+from stradask.kernels.cuda import launch
 
 HERE = Path(__file__).parent
 # Known answers of the Random123 distribution (kat_vectors, philox4x32 10): counter, key, words.

@@ -18,8 +18,8 @@ from ptx_on_cpu import PtxDevice, translated
 import stradask as sd
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DeviceError
-from stradask.kernels import launch
-from stradask.kernels.device import standing_in
+from stradask.kernels.cuda import launch
+from stradask.kernels.cuda.device import standing_in
 
 pytestmark = compiled
 HERE = Path(__file__).parent

@@ -8,14 +8,14 @@ from cuda_emulator import EmulatedDevice, EmulatedKernels, sanitized
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.topics.gibbs import GibbsState
-from stradask.algorithms.topics.light_cuda import LightCudaState
-from stradask.algorithms.topics.saber import MOST_TOPICS, SWEEP, SaberState, topic_weights
+from stradask.algorithms.topics.samplers.gibbs import GibbsState
+from stradask.algorithms.topics.samplers.light_cuda import LightCudaState
+from stradask.algorithms.topics.samplers.saber import MOST_TOPICS, SWEEP, SaberState, topic_weights
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError, DeviceError
-from stradask.kernels import launch
-from stradask.kernels.device import standing_in
-from stradask.kernels.lda_saber_chunks import _cuts, choose_chunks
+from stradask.kernels.cuda import launch
+from stradask.kernels.cuda.device import standing_in
+from stradask.kernels.lda.saber_chunks import _cuts, choose_chunks
 from stradask.scheduler.engine import run
 
 SEED = 2**50 + 7
@@ -56,7 +56,7 @@ def _by_reference(state):
 
 
 def _in_chunks(monkeypatch, *numbers):
-    monkeypatch.setattr("stradask.kernels.lda_saber_chunks._CHUNKS", numbers)
+    monkeypatch.setattr("stradask.kernels.lda.saber_chunks._CHUNKS", numbers)
 
 
 # --- a sweep ----------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def test_sweeps_go_on_from_each_other_in_any_chunks(kind, n_topics, lazy, monkey
     for n_chunks, resident in ((1, True), (3, True), (3, False)):
         _in_chunks(monkeypatch, n_chunks)
         if not resident:  # shared arrays, and of the chunks only two
-            monkeypatch.setattr("stradask.kernels.lda_saber_chunks.choose_chunks", _taking_turns)
+            monkeypatch.setattr("stradask.kernels.lda.saber_chunks.choose_chunks", _taking_turns)
         state = _swept(_state(X, n_topics, device=device), 3)
         assert (state._there.sampler.n_chunks, state._there.sampler.chunks.resident) == (n_chunks, resident)
         assert (state.topics == expected.topics).all()
@@ -179,7 +179,7 @@ def test_a_missing_barrier_is_seen():
     """Without the barrier that keeps a block from the next item, some order of warps gives other topics."""
     X, n_topics = _corpus(2500), 100
     expected = _swept(_state(X, n_topics)).topics
-    text = (launch.FOLDER / "lda_saber.cu").read_text()
+    text = (launch.FOLDER / "lda/saber.cu").read_text()
     harm = "__syncthreads();  // the item before is done"
     assert harm in text
     found = 0

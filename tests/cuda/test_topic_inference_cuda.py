@@ -11,9 +11,9 @@ from stradask.algorithms.topics.inference import FixedTopics, completion, topic_
 from stradask.datasets.generators import make_lda_corpus
 from stradask.datasets.split import split_tokens
 from stradask.errors import DataError, DeviceError
-from stradask.kernels import topic_inference
-from stradask.kernels.device import standing_in
-from stradask.kernels.topic_inference_cuda import FixedTopicsOnDevice
+from stradask.kernels.cuda.device import standing_in
+from stradask.kernels.lda import inference as topic_inference
+from stradask.kernels.lda.inference_cuda import FixedTopicsOnDevice
 
 
 @pytest.fixture(params=KINDS)
@@ -80,7 +80,7 @@ def test_keys_are_those_of_the_cpu(device):
     X = _documents()
     keys = device.empty(X.shape[0], np.uint64)
     corpus = [device.put(part) for part in (X.indptr.astype(np.int64), X.indices, X.data)]
-    kernels = device.kernels("topic_inference.cu", IN_SHARED=1)
+    kernels = device.kernels("lda/inference.cu", IN_SHARED=1)
     kernels.launch("content_keys", 1, 256, (*corpus, np.int32(X.shape[0]), keys))
     assert (device.get(keys) == topic_inference.content_keys(X.indptr, X.indices, X.data)).all()
 

@@ -11,11 +11,14 @@ from cuda_devices import emulated
 from cuda_emulator import HERE, EmulatedDevice
 
 import stradask as sd
-from stradask.algorithms.topics.saber import common_tree
+from stradask.algorithms.topics.samplers.saber import common_tree
 from stradask.datasets.generators import make_lda_corpus
-from stradask.kernels import lda_gibbs, lda_host, lda_saber, random
-from stradask.kernels.alias import alias_tables
-from stradask.kernels.device import standing_in
+from stradask.kernels import random
+from stradask.kernels.cuda.device import standing_in
+from stradask.kernels.lda import gibbs as lda_gibbs
+from stradask.kernels.lda import host as lda_host
+from stradask.kernels.lda import saber as lda_saber
+from stradask.kernels.lda.alias import alias_tables
 
 ROOT = Path(sd.__file__).resolve().parents[1]
 SCRIPT = """
@@ -26,7 +29,7 @@ import numpy as np
 import stradask as sd
 from cuda_emulator import EmulatedDevice
 from stradask.datasets.generators import make_lda_corpus
-from stradask.kernels.device import standing_in
+from stradask.kernels.cuda.device import standing_in
 
 X = make_lda_corpus(40, n_features=50, n_components=3, mean_length=30, random_state=0)[0]
 options = {"sampler": sys.argv[3], "device": "cuda", "random_state": 0, "tol": 0.0, "optimize_priors": True}
@@ -73,11 +76,11 @@ def test_a_fit_on_a_gpu_imports_no_numba_and_is_the_cpus(sampler, tmp_path):
 
 
 def test_the_modules_of_a_gpu_import_no_numba():
-    names = [path.stem for path in sorted((ROOT / "kernels").glob("*_cuda.py"))]
-    names += ["device", "launch", "lda_host", "lda_light_chunks", "lda_saber_chunks", "chunks_on_device"]
+    names = [f"lda.{path.stem}" for path in sorted((ROOT / "kernels" / "lda").glob("*_cuda.py"))]
+    names += ["lda.host", "lda.light_chunks", "lda.saber_chunks", "cuda.device", "cuda.launch", "cuda.chunks"]
     script = "import sys; sys.modules['numba'] = sys.modules['distributed'] = None; import importlib\n"
     script += "".join(f"importlib.import_module('stradask.kernels.{name}')\n" for name in names)
-    script += "import stradask.algorithms.topics.lda, stradask.algorithms.topics.samplers\n"
+    script += "import stradask.algorithms.topics.lda, stradask.algorithms.topics.samplers.choose\n"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", script], env=environment, timeout=300, check=True)
 

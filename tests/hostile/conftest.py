@@ -2,7 +2,7 @@
 
 import pytest
 
-from stradask.scheduler import store
+from stradask.scheduler.stores import store
 
 
 @pytest.fixture

@@ -14,11 +14,12 @@ from scipy import sparse
 from unsound import other_files, some
 
 import stradask as sd
-from stradask.algorithms.bayes.combine import CombinationRefused
-from stradask.algorithms.linear.scheduled import scheduled_elastic_net
+from stradask.algorithms.bayes.combine.combiners import CombinationRefused
+from stradask.algorithms.linear.sparse.scheduled import scheduled_elastic_net
 from stradask.algorithms.optimize.downpour import minimize_downpour
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
-from stradask.scheduler import run, store
+from stradask.scheduler import run
+from stradask.scheduler.stores import store
 
 N, D = 30, 5
 _RNG = np.random.default_rng(0)

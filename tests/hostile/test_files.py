@@ -16,15 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from stradask._cli_data import read_npz_matrix
-from stradask.datasets import (
-    describe_file,
-    iter_uci_bow,
-    read_idx,
-    read_ratings,
-    read_svmlight,
-    read_uci_bow,
-)
+from stradask.cli.inputs import read_npz_matrix
+from stradask.datasets import describe_file, iter_uci_bow, read_idx, read_ratings, read_svmlight, read_uci_bow
 from stradask.datasets.bag_of_words import read_vocabulary
 from stradask.datasets.document_files import cut_files, read_pieces
 from stradask.errors import DataError
@@ -256,7 +249,7 @@ def test_limits_of_lines_and_of_what_unfolds(tmp_path, monkeypatch):
 
 
 def test_a_matrix_that_unfolds_beyond_its_limit_is_refused(tmp_path, monkeypatch):
-    from stradask import _cli_data
+    from stradask.cli import inputs as _cli_data
 
     monkeypatch.setattr(_cli_data, "_UNFOLDED", 10_000)
     path = tmp_path / "zeros.npz"

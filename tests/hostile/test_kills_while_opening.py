@@ -68,8 +68,8 @@ def client():
 @pytest.fixture
 def reads(monkeypatch):
     """Shards that sessions have had loaded, and matrices that searches have sent."""
-    from stradask.algorithms.linear.places import There
-    from stradask.scheduler.cluster import ClusterSession
+    from stradask.algorithms.linear.cv.places import There
+    from stradask.scheduler.sessions.cluster import ClusterSession
 
     noted = []
 

@@ -19,7 +19,7 @@ from unsound import other_files, some
 
 import stradask as sd
 from stradask.errors import CheckpointMismatch, ModelFileError, StradaskError
-from stradask.scheduler import store
+from stradask.scheduler.stores import store
 
 N, D = 30, 5
 _RNG = np.random.default_rng(0)

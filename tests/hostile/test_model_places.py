@@ -12,7 +12,7 @@ from scipy import sparse
 
 import stradask as sd
 from stradask.errors import ModelFileError
-from stradask.scheduler import store
+from stradask.scheduler.stores import store
 
 RNG = np.random.default_rng(0)
 COUNTS = RNG.integers(4, size=(12, 5)) + np.eye(12, 5, dtype=int)
@@ -180,7 +180,7 @@ def test_a_new_parameter_of_free_text_is_taken_for_a_place():
 @pytest.mark.parametrize("cls", ["Checkpoint", "SharedCheckpoint"])
 def test_links_planted_in_a_checkpoint_are_not_followed(tmp_path, cls):
     pytest.importorskip("fsspec")
-    from stradask.scheduler.shared_store import open_checkpoint
+    from stradask.scheduler.stores.shared_store import open_checkpoint
 
     folder, victim = tmp_path / "fit", tmp_path / "victim"
     folder.mkdir()
@@ -216,7 +216,7 @@ def test_a_manifest_names_no_place_outside_its_folder(tmp_path, names):
     pytest.importorskip("fsspec")
     import json
 
-    from stradask.scheduler.shared_store import SharedCheckpoint
+    from stradask.scheduler.stores.shared_store import SharedCheckpoint
 
     checkpoint = SharedCheckpoint(f"file://{tmp_path}/fit")
     checkpoint.save(1, {"block-0": np.ones(2)}, {}, {"a": 1})

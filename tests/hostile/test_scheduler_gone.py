@@ -63,7 +63,7 @@ CALLERS = """
 import os, signal, sys, threading, time, warnings
 import dask, distributed
 from test_cluster_faults import FITS
-from stradask.scheduler.task_workers import TaskWorkers
+from stradask.scheduler.sessions.task_workers import TaskWorkers
 name, address, victim, at = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 warnings.simplefilter("ignore")
 dask.config.set({"stradask.scheduler-timeout": "2s"})

@@ -5,11 +5,11 @@ import pytest
 
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError, WorkerLost
 from stradask.scheduler.engine import run
-from stradask.scheduler.local_session import LocalSession
 from stradask.scheduler.program import Outcome, Program
-from stradask.scheduler.rotation import RotationSchedule
-from stradask.scheduler.schedule import Schedule
-from stradask.scheduler.session import open_session
+from stradask.scheduler.schedules.rotation import RotationSchedule
+from stradask.scheduler.schedules.schedule import Schedule
+from stradask.scheduler.sessions.local import LocalSession
+from stradask.scheduler.sessions.session import open_session
 
 
 class EveryBlock(Schedule):

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 
 from ....errors import DataError
-from ..external import ExternalModel, Functions, check_named, needed, rows_of
+from ..models.external import ExternalModel, Functions, check_named, needed, rows_of
 
 _ONE_AT_A_TIME = threading.Lock()  # a library compiled without STAN_THREADS has one stack for derivatives
 

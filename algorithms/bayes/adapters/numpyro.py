@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 
 from ....errors import DataError
-from ..._validation import check_takes
-from ..external import ExternalModel, Functions, check_named, flat_names, needed, rows_of
+from ...inputs.matrices import check_takes
+from ..models.external import ExternalModel, Functions, check_named, flat_names, needed, rows_of
 
 
 def from_numpyro(model, data, *, data_axis, start=None):

@@ -7,7 +7,7 @@ density that depends on such data; the others, with the Jacobians of constrained
 import numpy as np
 
 from ....errors import DataError
-from ..external import ExternalModel, Functions, flat_names, needed
+from ..models.external import ExternalModel, Functions, flat_names, needed
 
 
 def from_pymc(model, *, data_axis):

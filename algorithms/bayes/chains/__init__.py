@@ -1,0 +1,1 @@
+"""Markov chains of one density: warm-up, samplers, modes."""

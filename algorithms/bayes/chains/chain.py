@@ -1,0 +1,394 @@
+"""Chains of one machine: the state of a chain, a pure step of any length, and what comes out.
+
+A chain is known by its numbers (seed, shard, chain); its draws by theirs. `advance` is a pure function of a
+model, a state and those numbers, so that a run goes on where it stopped, a part of it can be done anew on
+another machine, and 2 x 100 draws are 200 draws bit for bit.
+"""
+
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from ....errors import DataError
+from ....kernels.bayes import chain as bayes_chain
+from ....kernels.bayes import together as bayes_together
+from ....kernels.bayes.address import TOGETHER, address_of
+from ....kernels.bayes.nuts import scratch_rows
+from ....kernels.bayes.streams import normals, uniforms
+from ..models.failures import Tally, place_words
+from . import gibbs
+
+STATISTICS = ("acceptance", "n_gradients", "depth", "divergent", "energy", "step_size")
+_LEAST_ROWS = 5
+# Numbers of draws that are no draws of a chain.
+WARM_UP, STARTING, PROPOSING = 2**31, 2**32 - 1, 2**32 - 2
+_STARTS = 100
+_MOST_LIMIT = {True: 30, False: 10**9}  # a tree of depth 30 has 10^9 leaves
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """What is known of a sampler beforehand.
+
+    Parameters
+    ----------
+    number : int
+        In the compiled loop.
+    target : float or None
+        Acceptance that the step size is adapted to; None keeps the step size.
+    limit : float
+        What bounds a draw: the depth of a tree, the number of leapfrog steps or widths.
+    most : float
+        Largest step size.
+    size : float or None
+        To begin with; None searches for it.
+    """
+
+    number: int
+    target: float | None
+    limit: float
+    most: float = np.inf
+    size: float | None = None
+
+
+# Targets: Stan's for NUTS; Roberts and Rosenthal (1998) for MALA; Gelman, Roberts, Gilks (1996) for the walk;
+# the angle of split HMC is lowered only where less is accepted.
+SAMPLERS = MappingProxyType(
+    {
+        "nuts": Sampler(bayes_chain.NUTS, 0.8, 10),
+        "split_hmc": Sampler(bayes_chain.SPLIT_HMC, 0.65, 1, most=1.9, size=1.9),
+        "hmc": Sampler(bayes_chain.HMC, 0.8, 20),
+        "mala": Sampler(bayes_chain.HMC, 0.574, 1),
+        "random_walk": Sampler(bayes_chain.RANDOM_WALK, 0.234, 1, size=1.0),
+        "slice": Sampler(bayes_chain.SLICE, None, 20, size=2.0),
+        "gibbs": Sampler(-1, None, 1, size=1.0),  # a loop of its own
+    }
+)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where a chain is, and how it moves.
+
+    Parameters
+    ----------
+    sampler : str
+    z, gz : ndarray of shape (d,)
+        Position in the coordinates of the metric, and the gradient there.
+    logp : float
+        Log density there.
+    mu : ndarray of shape (d,)
+    A : ndarray of shape (1, d) or (d, d)
+        ``q = mu + A z``: scales, or a lower triangle.
+    tuning : ndarray of shape (2,)
+        Step size and limit.
+    draw : int
+        Number of the next draw.
+    """
+
+    sampler: str
+    z: np.ndarray
+    gz: np.ndarray
+    logp: float
+    mu: np.ndarray
+    A: np.ndarray
+    tuning: np.ndarray
+    draw: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """What a chain, or an independent sampler, gives.
+
+    Parameters
+    ----------
+    draws : ndarray of shape (n, d)
+        Parameters q.
+    gradients : ndarray of shape (n, d), or None
+        Of the log density at the draws; None for importance sampling.
+    log_densities : ndarray of shape (n,)
+    statistics : dict of str to ndarray of shape (n,)
+        acceptance, n_gradients, depth (of the tree), divergent, energy, step_size; undefined and failed
+        (evaluations of a user's density that were NaN, and that raised an error, all at the first draw of a
+        call), which alone importance sampling has.
+    log_weights : ndarray of shape (n,), optional
+        Of importance sampling; None where all weigh the same.
+    failure : str, default=""
+        The first such error.
+    """
+
+    draws: np.ndarray
+    gradients: np.ndarray | None
+    log_densities: np.ndarray
+    statistics: dict
+    log_weights: np.ndarray | None = None
+    failure: str = ""
+
+    @staticmethod
+    def join(parts):
+        """Put consecutive parts of one chain together."""
+        draws, gradients, log_densities = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("draws", "gradients", "log_densities")
+        )
+        figures = {name: np.concatenate([p.statistics[name] for p in parts]) for name in parts[0].statistics}
+        failure = next((part.failure for part in parts if part.failure), "")
+        return Draws(draws, gradients, log_densities, figures, failure=failure)
+
+
+def stream(seed, shard, chain, draw):
+    """Name the stream of random numbers of one draw."""
+    for what, value, bits in (("seed", seed, 64), ("shard", shard, 32), ("chain", chain, 32)):
+        if not 0 <= value < 2**bits:
+            raise DataError(f"{what} must be an integer from 0 to 2^{bits} - 1, got {value}")
+    return np.array([0, draw, chain, shard, seed & 0xFFFFFFFF, seed >> 32], dtype=np.uint32)
+
+
+def init(model, q, sampler="nuts", *, mu=None, A=None, size=None, limit=None, draw=0):
+    """Begin a chain at q.
+
+    Parameters
+    ----------
+    model : Model
+    q : ndarray of shape (d,)
+    sampler : {"nuts", "split_hmc", "hmc", "mala", "random_walk", "slice", "gibbs"}, default="nuts"
+    mu : ndarray of shape (d,), optional
+        Origin of the coordinates; zeros by default.
+    A : ndarray of shape (1, d) or (d, d), optional
+        Scales or a lower triangle; ones by default.
+    size : float, optional
+        Step size; by default the sampler's, or 1.
+    limit : float, optional
+        Depth of the tree, number of leapfrog steps, or widths of a slice.
+    draw : int, default=0
+        Number of the first draw.
+
+    Returns
+    -------
+    State
+
+    Raises
+    ------
+    DataError
+        If the log density or its gradient at q is not finite, or for scales that are not above zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.bayes.chains.chain import advance, init
+    >>> from stradask.algorithms.bayes.models.model import regression
+    >>> model = regression("bernoulli", np.array([[1.0], [2.0]]), np.array([1.0, -1.0]))
+    >>> state, some = advance(model, init(model, np.zeros(1)), 100, seed=1)
+    >>> _, more = advance(model, state, 100, seed=1)
+    >>> _, whole = advance(model, init(model, np.zeros(1)), 200, seed=1)
+    >>> bool((np.concatenate([some.draws, more.draws]) == whole.draws).all())
+    True
+    """
+    kind, d = SAMPLERS[sampler], model.n_params
+    mu = np.zeros(d) if mu is None else np.array(mu, dtype=np.float64)  # may be read-only
+    A = np.ones((1, d)) if A is None else np.array(A, dtype=np.float64, order="C")
+    scales = A[0] if len(A) != d else np.diag(A)
+    if not (np.isfinite(A).all() and (scales > 0).all()):
+        raise DataError(f"A must have scales above zero, got {scales}")
+    model.take_tally()
+    logp, gradient = model.logp_grad(q)
+    if not (np.isfinite(logp) and np.isfinite(gradient).all()):
+        tally = model.take_tally()
+        found = tally.first or f"{logp} at {np.round(q, 6).tolist()}, its gradient {gradient.tolist()}"
+        raise DataError(
+            f"the log density is {found}; both must be finite where a chain begins: begin elsewhere, or mend "
+            "the density"
+        ) from tally.error
+    diagonal = len(A) != d
+    z = (q - mu) / A[0] if diagonal else np.linalg.solve(A, q - mu)
+    gz = A[0] * gradient if diagonal else A.T @ gradient
+    size = (kind.size or 1.0) if size is None else size
+    limit = kind.limit if limit is None else limit
+    if not is_tuning(sampler, size, limit):
+        raise DataError(
+            f"the step size must be above 0 and limit from 1 to {_MOST_LIMIT[sampler == 'nuts']}, got {size} "
+            f"and {limit}"
+        )
+    tuning = np.array([size, limit], dtype=np.float64)
+    return State(sampler, z, gz, logp, mu, A, tuning, draw)
+
+
+def is_tuning(sampler, size, limit):
+    """Whether a sampler can move by steps of that size, and within that limit."""
+    return bool(0 < size < np.inf and 1 <= limit <= _MOST_LIMIT[sampler == "nuts"])
+
+
+def advance(model, state, n, *, seed, shard=0, chain=0, averaging=None):
+    """Make n draws: the pure step of every sampler.
+
+    Parameters
+    ----------
+    model : Model
+    state : State
+    n : int
+    seed, shard, chain : int
+        Which random numbers.
+    averaging : ndarray of shape (6,), optional
+        State of dual averaging, changed in place: the step size is adapted.
+
+    Returns
+    -------
+    state : State
+    draws : Draws
+    """
+    (made,) = advance_all(model, [state], n, seed=seed, shard=shard, chains=[chain], averagings=[averaging])
+    return made
+
+
+def advance_all(model, states, n, *, seed, shard=0, chains, averagings=None):
+    """Make n draws of several chains: in step, where the model's densities can be evaluated together.
+
+    Parameters
+    ----------
+    model : Model
+    states : list of State
+        Of one sampler.
+    n : int
+    seed, shard : int
+    chains : list of int
+        Their numbers.
+    averagings : list of ndarrays of shape (6,), optional
+        All None, or none.
+
+    Returns
+    -------
+    list of (State, Draws)
+        Bit for bit what `advance` gives for each.
+    """
+    if n < 1:
+        raise DataError(f"n must be at least 1, got {n}")
+    averagings = [None] * len(states) if averagings is None else averagings
+    names = [stream(seed, shard, chain, s.draw) for chain, s in zip(chains, states, strict=True)]
+    if len(states) > 1 and in_step(model, states[0].sampler):
+        made = _run_together(model, states, averagings, names, n)
+    else:
+        made = [_run(model, *one, n) for one in zip(states, averagings, names, strict=True)]
+    return [_result(state, *one) for state, one in zip(states, made, strict=True)]
+
+
+def in_step(model, sampler):
+    """Whether several chains of that sampler share the readings of the model's data."""
+    return model.together is not None and sampler in ("nuts", "split_hmc")
+
+
+def _result(state, made, tuning, tally):
+    """The state after some draws, and these."""
+    draws, gradients, statistics, z, gz, logp = made
+    n = len(draws)
+    figures = {name: statistics[:, i + 1] for i, name in enumerate(STATISTICS)}
+    figures |= tally.columns(n)
+    state = replace(state, z=z, gz=gz, logp=logp, tuning=tuning, draw=state.draw + n)
+    return state, Draws(draws, gradients, statistics[:, 0], figures, failure=tally.first)
+
+
+def _run_together(model, states, averagings, names, n):
+    """Call the compiled loop of several chains; `averagings` change in place."""
+    Z, GZ, logps, MU, tuning = (
+        np.stack([getattr(state, name) for state in states]) for name in ("z", "gz", "logp", "mu", "tuning")
+    )
+    adapt = averagings[0] is not None
+    averaging = np.stack(averagings) if adapt else np.zeros((len(states), 6))
+    results = bayes_together.run(
+        address_of(model.together, TOGETHER),
+        SAMPLERS[states[0].sampler].number,
+        Z,
+        GZ,
+        logps,
+        MU,
+        _metrics(states),
+        tuning,
+        averaging,
+        adapt,
+        np.stack(names),
+        n,
+        max(map(_scratch_rows, states)),
+        model.data,
+        model.meta,
+    )
+    for own, array in zip(averagings, averaging, strict=True):
+        if adapt:
+            own[:] = array
+    return [(made, own, Tally()) for own, *made in zip(tuning, *results, strict=True)]
+
+
+def _metrics(states):
+    """Metrics in one array: where one is a triangle all are, and zeros change no bit of a draw."""
+    most = max(len(state.A) for state in states)
+    return np.stack([state.A if len(state.A) == most else np.diag(state.A[0]) for state in states])
+
+
+def _scratch_rows(state):
+    return scratch_rows(int(state.tuning[1])) if state.sampler == "nuts" else _LEAST_ROWS
+
+
+def _run(model, state, averaging, name, n):
+    """Call the compiled loop of one chain; `averaging` changes in place."""
+    tuning = state.tuning.copy()
+    model.take_tally()
+    if state.sampler == "gibbs":
+        made = gibbs.run(model, state.z, name, n)
+    else:
+        made = bayes_chain.run(
+            model.address,
+            SAMPLERS[state.sampler].number,
+            state.z,
+            state.gz,
+            state.logp,
+            state.mu,
+            state.A,
+            tuning,
+            np.zeros(6) if averaging is None else averaging,
+            averaging is not None,
+            name,
+            n,
+            _scratch_rows(state),
+            model.data,
+            model.meta,
+        )
+    model.raise_errors()
+    return made, tuning, model.take_tally()
+
+
+def starting_point(model, *, seed, shard=0, chain=0, mode=None):
+    """Draw where a chain begins, wider than the posterior where that is known.
+
+    Parameters
+    ----------
+    model : Model
+    seed, shard, chain : int
+    mode : Mode, optional
+        Then the point is normal about it, with twice its standard deviations; else uniform within
+        ``model.reach`` of ``model.start`` in every parameter: 2, as in Stan, but for mixtures.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+
+    Raises
+    ------
+    DataError
+        If no point in 100 has a finite density and gradient.
+    """
+    d, name = model.n_params, stream(seed, shard, chain, STARTING)
+    model.take_tally()
+    for n in (1, _STARTS):  # the first of them is the same
+        if mode is None:
+            points = model.start + model.reach * (2 * uniforms(name, n * d).reshape(n, d) - 1)
+        else:
+            points = mode.q + 2 * normals(name, n, d) @ mode.A.T
+        logps, gradients = model.logp_grads(points)
+        good = np.flatnonzero(np.isfinite(logps) & np.isfinite(gradients).all(axis=1))
+        if len(good):
+            return points[good[0]]
+    tally = model.take_tally()
+    instance = tally.first or f"{logps[0]} at {place_words(model.names, points[0])}"
+    raise DataError(
+        f"the log density or its gradient is not finite at any of {_STARTS} starting points, for instance "
+        f"{instance}. Mend the density, or give a start where it is finite, and near by as well"
+    ) from tally.error

@@ -1,0 +1,356 @@
+"""The mode of a density, its curvature there, and importance sampling about it.
+
+The mode is found by quasi-Newton steps and polished by Newton's; the Hessian is taken from central
+differences of the gradient. Draws from the normal distribution there (Laplace's approximation), or from
+Student's t, weigh ``p(q) / approximation(q)``; Pareto's k-hat tells whether the weights can be trusted.
+
+References: Tierney, Kadane, "Accurate approximations for posterior moments and marginal densities", JASA
+1986. Vehtari, Simpson, Gelman, Yao, Gabry, "Pareto smoothed importance sampling", JMLR 2024.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import linalg, special
+
+from ....kernels.bayes.climb import climb
+from ....kernels.bayes.streams import normals, uniforms
+from ....scheduler.threads import single_threaded_blas
+from ..posterior.psis import psis
+from .chain import PROPOSING, Draws, starting_point, stream
+
+_NEWTON_STEPS = 20
+_STEPS = 20  # of a climb in one compiled call, which Ctrl-C waits for
+_NEAR = 0.1  # posterior standard deviations: the same mode
+_CLOSE = 1e-3  # posterior standard deviations; nearer a density in single precision cannot tell
+_DIFFERENCE = 1e-4
+_SHORTER, _MUCH = 10, 1e3  # times that these are made shorter, and by how much at most
+_LEAST_CURVATURE = 1e-10  # against the largest
+_FLAT = 1e-100
+_PART = 1e-2  # of a standard deviation, once that is known
+_FAR = 3.0  # times twice the standard deviation
+_TIMES = (1, 5, 25)  # the distance from the start at which chains begin
+_SEEN = 0.25  # part of a mode's own part, that draws near it must be
+MOST_MODES = 8
+_STEEP = 10.0  # fall within a standard deviation of a normal density whose own is .5: there is no such one
+_LEAST_MASS = -10.0  # logarithm of a mode's part, by the normal density there, of the heaviest one's
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """The mode of a density.
+
+    Parameters
+    ----------
+    q : ndarray of shape (d,)
+    A : ndarray of shape (d, d)
+        Lower triangle; ``A A'`` is the inverse of the precision.
+    precision : ndarray of shape (d, d)
+        Negative Hessian of the log density.
+    logp : float
+    """
+
+    q: np.ndarray
+    A: np.ndarray
+    precision: np.ndarray
+    logp: float
+
+    @property
+    def log_mass(self):
+        """Logarithm of what the normal density at the mode holds, up to a constant."""
+        return self.logp + float(np.log(np.diag(self.A)).sum())
+
+    def is_near(self, q):
+        """Whether q lies within a tenth of a standard deviation in every coordinate."""
+        return bool(np.abs(self._inverse @ (q - self.q)).max() <= _NEAR)
+
+    @cached_property
+    def _inverse(self):
+        return linalg.solve_triangular(self.A, np.eye(len(self.A)), lower=True)
+
+
+@dataclass
+class Budget:
+    """Evaluations of the density that searches may take.
+
+    Parameters
+    ----------
+    left : float, default=inf
+        Searches end soon after it is used up: by twenty steps and a Hessian at most.
+    """
+
+    left: float = np.inf
+
+
+def missed_share(model, modes, draws, log_densities):
+    """Compare what the normal densities at modes hold with the draws near them.
+
+    Parameters
+    ----------
+    model : Model
+    modes : sequence of Mode
+    draws : ndarray of shape (n, d)
+        That count alike.
+    log_densities : ndarray of shape (n,)
+
+    Returns
+    -------
+    float
+        The largest part that a mode should have, of those with less than a quarter of it in the draws near
+        them; 0 where there is none.
+
+    Notes
+    -----
+    The integral of the density over what the draws know is estimated as that of a normal density with their
+    covariance, whose mean of logarithms is theirs: exact for a normal one and too large for others, so that a
+    mode's part is found too small rather than too large. Modes that no normal density describes, such as a
+    point of a crooked ridge, do not count.
+    """
+    modes = [mode for mode in modes if _is_normal(model, mode)]
+    d = draws.shape[1]
+    signs = np.linalg.slogdet(np.atleast_2d(np.cov(draws.T)))
+    if not len(modes) or len(draws) < d + 2 or not signs[0] > 0:
+        return 0.0
+    known = log_densities.mean() + (d + signs[1]) / 2  # both without the same power of 2 pi
+    worst, radius = 0.0, special.chdtri(d, 0.01)
+    all_modes = special.logsumexp([mode.log_mass for mode in modes])
+    for mode in modes:
+        share = special.expit(mode.log_mass - known)
+        if len(modes) > 1:
+            share = max(share, np.exp(mode.log_mass - all_modes))
+        there = (((draws - mode.q) @ mode._inverse.T) ** 2).sum(axis=1) < radius
+        if there.mean() < _SEEN * share:
+            worst = max(worst, share)
+    return float(worst)
+
+
+def _is_normal(model, mode):
+    """Whether the density falls about as a normal one does, on one side at least of every axis."""
+    steps = mode.A.T
+    logps = model.logp_grads(np.concatenate([mode.q + steps, mode.q - steps]))[0].reshape(2, -1)
+    return bool((logps.max(axis=0) > mode.logp - _STEEP).all())
+
+
+def find_mode(model, start=None, max_iter=500, scales=None, known=(), budget=None):
+    """Find a mode with a definite Hessian.
+
+    Parameters
+    ----------
+    model : Model
+    start : ndarray of shape (d,), optional
+        ``model.start`` by default.
+    max_iter : int, default=500
+    scales : ndarray of shape (d, d), optional
+        The search goes on in coordinates z with ``q = start + scales z``; by default such that the Hessian at
+        the start has eigenvalues of 1 and -1.
+    known : sequence of Mode
+        One of them is returned as it is by a search that ends within a tenth of its standard deviations.
+    budget : Budget, optional
+        What the search takes is subtracted from it.
+
+    Returns
+    -------
+    Mode or None
+        None if there is none to be found: a density without a maximum (separated data under a flat prior), or
+        one that is flat or rises without end in some direction, or is highest where it ends.
+    """
+    start = np.array(model.start if start is None else start, dtype=np.float64)
+    budget = Budget() if budget is None else budget
+    with single_threaded_blas():
+        scales = _scales_of(_first_hessian(model, start)) if scales is None else scales
+        q = _climb(model, start, scales, max_iter, budget)
+        if q is None:
+            return None
+        for mode in known:
+            if mode.is_near(q):
+                return mode
+        h = _PART * np.sqrt((scales**2).sum(axis=1))  # differences of a part of the standard deviations
+        return _polish(model, q, h, budget)
+
+
+def find_modes(model, mode, n_pairs, *, seed, shard=0):
+    """Look for further modes from scattered points, about the start and about the mode.
+
+    Points come in opposite pairs, of which one lies on the side of whatever other mode there is.
+
+    Parameters
+    ----------
+    model : Model
+    mode : Mode
+        The one that is known.
+    n_pairs : int
+        Of points, at each distance: six standard deviations about the mode, and 2, 10 and 50 about the start.
+    seed, shard : int
+
+    Returns
+    -------
+    modes : list of Mode
+        At most 8, the heaviest first; none that holds less than 1 in 20,000 of it.
+    n_searches : int
+        0 where the density is known to be concave, and has no second mode.
+    """
+    if model.concave:
+        return [mode], 0
+    modes, n = [mode], 0
+    with single_threaded_blas():
+        for start in scattered(model, mode, n_pairs, seed, shard):
+            n += 1
+            other = find_mode(model, start, scales=mode.A, known=modes)
+            if other is not None and other not in modes and not any(one.is_near(other.q) for one in modes):
+                modes.append(other)
+            if len(modes) == MOST_MODES:
+                break
+    return heaviest(modes), n
+
+
+def heaviest(modes):
+    """Sort modes by what they hold, and leave out those that hold less than 1 in 20,000 of the first."""
+    modes = sorted(modes, key=lambda one: -one.log_mass)
+    return [one for one in modes if one.log_mass - modes[0].log_mass > _LEAST_MASS]
+
+
+def scattered(model, mode, n_pairs, seed, shard=0):
+    """Yield the points from which `find_modes` searches."""
+    times = _TIMES[:1] if model.regular else _TIMES  # a regression far out is flat, and slow
+    for chain in range(n_pairs):
+        numbers = {"chain": chain, "seed": seed, "shard": shard}
+        far = _FAR * (starting_point(model, mode=mode, **numbers) - mode.q)
+        near = starting_point(model, **numbers) - model.start
+        for origin, way in ((mode.q, far), *((model.start, k * near) for k in times)):
+            yield origin + way
+            yield origin - way
+
+
+def _climb(model, start, scales, max_iter, budget):
+    """Where quasi-Newton steps from the start end; None if the density is not finite there."""
+    d, logp, first = len(start), np.nan, 0
+    z, gz, H = np.empty(d), np.empty(d), np.empty((d, d))
+    scales = np.ascontiguousarray(scales)
+    going = True
+    while going and first < max_iter and budget.left > 0:
+        n = min(_STEPS, max_iter - first)
+        place = start, scales, z, gz, H
+        logp, going, spent = climb(model.address, *place, logp, first, n, model.data, model.meta)
+        budget.left -= spent
+        model.raise_errors()
+        first += n
+    return start + scales @ z if np.isfinite(logp) and budget.left > 0 and np.isfinite(z).all() else None
+
+
+def _first_hessian(model, q):
+    """The Hessian from differences that are a part of the standard deviations, which it tells."""
+    h = _DIFFERENCE * np.maximum(1.0, np.abs(q))
+    for _ in range(_SHORTER):
+        precision = hessian(model, q, h)
+        widths = np.diag(precision)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            wanted = np.where(widths > 0, _PART / np.sqrt(widths), h)
+        too_far = ~np.isfinite(widths)
+        if not (too_far.any() or np.isfinite(precision).all()):
+            too_far[:] = True
+        wanted = np.where(too_far, h / _MUCH, wanted)
+        if (wanted >= h / 10).all():
+            break
+        h = np.clip(wanted, h / _MUCH, h)
+    return precision
+
+
+def _scales_of(precision):
+    """``V |L|^-1/2`` of the eigenvalues L and vectors V, or ones where there is no Hessian."""
+    if not np.isfinite(precision).all() or not precision.any():
+        return np.eye(len(precision))
+    values, vectors = np.linalg.eigh(precision)
+    values = np.abs(values)
+    return vectors / np.sqrt(np.maximum(values, max(_LEAST_CURVATURE * values.max(), _FLAT)))
+
+
+def _polish(model, q, h, budget):
+    """Newton steps, halved while the density falls, until they are short against the posterior."""
+    logp, gradient = model.logp_grad(q)
+    for _ in range(_NEWTON_STEPS):
+        precision = hessian(model, q, h)
+        budget.left -= 2 * len(q) + 1
+        if not np.isfinite(precision).all():
+            return None
+        try:
+            L = np.linalg.cholesky(precision)
+        except np.linalg.LinAlgError:
+            return None
+        step = linalg.cho_solve((L, True), gradient)
+        if np.abs(L.T @ step).max() < _CLOSE:
+            q = q + step  # so that what is left does not depend on where the climb ended
+            logp = model.logp_grad(q)[0]  # where a density ends at its top the last step may lead out of it
+            return Mode(q, _triangle(L), precision, logp) if np.isfinite(logp) else None
+        h = _PART / np.sqrt(np.diag(precision))
+        for _ in range(30):
+            new_logp, new_gradient = model.logp_grad(q + step)
+            if new_logp >= logp - _CLOSE:  # false for NaN
+                break
+            step = step / 2
+        else:
+            return None
+        q, logp, gradient = q + step, new_logp, new_gradient
+    return None
+
+
+def _triangle(L):
+    """The lower triangle A with ``A A' = (L L')^-1``."""
+    inverse = linalg.solve_triangular(L, np.eye(len(L)), lower=True)
+    return np.linalg.cholesky(inverse.T @ inverse)
+
+
+def hessian(model, q, h=None):
+    """Negative Hessian of the log density at q, from central differences of the gradient: 2 d gradients.
+
+    Parameters
+    ----------
+    model : Model
+    q : ndarray of shape (d,)
+    h : ndarray of shape (d,), optional
+        Half the differences; a ten-thousandth of q by default, or of 1 where that is more.
+
+    Returns
+    -------
+    ndarray of shape (d, d), symmetric
+    """
+    h = _DIFFERENCE * np.maximum(1.0, np.abs(q)) if h is None else h
+    _, gradients = model.logp_grads(np.concatenate([q + np.diag(h), q - np.diag(h)]))
+    with np.errstate(over="ignore", invalid="ignore"):  # where a density is not finite
+        rows = -(gradients[: len(q)] - gradients[len(q) :]) / (2 * h[:, None])
+        return (rows + rows.T) / 2
+
+
+def laplace_draws(model, mode, n, *, seed, shard=0, chain=0, freedom=None):
+    """Draw about the mode, and weigh.
+
+    Parameters
+    ----------
+    model : Model
+    mode : Mode
+    n : int
+    seed, shard, chain : int
+    freedom : float, optional
+        Degrees of freedom of a Student-t proposal; normal by default.
+
+    Returns
+    -------
+    draws : Draws
+        With normalised, smoothed `log_weights`, and no gradients, which would cost twice what the draws do.
+    k_hat : float
+        Below 0.5 for weights of finite variance, above 0.7 for such that cannot be used.
+    """
+    d, name = model.n_params, stream(seed, shard, chain, PROPOSING)
+    z = normals(name, n, d)
+    log_q = -0.5 * (z**2).sum(axis=1)
+    if freedom is not None:
+        other = stream(seed, shard, chain, PROPOSING - 1)
+        shrink = special.chdtri(freedom, uniforms(other, n)) / freedom
+        log_q = -(freedom + d) / 2 * np.log1p(-2 * log_q / shrink / freedom)
+        z = z / np.sqrt(shrink)[:, None]
+    q = mode.q + z @ mode.A.T
+    model.take_tally()
+    logps = model.logp_batch(q)
+    tally = model.take_tally()
+    log_weights, k_hat = psis(np.where(np.isfinite(logps), logps, -np.inf) - log_q)
+    return Draws(q, None, logps, tally.columns(n), log_weights, tally.first), k_hat

@@ -1,0 +1,431 @@
+"""All chains of one density on one machine: warm-up, draws, progress, and the choice of a sampler.
+
+``sampler="auto"`` takes the cheapest way that its own figures allow. It looks for the mode and the
+Hessian there. If k-hat of importance sampling about it is below 0.5 and the weights are worth more than
+three quarters of the draws, these are the draws. Else, if k-hat is below 0.7 and split HMC accepts 0.6 or
+more, it is split HMC, one gradient a draw. Else, and where there is no definite Hessian or more than one
+mode, NUTS: chains then begin in each of the modes in turn, so that R-hat tells whether they change places.
+A density that is constant, as far as can be seen, and ends somewhere is sampled by slices.
+"""
+
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from ....errors import DataError, StradaskError
+from ....scheduler.history import History
+from ....scheduler.loop import iterate
+from ....scheduler.parameters import check_count
+from ....scheduler.threads import effective_n_jobs, run_tasks
+from ..posterior.diagnostics import MOST_DIVERGENT
+from ..posterior.psis import importance_ess, khat_limit
+from .adaptation import METRICS, warm_up_all
+from .chain import SAMPLERS, WARM_UP, Draws, State, advance, advance_all, in_step, init, starting_point
+from .gibbs import check_conjugate
+from .laplace import Mode, find_mode, find_modes, laplace_draws
+from .team import team_for
+
+K_HAT_WEIGHTS, PART_WEIGHTS = 0.5, 0.75  # for importance sampling alone
+K_HAT_SPLIT, ACCEPTANCE_SPLIT = 0.7, 0.6  # for split HMC
+_TOLD = 2000  # draws that tell whether the density is wider than at its mode
+_TRIAL = 200  # draws that show the acceptance of split HMC, and whether a step that was found diverges
+CHUNK = 100  # draws of a chain between two looks at the callback
+_PLACES = 4  # that tell whether a density is constant
+_PATIENCE = 0.1  # seconds between two looks at Ctrl-C, where there is no callback
+CAREFUL = ("nuts", "hmc")  # whose steps an acceptance shortens where draws diverge
+_SHORT_STEPS = 0.95  # that acceptance
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How a density is sampled.
+
+    Parameters
+    ----------
+    sampler : str
+        "laplace" is importance sampling about the mode.
+    metric : str
+    mode : Mode or None
+        Where the metric or the sampler has it from.
+    target, limit : float or None
+        See `warm_up`.
+    k_hat : float
+        Of importance sampling about the mode; NaN where it was not tried.
+    reason : str
+        Why this sampler.
+    draws : Draws or None
+        Those of importance sampling.
+    modes : tuple of Mode
+        Where searches from scattered points ended, the heaviest first.
+    n_searches : int
+        How many there were.
+    """
+
+    sampler: str
+    metric: str
+    mode: Mode | None
+    target: float | None
+    limit: float | None
+    k_hat: float
+    reason: str
+    draws: Draws | None = None
+    modes: tuple[Mode, ...] = ()
+    n_searches: int = 0
+
+    def begin(self, model, n_warmup, *, chain=0, **numbers):
+        """Warm up a chain, known by its numbers (seed, shard, chain); returns its state and those draws.
+
+        Where draws diverge in the second half, and not only by the steps that were tried there but in some
+        further draws as well, once more from the start, with an acceptance of 0.95.
+        """
+        return self.begin_all(model, n_warmup, chains=[chain], **numbers)[0]
+
+    def begin_all(self, model, n_warmup, *, chains, seed, shard=0):
+        """Warm up several chains; returns for each what `begin` does."""
+        numbers = {"seed": seed, "shard": shard}
+        modes = self.modes if self.mode is None and len(self.modes) > 1 else (self.mode,)
+        points = [
+            starting_point(model, mode=modes[chain % len(modes)], chain=chain, **numbers) for chain in chains
+        ]
+        settings = {"metric": self.metric, "mode": self.mode, "limit": self.limit, "n": n_warmup, **numbers}
+        made = warm_up_all(model, points, self.sampler, target=self.target, chains=chains, **settings)
+        if self.sampler not in CAREFUL or (self.target or 0) >= _SHORT_STEPS:
+            return made
+        again = []
+        for i, (state, draws) in enumerate(made):
+            n = len(draws.draws)
+            if _diverges(draws, n // 2):
+                further = replace(state, draw=WARM_UP + n)
+                further, trial = advance(model, further, _TRIAL, chain=chains[i], **numbers)
+                made[i] = replace(further, draw=0), draws
+                again += [i] if _diverges(trial) else []
+        if not again:
+            return made
+        settings |= {"target": _SHORT_STEPS, "chains": [chains[i] for i in again]}
+        mended = warm_up_all(model, [points[i] for i in again], self.sampler, **settings)
+        for i, one in zip(again, mended, strict=True):
+            made[i] = one
+        return made
+
+    def sample(self, chains, states, history, stopped=""):
+        """Make the `Sample` of these chains."""
+        reason = self.reason + stopped
+        searched = len(self.modes), self.n_searches
+        return Sample(
+            chains, self.sampler, states, self.mode, self.k_hat, reason, history, *searched, self.modes
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Draws of one density.
+
+    Parameters
+    ----------
+    chains : list of Draws
+        One a chain; one for importance sampling.
+    sampler : str
+        The one that ran; "laplace" is importance sampling about the mode.
+    states : list of State
+        Where the chains are, to go on from; empty for importance sampling.
+    mode : Mode or None
+    k_hat : float
+        Of importance sampling about the mode; NaN where it was not tried.
+    reason : str
+        Why this sampler, and whether the run was stopped.
+    history : History
+    n_modes, n_searches : int
+        Modes that were found, and from how many points; see `Plan`.
+    modes : tuple of Mode
+        Those.
+    """
+
+    chains: list[Draws]
+    sampler: str
+    states: list[State]
+    mode: Mode | None
+    k_hat: float
+    reason: str
+    history: History
+    n_modes: int = 0
+    n_searches: int = 0
+    modes: tuple[Mode, ...] = ()
+
+    def stacked(self, name="draws"):
+        """Draws, gradients or log_densities of all chains, as an array (chains, draws, ...)."""
+        return np.stack([getattr(chain, name) for chain in self.chains])
+
+    def statistic(self, name):
+        """A statistic of all chains, as an array (chains, draws)."""
+        return np.stack([chain.statistics[name] for chain in self.chains])
+
+
+def sample_model(
+    model,
+    sampler="auto",
+    *,
+    n_samples=1000,
+    n_chains=4,
+    n_warmup=1000,
+    metric="auto",
+    target=None,
+    limit=None,
+    seed=0,
+    shard=0,
+    weighted=True,
+    n_jobs=None,
+    verbose=0,
+    callback=None,
+):
+    """Draw from one density.
+
+    Parameters
+    ----------
+    model : Model
+    sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice"}, default="auto"
+    n_samples : int, default=1000
+        Draws a chain, after the warm-up.
+    n_chains, n_warmup : int
+    metric : {"auto", "adapted", "diagonal", "dense", "laplace"}, default="auto"
+        "auto" is "laplace" for regressions, and where k-hat of importance sampling about the mode is below
+        0.7; else "adapted".
+    target, limit : float, optional
+        Acceptance, and what bounds a draw: see `warm_up`.
+    seed, shard : int, default=0
+    weighted : bool, default=True
+        Whether "auto" may take importance sampling, whose draws have weights and no gradients.
+    n_jobs : int, optional
+        Threads; the draws do not depend on them.
+    verbose : int, default=0
+    callback : callable, optional
+        ``callback(info)`` after the warm-up and every 100 draws of each chain; True ends the run. Importance
+        sampling has no rounds, and calls nothing.
+
+    Returns
+    -------
+    Sample
+
+    Raises
+    ------
+    DataError
+        If the density has no mode and the sampler needs one, and for impossible parameters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.bayes.models.model import regression
+    >>> from stradask.algorithms.bayes.chains.sampling import sample_model
+    >>> X = np.random.default_rng(0).standard_normal((500, 2))
+    >>> sample = sample_model(regression("normal", X, X @ [1.0, -1.0] + 0.1), sampler="nuts", n_chains=2)
+    >>> sample.stacked().shape, sample.stacked()[..., :2].mean(axis=(0, 1)).round(1)
+    ((2, 1000, 3), array([ 1., -1.]))
+    """
+    check_settings(sampler, n_samples, n_chains, n_warmup)
+    plan = make_plan(
+        model,
+        sampler,
+        n=n_samples * n_chains,
+        n_starts=n_chains,
+        metric=metric,
+        target=target,
+        limit=limit,
+        seed=seed,
+        shard=shard,
+        weighted=weighted,
+    )
+    if plan.draws is not None:
+        return plan.sample([plan.draws], [], History())
+    numbers = {"seed": seed, "shard": shard}
+    chains, states, history, end = _run(
+        model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, callback
+    )
+    return plan.sample(chains, states, history, "" if end == "finished" else f"; stopped: {end}")
+
+
+def make_plan(
+    model,
+    sampler="auto",
+    *,
+    n,
+    n_starts=4,
+    metric="auto",
+    target=None,
+    limit=None,
+    seed=0,
+    shard=0,
+    weighted=True,
+):
+    """Choose sampler and metric, and find the mode where they need it.
+
+    Parameters
+    ----------
+    model : Model
+    n : int
+        Draws of importance sampling, by which "auto" chooses.
+    n_starts : int, default=4
+        Pairs of scattered points from which "auto" looks for other modes.
+    sampler, metric, target, limit, seed, shard, weighted
+        See `sample_model`.
+
+    Returns
+    -------
+    Plan
+    """
+    if metric not in ("auto", *METRICS):
+        raise DataError(f"metric must be one of auto, {', '.join(METRICS)}, got {metric!r}")
+    if target is not None and not 0 < target < 1:
+        raise DataError(f"target must lie between 0 and 1, got {target}")
+    if sampler == "gibbs":
+        check_conjugate(model)
+        metric = "diagonal"
+    numbers = {"seed": seed, "shard": shard}
+    mode, draws, k_hat, reason = None, None, np.nan, "asked for"
+    modes: list[Mode] = []
+    n_searches = 0
+    if (
+        sampler in ("auto", "laplace", "split_hmc")
+        or metric == "laplace"
+        or (metric == "auto" and model.regular)
+    ):
+        mode = find_mode(model)
+    if mode is None and (sampler in ("laplace", "split_hmc") or metric == "laplace"):
+        raise DataError(
+            f"sampler={sampler!r}, metric={metric!r} need a mode with a definite Hessian, and none is to be "
+            "found: give the parameters proper priors, or take sampler='nuts' with metric='adapted'"
+        )
+    if mode is not None and sampler in ("auto", "laplace", "split_hmc"):
+        modes, n_searches = find_modes(model, mode, n_starts, **numbers)
+        mode = modes[0]
+    if sampler == "auto":
+        several = len(modes) > 1
+        sampler, mode, draws, k_hat, reason = _choose(model, mode, n, several, numbers, weighted)
+        target = target if sampler == "nuts" else None
+    elif sampler == "laplace":
+        draws, k_hat = laplace_draws(model, mode, n, **numbers)
+    if metric == "auto":
+        metric = "laplace" if mode is not None and not k_hat >= K_HAT_SPLIT else "adapted"
+    if metric != "laplace" and sampler not in ("laplace", "split_hmc"):
+        mode = None
+    draws = draws if sampler == "laplace" else None
+    if sampler == "split_hmc" and np.isnan(k_hat) and weighted:  # of a chain that may never leave the mode
+        _, k_hat = laplace_draws(model, mode, _TOLD, **numbers)
+    return Plan(sampler, metric, mode, target, limit, k_hat, reason, draws, tuple(modes), n_searches)
+
+
+def _is_level(model, **numbers):
+    """Whether the gradient is zero wherever chains would begin, as that of a uniform density is."""
+    points = np.stack([starting_point(model, chain=chain, **numbers) for chain in range(_PLACES)])
+    return not model.logp_grads(points)[1].any()
+
+
+def _diverges(draws, first=0):
+    """Whether draws have, from the first on that counts, divergences beyond the limit of the diagnostics."""
+    return draws.statistics["divergent"][first:].mean() > MOST_DIVERGENT
+
+
+def check_settings(sampler, n_samples, n_chains, n_warmup):
+    """Refuse a sampler that is unknown, and counts that are no integers of at least 1."""
+    known = ("auto", "laplace", *SAMPLERS)
+    if not isinstance(sampler, str) or sampler not in known:
+        raise DataError(f"sampler must be one of {', '.join(known)}, got {sampler!r}")
+    for name, value in (("n_samples", n_samples), ("n_chains", n_chains), ("n_warmup", n_warmup)):
+        check_count(name, value)
+        if value >= 2**63:
+            raise DataError(f"{name} must lie within 64 bits")
+
+
+def _choose(model, mode, n, several, numbers, weighted):
+    """What "auto" picks: sampler, mode if it is the only one, draws about it, their k-hat, the reason."""
+    if mode is None and _is_level(model, **numbers):
+        return (
+            "slice",
+            None,
+            None,
+            np.nan,
+            "the log density is constant about the start: gradients do not lead",
+        )
+    if mode is None:
+        return "nuts", None, None, np.nan, "no mode with a definite Hessian was found"
+    if several:
+        return "nuts", None, None, np.nan, "searches from scattered points end in different modes"
+    draws, k_hat = laplace_draws(model, mode, n, **numbers)
+    part = importance_ess(draws.log_weights) / n
+    reason = f"importance sampling about the mode has k-hat {k_hat:.2f} and is worth {part:.0%} of its draws"
+    if weighted and k_hat < min(K_HAT_WEIGHTS, khat_limit(max(n, 2))) and part > PART_WEIGHTS:
+        return "laplace", mode, draws, k_hat, reason
+    if not k_hat < K_HAT_SPLIT:
+        return "nuts", mode, None, k_hat, reason
+    state = init(model, mode.q, "split_hmc", mu=mode.q, A=mode.A, draw=WARM_UP)
+    _, trial = advance(model, state, _TRIAL, **numbers)
+    accepted = trial.statistics["acceptance"].mean()
+    sampler = "split_hmc" if accepted >= ACCEPTANCE_SPLIT else "nuts"
+    return sampler, mode, None, k_hat, f"{reason}; split HMC accepts {accepted:.2f}"
+
+
+def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, callback):
+    """Warm up all chains in the first round, then draw in rounds of a chunk.
+
+    Where nobody looks on, a chunk is as long as Ctrl-C may wait, by the time that the warm-up took. Where
+    chains share readings of the data, threads share these or have as many chains as there are for each; else
+    a thread has one at a time.
+    """
+    n_jobs, history = effective_n_jobs(n_jobs), History()
+    team = team_for(model, n_jobs) if n_chains > 1 and in_step(model, plan.sampler) else None
+    model = model if team is None else team.model
+    n_groups = min(n_jobs, n_chains) if in_step(model, plan.sampler) else n_chains
+    n_groups = n_groups if team is None else 1
+    groups = [group.tolist() for group in np.array_split(np.arange(n_chains), n_groups)]
+    states: list = [None] * n_chains
+    parts: list[list[Draws]] = [[] for _ in range(n_chains)]
+    length, began, watched = CHUNK, time.perf_counter(), callback is not None or verbose
+
+    def begin(group):
+        return plan.begin_all(model, n_warmup, chains=group, **numbers)
+
+    def go_on(group):
+        own = [states[chain] for chain in group]
+        return advance_all(model, own, min(length, n_samples - own[0].draw), chains=group, **numbers)
+
+    def step(r):
+        nonlocal length
+        work = begin if r == 0 else go_on
+        if team is None:
+            found = run_tasks([(work, (group,)) for group in groups], n_jobs)
+        else:
+            found = [team.run(partial(work, groups[0]))]
+        results = [one for some in found for one in some]
+        for chain, (state, draws) in enumerate(results):
+            states[chain] = state
+            if r:
+                parts[chain].append(draws)
+        made = [draws for _, draws in results]
+        if not (r or watched):
+            length = max(CHUNK, int(_PATIENCE * len(made[0].draws) / (time.perf_counter() - began)))
+        return {
+            "objective": float(np.mean([draws.log_densities.mean() for draws in made])),
+            "updates": sum(len(draws.draws) for draws in made),
+            "done": "finished" if states[0].draw == n_samples else False,
+        }
+
+    def came_to():
+        made = states[0].draw
+        kept = "these are kept" if made else "nothing is kept"
+        return f"{made} of {n_samples} draws of each of {n_chains} chains; {kept}"
+
+    n_rounds = 1 + -(-n_samples // CHUNK)
+    _, end = iterate(
+        step,
+        n_rounds,
+        history=history,
+        label=plan.sampler,
+        unit="draw",
+        verbose=verbose,
+        callback=callback,
+        came_to=came_to,
+    )
+    if not parts[0]:
+        kind = StradaskError if end == "callback" else KeyboardInterrupt
+        raise kind("stopped before the first draw")
+    return [Draws.join(some) for some in parts], states, history, end

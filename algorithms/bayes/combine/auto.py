@@ -1,0 +1,226 @@
+"""``combine="auto"``: from the cheapest combination to the dearest, until one passes; refuse if none does.
+
+1. Score-matched product (without gradients the parametric one), second round.
+2. Its positive definite form; then Student's t with 7 degrees of freedom, 1.2 times as wide.
+3. The same t, moved towards where its weights are, up to eight times.
+4. One or two parameters: tree of pairs, second round with a mixture of kernels.
+5. Up to 20 parameters: tempered populations.
+
+The first round that is worth a quarter of its draws is taken, or the best that passes. A round passes if
+k-hat and the effective size do, and if no shard's draws lie as high as the accepted ones where no proposals
+are. Where shards have more than one piece, 1 to 3 are left out: a Gaussian may cover one piece and never
+learn of the others.
+"""
+
+import numpy as np
+from scipy.special import logsumexp
+
+from ..posterior.diagnostics import MOST_APART
+from .combination import Combination, CombinationRefused, taken
+from .exact import evaluated, gaussian_proposals, kernel_proposals, passed, weighed
+from .gaussian import (
+    Gaussian,
+    NotDefinite,
+    excess_moments,
+    from_moments,
+    from_scores,
+    half_disagreement,
+    non_gaussianity,
+    skew_shift,
+)
+from .kernel import pair_tree
+from .smc import MOST_PARAMETERS, largest_power, tempered
+
+MOST_PIECES = 5.0  # of `non_gaussianity`: two modes at 2 widths from their middle
+MOST_SKEW_SHIFT = 0.15  # of `skew_shift`, in sd, where there is no log_density to put things right
+MOST_EXCESS = 0.25  # of `excess_moments`: two modes at 3/4 of a width, whose product is 1.2 times as wide
+_FREEDOM, _WIDER = 7, 1.2
+_GOOD = 0.25  # part of the draws that a round is worth from which nothing better is looked for
+_MOVES, _GAIN = 8, 1.2  # of proposals, and what another one must bring
+_ENOUGH = 0.1  # part of the draws that a mean is found from
+_TRIED = 1000  # draws of shards that are looked at for missed regions
+_LOWER = 5.0  # log of the height, below the accepted draws', from which a region is too small to matter
+_HEAVIER = 3.0  # log of the weight, above the accepted draws', that speaks of a missed region
+
+
+def combine_auto(shards, n, rng):
+    """Combine what can be combined; see the module's text.
+
+    Parameters
+    ----------
+    shards : Subposteriors
+    n : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    Combination
+
+    Raises
+    ------
+    CombinationRefused
+    """
+    if shards.log_density is None:
+        return _closed_form(shards, n, rng)
+    seen: list[str] = []
+    pieces = _pieces(shards)
+    if pieces <= MOST_PIECES:
+        found = _gaussian_rounds(shards, n, rng, seen)
+    else:
+        seen.append(f"a shard has more than one piece, or heavy tails: non-Gaussianity {pieces:.1f}")
+        found = None
+    d = shards.draws.shape[2]
+    if found is None and d <= 2:
+        proposals = kernel_proposals(pair_tree(shards.draws, n, rng), n, rng)
+        found = _round("tree of pairs", proposals, shards, rng, seen)[0]
+    if found is None and d <= MOST_PARAMETERS:
+        found = _tempered(shards, n, rng, seen)
+    if found is not None:
+        return found
+    raise CombinationRefused(
+        f"no combination of these {len(shards.draws)} shards can be trusted: {'; '.join(seen)}. Take fewer "
+        "shards or more draws of each, or sample the whole data (n_shards=1)"
+    )
+
+
+def _pieces(shards):
+    if shards.gradients is None or shards.draws.shape[1] < shards.draws.shape[2] + 2:
+        return 1.0
+    return float(non_gaussianity(shards.draws, shards.gradients).max())
+
+
+def _gaussian_rounds(shards, n, rng, seen):
+    """Second rounds with Gaussian and t proposals: the first that is good, or the best that passes."""
+    best = nearest = None
+    for name, spd, freedom in (
+        ("Gaussian", False, None),
+        ("definite Gaussian", True, None),
+        ("t", True, _FREEDOM),
+    ):
+        try:
+            product = _product(shards, spd)
+        except NotDefinite:
+            seen.append(f"{name}: the product is not positive definite")
+            continue
+        if freedom:
+            product = Gaussian(product.mean, _WIDER * product.covariance)
+        proposals = gaussian_proposals(product, n, rng, freedom)
+        found, tried = _round(name, proposals, shards, rng, seen)
+        best = _worthier(best, found)
+        if _worth(best) >= _GOOD * n:
+            return best
+        if nearest is None or _worth(tried) > _worth(nearest[1]):
+            nearest = product, tried
+    return best if nearest is None else _moved_rounds(best, *nearest, shards, n, rng, seen)
+
+
+def _moved_rounds(best, product, tried, shards, n, rng, seen):
+    """Move the proposals towards where their weights are, as far as these can be believed each time.
+
+    Weights to a power below 1 are those of a density between proposal and posterior: the power is the largest
+    with which enough draws count to find a mean. With all of the power the covariance is found anew as well.
+    """
+    enough = min(max(_ENOUGH * n, 10 * shards.draws.shape[2]), n / 2)
+    for number in range(1, _MOVES + 1):
+        power = largest_power(tried.log_weights, enough)
+        powered = power * tried.log_weights
+        weights = np.exp(powered - logsumexp(powered))
+        mean, covariance = weights @ tried.draws, product.covariance
+        if power == 1:
+            centred = tried.draws - mean
+            covariance = _WIDER * (centred * weights[:, None]).T @ centred
+        product = Gaussian(mean, covariance)
+        proposals = gaussian_proposals(product, n, rng, _FREEDOM)
+        before = _worth(best)
+        found, tried = _round(f"t, moved {number} times", proposals, shards, rng, seen)
+        best = _worthier(best, found)
+        if _worth(best) >= _GOOD * n or 0 < _worth(best) < _GAIN * before:
+            break
+    return best
+
+
+def _worth(tried):
+    return 0.0 if tried is None else tried.figures["importance_ess"]
+
+
+def _worthier(one, two):
+    return two if _worth(two) > _worth(one) else one
+
+
+def _product(shards, spd):
+    if shards.gradients is not None:
+        return from_scores(shards.draws, shards.gradients, spd)
+    return from_moments(shards.draws)
+
+
+def _round(name, proposals, shards, rng, seen):
+    """Do a second round; return it if it passes, or None, and it anyhow."""
+    log_weights, heights, figures = weighed(proposals, shards.log_density)
+    tried = Combination(proposals.points, f"{name}, second round", log_weights, figures, tuple(seen))
+    worth = f"{figures['importance_ess']:.0f} of {len(heights)} draws, {figures['mean_ess']:.0f} for means"
+    words = f"{name}: k-hat {figures['k_hat']:.2f}, worth {worth}"
+    if passed(figures):
+        if not _missed_region(proposals, np.exp(log_weights), heights, shards, rng):
+            return tried, tried
+        words += ", but draws of a shard lie as high as these where no proposals are"
+    seen.append(words)
+    return None, tried
+
+
+def _missed_region(proposals, weights, heights, shards, rng):
+    """Look for draws of shards that are nearly as high as the accepted ones and would weigh far more.
+
+    k-hat cannot see a mode that no proposal reached, or that a few did; draws of the shards lie there.
+    """
+    flat = shards.draws.reshape(-1, shards.draws.shape[2])
+    points = flat[rng.permutation(len(flat))[:_TRIED]]
+    there = evaluated(shards.log_density, points)
+    counted = weights > 0  # elsewhere heights may be -inf
+    weights, heights = weights[counted], heights[counted]
+    usual = weights @ heights
+    spread = np.sqrt(weights @ (heights - usual) ** 2)
+    high = there > usual - 3 * spread - _LOWER
+    typical = weights @ (heights - proposals.log_q[counted])
+    heavier = there[high] - proposals.density(points[high]) - typical
+    return bool((heavier > _HEAVIER).any())
+
+
+def _tempered(shards, n, rng, seen):
+    if n < 400:
+        seen.append(f"tempered populations need n_draws of at least 400, got {n}")
+        return None
+    draws, figures = tempered(shards, n, rng)
+    words = f"tempered populations: two of them differ by {figures['populations_apart']:.2f} sd"
+    if figures["populations_apart"] <= MOST_APART:
+        return Combination(draws, "tempered populations", None, figures, tuple(seen))
+    seen.append(words)
+    return None
+
+
+def _closed_form(shards, n, rng):
+    """Without log_density: a Gaussian product, where the shards are Gaussian to within what can be seen."""
+    if len(shards.draws) == 1:  # of any form
+        return Combination(taken(shards.draws[0], n, rng), "one shard")
+    pair = shards.draws, shards.gradients
+    _, T, d = shards.draws.shape
+    if d + 3 > T:
+        raise CombinationRefused(
+            f"{T} draws a shard are too few to see whether shards of {d} parameters are Gaussian: take more "
+            "draws, or pass log_density"
+        )
+    gates = {"half_disagreement": (half_disagreement(*pair), MOST_APART)}
+    gates["skew_shift"] = (skew_shift(*pair), MOST_SKEW_SHIFT)
+    if shards.gradients is None:
+        gates["excess_moments"] = (excess_moments(shards.draws), MOST_EXCESS)
+    if all(figure <= limit for figure, limit in gates.values()):
+        product = _product(shards, False)
+        name = "score-matched product" if shards.gradients is not None else "parametric product"
+        return Combination(
+            product.draw(n, rng), name, None, {key: figure for key, (figure, _) in gates.items()}
+        )
+    told = (f"{key.replace('_', ' ')} {figure:.2f} (limit {limit})" for key, (figure, limit) in gates.items())
+    words = ", ".join(told)
+    raise CombinationRefused(
+        "without log_density only Gaussian shards can be combined, and these are not, or their draws are too "
+        f"few: {words}. Pass log_density, and gradients if there are none; or take more draws"
+    )

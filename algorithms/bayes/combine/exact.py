@@ -1,0 +1,169 @@
+r"""The exact second round: proposals from a combined density, weighed by the shards' own densities.
+
+Every shard gets K points and returns K numbers :math:`\log p_m`; the weight of a point is
+:math:`\exp(\sum_m \log p_m - \log q)`. However rough the combination was that made q, the weighted draws are
+of the posterior itself, and Pareto's k-hat tells whether there are enough of them.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from ....errors import DataError
+from ....kernels.bayes.posterior_product import pair_sums
+from ..posterior.psis import importance_ess, khat_limit, psis
+from .gaussian import Gaussian
+from .kernel import kernel_width
+
+LEAST_ESS = 100
+LEAST_PART = 0.02  # of the proposals, that the weighted draws must be worth
+_FAR, _WIDE, _FREEDOM = 0.1, 2.0, 7  # part, covariance and tails of what goes with a mixture of kernels
+
+
+class Proposals(NamedTuple):
+    """Points (n, d), their log density (n,), and the function that gives it at any points."""
+
+    points: np.ndarray
+    log_q: np.ndarray
+    density: Callable
+
+
+def gaussian_proposals(gaussian, n, rng, freedom=None):
+    """Draw proposals from a normal density, or from Student's t with its scale.
+
+    Parameters
+    ----------
+    gaussian : Gaussian
+    n : int
+    rng : numpy.random.Generator
+    freedom : float, optional
+        Degrees of freedom of the t.
+
+    Returns
+    -------
+    Proposals
+    """
+    z = rng.standard_normal((n, len(gaussian.mean)))
+    if freedom is not None:
+        z /= np.sqrt(rng.chisquare(freedom, n) / freedom)[:, None]
+    points = gaussian.mean + z @ np.linalg.cholesky(gaussian.covariance).T
+    density = partial(proposal_log_density, gaussian, freedom)
+    return Proposals(points, density(points), density)
+
+
+def proposal_log_density(gaussian, freedom, points):
+    """Log density at points (n, d) of Student's t with the mean and scale of a Gaussian; None is normal."""
+    d = len(gaussian.mean)
+    root = np.linalg.cholesky(gaussian.covariance)
+    squares = (np.linalg.solve(root, (points - gaussian.mean).T) ** 2).sum(axis=0)
+    volume = np.log(np.diag(root)).sum() + d / 2 * math.log(math.pi)
+    if freedom is None:
+        return -squares / 2 - d / 2 * math.log(2) - volume
+    constant = gammaln((freedom + d) / 2) - gammaln(freedom / 2) - d / 2 * math.log(freedom)
+    return constant - volume - (freedom + d) / 2 * np.log1p(squares / freedom)
+
+
+def kernel_proposals(draws, n, rng, centres=1500):
+    """Draw proposals from kernels about some of the draws; one in ten from a wide t, for the tails.
+
+    Parameters
+    ----------
+    draws : ndarray of shape (m, d)
+        For few dimensions.
+    n : int
+    rng : numpy.random.Generator
+    centres : int, default=1500
+
+    Returns
+    -------
+    Proposals
+    """
+    d = draws.shape[1]
+    scale = draws.std(axis=0)
+    middles = rng.permutation(draws)[:centres] / scale
+    width = kernel_width(middles)
+    around = Gaussian(middles.mean(axis=0), _WIDE * np.atleast_2d(np.cov(middles.T)))
+    z = middles[rng.integers(len(middles), size=n)] + width * rng.standard_normal((n, d))
+    far = rng.random(n) < _FAR
+    z[far] = gaussian_proposals(around, far.sum(), rng, _FREEDOM).points
+    height = math.log(len(middles)) + d / 2 * math.log(2 * math.pi * width**2)
+
+    def density(points):
+        z = np.ascontiguousarray(points / scale)
+        kernels, tails = pair_sums(z, middles, width**2) - height, proposal_log_density(around, _FREEDOM, z)
+        mixed = np.logaddexp(math.log(1 - _FAR) + kernels, math.log(_FAR) + tails)
+        return mixed - np.log(scale).sum()
+
+    return Proposals(z * scale, density(z * scale), density)
+
+
+def evaluated(log_density, points):
+    """Ask for the log density at points (K, d), and check what comes back: K numbers, none NaN or inf."""
+    values = np.asarray(log_density(np.ascontiguousarray(points)), dtype=np.float64)
+    if values.shape != (len(points),):
+        raise DataError(
+            f"log_density returned the shape {values.shape} for {len(points)} points; it must return one "
+            "number a point, summed over the shards"
+        )
+    wrong = np.flatnonzero(np.isnan(values) | (values == np.inf))
+    if len(wrong):
+        raise DataError(
+            f"log_density is {values[wrong[0]]} at {np.array2string(points[wrong[0]], threshold=6)}: it must "
+            "be finite, or -inf where the posterior is zero"
+        )
+    return values
+
+
+def weighed(proposals, log_density):
+    """Weigh proposals by the posterior.
+
+    Parameters
+    ----------
+    proposals : Proposals
+    log_density : callable
+        ``log_density(points)`` returns the sum over shards of log p_m, (K,).
+
+    Returns
+    -------
+    log_weights : ndarray of shape (K,)
+        Smoothed and normalised.
+    heights : ndarray of shape (K,)
+        The posterior's log density there.
+    figures : dict
+        ``k_hat``, its ``k_hat_limit``, ``importance_ess``, ``importance_ess_limit`` and ``mean_ess``: of the
+        means, the worst parameter's variance over its squared standard error.
+    """
+    heights = evaluated(log_density, proposals.points)
+    log_weights, k_hat = psis(heights - proposals.log_q)
+    return (
+        log_weights,
+        heights,
+        {
+            "k_hat": k_hat,
+            "k_hat_limit": khat_limit(len(heights)),
+            "importance_ess": importance_ess(log_weights),
+            "importance_ess_limit": max(LEAST_ESS, LEAST_PART * len(heights)),
+            "mean_ess": _mean_ess(proposals.points, np.exp(log_weights)),
+        },
+    )
+
+
+def _mean_ess(points, weights):
+    """A heavy draw far out counts for more here than in the effective size of the weights alone."""
+    squares = (points - weights @ points) ** 2
+    variances = weights @ squares
+    with np.errstate(divide="ignore", invalid="ignore"):  # one draw has all the weight
+        return float(np.nan_to_num(variances / (weights**2 @ squares)).min())
+
+
+def passed(figures):
+    """Whether weighted draws can be trusted; with a k-hat that is NaN they cannot."""
+    return (
+        figures["k_hat"] < figures["k_hat_limit"]
+        and figures["importance_ess"] > figures["importance_ess_limit"]
+        and figures["mean_ess"] > LEAST_ESS
+    )

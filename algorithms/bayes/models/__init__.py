@@ -1,0 +1,1 @@
+"""Log densities: regressions, mixtures, and functions of the user."""

@@ -1,0 +1,443 @@
+"""A user's own density: functions compiled by numba, or plain Python ones, with gradients or without.
+
+Only the prior is raised to a power in a subposterior, so that prior and likelihood are two functions. A
+gradient is optional: without one it is taken by central differences, at the cost of 2 d evaluations each.
+Where there is one it is compared with differences before anything is sampled, component by component.
+"""
+
+import ctypes
+import functools
+import inspect
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ....errors import DataError, shortened
+from ....kernels.bayes.address import floats
+from ....kernels.bayes.callback import call_function, callback
+from ...inputs.matrices import check_takes
+from .density_check import STEP, check_density
+from .failures import Failures
+from .fingerprint import fingerprint
+from .model import Model
+
+_POINTER = ctypes.POINTER(ctypes.c_double)
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_double, _POINTER, _POINTER, ctypes.c_int64)
+
+
+def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None, constrain=None, check=True):
+    """Make a model of a user's own functions.
+
+    Parameters
+    ----------
+    log_likelihood : callable
+        ``log_likelihood(q, data)`` returns a float. A Python function may also return ``(value, gradient)``.
+        A function compiled by ``numba.njit`` may take a third argument, g (d,), to which it adds the
+        gradient; its `data` must be an array of floats of one or two axes. Compiled functions run without the
+        interpreter, on as many threads as there are chains; Python ones wait for each other, and are some
+        hundred times slower.
+    log_prior : callable or None
+        ``log_prior(q)`` or ``log_prior(q, g)``, in the same way; None is flat.
+    data : array, or for Python functions anything
+        Handed on.
+    start : array-like of shape (d,)
+        A point of the region where the density lies; chains begin within 2 of it.
+    power : float, default=1
+        Of the prior: 1/M in a subposterior.
+    names : sequence of str, optional
+        Of the parameters.
+    constrain : callable, optional
+        ``constrain(Q)`` turns parameters (K, d) into the values to be shown (K, columns); for functions of
+        plain Python.
+    check : bool, default=True
+        Whether density and gradient are examined first, at three points.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    DataError
+        If the density is not finite at `start`, does not depend on a parameter, or if a gradient has the
+        wrong shape or differs from differences; names the parameter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.bayes.models.density import user_model
+    >>> def log_likelihood(q, x):
+    ...     return -0.5 * ((x - q[0]) ** 2).sum(), np.array([(x - q[0]).sum()])
+    >>> model = user_model(log_likelihood, None, np.array([1.0, 2.0]), [0.0])
+    >>> model.logp_grad([1.0])
+    (-0.5, array([1.]))
+    """
+    start = _checked_start(start)
+    names = checked_names(names, len(start))
+    functions = [log_likelihood] if log_prior is None else [log_likelihood, log_prior]
+    for function in functions:
+        if not callable(function):
+            raise DataError(f"log_likelihood and log_prior must be functions, got {function!r:.60}")
+    if all(_is_compiled(function) for function in functions):
+        model = _compiled_model(log_likelihood, log_prior, data, start, power, names)
+    else:
+        _check_called_from_python(log_likelihood, 2, "log_likelihood(q, data, g)")
+        _check_called_from_python(log_prior, 1, "log_prior(q, g)")
+        check_takes("log_likelihood", log_likelihood, "q", "data")
+        if log_prior is not None:
+            check_takes("log_prior", log_prior, "q")
+        both = _Python(log_likelihood, log_prior, data, power)
+        model = PythonModel(
+            callback, np.zeros(1), np.zeros(1, np.int64), names, start, False, both, constrain
+        )
+    if check:
+        check_density(model)
+    return model
+
+
+def _checked_start(start):
+    try:
+        start = np.array(start, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"start must be a vector of numbers, one a parameter: {error}") from error
+    if start.ndim != 1 or not len(start) or not np.isfinite(start).all():
+        raise DataError(f"start must be a vector of finite numbers, one a parameter, got {start}")
+    return start
+
+
+def checked_names(names, d):
+    """Return d names of parameters, by default ``q[0]`` and so on, or raise a DataError; None is any d."""
+    if names is not None and not isinstance(names, Iterable):
+        raise DataError(
+            f"names must be {'' if d is None else f'{d} '}different strings, got {shortened(names)}"
+        )
+    names = tuple(f"q[{j}]" for j in range(d)) if names is None else tuple(names)
+    d = len(names) if d is None else d
+    if not all(isinstance(name, str) for name in names) or len(names) != d or len(set(names)) != d:
+        raise DataError(f"names must be {d} different strings, one for each entry of start, got {names}")
+    return names
+
+
+def _is_compiled(function):
+    return hasattr(function, "py_func")
+
+
+def _check_called_from_python(function, most, what):
+    """Refuse a compiled function that is to fill g beside one that is not compiled: nobody hands it g."""
+    if _is_compiled(function) and len(inspect.signature(function.py_func).parameters) > most:
+        raise DataError(
+            f"{what} is compiled and the other function is not: decorate both with numba.njit, or return "
+            "(value, gradient) from both"
+        )
+
+
+# Compiled functions -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledModel(Model):
+    """A model of a user's compiled functions, kept for their identity."""
+
+    functions: tuple = ()
+    n_axes: int = 1
+
+    def __post_init__(self):
+        super().__post_init__()
+        failures = Failures(self.names)
+
+        def failed(q, g, d):
+            point = np.ctypeslib.as_array(q, (d,)).copy()
+            np.ctypeslib.as_array(g, (d,))[:] = np.nan
+            try:
+                self._again(point)
+            except BaseException as error:
+                return failures.note(error, point)
+            return failures.note(RuntimeError("a compiled function failed, and once more did not"), point)
+
+        def undefined(q, g, d):
+            failures.note_value(np.nan)
+            return np.nan
+
+        pointers = _CALLBACK(failed), _CALLBACK(undefined)
+        meta = np.append(self.meta[:2], [_address(pointer) for pointer in pointers])
+        self.__dict__.update(meta=meta, _failures=failures, _pointers=pointers)
+
+    def _again(self, q):
+        """Call the functions from Python, as the density does: what compiled code catches has no text."""
+        x = self.data[1:].reshape(self.meta[: self.n_axes])
+        for function, arguments in zip(self.functions, ((x,), ()), strict=True):
+            if function is None:
+                continue
+            if len(inspect.signature(function.py_func).parameters) > 1 + len(arguments):
+                function(q, *arguments, np.zeros(len(q)))
+            else:
+                differences(lambda point, f=function, rest=arguments: f(point, *rest), q)
+                function(q, *arguments)
+
+    def identity(self):
+        """What the density depends on, for digests."""
+        return fingerprint(self.functions), self.data, self.meta[:2], self.names, self.start
+
+    def raise_errors(self):
+        """Raise what a function raised, unless it only says that a point has no density."""
+        vars(self)["_failures"].raise_fatal()
+
+    def take_tally(self):
+        """Return what evaluations on this thread gave no number since it was last asked."""
+        return vars(self)["_failures"].take()
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.__post_init__()
+
+
+def _address(pointer):
+    return ctypes.cast(pointer, ctypes.c_void_p).value
+
+
+def _compiled_model(log_likelihood, log_prior, data, start, power, names):
+    try:
+        x = np.ascontiguousarray(data, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"data of a compiled log_likelihood must be an array of numbers: {error}") from error
+    if x.ndim not in (1, 2):
+        raise DataError(f"data of a compiled log_likelihood must have one or two axes, got {x.ndim}")
+    n_arguments = len(inspect.signature(log_likelihood.py_func).parameters)
+    n_prior = 1 if log_prior is None else len(inspect.signature(log_prior.py_func).parameters)
+    if n_arguments not in (2, 3) or n_prior not in (1, 2):
+        raise DataError(
+            f"log_likelihood must take (q, data) or (q, data, g) and log_prior (q) or (q, g); they take "
+            f"{n_arguments} and {n_prior} arguments"
+        )
+    density = _compile(log_likelihood, log_prior, n_arguments == 3, n_prior == 2, x.ndim)
+    meta = np.array([*x.shape, 1][:2], dtype=np.int64)
+    functions = (log_likelihood, log_prior)
+    numbers = np.concatenate([[power], x.ravel()])
+    try:
+        return CompiledModel(density, numbers, meta, names, start, False, functions, x.ndim)
+    except Exception:  # numba's errors are of many kinds
+        _check_compiles("log_likelihood", log_likelihood, [1, x.ndim, 1][:n_arguments])
+        _check_compiles("log_prior", log_prior, [1, 1][:n_prior])
+        raise
+
+
+def _check_compiles(name, function, axes):
+    """Refuse a function that numba cannot compile for arrays of floats, or that returns no number."""
+    import numba as nb
+
+    if function is None:
+        return
+    arrays = tuple(nb.types.Array(nb.float64, n, "C") for n in axes)
+    try:
+        function.compile(arrays)
+        kind = function.overloads[arrays].signature.return_type
+    except Exception as error:
+        kinds = ", ".join(map(str, arrays))
+        raise DataError(f"{name} does not compile for arguments ({kinds}): {error}") from error
+    if not isinstance(kind, (nb.types.Float, nb.types.Integer, nb.types.Boolean, nb.types.Optional)):
+        raise DataError(f"{name} must return one number, got {kind}: sum over observations, return a float")
+
+
+@functools.lru_cache(maxsize=32)  # shards have the same functions
+def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes):
+    """Put prior and likelihood together; what has no gradient is differenced."""
+    import numba as nb
+
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    inner = options | {"forceinline": True}
+    step = float(STEP)
+    at: Any = floats
+    told: Any = call_function
+
+    if log_prior is None:
+        prior_slopes = True
+        log_prior = nb.njit(**options)(lambda q, g: 0.0)
+    if likelihood_slopes:
+        likelihood = log_likelihood
+    else:
+
+        @nb.njit(**options)
+        def likelihood(q, x, g):
+            point = q.copy()
+            for i in range(len(q)):
+                h = step * max(1.0, abs(q[i]))
+                point[i] = q[i] + h
+                above = log_likelihood(point, x)
+                point[i] = q[i] - h
+                g[i] += (above - log_likelihood(point, x)) / (2.0 * h)
+                point[i] = q[i]
+            return log_likelihood(point, x)
+
+    if prior_slopes:
+        prior = log_prior
+    else:
+
+        @nb.njit(**options)
+        def prior(q, g):
+            point = q.copy()
+            for i in range(len(q)):
+                h = step * max(1.0, abs(q[i]))
+                point[i] = q[i] + h
+                above = log_prior(point)
+                point[i] = q[i] - h
+                g[i] += (above - log_prior(point)) / (2.0 * h)
+                point[i] = q[i]
+            return log_prior(point)
+
+    if n_axes == 1:
+
+        @nb.njit(**inner)
+        def of_data(q, data, meta, g):
+            return likelihood(q, nb.carray(at(data.ctypes.data + 8), meta[0]), g)
+
+    else:
+
+        @nb.njit(**inner)
+        def of_data(q, data, meta, g):
+            return likelihood(q, nb.carray(at(data.ctypes.data + 8), (meta[0], meta[1])), g)
+
+    @nb.njit(**inner)
+    def both(q, g, data, meta):
+        for i in range(len(g)):
+            g[i] = 0.0
+        logp = data[0] * prior(q, g)
+        for i in range(len(g)):
+            g[i] *= data[0]
+        return logp + of_data(q, data, meta, g)
+
+    @nb.njit(**inner)
+    def density(q, g, data, meta):
+        logp = 0.0
+        try:
+            logp = both(q, g, data, meta)
+        except Exception:  # of which compiled code knows no more; the callback finds out
+            logp = told(meta[2], q.ctypes.data, g.ctypes.data, len(q))
+        if math.isnan(logp):
+            logp = told(meta[3], q.ctypes.data, g.ctypes.data, len(q))
+        return logp
+
+    return density
+
+
+# Python functions -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Python:
+    """Log density and gradient of Python functions."""
+
+    log_likelihood: Any
+    log_prior: Any
+    data: Any
+    power: float
+
+    def __call__(self, q):
+        value, gradient = self._part(lambda q: self.log_likelihood(q, self.data), q, "log_likelihood")
+        if self.log_prior is not None:
+            prior, slope = self._part(self.log_prior, q, "log_prior")
+            value, gradient = value + self.power * prior, gradient + self.power * slope
+        return value, gradient
+
+    def _part(self, function, q, what):
+        result = function(q)
+        if not isinstance(result, tuple):
+            return _number(result, what), differences(lambda point: _number(function(point), what), q)
+        if len(result) != 2:
+            raise DataError(f"{what} must return a number or (value, gradient), got a tuple of {len(result)}")
+        value, gradient = result
+        gradient = np.asarray(gradient, dtype=np.float64)
+        if gradient.shape != q.shape:
+            raise DataError(
+                f"the gradient of {what} has the shape {gradient.shape}, its argument {q.shape}: return one "
+                "number a parameter, or no gradient to have it differenced"
+            )
+        return _number(value, what), gradient
+
+
+def _number(made, what):
+    try:
+        value = np.asarray(made, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{what} must return one number, got a {type(made).__name__}: {error}") from error
+    if made is None:  # of which NumPy makes NaN
+        raise DataError(f"{what} must return one number, got None: does it end without a return?")
+    if value.size != 1:
+        raise DataError(f"{what} must return one number, got the shape {value.shape}: sum over observations")
+    return float(value.reshape(()))
+
+
+def differences(function, q):
+    """Gradient by central differences."""
+    h = STEP * np.maximum(1.0, np.abs(q))
+    gradient = np.empty(len(q))
+    for i in range(len(q)):
+        step = np.zeros(len(q))
+        step[i] = h[i]
+        gradient[i] = (function(q + step) - function(q - step)) / (2 * h[i])
+    return gradient
+
+
+@dataclass(frozen=True, eq=False)
+class PythonModel(Model):
+    """A model of a Python function ``q -> (log density, gradient)``.
+
+    The compiled sampler calls it through a C pointer, through which no error can pass. One that says that a
+    point has no density (see ``failures``) makes it zero there; another makes it NaN, and is raised after the
+    chunk. NaN that the function itself returns counts as a density of zero. The diagnostics say how often
+    there was either.
+    """
+
+    function: Any = None
+    constrain: Any = None
+
+    def values(self, Q):
+        """Parameters, or what `constrain` makes of them."""
+        Q = self._points(Q)
+        return Q if self.constrain is None else self.constrain(Q)
+
+    def __post_init__(self):
+        super().__post_init__()
+        failures = Failures(self.names)
+
+        def call(q, g, d):
+            if failures.has_ended():
+                return np.nan
+            point, slope = np.ctypeslib.as_array(q, (d,)).copy(), np.ctypeslib.as_array(g, (d,))
+            try:
+                with np.errstate(all="ignore"):  # NaN is counted, and a long leapfrog step overflows
+                    value, gradient = self.function(point)
+                slope[:] = gradient
+                failures.note_value(value)
+                return value
+            except BaseException as error:
+                slope[:] = np.nan
+                return failures.note(error, point)
+
+        pointer = _CALLBACK(call)
+        meta = np.array([_address(pointer)], dtype=np.int64)
+        self.__dict__.update(meta=meta, _failures=failures, _pointer=pointer)
+
+    def without_data(self):
+        """Return the model without its function, which holds the data."""
+        return replace(self, function=None)
+
+    def identity(self):
+        """What the density depends on, for digests."""
+        both = self.function
+        functions = fingerprint((both.log_likelihood, both.log_prior))
+        return functions, both.data, both.power, self.names, self.start
+
+    def raise_errors(self):
+        """Raise what the function raised, unless it only says that a point has no density."""
+        vars(self)["_failures"].raise_fatal()
+
+    def take_tally(self):
+        """Return what evaluations on this thread gave no number since it was last asked."""
+        return vars(self)["_failures"].take()
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.__post_init__()

@@ -1,0 +1,199 @@
+"""The examination of a user's density before anything is sampled: its gradient, and whether it is proper."""
+
+import numpy as np
+
+from ....errors import DataError
+from ....kernels.bayes.streams import uniforms
+from ....scheduler.threads import single_threaded_blas
+from ..chains.chain import STARTING, stream
+from ..chains.laplace import hessian
+from .failures import place_words
+
+STEP = np.finfo(float).eps ** (1 / 3)  # of differences
+_TOLERANCE = 1e-4  # of a gradient, in parts of its size
+_NOISE = 1e-13  # of the log density, in parts of its size
+_PLACES = 3
+# Distances between which any proper density falls by more than 1/x does, if it is no wider than 1e30. Those
+# farther out are tried only where it did not at nearer ones, and squares there are still numbers.
+_FAR = ((1e2, 6e2), (1e5, 1e6), (1e8, 1e15), (1e20, 1e60))
+_LEVEL = 1e-4  # curvature of a ridge, in parts of the largest: differences do not tell it from none
+_ROUGH = 4e-6  # error of a curvature by differences of differences, in parts of the log density
+_ALONG = (1.0, 1e2, 1e4, 1e6, 1e8)  # beyond, no direction that is found is exact enough
+_EXACT = 1e-6  # of a direction
+_NEWTON = 2  # steps back to the ridge
+_TOGETHER = 256  # lines that are looked along in one call: all at once take 8 d^2 numbers
+
+
+def check_density(model):
+    """Compare gradients with differences of the log density, at three points about the start.
+
+    Parameters
+    ----------
+    model : Model
+
+    Raises
+    ------
+    DataError
+        Names the parameter, and both numbers.
+    """
+    d = model.n_params
+    spread = uniforms(stream(0, 0, 0, STARTING), _PLACES * d).reshape(_PLACES, d) - 0.5
+    spread[0] = 0
+    slopes = np.zeros(d)
+    for place, q in enumerate(model.start + spread):
+        model.take_tally()
+        logp, gradient = model.logp_grad(q)
+        tally = model.take_tally()
+        if place == 0 and tally.failed:
+            raise DataError(
+                f"the log density fails at the start with {tally.first}: give a start where it is finite, or "
+                "mend it"
+            ) from tally.error
+        if place == 0 or np.isfinite(logp):  # beyond the start the density may end
+            _check_point(model, q, logp, gradient)
+            slopes += np.abs(gradient)
+    _check_falls(model, slopes == 0)
+
+
+def _check_falls(model, flat):
+    """Refuse a density that along some line from the start falls no faster than one over the distance.
+
+    Such a one cannot be normalised, and its chains would wander without end. Tried are all axes, the gradient
+    and the eigenvectors of the Hessian at the start; lines along which this has no curvature are ridges, and
+    are followed as far as their direction can be found. A density that is constant near the start, in the
+    parameters that are `flat`, may end farther out, and is proper then.
+    """
+    with single_threaded_blas():
+        logp, gradient = model.logp_grad(model.start)
+        curvature = hessian(model, model.start)
+        lines, ridges = (
+            np.concatenate([np.eye(model.n_params), gradient[None]]),
+            np.empty((0, model.n_params)),
+        )
+        if np.isfinite(curvature).all():
+            values, vectors = np.linalg.eigh(curvature)
+            lines = np.concatenate([lines, vectors.T])
+            level = np.abs(values) <= _LEVEL * np.abs(values).max() + _ROUGH * abs(logp)
+            if not level.all():
+                ridges = _followed(model, vectors[:, level].T, values[~level], vectors[:, ~level], gradient)
+    # Along multiples of eighths sums cancel without rounding, however far out.
+    eighths = np.round(8 * ridges) / 8
+    exact = (np.abs(ridges - eighths) < _EXACT).all(axis=1)
+    sizes = np.abs(lines).max(axis=1)
+    lines = lines[sizes > 0] / sizes[sizes > 0, None]
+    sides = np.concatenate([lines, -lines, eighths[exact]])
+    for near, far in _FAR:
+        if not len(sides):
+            break
+        pieces = np.array_split(sides, 1 + len(sides) // _TOGETHER)
+        sides = sides[np.concatenate([_stay(model, piece, near, far) for piece in pieces])]
+    sides = np.concatenate([sides, ridges[~exact]])
+    if not len(sides):
+        return
+    axes = np.eye(model.n_params)
+    both = [
+        j
+        for j in np.flatnonzero(flat)
+        if all((sides == way).all(axis=1).any() for way in (axes[j], -axes[j]))
+    ]
+    if both:
+        raise DataError(
+            f"the log density does not depend on the parameter {model.names[both[0]]!r}: leave it out, or "
+            "give it a proper prior"
+        )
+    pairs = zip(model.names, sides[0], strict=True)
+    parts = [f"{part:+.2g} {name}" for name, part in pairs if abs(part) > 0.05]
+    raise DataError(
+        f"the log density does not fall along {' '.join(parts[:8])}: the posterior cannot be "
+        "normalised; give the parameters a proper log_prior there"
+    )
+
+
+def _followed(model, level, values, steep, gradient):
+    """Follow lines without curvature, and return those along which the density does not fall.
+
+    Along a straight ridge the gradient is what it is at the start: Newton's steps across the ridge find its
+    direction, to rounding errors, from points farther and farther out.
+
+    Parameters
+    ----------
+    model : Model
+    level : ndarray of shape (k, d)
+        The lines.
+    values, steep : ndarrays of shape (d - k,), (d, d - k)
+        Curvatures, and the directions across that have one.
+    gradient : ndarray of shape (d,)
+        At the start.
+    """
+    found = []
+    for line in np.concatenate([level, -level]):
+        heights, direction = [], line
+        for distance in _ALONG:
+            point = model.start + distance * direction
+            logp, here = _at(model, point)
+            for _ in range(_NEWTON):
+                if not np.isfinite(logp):
+                    break
+                other = point + steep @ (steep.T @ (here - gradient) / values)
+                better, there = _at(model, other)
+                if not better >= logp - _ROUGH * abs(
+                    logp
+                ):  # NaN, or differences too wide for the ridge so far out
+                    break
+                point, logp, here = other, better, there
+            heights.append(logp)
+            if not np.isfinite(logp):
+                break
+            direction = (point - model.start) / distance
+        falls = np.diff(heights[1:]) if len(heights) == len(_ALONG) else [-np.inf]
+        if (falls > -np.diff(np.log(_ALONG[1:]))).all():
+            found.append(direction / np.abs(direction).max())
+    return np.array(found).reshape(-1, model.n_params)
+
+
+def _at(model, point):
+    """Log density and gradient; NaN where no chain comes, and a function may fail as it likes."""
+    try:
+        with np.errstate(all="ignore"):
+            logp, gradient = model.logp_grad(point)
+    except Exception:
+        return np.nan, None
+    return (logp, gradient) if np.isfinite(gradient).all() else (np.nan, None)
+
+
+def _stay(model, sides, near, far):
+    """Along which lines the log density falls by less than that of 1/x; not where it is undefined."""
+    try:
+        logps, _ = model.logp_grads(model.start + np.concatenate([near * sides, far * sides]))
+    except Exception:  # whatever a function says of points where no chain comes: it does not reach so far
+        if len(sides) < 2:
+            return np.zeros(len(sides), bool)
+        return np.concatenate([_stay(model, side[None], near, far) for side in sides])
+    logps = logps.reshape(2, -1)
+    finite = np.isfinite(logps).all(axis=0)
+    return finite & (np.diff(np.where(finite, logps, 0.0), axis=0)[0] > -np.log(far / near))
+
+
+def _check_point(model, q, logp, gradient):
+    where = f"at {place_words(model.names, q)}"
+    if not np.isfinite(logp):
+        raise DataError(f"the log density is {logp} {where}: give a start where it is finite, or mend it")
+    wrong = np.flatnonzero(~np.isfinite(gradient))
+    if len(wrong):
+        raise DataError(
+            f"the gradient of the log density for the parameter {model.names[wrong[0]]!r} is "
+            f"{gradient[wrong[0]]} {where}: mend the gradient, or leave it out to have it differenced"
+        )
+    h = STEP * np.maximum(1.0, np.abs(q))
+    logps, _ = model.logp_grads(np.concatenate([q + np.diag(h), q - np.diag(h)]))
+    expected = (logps[: len(q)] - logps[len(q) :]) / (2 * h)
+    scale = np.abs(expected).max()
+    allowed = _TOLERANCE * (np.abs(expected) + np.abs(gradient) + _TOLERANCE * scale) + _NOISE * abs(logp) / h
+    wrong = np.flatnonzero(~(np.abs(gradient - expected) <= allowed + 1e-6))
+    if len(wrong):
+        j = wrong[0]
+        raise DataError(
+            f"the gradient for the parameter {model.names[j]!r} is {gradient[j]:.6g} {where}, but "
+            f"differences of the log density give {expected[j]:.6g}: mend the gradient, or leave it out to "
+            "have it differenced"
+        )

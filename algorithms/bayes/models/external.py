@@ -1,0 +1,167 @@
+"""A model of another library, taken apart: what belongs to each row of the data, and what does not.
+
+Shards need the two apart: each has the likelihood of its own rows, and the rest (priors, with the Jacobians
+of what is constrained, and whatever else no row has a part in) to the power 1/M. That what an adapter calls
+the likelihood is a sum over rows is found out before anything is sampled.
+"""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....errors import DataError, StradaskError
+from ....kernels.bayes.streams import uniforms
+from ..chains.chain import STARTING, stream
+from .row_sums import check_sum
+
+_PLACES = 3
+_DIGITS = 9  # of a density's values, by which it is known
+_REMEDY = (
+    "terms that no single row has belong outside the data's axis, and a model with means over rows, or "
+    "parameters of their own for rows, cannot be cut"
+)
+
+
+class Functions:
+    """Log likelihood and log prior of a model, with gradients, in unconstrained parameters q.
+
+    An adapter fills in the four methods. What they compile is made when first needed and stays behind when
+    the object travels: `compiled` is the place for it. ``row`` holds one row of the data, ``start`` a point.
+    """
+
+    row: tuple
+    start: np.ndarray
+
+    def likelihood(self, q, data):
+        """Return the log likelihood of rows (a tuple of arrays) and its gradient."""
+        raise NotImplementedError
+
+    def prior(self, q):
+        """Return the log of all that belongs to no row, the Jacobian included, and its gradient."""
+        raise NotImplementedError
+
+    def constrain(self, Q):
+        """Turn parameters q (K, d) into the model's own values, side by side (K, columns)."""
+        raise NotImplementedError
+
+    def compile(self):
+        """Make what the other methods call."""
+        raise NotImplementedError
+
+    @property
+    def compiled(self):
+        """What `compile` has made in this process."""
+        if "_compiled" not in vars(self):
+            self._compiled = self.compile()
+        return self._compiled
+
+    def __getstate__(self):
+        return {name: value for name, value in vars(self).items() if name != "_compiled"}
+
+    def __dask_tokenize__(self):
+        """Known by its values at a few points: no graph of another library says what it computes."""
+        points = _points(self.start)
+        values = [[f"{x:.{_DIGITS}g}" for x in _joined(self.prior(q))] for q in points]
+        rows = [[f"{x:.{_DIGITS}g}" for x in _joined(self.likelihood(q, self.row))] for q in points]
+        return type(self).__name__, values, rows
+
+
+@dataclass(frozen=True, eq=False)
+class ExternalModel:
+    """A model of another library for `sample`; made by ``from_numpyro``, ``from_pymc``, ``from_bridgestan``.
+
+    Parameters
+    ----------
+    functions : Functions
+    data : tuple of arrays
+        What is cut into shards, all of one length.
+    start : ndarray of shape (d,)
+        In unconstrained parameters.
+    names : tuple of str
+        Of those.
+    variables : dict of str to tuple of int
+        The model's own parameters and their shapes.
+    """
+
+    functions: Functions
+    data: tuple
+    start: np.ndarray
+    names: tuple[str, ...]
+    variables: dict[str, tuple]
+
+    def __post_init__(self):
+        n = len(self.data[0])
+        if n < 2:
+            raise DataError(f"the data have {n} row(s) along their axis; at least 2 are needed")
+        halves = [lambda first=first: tuple(x[first::2] for x in self.data) for first in (0, 1)]
+        check_sum(self._likelihood, self.data, halves, self.start, _REMEDY)
+
+    def _likelihood(self, q, data):
+        return self.functions.likelihood(q, data)[0]
+
+
+def _joined(value_and_gradient):
+    value, gradient = value_and_gradient
+    return [float(value), *np.asarray(gradient, dtype=float)]
+
+
+def _points(start):
+    spread = uniforms(stream(0, 0, 0, STARTING), _PLACES * len(start)).reshape(_PLACES, len(start)) - 0.5
+    spread[0] = 0
+    return start + spread
+
+
+def rows_of(data, n, what):
+    """Split a dict into arrays of `n` rows and the rest.
+
+    Parameters
+    ----------
+    data : dict of str to array or anything
+    n : int
+    what : str
+        Names the axis in the message.
+
+    Returns
+    -------
+    cut : dict of str to ndarray
+    fixed : dict
+    """
+    cut: dict[str, np.ndarray] = {}
+    fixed: dict = {}
+    for name, value in data.items():
+        has_rows = np.ndim(value) > 0 and len(value) == n
+        (cut if has_rows else fixed)[name] = np.asarray(value) if has_rows else value
+    if not cut:
+        raise DataError(f"data: no array has as many rows ({n}) as {what}")
+    return cut, fixed
+
+
+def flat_names(shapes):
+    """Names for every entry of named arrays: ``b[0]``, ``b[1, 2]``, and ``a`` for a single number."""
+    names = []
+    for name, shape in shapes.items():
+        for index in np.ndindex(*shape):
+            names.append(f"{name}{list(index)}" if index else name)
+    return tuple(names)
+
+
+def needed(package, door):
+    """Import the package that a model is written in; `door` is the function that needs it."""
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise StradaskError(
+            f"{door} needs {package}, which is not installed: pip install {package}"
+        ) from error
+
+
+def check_named(data):
+    """Refuse data that are no dict by name."""
+    if not isinstance(data, Mapping):
+        raise DataError(
+            f"data must be a dict, what the model takes by its names, got a {type(data).__name__}"
+        )

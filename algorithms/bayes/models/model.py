@@ -1,0 +1,468 @@
+"""Models: a log density, and what samplers, combiners and readers need to know of it."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ....errors import DataError
+from ....kernels.bayes import glm as bayes_glm
+from ....kernels.bayes import groups as bayes_groups
+from ....kernels.bayes import logistic as bayes_logistic
+from ....kernels.bayes import priors as bayes_priors
+from ....kernels.bayes import tiles as bayes_tiles
+from ....kernels.bayes.address import SIGNATURE, address_of
+from ....kernels.bayes.chain import evaluate_all
+from ....scheduler.threads import run_tasks
+from ..chains.chain import stream
+from .failures import Tally
+
+PRIORS = {
+    "normal": bayes_priors.NORMAL,
+    "student_t": bayes_priors.STUDENT_T,
+    "laplace": bayes_priors.LAPLACE,
+    "horseshoe": bayes_priors.HORSESHOE,
+}
+_BATCHES = {
+    bayes_logistic.logistic64: bayes_logistic.logistic64_batch,
+    bayes_logistic.logistic32: bayes_logistic.logistic32_batch,
+}
+INTERCEPTS = 2**32 - 1  # the number of a chain that is none: random numbers of groups' intercepts
+_BLOCK = 100  # draws of intercepts that are a task
+_TOGETHER = {
+    bayes_logistic.logistic64: bayes_logistic.logistic64_together,
+    bayes_logistic.logistic32: bayes_logistic.logistic32_together,
+}
+_SCALES = {"normal": "sigma", "student_t": "sigma", "negative_binomial": "overdispersion"}
+_FAMILIES = {
+    "bernoulli": bayes_glm.BERNOULLI,
+    "poisson": bayes_glm.POISSON,
+    "negative_binomial": bayes_glm.NEGATIVE_BINOMIAL,
+    "student_t": bayes_glm.STUDENT_NOISE,
+}
+
+
+def aligned(n_bytes):
+    """Return zeros (float64) on a cache line: a vector that lies across two halves the rate of loads."""
+    memory = np.zeros(n_bytes + bayes_tiles.LINE, np.uint8)
+    first = -memory.ctypes.data % bayes_tiles.LINE
+    return memory[first : first + n_bytes].view(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A log density over unconstrained parameters q.
+
+    Parameters
+    ----------
+    density : compiled function
+        ``density(q, g, data, meta)`` returns the log density and fills its gradient g; see ``kernels.hmc``.
+    data : float64 array (n,)
+    meta : int64 array (k,)
+    names : tuple of str
+        Of the parameters q.
+    start : ndarray of shape (d,)
+        The middle of the region where chains begin.
+    concave : bool, default=False
+        Whether the log density is known to be concave: then it has no second mode.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.bayes.models.model import regression
+    >>> model = regression("bernoulli", np.array([[1.0], [2.0]]), np.array([1.0, -1.0]))
+    >>> logp, gradient = model.logp_grad(np.zeros(1))
+    >>> round(logp, 4), gradient  # twice log(1/2), and half the difference of the rows
+    (-1.3863, array([-0.5]))
+    """
+
+    density: Any
+    data: np.ndarray
+    meta: np.ndarray
+    names: tuple[str, ...]
+    start: np.ndarray
+    concave: bool = False
+
+    def __post_init__(self):
+        self.density.compile(SIGNATURE)  # or read from disk: a model compiles what it needs and no more
+
+    @cached_property
+    def address(self):
+        """Where the compiled density lies in this process."""
+        return address_of(self.density, SIGNATURE)
+
+    @property
+    def n_params(self):
+        """How many parameters q there are."""
+        return len(self.names)
+
+    def logp_grad(self, q):
+        """Compute the log density and its gradient at q.
+
+        Parameters
+        ----------
+        q : ndarray of shape (d,)
+
+        Returns
+        -------
+        logp : float
+        gradient : ndarray of shape (d,)
+        """
+        logps, gradients = self.logp_grads(np.asarray(q)[None])
+        return float(logps[0]), gradients[0]
+
+    def logp_grads(self, Q):
+        """Compute log densities (K,) and gradients (K, d) at the points Q (K, d)."""
+        results = evaluate_all(self.address, self._points(Q), self.data, self.meta)
+        self.raise_errors()
+        return results
+
+    def raise_errors(self):
+        """Raise what went wrong inside the density; compiled ones raise nothing."""
+
+    def take_tally(self):
+        """Return a `Tally` of what this thread's evaluations raised since it was last asked."""
+        return Tally()
+
+    def logp_batch(self, Q):
+        """Compute log densities without gradients, where the model has a faster way for many points.
+
+        Parameters
+        ----------
+        Q : ndarray of shape (K, d)
+
+        Returns
+        -------
+        ndarray of shape (K,)
+        """
+        Q, batch = self._points(Q), _BATCHES.get(self.density)
+        if batch is None:
+            return self.logp_grads(Q)[0]
+        out = np.empty(len(Q))
+        batch(Q, out, self.data, self.meta)
+        return out
+
+    @property
+    def together(self):
+        """A compiled function for several points, by which chains share readings of the data; or None.
+
+        It gives the same bits as `density`; see ``kernels.bayes_address``.
+        """
+        return _TOGETHER.get(self.density)
+
+    def _points(self, Q):
+        Q = np.require(Q, np.float64, ["C", "W"])
+        if Q.ndim != 2 or Q.shape[1] != self.n_params:
+            raise DataError(f"points must have the shape (n, {self.n_params}), got {Q.shape}")
+        return Q
+
+    @property
+    def regular(self):
+        """Whether the density is known to resemble a normal one about its mode."""
+        return False
+
+    @property
+    def reach(self):
+        """How far from `start` chains begin, in every parameter."""
+        return 2.0
+
+    @property
+    def value_names(self):
+        """Names of what `values` returns."""
+        return self.names
+
+    def values(self, Q):
+        """Turn parameters q (K, d) into the values that people ask for."""
+        return self._points(Q)
+
+    def identity(self):
+        """What the density depends on, for digests."""
+        function = self.density.py_func
+        # Files of draws that 0.1 wrote know the densities of this package by flat names.
+        module = function.__module__.replace("stradask.kernels.bayes.", "stradask.kernels.bayes_")
+        name = (module, function.__qualname__)
+        return name, self.data, self.meta, self.names, self.start
+
+    def without_data(self):
+        """Return a model that knows its names and what `values` returns, and has no density."""
+        return replace(self, data=np.zeros(0))
+
+    def __getstate__(self):
+        """Travel as plain arrays, without what belongs to this process."""
+        state = vars(self)
+        return {name: value for name, value in state.items() if name != "address" and name[0] != "_"}
+
+    def __setstate__(self, state):
+        data = aligned(state["data"].nbytes)
+        data[:] = state["data"]
+        self.__dict__.update(state, data=data, meta=state["meta"].copy())  # what travels may be read-only
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Priors of a regression.
+
+    Parameters
+    ----------
+    kind : {"normal", "student_t", "laplace", "horseshoe"}, default="normal"
+        Of the coefficients. The horseshoe (the regularised one, with `scale` for its slab) shrinks the first
+        `n_shrunk` of them, the others are normal.
+    scale : float or array-like of shape (d,), default=2.5
+        Inf is a flat prior.
+    freedom : float, default=4
+        Degrees of freedom of Student's t.
+    global_scale : float, default=1
+        Of the horseshoe, in units of `scale`.
+    own_scale : float, default=2.5
+        Of the half-Cauchy prior of what the noise has: sigma, or the overdispersion; inf is flat.
+    n_shrunk : int, optional
+        All coefficients by default.
+    """
+
+    kind: str = "normal"
+    scale: Any = 2.5
+    freedom: float = 4.0
+    global_scale: float = 1.0
+    own_scale: float = 2.5
+    n_shrunk: int | None = None
+
+
+class Regression(Model):
+    """The model of `regression`: coefficients first, a scale of the likelihood's own last."""
+
+    @cached_property
+    def n_coefs(self):
+        """How many coefficients there are."""
+        return int(self.meta[bayes_priors.N_COEFS])
+
+    @property
+    def _n_local(self):
+        horseshoe = self.meta[bayes_priors.PRIOR] == bayes_priors.HORSESHOE
+        return int(self.meta[bayes_priors.N_SHRUNK]) if horseshoe else 0
+
+    @property
+    def regular(self):
+        """All but the horseshoe, whose scales make funnels."""
+        return not self._n_local
+
+    @property
+    def value_names(self):
+        """Coefficients, and scales by their names without "log"."""
+        return tuple(name.removeprefix("log ") for name in self.names)
+
+    def values(self, Q):
+        """Coefficients and scales: exponentials of what is a logarithm in q."""
+        Q = self._points(Q)
+        out, d, h = Q.copy(), self.n_coefs, self._n_local
+        out[:, d:] = np.exp(Q[:, d:])
+        if h:
+            scales = np.exp(-2 * (Q[:, d : d + h] + Q[:, [d + h]]))
+            out[:, :h] /= np.sqrt(1 + scales) * self.data[bayes_priors.HEAD :][:h]
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedRegression(Regression):
+    """A regression with an intercept for each group, which is integrated out and drawn afterwards.
+
+    Parameters
+    ----------
+    groups : ndarray of int, shape (G,)
+        Numbers of the groups, rising.
+    """
+
+    groups: Any = None
+
+    def draw_intercepts(self, Q, *, seed, n_jobs=1):
+        """Draw the groups' intercepts given parameters q, exactly.
+
+        Parameters
+        ----------
+        Q : ndarray of shape (K, d)
+        seed : int
+        n_jobs : int, default=1
+            Threads; the draws do not depend on them.
+
+        Returns
+        -------
+        ndarray of shape (K, G)
+        """
+        linear = self.density is bayes_groups.linear_groups
+        draw = bayes_groups.draw_linear_intercepts if linear else bayes_groups.draw_intercepts
+        Q, name = self._points(Q), stream(seed, int(self.groups[0]), INTERCEPTS, 0)
+
+        def block(first):
+            own = name.copy()
+            own[1] += np.uint32(first)
+            return draw(Q[first : first + _BLOCK], own, self.data, self.meta)
+
+        blocks = run_tasks([(block, (first,)) for first in range(0, len(Q), _BLOCK)], n_jobs)
+        return np.concatenate(blocks)
+
+
+def regression(
+    family,
+    X,
+    y,
+    *,
+    weights=None,
+    offsets=None,
+    groups=None,
+    names=None,
+    prior=None,
+    group_scale=1.0,
+    power=1.0,
+    freedom=4.0,
+):
+    """Make the model of a regression.
+
+    Parameters
+    ----------
+    family : {"bernoulli", "normal", "student_t", "poisson", "negative_binomial"}
+    X : ndarray of shape (n, d), float32 or float64
+        An intercept is a column of ones. In single precision a logistic regression computes in it.
+    y : ndarray of shape (n,)
+        Targets; 1 and -1 for "bernoulli".
+    weights, offsets : ndarray of shape (n,), optional
+    groups : ndarray of int, shape (n,), optional
+        Number of each row's group. Each group has an intercept of its own, normal about 0; not for
+        "student_t".
+    names : sequence of str, optional
+        Of the columns.
+    prior : Prior, optional
+    group_scale : float, default=1
+        Of the half-normal prior of the standard deviation of the groups' intercepts.
+    power : float, default=1
+        1/M for one of M shards: the prior's power.
+    freedom : float, default=4
+        Of Student-t noise.
+
+    Returns
+    -------
+    Regression
+    """
+    prior = Prior() if prior is None else prior
+    n, d = X.shape
+    names = tuple(f"x{j}" for j in range(d)) if names is None else tuple(names)
+    meta, head = _head(d, n, prior, power, freedom)
+    start = np.zeros(d)
+    if family != "bernoulli" and prior.kind != "horseshoe":
+        start, rest = _least_squares(family, X, y, weights, offsets)
+    else:
+        rest = 1.0
+    kind, own = Regression, {}
+    if groups is not None:
+        order = np.argsort(groups, kind="stable")
+        X, y = X[order], y[order]
+        weights, offsets = (None if part is None else part[order] for part in (weights, offsets))
+        ids, sizes = np.unique(groups, return_counts=True)
+        kind, own = GroupedRegression, {"groups": ids}
+        density, meta, body = _grouped_body(family, meta, head, X, y, weights, offsets, sizes, group_scale)
+    elif family == "bernoulli" and weights is None and offsets is None:
+        density, body = _logistic_body(meta, head, X, y)
+    elif family == "normal":
+        density, body = bayes_glm.linear, _linear_body(head, X, y, weights, offsets)
+    else:
+        density, body = bayes_glm.glm, _row_body(meta, family, X, y, weights, offsets)
+    data = aligned(8 * (len(head) + math.ceil(body.nbytes / 8)))
+    data[: len(head)] = head
+    data[len(head) :].view(body.dtype)[: body.size] = body.ravel()
+    if prior.kind == "horseshoe":
+        names += tuple(f"log local scale {name}" for name in names[: meta[bayes_priors.N_SHRUNK]])
+        names += ("log global scale",)
+    scales = {"log group_sd": 1.0} if groups is not None else {}
+    if family in _SCALES:
+        scales[f"log {_SCALES[family]}"] = 1.0
+    if family in ("normal", "student_t"):
+        scales = dict.fromkeys(scales, rest)
+    start = np.concatenate([start, np.zeros(len(names) - d), np.log([*scales.values()])])
+    concave = groups is None and family in ("bernoulli", "poisson") and prior.kind in ("normal", "laplace")
+    return kind(density, data, meta, (*names, *scales), start, concave, **own)
+
+
+def _least_squares(family, X, y, weights, offsets):
+    """Where to begin: coefficients fitted to targets, or to logarithms of counts, and what they leave."""
+    targets = y if family in ("normal", "student_t") else np.log(y + 0.5)
+    targets = targets if offsets is None else targets - offsets
+    root = np.ones(1) if weights is None else np.sqrt(weights)
+    coefs = _solved(X * root[:, None], targets * root)
+    rest = np.sqrt(np.average((targets - X @ coefs) ** 2, weights=weights))
+    return coefs, max(rest, 1e-8 * np.abs(targets).max(), 1e-150)
+
+
+def _solved(X, y):
+    """Least squares by columns of about one length: those far shorter than others count as well."""
+    with np.errstate(divide="ignore"):
+        scales = np.exp2(np.round(np.log2(np.sqrt((X * X).sum(axis=0)))))  # exact factors
+    scales[scales == 0] = 1.0
+    coefs, *_ = np.linalg.lstsq(X / scales, y, rcond=None)
+    return coefs / scales
+
+
+def _head(d, n, prior, power, freedom):
+    """The numbers at the front of data and meta; what the likelihood has of its own is added later."""
+    scale = np.broadcast_to(np.asarray(prior.scale, dtype=np.float64), d)
+    start = bayes_priors.HEAD + -(-d // 8) * 8
+    meta, head = np.zeros(bayes_priors.HEAD, np.int64), np.zeros(start)
+    meta[bayes_priors.N_COEFS], meta[bayes_priors.N_ROWS], meta[bayes_priors.START] = d, n, start
+    meta[bayes_priors.PRIOR] = PRIORS[prior.kind]
+    meta[bayes_priors.N_SHRUNK] = d if prior.n_shrunk is None else prior.n_shrunk
+    head[bayes_priors.POWER], head[bayes_priors.FREEDOM] = power, prior.freedom
+    head[bayes_priors.GLOBAL], head[bayes_priors.OWN_SCALE] = 1 / prior.global_scale, 1 / prior.own_scale
+    head[bayes_priors.NOISE_FREEDOM] = freedom
+    head[bayes_priors.HEAD :][:d] = 1 / scale
+    return meta, head
+
+
+def _logistic_body(meta, head, X, y):
+    dtype = np.float32 if X.dtype == np.float32 else np.float64
+    tiles = bayes_tiles.tiles(X * y[:, None].astype(dtype), dtype)
+    meta[bayes_priors.N_TILES] = len(tiles)
+    head[bayes_priors.PADDING] = (len(tiles) * tiles.shape[2] - len(X)) * math.log(2)
+    return (bayes_logistic.logistic32 if dtype == np.float32 else bayes_logistic.logistic64), tiles
+
+
+def _linear_body(head, X, y, weights, offsets):
+    """Sufficient statistics: what the sum of squares is at its least, where, and its square root matrix."""
+    X = X.astype(np.float64)
+    weights = np.ones(len(X)) if weights is None else weights
+    y = y if offsets is None else y - offsets
+    root = np.sqrt(weights)[:, None]
+    center = _solved(X * root, y * root[:, 0])
+    rest = y - X @ center
+    head[bayes_priors.CONSTANT], head[bayes_priors.WEIGHT] = weights @ rest**2, weights.sum()
+    R = np.zeros((X.shape[1], X.shape[1]))
+    triangle = np.linalg.qr(X * root, mode="r")
+    R[: len(triangle)] = triangle
+    return np.concatenate([center, R.ravel()])
+
+
+def _grouped_body(family, meta, head, X, y, weights, offsets, sizes, group_scale):
+    """As the bodies of one family without groups, rows sorted by group; see ``kernels.bayes_groups``."""
+    firsts = np.append(0, np.cumsum(sizes))
+    longer = np.concatenate([meta, [len(sizes)], firsts])
+    if family == "normal":
+        weights = np.ones(len(X)) if weights is None else weights
+        y = y if offsets is None else y - offsets
+        masses, which = np.add.reduceat(weights, firsts[:-1]), np.repeat(np.arange(len(sizes)), sizes)
+        X_means = np.add.reduceat(weights[:, None] * X, firsts[:-1]) / masses[:, None]
+        y_means = np.add.reduceat(weights * y, firsts[:-1]) / masses
+        within = _linear_body(head, X - X_means[which], y - y_means[which], weights, None)
+        parts = [[1 / group_scale], within, X_means.ravel(), y_means, masses]
+        return bayes_groups.linear_groups, longer, np.concatenate(parts, dtype=np.float64)
+    rows = _row_body(longer, family, X, y, weights, offsets)
+    return bayes_groups.glm_groups, longer, np.concatenate([[1 / group_scale], rows])
+
+
+def _row_body(meta, family, X, y, weights, offsets):
+    n = len(X)
+    weights = np.ones(n) if weights is None else weights
+    meta[bayes_priors.FAMILY] = _FAMILIES[family]
+    parts = [X.ravel(), y, weights, np.zeros(n) if offsets is None else offsets]
+    if family == "negative_binomial":
+        counts, which = np.unique(y, return_inverse=True)
+        meta[bayes_priors.N_VALUES] = len(counts)
+        parts += [counts, np.bincount(which, weights=weights)]
+    return np.concatenate(parts, dtype=np.float64)

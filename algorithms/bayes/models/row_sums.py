@@ -1,0 +1,179 @@
+"""Whether a log likelihood is a sum over rows, up to a constant: only then do shards multiply to all.
+
+A prior inside the likelihood, a mean over rows, or terms between neighbouring rows are no such sums. With
+:math:`c(q) = \\ell(q, x) - \\sum_m \\ell(q, x_m)` the product of the shards is the posterior times
+:math:`e^{-c(q)}`, so that c has to be constant. It is compared at a few points before anything is sampled.
+"""
+
+import inspect
+import warnings
+
+import numpy as np
+
+from ....errors import DataError
+from ....kernels.bayes.streams import uniforms
+from ..chains.chain import STARTING, stream
+
+_DISTANCES = np.array([0.0, 1.0, 1.0, 4.0, 4.0, 0.1, 1e-2, 1e-3])  # whole widths, about the start
+_TOLERANCE = 1e-7  # of the log likelihood, in parts of its size
+_NOISES = 20  # standard deviations of the rounding errors, where these are larger
+_STEP = 1e-4  # between points whose differences show rounding errors: larger than those of single precision
+_BINOMIAL = np.sqrt(70.0)  # standard deviation of a fourth difference of white noise
+
+
+class NotASum(DataError):
+    """A log likelihood is no sum over rows."""
+
+
+def check_sum(likelihood, whole, parts, start, remedy):
+    """Refuse a likelihood that is no sum over rows, up to a constant.
+
+    Parameters
+    ----------
+    likelihood : callable
+        ``likelihood(q, data)`` returns a number.
+    whole : data of all rows
+    parts : list of callables
+        ``part()`` returns some of the rows; each row is in one of them.
+    start : ndarray of shape (d,)
+    remedy : str
+        Ends the message.
+
+    Raises
+    ------
+    NotASum
+        Says by how much the difference changes, and where; or that parts of the rows cannot be evaluated, and
+        why.
+    DataError
+        If the likelihood is not finite where chains begin.
+
+    Notes
+    -----
+    Rounding errors are allowed for by their size, which fourth differences over short steps show: of a smooth
+    function these are zero.
+    """
+    points = _points(start)
+    apart, scale = np.full(len(points), np.nan), 0.0
+    for i, q in enumerate(points):
+        total, pieces = _values(likelihood, q, whole, parts, must=i == 0)
+        if np.isnan(total) or np.isnan(pieces) or not (np.isfinite(total) or np.isfinite(pieces)):
+            if i:
+                continue
+            raise DataError(
+                f"the log likelihood is not finite at q = {_shown(q)}, where chains begin: it is {total} for "
+                f"all rows, and {pieces} is the sum over parts of them; give a start "
+                "where it is finite, or mend it"
+            )
+        if np.isfinite(total) != np.isfinite(pieces):
+            raise NotASum(
+                f"log_likelihood is no sum over rows: at q = {_shown(q)} it is {total:.6g} for all rows, and "
+                f"{pieces:.6g} is the sum over {len(parts)} parts of them; {remedy}"
+            )
+        apart[i], scale = total - pieces, max(scale, abs(total), abs(pieces))
+    changes = np.abs(np.nan_to_num(apart - apart[0]))
+    worst = changes.argmax()
+    limit = _TOLERANCE * (1 + scale)
+    if changes[worst] > limit:
+        noise = max(_noise(likelihood, q, whole, parts) for q in (points[0], points[worst]))
+        if changes[worst] > limit + _NOISES * noise:
+            raise NotASum(
+                f"log_likelihood is no sum over rows: for all rows it differs from its sum over {len(parts)} "
+                f"parts of them by {apart[0]:.6g} at q = {_shown(points[0])}, and by {apart[worst]:.6g} at "
+                f"q = {_shown(points[worst])}; {remedy}"
+            )
+
+
+def gaps(likelihood, points, whole, parts):
+    """Compute the likelihood of all rows less the sum over parts of them, at points (K, d).
+
+    Parameters
+    ----------
+    likelihood, whole, parts
+        See `check_sum`.
+    points : ndarray of shape (K, d)
+
+    Returns
+    -------
+    ndarray of shape (K,)
+        NaN where both are minus infinity or cannot be evaluated.
+    """
+    with np.errstate(invalid="ignore"):
+        return np.array([np.subtract(*_values(likelihood, q, whole, parts)) for q in points])
+
+
+def likelihood_alone(log_likelihood, log_prior):
+    """Make ``likelihood(q, data)``, of a user's function; data are floats where both are compiled."""
+    if not all(
+        hasattr(function, "py_func") for function in (log_likelihood, log_prior) if function is not None
+    ):
+
+        def likelihood(q, data):
+            found = log_likelihood(q, data)
+            return np.asarray(found[0] if isinstance(found, tuple) else found, dtype=np.float64).item()
+
+        return likelihood
+    fills = len(inspect.signature(log_likelihood.py_func).parameters) == 3
+
+    def compiled(q, data):
+        x = np.ascontiguousarray(data, dtype=np.float64)
+        return float(log_likelihood(q, x, np.zeros(len(q))) if fills else log_likelihood(q, x))
+
+    return compiled
+
+
+def depends(likelihood, data, start):
+    """Whether the likelihood of data, such as of no rows, changes with the parameters about the start.
+
+    Not where it cannot be evaluated or is not finite.
+    """
+    found = []
+    for q in _points(start):
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # such as NumPy's of a mean of nothing
+                found.append(likelihood(q, data))
+        except Exception:  # it may need rows
+            return False
+    values = np.array(found)[np.isfinite(found)]
+    return bool(len(values) > 1 and np.ptp(values) > _TOLERANCE * (1 + np.abs(values).max()))
+
+
+def _points(start):
+    d = len(start)
+    spread = uniforms(stream(0, 0, 0, STARTING), len(_DISTANCES) * d).reshape(-1, d) - 0.5
+    return start + _DISTANCES[:, None] * spread
+
+
+def _values(likelihood, q, whole, parts, must=False):
+    """The value for all rows, and the sum over parts; NaN where the function fails, unless it must not."""
+    try:
+        with np.errstate(all="ignore"):
+            total = likelihood(q, whole)
+    except Exception:  # a density may end where no chain comes
+        if must:
+            raise
+        return np.nan, np.nan
+    try:
+        with np.errstate(all="ignore"):
+            return total, sum(likelihood(q, part()) for part in parts)
+    except DataError:
+        raise
+    except Exception as error:
+        if not must:
+            return np.nan, np.nan
+        raise NotASum(
+            f"the likelihood of a part of the rows cannot be evaluated: {error}; every size in the model "
+            "must follow from the data that are cut"
+        ) from error
+
+
+def _noise(likelihood, q, whole, parts):
+    """Size of the rounding errors of the gap at q."""
+    steps = _STEP * np.arange(7)[:, None] * np.maximum(1.0, np.abs(q))
+    found = gaps(likelihood, q + steps, whole, parts)
+    fourth = np.diff(found, 4)
+    return float(np.sqrt(np.mean(fourth**2)) / _BINOMIAL) if np.isfinite(fourth).all() else 0.0
+
+
+def _shown(q):
+    return np.array2string(q, precision=4, threshold=6, max_line_width=1000)

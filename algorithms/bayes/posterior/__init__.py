@@ -1,0 +1,1 @@
+"""The `Posterior` and what it says: convergence, diagnostics, tables, pictures."""

@@ -1,0 +1,348 @@
+"""Has a chain converged, do the shards agree, can the combination be trusted: the figures and their limits.
+
+The figures of chains are in `convergence`; here are those of shards and combinations, and what they mean.
+"""
+
+import math
+
+import numpy as np
+from scipy import stats
+
+from ....errors import DataError
+from ..combine.gaussian import moment_parameters, score_parameters
+from .convergence import convergence, e_bfmi
+from .tables import Table
+
+RHAT_LIMIT = 1.1  # of a shard; above it its draws are refused
+_RHAT_GOOD = 1.01  # of draws that are themselves the result
+_ESS_GOOD, _ESS_SHARD = 400, 100
+MIXED = 0.5  # part of the draws that chains are worth which mix well
+_BFMI_LIMIT = 0.3
+MOST_DIVERGENT = 0.01  # part of the draws
+# Of a combination's means by the posterior itself, in standard deviations; and of its standard deviations to
+# those by the posterior, or of these to them. In between the limit is what chance does.
+LEAST_SHIFT, MOST_SHIFT = 0.15, 0.3
+LEAST_SPREAD, MOST_SPREAD = 1.1, 1.3
+LEAST_ACCEPTANCE = 0.05
+MOST_WIDTH = 0.5  # of kernels, in standard deviations of the posterior: draws 12 % too wide
+MOST_APART = 0.2  # in standard deviations: of halves, whose whole errs by about half of it; of populations
+MOST_ROWS_APART = 0.1  # standard deviation of a logarithm: moves a mean by at most so many of its own
+MOST_MISSED = 0.05  # of the posterior, about a mode that was found
+_P_LIMIT = 0.001  # of the tests whether shards agree
+_DEALT = "the model may not fit (overdispersion, dependent rows)"
+_WORDS = ("good", "care", "bad")
+_VERDICTS = (
+    "The draws can be trusted.",
+    "Use the draws with care: see the lines marked care.",
+    "Do not use these draws: see the lines marked bad.",
+)
+
+
+def largest_skewness(draws):
+    """Return the largest absolute skewness of a parameter in any shard, for draws (M, T, d)."""
+    with np.errstate(invalid="ignore"):
+        return float(np.nanmax(np.abs(stats.skew(draws, axis=1))))
+
+
+def cochran_q(draws):
+    """Ask whether the shards' means differ by more than their posteriors allow.
+
+    ``Q_j = sum_m (mean_mj - mean_j)^2 / var_mj``, with the mean over shards weighted by ``1 / var_mj``, is
+    chi-square with M - 1 degrees of freedom where shards are random parts of data that fit the model.
+
+    Parameters
+    ----------
+    draws : ndarray of shape (M, T, d)
+
+    Returns
+    -------
+    q : ndarray of shape (d,)
+    p : float
+        Probability of so large a largest Q, times d (Bonferroni), at most 1.
+    """
+    means, weights = draws.mean(axis=1), 1 / draws.var(axis=1, ddof=1)
+    centre = (weights * means).sum(axis=0) / weights.sum(axis=0)
+    q = (weights * (means - centre) ** 2).sum(axis=0)
+    if len(draws) == 1:
+        return q, 1.0
+    return q, min(float(len(q) * stats.chi2.sf(q.max(), len(draws) - 1)), 1.0)
+
+
+def leave_one_out_distances(draws, gradients=None):
+    r"""Measure how far each shard lies from the product of the others.
+
+    .. math:: D_m^2 = (\mu_m - \mu_{-m})^T (S_m + S_{-m})^{-1} (\mu_m - \mu_{-m}),
+
+    which is chi-square with d degrees of freedom where shards are random parts of the data.
+
+    Parameters
+    ----------
+    draws : ndarray of shape (M, T, d)
+    gradients : ndarray of shape (M, T, d), optional
+        With them the Gaussians of the shards are score-matched, without by moments (T > d + 2).
+
+    Returns
+    -------
+    distances : ndarray of shape (M,)
+        :math:`D_m`; zeros for one shard.
+    p : float
+        Probability of so large a largest one, times M, at most 1.
+    """
+    M, _, d = draws.shape
+    if M == 1:
+        return np.zeros(1), 1.0
+    precisions, shifts = (
+        moment_parameters(draws) if gradients is None else score_parameters(draws, gradients, spd=True)
+    )
+    squares = np.empty(M)
+    for m in range(M):
+        try:
+            own = np.linalg.inv(precisions[m])
+            others = np.linalg.inv(precisions.sum(axis=0) - precisions[m])
+            apart = own @ shifts[m] - others @ (shifts.sum(axis=0) - shifts[m])
+            squares[m] = apart @ np.linalg.solve(own + others, apart)
+        except np.linalg.LinAlgError:  # to working precision one shard says all: the others are far from it
+            squares[m] = np.inf
+    p = min(float(M * stats.chi2.sf(squares.max(), d)), 1.0)
+    return np.sqrt(np.maximum(squares, 0)), p
+
+
+class Diagnostics(Table):
+    """The table of diagnostics: a line a figure, with its limit and what that means.
+
+    Attributes
+    ----------
+    verdict : str
+        The worst line, in a sentence; stands below the table.
+    level : int
+        0 for good, 1 for care, 2 for bad.
+    """
+
+    def __init__(self, lines):
+        lines = [tuple(line) for line in lines]
+        names, values, limits, levels, words = zip(*lines, strict=True) if lines else ((),) * 5
+        self.lines = lines
+        self.level = max(levels, default=0)
+        self.verdict = _VERDICTS[self.level] if lines else "Nothing is known of these draws."
+        columns = {
+            "value": np.array(values, float),
+            "limit": np.array(limits, str),
+            "verdict": np.array([_WORDS[level] for level in levels], str),
+            "in words": np.array(words, str),
+        }
+        super().__init__(names, columns, self.verdict)
+
+
+def diagnose(
+    chains,
+    *,
+    gradients=None,
+    energy=None,
+    divergences=None,
+    figures=None,
+    names=None,
+    failure="",
+    dealt=False,
+):
+    """Judge shards, their agreement and their combination.
+
+    Parameters
+    ----------
+    chains : array-like of shape (M, chains, T, d), or None
+        Draws of the shards, in the space in which they are combined.
+    gradients : array-like, as chains, optional
+    energy : array-like of shape (M, chains, T), optional
+        Of a Hamiltonian sampler.
+    divergences : array-like of M ints, optional
+    figures : dict, optional
+        `Combination.figures`.
+    names : sequence of d str, optional
+        Of the parameters.
+    dealt : bool, default=False
+        Whether the rows were dealt to the shards at random, so that it is no question where shards disagree.
+    failure : str, default=""
+        The first error of those evaluations of the density that ``figures["failed"]`` counts.
+
+    Returns
+    -------
+    Diagnostics
+    """
+    figures = figures or {}
+    lines, ends = [], list(_combination_lines(figures))
+    if chains is not None:
+        chains = np.asarray(chains, dtype=np.float64)
+        if chains.ndim != 4:
+            raise DataError(f"chains must have the shape (M, chains, T, d), got {chains.shape}")
+        names = [f"parameter {j}" for j in range(chains.shape[3])] if names is None else list(names)
+        lines += _chain_lines(chains, names, weighed="k_hat" in figures)
+        if divergences is not None:
+            line = _divergence_line(np.asarray(divergences), chains.shape[1] * chains.shape[2])
+            # A second round that is good has put right what the shards missed.
+            excused = "k_hat" in figures and not any(level for _, _, _, level, _ in ends)
+            lines.append((*line[:3], min(line[3], 1) if excused else line[3], line[4]))
+        if energy is not None:
+            lines.append(_energy_line(np.stack([e_bfmi(shard) for shard in np.asarray(energy)])))
+        if len(chains) > 1:
+            lines += _agreement_lines(chains, gradients, dealt)
+    if figures.get("undefined"):
+        words = "evaluations were NaN, taken for a density of zero: mend it, or return -inf there"
+        lines.append(("undefined", figures["undefined"], "0", 1, words))
+    if figures.get("failed"):
+        words = f"evaluations raised an error, taken for a density of zero; the first: {failure}"
+        lines.append(("failed", figures["failed"], "0", 1, words))
+    if figures.get("n_searches"):
+        several, seen = figures["n_modes"] > 1, figures.get("modes_seen")
+        words = f"{figures['n_searches']} searches from scattered points end in "
+        apart = "several modes, near which draws lie" if seen else "other modes, which draws may have missed"
+        words += apart if several else "one mode"
+        lines.append(("modes", figures["n_modes"], "1", int(several and not seen), words))
+    if figures.get("missed_share", 0) > MOST_MISSED:
+        words = "of the posterior lie about a mode where hardly any draws are, by the normal density there"
+        lines.append(("missed mode", figures["missed_share"], f"< {MOST_MISSED}", 2, words))
+    if figures.get("k_hat_mode", 0) >= 0.7:
+        words = "importance sampling about the mode fails: chains by its metric may never leave it; take nuts"
+        lines.append(("k-hat of the mode", figures["k_hat_mode"], "< 0.7", 1, words))
+    return Diagnostics([*lines, *ends])
+
+
+def _chain_lines(chains, names, weighed):
+    """R-hat and effective sizes of the worst shard; weighed draws only propose, and may be rougher."""
+    rhat, *sizes = (np.stack(part) for part in zip(*map(convergence, chains), strict=True))
+    where = np.unravel_index(np.where(np.isnan(rhat), np.inf, rhat).argmax(), rhat.shape)
+    worst, place = rhat[where], f"shard {where[0]}, {names[where[1]]}"
+    good = RHAT_LIMIT if weighed else max(_RHAT_GOOD, min(_rhat_by_chance(chains), RHAT_LIMIT))
+    level = 2 if not worst <= RHAT_LIMIT else int(worst > good)
+    words = f"did not converge: {place}" if level == 2 else f"largest in {place}"
+    yield "R-hat", worst, f"< {good:.3g}", level, words
+    n_draws = chains.shape[1] * chains.shape[2]
+    alone = len(chains) == 1
+    least = _ESS_GOOD if alone else _ESS_SHARD
+    for kind, found in zip(("bulk", "tail"), sizes, strict=True):
+        where = np.unravel_index(np.where(np.isnan(found), -np.inf, found).argmin(), found.shape)
+        size, words = found[where], ""
+        level = 0 if weighed or size >= least else 1
+        if level and size >= MIXED * n_draws:
+            words = f"these are {n_draws} draws, which mix well: take more; "
+        elif level:
+            words = "too few: longer chains; "
+            level = 2 if alone and not size >= min(_ESS_SHARD, MIXED * n_draws / 2) else 1
+        words += f"smallest in shard {where[0]}, {names[where[1]]}"
+        yield f"{kind} ESS", size, f"> {least}", level, words
+
+
+def _rhat_by_chance(chains):
+    """R-hat that the worst parameter of chains of independent draws exceeds once in a thousand times."""
+    M, C, T, d = chains.shape
+    free = 2 * C - 1  # chains are cut into halves
+    ratio = stats.chi2.isf(_P_LIMIT / (2 * M * d), free) / free
+    return math.sqrt(1 + max(ratio - 1, 0) / max(T // 2, 1))
+
+
+def told_aloud(found):
+    """Lines of diagnostics that a user is warned of: all that are bad, or those of chains that mix badly.
+
+    Parameters
+    ----------
+    found : Diagnostics
+
+    Returns
+    -------
+    list of tuple
+        Empty where draws were few and good: that stands in the table.
+    """
+    if found.level == 2:
+        return [line for line in found.lines if line[3] == 2]
+    slow = [
+        line
+        for line in found.lines
+        if line[3]
+        and line[0] in ("R-hat", "bulk ESS", "tail ESS", "E-BFMI", "modes", "k-hat of the mode")
+        and "mix well" not in line[4]
+    ]
+    return [line for line in found.lines if line[3]] if slow else []
+
+
+def _divergence_line(counts, n_draws):
+    worst = int(counts.argmax())
+    total = int(counts.sum())
+    words = f"most in shard {worst} ({counts[worst]}): a larger target_accept, or another form"
+    level = 2 if counts[worst] > MOST_DIVERGENT * n_draws else int(total > 0)
+    return "divergences", total, "0", level, words if total else "none"
+
+
+def _energy_line(figures):
+    worst = np.unravel_index(figures.argmin(), figures.shape)
+    poor = not figures[worst] >= _BFMI_LIMIT
+    words = f"{'heavy tails, slowly reached; ' * poor}smallest in shard {worst[0]}, chain {worst[1]}"
+    return "E-BFMI", figures[worst], f"> {_BFMI_LIMIT}", int(poor), words
+
+
+def _agreement_lines(chains, gradients, dealt):
+    M, C, T, d = chains.shape
+    draws = chains.reshape(M, C * T, d)
+    yield "skewness", largest_skewness(draws), "", 0, "largest of a parameter in a shard"
+    q, p = cochran_q(draws)
+    apart = p < _P_LIMIT
+    why = (
+        "the model may not fit (overdispersion, dependent rows)"
+        if dealt
+        else "were the rows dealt at random?"
+    )
+    words = f"shards disagree: {why}" if apart else f"shards agree (p = {p:.2g})"
+    yield "Cochran's Q", q.max(), f"p > {_P_LIMIT}", int(apart), words
+    if d + 2 < C * T:
+        gradients = None if gradients is None else np.asarray(gradients, float).reshape(draws.shape)
+        distances, p = leave_one_out_distances(draws, gradients)
+        apart = p < _P_LIMIT
+        place = "apart" if apart else "farthest"
+        words = f"shard {distances.argmax()} lies {place} from the others (p = {p:.2g})"
+        yield "leave-one-out", distances.max(), f"p > {_P_LIMIT}", int(apart), words
+
+
+def _combination_lines(figures):
+    """Judge what a combination tells of itself; figures without a limit are not shown."""
+    k_limit, least = figures.get("k_hat_limit", 0.7), figures.get("importance_ess_limit", 100)
+    check_limit = figures.get("check_k_hat_limit", 0.7)
+    judged = (
+        (
+            "rows_apart",
+            "sum over rows",
+            MOST_ROWS_APART,
+            False,
+            "sd of log_likelihood less its sum over shards: no sum over rows, or rounding errors",
+        ),
+        ("half_disagreement", "halves apart", MOST_APART, False, "in sd, of shards' first and second halves"),
+        ("kernel_width", "kernel width", MOST_WIDTH, False, "in sd of the posterior: the smoothing"),
+        ("acceptance", "acceptance", LEAST_ACCEPTANCE, True, "of choices; frozen below the limit"),
+        (
+            "populations_apart",
+            "populations apart",
+            MOST_APART,
+            False,
+            "in sd, of two independent populations",
+        ),
+        ("k_hat", "k-hat", k_limit, False, "of the weights' tail"),
+        ("importance_ess", "importance ESS", least, True, "draws that the weighted ones are worth"),
+        ("mean_ess", "ESS of means", 100, True, "the same for a mean, of the worst parameter"),
+        ("check_k_hat", "k-hat of the check", check_limit, False, "of exact weights of a t about the draws"),
+        ("check_ess", "ESS of the check", 100, True, "draws that those weights are worth"),
+        (
+            "shift",
+            "shift of means",
+            figures.get("shift_limit", LEAST_SHIFT),
+            False,
+            "in sd, by the same weights",
+        ),
+        (
+            "spread",
+            "spread",
+            figures.get("spread_limit", LEAST_SPREAD),
+            False,
+            "how many times too wide or too narrow, by the same weights",
+        ),
+    )
+    for key, name, limit, at_least, words in judged:
+        if key in figures:
+            value = figures[key]
+            fine = value >= limit if at_least else value <= limit
+            yield name, value, f"{'>' if at_least else '<'} {limit:.3g}", 0 if fine else 2, words

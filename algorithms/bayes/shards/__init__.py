@@ -1,0 +1,1 @@
+"""Subposteriors: rows cut into shards, and chains of each shard on threads or on Dask."""

@@ -1,0 +1,316 @@
+"""Shards that are known by where they lie: files, and blocks of Dask's collections.
+
+A `Source` is a few bytes that travel; whoever works on the shard reads it, and reads it again if it was lost.
+What is read the second time must be what was there the first time: a checksum tells.
+"""
+
+import os
+import sys
+import zipfile
+import zlib
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ....errors import DataError
+from ...inputs.texts import check_are_names
+from .tasks import ShardPool
+
+BESIDE = ("sample_weight", "offset", "groups")  # what an npz file may hold beside X and y
+_FULL = 0.05  # part of the entries of an svmlight file that must not be zero where X is large
+_LARGE = 2**27  # entries of X: a gigabyte
+
+
+class Source:
+    """Where the observations of a shard are read.
+
+    Parameters
+    ----------
+    spec : path-like, Delayed, array, or tuple of these
+        See `find_sources`.
+    number : int
+        Of the shard, for messages.
+    n_features : int, optional
+        Columns of an svmlight file, which does not state them.
+    zero_based : bool or "auto", default="auto"
+        Whether an svmlight file counts columns from 0; "auto" takes 1 if it does not name the column 0.
+    checksum : int, optional
+        Of `read`, as it was before.
+    """
+
+    def __init__(self, spec, number, n_features=None, zero_based="auto", checksum=None):
+        self.spec, self.number, self.checksum = spec, number, checksum
+        self.n_features, self.zero_based = n_features, zero_based
+
+    def __repr__(self):
+        return f"shard {self.number}" + (f" ({self.spec})" if isinstance(self.spec, str) else "")
+
+    @property
+    def is_svmlight(self):
+        """Whether it is a file that tells neither its width nor from where it counts columns."""
+        return isinstance(self.spec, str) and not self.spec.endswith((".npy", ".npz"))
+
+    def known(self, **what):
+        """Return the source with more that is known of it."""
+        names = ("n_features", "zero_based", "checksum")
+        return Source(self.spec, self.number, **{name: getattr(self, name) for name in names} | what)
+
+    def read(self):
+        """Read the arrays: an array, or a dict of them by name, or a tuple where nothing names them.
+
+        Raises
+        ------
+        DataError
+            Names the shard, where it cannot be read or is no longer what it was.
+        """
+        try:
+            arrays = self._read(self.spec)
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise DataError(f"{self} cannot be read: {error}") from error
+        if self.checksum is not None and checksum(arrays) != self.checksum:
+            raise DataError(
+                f"{self} has changed since it was read first: leave files as they are during a run, and let "
+                "delayed blocks give the same values each time"
+            )
+        return arrays
+
+    def take(self):
+        """Read, for densities of one's own: an array or a tuple of arrays."""
+        arrays = self.read()
+        arrays = tuple(arrays.values()) if isinstance(arrays, dict) else arrays
+        return arrays[0] if isinstance(arrays, tuple) and len(arrays) == 1 else arrays
+
+    def _read(self, spec):
+        if isinstance(spec, str):
+            return self._read_file(spec)
+        if isinstance(spec, tuple):
+            return tuple(self._read(part) for part in spec)
+        if _is_dask(spec):
+            dask = sys.modules["dask"]
+            (found,) = dask.compute(spec, scheduler=dask.get)  # not by name, of which Dask warns
+            return found
+        return spec
+
+    def _read_file(self, path):
+        if path.endswith(".npy"):
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        if path.endswith(".npz"):
+            with np.load(path, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+        from ....datasets import read_svmlight
+
+        X, y = read_svmlight(path, n_features=self.n_features, zero_based=self.zero_based)
+        return {"X": X, "y": y}
+
+
+def find_sources(data):
+    """Tell whether `data` is a list of shards' specifications, and make their sources.
+
+    Parameters
+    ----------
+    data : object
+        A list whose entries are each the path of a file (npz, npy or svmlight), a Delayed of Dask's, or a
+        tuple of such and of arrays.
+
+    Returns
+    -------
+    list of Source, or None
+        None for all other data.
+
+    Raises
+    ------
+    DataError
+        For files that are not there or of no known kind, where the client sees the folder, and blocks that
+        a cluster holds and could not make again.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.bayes.shards.sources import find_sources
+    >>> find_sources([[1.0, 2.0], [3.0, 4.0]]) is None
+    True
+    """
+    if not isinstance(data, list) or not data or not all(map(_is_spec, data)):
+        return None
+    return [Source(_plain(spec, number), number) for number, spec in enumerate(data)]
+
+
+def blocks_of(X, y):
+    """Make the sources of a Dask array's or DataFrame's blocks of rows, and of a vector beside it.
+
+    Parameters
+    ----------
+    X : Dask array of shape (n_samples, n_features)
+        With chunks of known size.
+    y : Dask array or array-like of shape (n_samples,)
+
+    Returns
+    -------
+    list of Source
+    """
+    if y is None:
+        raise DataError("y is missing: give a vector, or a Dask array, with an entry for each row of X")
+    for name, part in (("X", X), ("y", y)):
+        _check_not_held(name, part)
+    X = X.rechunk({1: -1})
+    sizes = X.chunks[0]
+    if not _is_dask(y):
+        y = np.asarray(y)
+        parts = np.split(y, np.cumsum(sizes)[:-1]) if len(y) == len(X) else None
+    else:
+        y = y.to_dask_array(lengths=True) if hasattr(y, "to_dask_array") else y
+        parts = y.rechunk({0: sizes}).to_delayed().ravel() if len(y) == len(X) else None
+    if parts is None:
+        raise DataError(f"X has {len(X)} rows, y {len(y)}: give as many")
+    pairs = zip(X.to_delayed().ravel(), parts, sizes, strict=True)
+    specs = [(block, part) for block, part, size in pairs if size]  # Dask allows empty chunks
+    return [Source(_plain(spec, number), number) for number, spec in enumerate(specs)]
+
+
+def look_at(looks, **places):
+    """Call functions of a shard's number, each where its shard will be worked on; return what they return.
+
+    Parameters
+    ----------
+    looks : list of callables
+    **places
+        See `ShardPool`.
+    """
+    with ShardPool(looks, len(looks), **places) as pool:
+        return pool.values(_itself, None)
+
+
+def with_columns(sources, **places):
+    """Settle for all svmlight files together how wide they are, and from where they count columns.
+
+    One file alone cannot tell: rows of a shard may happen to have nothing in the first or the last columns.
+
+    Parameters
+    ----------
+    sources : list of Source
+    **places
+        See `ShardPool`.
+
+    Returns
+    -------
+    list of Source
+    """
+    unknown = [source.known(zero_based=True) for source in sources if source.is_svmlight]
+    if not unknown:
+        return sources
+    extents = look_at([partial(_extent, source) for source in unknown], **places)
+    zero_based = any(lowest == 0 for lowest, _ in extents)
+    settled = {
+        "n_features": max(1, max(width for _, width in extents) - (not zero_based)),
+        "zero_based": zero_based,
+    }
+    return [source.known(**settled) if source.is_svmlight else source for source in sources]
+
+
+def checksum(arrays):
+    """Sum up arrays in 32 bits: an array, a sparse matrix, plain values, and tuples and dicts of them."""
+    if isinstance(arrays, dict):
+        arrays = tuple(arrays.values())
+    if isinstance(arrays, tuple | list):
+        return zlib.crc32(repr([checksum(part) for part in arrays]).encode())
+    if sparse.issparse(arrays):
+        rows: Any = arrays
+        rows = rows.tocsr()
+        return checksum((rows.data, rows.indices, rows.indptr, rows.shape))
+    values = np.ascontiguousarray(arrays)
+    if values.dtype.hasobject:
+        return zlib.crc32(repr(values.tolist()).encode())
+    return zlib.crc32(values.view(np.uint8).data, zlib.crc32(repr((values.shape, values.dtype)).encode()))
+
+
+def columns_of(source):
+    """Read the shard of a regression.
+
+    Parameters
+    ----------
+    source : Source
+        Of an npz file with ``X`` and ``y``, and perhaps ``sample_weight``, ``offset`` and ``groups``; of an
+        svmlight file; or of what gives (X, y), or a dict of these names.
+
+    Returns
+    -------
+    arrays : dict
+        By these names, X dense.
+    checksum : int
+
+    Raises
+    ------
+    DataError
+    """
+    found = source.read()
+    total = checksum(found)
+    if isinstance(found, tuple | list) and len(found) == 2:
+        found = dict(zip(("X", "y"), found, strict=True))
+    if not isinstance(found, dict) or not {"X", "y"} <= {*found} <= {"X", "y", *BESIDE}:
+        held = f"{sorted(found)}" if isinstance(found, dict) else f"a {type(found).__name__}"
+        raise DataError(
+            f"{source} must hold X and y, and perhaps {', '.join(BESIDE)}; it holds {held}: give an npz "
+            "file with these names, an svmlight file, or a pair (X, y)"
+        )
+    arrays: dict[str, Any] = dict(found)
+    if sparse.issparse(arrays["X"]):
+        arrays["X"] = _dense(source, arrays["X"])
+    return arrays, total
+
+
+def _dense(source, X):
+    rows, columns = X.shape
+    size = rows * columns
+    if size > _LARGE and X.nnz < _FULL * size:
+        raise DataError(
+            f"{source} has {rows} rows of {columns} columns, of which most entries are zero: every step of "
+            "this model reads each row in full; take SparseLogisticRegression, fewer columns, or more shards"
+        )
+    return X.toarray()
+
+
+def _extent(source, shard):
+    """The first column that is not empty, and how many there are, counted from 0."""
+    X = source.read()["X"]
+    return int(X.indices.min()) if X.nnz else X.shape[1], X.shape[1]
+
+
+def _itself(seen, points):
+    return seen
+
+
+def _is_dask(value):
+    return "dask.base" in sys.modules and sys.modules["dask.base"].is_dask_collection(value)
+
+
+def _is_spec(value):
+    if isinstance(value, tuple):
+        return any(map(_is_spec, value))
+    return isinstance(value, str | os.PathLike) or _is_dask(value)
+
+
+def _plain(spec, number):
+    """Paths in full, as text; what a cluster holds is refused."""
+    if isinstance(spec, tuple):
+        return tuple(_plain(part, number) for part in spec)
+    if isinstance(spec, str | os.PathLike):
+        check_are_names(spec)
+        path = Path(os.fsdecode(spec)).absolute()
+        if path.parent.is_dir() and not path.is_file():  # else a folder that only workers see
+            raise DataError(f"shard {number}: there is no file {path}")
+        return str(path)
+    if not _is_dask(spec):
+        return np.asarray(spec)
+    _check_not_held(f"shard {number}", spec)
+    return spec
+
+
+def _check_not_held(name, value):
+    """Refuse collections whose values a cluster holds: they die with their worker."""
+    if _is_dask(value) and "distributed" in sys.modules and sys.modules["distributed"].futures_of(value):
+        raise DataError(
+            f"{name} is held by a cluster, and could not be made again when a worker dies: give the "
+            "collection as it was before persist()"
+        )

@@ -1,0 +1,277 @@
+"""Chains of shards as chunks, each a pure function, on threads of this process or as plain Dask tasks.
+
+A chunk is known by its numbers (seed, shard, chain, chunk) and depends on the shard's data and the state that
+the chunk before left: done again, on whatever machine, it gives the same bytes. So any worker may die, a run
+goes on where it stopped, and the draws do not depend on how many workers there are. Data of shards are tasks
+too and never scattered, for what is scattered dies with its worker.
+"""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....errors import DataError
+from ....scheduler.progress import Progress
+from .places import Chunk, Work, make_place
+
+
+@dataclass(frozen=True, eq=False)
+class ShardRuns:
+    """All chains of all shards.
+
+    Attributes
+    ----------
+    arrays : dict of str to ndarray of shape (M, chains, draws, ...)
+        What the chunks from number 1 on gave, in their order.
+    last : list of list of Chunk
+        For each shard and chain the chunk that the next one follows.
+    n_chunks : int
+        After the warm-up.
+    n_found : int
+        Chunks that were read from files.
+    """
+
+    arrays: dict[str, np.ndarray]
+    last: list[list[Chunk]]
+    n_chunks: int
+    n_found: int
+
+
+class ShardPool:
+    """The data of shards where they are worked on, and what is asked of them.
+
+    Parameters
+    ----------
+    load : callable, or sequence of n_shards callables
+        ``load(shard)`` reads or makes the data of a shard; the same each time. Of several each one, which
+        may hold its shard's data, travels alone.
+    n_shards : int
+    engine : str, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
+    n_jobs : int or None, default=None
+        Threads of the local engine.
+    checkpoint : path-like, optional
+        A folder, of the workers as well, for the chunks' files. A chunk whose file is there is read and not
+        done again. The name of a file has a digest of everything that the chunk depends on.
+
+    n_held : int, optional
+        Shards whose data the local engine holds at a time; others are loaded again when they are needed. All
+        by default.
+
+    Raises
+    ------
+    DataError
+        For an engine that is unknown or a load function that cannot be shipped to workers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.bayes.shards.tasks import ShardPool
+    >>> def step(data, state, key):  # a chain of 5 draws a chunk that forgets where it was
+    ...     rng = np.random.Generator(np.random.Philox(key=key.seed, counter=[0, *key[1:]]))
+    ...     return {}, {"draws": rng.normal(data, size=(5, 1))}
+    >>> with ShardPool(lambda shard: 10.0 * shard, n_shards=3) as pool:
+    ...     runs = pool.run(step, n_chains=2, n_chunks=4, seed=1)
+    ...     heights = pool.sum(lambda data, points: -((points[:, 0] - data) ** 2), np.array([[10.0]]))
+    >>> runs.arrays["draws"].shape, runs.arrays["draws"].mean(axis=(1, 2, 3)).round(), heights
+    ((3, 2, 20, 1), array([ 0., 10., 20.]), array([-200.]))
+    """
+
+    def __init__(self, load, n_shards, *, engine="local", n_jobs=None, checkpoint=None, n_held=None):
+        _check_positive("n_shards", n_shards)
+        if "://" in str(checkpoint or ""):
+            raise DataError(f"checkpoint={str(checkpoint)!r} is a URL; give a folder that all workers see")
+        self.n_shards, self.checkpoint = int(n_shards), None if checkpoint is None else str(checkpoint)
+        self._place = make_place(engine, n_jobs, n_held)
+        loads = [load] * self.n_shards if callable(load) else list(load)
+        if len(loads) != self.n_shards:
+            raise DataError(f"load holds {len(loads)} functions for {self.n_shards} shards: one a shard")
+        self._place.open(loads, self.checkpoint is not None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.close()
+
+    def close(self):
+        """Let go of the data; a client that was the caller's stays open."""
+        self._place.close()
+
+    def run(
+        self,
+        step,
+        *,
+        n_chunks,
+        n_chains=1,
+        seed=0,
+        identity=None,
+        fits=None,
+        optional=None,
+        after=None,
+        verbose=0,
+        on_chunk=None,
+    ):
+        """Run all chains of all shards.
+
+        Parameters
+        ----------
+        step : callable
+            ``step(data, state, key)`` returns the next state and arrays, both dicts of arrays: a pure
+            function of its arguments, with random numbers made from `key` alone. Chunk 0 is called with
+            ``state=None``: it begins the chain and warms it up, and its arrays are dropped. Arrays have
+            one row a draw.
+        n_chunks : int
+            After the warm-up, those of `after` included.
+        n_chains : int, default=1
+        seed : int, default=0
+        identity : dict, optional
+            What JSON can hold: the model, the sampler, draws a chunk; all that `step` depends on beside its
+            arguments. Needed with a checkpoint.
+        fits : callable, optional
+            ``fits(data, state, arrays, key)`` says whether what a file holds can be what `step` made; a chunk
+            whose file cannot be is made anew.
+        optional : dict of str to dtype, optional
+            Arrays of one number or text a draw that a file may lack, which are zeros or "" then.
+        after : ShardRuns, optional
+            A finished run with the same arguments but fewer chunks, to go on from.
+        verbose : int, default=0
+        on_chunk : callable, optional
+            ``on_chunk(shard)`` is called after each chunk, one at a time; what it raises ends the run.
+
+        Returns
+        -------
+        ShardRuns
+            The same, bit for bit, on any engine and number of workers, interrupted or not.
+
+        Raises
+        ------
+        DataError
+            For arguments that do not fit. Whatever `step` raises is passed on, with the shard in a note.
+        WorkerLost
+            If one chunk's workers died again and again: it may need more memory than they have.
+        """
+        _check_positive("n_chunks", n_chunks)
+        _check_positive("n_chains", n_chains)
+        if self.checkpoint is not None and identity is None:
+            raise DataError("with a checkpoint, identity must say what the chunks depend on, got None")
+        self._check_after(after, n_chains, n_chunks)
+        work = Work(step, int(seed), _as_json(identity), self.checkpoint, fits)
+        numbers = range(0 if after is None else after.n_chunks + 1, n_chunks + 1)
+        total = self.n_shards * n_chains * len(numbers)
+        with Progress(total, label="shards", unit="chunk", verbose=verbose) as progress:
+
+            def done(shard):
+                progress.advance(updates=1)
+                if on_chunk is not None:
+                    on_chunk(shard)
+
+            try:
+                chains = self._place.chains(work, n_chains, numbers, after, done)
+            except KeyboardInterrupt as error:
+                raise KeyboardInterrupt(self._kept(progress.done, total)) from error
+        return _joined(chains, after, n_chains, n_chunks, optional or {})
+
+    def _kept(self, n_done, total):
+        """Say what Ctrl-C leaves."""
+        kept = "nothing is kept, which a checkpoint would"
+        if self.checkpoint is not None:
+            kept = f"those are kept in {self.checkpoint!r}, and the same call goes on from there"
+        return f"interrupted after {n_done} of {total} chunks of draws; {kept}"
+
+    def _check_after(self, after, n_chains, n_chunks):
+        if after is None:
+            return
+        there = (len(after.last), len(after.last[0]), after.n_chunks)
+        if there[:2] != (self.n_shards, n_chains) or n_chunks < after.n_chunks:
+            raise DataError(
+                f"after has {there[0]} shards, {there[1]} chains and {there[2]} chunks; give the same "
+                f"n_shards and n_chains, and no fewer n_chunks; got {self.n_shards}, {n_chains}, {n_chunks}"
+            )
+
+    def values(self, function, points):
+        """Return ``function(data, points)`` of each shard, a list in the order of shards."""
+        return self._place.values(function, points)
+
+    def sum(self, function, points):
+        """Add up a function of all shards at the same points: the second round's log densities.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(data, points)`` returns one number a point.
+        points : ndarray of shape (K, d)
+
+        Returns
+        -------
+        ndarray of shape (K,)
+            Added in the order of shards, so that the last bits do not depend on the engine.
+        """
+        total = np.zeros(len(points))
+        for shard, values in enumerate(self.values(function, points)):
+            part = np.asarray(values, dtype=np.float64)
+            if part.shape != total.shape:
+                raise DataError(
+                    f"shard {shard} returned the shape {part.shape} for {len(points)} points; it must be one "
+                    "number a point"
+                )
+            total += part
+        return total
+
+
+def run_shards(load, step, n_shards, *, engine="local", n_jobs=None, checkpoint=None, **arguments):
+    """Run chains of shards once; see `ShardPool` and `ShardPool.run`.
+
+    Parameters
+    ----------
+    load, n_shards, engine, n_jobs, checkpoint
+        See `ShardPool`.
+    step, **arguments
+        See `ShardPool.run`.
+
+    Returns
+    -------
+    ShardRuns
+    """
+    with ShardPool(load, n_shards, engine=engine, n_jobs=n_jobs, checkpoint=checkpoint) as pool:
+        return pool.run(step, **arguments)
+
+
+def _check_positive(name, value):
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise DataError(f"{name} must be a positive integer, got {value!r}")
+
+
+def _as_json(identity):
+    try:
+        return json.dumps(identity, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"identity must be what JSON can hold: {error}") from error
+
+
+def _joined(chains, after, n_chains, n_chunks, optional):
+    """Put the chunks of all chains, in the order of shards and chains, into one array a name."""
+    old = [] if after is None else [chunk for row in after.last for chunk in row]
+    last = [chunks[-1] if chunks else old[i] for i, chunks in enumerate(chains)]
+    drawn = [[c.arrays for c in (chunks[1:] if after is None else chunks)] for chunks in chains]
+    if after is not None:
+        flat = {name: array.reshape(-1, *array.shape[2:]) for name, array in after.arrays.items()}
+        before = [{name: array[i] for name, array in flat.items()} for i in range(len(old))]
+        drawn = [[first, *parts] for first, parts in zip(before, drawn, strict=True)]
+    arrays = {}
+
+    def of_part(part, name):
+        lacks = name in optional and name not in part
+        return np.zeros(len(next(iter(part.values()))), optional[name]) if lacks else part[name]
+
+    for name in dict.fromkeys([*drawn[0][0], *optional]):
+        try:
+            whole = np.stack([np.concatenate([of_part(part, name) for part in parts]) for parts in drawn])
+        except (KeyError, ValueError) as error:
+            raise DataError(
+                f"chunks returned {name!r} in shapes that do not fit together: {error}"
+            ) from error
+        arrays[name] = whole.reshape(-1, n_chains, *whole.shape[1:])
+    nested = [last[i : i + n_chains] for i in range(0, len(last), n_chains)]
+    return ShardRuns(arrays, nested, n_chunks, sum(chunk.found for chunks in chains for chunk in chunks))

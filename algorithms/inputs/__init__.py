@@ -1,0 +1,1 @@
+"""Input of all families: what is checked here is what compiled code may trust."""

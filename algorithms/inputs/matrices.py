@@ -1,0 +1,489 @@
+"""The one door for input: what is let in here is what the compiled kernels trust."""
+
+import inspect
+from collections.abc import Mapping
+from contextlib import contextmanager
+from numbers import Integral, Real
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from ...errors import DataError, shortened
+from ...scheduler.threads import effective_n_jobs, run_tasks
+from .indices import index_dtype, narrow_csr, sound
+from .texts import REMEDY, reworded, text_in
+
+_INT32_MAX = np.iinfo(np.int32).max
+_PRIOR_RANGE = (1e-30, 1e10)
+_FEW_SQUARES = 1_000_000  # that no kernel and no threads are needed for
+
+
+def check_counts(estimator, X, *, reset=True, need_tokens=None):
+    """Check a matrix of counts and bring it to one form.
+
+    Nothing of `X` is changed, and nothing compiled reads it before its index arrays are known to be
+    sound. A CSR matrix of int32 that is already in the form below is passed on without a copy.
+    Another type of value costs 5 bytes a non-zero on the way, another format or order up to 20.
+
+    Parameters
+    ----------
+    estimator : estimator or str
+        Whose input it is. For an estimator, `n_features_in_` and `feature_names_in_` are set (with
+        `reset`) or compared, after everything else has been found right. A str is a name for the
+        messages.
+    X : sparse matrix or array of any format, ndarray, DataFrame or nested list, shape (n_samples, n_features)
+        Counts. Booleans count as 0 and 1; floats must hold integers.
+    reset : bool, default=True
+        True in `fit`, False where a fitted model reads new data.
+    need_tokens : bool, optional
+        Whether at least one count must be above zero. By default as `reset`.
+
+    Returns
+    -------
+    csr_array of int32, shape (n_samples, n_features)
+        Indices sorted and without duplicates (which are summed), no stored zeros. Its index arrays are
+        int32 where the number of stored values and of columns allow it, int64 otherwise. It may
+        share memory with `X`: it is for reading only.
+
+    Raises
+    ------
+    DataError
+        Names the first offending value with its row and column, and what to do.
+    TypeError
+        As scikit-learn raises it, for values that are not numbers.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.inputs.matrices import check_counts
+    >>> check_counts("LDA", [[0, 2], [1, 0]]).data
+    array([2, 1], dtype=int32)
+    >>> try:
+    ...     check_counts("LDA", [[0, 2], [0.5, 0]])
+    ... except ValueError as error:
+    ...     print(str(error)[:49])
+    X holds the fractional value 0.5 at row 1, column
+    """
+    name = estimator if isinstance(estimator, str) else type(estimator).__name__
+    counts = _summed(_as_int32(_numeric_csr(X, name), name), name)
+    if (reset if need_tokens is None else need_tokens) and counts.nnz == 0:
+        raise DataError(f"X holds no count above zero; {name} needs at least one")
+    if not isinstance(estimator, str):
+        with _as_data_errors():
+            validate_data(estimator, named(X), reset=reset, skip_check_array=True)
+    return counts
+
+
+def named(X):
+    """Return what has the names of X's columns for scikit-learn, which knows no DataFrame of Dask's.
+
+    Dask keeps a frame without rows for each of its own.
+    """
+    return X._meta if hasattr(X, "_meta") and hasattr(X, "columns") else X
+
+
+def _numeric_csr(X, name):
+    """Return X as a CSR array of finite numbers with sound indices, sharing memory where it can."""
+    check_plain("X", X)
+    if sparse.issparse(X):
+        X = sound(X)
+    with _as_data_errors(X, _ZERO):
+        X = check_array(X, accept_sparse=True, dtype="numeric", estimator=name, input_name="X")
+        if X.dtype == object:  # of a list, whose type scikit-learn leaves as numpy finds it
+            X = check_array(X, dtype=np.float64, estimator=name, input_name="X")
+        if not sparse.issparse(X):
+            X = _nonzeros(X)
+    if X.format == "coo":  # also what a DataFrame of sparse columns gives
+        # The conversion sums duplicates in the type of the data, where bytes would wrap round.
+        counts = _checked_int32(X, name).astype(np.int64)
+        X = sparse.coo_array((counts, (X.row, X.col)), shape=X.shape)
+    return sparse.csr_array(X)
+
+
+def check_plain(name, values):
+    """Refuse what numpy makes numbers of that nobody meant, or none: hidden values, times, futures."""
+    if type(values).__module__.startswith("distributed."):
+        what = f"{name} is a {type(values).__name__} of Dask's"
+        raise DataError(
+            f"{what}: make an array of it with dask.array.from_delayed, or fetch it with result()"
+        )
+    if type(values).__module__.startswith("dask.bag"):
+        raise DataError(
+            f"{name} is a Bag of Dask's: make an array with dask.array.from_delayed; if it holds texts, "
+            f"{REMEDY}"
+        )
+    if np.ma.is_masked(values):
+        raise DataError(f"{name} is a masked array with hidden values: fill them, or drop their rows")
+    if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M"):
+        raise DataError(f"{name} holds times ({values.dtype}): make numbers of them, such as days since one")
+
+
+def check_takes(name, function, *arguments, **by_name):
+    """Refuse a function of the caller's that cannot be called with these arguments, as far as it tells."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # compiled ones may not tell
+        return
+    try:
+        signature.bind(*arguments, **by_name)
+    except TypeError as error:
+        form = f"{name}({', '.join([*arguments, *(f'{key}=...' for key in by_name)])})"
+        raise DataError(
+            f"{name} is called as {form}, and the one given is not made for that: {error}"
+        ) from None
+
+
+def _nonzeros(X):
+    """Return the entries of a dense array that are not zero, in COO."""
+    rows, columns = np.nonzero(X)
+    values = X[rows, columns]
+    if values.dtype == np.float16:  # which scipy does not have
+        values = values.astype(np.float32)
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)  # nor other orders of bytes
+    return sparse.coo_array((values, (rows, columns)), shape=X.shape)
+
+
+_IMPUTE = "impute it, for instance with sklearn.impute.SimpleImputer, or drop the row or column"
+_ZERO = "an entry must be a count: set it to 0, for instance with numpy.nan_to_num, or drop the row"
+
+
+@contextmanager
+def _as_data_errors(X=None, remedy=_IMPUTE):
+    """Turn ValueErrors of scikit-learn into ours, and name texts in X; its other TypeErrors pass."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        text = text_in(X)
+        if isinstance(error, TypeError) and not text:
+            raise
+        raise DataError(text or reworded(str(error), remedy)) from error
+
+
+def _as_int32(X, name):
+    return _with_data(X, _checked_int32(X, name))
+
+
+def _checked_int32(X, name):
+    """Check that every stored value of a CSR or COO array is a count that fits into int32; return them."""
+    data = X.data
+    if data.dtype.kind == "b" or not len(data):
+        return data.astype(np.int32)
+    if data.min() < 0:
+        value, place = _first(X, data < 0)
+        raise DataError(f"Negative values in data: X holds {value} at {place}; {name} takes counts")
+    if data.max() > _INT32_MAX:
+        value, place = _first(X, data > _INT32_MAX)
+        raise DataError(
+            f"X holds {value} at {place}; a count may be at most {_INT32_MAX}: "
+            "split the row or scale the counts down"
+        )
+    counts = data.astype(np.int32, copy=False)
+    if data.dtype.kind == "f" and (counts != data).any():
+        value, place = _first(X, counts != data)
+        raise DataError(
+            f"X holds the fractional value {value} at {place}; {name} takes integer counts: "
+            "pass counts as CountVectorizer makes them, not tf-idf or frequencies"
+        )
+    return counts
+
+
+def _first(X, wrong):
+    """Give the first stored value that is marked wrong, and say where it stands."""
+    at = np.flatnonzero(wrong)[0]
+    if X.format == "coo":
+        row, column = X.row[at], X.col[at]
+    else:
+        row, column = np.searchsorted(X.indptr, at, side="right") - 1, X.indices[at]
+    return X.data[at].item(), f"row {row}, column {column}"
+
+
+def _with_data(X, data):
+    return sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
+
+
+def _summed(counts, name):
+    """Sort the indices, sum duplicates and drop zeros, in arrays that the caller's X does not share."""
+    if not counts.has_canonical_format:
+        # At most 2^31 values of less than 2^31 fall on one place, so that int64 holds the sum.
+        counts = _with_data(counts.copy(), counts.data.astype(np.int64))
+        counts.sum_duplicates()
+        counts = _as_int32(counts, name)
+    if not counts.data.all():
+        counts = counts.copy()
+        counts.eliminate_zeros()
+    if counts.indices.dtype == index_dtype(counts.nnz, counts.shape[1]):
+        return counts
+    return narrow_csr(counts.data, counts.indices, counts.indptr, counts.shape[1])
+
+
+def check_width(X, n_features):
+    """Hold a parameter `n_features`, None if it is not given, against a matrix."""
+    if n_features is not None and X.shape[1] != n_features:
+        raise DataError(
+            f"n_features={shortened(n_features)}, but X has {X.shape[1]} columns; leave n_features out"
+        )
+
+
+def check_columns(estimator, X):
+    """Check a matrix of features, for a solver that reads it column by column.
+
+    Nothing of `X` is changed. What already lies as below is passed on without a copy; rows in C order
+    or CSR are turned into columns once, which is the one copy of the data that a fit makes.
+
+    Parameters
+    ----------
+    estimator : estimator or str
+        Whose input it is, for the messages.
+    X : sparse matrix or array of any format, ndarray, DataFrame or nested list, shape (n_samples, n_features)
+        float32 and float64 are kept; anything else becomes float64.
+
+    Returns
+    -------
+    ndarray in Fortran order, or csc_array
+        A CSC array has sorted indices without duplicates (which are summed) and keeps the type of its
+        indices. For reading only: it may share memory with `X`, which may be read-only or on disk.
+
+    Raises
+    ------
+    DataError
+        For NaN, infinities and values whose squares overflow in the type of `X`; names the column and row of
+        the first of them.
+    TypeError
+        As scikit-learn raises it, for values that are not numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.inputs.matrices import check_columns
+    >>> check_columns("Lasso", np.ones((2, 3), np.float32)).flags.f_contiguous
+    True
+    >>> try:
+    ...     check_columns("Lasso", [[0, 2], [float("nan"), 0]])
+    ... except ValueError as error:
+    ...     print(str(error)[:39])
+    X contains NaN in row 1, column 0: Lass
+    """
+    name = estimator if isinstance(estimator, str) else type(estimator).__name__
+    columns = real(X, name, sparse_format="csc", order="F")
+    if not isinstance(columns, np.ndarray):
+        columns = sparse.csc_array(columns)
+        if not columns.has_canonical_format:
+            columns = columns.copy()
+            columns.sum_duplicates()
+    check_squares(columns, getattr(X, "columns", None), name, n_jobs=getattr(estimator, "n_jobs", None))
+    return columns
+
+
+def check_rows(estimator, X):
+    """Check new data of a fitted linear model: dense in any order, CSR or CSC, never copied for its order.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Its `n_features_in_` and `feature_names_in_` are compared with `X`.
+    X : sparse matrix or array of any format, ndarray, DataFrame or nested list, shape (n_samples, n_features)
+
+    Returns
+    -------
+    ndarray, csr_array or csc_array of float32 or float64
+
+    Raises
+    ------
+    DataError
+        For NaN and infinities, and for other columns than those of the fit.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> from stradask.algorithms.inputs.matrices import check_rows
+    >>> lasso = sd.Lasso(alpha=0.1).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
+    >>> check_rows(lasso, [[3]])
+    array([[3.]])
+    """
+    rows = real(X, type(estimator).__name__, sparse_format=("csr", "csc"), order=None, finite=True)
+    with _as_data_errors():
+        validate_data(estimator, named(X), reset=False, skip_check_array=True)
+    return rows
+
+
+def real(X, name, *, sparse_format, order, finite=False):
+    """Return X in float32 or float64, dense or in one of the sparse formats, sharing memory where it can."""
+    check_plain("X", X)
+    if sparse.issparse(X):
+        X = sound(X)
+        plain = X.dtype in (np.float64, np.float32) and all(X.shape)
+        if plain and isinstance(sparse_format, str) and not finite:
+            return X.asformat(sparse_format)  # all that scikit-learn does, at length for small data
+    with _as_data_errors(X):
+        return check_array(
+            X,
+            accept_sparse=sparse_format,
+            dtype=[np.float64, np.float32],
+            order=order,
+            ensure_all_finite=finite,
+            estimator=name,
+            input_name="X",
+        )
+
+
+def check_squares(X, names, estimator_name, *, n_jobs=None):
+    """Check that the sum of all squares is a number of its own type.
+
+    Parameters
+    ----------
+    X : ndarray in C or Fortran order, csr_array or csc_array
+    names : sequence of str or None
+        Of the columns.
+    estimator_name : str
+    n_jobs : int or None, default=None
+        Threads.
+    """
+    dense = isinstance(X, np.ndarray)
+    values = X.ravel(order="K") if dense else X.data
+    with np.errstate(over="ignore", invalid="ignore"):
+        if len(values) < _FEW_SQUARES:
+            total = np.einsum("i,i->", values, values)
+        else:
+            from ...kernels.linear.column_moments import sum_of_squares
+
+            parts = np.array_split(values, effective_n_jobs(n_jobs))
+            total = values.dtype.type(sum(run_tasks([(sum_of_squares, (part,)) for part in parts], n_jobs)))
+    if np.isfinite(total):
+        return
+    most = np.sqrt(np.finfo(values.dtype).max / len(values))
+    wrong = np.flatnonzero(~(np.abs(values) <= most))
+    if not len(wrong):
+        return
+    at = wrong[0]
+    if dense:
+        row, column = np.unravel_index(at, X.shape, order="C" if X.flags.c_contiguous else "F")
+    else:
+        row, column = np.searchsorted(X.indptr, at, side="right") - 1, X.indices[at]
+        row, column = (column, row) if X.format == "csc" else (row, column)
+    where = f"row {row}, column {column}" + ("" if names is None else f" ({shortened(names[column])})")
+    value = values[at]
+    if np.isfinite(value):
+        raise DataError(
+            f"X holds {value:g} in {where}, too large for sums of squares in {values.dtype}: scale the "
+            "columns, for instance with sklearn.preprocessing.MaxAbsScaler"
+        )
+    what = "NaN" if np.isnan(value) else "infinity"
+    raise DataError(
+        f"X contains {what} in {where}: {estimator_name} takes finite numbers only; impute it, for instance "
+        "with sklearn.impute.SimpleImputer, or drop the row or column"
+    )
+
+
+def check_prior(name, value, size, default):
+    """Check the parameters of a Dirichlet prior.
+
+    Parameters
+    ----------
+    name : str
+        The parameter, for the messages.
+    value : None, float or array-like of shape (size,)
+        A float stands for all entries, None for `default`.
+    size : int
+    default : float
+
+    Returns
+    -------
+    ndarray of float64, shape (size,)
+        From 1e-30 to 1e10, the range that kernels in single precision can use; a copy.
+
+    Raises
+    ------
+    DataError
+        For another shape, and for entries out of that range.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.inputs.matrices import check_prior
+    >>> check_prior("doc_topic_prior", None, 3, 0.1)
+    array([0.1, 0.1, 0.1])
+    """
+    if value is None:
+        value = default
+    if isinstance(value, Real) and not isinstance(value, bool):
+        value = np.full(size, value, dtype=np.float64)
+    try:
+        given = np.asarray(value)
+    except (ValueError, OverflowError) as error:  # nested to different depths
+        raise DataError(f"{name} must be a positive number or {size} of them: {error}") from error
+    if given.dtype.kind not in "iuf":
+        raise DataError(f"{name} must be a positive number or {size} of them, got {shortened(value)}")
+    if given.shape != (size,):
+        raise DataError(
+            f"{name} has the shape {given.shape}; pass one number for all entries, or a vector of {size}"
+        )
+    least, most = _PRIOR_RANGE
+    wrong = np.flatnonzero(~((given >= least) & (given <= most)))
+    if len(wrong):
+        raise DataError(
+            f"{name} must be positive and finite, from {least:g} to {most:g}, got {given[wrong[0]]} in entry "
+            f"{wrong[0]}"
+        )
+    return given.astype(np.float64)
+
+
+def check_vocabulary(vocabulary, n_features):
+    """Check the names of the columns.
+
+    Parameters
+    ----------
+    vocabulary : sequence of str, or mapping of str to int
+        The word of each column in order, or the column of each word as in the attribute
+        ``vocabulary_`` of scikit-learn's CountVectorizer.
+    n_features : int
+        How many columns there are.
+
+    Returns
+    -------
+    list of str, of length n_features
+
+    Raises
+    ------
+    DataError
+        For another length, for entries that are no strings, and for a mapping that leaves a column out.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.inputs.matrices import check_vocabulary
+    >>> check_vocabulary({"dog": 1, "cat": 0}, 2)
+    ['cat', 'dog']
+    """
+    if isinstance(vocabulary, (str, bytes, set, frozenset)) or not hasattr(vocabulary, "__len__"):
+        raise DataError(
+            f"vocabulary must be a sequence of {n_features} words, or a mapping from word to column, "
+            f"not a {type(vocabulary).__name__}"
+        )
+    if len(vocabulary) != n_features:
+        raise DataError(f"vocabulary has {len(vocabulary)} words, but the model has {n_features} columns")
+    if isinstance(vocabulary, Mapping):
+        words = _words_of_columns(vocabulary)
+    else:
+        words = list(vocabulary)
+    for column, word in enumerate(words):
+        if not isinstance(word, str):
+            raise DataError(f"vocabulary must hold str, got {shortened(word)} for column {column}")
+    return [str(word) for word in words]
+
+
+def _words_of_columns(vocabulary):
+    """Turn a mapping from word to column round, if it is one to one."""
+    words: dict[int, str] = {}
+    for word, value in vocabulary.items():
+        column = int(value) if isinstance(value, Integral) else -1
+        if not 0 <= column < len(vocabulary):
+            raise DataError(
+                f"vocabulary maps {shortened(word)} to {shortened(value)}; {len(vocabulary)} words "
+                "have the columns "
+                f"0 to {len(vocabulary) - 1}"
+            )
+        if column in words:
+            raise DataError(
+                f"vocabulary maps both {shortened(words[column])} and {shortened(word)} to column {column}"
+            )
+        words[column] = word
+    return [words[column] for column in range(len(vocabulary))]

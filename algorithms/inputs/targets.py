@@ -1,0 +1,487 @@
+"""What stands beside X in a fit: targets, labels, weights, penalty factors, offsets."""
+
+from numbers import Real
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_array
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from ...errors import DataError, shortened
+from .matrices import _as_data_errors, check_plain, named
+from .texts import reworded
+
+_MOST = 1e150  # of a target: squares must not overflow
+
+
+def check_names(estimator, X, y, *, first=True):
+    """Set `n_features_in_` and `feature_names_in_`, or compare with them, and refuse a missing `y`."""
+    if first and y is not None and (type(X) is np.ndarray or sparse.issparse(X)):  # which have no names
+        estimator.n_features_in_ = X.shape[1]
+        vars(estimator).pop("feature_names_in_", None)
+        return
+    with _as_data_errors():
+        validate_data(estimator, named(X), y, reset=first, skip_check_array=True)
+
+
+def check_targets(y, n_samples, name):
+    """Check the targets of a regression.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+    n_samples : int
+    name : str
+        The estimator, for messages.
+
+    Returns
+    -------
+    ndarray of float64 in Fortran order, of the same shape, which can be written
+
+    Raises
+    ------
+    DataError
+        For another length, text and complex numbers, NaN, infinities, and magnitudes above 1e150, whose
+        squares overflow; names the first row that has them.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.inputs.targets import check_targets
+    >>> check_targets([1, 2], 2, "Lasso")
+    array([1., 2.])
+    """
+    check_plain("y", y)
+    with _as_data_errors():
+        _check_real(y, name)
+        try:
+            y = check_array(
+                y,
+                dtype=np.float64,
+                order="F",
+                ensure_2d=False,
+                ensure_min_samples=0,
+                ensure_all_finite=False,
+                estimator=name,
+                input_name="y",
+            )
+        except (TypeError, OverflowError) as error:  # NumPy's, of what is no number, or too large a one
+            raise DataError(f"y must hold {n_samples} targets: {reworded(str(error), '')}") from error
+    if not y.ndim:
+        raise DataError(f"y must be a vector of {n_samples} targets, got the number {y}")
+    check_length("y", y, n_samples)
+    wrong = np.argwhere(~(np.abs(y) <= _MOST))
+    if len(wrong):
+        at = tuple(wrong[0].tolist())
+        _check_present(y[at], at[0], name)
+        raise DataError(f"y holds {y[at]:g} in row {at[0]}, above {_MOST:g}: its square overflows; scale y")
+    # To numba an array that cannot be written is of another type, for which it would compile kernels anew.
+    return y if y.flags.writeable else y.copy(order="K")
+
+
+def check_not_negative(y, name):
+    """Refuse targets below zero."""
+    wrong = np.flatnonzero(y < 0)
+    if len(wrong):
+        raise DataError(
+            f"y holds {y[wrong[0]]:g} in row {wrong[0]}: the targets of {name} are counts, 0 or above"
+        )
+
+
+def _check_real(y, name):
+    """Refuse text and complex numbers among targets."""
+    given = np.asarray(y)
+    if given.dtype.kind == "c":
+        raise DataError(
+            f"Complex data not supported: y is {given.dtype}; {name} takes real targets, such as y.real"
+        )
+    if given.dtype.kind not in "OUS":
+        return
+    for at, value in np.ndenumerate(np.asarray(y, dtype=object)):
+        if isinstance(value, (str, bytes)):
+            raise DataError(
+                f"y holds the text {shortened(value)} in row {at[0] if at else 0}; {name} takes numbers: "
+                "convert it, for instance with y.astype(float), or fit classes with SparseLogisticRegression"
+            )
+
+
+def _check_present(value, row, name):
+    """Refuse a target or label that is missing or infinite."""
+    if isinstance(value, (float, np.floating)):
+        what = "NaN" if value != value else "infinity" if np.isinf(value) else ""
+    else:
+        what = str(value) if value is None or type(value).__name__ == "NAType" else ""  # that of pandas
+    if what:
+        raise DataError(f"y contains {what} in row {row}: {name} needs a value for every row; drop the row")
+
+
+def check_labels(y, n_samples, name):
+    """Check the labels of a classification.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        Of at least two different values.
+    n_samples : int
+    name : str
+        The estimator, for messages.
+
+    Returns
+    -------
+    classes : ndarray of shape (n_classes,)
+        Sorted.
+    numbers : ndarray of int64, shape (n_samples,)
+        Which class each row has.
+
+    Raises
+    ------
+    DataError
+        For another length, labels that are missing, a single class, and targets that are no classes.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.inputs.targets import check_labels
+    >>> classes, numbers = check_labels(["spam", "ham", "spam"], 3, "SparseLogisticRegression")
+    >>> classes.tolist(), numbers.tolist()
+    (['ham', 'spam'], [1, 0, 1])
+    """
+    classes, numbers = label_numbers(y, n_samples, name)
+    check_class_names(classes, name)
+    return classes, numbers
+
+
+def check_class_names(classes, name):
+    """Refuse labels that are all the same."""
+    if len(classes) < 2:
+        raise DataError(
+            f"y holds 1 class, {shortened(classes.tolist()[0])}: {name} needs two classes or more"
+        )
+
+
+def label_numbers(y, n_samples, name):
+    """See `check_labels`; a single class will do."""
+    if np.ma.is_masked(y):
+        check_plain("y", y)
+    with _as_data_errors():
+        if not (type(y) is np.ndarray and y.ndim == 1):
+            y = column_or_1d(y, warn=True)
+        check_length("y", y, n_samples)
+        if y.dtype.kind == "f":
+            for row in np.flatnonzero(~np.isfinite(y))[:1]:
+                _check_present(y[row], row, name)
+        elif y.dtype.kind == "O":
+            for row, label in enumerate(y):
+                _check_present(label, row, name)
+        if y.dtype.kind in "biuf" and len(y) and (pair := _two_classes(y)) is not None:
+            return pair
+        check_array(y, dtype=None, ensure_2d=False, ensure_min_samples=0, estimator=name, input_name="y")
+        try:
+            check_classification_targets(y)
+            classes, numbers = np.unique(y, return_inverse=True)
+        except TypeError as error:  # what has no order
+            kinds = ", ".join(sorted({type(label).__name__ for label in y}))
+            raise DataError(
+                f"y holds labels of several kinds ({kinds}), which have no order: make them of one kind"
+            ) from error
+    return classes, numbers.astype(np.int64)
+
+
+def _two_classes(y):
+    """Classes and numbers of finite labels, without sorting them; None unless these are two integers."""
+    low, high = y.min(), y.max()
+    upper = y == high
+    if low == high or low % 1 or high % 1 or not np.array_equal(upper, y != low):
+        return None
+    return np.array([low, high]), upper.astype(np.int64)
+
+
+def check_weights(sample_weight, n_samples):
+    """Check the weights of the rows and bring their mean to 1.
+
+    Parameters
+    ----------
+    sample_weight : None, float or array-like of shape (n_samples,)
+        Not negative. Only ratios count, as the objective is a weighted mean.
+    n_samples : int
+
+    Returns
+    -------
+    None or ndarray of float64, shape (n_samples,)
+        None where all weights are equal.
+
+    Raises
+    ------
+    DataError
+        For another shape, for weights that are negative, NaN or infinite, and if all are zero.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.inputs.targets import check_weights
+    >>> check_weights([1, 0, 5], 3)
+    array([0.5, 0. , 2.5])
+    """
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real):
+        try:
+            one = float(sample_weight)
+        except OverflowError:  # of a whole number
+            one = np.inf
+        sample_weight = [one] * n_samples
+    weights = check_row_weights(sample_weight, n_samples)
+    most = weights.max()
+    check_some_weight(most)
+    if weights.min() == most:
+        return None
+    weights /= most  # first, lest the sum overflows
+    return weights / weights.mean()
+
+
+def check_row_weights(sample_weight, n_samples):
+    """Check the weights of rows, and return them as float64."""
+    return _vector("sample_weight", sample_weight, n_samples, "row")
+
+
+def total_weight(sample_weight, n_samples):
+    """Sum of the weights of the rows, which were checked; 1 each where there are none.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.inputs.targets import total_weight
+    >>> total_weight(None, 3), total_weight(2.0, 3), total_weight([1, 0, 5], 3)
+    (3.0, 6.0, 6.0)
+    """
+    if sample_weight is None:
+        return float(n_samples)
+    if isinstance(sample_weight, Real):
+        return float(sample_weight) * n_samples
+    return float(np.asarray(sample_weight, np.float64).sum())
+
+
+def check_some_weight(most):
+    """Refuse weights of which the largest is zero."""
+    if most == 0:
+        raise DataError("sample_weight is zero in every row: at least one row must have a weight above zero")
+
+
+def check_class_weights(class_weight, classes, numbers, weights):
+    """Multiply the weights of the rows by those of their classes.
+
+    Parameters
+    ----------
+    class_weight : None, "balanced" or dict of label to float
+        "balanced" is n_samples / (n_classes * n_rows_of_the_class), with weighted counts of rows.
+    classes, numbers : ndarrays
+        From `check_labels`.
+    weights : None or ndarray of shape (n_samples,)
+        From `check_weights`.
+
+    Returns
+    -------
+    None or ndarray of float64, shape (n_samples,)
+        Of mean 1.
+
+    Raises
+    ------
+    DataError
+        For a label that `y` does not have where a class of `y` is not named, and for weights that are not
+        positive.
+    """
+    of_class = weights_of_classes(class_weight, classes, np.bincount(numbers, weights))
+    if class_weight is None:
+        return weights
+    return check_weights(of_class[numbers] * (1.0 if weights is None else weights), len(numbers))
+
+
+def weights_of_classes(class_weight, classes, mass):
+    """Return the weight of each class; `mass` is the weight of its rows, see `check_class_weights`.
+
+    "balanced" is among the classes whose rows have weight.
+    """
+    if class_weight is None:
+        return np.ones(len(classes))
+    if class_weight == "balanced":
+        there = mass > 0
+        return np.where(there, mass.sum() / (np.count_nonzero(there) * np.where(there, mass, 1.0)), 1.0)
+    _check_class_weight(class_weight, classes)
+    return np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+
+
+def _check_class_weight(class_weight, classes):
+    known = classes.tolist()
+    all_named = all(label in class_weight for label in known)
+    for label, weight in class_weight.items():
+        if label not in known and not all_named:  # as in scikit-learn: it may be a slip for another
+            raise DataError(
+                f"class_weight names the class {shortened(label)}, which y does not have; "
+                f"it has {shortened(known)}"
+            )
+        if not (isinstance(weight, Real) and 0 < float(weight) < np.inf):
+            raise DataError(
+                f"class_weight of the class {shortened(label)} must be positive and finite, got "
+                f"{shortened(weight)}; to fit without a class, leave out its rows"
+            )
+
+
+def check_penalty_factor(penalty_factor, n_features):
+    """Check the factors of the columns' penalties.
+
+    Parameters
+    ----------
+    penalty_factor : None or array-like of shape (n_features,)
+        Not negative; 0 leaves a column free, infinity excludes it.
+    n_features : int
+
+    Returns
+    -------
+    None or ndarray of float64, shape (n_features,)
+        None where all are 1.
+
+    Raises
+    ------
+    DataError
+        For another shape, and for factors that are negative or NaN.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.inputs.targets import check_penalty_factor
+    >>> check_penalty_factor([0, 1, 2], 3)
+    array([0., 1., 2.])
+    """
+    if penalty_factor is None:
+        return None
+    factors = _vector("penalty_factor", penalty_factor, n_features, "column", endless=True)
+    return None if (factors == 1).all() else factors
+
+
+def check_alphas(alphas):
+    """Check the penalties of a path.
+
+    Parameters
+    ----------
+    alphas : array-like of shape (n_alphas,)
+
+    Returns
+    -------
+    ndarray of float64, shape (n_alphas,)
+        Falling.
+
+    Raises
+    ------
+    DataError
+        For an empty list, another shape, and entries that are negative, NaN or infinite.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.inputs.targets import check_alphas
+    >>> check_alphas([0.1, 1, 0.01])
+    array([1.  , 0.1 , 0.01])
+    """
+    given = _numbers("alphas", alphas)
+    if given.ndim != 1 or not len(given):
+        raise DataError(
+            f"alphas must be a number of penalties or a vector of them, got the shape {given.shape}"
+        )
+    return np.sort(_vector("alphas", given, len(given), "entry"))[::-1].copy()
+
+
+def check_start(name, coef, n_features, positive):
+    """Check coefficients to begin with.
+
+    Parameters
+    ----------
+    name : str
+        The parameter, for messages.
+    coef : None or array-like of shape (n_features,)
+    n_features : int
+    positive : bool
+        Negative ones are then left out.
+
+    Returns
+    -------
+    None or (int64 ndarray, float64 ndarray)
+        Features, rising, and their coefficients; None if all are zero.
+
+    Raises
+    ------
+    DataError
+        For another shape, NaN and infinities.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.inputs.targets import check_start
+    >>> check_start("coef_init", [0, -2, 3], 3, positive=True)
+    (array([2]), array([3.]))
+    """
+    if coef is None:
+        return None
+    coef = _numbers(name, coef)
+    if coef.shape != (n_features,) or not np.isfinite(coef).all():
+        raise DataError(f"{name} must be a vector of {n_features} finite numbers, got the shape {coef.shape}")
+    features = np.flatnonzero(coef > 0 if positive else coef)
+    return (features, coef[features]) if len(features) else None
+
+
+def check_offset(offset, n_samples, n_outputs):
+    """Check what is added to the linear predictors.
+
+    Parameters
+    ----------
+    offset : None or array-like of shape (n_samples,) or (n_samples, n_outputs)
+    n_samples, n_outputs : int
+        `n_outputs` is 1 for two classes, and else their number.
+
+    Returns
+    -------
+    None or ndarray of float64, shape (n_samples,) or, for more than one output, (n_samples, n_outputs)
+
+    Raises
+    ------
+    DataError
+        For another shape, and for entries that are NaN, infinite or above 1e150 in magnitude.
+    """
+    if offset is None:
+        return None
+    offset = _numbers("offset", offset)
+    shapes = [(n_samples, n_outputs)] + [(n_samples,)] * (n_outputs == 1)
+    if offset.shape not in shapes:
+        raise DataError(f"offset has the shape {offset.shape}; pass {' or '.join(map(str, shapes))}")
+    wrong = np.argwhere(~(np.abs(offset) <= _MOST))
+    if len(wrong):
+        at = tuple(wrong[0].tolist())
+        raise DataError(
+            f"offset holds {offset[at]:g} in row {at[0]}; entries must be finite, of at most {_MOST:g}"
+        )
+    return offset.ravel() if n_outputs == 1 else offset
+
+
+def _vector(name, values, size, what, *, endless=False):
+    """Return a copy of `size` numbers that are not negative; with `endless` they may be infinite."""
+    vector = _numbers(name, values)
+    if vector.shape != (size,):
+        raise DataError(f"{name} has the shape {vector.shape}; pass a vector of {size}, one entry a {what}")
+    wrong = np.flatnonzero(~((vector >= 0) & (endless | (vector < np.inf))))
+    if len(wrong):
+        allowed = "0 or above (inf excludes a column)" if endless else "0 or above and finite"
+        raise DataError(f"{name} must be {allowed}, got {vector[wrong[0]]:g} for {what} {wrong[0]}")
+    return vector
+
+
+def _numbers(name, values):
+    """Return a float64 copy of an array of real numbers."""
+    check_plain(name, values)
+    try:
+        given = np.asarray(values)
+        if given.dtype.kind not in "biufO":
+            raise TypeError(f"got {given.dtype}")
+        return np.array(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"{name} must hold numbers: {reworded(str(error), '')}") from error
+
+
+def check_length(name, values, n_samples):
+    """Refuse a vector that has not an entry for each row of X."""
+    if len(values) != n_samples:
+        raise DataError(
+            f"{name} has {len(values)} rows, but X has {n_samples}, which is inconsistent: give each row one"
+        )

@@ -1,0 +1,102 @@
+"""Texts where numbers are expected: how they are found, and messages instead of scikit-learn's."""
+
+import os
+import re
+
+import numpy as np
+
+from ...errors import DataError, shortened
+
+REMEDY = "count their words first, for instance with sklearn.feature_extraction.text.CountVectorizer"
+_LONGEST_NAME = 255  # of a file, in most file systems
+_FIRST_ROWS = 1000  # are looked through for a text
+
+
+def text_in(X):
+    """Say that X holds texts, or in which column; "" if it holds none that is no number.
+
+    It looks at what has failed already, so that it costs nothing where X holds numbers.
+    """
+    if hasattr(X, "columns") and hasattr(X, "iloc"):
+        return _text_in_frame(X)
+    found = _first_text(X)
+    return "" if found is None else f"X holds texts, such as {shortened(found)}: {REMEDY}"
+
+
+def _text_in_frame(X):
+    for place, name in enumerate(X.columns):
+        column = X.iloc[:, place]
+        if getattr(column.dtype, "kind", "O") in "biufc":
+            continue
+        for row, value in enumerate(np.asarray(column, dtype=object)):
+            if isinstance(value, (str, bytes)) and not _is_number(value):
+                return (
+                    f"X holds the text {shortened(value)} in row {row} of the column {shortened(name, 40)}: "
+                    "encode it, for instance with sklearn.preprocessing.OneHotEncoder, or leave the column "
+                    f"out; if these are texts, {REMEDY}"
+                )
+    return ""
+
+
+def _first_text(X, depth=0):
+    """Find the first str or bytes, in lists of lists too, that is no number."""
+    if isinstance(X, (str, bytes)):
+        return None if _is_number(X) else X
+    if getattr(getattr(X, "dtype", None), "kind", "O") in "biufcmM":
+        return None
+    if hasattr(X, "to_numpy"):
+        X = X.to_numpy()
+    parts = X.ravel() if isinstance(X, np.ndarray) else X
+    if isinstance(parts, (list, tuple, np.ndarray)) and depth < 3:
+        for part in parts[:_FIRST_ROWS]:
+            found = _first_text(part, depth + 1)
+            if found is not None:
+                return found
+    return None
+
+
+def _is_number(text):
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def check_are_names(X):
+    """Refuse texts where names of files are expected: a part that is no file, nor reads like a name."""
+    parts = [X] if isinstance(X, (str, os.PathLike)) else X
+    for part in parts:
+        name = os.fspath(part)
+        if isinstance(part, str) and _reads_like_text(name):
+            said = f"X holds texts, such as {shortened(name)}: {REMEDY}"
+            raise DataError(f"{said}; there is no file of this name")
+
+
+def _reads_like_text(name):
+    if "\n" in name or len(os.path.basename(name)) > _LONGEST_NAME or "\0" in name:
+        return True
+    if not any(sign.isspace() for sign in name) or os.path.exists(name):
+        return False
+    folder, base = os.path.split(name)
+    return not (folder and os.path.isdir(folder)) and "." not in base.rstrip(". ")
+
+
+def reworded(message, remedy):
+    """Take from a message of scikit-learn or NumPy what misleads here, and show at most 200 characters.
+
+    What of it is the caller's is not marked, so that the bound is one of the whole.
+
+    Parameters
+    ----------
+    message : str
+    remedy : str
+        What helps against NaN and infinity in the estimator at hand.
+    """
+    first = message.split("\n")[0]
+    if " contains NaN" in first or " contains infinity" in first:
+        return f"{first.rstrip('.')}: {remedy}"
+    if "inhomogeneous shape" in message:
+        return "the rows of X have different lengths: give each row one value for each column"
+    message = re.sub(r"array=.*?\.?\n(?=Reshape)", "", message, flags=re.DOTALL)
+    return message if len(message) <= 200 else message[:100] + "..." + message[-97:]

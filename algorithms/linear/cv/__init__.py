@@ -1,0 +1,1 @@
+"""Cross-validation of a whole path of penalties."""

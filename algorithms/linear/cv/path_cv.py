@@ -1,0 +1,201 @@
+"""Cross-validation of a whole path, whatever the loss: grid, folds, scores, choice and picture."""
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ....errors import DataError, shortened
+from ...inputs.targets import check_alphas
+from .evaluation import choose, mean_and_error, path_scorer
+from .folds import folds_of, score_folds
+from .places import place_of
+
+
+class PathCV:
+    """What the estimators share that cross-validate a path: grid, folds, scores, choice, picture."""
+
+    # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
+    _expected_failed_checks: ClassVar[dict] = {
+        f"check_sample_weight_equivalence_on_{kind}_data": "equal to 1e-7 with tol=1e-12, not with 1e-4"
+        for kind in ("dense", "sparse")
+    }
+
+    # What the estimators' constructors set, and what more than one of their bases declares.
+    l1_ratio: Any
+    eps: float
+    n_alphas: Any
+    alphas: Any
+    cv: Any
+    scoring: Any
+    rule: str
+    tol: float
+    engine: str
+    n_jobs: Any
+    verbose: int
+    dual_gap_: Any
+    n_iter_: Any
+
+    def _l1_ratios(self):
+        try:
+            ratios = np.atleast_1d(np.array(self.l1_ratio, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            raise DataError(f"l1_ratio must be a number or a vector of numbers: {error}") from error
+        if ratios.ndim != 1 or not len(ratios):
+            raise DataError(f"l1_ratio must be a number or a vector, got the shape {ratios.shape}")
+        wrong = ratios[~((ratios >= 0) & (ratios <= 1))]
+        if len(wrong):
+            raise DataError(f"l1_ratio must lie between 0 and 1, got {wrong[0]:g}")
+        return ratios.tolist()
+
+    def _n_alphas(self):
+        """How many alphas a grid has that is made; None where the alphas are given."""
+        alphas = self.alphas if self.n_alphas is None else self.n_alphas
+        return alphas if isinstance(alphas, Integral) else None
+
+    def _search(self, X, problem, groups, losses=()):
+        """Score all paths on all folds, choose a penalty, and fit the path to all rows.
+
+        Parameters
+        ----------
+        X : ndarray or CSC array of shape (n_samples, n_features)
+        problem : PathProblem
+        groups : array-like or None
+        losses : tuple of str
+            Scores to compute beside `scoring`.
+
+        Returns
+        -------
+        model : Fit
+            Of all rows, at the place on their path that `rule` chooses.
+        scores : list of ndarray
+            Of `losses`.
+        """
+        classes = problem.classes
+        path_scorer(self.scoring, classes)  # refuses before the work
+        folds = folds_of(self.cv, len(problem.y), problem.y, groups, problem.weights, classes)
+        with place_of(X, self.engine, self.n_jobs) as where:
+            n_alphas, ratios = self._n_alphas(), self._l1_ratios()
+            if n_alphas is None:
+                grids = [(ratio, check_alphas(self.alphas)) for ratio in ratios]
+            else:
+                tasks = [(ratio, self.eps, n_alphas) for ratio in ratios]
+                grids = list(zip(ratios, where.map(problem.grid, tasks, lambda: None), strict=True))
+            (scores, *others), unsolved = score_folds(
+                where,
+                problem,
+                grids,
+                folds,
+                [self.scoring, *losses],
+                label=type(self).__name__,
+                verbose=self.verbose,
+            )
+            self._check_scores(scores, classes)
+            mean, error = mean_and_error(scores)
+            chosen = int(np.unravel_index(np.argmax(mean), mean.shape)[0])  # of equals the first
+            l1_ratio, alphas = grids[chosen]
+            path = where.one(problem.path, l1_ratio, alphas, problem.weights)
+            best, spare = choose(mean[chosen], error[chosen])
+            at = spare if self.rule == "1se" else best
+            model = problem.model(path, at)
+            if X.dtype != np.float64:
+                model = where.one(problem.rounded, model, l1_ratio, alphas[at], problem.weights)
+        self._warn_unsolved([*unsolved, *path.unsolved], (len(grids) * len(folds) + 1) * len(alphas))
+        several = n_alphas is not None and len(grids) > 1
+        self.alphas_ = np.array([grid for _, grid in grids]) if several else alphas
+        self.scores_, self.scores_mean_, self.scores_se_ = map(self._squeezed, (scores, mean, error))
+        self.alpha_, self.alpha_min_, self.alpha_1se_ = (float(alphas[k]) for k in (at, best, spare))
+        self.l1_ratio_ = l1_ratio
+        self.coef_path_, self.intercept_path_ = path.coefs, path.intercepts
+        self.dual_gap_, self.n_iter_ = float(model.gap), model.n_iter
+        return model, others
+
+    def _squeezed(self, table):
+        return table[0] if len(table) == 1 else table
+
+    def _check_scores(self, scores, classes):
+        lost = np.argwhere(~np.isfinite(scores))
+        if len(lost):
+            remedy = "use fewer folds, or another scoring"
+            if classes is not None:
+                remedy = f"its test rows may lack a class: {remedy}, or a cv that stratifies"
+            raise DataError(
+                f"scoring={shortened(self.scoring)} is {scores[tuple(lost[0])]}, not a finite number, in "
+                f"fold {lost[0][2]}; {remedy}"
+            )
+
+    def _warn_unsolved(self, gaps, n_fits):
+        if gaps:
+            warnings.warn(
+                f"{type(self).__name__}: {len(gaps)} of {n_fits} fits did not reach tol={self.tol:g}; the "
+                f"largest relative duality gap is {max(gaps):.1e}: raise max_iter or eps, or accept a "
+                "larger tol",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _curve(self):
+        """Return the alphas of the chosen share of the l1 penalty, their mean scores and standard errors."""
+        if self.scores_mean_.ndim == 1:
+            return self.alphas_, self.scores_mean_, self.scores_se_
+        at = self._l1_ratios().index(self.l1_ratio_)
+        alphas = self.alphas_ if self.alphas_.ndim == 1 else self.alphas_[at]
+        return alphas, self.scores_mean_[at], self.scores_se_[at]
+
+    def plot(self, axes=None, *, n_named=6):
+        r"""Draw the coefficient paths and, below them, the cross-validation curve.
+
+        Both are drawn over :math:`-\log_{10}` alpha, so that models grow to the right; the numbers above
+        count the columns in the model. The solid line marks ``alpha_min_``, the dashed one
+        ``alpha_1se_``. Of several values of `l1_ratio` the chosen one is drawn. Of a multinomial model a
+        path is the Euclidean norm of a feature's coefficients over the classes.
+
+        Parameters
+        ----------
+        axes : sequence of two matplotlib axes, optional
+            For the coefficients and for the scores; by default a new figure of pyplot.
+        n_named : int, default=6
+            How many of the largest coefficients (at ``alpha_``) are coloured and named.
+
+        Returns
+        -------
+        ndarray of two matplotlib axes
+
+        Raises
+        ------
+        StradaskError
+            If matplotlib is not installed.
+        """
+        from .plotting import plot_path
+
+        check_is_fitted(self)
+        alphas, mean, error = self._curve()
+        names = getattr(self, "feature_names_in_", getattr(self, "vocabulary_", None))
+        return plot_path(
+            alphas,
+            self.coef_path_,
+            mean,
+            error,
+            alpha=self.alpha_,
+            alpha_min=self.alpha_min_,
+            alpha_1se=self.alpha_1se_,
+            scoring=self.scoring,
+            names=names,
+            axes=axes,
+            n_named=n_named,
+        )
+
+
+# Of the parameters that the estimators share.
+CV_CONSTRAINTS: dict = {
+    "eps": [Interval(Real, 0, 1, closed="neither")],
+    "n_alphas": [Interval(Integral, 1, None, closed="left"), None],
+    "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
+    "cv": ["cv_object"],
+    "scoring": [str, callable],
+    "rule": [StrOptions({"min", "1se"})],
+}

@@ -1,0 +1,1 @@
+"""Generalised linear models with a smooth objective: passes over rows, and the choice of a solver."""

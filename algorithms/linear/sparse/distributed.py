@@ -1,0 +1,274 @@
+"""Sparse linear models on a Dask cluster: how X is cut, and which of the two designs runs.
+
+*By columns* (`program`): the coordinator sends the residual, 8 bytes a row, to each worker and round; the
+workers return their largest violators with their columns. *By rows* (`rows`): it sends the coefficients, and
+every shard returns a slope for each column, 8 bytes a column. A Dask array is used as it is chunked, where
+its blocks lie; a matrix of this process is cut into as many shards as the cluster has threads, in the way
+that moves less: by columns if they are the greater number. Logistic models are fitted by columns: their
+rows change weight at every step, so that no Gram matrix of the working set can stand for them, and a Dask
+array chunked by rows is then rechunked once.
+
+Neither kind of shard holds anything that the coordinator could not send again: a lost worker costs the round
+that was running, and a fit by columns has the same bits for any number of workers and chunks. A local
+fit's differ in the last places, its sums being grouped otherwise.
+"""
+
+import contextlib
+import itertools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ....errors import DataError
+from ....scheduler.program import Outcome, Program
+from ....scheduler.schedules.static import StaticSchedule
+from ....scheduler.sessions.session import open_session
+from ....scheduler.threads import computed_here, own_threads
+from ...inputs.dask_arrays import aligned, is_dask
+from .columns import columns_of, cut
+from .mean_program import Mean
+from .program import SparseLinearProgram
+from .rows import RowProgram
+
+
+@dataclass(frozen=True)
+class Layout:
+    """X in pieces.
+
+    Attributes
+    ----------
+    by_rows : bool
+        Whether the pieces are ranges of rows, or else of columns.
+    pieces : list
+        Of ndarray, sparse matrix, Dask array with one block, or (`kept`) delayed one of the first two.
+    edges : list of int
+        Where each piece begins, and where the last one ends.
+    shape : tuple of int
+    dtype : dtype
+        float32 or float64.
+    is_sparse : bool
+    """
+
+    by_rows: bool
+    pieces: list
+    edges: list
+    shape: tuple
+    dtype: np.dtype
+    is_sparse: bool
+
+    def program(self, working_set):
+        """Make the program of this layout and its schedule."""
+        made: Any
+        if self.by_rows:
+            made = RowBlocks(working_set, self.pieces, np.diff(self.edges))
+        else:
+            made = ColumnBlocks(working_set, list(zip(self.edges[:-1], self.pieces, strict=True)))
+        return made, self.schedule
+
+    def kept(self, engine):
+        """Return a layout whose pieces are computed once, for several runs over them.
+
+        On Dask they stay on the workers, laid by columns as shards need them: a shard shares their memory.
+        Without a client, for an engine that is an address, nothing can hold them, and each run computes them.
+        """
+        if not is_dask(self.pieces[0]) or "://" in engine:
+            return self
+        import dask
+
+        if engine == "local" or own_threads() is not None:
+            blocks = computed_here(*self.pieces)  # at once: they may have much in common
+            laid = [_laid(*pair, self.by_rows) for pair in zip(blocks, self.edges[:-1], strict=True)]
+            return replace(self, pieces=laid)
+        import distributed
+
+        from ....scheduler.sessions.task_workers import task_workers
+
+        with contextlib.closing(task_workers("dask")) as workers:
+            workers.open()
+            # Elsewhere only if all of these are lost: nothing else would end the wait for them.
+            where = {"workers": workers.where()["workers"], "allow_other_workers": True}
+        client = distributed.default_client()
+        blocks = client.compute(self.pieces)
+        laid = client.map(_laid, blocks, self.edges[:-1], by_rows=self.by_rows, pure=False, **where)
+        # A future itself is useless while its data, lost with a worker, are made again; a task of it waits.
+        return replace(self, pieces=[dask.delayed(_same)(future) for future in laid])
+
+    @property
+    def schedule(self):
+        """All shards at once."""
+        return StaticSchedule(1, n_shards=len(self.pieces))
+
+
+def lay_out(X, engine, *, allow_rows):
+    """Cut a matrix for a cluster, or take the chunks that a Dask array has.
+
+    Parameters
+    ----------
+    X : Dask array as `check_blocks` gives it; or Fortran-ordered ndarray or CSC array
+    engine : str
+        ``"dask"`` or the address of a scheduler.
+    allow_rows : bool
+        Whether the loss can be fitted by rows.
+
+    Returns
+    -------
+    Layout
+    """
+    n_rows, n_columns = X.shape
+    if is_dask(X):
+        return _chunked(X, allow_rows)
+    by_rows = allow_rows and n_rows > n_columns
+    n_shards = _n_threads(engine)
+    if by_rows:
+        n_shards = min(n_shards, n_rows)
+        edges = [n_rows * s // n_shards for s in range(n_shards + 1)]
+        rows = X if isinstance(X, np.ndarray) else X.tocsr()
+        pieces = [rows[a:b] for a, b in itertools.pairwise(edges)]
+    else:
+        ranges = cut(columns_of(X), n_shards)
+        edges = [first for first, _ in ranges] + [n_columns]
+        pieces = [X[:, a:b] for a, b in ranges]
+    return Layout(by_rows, pieces, edges, X.shape, X.dtype, sparse.issparse(X))
+
+
+def _chunked(X, allow_rows):
+    rows, columns = X.numblocks
+    by_rows = allow_rows and (X.shape[0] > X.shape[1] if min(rows, columns) > 1 else rows > 1)
+    X = X.rechunk({1: -1} if by_rows else {0: -1})
+    axis = 0 if by_rows else 1
+    if X.numblocks[axis] == 1 and not by_rows and rows > 1:  # was cut by rows alone
+        X = X.rechunk({1: -(-X.shape[1] // min(rows, X.shape[1]))})
+    edges = np.cumsum([0, *X.chunks[axis]]).tolist()
+    pieces = [X.blocks[i] if by_rows else X.blocks[:, i] for i in range(X.numblocks[axis])]
+    filled = [k for k, size in enumerate(X.chunks[axis]) if size]  # Dask allows empty chunks
+    return Layout(
+        by_rows,
+        [pieces[k] for k in filled],
+        [*(edges[k] for k in filled), edges[-1]],
+        X.shape,
+        X.dtype,
+        sparse.issparse(X._meta),
+    )
+
+
+def _n_threads(engine):
+    session = open_session(engine)
+    try:
+        return session.n_threads()
+    finally:
+        session.close()
+
+
+class ColumnBlocks(Mean, SparseLinearProgram):
+    """The working-set solver over shards of columns that lie in workers."""
+
+    def __init__(self, working_set, shards):
+        super().__init__(working_set, shards=shards)
+        self.bound = 0.0
+
+    def aggregate(self, tasks, partials):
+        """See `SparseLinearProgram.aggregate`; remembers the largest score outside the working set."""
+        self.bound = max(partial[0] for partial in partials)
+        return super().aggregate(tasks, partials)
+
+    def load(self, data):
+        """Check a block, lay it by columns, and see `SparseLinearProgram.load`."""
+        first, block = data
+        return super().load((first, _laid(block, first)))
+
+
+class RowBlocks(Mean, RowProgram):
+    """The working-set solver over shards of rows that lie in workers."""
+
+    def read(self, source):
+        """Check a block and lay it by columns."""
+        return _by_columns(source)
+
+
+def _laid(block, first, by_rows=False):
+    """Check a block and lay it by columns; say where it begins if it cannot be used."""
+    try:
+        return _by_columns(block)
+    except DataError as error:
+        raise DataError(f"in the {'rows' if by_rows else 'columns'} of X from {first} on: {error}") from error
+
+
+def _same(block):
+    return block
+
+
+def _by_columns(block):
+    if is_dask(block):  # in a session of this process
+        block = computed_here(block)[0]
+    if not isinstance(block, np.ndarray) and not sparse.issparse(block):
+        raise DataError(
+            f"a block of X is a {type(block).__name__}: blocks must be numpy arrays or scipy.sparse matrices"
+        )
+    from ...inputs.matrices import check_columns
+
+    return aligned(check_columns("X", aligned(block)))
+
+
+class Scales(Program):
+    """Standard deviations (or root mean squares) of columns, in two rounds: means, then squares.
+
+    Parameters
+    ----------
+    layout : Layout
+    weights : None or ndarray of shape (n_samples,)
+    centre : bool
+        True: about the mean.
+
+    Attributes
+    ----------
+    scales : ndarray of shape (n_features,)
+        1 where they would be 0.
+    """
+
+    measure_every = 0
+
+    def __init__(self, layout, weights, centre):
+        weights = np.ones(layout.shape[0]) if weights is None else weights
+        parts = list(itertools.pairwise(layout.edges))
+        rows = [weights[a:b] if layout.by_rows else weights for a, b in parts]
+        self.shards = list(zip(layout.pieces, rows, strict=True))
+        self.by_rows, self.centre, self.total = layout.by_rows, centre, weights.sum()
+        self.edges, self.means = layout.edges, None
+
+    def load(self, data):
+        """Check and lay out a shard."""
+        return {"X": _by_columns(data[0]), "weights": data[1]}
+
+    def publish(self):
+        """Tell the means, once they are known."""
+        return {"means": self.means}
+
+    def sync(self, state, message):
+        """Take the means."""
+        state["means"] = message["means"]
+
+    def update(self, state, task):
+        """Weighted sums of a shard's columns, or of the squares of their distances from the means."""
+        X, weights, means = state["X"], state["weights"], state["means"]
+        if means is None:  # not by BLAS, whose bits hang on where and beside what a column lies
+            return columns_of(X).dot(np.arange(X.shape[1]), weights[None])[0]
+        if not self.by_rows:
+            means = means[self.edges[task.shard] : self.edges[task.shard + 1]]
+        if isinstance(X, np.ndarray):
+            return np.array([(weights * (X[:, j] - means[j]) ** 2).sum() for j in range(X.shape[1])])
+        rows, columns, far = X.indices, np.repeat(np.arange(X.shape[1]), np.diff(X.indptr)), X.data
+        inside = np.bincount(columns, weights[rows], X.shape[1])
+        near = np.bincount(columns, weights[rows] * (far - means[columns]) ** 2, X.shape[1])
+        return near + means**2 * (weights.sum() - inside)
+
+    def aggregate(self, tasks, partials):
+        """Put the shards' sums together."""
+        sums = sum(partials) if self.by_rows else np.concatenate(partials)
+        if tasks[0].round == 0:
+            self.means = sums / self.total if self.centre else np.zeros(len(sums))
+            return Outcome(self.publish())
+        self.scales = np.sqrt(sums / self.total)
+        self.scales[self.scales == 0] = 1
+        return Outcome(done=True)

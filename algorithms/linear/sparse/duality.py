@@ -1,0 +1,100 @@
+"""Duality gaps, in one place.
+
+Squared loss, with unit weights and no intercept (weights and centring are in A and y by then)::
+
+    P(b) = |y - A b|^2 / 2 + sum_j l1_j |b_j| + sum_j l2_j b_j^2 / 2
+    D(s) = s y.r - s^2 R / 2,      r = y - A b,   g = A^T r - l2 b,   R = |r|^2 + sum_j l2_j b_j^2
+
+for any s >= 0 with ``s |g_j| <= l1_j`` for every j: the residual, scaled, is the dual point, the squares of
+the penalty being rows of A. The best s is y.r / R, cut to what is allowed. A feature with l1_j = 0 and
+l2_j > 0 has no constraint in the dual: its term is ``-(s A_j.r)^2 / (2 l2_j)``, and R takes
+``(A_j.r)^2 / l2_j`` in place of ``l2_j b_j^2``. A feature with neither must have g_j = 0: see `unpenalised`.
+
+Other smooth losses (logistic, multinomial), with the predictor F = O + A b + c and V minus the gradient of
+the loss in it::
+
+    P(b) = loss(F) + sum_j l1_j |b_j| + l2_j b_j^2 / 2
+    D(s) = min_F (loss(F) + s V . F) - s V . O - sum_j max(s |g_j| - l1_j, 0)^2 / (2 l2_j),      g = A^T V
+
+for 0 <= s <= 1, where features with l2_j = 0 ask for ``s |g_j| <= l1_j``: the last sum is the conjugate of
+the penalty. Two values of s are tried, the largest that is allowed and the largest with
+``s |g_j - l2_j b_j| <= l1_j`` everywhere.
+"""
+
+import numpy as np
+
+
+def squared_gap(y_r, r_r, terms, limit):
+    """Objective and duality gap of the squared loss.
+
+    Parameters
+    ----------
+    y_r, r_r : float
+        ``y . r`` and ``|r|^2``.
+    terms : tuple of float
+        Sum of ``l1_j |b_j|``; sum of ``l2_j b_j^2``; sum of the squares that belong into R (see the module).
+    limit : float
+        Largest s that is allowed: the least ``l1_j / |g_j|``.
+
+    Returns
+    -------
+    objective, gap : float
+        The gap is not negative.
+    """
+    absolute, squares, dual_squares = terms
+    objective = 0.5 * (r_r + squares) + absolute
+    total = r_r + dual_squares
+    s = y_r / total if total > 0 else 0.0
+    s = min(max(s, 0.0), limit)
+    return objective, max(objective - (s * y_r - 0.5 * s * s * total), 0.0)
+
+
+def limit(thresholds, slopes):
+    """Largest s with ``s |slope_j| <= threshold_j`` for all j; infinity if every slope is 0."""
+    slopes = np.abs(slopes)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(slopes > 0, thresholds / slopes, np.inf)
+    return float(ratios.min(initial=np.inf))
+
+
+def smooth_gap(value, dual, slopes, coef, l1, l2, most):
+    """Objective and duality gap of a smooth loss.
+
+    Parameters
+    ----------
+    value : float
+        The loss.
+    dual : callable
+        ``dual(s)``: the first two terms of D(s).
+    slopes, coef : float64 ndarrays of one shape (..., m)
+        g (for coefficients held at or above zero its positive part) and b.
+    l1, l2 : float64 ndarrays of shape (m,)
+    most : float
+        Largest s that other features allow.
+
+    Returns
+    -------
+    objective, gap : float
+        The gap is not negative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.linear.sparse.duality import smooth_gap
+    >>> one = np.ones(1)
+    >>> smooth_gap(2.0, lambda s: 3 * s - s * s, 2 * one, one, 3 * one, one, 1.0)  # s = 1
+    (5.5, 3.5)
+    """
+    sizes, slopes = np.abs(coef), np.abs(slopes)
+    objective = value + float((sizes * (l1 + 0.5 * l2 * sizes)).sum())
+    soft = l2 > 0
+    s = min(1.0, most, limit(l1[~soft], slopes[..., ~soft]))
+    best = dual(s)
+    if soft.any():
+        ridge, thresholds = l2[soft], l1[soft]
+        inner = np.abs(slopes[..., soft] - ridge * sizes[..., soft])
+        trials = [s, min(s, limit(thresholds, inner))]
+        excess = [np.maximum(t * slopes[..., soft] - thresholds, 0.0) for t in trials]
+        values = [dual(t) - float((e * (e / (2 * ridge))).sum()) for t, e in zip(trials, excess, strict=True)]
+        best = max(values)
+    return objective, max(objective - best, 0.0)

@@ -1,0 +1,88 @@
+"""K classes: the multinomial loss, and its problem on a working set.
+
+With indicators Y of the classes, weights w and ``P = softmax(F)``, ``loss(F) = -sum_i w_i log P_i(label)``.
+The shares are P, minus the gradient is ``w (Y - P)``, the Hessian's product with V is
+``w P (V - sum_k P_k V_k)``, and the dual objective sums the entropies of ``(1 - s) Y + s P``. Every class
+has its coefficients (the symmetric form): the penalty decides among those that give the same P. Where it does
+not, intercepts and unpenalised coefficients sum to zero over the classes.
+"""
+
+import numpy as np
+
+from ....kernels.linear.logistic import multinomial_entropy, multinomial_shares
+from .proximal_newton import ProximalNewton
+
+
+class MultinomialLoss:
+    """See the module, and `SmoothLoss`.
+
+    Parameters
+    ----------
+    labels : int64 ndarray of shape (n_rows,)
+        Classes, from 0.
+    n_classes : int
+    weights : None or float64 ndarray of shape (n_rows,)
+        None for weights of 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.linear.sparse.multinomial import MultinomialLoss
+    >>> value, shares = MultinomialLoss(np.array([0, 2]), 4).shares(np.zeros((4, 2)))
+    >>> round(value, 6), shares[:, 0].tolist()
+    (2.772589, [0.25, 0.25, 0.25, 0.25])
+    """
+
+    def __init__(self, labels, n_classes, weights=None):
+        self.labels = np.asarray(labels, dtype=np.int64)
+        self.n_outputs, self.n_rows = n_classes, len(labels)
+        self.weights = np.ones(self.n_rows) if weights is None else weights
+
+    def shares(self, F):
+        """See `SmoothLoss`."""
+        shares = np.empty_like(F)
+        return multinomial_shares(self.labels, self.weights, F, shares), shares
+
+    def residual(self, shares):
+        """See `SmoothLoss`."""
+        residual = shares * -self.weights
+        residual[self.labels, np.arange(self.n_rows)] += self.weights
+        return residual
+
+    def curvature(self, shares, k):
+        """See `SmoothLoss`."""
+        return self.weights * shares[k] * (1 - shares[k])
+
+    def hessian(self, shares, V, k):
+        """See `SmoothLoss`."""
+        return self.weights * shares[k] * (V[k] - np.einsum("ki,ki->i", shares, V))
+
+    def tilt(self, shares, V):
+        """See `SmoothLoss`."""
+        return shares * (1 + V - np.einsum("ki,ki->i", shares, V))
+
+    def dual(self, shares, s):
+        """See `SmoothLoss`."""
+        return multinomial_entropy(self.labels, self.weights, shares, s)
+
+    def centred(self, coef):
+        """See `SmoothLoss`: those that sum to zero."""
+        return coef - coef.mean(axis=0)
+
+
+class Multinomial(ProximalNewton):
+    """K classes on a working set: a `Subproblem` of `WorkingSet`.
+
+    Parameters
+    ----------
+    labels, n_classes, weights
+        See `MultinomialLoss`.
+    offset : float64 ndarray of shape (n_rows, n_classes), optional
+        Added to the linear predictors.
+    fit_intercept : bool, default=True
+    """
+
+    def __init__(self, labels, n_classes, weights=None, *, offset=None, fit_intercept=True):
+        offset = None if offset is None else np.array(np.transpose(offset), dtype=np.float64, order="C")
+        loss = MultinomialLoss(labels, n_classes, weights)
+        super().__init__(loss, offset=offset, fit_intercept=fit_intercept)

@@ -1,0 +1,165 @@
+"""Penalties: what is added to the loss, one term a coefficient.
+
+A penalty is a small object that the working-set solver asks for what it needs: how large a slope at zero it
+holds (its *strength* times the feature's factor), its value, and a step of descent along one coefficient. The
+lasso and the elastic net have compiled kernels of their own; any other separable penalty brings a compiled
+proximal operator (`Separable`).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ....errors import DataError
+
+ENDLESS = 1e300  # a strength above which none is taken: it asks how large the largest slope is
+
+
+class Penalty:
+    """What every penalty offers: ``sum_j pen(b_j; strength * l1_factors[j])``.
+
+    Attributes
+    ----------
+    strength : float
+        At zero a coefficient stays where it is while ``|x_j . v| <= strength * l1_factors[j]``: the
+        half-width of the subdifferential there. In units of the unscaled loss (a sum over samples, not a
+        mean).
+    l1_factors : float64 ndarray of shape (n_features,) or None
+        Not negative; 0 never penalises, infinity excludes a feature, None means 1 for all.
+    positive : bool
+        Coefficients are held at or above zero.
+    prox : numba function or None
+        None: absolute values and squares, which have kernels of their own. See `Separable`.
+    convex : bool
+        True: a fit stops on the duality gap. False: on the violation of the optimality conditions,
+        relative to the strength.
+    """
+
+    strength: float
+    l1_factors: np.ndarray | None = None
+    positive: bool = False
+    prox: Any = None
+    convex: bool = True
+
+    def with_strength(self, strength):
+        """Return the same penalty with another strength: on the way to it the solver starts larger."""
+        raise NotImplementedError(f"{type(self).__name__} must say what it is with another strength")
+
+    def thresholds(self, features):
+        """``strength * l1_factors`` of some features: float64 array of their number."""
+        if self.l1_factors is None:
+            return np.full(len(features), self.strength)
+        return self.strength * self.l1_factors[features]
+
+    def ridges(self, features):
+        """Factors of ``b_j^2 / 2`` of some features: float64 array of their number."""
+        return np.zeros(len(features))
+
+    def unpenalised(self, n_features):
+        """Features whose slope must vanish, since nothing holds them at zero: int64 array, rising."""
+        if self.l1_factors is None:
+            return np.arange(n_features) if self.strength == 0 else np.empty(0, np.int64)
+        return np.flatnonzero(np.isfinite(self.l1_factors) if self.strength == 0 else self.l1_factors == 0)
+
+    def value(self, coef, features):
+        """Sum of the terms of some features: `coef` (float64) and `features` (int64) of one length."""
+        raise NotImplementedError(f"{type(self).__name__} must say what its value is")
+
+
+class ElasticNet(Penalty):
+    """``sum_j strength f_j |b_j| + ridge q_j b_j^2 / 2``, perhaps over b >= 0.
+
+    Parameters
+    ----------
+    strength : float
+        Of the absolute values: ``sum(weights) * alpha * l1_ratio``.
+    ridge : float, default=0
+        Of the squares: ``sum(weights) * alpha * (1 - l1_ratio)``.
+    l1_factors, l2_factors : float64 ndarray of shape (n_features,), optional
+        f and q: not negative; 1 by default. Features whose factors are infinite are excluded.
+    positive : bool, default=False
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.linear.sparse.penalties import ElasticNet
+    >>> float(ElasticNet(2.0, ridge=1.0).value(np.array([-3.0]), np.array([0])))
+    10.5
+    """
+
+    def __init__(self, strength, ridge=0.0, *, l1_factors=None, l2_factors=None, positive=False):
+        _check_strength("strength", strength)
+        _check_strength("ridge", ridge)
+        self.strength, self.ridge, self.positive = float(strength), float(ridge), positive
+        self.l1_factors = _checked_factors("l1_factors", l1_factors)
+        self.l2_factors = _checked_factors("l2_factors", l2_factors)
+
+    def with_strength(self, strength):
+        """See `Penalty.with_strength`; the ridge stays."""
+        other = object.__new__(ElasticNet)
+        other.__dict__.update(self.__dict__)
+        other.strength = float(strength)
+        return other
+
+    def ridges(self, features):
+        """See `Penalty.ridges`."""
+        if self.l2_factors is None:
+            return np.full(len(features), self.ridge)
+        return self.ridge * self.l2_factors[features]
+
+    def value(self, coef, features):
+        """See `Penalty.value`."""
+        return self.thresholds(features) @ np.abs(coef) + 0.5 * (self.ridges(features) @ coef**2)
+
+
+class Separable(Penalty):
+    """A penalty from outside: subclass it, or fill it, with a value and a compiled proximal operator.
+
+    Parameters
+    ----------
+    strength : float
+        See `Penalty`.
+    shape : float
+        A further parameter, given to `prox`.
+    l1_factors : float64 ndarray of shape (n_features,), optional
+    positive : bool, default=False
+        `prox` must then return nothing below zero.
+
+    Attributes
+    ----------
+    prox : numba function of signature ``float64(float64, float64, float64, float64)``
+        ``prox(z, step, strength, shape)``: the b that minimises ``(b - z)^2 / (2 step) + pen(b; strength,
+        shape)``, compiled with that explicit signature. The strength has the feature's factor in it.
+    convex : bool
+        False, for convex penalties too: their dual is not known here.
+    """
+
+    convex = False
+
+    def __init__(self, strength, shape, *, l1_factors=None, positive=False):
+        _check_strength("strength", strength)
+        self.strength, self.shape, self.positive = float(strength), float(shape), positive
+        self.l1_factors = _checked_factors("l1_factors", l1_factors)
+
+    def with_strength(self, strength):
+        """See `Penalty.with_strength`."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.strength = float(strength)
+        return other
+
+
+def _check_strength(name, value):
+    if not np.isfinite(value) or value < 0:
+        raise DataError(f"{name} must be finite and not negative, got {float(value)}")
+
+
+def _checked_factors(name, factors):
+    if factors is None:
+        return None
+    factors = np.ascontiguousarray(factors, dtype=np.float64)
+    bad = np.flatnonzero(~(factors >= 0))
+    if factors.ndim != 1 or len(bad):
+        at = f", got {float(factors[bad[0]])} for feature {bad[0]}" if len(bad) and factors.ndim == 1 else ""
+        raise DataError(f"{name} must hold one number for each feature, not negative{at}")
+    return factors

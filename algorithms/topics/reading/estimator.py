@@ -1,0 +1,484 @@
+"""Reading a fitted topic model: its words, how good and how different topics are, and where they occur."""
+
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
+
+from ....errors import DataError, shortened
+from ..._base import Estimator
+from ...inputs.matrices import check_counts, check_vocabulary
+from . import comparison
+from .coherence import MEASURES, coherence
+from .distances import METRICS, topic_distances
+from .top_words import Topics, check_choice, check_whole, first, top_words, topic_totals
+
+_MOST_DRAWN = 100  # topics of a picture, where the caller does not choose
+
+
+class ReadableTopics(Estimator):
+    """What the attributes of a fitted topic model tell its reader; the base of `TopicModel`."""
+
+    def topics(
+        self, vocabulary=None, n_words=10, *, rank_by="probability", relevance_weight=0.6, frex_weight=0.5
+    ):
+        """List the words that stand for each topic.
+
+        With phi_kw the probability of word w in topic k, words are ranked by::
+
+            probability   phi_kw
+            relevance     lambda log phi_kw + (1 - lambda) log(phi_kw / p_w)
+            frex          1 / (omega / E_k(phi_kw / sum_j phi_jw) + (1 - omega) / F_k(phi_kw))
+
+        Relevance and FREX prefer words that other topics lack. p_w is the word's probability under all
+        topics by their shares of the tokens; E_k and F_k are the empirical distribution functions over the
+        words in topic k, of exclusivity and of frequency.
+
+        Parameters
+        ----------
+        vocabulary : sequence of str of length n_features, optional
+            By default `vocabulary_`, if it was set (`stradask fit --vocab` does), else the feature names seen
+            in `fit`, else the indices.
+        n_words : int, default=10
+            A smaller vocabulary is listed whole.
+        rank_by : {"probability", "relevance", "frex"}, default="probability"
+        relevance_weight : float, default=0.6
+            lambda, from 0 (lift) to 1 (probability).
+        frex_weight : float, default=0.5
+            omega, from 0 (frequency) to 1 (exclusivity).
+
+        Returns
+        -------
+        Topics
+            A list of lists of words that prints as a table; its `shares`, `probabilities`, `weights` (what
+            the words are ranked by) and `indices` are arrays.
+
+        Raises
+        ------
+        DataError
+            If the vocabulary does not fit, or another argument is out of its range.
+
+        References
+        ----------
+        Sievert, Shirley, "LDAvis: a method for visualizing and interpreting topics", ACL workshop 2014
+        (relevance); Bischof, Airoldi, "Summarizing topical content with word frequency and exclusivity",
+        ICML 2012 (FREX).
+
+        Examples
+        --------
+        >>> import numpy as np, stradask as sd
+        >>> X = np.repeat([[9, 5, 3, 0, 0], [9, 0, 0, 5, 3]], 20, axis=0)
+        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X)
+        >>> vocabulary = ["the", "cat", "dog", "sun", "sea"]
+        >>> sorted(sorted(words) for words in lda.topics(vocabulary, n_words=2))
+        [['cat', 'the'], ['sun', 'the']]
+        >>> lift = lda.topics(vocabulary, n_words=2, rank_by="relevance", relevance_weight=0.0)
+        >>> sorted(sorted(words) for words in lift)
+        [['cat', 'dog'], ['sea', 'sun']]
+        """
+        check_is_fitted(self, "word_topic_counts_")
+        vocabulary = self._vocabulary(vocabulary)
+        words, weights, probabilities = top_words(
+            self._word_topic_weights,
+            self.topic_word_prior_,
+            n_words,
+            rank_by,
+            relevance_weight=relevance_weight,
+            frex_weight=frex_weight,
+        )
+        named = [[vocabulary[w] for w in row] for row in words.tolist()]
+        return Topics(named, self._topic_shares(), probabilities, weights, words, rank_by)
+
+    def coherence(self, X, measure="npmi", n_words=10):
+        """Compute each topic's coherence against counts.
+
+        With D(i) and D(i, j) the documents of `X` that hold a word and both words of a pair, and
+        p = D / n_samples, over the `n_words` most probable words of the topic::
+
+            npmi    mean over pairs of log(p(i, j) / (p(i) p(j))) / -log p(i, j), from -1 to 1
+            umass   mean over pairs of log((D(i, j) + 1) / D(j)), j the more probable word
+            c_v     mean over words i of cos(v_i, sum_j v_j), v_i the NPMI of i with every word, i included
+
+        The window is the document, because counts keep no order of words: where literature quotes C_v
+        (a sliding window of 110 words) or C_NPMI (10 words), long documents give other numbers here.
+        A pair that never meets has NPMI -1, a pair in every document 1; within ``"c_v"``, as in its paper,
+        1e-12 is added to p(i, j), and a word in no document counts as 0. In ``"umass"`` a pair whose j is in
+        no document is left out, and a topic of only such pairs is NaN. gensim's u_mass has the same pairs and
+        mean, but adds 1e-12 to p(i, j) where this adds 1 to D(i, j), as Mimno et al. (2011) do, and counts a
+        pair whose j is in no document as 0.
+
+        Parameters
+        ----------
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
+            Reference counts.
+        measure : {"npmi", "umass", "c_v"}, default="npmi"
+        n_words : int, default=10
+            At least 2.
+
+        Returns
+        -------
+        ndarray of shape (n_components,)
+            Higher is better; the mean over topics is what papers quote.
+
+        Raises
+        ------
+        DataError
+            If `X` does not hold counts of the words of the fit, or an argument is out of its range.
+
+        References
+        ----------
+        Mimno et al., "Optimizing semantic coherence in topic models", EMNLP 2011 (UMass); Bouma,
+        "Normalized (pointwise) mutual information in collocation extraction", GSCL 2009; Lau, Newman,
+        Baldwin, EACL 2014 (NPMI); Röder, Both, Hinneburg, "Exploring the space of topic coherence
+        measures", WSDM 2015 (C_v).
+
+        Examples
+        --------
+        >>> import numpy as np, stradask as sd
+        >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
+        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X)
+        >>> lda.coherence(X, "c_v", n_words=2)
+        array([1., 1.])
+        """
+        check_is_fitted(self, "word_topic_counts_")
+        check_choice("measure", measure, MEASURES)
+        n_words = check_whole("n_words", n_words)
+        if min(n_words, self.n_features_in_) < 2:
+            raise DataError(
+                f"n_words={n_words} of {self.n_features_in_}: coherence is about pairs, take at least 2 words"
+            )
+        X = check_counts(self, X, reset=False, need_tokens=True)
+        return coherence(self._top_words(n_words), X, measure)
+
+    def topic_diversity(self, n_words=25):
+        """Compute the part of distinct words among the most probable words of all topics.
+
+        Parameters
+        ----------
+        n_words : int, default=25
+            Of each topic; fewer in a smaller vocabulary.
+
+        Returns
+        -------
+        float
+            1 if no two topics share a word, 1 / n_components if all list the same ones. Topics without
+            tokens count too, and list the same words.
+
+        Raises
+        ------
+        DataError
+            If `n_words` is not a whole number of at least 1.
+
+        References
+        ----------
+        Dieng, Ruiz, Blei, "Topic modeling in embedding spaces", TACL 2020.
+
+        Examples
+        --------
+        >>> import numpy as np, stradask as sd
+        >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
+        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X)
+        >>> lda.topic_diversity(n_words=2), lda.topic_diversity(n_words=4)
+        (1.0, 0.5)
+        """
+        check_is_fitted(self, "word_topic_counts_")
+        top = self._top_words(n_words)
+        return len(np.unique(top)) / top.size
+
+    def topic_distances(self, metric="jensen-shannon", topics=None):
+        """Compute the distances between topics as distributions over words.
+
+        With p and q the word probabilities of two topics and m = (p + q) / 2::
+
+            jensen-shannon   sqrt((KL(p, m) + KL(q, m)) / 2), from 0 to sqrt(log 2)
+            hellinger        sqrt(1 - sum_w sqrt(p_w q_w)), from 0 to 1
+            cosine           1 - p.q / (|p| |q|), from 0 to 1
+
+        The first two obey the triangle inequality. No matrix of topics x words is made: time is of the order
+        of the non-zeros of `word_topic_counts_` times the number of topics, the logarithms of
+        ``"jensen-shannon"`` making it the slowest.
+
+        Parameters
+        ----------
+        metric : {"jensen-shannon", "hellinger", "cosine"}, default="jensen-shannon"
+        topics : int or sequence of int, optional
+            Only these; by default all. The result takes 8 bytes for each pair.
+
+        Returns
+        -------
+        ndarray of shape (n_topics, n_topics)
+            Symmetric with zeros on the diagonal, as ``scipy.spatial.distance.squareform`` takes it.
+
+        Raises
+        ------
+        DataError
+            If the metric is unknown or there is no such topic.
+
+        References
+        ----------
+        Endres, Schindelin, "A new metric for probability distributions", IEEE Transactions on Information
+        Theory 2003.
+
+        Examples
+        --------
+        >>> import numpy as np, stradask as sd
+        >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
+        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X)
+        >>> lda.topic_distances("hellinger").round(2)
+        array([[0.  , 0.99],
+               [0.99, 0.  ]])
+        """
+        check_is_fitted(self, "word_topic_counts_")
+        check_choice("metric", metric, METRICS)
+        chosen = self._topics(topics)
+        return topic_distances(self._word_topic_weights[:, chosen], self.topic_word_prior_, metric)
+
+    def representative_documents(self, topic=None, n_documents=5, X=None, *, min_tokens=20):
+        """Find the documents with the largest share of each topic.
+
+        Parameters
+        ----------
+        topic : int, optional
+            By default all topics.
+        n_documents : int, default=5
+            Of each topic; fewer where fewer are long enough.
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features), optional
+            Counts of documents whose shares `transform` finds. By default those of the fit, whose shares
+            are `doc_topic_`.
+        min_tokens : int, default=20
+            Shorter documents are left out: their shares say little.
+
+        Returns
+        -------
+        RepresentativeDocuments
+            A pair of `indices` and `shares`, each of shape (n_components, n_documents), or of shape
+            (n_documents,) if `topic` is given; the largest share first, ties by index.
+
+        Raises
+        ------
+        DataError
+            If there is no such topic or no document is long enough.
+
+        Examples
+        --------
+        >>> import numpy as np, stradask as sd
+        >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
+        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X)
+        >>> indices, shares = lda.representative_documents(n_documents=2, min_tokens=10)
+        >>> sorted(indices.tolist()), shares.round(2).tolist()
+        ([[0, 1], [20, 21]], [[0.99, 0.99], [0.99, 0.99]])
+        """
+        check_is_fitted(self, "word_topic_counts_")
+        n_documents = check_whole("n_documents", n_documents)
+        min_tokens = check_whole("min_tokens", min_tokens, least=0)
+        if topic is not None and not isinstance(topic, Integral):
+            raise DataError(f"topic={shortened(topic)} must be the number of a topic, or None for all")
+        chosen = self._topics(topic)
+        counts = self._fitted_documents() if X is None else check_counts(self, X, reset=False)
+        lengths = np.asarray(counts.sum(axis=1)).ravel()
+        rows = np.flatnonzero(lengths >= min_tokens)
+        if not len(rows):
+            raise DataError(
+                f"no document has min_tokens={min_tokens} tokens (the longest has {lengths.max(initial=0)}): "
+                "take a smaller min_tokens"
+            )
+        n_documents = min(n_documents, len(rows))
+        if X is None:
+            weights, prior = self._doc_topic_weights
+            found = comparison.documents_by_counts(weights[rows], prior, chosen, n_documents)
+        else:
+            found = comparison.documents_by_shares(self.transform(X)[rows], chosen, n_documents)
+        indices, shares = rows[found[0]], found[1]
+        one = slice(None) if topic is None else 0
+        return comparison.RepresentativeDocuments(indices[one], shares[one])
+
+    def topics_by_group(self, groups):
+        """Compute the share of each topic in groups of the fitted documents: by time, source or any label.
+
+        Parameters
+        ----------
+        groups : array-like of shape (n_samples,)
+            A label for each document of the last `fit` or `partial_fit`: str, numbers, times, or pandas
+            categories, which keep their order.
+
+        Returns
+        -------
+        TopicPrevalence
+            `groups`, `shares` (n_groups x n_components, each document weighted by its tokens), `tokens`, and
+            a method `plot`.
+
+        Raises
+        ------
+        DataError
+            If a label is missing, their number is not that of the documents, or they cannot be ordered.
+
+        Examples
+        --------
+        >>> import numpy as np, stradask as sd
+        >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
+        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X)
+        >>> found = lda.topics_by_group(np.repeat(["land", "sky"], 20))
+        >>> found.groups.tolist(), found.tokens.tolist(), found.shares.max(axis=1).tolist()
+        (['land', 'sky'], [200, 200], [1.0, 1.0])
+        """
+        check_is_fitted(self, "word_topic_counts_")
+        return comparison.prevalence(self._fitted_documents(), groups)
+
+    def to_ldavis(self, X, vocabulary=None):
+        """Return what ``pyLDAvis.prepare`` takes: ``pyLDAvis.prepare(**lda.to_ldavis(X))``.
+
+        Parameters
+        ----------
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
+            The documents of the last `fit` or `partial_fit`.
+        vocabulary : sequence of str of length n_features, optional
+            As in `topics`.
+
+        Returns
+        -------
+        dict
+            ``topic_term_dists`` and ``doc_topic_dists`` (dense, n_components x n_features and n_samples x
+            n_components, rows summing to 1; of a document without words the prior's mean), ``doc_lengths``,
+            ``vocab`` and ``term_frequency``.
+
+        Raises
+        ------
+        DataError
+            If `X` are other documents than those of the fit.
+
+        Examples
+        --------
+        >>> import numpy as np, stradask as sd
+        >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
+        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X)
+        >>> list(lda.to_ldavis(X, ["cat", "dog", "sun", "sea"]))
+        ['topic_term_dists', 'doc_topic_dists', 'doc_lengths', 'vocab', 'term_frequency']
+        """
+        check_is_fitted(self, "word_topic_counts_")
+        vocabulary = self._vocabulary(vocabulary)
+        X = check_counts(self, X, reset=False)
+        lengths = np.asarray(X.sum(axis=1)).ravel()
+        fitted = np.asarray(self._fitted_documents().sum(axis=1)).ravel()
+        if len(lengths) != len(fitted):
+            raise DataError(
+                f"X has {len(lengths)} documents, but the model was fitted to {len(fitted)}: pass those"
+            )
+        other = np.flatnonzero(lengths != fitted)
+        if len(other):
+            raise DataError(
+                f"X has {lengths[other[0]]} tokens in row {other[0]}, where the fitted document has "
+                f"{fitted[other[0]]}: pass the documents of the fit in their order"
+            )
+        return {
+            "topic_term_dists": self.topic_word_,
+            "doc_topic_dists": self.doc_topic_,
+            "doc_lengths": lengths,
+            "vocab": vocabulary,
+            "term_frequency": np.asarray(X.sum(axis=0)).ravel(),
+        }
+
+    def plot_topics(
+        self, kind="map", *, metric="jensen-shannon", vocabulary=None, n_words=3, topics=None, ax=None
+    ):
+        """Draw how topics lie to each other.
+
+        ``"map"`` places topics in the plane by classical multidimensional scaling of `topic_distances`, as
+        circles whose areas are the topics' shares of the tokens; ``"dendrogram"`` joins them in a tree by
+        average linkage.
+
+        Parameters
+        ----------
+        kind : {"map", "dendrogram"}, default="map"
+        metric : {"jensen-shannon", "hellinger", "cosine"}, default="jensen-shannon"
+        vocabulary : sequence of str of length n_features, optional
+            As in `topics`.
+        n_words : int, default=3
+            Most probable words beside the number of each topic in the tree; the map has numbers only.
+        topics : sequence of int, optional
+            By default all, or the 100 with most tokens where there are more.
+        ax : matplotlib axes, optional
+            By default of a new figure of pyplot.
+
+        Returns
+        -------
+        matplotlib axes
+
+        Raises
+        ------
+        DataError
+            If an argument is out of its range, or a tree of a single topic is asked for.
+        StradaskError
+            If matplotlib is not installed.
+
+        Examples
+        --------
+        >>> import matplotlib.figure, numpy as np, stradask as sd
+        >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
+        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X)
+        >>> ax = lda.plot_topics("dendrogram", n_words=1, ax=matplotlib.figure.Figure().subplots())
+        >>> len(ax.get_yticklabels())
+        2
+        """
+        check_is_fitted(self, "word_topic_counts_")
+        check_choice("kind", kind, ("map", "dendrogram"))
+        shares = self._topic_shares()
+        if topics is None:
+            topics = np.sort(first(shares, _MOST_DRAWN))
+        topics = self._topics(topics)
+        if kind == "dendrogram" and len(topics) < 2:
+            raise DataError("a dendrogram joins topics: there must be two or more")
+        names = [str(k) for k in topics]
+        if kind == "dendrogram":
+            words = self.topics(vocabulary, n_words)
+            names = [f"{k}  {' '.join(words[k])}" for k in topics]
+        distances = self.topic_distances(metric, topics)
+        from .plots import plot_map, plot_tree
+
+        if kind == "dendrogram":
+            return plot_tree(distances, names, ax)
+        return plot_map(distances, shares[topics], names, ax)
+
+    # Parts --------------------------------------------------------------------------------------
+
+    @property
+    def _word_topic_weights(self):
+        """What is added to `topic_word_prior_`: counts, and the weights of seed words."""
+        seeds = getattr(self, "seed_prior_", None)
+        return self.word_topic_counts_ if seeds is None else sparse.csr_array(self.word_topic_counts_ + seeds)
+
+    def _fitted_documents(self):
+        """Topic counts of the fitted documents, unless they were left in shards."""
+        if self.doc_topic_counts_ is None:
+            raise DataError(
+                "the fit left the topics of its documents where they lay, in files or with Dask: fit a "
+                "matrix, or work with transform(X)"
+            )
+        return self.doc_topic_counts_
+
+    @property
+    def _doc_topic_weights(self):
+        """Counts of the fitted documents, and the prior; with labels their sum, and zeros."""
+        labels = getattr(self, "doc_labels_", None)
+        if labels is None:
+            return self.doc_topic_counts_, self.doc_topic_prior_
+        own = labels.multiply(self.doc_topic_prior_)
+        return sparse.csr_array(self.doc_topic_counts_ + own), np.zeros(len(self.doc_topic_prior_))
+
+    def _vocabulary(self, vocabulary):
+        if vocabulary is None:
+            names = getattr(self, "feature_names_in_", [str(w) for w in range(self.n_features_in_)])
+            vocabulary = getattr(self, "vocabulary_", names)
+        return check_vocabulary(vocabulary, self.n_features_in_)
+
+    def _topic_shares(self):
+        tokens = topic_totals(self.word_topic_counts_)
+        return tokens / tokens.sum()
+
+    def _top_words(self, n_words):
+        return top_words(self._word_topic_weights, self.topic_word_prior_, n_words)[0]
+
+    def _topics(self, topics):
+        """Numbers of topics, checked; all of them by default."""
+        n_components = self.word_topic_counts_.shape[1]
+        return np.arange(n_components) if topics is None else comparison.check_topics(topics, n_components)

@@ -1,0 +1,126 @@
+"""Pictures of topics: a tree and a map of their distances, and their shares over groups of documents."""
+
+import datetime
+
+import numpy as np
+from scipy.cluster.hierarchy import dendrogram, linkage
+from scipy.spatial.distance import squareform
+
+from ....errors import StradaskError
+
+# Okabe and Ito's palette without its yellow, which is too light for lines on white.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_QUIET = "#666666"
+_LARGEST = 1200  # points², the circle of the largest topic
+
+
+def classical_scaling(distances):
+    """Place points in the plane so that their distances are near to those given.
+
+    Classical multidimensional scaling (Torgerson 1952): the two leading eigenvectors of the doubly
+    centred matrix of -1/2 the squared distances, each times the root of its eigenvalue. Of the two signs
+    of an axis, the one whose farthest point is positive.
+
+    Parameters
+    ----------
+    distances : ndarray of shape (n, n)
+
+    Returns
+    -------
+    ndarray of shape (n, 2)
+        The second axis is zero where the points lie on a line.
+    """
+    squares = -0.5 * distances**2
+    centred = squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean()
+    values, vectors = np.linalg.eigh(centred)
+    leading = np.argsort(-values, kind="stable")[:2]
+    places = np.zeros((len(distances), 2))
+    axes = vectors[:, leading] * np.sqrt(np.maximum(values[leading], 0))
+    far = np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None], axis=0)
+    places[:, : axes.shape[1]] = axes * np.where(far < 0, -1, 1)
+    return places
+
+
+def plot_map(distances, shares, names, ax=None):
+    """Draw topics as circles whose areas are their shares; see `TopicModel.plot_topics`."""
+    ax = _axes(ax, (6.4, 6.4))
+    places = classical_scaling(distances)
+    ax.scatter(*places.T, s=_LARGEST * shares / shares.max(), color=_COLOURS[0], alpha=0.35, linewidths=0)
+    for place, name in zip(places, names, strict=True):
+        ax.annotate(name, place, ha="center", va="center", fontsize=8)
+    # Equal units: a distance means the same in every direction.
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.margins(0.15)
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.spines[:].set_visible(False)
+    ax.axhline(0, color=_QUIET, linewidth=0.4, zorder=0)
+    ax.axvline(0, color=_QUIET, linewidth=0.4, zorder=0)
+    return ax
+
+
+def plot_tree(distances, names, ax=None):
+    """Draw the tree of topics by average linkage; see `TopicModel.plot_topics`."""
+    ax = _axes(ax, (6.4, max(2.4, 0.22 * len(names))))
+    tree = linkage(squareform(distances, checks=False), method="average", optimal_ordering=len(names) < 500)
+    dendrogram(
+        tree, labels=names, orientation="right", ax=ax, color_threshold=0, above_threshold_color=_QUIET
+    )
+    ax.set_xlabel("distance")
+    ax.tick_params(axis="y", labelsize=8)
+    ax.spines[["top", "left", "right"]].set_visible(False)
+    return ax
+
+
+def plot_prevalence(prevalence, topics, names, ax=None):
+    """Draw shares over groups; see `TopicPrevalence.plot`."""
+    ax = _axes(ax, (6.4, 4.0))
+    times = _are_times(prevalence.groups)
+    ordered = times or prevalence.groups.dtype.kind in "iuf"
+    x = prevalence.groups if ordered else np.arange(len(prevalence.groups))
+    for i, k in enumerate(topics):
+        ax.plot(
+            x,
+            prevalence.shares[:, k],
+            color=_COLOURS[i % len(_COLOURS)],
+            # A second round of colours is told from the first.
+            marker="os^D"[i // len(_COLOURS) % 4],
+            markersize=4,
+            linestyle="-" if ordered else "none",
+            linewidth=1.5,
+            label=names[k],
+        )
+    if times:
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator()
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    if not ordered:
+        ax.set_xticks(x, [str(group) for group in prevalence.groups], rotation=30, ha="right")
+    ax.set_ylim(bottom=0)
+    ax.set_ylabel("share of tokens")
+    ax.legend(
+        title="topic", fontsize=8, title_fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1, 1)
+    )
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25)
+    return ax
+
+
+def _are_times(labels):
+    if labels.dtype.kind == "O":
+        return all(isinstance(label, datetime.date) for label in labels)
+    return labels.dtype.kind == "M"
+
+
+def _axes(ax, size):
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ModuleNotFoundError as error:
+        raise StradaskError(
+            "plots need matplotlib, which is not installed: pip install 'stradask[plot]'"
+        ) from error
+    return plt.subplots(figsize=size, layout="constrained")[1]

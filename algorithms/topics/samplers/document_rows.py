@@ -1,0 +1,183 @@
+"""Topic counts of documents while a sampler runs: dense rows for few topics, packed lists for many, or
+places for just the topics that each document is labelled with.
+
+All offer the same steps; a sampler takes one and does not ask which.
+"""
+
+import numpy as np
+from scipy import sparse
+
+from ....errors import ModelFileError
+from ....kernels.lda import counts as topic_counts
+from ....kernels.lda import gibbs as kernels
+from ....kernels.lda import labels as lda_labels
+from ...inputs.indices import narrow_csr
+from .list_layout import ListRoom, lists_do_not_fit
+from .storage import Storage
+
+_IN_MEMORY = Storage()
+DENSE_TOPICS = 256  # up to here a dense row is drawn from faster than a list
+
+
+def document_rows(lengths, n_topics, labels=None, storage=_IN_MEMORY):
+    """Make room for the counts of documents of these lengths, and of these labels if they have any."""
+    if labels is not None:
+        return LabelledRows(labels, storage)
+    return (DenseRows if n_topics <= DENSE_TOPICS else PackedLists)(lengths, n_topics, storage)
+
+
+class DenseRows:
+    """A row of counts a document: 64 bytes for every 32 topics, twice that if one has over 65,535 tokens."""
+
+    def __init__(self, lengths, n_topics, storage=_IN_MEMORY):
+        self.n_topics = n_topics
+        kind = np.uint16 if lengths.max(initial=0) <= np.iinfo(np.uint16).max else np.int32
+        self.width = (n_topics + 31) // 32 * 32  # whole cache lines
+        self.counts = storage.zeros((len(lengths), self.width), kind)
+
+    def fill(self, token_doc, topics):
+        """Count the tokens' topics anew."""
+        kernels.count_documents(token_doc, topics, self.counts)
+
+    def sweep(self, place, words, mode):
+        """Draw the tokens of a block."""
+        kernels.sweep_dense(*place, self.counts, *words, *mode)
+
+    def tidy(self, first, last):
+        """Nothing gathers in dense rows."""
+
+    def log_likelihood(self, first, last, alpha):
+        """Sum over documents ``first:last`` of lnG(C_dk + alpha_k) - lnG(alpha_k)."""
+        return topic_counts.documents_dense(first, last, self.counts, alpha)
+
+    def prior_sums(self, alpha):
+        """Sum of alpha, of all documents."""
+        return alpha.sum()
+
+    def csr(self):
+        """Return the counts as a CSR array."""
+        indptr, indices, data = topic_counts.doc_topic_csr_dense(self.counts, self.n_topics)
+        return narrow_csr(data, indices, indptr, self.n_topics)
+
+    def arrays(self):
+        """What a checkpoint must hold beside the topics: nothing."""
+        return {}
+
+    def restore(self, arrays, token_doc, topics):
+        """Take the counts of a checkpoint."""
+        self.fill(token_doc, topics)
+
+
+class PackedLists(ListRoom):
+    """A list of the topics of each document, filled by numba."""
+
+    def __init__(self, lengths, n_topics, storage=_IN_MEMORY):
+        super().__init__(lengths, n_topics)
+        self.width = kernels.padded(n_topics)
+        self.n_lines = np.zeros(len(lengths), np.int32)
+        # The last lines belong to no document: prefetches may reach past the end.
+        self.entries = storage.zeros((self.line_start[-1] + 4) * kernels.LANES, np.uint32)
+
+    def fill(self, token_doc, topics):
+        """Count the tokens' topics anew."""
+        kernels.list_documents(token_doc, topics, self.entries, self.line_start, self.n_lines, self.shift)
+
+    def sweep(self, place, words, mode):
+        """Draw the tokens of a block."""
+        kernels.sweep_sparse(*place, self.entries, self.line_start, self.n_lines, self.shift, *words, *mode)
+
+    def tidy(self, first, last):
+        """Close the gaps in the lists of documents ``first:last``."""
+        kernels.compact_lists(first, last, self.entries, self.line_start, self.n_lines, self.shift)
+
+    def log_likelihood(self, first, last, alpha):
+        """Sum over documents ``first:last`` of lnG(C_dk + alpha_k) - lnG(alpha_k)."""
+        return topic_counts.documents_sparse(
+            first, last, self.entries, self.line_start, self.n_lines, self.shift, alpha
+        )
+
+    def prior_sums(self, alpha):
+        """Sum of alpha, of all documents."""
+        return alpha.sum()
+
+    def csr(self):
+        """Return the counts as a CSR array."""
+        indptr, indices, data = topic_counts.doc_topic_csr_sparse(
+            self.entries, self.line_start, self.n_lines, self.shift
+        )
+        counts = narrow_csr(data, indices, indptr, self.n_topics)
+        counts.sort_indices()
+        return counts
+
+    def arrays(self):
+        """What a checkpoint must hold: the order inside a list decides which entry a draw picks."""
+        return {"entries": self.entries, "n_lines": self.n_lines}
+
+    def restore(self, arrays, token_doc, topics):
+        """Take the lists of a checkpoint, after checking that they hold just these topics."""
+        entries, n_lines = self.of_checkpoint(arrays, len(self.entries))
+        self.fill(token_doc, topics)
+        expected = self.csr()
+        self.entries[:], self.n_lines[:] = entries, n_lines
+        if (expected != self.csr()).nnz:
+            raise lists_do_not_fit()
+
+
+class LabelledRows:
+    """A count for each topic that a document is labelled with: 20 bytes a label, and no others.
+
+    Parameters
+    ----------
+    labels : CSR array of float64, shape (n_documents, n_topics)
+        m_dk, by which alpha_k is multiplied; columns ascending, no zeros stored, no row empty.
+    """
+
+    def __init__(self, labels, storage=_IN_MEMORY):
+        self.shape = labels.shape
+        self.width = labels.shape[1]
+        self.lists = (labels.indptr.astype(np.int64), labels.indices.astype(np.int32))
+        self.weights = labels.data
+        self._weights32 = labels.data.astype(np.float32)
+        self.held = storage.zeros(labels.nnz, np.int32)
+
+    def admit(self, token_doc, topics):
+        """Turn topics that are any of all into topics of the documents, in place."""
+        lda_labels.admit(token_doc, topics, self.shape[1], *self.lists)
+
+    def fill(self, token_doc, topics):
+        """Count the tokens' topics anew; return how many tokens have a topic that is not their document's."""
+        return lda_labels.count_labelled(token_doc, topics, *self.lists, self.held)
+
+    def sweep(self, place, words, mode):
+        """Draw the tokens of a block."""
+        lda_labels.sweep_labelled(*place, *self.lists, self._weights32, self.held, *words, *mode)
+
+    def tidy(self, first, last):
+        """Nothing gathers here."""
+
+    def log_likelihood(self, first, last, alpha):
+        """Sum over documents ``first:last`` of lnG(C_dk + alpha_dk) - lnG(alpha_dk)."""
+        return lda_labels.documents_labelled(first, last, *self.lists, self.weights, self.held, alpha)
+
+    def prior_sums(self, alpha):
+        """Sum of alpha_dk, of each document."""
+        indptr, indices = self.lists
+        return sparse.csr_array((self.weights, indices, indptr), shape=self.shape) @ alpha
+
+    def csr(self):
+        """Return the counts as a CSR array."""
+        indptr, indices = self.lists
+        counts = sparse.csr_array((self.held, indices, indptr), shape=self.shape, copy=True)
+        counts.eliminate_zeros()
+        return counts
+
+    def arrays(self):
+        """What a checkpoint must hold beside the topics: nothing."""
+        return {}
+
+    def restore(self, arrays, token_doc, topics):
+        """Take the counts of a checkpoint, after checking that its topics are those of the labels."""
+        if self.fill(token_doc, topics):
+            raise ModelFileError(
+                "the checkpoint's topics do not fit doc_labels; remove the folder to start anew"
+            )

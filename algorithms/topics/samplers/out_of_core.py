@@ -1,0 +1,141 @@
+"""Corpora larger than memory on one machine: shards in memory-mapped files, a few at work at a time."""
+
+import tempfile
+from dataclasses import dataclass
+from numbers import Integral
+
+from ....datasets.document_files import is_compressed
+from ....errors import DataError
+from .document_rows import DENSE_TOPICS
+
+AT_ONCE = 4  # shards at work, so that at most as many threads are used; one at a time is read
+# In units of the bytes of a plain file of entries: the memory to read it, and what becomes of it, tokens with
+# their topics and documents with their counts.
+_READING, _STATE = 3, 2
+_WORD, _WORD_OF_SHARD = 44, 16  # bytes: what is known of a word once, and where a shard's tokens of it begin
+_COMPRESSED = 4  # about how much longer a compressed file is than it looks
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a fit keeps to its memory.
+
+    Attributes
+    ----------
+    folder : path-like or None
+        Where the shards lie.
+    at_once : int or None
+        How many work at a time; None for all.
+    """
+
+    folder: object = None
+    at_once: int | None = None
+
+
+def memory_in_bytes(memory_limit, name="memory_limit"):
+    """Read a parameter `memory_limit`, or of another name: bytes, or a number with a unit.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.topics.samplers.out_of_core import memory_in_bytes
+    >>> memory_in_bytes("2GB")
+    2000000000
+    """
+    from dask.utils import parse_bytes
+
+    try:
+        n_bytes = memory_limit if isinstance(memory_limit, Integral) else parse_bytes(memory_limit)
+    except ValueError as error:
+        raise DataError(f"{name}={memory_limit!r} is no amount of memory: give '2GB' or bytes") from error
+    if n_bytes < 1:
+        raise DataError(f"{name}={memory_limit!r}: give an amount above zero")
+    return int(n_bytes)
+
+
+def shards_for(n_bytes, is_compressed, memory_limit):
+    """Into how many shards files must be cut so that half of the memory is enough for those at hand.
+
+    That is for the one that is read, and later for `AT_ONCE` at work.
+
+    Parameters
+    ----------
+    n_bytes : int
+        Of the files.
+    is_compressed : bool
+    memory_limit : int
+    """
+    needed = int(n_bytes * max(_READING, AT_ONCE * _STATE) * (_COMPRESSED if is_compressed else 1))
+    return -(-needed * 2 // memory_limit)
+
+
+def check_shards_fit(shards, memory_limit):
+    """Refuse shards one of which cannot be read in half of the memory.
+
+    Parameters
+    ----------
+    shards : list of tuple of Piece
+    memory_limit : int
+    """
+    for shard in shards:
+        n_bytes = sum(piece.own_bytes * (_COMPRESSED if is_compressed(piece.path) else 1) for piece in shard)
+        if 2 * _READING * n_bytes > memory_limit:
+            raise DataError(
+                f"memory_limit={memory_limit:,} bytes, but to read a shard of {shard[0].path} takes about "
+                f"{_READING * n_bytes:,.0f}, and half of the limit is for that: give "
+                f"{2 * _READING * n_bytes:,.0f} or more, or smaller shards (n_groups; files in the svmlight "
+                "format are not cut, so give several)"
+            )
+
+
+def plan_for(program_kinds, found, n_topics, memory_limit, folder):
+    """Say where shards lie, from what a survey found.
+
+    Parameters
+    ----------
+    program_kinds : list of class
+        Of the programs that run, one after the other: `RotatingGibbs` or others.
+    found : list of dict
+        See `survey`.
+    n_topics : int
+    memory_limit : int
+    folder : path-like or None
+        Where files may be made, if it is not the system's place for temporary ones.
+    """
+    sizes = [max(_state_bytes(part, n_topics, kind) for kind in program_kinds) for part in found]
+    if sum(sizes) <= memory_limit // 2:
+        return Plan(folder)
+    if 2 * max(sizes) > memory_limit:
+        raise DataError(
+            f"memory_limit={memory_limit:,} bytes, but the tokens of a shard take {max(sizes):,}, and half "
+            f"of the limit is for them: give {2 * max(sizes):,} or more, or n_groups above {len(found)}"
+        )
+    at_once = min(AT_ONCE, memory_limit // 2 // max(sizes))  # fewer where tokens outnumber entries
+    return Plan(place_for_files(folder), at_once)
+
+
+def place_for_files(folder):
+    """Take the folder that is given, or the system's place for temporary files."""
+    return tempfile.gettempdir() if folder is None else folder
+
+
+def check_blocks_fit(program, memory_limit):
+    """Refuse a model whose blocks alone take more than half of the memory."""
+    needed = program.bytes_of_blocks + _WORD * program.corpus.n_words
+    if needed > memory_limit // 2:
+        raise DataError(
+            f"memory_limit={memory_limit:,} bytes, but the words and their counts take {needed:,}, and "
+            f"half of the limit is for them: give {2 * needed:,} or more, or fewer topics"
+        )
+
+
+def _state_bytes(part, n_topics, kind):
+    """Bytes of a shard's arrays that grow with tokens, documents and words."""
+    n_tokens, topic = part["n_tokens"], 2 if n_topics <= 2**16 - 1 else 4
+    words = _WORD_OF_SHARD * part["width"]
+    of_warp = n_tokens * (2 * topic + 4) + words
+    if kind.name == "warp":
+        return of_warp
+    dense = n_topics <= DENSE_TOPICS and kind.name != "light"
+    rows = part["size"] * 64 * -(-n_topics // 32) if dense else 4 * n_tokens + 64 * part["size"]
+    of_gibbs = n_tokens * (topic + 4) + rows + words
+    return of_gibbs + of_warp * (kind.name == "auto")  # while it goes over from one to the other

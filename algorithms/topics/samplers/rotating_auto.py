@@ -1,0 +1,233 @@
+"""WarpLDA's order first and Gibbs sampling in the end, over documents in shards and words in blocks.
+
+As `AutoState`, by the same rule (`Takeover`): the shards report the topics of their documents. When it is
+time, the message after the sweep tells every shard, and each turns its tokens' topics into the state of a
+Gibbs sampler where it lies. Blocks turn into those of Gibbs sampling when they are next worked on. Nothing
+comes to the coordinator.
+
+Memory: that of `RotatingWarp` or of `RotatingGibbs`; of a shard both while it goes over.
+"""
+
+import numpy as np
+
+from ....errors import ModelFileError
+from ....kernels.lda import blocks as lda_blocks
+from ....kernels.lda import warp as lda_warp
+from ....kernels.lda.gibbs import AHEAD
+from ....scheduler.program import Outcome, Program
+from ....scheduler.schedules.switching import SwitchSchedule
+from .annealing import annealed_sweeps
+from .gathered import Fetched
+from .handover import Takeover
+from .rotating import RotatingGibbs
+from .rotating_warp import RotatingWarp
+from .storage import Storage
+from .word_blocks import Priors
+
+_WARP, _GIBBS = 0, 1  # which of the two parts
+
+
+class RotatingAuto(Program):
+    """A `RotatingWarp`, and from some sweep on a `RotatingGibbs`, of the same shards.
+
+    Parameters
+    ----------
+    corpus, n_topics, alpha, beta, seed, fits_priors, folder, at_once
+        See `RotatingGibbs`.
+    max_sweeps, anneals
+        See `AutoState`.
+
+    Attributes
+    ----------
+    parts : (RotatingWarp, RotatingGibbs)
+        Without shards.
+    takeover : Takeover
+    """
+
+    name, travels, barrier, unit = "auto", True, "step", "token"
+
+    def __init__(
+        self, corpus, n_topics, alpha, beta, seed, *, max_sweeps, anneals=False, fits_priors=False, **options
+    ):  # fmt: skip
+        model = (corpus, n_topics, alpha, beta, seed)
+        self.takeover = Takeover(n_topics, max_sweeps)
+        passes = self.takeover.passes
+        annealed = annealed_sweeps(max_sweeps, passes) if anneals else 0
+        # Priors are fitted by Gibbs sampling alone: early counts of warp would make alpha too large.
+        warp = RotatingWarp(*model, annealed=annealed, repeats=passes, **options)
+        gibbs = RotatingGibbs(*model, fits_priors=fits_priors, **options)
+        self.parts, self.shards, self.saved = (warp, gibbs), corpus.shards, gibbs.saved
+        warp.shards = gibbs.shards = ()
+        self.schedule = SwitchSchedule(warp.schedule, gibbs.schedule)
+        for name in ("n_blocks", "measure_every", "shard_weights", "loads_at_once", "on_disk"):
+            setattr(self, name, getattr(gibbs, name))
+        self.fetches_documents, self.corpus, self.seeds = gibbs.fetches_documents, gibbs.corpus, None
+
+    @property
+    def current(self):
+        """The part that runs."""
+        return self.parts[_GIBBS if self.takeover.done else _WARP]
+
+    @property
+    def ran(self):
+        """What `LatentDirichletAllocation.sampler_` says."""
+        return self.takeover.ran
+
+    @property
+    def priors(self):
+        """See `Priors`."""
+        return self.current.priors
+
+    @property
+    def alpha(self):
+        """The document-topic prior."""
+        return self.current.alpha
+
+    @property
+    def beta(self):
+        """The topic-word prior."""
+        return self.current.beta
+
+    @property
+    def annealed(self):
+        """How many sweeps are annealed."""
+        return self.current.annealed
+
+    # Where a shard lies -----------------------------------------------------------------------------
+
+    def load(self, data):
+        """See `RotatingGibbs`; what warp has no need to keep is kept empty."""
+        state = dict.fromkeys(self.saved, np.zeros(0, np.uint8)) | self.current.load(data)
+        return state | {"gibbs": self.takeover.done}
+
+    def _of(self, state):
+        return self.parts[_GIBBS if state["gibbs"] else _WARP]
+
+    def sync(self, state, message):
+        """See `RotatingGibbs`; goes over if it is told so."""
+        self._of(state).sync(state, {name: told for name, told in message.items() if name != "goes_over"})
+        if "goes_over" in message and not state["gibbs"]:
+            self._go_over(state)
+
+    def _go_over(self, state):
+        gibbs, known = self.parts[_GIBBS], state["priors"]
+        storage = gibbs.pool or Storage(gibbs.folder)
+        pairs, lengths = state["topics"], state["lengths"]
+        docs = storage.zeros(len(pairs) + AHEAD, np.uint32)
+        lda_warp.documents(state.pop("doc_start"), state.pop("position"), docs)
+        topics = storage.zeros(len(pairs), gibbs.kind)
+        topics[:] = pairs[:, 0]
+        documents = gibbs.document_kind(lengths, storage)
+        del state["names"]
+        state |= {"docs": docs, "topics": topics, "documents": documents, "gibbs": True} | documents.arrays()
+        state["priors"] = Priors(known.alpha, known.beta, 0, known.first)
+        gibbs.make_ready(state)
+        gibbs.put_away(state)
+
+    def update(self, state, task):
+        """Do a step of the sampler that the shard is at."""
+        if state["gibbs"]:
+            self._keep_rows(task.blocks, task.value)
+        return self._of(state).update(state, task)
+
+    def _keep_rows(self, block, value):
+        """Count the topics of frequent words, if the block comes from warp."""
+        words = self.parts[_GIBBS].words
+        n_rows = words.n_rows[block]
+        if not n_rows or len(value.rows):
+            return
+        starts = np.concatenate([[0], np.cumsum(words.frequency[words.of(block)][:n_rows])])
+        value.rows = np.zeros((n_rows, self.parts[_GIBBS].n_topics), np.int32)
+        lda_blocks.add_rows(starts, value.tokens[: starts[-1]], value.rows)
+        value.tokens = value.tokens[starts[-1] :].copy()
+
+    def measure(self, state):
+        """See `RotatingModel`."""
+        return self._of(state).measure(state)
+
+    def document_counts(self, state):
+        """See `RotatingModel`."""
+        return self._of(state).document_counts(state)
+
+    def read_ahead(self, state):
+        """See `RotatingGibbs`."""
+        self._of(state).read_ahead(state)
+
+    # Blocks. Those of no rows are the same for both. --------------------------------------------------
+
+    def block(self, block):
+        """See `RotatingGibbs`."""
+        return self.current.block(block)
+
+    def pack(self, block, value):
+        """See `RotatingGibbs`; the first byte says whose block it is."""
+        part = _GIBBS if len(value.rows) else _WARP
+        return np.concatenate([np.array([part], np.uint8), self.parts[part].pack(block, value)])
+
+    def unpack(self, block, packed):
+        """See `RotatingGibbs`."""
+        fits = packed.dtype == np.uint8 and packed.ndim == 1 and len(packed) > 0
+        if not fits or packed[0] not in (_WARP, _GIBBS):
+            raise ModelFileError(
+                f"block {block} of the words is damaged; if it comes from a checkpoint, remove the folder to "
+                "start anew"
+            )
+        return self.parts[packed[0]].unpack(block, packed[1:])
+
+    def word_part(self, block, value, beta):
+        """See `RotatingModel`."""
+        return self.parts[_GIBBS if len(value.rows) else _WARP].word_part(block, value, beta)
+
+    def counts_of_block(self, block, value):
+        """See `RotatingModel`."""
+        return self.parts[_GIBBS if len(value.rows) else _WARP].counts_of_block(block, value)
+
+    def word_counts(self, parts):
+        """See `RotatingModel`."""
+        return self.current.word_counts(parts)
+
+    @property
+    def bytes_of_blocks(self):
+        """Bytes of all blocks: the more of the two samplers."""
+        return max(part.bytes_of_blocks for part in self.parts)
+
+    # At the coordinator -------------------------------------------------------------------------------
+
+    def publish(self):
+        """See `RotatingModel`."""
+        return self.current.publish()
+
+    def aggregate(self, tasks, partials):
+        """Take over what was done; after a sweep of warp, go over to Gibbs sampling if it is time."""
+        warp, gibbs = self.parts
+        went_over = self.takeover.done
+        outcome = self.current.aggregate(tasks, partials)
+        if not outcome.updates or went_over:
+            return outcome
+        if not self.takeover.after(warp.topics_per_document, warp.annealed):
+            return outcome
+        gibbs.totals, gibbs._word_part = warp.totals, warp._word_part
+        gibbs.priors = Priors(warp.alpha, warp.beta, 0, gibbs.priors.first)
+        message = outcome.message | {"goes_over": True}
+        return Outcome(message, updates=outcome.updates, priorities=np.ones(1))
+
+    def objective(self, parts):
+        """See `RotatingModel`."""
+        return self.current.objective(parts)
+
+    def joint(self, document_parts, word_part):
+        """See `RotatingModel`."""
+        return self.current.joint(document_parts, word_part)
+
+    def collect(self, ask):
+        """Fetch the model."""
+        return Fetched.of(self, ask)
+
+    def arrays(self):
+        """See `RotatingModel`."""
+        return self.takeover.arrays() | self.current.arrays()
+
+    def restore(self, arrays):
+        """See `RotatingModel`; it may be from before the samplers changed."""
+        own = self.takeover.restore(arrays)  # which says whose they are
+        self.current.restore(own)

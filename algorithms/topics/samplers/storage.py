@@ -1,0 +1,121 @@
+"""Where the arrays of a sampler lie that grow with the corpus: in memory, or in files that stand for it."""
+
+import mmap
+import os
+import tempfile
+import threading
+
+import numpy as np
+
+from ....errors import DataError
+
+_BLOCK = 2**20  # bytes of zeros written at a time
+
+
+class Storage:
+    """Makes arrays of zeros, in memory or each in a file of its own.
+
+    A file has no name (on Windows it goes with its last user): nothing is left of it when the array is gone,
+    however the process ends. The system moves parts between memory and disk as they are needed. Room on
+    the disk is taken at once: where none is found later, in the middle of a kernel, the process ends.
+
+    Parameters
+    ----------
+    folder : path-like or None
+        Where the files are made; None for memory.
+    """
+
+    def __init__(self, folder=None):
+        if folder is not None and not os.path.isdir(folder):
+            raise DataError(
+                f"memmap_folder={os.fspath(folder)!r} is no folder: make it first, or pass another"
+            )
+        self.folder = None if folder is None else os.fspath(folder)
+
+    def zeros(self, shape, dtype):
+        """Make an array."""
+        n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        if self.folder is None or not n_bytes:
+            return np.zeros(shape, dtype)
+        try:
+            with tempfile.TemporaryFile(dir=self.folder, prefix="stradask-") as file:
+                _reserve(file, n_bytes)
+                array = np.memmap(file, dtype, "r+", shape=shape)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"{error.strerror}, could not take {n_bytes:,} bytes in memmap_folder: make room, or pass "
+                "another folder",
+                self.folder,
+            ) from error
+        return np.asarray(array)  # kernels are compiled for plain arrays
+
+    def put(self, array):
+        """Copy an array into a file; where there are none, return it as it is."""
+        if self.folder is None:
+            return array
+        there = self.zeros(array.shape, array.dtype)
+        there[...] = array
+        release(there)
+        return there
+
+
+class Pool(Storage):
+    """Puts many arrays into few files; of one file each, shards' would be more than a process may have open.
+
+    Files grow with what was asked for, so that their number grows with its logarithm and at most a quarter of
+    their room is not used. A file goes when none of its arrays is left. Threads may ask at the same time.
+    """
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self._lock, self._room, self._taken = threading.Lock(), np.zeros(0, np.uint8), 0
+
+    def zeros(self, shape, dtype):
+        """Make an array, at the beginning of a page."""
+        n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        if not n_bytes:
+            return np.zeros(shape, dtype)
+        needed = _whole_pages(n_bytes)
+        with self._lock:
+            if needed > len(self._room):
+                self._room = super().zeros(max(needed, _BLOCK, _whole_pages(self._taken // 4)), np.uint8)
+                self._taken += len(self._room)
+            own, self._room = self._room[:n_bytes], self._room[needed:]
+        return own.view(dtype).reshape(shape)
+
+
+def _whole_pages(n_bytes):
+    return -(-n_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+def fetch(array):
+    """Ask the system to read an array of `Storage` from its file, without waiting for it."""
+    _advise(array, "MADV_WILLNEED")
+
+
+def release(array):
+    """Let go of the memory of an array of `Storage` that lies in a file; the file keeps what it holds."""
+    _advise(array, "MADV_DONTNEED")  # what was written stays: the mapping is shared with the file
+
+
+def _advise(array, advice):
+    """Tell the system of the pages of an array, which may be a part of its file."""
+    whole = array
+    while isinstance(whole, np.ndarray) and isinstance(whole.base, np.ndarray):
+        whole = whole.base
+    file = getattr(whole, "base", None)
+    if isinstance(file, mmap.mmap) and hasattr(mmap, advice) and array.nbytes:
+        first = array.ctypes.data - whole.ctypes.data
+        begin = first - first % mmap.PAGESIZE
+        file.madvise(getattr(mmap, advice), begin, first + array.nbytes - begin)
+
+
+def _reserve(file, n_bytes):
+    """Take room on the disk for zeros."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, n_bytes)
+        return
+    for start in range(0, n_bytes, _BLOCK):
+        file.write(bytes(min(_BLOCK, n_bytes - start)))
+    file.flush()

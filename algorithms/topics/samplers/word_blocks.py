@@ -1,0 +1,196 @@
+"""Blocks of words: which words they hold, in which order they meet shards, and what else travels."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from scipy.special import gammaln
+
+from ....scheduler.schedules.schedule import Schedule
+from .annealing import annealed_prior
+from .state import deal_words
+
+
+@dataclass(eq=False)
+class Block:
+    """What travels of a group of words: `rows` of counts of the frequent ones, `tokens` of the others."""
+
+    rows: np.ndarray
+    tokens: np.ndarray
+
+
+class Words:
+    """The words of a corpus in blocks, each from the most frequent one down.
+
+    Parameters
+    ----------
+    frequency : int64 array of shape (n_words,)
+    n_blocks : int
+    n_kept : int, default=0
+        How many words, the most frequent ones, keep a row of counts.
+
+    Attributes
+    ----------
+    ids : int32 array
+        Words that occur, block by block; `frequency` is theirs.
+    start : int64 array of shape (n_blocks + 1,)
+    n_rows : int64 array of shape (n_blocks,)
+        Words of a block that keep a row: the first ones.
+    n_tokens : int64 array of shape (n_blocks,)
+        Tokens of the other words.
+    first_token : int64 array
+        Of each of `ids`, the number of its first token, words counted as they are numbered.
+    """
+
+    def __init__(self, frequency, n_blocks, n_kept=0):
+        words, block = deal_words(frequency, n_blocks)
+        self.ids = words[np.argsort(block, kind="stable")].astype(np.int32)
+        self.frequency = frequency[self.ids]
+        self.start = np.concatenate([[0], np.cumsum(np.bincount(block, minlength=n_blocks))])
+        keeps = np.isin(self.ids, words[:n_kept])
+        self.n_rows = np.add.reduceat(np.append(keeps, 0), self.start)[:-1] * (np.diff(self.start) > 0)
+        sizes = np.append(np.where(keeps, 0, self.frequency), 0)
+        self.n_tokens = np.add.reduceat(sizes, self.start)[:-1] * (np.diff(self.start) > 0)
+        self.first_token = (np.cumsum(frequency) - frequency)[self.ids]
+
+    def of(self, block):
+        """The range of a block's words in `ids`."""
+        return slice(self.start[block], self.start[block + 1])
+
+
+class Priors:
+    """alpha and beta as the samplers take them, beta annealed in the first sweeps."""
+
+    def __init__(self, alpha, beta, annealed, first):
+        self.alpha, self.beta, self.annealed, self.first = alpha, beta, annealed, first
+        self._drawn_with = (-1, beta, 0.0)
+
+    def beta_of(self, round_):
+        """The topic-word prior that a sweep is drawn with, and its sum."""
+        known = self._drawn_with
+        if known[0] != round_:
+            beta = annealed_prior(self.beta, round_, self.annealed, self.first)
+            # replaced as a whole: threads of one round may get here together, with the same result
+            known = self._drawn_with = (round_, beta, float(beta.sum()))
+        return known[1:]
+
+
+class SeedsOfBlocks:
+    """What seed words add to beta, words as `Words` puts them into blocks.
+
+    Parameters
+    ----------
+    seeds : CSR array of float64, shape (n_words, n_topics)
+    words : Words
+
+    Attributes
+    ----------
+    sums : float64 array of shape (n_topics,)
+    """
+
+    def __init__(self, seeds, words):
+        self._words, self._all = words, seeds[words.ids]
+        self.sums = np.asarray(seeds.sum(axis=0)).ravel()
+        self._narrow = (self._all.data.astype(np.float32), self.sums.astype(np.float32))
+        self._place = (self._all.indptr.astype(np.int64), self._all.indices.astype(np.int32))
+
+    def of_all(self):
+        """Those of the words of all blocks, as `kernels.lda_seeds` takes them."""
+        return (*self._place, *self._narrow)
+
+    def of(self, block):
+        """Those of the words of a block."""
+        here = self._words.of(block)
+        indptr, topics = self._place
+        return (indptr[here.start : here.stop + 1], topics, *self._narrow)
+
+    def log_likelihood(self, block, counts, beta, known=None):
+        """Sum, over the words of a block, what seeds change of `RotatingModel.word_part`.
+
+        `counts` is CSR, `known` the dense background if there is one; a word's topic without tokens changes
+        nothing.
+        """
+        added = self._all[self._words.of(block)]
+        seeded = sparse.csr_array(added.multiply(counts > 0))
+        held = sparse.csr_array(counts.multiply(seeded > 0))
+        for matrix in (seeded, held):
+            matrix.sort_indices()  # of the same places, so that data lie side by side
+        base = np.repeat(beta, np.diff(held.indptr))
+        if known is not None:
+            base += known[np.repeat(np.arange(len(beta)), np.diff(held.indptr)), held.indices]
+        own, count = base + seeded.data, held.data
+        return float((gammaln(count + own) - gammaln(own) - gammaln(count + base) + gammaln(base)).sum())
+
+
+class FirstCountThenRotate(Schedule):
+    """A rotation whose first round has one turn more, in which blocks are filled.
+
+    Parameters
+    ----------
+    n_shards : int
+    at_once : int, optional
+        Shards that take part at a time; a few of them meet all blocks before the next few do, so that those
+        can lie on disk. All by default.
+    repeats : int, default=1
+        Turns that a round has.
+
+    Attributes
+    ----------
+    n_blocks : int
+        As many as shards; where a few take part at a time, two for each of those, so that shards, of which
+        there are many then, meet blocks in pieces of some size.
+    n_steps : int
+        Of a turn.
+    """
+
+    def __init__(self, n_shards, at_once=None, repeats=1):
+        self.n_shards, self.repeats = n_shards, repeats
+        self.at_once = min(at_once or n_shards, n_shards)
+        self.n_blocks = n_shards if at_once is None else min(n_shards, 2 * at_once)
+        self.n_steps = self.n_blocks * -(-n_shards // self.at_once)
+
+    def plan(self, round, state):
+        """Pair shards with blocks, step by step."""
+        turn = [self._step(*divmod(step, self.n_blocks)) for step in range(self.n_steps)]
+        return turn * (self.repeats + (round == 0))
+
+    def _step(self, party, step):
+        shards = range(party * self.at_once, min((party + 1) * self.at_once, self.n_shards))
+        return [(shard, (shard + step) % self.n_blocks) for shard in shards]
+
+    def place(self, round, step):
+        """Number of a step among those that sample; negative in the turn that fills blocks."""
+        return step - (self.n_steps if round == 0 else 0)
+
+    def is_last_of_shard(self, place):
+        """Whether a step is the last of its shards in a turn."""
+        return place % self.n_blocks == self.n_blocks - 1
+
+    def may_be_last_of_block(self, place):
+        """Whether a step belongs to the last shards: of those to meet a block, the last one leaves it."""
+        return place >= self.n_steps * self.repeats - self.n_blocks
+
+    def is_end(self, place):
+        """Whether a step is the last of its round."""
+        return place == self.n_steps * self.repeats - 1
+
+
+# Changes of totals: the few topics that changed, or all of them ----------------------------------------
+
+
+def changes_of(before, after):
+    """The difference of two vectors of counts in the shorter of two forms."""
+    change = after - before
+    topics = np.flatnonzero(change)
+    if 2 * len(topics) >= len(change):
+        return (change,)
+    return topics.astype(np.uint32), change[topics]
+
+
+def add_changes(totals, changes):
+    """Add what `changes_of` made, in place; return the totals."""
+    if len(changes) == 1:
+        totals += changes[0]
+    else:
+        totals[changes[0]] += changes[1]
+    return totals

@@ -1,0 +1,1 @@
+"""Studies that the documentation quotes; they are not in the wheel."""

@@ -1,0 +1,1 @@
+"""Kernels of Markov chains and log densities."""

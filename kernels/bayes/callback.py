@@ -1,0 +1,30 @@
+"""A density that lies behind a C function: one of Python (through ctypes), or of another compiled library.
+
+``meta[0]`` is the address of ``double f(const double *q, double *g, int64_t d)``.
+"""
+
+import numba as nb
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from .streams import OPTIONS
+
+
+@intrinsic
+def call_function(typingctx, address, q, g, d):
+    """Call the C function at an address with those of q and of g, and with d."""
+    signature = types.float64(*[types.int64] * 4)
+
+    def codegen(context, builder, signature, args):
+        integer, double = ir.IntType(64), ir.DoubleType()
+        function = ir.FunctionType(double, [integer] * 3).as_pointer()
+        return builder.call(builder.inttoptr(args[0], function), args[1:])
+
+    return signature, codegen
+
+
+@nb.njit(**OPTIONS)
+def callback(q, g, data, meta):
+    """Log density and gradient from the function behind the address."""
+    return call_function(meta[0], q.ctypes.data, g.ctypes.data, len(q))

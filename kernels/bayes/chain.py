@@ -1,0 +1,137 @@
+"""The one loop of all single-chain samplers: transitions, adaptation of the step size, and what is kept.
+
+Compiled once, for every model: the density is an address. `run` is a pure function of its arguments
+(a chunk of a chain done twice gives the same bits), and since each draw has random numbers of its own, 2 x
+100 draws are 200 draws bit for bit.
+
+Reference for dual averaging: Hoffman, Gelman, JMLR 2014, section 3.2.
+"""
+
+import math
+
+import numba as nb
+import numpy as np
+from numba import types
+
+from .. import one_form
+from . import hmc, nuts, random_walk, slice_sampling, split_hmc
+from .address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
+from .streams import OPTIONS
+
+NUTS, SPLIT_HMC, HMC, RANDOM_WALK, SLICE = range(5)
+N_STATISTICS = 7  # log density, acceptance, gradients, depth, divergent, energy, step size
+_GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
+
+_nuts, _split, _hmc = nuts.step, split_hmc.step, hmc.step
+_walk, _slice = random_walk.step, slice_sampling.step
+
+
+@nb.njit(**OPTIONS)
+def adapt_size(tuning, averaging, accepted):
+    """Dual averaging; `averaging` is (mean of log size, error, centre, count, target, largest log size)."""
+    averaging[3] += 1.0
+    weight = 1.0 / (averaging[3] + _T0)
+    averaging[1] = (1.0 - weight) * averaging[1] + weight * (averaging[4] - accepted)
+    size = min(averaging[2] - math.sqrt(averaging[3]) / _GAMMA * averaging[1], averaging[5])
+    decay = averaging[3] ** -_KAPPA
+    averaging[0] = decay * size + (1.0 - decay) * averaging[0]
+    tuning[0] = math.exp(size)
+
+
+@nb.njit(**OPTIONS)
+def keep(z, gz, logp, mu, A, draw, gradient, statistic):
+    """Put where the chain is into the rows of its results."""
+    hmc.place(z, draw, mu, A)
+    hmc.gradient_of_place(gz, gradient, A)
+    statistic[0] = logp
+
+
+_RESULT = types.Tuple((MATRIX, MATRIX, MATRIX, VECTOR, VECTOR, nb.float64))
+
+
+@one_form.njit(
+    _RESULT(
+        ADDRESS,
+        nb.int64,
+        VECTOR,
+        VECTOR,
+        nb.float64,
+        VECTOR,
+        MATRIX,
+        VECTOR,
+        VECTOR,
+        nb.boolean,
+        nb.uint32[::1],
+        nb.int64,
+        nb.int64,
+        VECTOR,
+        INTEGERS,
+    ),
+    **OPTIONS,
+)
+def run(density, sampler, z, gz, logp, mu, A, tuning, averaging, adapt, name, n, rows, data, meta):
+    """Make `n` transitions.
+
+    Parameters
+    ----------
+    density : int
+        Its address, see ``bayes_address``.
+    sampler : int
+        NUTS and so on.
+    z, gz : float64 arrays (d,)
+        Where the chain is, and the gradient there; not changed.
+    logp : float
+        Log density there.
+    mu : float64 array (d,)
+    A : float64 array (1, d) or (d, d)
+    tuning : float64 array (2,)
+        Step size and limit; the step size is adapted in place.
+    averaging : float64 array (6,)
+        State of dual averaging, changed in place if `adapt`.
+    adapt : bool
+    name : uint32 array (6,)
+        The stream of the first draw, see ``bayes_streams``; not changed.
+    n : int
+    rows : int
+        Scratch rows that the sampler needs.
+    data, meta
+        Handed to the density.
+
+    Returns
+    -------
+    draws, gradients : float64 arrays (n, d)
+        In q.
+    statistics : float64 array (n, 7)
+    z, gz, logp
+        Where the chain is afterwards.
+    """
+    d = len(z)
+    draws, gradients, statistics = np.empty((n, d)), np.empty((n, d)), np.empty((n, N_STATISTICS))
+    work = np.empty((rows, d))
+    z, gz, stream = z.copy(), gz.copy(), name.copy()
+    for t in range(n):
+        stream[0], stream[1] = np.uint32(0), np.uint32(name[1] + t)
+        info, statistics[t, 6] = statistics[t, 1:], tuning[0]
+        if sampler == NUTS:
+            logp = _nuts(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta)
+        elif sampler == SPLIT_HMC:
+            logp = _split(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta)
+        elif sampler == HMC:
+            logp = _hmc(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta)
+        elif sampler == RANDOM_WALK:
+            logp = _walk(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta)
+        else:
+            logp = _slice(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta)
+        if adapt:
+            adapt_size(tuning, averaging, info[0])
+        keep(z, gz, logp, mu, A, draws[t], gradients[t], statistics[t])
+    return draws, gradients, statistics, z, gz, logp
+
+
+@one_form.njit(types.Tuple((VECTOR, MATRIX))(ADDRESS, MATRIX, VECTOR, INTEGERS), **OPTIONS)
+def evaluate_all(density, Q, data, meta):
+    """Return log densities (K,) and gradients (K, d) at K points q."""
+    logps, gradients = np.empty(len(Q)), np.empty_like(Q)
+    for k in range(len(Q)):
+        logps[k] = call(density, Q[k], gradients[k], data, meta)
+    return logps, gradients

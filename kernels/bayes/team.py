@@ -1,0 +1,98 @@
+"""Several threads in one evaluation: blocks of rows, each taken by whoever is free, none waited for in vain.
+
+The leader numbers its evaluations, and says what is to be evaluated. Everyone takes blocks, the leader from
+the first on, helpers from the last; what a block comes to is left with its number, for the leader, which adds
+blocks up in their order: the bits do not depend on who did what. A helper whose core is taken from it would
+hold up the others, so that the leader, having waited for about as long as a block takes, does its block anew.
+The helper's is then late, and nobody looks at it.
+
+Control words are int64, each on a cache line of its own: the number of the evaluation (-1 closes the team),
+how many vectors, and for each block ``number << 16 | who << 2 | state`` of its latest. Who takes, finishes or
+takes over a block does so by exchanging that word, and only if it is what was expected.
+"""
+
+import numba as nb
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from .streams import OPTIONS
+
+LINE = 8  # words
+ROUND, N_VECTORS, BLOCKS = 0, 1, 2  # lines of the control words
+LEADER = 0
+_TAKEN, _DONE = 1, 2
+_WAIT = 100_000  # looks at a block of another, a few nanoseconds each
+_ORDER = "seq_cst"
+
+
+@intrinsic
+def _load(typingctx, address):
+    def codegen(context, builder, signature, args):
+        return builder.load_atomic(builder.inttoptr(args[0], ir.IntType(64).as_pointer()), _ORDER, 8)
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def _store(typingctx, address, value):
+    def codegen(context, builder, signature, args):
+        builder.store_atomic(args[1], builder.inttoptr(args[0], ir.IntType(64).as_pointer()), _ORDER, 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
+def _exchange(typingctx, address, expected, value):
+    def codegen(context, builder, signature, args):
+        place = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+        return builder.extract_value(builder.cmpxchg(place, args[1], args[2], _ORDER), 1)
+
+    return types.boolean(types.int64, types.int64, types.int64), codegen
+
+
+@nb.njit(**OPTIONS)
+def _line(control, line):
+    return control + 8 * LINE * line
+
+
+@nb.njit(**OPTIONS)
+def current(control):
+    """Number of the evaluation, and of its vectors."""
+    return _load(_line(control, ROUND)), _load(_line(control, N_VECTORS))
+
+
+@nb.njit(**OPTIONS)
+def publish(control, n):
+    """Begin to evaluate n vectors, which everyone can see by now; returns the number."""
+    number = _load(_line(control, ROUND)) + 1
+    _store(_line(control, N_VECTORS), n)
+    _store(_line(control, ROUND), number)
+    return number
+
+
+@nb.njit(**OPTIONS)
+def take(control, block, number, who):
+    """Whether the block was free, and is now who's."""
+    place = _line(control, BLOCKS + block)
+    seen = _load(place)
+    return seen >> 16 < number and _exchange(place, seen, number << 16 | who << 2 | _TAKEN)
+
+
+@nb.njit(**OPTIONS)
+def finish(control, block, number, who):
+    """Say that a block is done, if it still is who's."""
+    mine = number << 16 | who << 2
+    _exchange(_line(control, BLOCKS + block), mine | _TAKEN, mine | _DONE)
+
+
+@nb.njit(**OPTIONS)
+def done_by(control, block, number):
+    """Who has done a block; -1 where the leader, having waited, has taken it over, and is to do it."""
+    place, mine = _line(control, BLOCKS + block), number << 16 | LEADER << 2 | _TAKEN
+    for _ in range(_WAIT):
+        seen = _load(place)
+        if seen & 3 == _DONE:
+            return (seen >> 2) & 0x3FFF
+    return -1 if _exchange(place, seen, mine) else (_load(place) >> 2) & 0x3FFF

@@ -1,0 +1,1 @@
+"""CUDA: the device, the launcher, memory in chunks, and shared headers."""

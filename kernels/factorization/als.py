@@ -1,0 +1,334 @@
+"""Alternating least squares: the factors of a range of rows, given those of the other side.
+
+The rows of the other side stand in `others` (n, d), with d a multiple of 16; the ratings of row u are the
+entries ``indptr[u]`` to ``indptr[u + 1]`` of a CSR table. Every row is solved on its own, so that a range may
+be cut anywhere without changing a bit. All arrays of numbers are of one type, float32 or float64.
+
+The matrix of normal equations is summed in tiles of 16 x 16, which stay in registers, over as many ratings as
+leave their factors in the first cache; the Cholesky factorization U'U takes four rows at a time.
+"""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from ..indexing import at
+from .lanes import (
+    LANES,
+    add_matrix_product,
+    add_products,
+    add_row,
+    add_rows,
+    add_tile,
+    row_product,
+    scale_row,
+    subtract_rows,
+    tail_product,
+)
+
+_SAME: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+_CHUNK = 8192  # numbers of factors that are read again for every tile
+
+
+@nb.njit(**_SAME)
+def _room(start, stop, indptr, values):
+    """Make two arrays for numbers of the ratings of a row, of any of the range."""
+    longest = 0
+    for u in range(start, stop):
+        longest = max(longest, indptr[u + 1] - indptr[u])
+    return np.empty(longest, values.dtype), np.empty(longest, values.dtype)
+
+
+@nb.njit(**_SAME)
+def _terms(first, n, indices, values, weights, offsets, implicit, precision, pulls, scaled):
+    """Fill weights and pulls of a row's ratings; return their sums and that of the weighted squared targets.
+
+    For implicit feedback the cells off the data, of confidence 1, are in the Gram matrix already.
+    """
+    one, zero = values.dtype.type(1), values.dtype.type(0)
+    each = at(len(weights) > 1)
+    total, pulled, squares = 0.0, 0.0, 0.0
+    for i in range(n):
+        e = at(first + i)
+        if implicit:
+            weight, pull = precision * (abs(values[e]) - one), precision * max(values[e], zero)
+            square = np.float64(pull)
+        else:
+            weight = precision * weights[e * each]
+            target = values[e] - offsets[at(indices[e])]
+            pull = weight * target
+            square = np.float64(pull) * np.float64(target)
+        scaled[i], pulls[i] = weight, pull
+        total += np.float64(weight)
+        pulled += np.float64(pull)
+        squares += square
+    return total, pulled, squares
+
+
+@nb.njit(**_SAME)
+def _gram(A, others, indices, first, scaled, n, vectors):
+    """Add ``sum w q q'`` to the upper tiles of A."""
+    d = len(vectors) * LANES
+    chunk = max(32, _CHUNK // d)
+    for begin in range(0, n, chunk):
+        end = min(n, begin + chunk)
+        for i in range(0, d, LANES):
+            for j in range(i, d, LANES):
+                add_tile(A, others, indices, first, scaled, begin, end, i, j, vectors)
+
+
+@nb.njit(**_SAME)
+def _factorize(A, inverse, vectors):
+    """Put U with U'U = A in place of the upper half of A, and one over its diagonal into `inverse`.
+
+    Tiles on the diagonal get zeros below it.
+    """
+    d = len(vectors) * LANES
+    one, zero = A.dtype.type(1), A.dtype.type(0)
+    most = A[0, 0]
+    for k in range(1, d):
+        most = max(most, A[k, k])
+    least = most * np.finfo(A.dtype).eps  # a smaller pivot is rounding alone
+    for panel in range(0, d, 4):
+        tile = panel - panel % LANES
+        for j in range(panel, panel + 4):
+            factor = one / np.sqrt(max(A[j, j], least))
+            inverse[j] = factor
+            A[j, tile:j] = zero
+            scale_row(A, j, factor, tile, vectors)
+            subtract_rows(A, j + 1, panel + 4, j, (0,), tile, vectors)
+        for start in range(tile, d, LANES):
+            subtract_rows(A, max(start, panel + 4), start + LANES, panel, (0, 0, 0, 0), start, vectors)
+
+
+@nb.njit(**_SAME)
+def _solve(A, inverse, x, noise, vectors):
+    """Put ``U^-1 (U'^-1 x + noise)`` in place of x."""
+    d, zero = len(vectors) * LANES, x.dtype.type(0)
+    for j in range(d):
+        value = x[j] * inverse[j]
+        add_row(x, A, j, -value, j - j % LANES, vectors)
+        x[j] = value
+    for k in range(len(noise)):
+        x[k] += noise[k]
+    for j in range(d - 1, -1, -1):
+        value, x[j] = x[j], zero
+        x[j] = (value - tail_product(A, j, x, j - j % LANES, vectors)) * inverse[j]
+
+
+@nb.njit(**_SAME)
+def _descend(A, b, x, sweeps):
+    """Minimise x'Ax / 2 - b'x over x of 0 and above by coordinate descent from x; return twice that."""
+    d = len(x)
+    zero = x.dtype.type(0)
+    for k in range(d):
+        for m in range(k):
+            A[k, m] = A[m, k]
+    for _ in range(sweeps):
+        for k in range(d):
+            slope = b[k]
+            for m in range(d):
+                slope -= A[k, m] * x[m]
+            x[k] = max(x[k] + slope / A[k, k], zero)
+    total = 0.0
+    for k in range(d):
+        slope = -b[k] - b[k]
+        for m in range(d):
+            slope += A[k, m] * x[m]
+        total += np.float64(slope * x[k])
+    return total
+
+
+@nb.njit(**_SAME)
+def solve_rows(
+    start, stop, indptr, indices, values, weights, offsets, implicit, others, base, shares, pull, bias_pull,
+    precision, ridge, bias_ridge, bias, sweeps, noise, factors, biases, losses, vectors,
+):  # fmt: skip
+    """Put the minimum over each row's factors and bias, given all others, into the rows from start to stop.
+
+    The objective of row u is, with targets t = value - offset::
+
+        precision sum_e w_e (t_e - c - q.x)^2 + share_u x' base x + ridge_u |x|^2
+            + bias_ridge_u c^2 - 2 pull_u.x - 2 bias_pull_u c
+
+    and c = 0 without a bias. For implicit feedback a value is a confidence, w = |value| - 1, and the first
+    sum is ``sum_e w_e (q.x)^2 - 2 max(value_e, 0) q.x + max(value_e, 0)``. Without noise a row that has no
+    ratings is left as it is.
+
+    Parameters
+    ----------
+    start, stop : int
+    indptr : int64 array; indices : int32 array; values : array
+    weights : array
+        One entry a rating, or a single one for all; not read for implicit feedback.
+    offsets : array (n,)
+    implicit : bool
+    others : array (n, d)
+    base : array (d, d)
+    shares : array
+        One entry a row, or a single one for all.
+    pull : array (rows, d) or (1, d); bias_pull : array (rows,) or (1,)
+        One entry a row, or a single one for all.
+    precision : float of the arrays' type
+        1 where there is a bias.
+    ridge : array, one entry a row
+        Above 0, unless `base` is positive definite.
+    bias_ridge : array, one entry a row
+        Not below 0; not read without `bias`.
+    bias : bool
+    sweeps : int
+        Above 0 factors (not the bias) are 0 or above: so many sweeps of coordinate descent from the factors
+        as they are, instead of the exact solution.
+    noise : array (rows, d) or (0, d)
+        Standard normal numbers: the rows become draws, the objective being twice a negative log density.
+    factors : array (rows, d); biases : array (rows,)
+        Written in the rows of the range alone.
+    losses : float64 array (rows,)
+        Likewise: each row's objective.
+    vectors : tuple of int
+        One for every 16 columns.
+    """
+    d = len(vectors) * LANES
+    pulls, scaled = _room(start, stop, indptr, values)
+    A, b, inverse = np.empty((d, d), values.dtype), np.empty(d, values.dtype), np.empty(d, values.dtype)
+    sums, none, zero = np.empty(d, values.dtype), np.empty(0, values.dtype), values.dtype.type(0)
+    for u in range(start, stop):
+        first = indptr[u]
+        n = indptr[u + 1] - first
+        losses[u] = 0.0
+        if n == 0 and len(noise) == 0:
+            continue
+        x = factors[u]
+        total, pulled, squares = _terms(
+            first, n, indices, values, weights, offsets, implicit, precision, pulls, scaled
+        )
+        share, drawn = shares[u if len(shares) > 1 else 0], pull[u if len(pull) > 1 else 0]
+        pulled += np.float64(bias_pull[u if len(bias_pull) > 1 else 0])
+        for k in range(d):
+            for m in range(d):
+                A[k, m] = share * base[k, m]
+            A[k, k] += ridge[u]
+            b[k], sums[k] = drawn[k], zero
+        _gram(A, others, indices, first, scaled, n, vectors)
+        add_rows(others, indices, first, pulls, scaled, n, b, sums, vectors)
+        if bias:  # eliminated: given the factors it is (pulled - sums.x) / (total + bias_ridge)
+            least = total + np.float64(bias_ridge[u])
+            scale, ratio = values.dtype.type(1 / least), values.dtype.type(pulled / least)
+            squares -= pulled * pulled / least
+            for k in range(d):
+                factor = sums[k] * scale
+                b[k] -= ratio * sums[k]
+                for m in range(d):
+                    A[k, m] -= factor * sums[m]
+        if sweeps > 0:
+            losses[u] = squares + _descend(A, b, x, sweeps)
+        else:
+            _factorize(A, inverse, vectors)
+            for k in range(d):
+                x[k] = b[k]
+            _solve(A, inverse, x, noise[u] if len(noise) > 0 else none, vectors)
+            gain = 0.0
+            for k in range(d):
+                gain += np.float64(b[k]) * np.float64(x[k])
+            losses[u] = squares - gain
+        if bias:
+            shift = 0.0
+            for k in range(d):
+                shift += np.float64(sums[k]) * np.float64(x[k])
+            biases[u] = values.dtype.type((pulled - shift) / least)
+
+
+@nb.njit(**_SAME)
+def conjugate_rows(
+    start, stop, indptr, indices, values, others, gram, pull, ridge, steps, factors, losses, vectors
+):
+    """Take steps of conjugate gradients from ``factors[start:stop]``, for implicit feedback.
+
+    The objective of row u is that of `solve_rows` with `gram` for the base; its matrix is applied without
+    being formed.
+
+    Parameters
+    ----------
+    start, stop : int
+    indptr : int64 array; indices : int32 array; values : array
+    others : array (n, d)
+    gram : array (d, d)
+    pull : array (rows, d) or (1, d)
+    ridge : array, one entry a row
+    steps : int
+    factors : array of d columns
+        Written in the rows of the range alone.
+    losses : float64 array (rows,)
+        Likewise: each row's objective.
+    vectors : tuple of int
+        One for every 16 columns.
+    """
+    d = len(vectors) * LANES
+    pulls, scaled = _room(start, stop, indptr, values)
+    residual, direction = np.empty(d, values.dtype), np.empty(d, values.dtype)
+    image = np.empty(d, values.dtype)
+    one, zero = values.dtype.type(1), values.dtype.type(0)
+    eps = np.finfo(values.dtype).eps
+    for u in range(start, stop):
+        first = indptr[u]
+        n = indptr[u + 1] - first
+        losses[u] = 0.0
+        if n == 0:
+            continue
+        x, drawn = factors[u], pull[u if len(pull) > 1 else 0]
+        squares = 0.0
+        for i in range(n):
+            value = values[at(first + i)]
+            pulls[i], scaled[i] = max(value, zero), one - abs(value)
+            squares += np.float64(pulls[i])
+        for k in range(d):
+            residual[k] = drawn[k] - ridge[u] * x[k]
+        pulled = add_products(others, indices, first, pulls, one, scaled, n, x, residual, vectors)
+        add_matrix_product(gram, x, -one, residual, vectors)
+        for k in range(d):
+            direction[k] = residual[k]
+        square = row_product(residual, 0, residual, 0, vectors)
+        least = square * eps * eps
+        for _ in range(steps):
+            if square <= least:
+                break
+            for k in range(d):
+                image[k] = -ridge[u] * direction[k]
+            gain = add_products(others, indices, first, pulls, zero, scaled, n, direction, image, vectors)
+            add_matrix_product(gram, direction, -one, image, vectors)
+            curvature = -row_product(direction, 0, image, 0, vectors)
+            if not curvature > zero:
+                break
+            length = square / curvature
+            pulled += np.float64(length) * gain
+            for k in range(d):
+                x[k] += length * direction[k]
+                residual[k] += length * image[k]
+            after = row_product(residual, 0, residual, 0, vectors)
+            kept = after / square
+            square = after
+            for k in range(d):
+                direction[k] = residual[k] + kept * direction[k]
+        for k in range(d):  # x'Ax = x'(b - residual)
+            pulled += np.float64(x[k]) * np.float64(drawn[k] + residual[k])
+        losses[u] = squares - pulled
+
+
+@nb.njit(**_SAME)
+def row_losses(
+    start, stop, indptr, indices, values, weights, offsets, others, factors, biases, losses, vectors
+):
+    """Fill ``losses[start:stop]`` (float64) with the weighted squares of each row's residuals.
+
+    `weights` has one entry a rating, or a single one for all.
+    """
+    each = at(len(weights) > 1)
+    for u in range(start, stop):
+        total = 0.0
+        for i in range(indptr[u], indptr[u + 1]):
+            e = at(i)
+            j = indices[e]
+            miss = values[e] - offsets[at(j)] - biases[u] - row_product(factors, u, others, j, vectors)
+            total += np.float64(weights[e * each]) * np.float64(miss) ** 2
+        losses[u] = total

@@ -1,0 +1,151 @@
+"""Stochastic gradient descent over one block of ratings of a matrix factorization.
+
+Two blocks that share no row and no column may run at the same time. A row carries one scalar of Adagrad: the
+sum of the mean squares of its gradients; the step is the learning rate over its root. With
+|grad p|^2 = z^2 |q|^2 - 2 a z (p.q) + a^2 |p|^2 one reading of both rows gives all that a step needs.
+
+Reference: Chin, Zhuang, Juan, Lin, "A learning-rate schedule for stochastic gradient methods to matrix
+factorization", PAKDD 2015.
+"""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from ..indexing import at
+from .lanes import move_rows, row_products
+
+# No reassociation: the same bits wherever the kernel runs.
+_SAME: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+BIAS, SQUARES, RIDGE, COUNT = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)  # beside its factors
+
+
+@nb.njit(**_SAME)
+def shuffle(start, stop, rows, columns, weights, targets, seed):
+    """Bring the ratings from `start` to `stop` into a random order, the same for a seed.
+
+    `weights` may be of length 1, for all ratings. The generator is splitmix64 (Steele, Lea, Flood 2014).
+    """
+    state = np.uint64(seed)
+    for e in range(stop - 1, start, -1):
+        state += np.uint64(0x9E3779B97F4A7C15)
+        z = state
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+        other = start + np.int64(z % np.uint64(e - start + 1))
+        rows[e], rows[other] = rows[other], rows[e]
+        columns[e], columns[other] = columns[other], columns[e]
+        targets[e], targets[other] = targets[other], targets[e]
+        if len(weights) > 1:
+            weights[e], weights[other] = weights[other], weights[e]
+
+
+@nb.njit(**_SAME, inline="always")
+def step_rows(
+    P, u, Q, j, p_own, q_own, z, products, rate, shrink, p_hold, q_hold, inverse, user_bias, item_bias,
+    vectors,
+):  # fmt: skip
+    """Move two rows along their gradients, of which -z is the slope in the prediction.
+
+    Penalties of factors count by `shrink`; those of biases are `p_hold` and `q_hold`. A step that would move
+    a row beyond 0 by its penalty alone ends there, so that no penalty lets rows diverge.
+    """
+    zero, one, two = P.dtype.type(0), P.dtype.type(1), P.dtype.type(2)
+    pq, pp, qq = products
+    p_squares, q_squares = p_own[u, SQUARES], q_own[j, SQUARES]
+    p_ridge, q_ridge = p_own[u, RIDGE], q_own[j, RIDGE]
+    p_rate, q_rate = rate / np.sqrt(p_squares), rate / np.sqrt(q_squares)
+    a, c, zz = shrink * p_ridge, shrink * q_ridge, z * z
+    p_own[u, SQUARES] = p_squares + (zz * qq - two * a * z * pq + a * a * pp) * inverse
+    q_own[j, SQUARES] = q_squares + (zz * pp - two * c * z * pq + c * c * qq) * inverse
+    if user_bias:
+        p_bias = p_own[u, BIAS]
+        p_own[u, BIAS] = p_bias + p_rate * (z - min(p_hold, one / p_rate) * p_bias)
+    if item_bias:
+        q_bias = q_own[j, BIAS]
+        q_own[j, BIAS] = q_bias + q_rate * (z - min(q_hold, one / q_rate) * q_bias)
+    p_kept, q_kept = max(one - p_rate * a, zero), max(one - q_rate * c, zero)
+    move_rows(P, u, Q, j, p_kept, p_rate * z, q_kept, q_rate * z, vectors)
+
+
+@nb.njit(**_SAME)
+def descend_block(
+    start, stop, rows, columns, weights, targets, P, Q, p_own, q_own, rate, shrink, p_hold, q_hold, inverse,
+    bias, vectors,
+):  # fmt: skip
+    """Go once over the ratings from `start` to `stop`; return the weighted sum of squares met on the way.
+
+    A rating adds ``w (t - b_u - b_j - p.q)^2 + shrink (ridge_u |p|^2 + ridge_j |q|^2) + p_hold / n_u b_u^2 +
+    q_hold / n_j b_j^2`` to the objective, of which a step takes half the gradient.
+
+    Parameters
+    ----------
+    start, stop : int
+    rows, columns : int32 arrays; targets : array
+        One entry a rating.
+    weights : array
+        One entry a rating, or a single one for all.
+    P, Q : arrays (m, d) and (n, d)
+        d is a multiple of 16; columns of zeros stay so.
+    p_own, q_own : arrays (m, 4) and (n, 4)
+        Bias, scalar of Adagrad (which begins with 1), share of the factors' penalty that falls on one rating,
+        and how many ratings the row has.
+    rate, shrink : floats of the arrays' type
+    p_hold, q_hold : floats of the arrays' type
+        Penalties of a row's and a column's bias.
+    inverse : float of the arrays' type
+        One over the number of factors, columns of zeros not counted.
+    bias : bool
+        Whether biases are fitted.
+    vectors : tuple of int
+        One for every 16 columns.
+    """
+    each = at(len(weights) > 1)
+    total = 0.0
+    for e in range(at(start), at(stop)):
+        u, j, weight = at(rows[e]), at(columns[e]), weights[e * each]
+        products = row_products(P, u, Q, j, vectors)
+        miss = targets[e] - p_own[u, BIAS] - q_own[j, BIAS] - products[0]
+        z = weight * miss
+        total += np.float64(z * miss)
+        a, c = p_hold / p_own[u, COUNT], q_hold / q_own[j, COUNT]
+        step_rows(P, u, Q, j, p_own, q_own, z, products, rate, shrink, a, c, inverse, bias, bias, vectors)
+    return total
+
+
+@nb.njit(**_SAME)
+def deal(
+    indptr, indices, values, weights, mean, inverse, user_cell, user_place, item_cell, item_place, coming,
+    rows, columns, dealt, targets,
+):  # fmt: skip
+    """Bring ratings that lie by row into their blocks, as ``(value - mean) inverse``.
+
+    Parameters
+    ----------
+    indptr : int64 array; indices : int32 array; values : array
+        Ratings by row.
+    weights : array
+        One entry a rating, or a single one for all.
+    mean, inverse : float
+    user_cell, item_cell : int32 arrays
+        A rating lies in the block of number ``user_cell[u] + item_cell[j]``...
+    user_place, item_place : int32 arrays
+        ... and has there the row and column of these numbers.
+    coming : int64 array
+        Where each block begins; where it ends afterwards.
+    rows, columns : int32 arrays; targets : array; dealt : array as `weights`
+        Filled.
+    """
+    each = len(weights) > 1
+    for u in range(len(indptr) - 1):
+        for e in range(indptr[u], indptr[u + 1]):
+            j = at(indices[e])
+            block = at(user_cell[u] + item_cell[j])
+            place = coming[block]
+            coming[block] = place + 1
+            rows[place], columns[place] = user_place[u], item_place[j]
+            targets[place] = (values[e] - mean) * inverse
+            if each:
+                dealt[place] = weights[e]

@@ -1,0 +1,460 @@
+"""Collapsed Gibbs sampling for LDA on the CPU: one sweep over one block of tokens.
+
+Tokens lie word by word, and inside a word by document, so that one word's topic counts stay in the
+first-level cache while its tokens are drawn::
+
+    p(z = k | rest)  ~  (C_dk + alpha_k) (C_wk + beta_w) / (C_k + sum(beta)),   own count left out
+
+With seed words (`lda_seeds`) beta has an entry a topic for some words.
+A document's topic counts are a dense row (`sweep_dense`, few topics) or a list of packed
+``topic << shift | count`` in lines of 16 (`sweep_sparse`, many topics); document and word counts
+are live always. The topic totals C_k belong to the caller's block: with ``exact`` they are live
+too, and a sweep is an exact Gibbs sweep; without, their reciprocals are renewed every few thousand
+tokens, which saves two divisions a token.
+"""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from ..random import fill_uniform
+from ..vector import LANES, draw_dense, draw_sparse, prefetch
+from .seeds import clear_extra, extra_rows, load_extra, smoothed, smoothed_total
+
+AHEAD = 12  # tokens by which a document's row is asked for in advance
+STREAMS = 3  # words drawn in turn, so that their chains of dependent steps overlap
+DRAWS = 4096  # uniforms made at a time; totals are renewed as often
+
+_SWEEP: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
+_INLINE: dict[str, Any] = {**_SWEEP, "forceinline": True}
+_ONE = np.float32(1)
+
+
+def padded(n):
+    """Round up to whole vectors."""
+    return (n + LANES - 1) // LANES * LANES
+
+
+@nb.njit(**_SWEEP)
+def lay_out(indptr, indices, data, order, group_docs, bounds, token_doc):
+    """Lay tokens out word by word, and inside a word by document.
+
+    Document number d is row ``order[d]`` of the CSR counts; group g holds the documents from
+    ``group_docs[g]`` on. Fills ``bounds[g, w]``, where the tokens of group g begin among those of word w
+    (the last row: where the word ends), and ``token_doc``, the document of each token.
+    """
+    n_groups, n_words = len(group_docs) - 1, bounds.shape[1]
+    bounds[:] = 0
+    for g in range(n_groups):
+        for d in range(group_docs[g], group_docs[g + 1]):
+            for j in range(indptr[order[d]], indptr[order[d] + 1]):
+                bounds[g + 1, indices[j]] += data[j]
+    start = 0
+    for w in range(n_words):
+        bounds[0, w] = start
+        for g in range(n_groups):
+            bounds[g + 1, w] += bounds[g, w]
+        start = bounds[n_groups, w]
+    at = bounds[0].copy()
+    for d in range(len(order)):
+        for j in range(indptr[order[d]], indptr[order[d] + 1]):
+            w = indices[j]
+            for i in range(at[w], at[w] + data[j]):
+                token_doc[i] = d
+            at[w] += data[j]
+
+
+@nb.njit(**_SWEEP)
+def assign_first(token_doc, topics, n_topics, choices, spread, seed, purpose):
+    """Give each token one of its document's few topics, ``choices[d]`` (in units of [0, 1)), at random.
+
+    Tokens of documents with ``spread[d]`` get one of all topics.
+    """
+    uniforms = np.empty(DRAWS, np.float32)
+    few = choices.shape[1]
+    for i in range(len(topics)):
+        if i % DRAWS == 0:
+            fill_uniform(uniforms, i // 4, seed, purpose, 0, i >> 34)
+        u, d = uniforms[i % DRAWS], token_doc[i]
+        if not spread[d]:
+            u = choices[d, min(np.int64(u * few), few - 1)]
+        topics[i] = min(np.int64(u * n_topics), n_topics - 1)
+
+
+@nb.njit(**_SWEEP)
+def count_words(word_start, topics, row_of_word, rows, totals):
+    """Add the tokens' topics to the rows of the words that keep one, and to the totals."""
+    for w in range(len(word_start) - 1):
+        r = row_of_word[w]
+        for i in range(word_start[w], word_start[w + 1]):
+            totals[topics[i]] += 1
+            if r >= 0:
+                rows[r, topics[i]] += 1
+
+
+@nb.njit(**_SWEEP)
+def count_documents(token_doc, topics, doc_counts):
+    """Fill dense document rows from the tokens' topics."""
+    doc_counts[:] = 0
+    for i in range(len(topics)):
+        doc_counts[token_doc[i], topics[i]] += 1
+
+
+@nb.njit(**_SWEEP)
+def list_documents(token_doc, topics, entries, line_start, n_lines, shift):
+    """Fill the documents' packed lists from the tokens' topics."""
+    entries[:] = 0
+    used = np.zeros(len(n_lines), np.int64)
+    bits = np.uint32(shift)
+    for i in range(len(topics)):
+        d, k = token_doc[i], np.uint32(topics[i])
+        start = line_start[d] * LANES
+        j = 0
+        while j < used[d] and entries[start + j] >> bits != k:
+            j += 1
+        if j == used[d]:
+            entries[start + j] = k << bits
+            used[d] += 1
+        entries[start + j] += np.uint32(1)
+    for d in range(len(n_lines)):
+        n_lines[d] = (used[d] + LANES - 1) // LANES
+
+
+@nb.njit(**_INLINE)
+def _renew(inverse, totals, beta_sum, seeds, n_topics):
+    for k in range(n_topics):
+        inverse[k] = _ONE / smoothed_total(totals[k], beta_sum, seeds, k)
+
+
+@nb.njit(**_INLINE)
+def _load_word(w, counts, word_start, all_topics, row_of_word, rows, n_topics):
+    """Topic counts of a word: from its row if it keeps one, else counted from its tokens."""
+    r = row_of_word[w]
+    if r >= 0:
+        for k in range(n_topics):
+            counts[k] = rows[r, k]
+    else:
+        for k in range(n_topics):
+            counts[k] = 0
+        for i in range(word_start[w], word_start[w + 1]):
+            counts[all_topics[i]] += 1
+
+
+@nb.njit(**_SWEEP)
+def sweep_dense(
+    words, begin, end, word_start, token_doc, topics, all_topics, doc_counts, row_of_word, rows, totals,
+    alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds=None,
+):  # fmt: skip
+    """Draw the tokens ``begin[w]:end[w]`` of each of `words`, document rows dense.
+
+    Parameters
+    ----------
+    words : int32 array
+        Words of this block, frequent ones first.
+    begin, end : int64 arrays, by word
+        This block's part of a word's tokens in `token_doc` and `topics`.
+    word_start : int64 array
+        Bounds all tokens of a word in `all_topics`.
+    token_doc, topics : arrays, by token
+        Document of a token (padded by `AHEAD` entries) and its topic, drawn in place.
+    all_topics : array, by token
+        `topics` itself, or those of all tokens, this block's as they are before the sweep. It may lack those
+        of words that keep a row.
+    doc_counts : 2-D unsigned or signed integer array, documents x padded topics
+    row_of_word : int32 array; rows : int32, 2-D
+        Row of a word in `rows`, or -1 where its counts are recounted from its tokens.
+    totals : int64 array, by topic, changed in place
+    alpha : float32, padded with zeros; beta : float32, by word; beta_sum : float32
+    exact : int
+    seed, purpose, round_, index
+        Name of the random stream.
+    seeds : tuple, optional
+        What seed words add to beta, see `lda_seeds`.
+    """
+    n_topics = len(totals)
+    width = doc_counts.shape[1]
+    n_vectors = width // LANES
+    flat = doc_counts.reshape(-1)
+    phi = np.zeros((STREAMS, width), np.float32)
+    counts = np.zeros((STREAMS, n_topics), np.int32)
+    inverse = np.zeros(width, np.float32)
+    extra = extra_rows(seeds, STREAMS, n_topics)
+    scratch = np.empty((STREAMS, width + LANES), np.float32)
+    uniforms = np.empty(DRAWS, np.float32)
+    at, stop, word = np.zeros(STREAMS, np.int64), np.zeros(STREAMS, np.int64), np.zeros(STREAMS, np.int64)
+    slot = np.arange(STREAMS)
+    used, drawn, active, x = DRAWS, 0, 0, 0
+    _renew(inverse, totals, beta_sum, seeds, n_topics)
+    while True:
+        s = 0
+        while s < STREAMS:  # give every stream a word with tokens left, while there are words
+            if s < active and at[slot[s]] < stop[slot[s]]:
+                s += 1
+                continue
+            if s < active:
+                m = slot[s]
+                clear_extra(seeds, word[m], extra, m)
+                r = row_of_word[word[m]]
+                if r >= 0:
+                    for k in range(n_topics):
+                        rows[r, k] = counts[m, k]
+            while x < len(words) and begin[words[x]] == end[words[x]]:
+                x += 1
+            if x == len(words):
+                if s >= active:
+                    break
+                active -= 1  # this stream is done; the last one takes its place
+                slot[s], slot[active] = slot[active], slot[s]
+                continue
+            w = words[x]
+            x += 1
+            active = max(active, s + 1)
+            m = slot[s]
+            word[m], at[m], stop[m] = w, begin[w], end[w]
+            _load_word(w, counts[m], word_start, all_topics, row_of_word, rows, n_topics)
+            load_extra(seeds, w, extra, m)
+            for k in range(n_topics):
+                phi[m, k] = smoothed(counts[m, k], beta[w], extra, m, k) * inverse[k]
+            s += 1
+        if active == 0:
+            break
+        if used + active > DRAWS:
+            fill_uniform(uniforms, drawn, seed, purpose, round_, index)
+            drawn += DRAWS // 4
+            used = 0
+            _renew(inverse, totals, beta_sum, seeds, n_topics)
+            for s in range(active):
+                m = slot[s]
+                for k in range(n_topics):
+                    phi[m, k] = smoothed(counts[m, k], beta[word[m]], extra, m, k) * inverse[k]
+        n = (DRAWS - used) // active
+        for s in range(active):
+            n = min(n, stop[slot[s]] - at[slot[s]])
+        for t in range(n):
+            for s in range(active):
+                m = slot[s]
+                i = at[m] + t
+                b = beta[word[m]]
+                coming = np.int64(token_doc[i + AHEAD]) * width
+                for line in range(0, width, 32):
+                    prefetch(flat, coming + line)
+                row = np.int64(token_doc[i]) * width
+                old = np.int64(topics[i])
+                phi_old = smoothed(counts[m, old] - 1, b, extra, m, old)
+                if exact:
+                    phi_old /= smoothed_total(totals[old] - 1, beta_sum, seeds, old)
+                else:  # 1 / (C - 1) = (1 / C) (1 + 1 / C) up to the third order
+                    phi_old = phi_old * inverse[old] * (_ONE + inverse[old])
+                new = draw_dense(
+                    flat, row, n_vectors, old, phi[m], alpha, phi_old, uniforms[used], scratch[m]
+                )
+                used += 1
+                new = min(new, n_topics - 1)
+                flat[row + old] -= 1
+                flat[row + new] += 1
+                topics[i] = new
+                totals[old] -= 1
+                totals[new] += 1
+                counts[m, old] -= 1
+                counts[m, new] += 1
+                if exact:
+                    inverse[old] = _ONE / smoothed_total(totals[old], beta_sum, seeds, old)
+                    inverse[new] = _ONE / smoothed_total(totals[new], beta_sum, seeds, new)
+                    for other in range(active):
+                        q = slot[other]
+                        phi[q, old] = smoothed(counts[q, old], beta[word[q]], extra, q, old) * inverse[old]
+                        phi[q, new] = smoothed(counts[q, new], beta[word[q]], extra, q, new) * inverse[new]
+                else:
+                    phi[m, old] = smoothed(counts[m, old], b, extra, m, old) * inverse[old]
+                    phi[m, new] = smoothed(counts[m, new], b, extra, m, new) * inverse[new]
+        for s in range(active):
+            at[slot[s]] += n
+
+
+@nb.njit(**_INLINE)
+def _draw_smooth(none, n_vectors, phi, alpha, old, phi_old, u, scratch):
+    """Draw a topic with weight ``alpha[k] * phi[k]``, `phi_old` standing in at `old`; `none` is all zero."""
+    kept = phi[old]
+    phi[old] = phi_old
+    k = draw_dense(none, 0, n_vectors, -1, phi, alpha, phi_old, u, scratch)
+    phi[old] = kept
+    return k
+
+
+@nb.njit(**_SWEEP)
+def sweep_sparse(
+    words, begin, end, word_start, token_doc, topics, all_topics, entries, line_start, n_lines, shift,
+    row_of_word, rows, totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds=None,
+):  # fmt: skip
+    """Draw the tokens ``begin[w]:end[w]`` of each of `words`, document rows as packed lists.
+
+    `entries` (uint32) holds for document ``d`` lines of 16 slots from line ``line_start[d]`` on, of
+    which ``n_lines[d]`` are in use; a slot is ``topic << shift | count``. A document has room for
+    ``min(length, K)`` topics, so a new topic always finds a slot. The other parameters are those of
+    `sweep_dense`. Outside the list the weight of a token is ``alpha_k phi_k``, summed once a word.
+    """
+    n_topics = len(totals)
+    most = 0
+    for d in range(len(n_lines)):
+        most = max(most, line_start[d + 1] - line_start[d])
+    n_vectors = (n_topics + LANES - 1) // LANES
+    # phi[k] of the word at hand, beta_w / C_k where it has no token; zero beyond the last topic.
+    phi = np.zeros(n_vectors * LANES, np.float32)
+    none = np.zeros(n_vectors * LANES, np.uint16)
+    counts = np.zeros(n_topics, np.int32)
+    inverse = np.zeros(n_topics, np.float32)
+    extra = extra_rows(seeds, 1, n_topics)
+    scratch = np.empty((max(most, n_vectors) + 1) * LANES, np.float32)
+    uniforms = np.empty(DRAWS, np.float32)
+    count_mask = np.uint32((np.int64(1) << shift) - 1)
+    bits = np.uint32(shift)
+    used, drawn = DRAWS, 0
+    base_beta, base = np.float32(-1), np.float64(0)
+    for w in words:
+        if begin[w] == end[w]:
+            continue
+        b = beta[w]
+        if used + 2 > DRAWS or b != base_beta:
+            _renew(inverse, totals, beta_sum, seeds, n_topics)
+            base, base_beta = np.float64(0), b
+            for k in range(n_topics):
+                phi[k] = b * inverse[k]
+                base += np.float64(alpha[k]) * np.float64(phi[k])
+        r = row_of_word[w]
+        smooth = base
+        if r >= 0:
+            for k in range(n_topics):
+                counts[k] = rows[r, k]
+                phi[k] = (np.float32(counts[k]) + b) * inverse[k]
+                smooth += np.float64(alpha[k]) * np.float64(np.float32(counts[k]) * inverse[k])
+        else:
+            for i in range(word_start[w], word_start[w + 1]):
+                k = all_topics[i]
+                counts[k] += 1
+                phi[k] = (np.float32(counts[k]) + b) * inverse[k]
+                smooth += np.float64(alpha[k]) * np.float64(inverse[k])
+        if seeds is not None:
+            load_extra(seeds, w, extra, 0)
+            for j in range(seeds[0][w], seeds[0][w + 1]):
+                k = seeds[1][j]
+                phi[k] = smoothed(counts[k], b, extra, 0, k) * inverse[k]
+                smooth += np.float64(alpha[k]) * np.float64(extra[0, k] * inverse[k])
+        for i in range(begin[w], end[w]):
+            if used + 2 > DRAWS:
+                fill_uniform(uniforms, drawn, seed, purpose, round_, index)
+                drawn += DRAWS // 4
+                used = 0
+                _renew(inverse, totals, beta_sum, seeds, n_topics)
+                base, smooth = np.float64(0), np.float64(0)
+                for k in range(n_topics):
+                    phi[k] = smoothed(counts[k], b, extra, 0, k) * inverse[k]
+                    smooth += np.float64(alpha[k]) * np.float64(phi[k])
+                    base += np.float64(alpha[k]) * np.float64(b * inverse[k])
+            coming = line_start[token_doc[i + AHEAD]] * LANES
+            for line in range(3):
+                prefetch(entries, coming + line * LANES)
+            d = np.int64(token_doc[i])
+            start, lines = line_start[d] * LANES, np.int64(n_lines[d])
+            old = np.int64(topics[i])
+            phi_old = smoothed(counts[old] - 1, b, extra, 0, old)
+            if exact:
+                phi_old /= smoothed_total(totals[old] - 1, beta_sum, seeds, old)
+            else:
+                phi_old = phi_old * inverse[old] * (_ONE + inverse[old])
+            outside = np.float32(smooth - alpha[old] * (phi[old] - phi_old))
+            found = draw_sparse(
+                entries, start, lines, shift, old, phi, phi_old, outside, uniforms[used], scratch
+            )
+            used += 1
+            slot, slot_old = found & 0xFFFFFFFF, found >> 32
+            if slot != 0xFFFFFFFF:
+                # Rounding can point at a slot of no weight; such a draw belongs to the smooth part.
+                count = entries[start + slot] & count_mask
+                if count == 0 or (slot == slot_old and count == 1):
+                    slot = 0xFFFFFFFF
+            entries[start + slot_old] -= np.uint32(1)
+            if slot != 0xFFFFFFFF:
+                new = np.int64(entries[start + slot] >> bits)
+                entries[start + slot] += np.uint32(1)
+            else:
+                new = _draw_smooth(none, n_vectors, phi, alpha, old, phi_old, uniforms[used], scratch)
+                new = min(new, n_topics - 1)
+                used += 1
+                slot, empty = np.int64(-1), np.int64(-1)
+                for j in range(lines * LANES):
+                    e = entries[start + j]
+                    if e & count_mask == 0:
+                        if empty < 0:
+                            empty = j
+                    elif np.int64(e >> bits) == new:
+                        slot = j
+                        break
+                if slot >= 0:
+                    entries[start + slot] += np.uint32(1)
+                else:
+                    if empty < 0:
+                        empty = lines * LANES
+                        n_lines[d] = lines + 1
+                    entries[start + empty] = (np.uint32(new) << bits) | np.uint32(1)
+            topics[i] = new
+            totals[old] -= 1
+            totals[new] += 1
+            counts[old] -= 1
+            counts[new] += 1
+            before = np.float64(alpha[old] * phi[old]) + (
+                np.float64(alpha[new] * phi[new]) if new != old else 0.0
+            )
+            if exact:
+                base -= np.float64(b) * np.float64(alpha[old] * inverse[old])
+                if new != old:
+                    base -= np.float64(b) * np.float64(alpha[new] * inverse[new])
+                inverse[old] = _ONE / smoothed_total(totals[old], beta_sum, seeds, old)
+                inverse[new] = _ONE / smoothed_total(totals[new], beta_sum, seeds, new)
+                base += np.float64(b) * np.float64(alpha[old] * inverse[old])
+                if new != old:
+                    base += np.float64(b) * np.float64(alpha[new] * inverse[new])
+            phi[old] = smoothed(counts[old], b, extra, 0, old) * inverse[old]
+            phi[new] = smoothed(counts[new], b, extra, 0, new) * inverse[new]
+            after = np.float64(alpha[old] * phi[old]) + (
+                np.float64(alpha[new] * phi[new]) if new != old else 0.0
+            )
+            smooth += after - before
+        if r >= 0:
+            for k in range(n_topics):
+                rows[r, k] = counts[k]
+                counts[k] = 0
+                phi[k] = b * inverse[k]
+        else:
+            # A topic that the word left has counts 0 and phi at its base already.
+            for i in range(word_start[w], word_start[w + 1]):
+                k = all_topics[i]
+                counts[k] = 0
+                phi[k] = b * inverse[k]
+            for i in range(begin[w], end[w]):
+                k = topics[i]
+                counts[k] = 0
+                phi[k] = b * inverse[k]
+        if seeds is not None:
+            for j in range(seeds[0][w], seeds[0][w + 1]):
+                phi[seeds[1][j]] = b * inverse[seeds[1][j]]
+            clear_extra(seeds, w, extra, 0)
+
+
+@nb.njit(**_SWEEP)
+def compact_lists(first_doc, last_doc, entries, line_start, n_lines, shift):
+    """Close the gaps in the lists of documents ``first_doc:last_doc``; returns how many entries are left."""
+    count_mask = np.uint32((np.int64(1) << shift) - 1)
+    total = 0
+    for d in range(first_doc, last_doc):
+        start, kept = line_start[d] * LANES, 0
+        for j in range(n_lines[d] * LANES):
+            e = entries[start + j]
+            if e & count_mask:
+                entries[start + kept] = e
+                kept += 1
+        for j in range(kept, n_lines[d] * LANES):
+            entries[start + j] = 0
+        n_lines[d] = (kept + LANES - 1) // LANES
+        total += kept
+    return total

@@ -1,0 +1,232 @@
+"""Products with, and copies of, single columns of a dense or CSC matrix.
+
+Dense matrices come turned, `XT`, a column a row, C-ordered: of a Fortran-ordered one that is a view, and a
+single column is then of the same type to numba as many. It would be C-ordered in X as well, for which the
+kernels would be compiled anew, and round otherwise.
+
+The dot products of a column do not depend on which other columns are asked for: a shard of columns
+gives the same bits as the whole matrix. Sums are reassociated by the compiler, so that they run in
+vectors, but NaN and infinity keep their meaning.
+"""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from ..indexing import at, span
+
+FAST = {"nsz", "arcp", "contract", "afn", "reassoc"}
+_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+_SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
+_IN_ORDER: dict[str, Any] = {**_OPTIONS, "fastmath": {"nsz", "contract"}}
+
+
+@nb.njit(**_SUMS)
+def dense_dot(XT, columns, V, out):
+    """Fill ``out[k, i] = X[:, columns[i]] . V[k]``, four columns at a time.
+
+    The last group repeats its last column: every column goes through the same code.
+    """
+    n, m = XT.shape[1], len(columns)
+    for start in range(0, m, 4):
+        i1, i2, i3 = min(start + 1, m - 1), min(start + 2, m - 1), min(start + 3, m - 1)
+        x0, x1, x2, x3 = XT[columns[start]], XT[columns[i1]], XT[columns[i2]], XT[columns[i3]]
+        for k in range(len(V)):
+            v = V[k]
+            a0 = a1 = a2 = a3 = v[0] * 0
+            for row in range(n):
+                a0 += x0[row] * v[row]
+                a1 += x1[row] * v[row]
+                a2 += x2[row] * v[row]
+                a3 += x3[row] * v[row]
+            out[k, start] = a0
+            out[k, i1] = a1
+            out[k, i2] = a2
+            out[k, i3] = a3
+
+
+@nb.njit(**_SUMS)
+def csc_dot(data, indices, indptr, columns, V, out):
+    """Fill ``out[k, i] = X[:, columns[i]] . V[k]``."""
+    for i in range(len(columns)):
+        entries = span(indptr, columns[i])
+        for k in range(len(V)):
+            v = V[k]
+            total = 0.0
+            for e in entries:
+                total += data[e] * v[at(indices[e])]
+            out[k, i] = total
+
+
+@nb.njit(**_OPTIONS)
+def dense_largest(XT, columns, out):
+    """Largest absolute value of each column."""
+    for i in range(len(columns)):
+        x = XT[columns[i]]
+        largest = 0.0
+        for row in range(len(x)):
+            largest = max(largest, abs(np.float64(x[row])))
+        out[i] = largest
+
+
+@nb.njit(**_OPTIONS)
+def csc_largest(data, indptr, columns, out):
+    """Largest absolute value of each column."""
+    for i in range(len(columns)):
+        largest = 0.0
+        for e in span(indptr, columns[i]):
+            largest = max(largest, abs(np.float64(data[e])))
+        out[i] = largest
+
+
+@nb.njit(**_OPTIONS)  # sums beside stores: reassociated, their order would hang on where arrays lie
+def dense_take(XT, columns, scales, roots, centre, out, offset, means, norms):
+    """Copy columns into the rows ``out[offset:]``: each times its scale, less its mean, times sqrt(weight).
+
+    Parameters
+    ----------
+    scales : float64 array (m,)
+        Powers of two.
+    roots : float64 array (n,) or (0,)
+        Square roots of the weights; empty for weights of 1.
+    centre : bool
+        Subtract the (weighted) mean.
+    out : float32 or float64 array (>= offset + m, n)
+    means, norms : float64 arrays (m,)
+        Filled with the mean that was subtracted (of the scaled column) and the squared norm of the copy.
+    """
+    n, weighted = XT.shape[1], len(roots) > 0
+    total_weight = float(n)
+    if weighted:
+        total_weight = 0.0
+        for row in range(n):
+            total_weight += roots[row] * roots[row]
+    first = 0  # row that counts
+    while weighted and first < n - 1 and roots[first] == 0.0:
+        first += 1
+    for i in range(len(columns)):
+        x, scale, mean = XT[columns[i]], scales[i], 0.0
+        y = out[offset + i]
+        if centre:
+            shift = x[first] * scale  # a column far from zero keeps its digits
+            if weighted:
+                for row in range(n):
+                    mean += roots[row] * roots[row] * (x[row] * scale - shift)
+            else:
+                for row in range(n):
+                    mean += x[row] * scale - shift
+            mean = mean / total_weight + shift
+        norm = 0.0
+        if weighted:
+            for row in range(n):
+                value = (x[row] * scale - mean) * roots[row]
+                y[row] = value
+                norm += value * value
+        else:
+            for row in range(n):
+                value = x[row] * scale - mean
+                y[row] = value
+                norm += value * value
+        means[i] = mean
+        norms[i] = norm
+
+
+@nb.njit(**_OPTIONS)  # sums beside stores: reassociated, their order would hang on where arrays lie
+def csc_take(data, indices, indptr, columns, scales, roots, out_data, out_indices, out_indptr, sums, norms):
+    """Copy columns behind one another, each times its scale and sqrt(weight).
+
+    Parameters
+    ----------
+    roots : float64 array (n,) or (0,)
+        Square roots of the weights; empty for weights of 1.
+    out_data, out_indices : arrays (at least the entries of these columns,)
+    out_indptr : int64 array (m + 1,)
+        The first element says where to begin; the others are filled.
+    sums, norms : float64 arrays (m,)
+        Filled with the weighted sum of each scaled column, and the squared norm of the copy (not centred).
+    """
+    weighted = len(roots) > 0
+    to = out_indptr[0]
+    for i in range(len(columns)):
+        total, norm = 0.0, 0.0
+        for e in span(indptr, columns[i]):
+            value = data[e] * scales[i]
+            if weighted:
+                root = roots[at(indices[e])]
+                value *= root
+                total += value * root
+            else:
+                total += value
+            norm += value * value
+            out_data[to] = value
+            out_indices[to] = indices[e]
+            to += 1
+        out_indptr[i + 1] = to
+        sums[i] = total
+        norms[i] = norm
+
+
+@nb.njit(**_IN_ORDER)
+def dense_add(AT, columns, coef, out):
+    """Add ``A[:, columns] @ coef`` to `out`, four columns at a time.
+
+    One column is added after the other, so that the bits are those of several calls with a few columns each.
+    """
+    n, m = AT.shape[1], len(columns)
+    i = 0
+    while i + 4 <= m:
+        x0, x1, x2, x3 = AT[columns[i]], AT[columns[i + 1]], AT[columns[i + 2]], AT[columns[i + 3]]
+        b0, b1, b2, b3 = coef[i], coef[i + 1], coef[i + 2], coef[i + 3]
+        for row in range(n):
+            out[row] = out[row] + b0 * x0[row] + b1 * x1[row] + b2 * x2[row] + b3 * x3[row]
+        i += 4
+    while i < m:
+        x0, b0 = AT[columns[i]], coef[i]
+        for row in range(n):
+            out[row] += b0 * x0[row]
+        i += 1
+
+
+@nb.njit(**_SUMS)
+def csc_add(data, indices, indptr, columns, coef, out):
+    """Add ``X[:, columns] @ coef`` to `out`."""
+    for i in range(len(columns)):
+        value = coef[i]
+        for e in span(indptr, columns[i]):
+            out[at(indices[e])] += value * data[e]
+
+
+@nb.njit(**_OPTIONS)
+def csc_products(data, indices, indptr, new, members, n_rows, out):
+    """Add ``X[:, new]^T X[:, members]`` to `out`, by way of the rows of ``X[:, members]``.
+
+    The columns `new` are the last of `members`. For each entry of `new`, the entries of `members` in its row
+    cost one step, those of later columns none.
+    """
+    start = np.zeros(n_rows + 1, np.int64)
+    for j in members:
+        for e in span(indptr, j):
+            start[indices[e] + 1] += 1
+    for row in range(n_rows):
+        start[row + 1] += start[row]
+    column, value = np.empty(start[n_rows], np.int32), np.empty(start[n_rows])
+    ends = start[:-1].copy()
+    for i in range(len(members)):
+        for e in span(indptr, members[i]):
+            row = at(indices[e])
+            to = at(ends[row])
+            column[to] = i
+            value[to] = data[e]
+            ends[row] += 1
+    for i in range(len(new)):
+        line, own = out[i], len(members) - len(new) + i
+        for e in span(indptr, new[i]):
+            factor = data[e]
+            for k in span(start, indices[e]):
+                if column[k] > own:
+                    break
+                line[at(column[k])] += factor * value[k]
+    for i in range(len(new)):
+        for k in range(i):
+            out[k, len(members) - len(new) + i] = out[i, len(members) - len(new) + k]

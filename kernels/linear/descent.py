@@ -1,0 +1,142 @@
+"""Coordinate descent for least squares with an absolute and a square penalty on each coefficient::
+
+    min_b |rho|^2 / 2 + sum_j l1_j |b_j| + l2_j b_j^2 / 2,      rho = y - A b
+
+A visit moves one coefficient to its best value and keeps rho. A sweep visits every column and then, some
+times over, those that have a coefficient: most of a working set ends at zero.
+"""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from ..indexing import at, span
+from .columns import FAST
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+_SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
+_INLINE: dict[str, Any] = {**_OPTIONS, "inline": "always"}
+
+
+@nb.njit(**_INLINE)
+def _best(slope, norm, l1, l2, positive):
+    """Minimiser of norm b^2 / 2 - slope b + l1 |b| + l2 b^2 / 2."""
+    if slope > l1:
+        return (slope - l1) / (norm + l2)
+    if slope < -l1 and not positive:
+        return (slope + l1) / (norm + l2)
+    return 0.0
+
+
+@nb.njit(**_SUMS)
+def dense_sweeps(AT, columns, norms, slopes, change, coef, l1, l2, positive, support_sweeps):
+    """Sweep once over some dense columns, then `support_sweeps` times over those with a coefficient.
+
+    What is moved is kept as a change from an anchor, so that float32 limits the step and not the solution:
+    ``rho = rho_at_the_anchor + change``, and ``slopes`` are exact products with the first of them.
+
+    Parameters
+    ----------
+    AT : float32 array (m, n)
+    columns : int64 array
+        Which are visited; the others keep their coefficient.
+    norms : float64 array (m,)
+        Squared norms; columns of norm 0 keep their coefficient.
+    slopes : float64 array (m,)
+        ``A^T rho`` at the anchor.
+    change : float32 array (n,)
+        Of rho since then; kept.
+    coef, l1, l2 : float64 arrays (m,)
+
+    Returns
+    -------
+    int
+        Coordinates visited.
+    """
+    n, m = len(change), len(columns)
+    active = np.empty(m, np.int64)
+    visits = n_active = 0
+    for inner in range(support_sweeps + 1):
+        count = m if inner == 0 else n_active
+        for c in range(count):
+            j = columns[c] if inner == 0 else active[c]
+            norm = norms[j]
+            if norm == 0.0:
+                continue
+            a, old = AT[j], coef[j]
+            total = change[0] * 0
+            for row in range(n):
+                total += a[row] * change[row]
+            new = _best(slopes[j] + total + norm * old, norm, l1[j], l2[j], positive)
+            if inner == 0 and new != 0.0:
+                active[n_active] = j
+                n_active += 1
+            if new != old:
+                coef[j] = new
+                step = np.float32(new - old)
+                for row in range(n):
+                    change[row] -= step * a[row]
+        visits += count
+    return visits
+
+
+@nb.njit(**_SUMS)
+def csc_sweeps(
+    data, indices, indptr, columns, norms, means, total_weight, rho, carried, coef, l1, l2, positive, most
+):
+    """Sweep once over some sparse columns whose centring is implicit, then over those with a coefficient.
+
+    The residual is ``rho - carried * roots``, where roots are the square roots of the weights: a visit
+    touches only the rows of its column. The residual is orthogonal to roots, so its product with a column
+    needs no mean. Sweeps over the support, at most `most`, end when they change little.
+
+    Returns
+    -------
+    visits : int
+    carried : float
+    """
+    m = len(columns)
+    active = np.empty(m, np.int64)
+    visits = n_active = 0
+    largest = 0.0
+    for inner in range(most + 1):
+        count = m if inner == 0 else n_active
+        largest_inner = 0.0
+        for c in range(count):
+            j = columns[c] if inner == 0 else active[c]
+            norm = norms[j]
+            if norm == 0.0:
+                continue
+            entries, old = span(indptr, j), coef[j]
+            total = 0.0
+            for e in entries:
+                total += data[e] * rho[at(indices[e])]
+            total -= carried * total_weight * means[j]
+            new = _best(total + norm * old, norm, l1[j], l2[j], positive)
+            if inner == 0 and new != 0.0:
+                active[n_active] = j
+                n_active += 1
+            change = new - old
+            if change != 0.0:
+                coef[j] = new
+                for e in entries:
+                    rho[at(indices[e])] -= change * data[e]
+                carried -= change * means[j]
+                largest_inner = max(largest_inner, change * change * norm)
+        visits += count
+        if inner == 0:
+            largest = largest_inner
+        elif largest_inner <= 0.09 * largest:
+            break
+    return visits, carried
+
+
+@nb.njit(**_OPTIONS)
+def gather_lower(G, positions, out):
+    """Lower triangle of ``G[positions][:, positions]`` into the Fortran-ordered `out`."""
+    m = len(positions)
+    for j in range(m):
+        row = G[positions[j]]
+        for i in range(j, m):
+            out[i, j] = row[at(positions[i])]

@@ -1,0 +1,1 @@
+"""Schedules: which blocks are updated next. State and event in, plan out."""

@@ -1,0 +1,163 @@
+"""What every schedule offers: state and event in, plan out."""
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError
+
+
+class Schedule:
+    """Says which blocks meet which shards in each round.
+
+    A schedule is pure: it holds its parameters and nothing else. What it learns during a run lies in a
+    state, a dict of arrays that the engine keeps and puts into checkpoints. It knows no
+    algorithm: it sees indices and priorities.
+
+    Attributes
+    ----------
+    lookahead : int, default=0
+        The plan of round r is made from the events of rounds up to ``r - 1 - lookahead``; with 1 it is made
+        while round r - 1 runs. Part of the promise of the same plan for the same seed.
+    n_shards, n_blocks : int or None, default=None
+        What the plans are made for; None until the program is known. A schedule that sets them is refused
+        beside a program of other numbers.
+    """
+
+    lookahead: int = 0
+    n_shards: Any = None
+    n_blocks: Any = None
+
+    def bound(self, n_shards, n_blocks):
+        """Return this schedule for a program of so many shards and blocks.
+
+        Parameters
+        ----------
+        n_shards, n_blocks : int
+            Those of the program.
+
+        Returns
+        -------
+        Schedule
+            A copy that has both numbers; the schedule itself where it has them.
+
+        Raises
+        ------
+        DataError
+            If the schedule was made for other numbers.
+        """
+        name, found = type(self).__name__, {"n_shards": n_shards, "n_blocks": n_blocks}
+        for key, number in found.items():
+            own = getattr(self, key)
+            if own is not None and own != number:
+                raise DataError(
+                    f"the {name} was made for {key}={own}, but the program has {number} {key[2:]}: parts of "
+                    f"the {'data' if key == 'n_shards' else 'model'} would be left out; leave {key} out of "
+                    "the schedule, and it is that of the program"
+                )
+        if self.n_shards is not None and self.n_blocks is not None:
+            return self
+        other = copy.copy(self)
+        other.n_shards, other.n_blocks = n_shards, n_blocks
+        other._prepare()
+        return other
+
+    def _prepare(self):
+        """Make what needs the numbers of shards and blocks, once they are known."""
+
+    def start(self):
+        """Make the state before round 0.
+
+        Returns
+        -------
+        dict of str to ndarray
+        """
+        return {}
+
+    def plan(self, round, state):
+        """Plan a round.
+
+        Parameters
+        ----------
+        round : int
+            From 0.
+        state : dict of str to ndarray
+            Left as it is.
+
+        Returns
+        -------
+        list of list of (int, int or ndarray of int64)
+            Steps in order; each holds (shard, blocks), which may run at the same time. Blocks are integers in
+            all plans of a schedule, or arrays in all.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must say what is planned")
+
+    def observe(self, state, round, blocks, priorities):
+        """Take what became of a round into the state.
+
+        Parameters
+        ----------
+        state : dict of str to ndarray
+            Changed in place.
+        round : int
+        blocks : ndarray of int64
+            What was updated.
+        priorities : ndarray of float64
+            For each of them, not negative: how much it changed.
+        """
+
+
+def check_plan(plan, program, schedule):
+    """Refuse a plan that names shards or blocks which the program does not have."""
+    n_shards, n_blocks, last = len(program.shards), program.n_blocks, None
+    for shard, blocks in (pair for step in plan for pair in step):
+        if blocks is last:  # one set for all shards
+            inside = True
+        elif isinstance(blocks, np.ndarray):
+            inside = not blocks.size or 0 <= blocks.min() <= blocks.max() < n_blocks
+        else:
+            inside = 0 <= blocks < n_blocks
+        if not (inside and 0 <= shard < n_shards):
+            raise DataError(
+                f"{type(schedule).__name__} plans blocks {blocks} on shard {shard}, but the program has "
+                f"{n_shards} shards and {n_blocks} blocks, numbered from 0: make the schedule for these"
+            )
+        last = blocks
+
+
+def plan_as_json(plan):
+    """Turn a plan, or None, into what JSON can hold."""
+    if plan is None:
+        return None
+    return [
+        [[int(s), blocks.tolist() if np.ndim(blocks) else int(blocks)] for s, blocks in step] for step in plan
+    ]
+
+
+def plan_from_json(plan, program, schedule):
+    """Make a plan of what JSON held, which may not be what was written; kernels read where it points."""
+    if plan is None:
+        return None
+    if not isinstance(plan, list) or not plan or not all(plan):
+        raise ValueError(f"a plan of {plan!r} does nothing")
+    n_dims = {np.ndim(blocks) for step in schedule.plan(0, schedule.start()) for _, blocks in step}
+    for s, blocks in (pair for step in plan for pair in step):
+        here = np.asarray(blocks)
+        if here.dtype.kind not in "iu" or here.ndim not in n_dims or type(s) is not int:
+            raise ValueError("the numbers of shards and blocks are no integers of its schedule's form")
+        inside = not here.size or 0 <= here.min() <= here.max() < program.n_blocks
+        if not (inside and 0 <= s < len(program.shards)):
+            raise ValueError(f"shard {s} with blocks {blocks} is none of this fit")
+    return [
+        [(s, np.array(blocks, np.int64) if isinstance(blocks, list) else blocks) for s, blocks in step]
+        for step in plan
+    ]
+
+
+def blocks_of(tasks):
+    """Return the blocks that a segment updated: one set for all shards, or each task's own."""
+    sets = [np.atleast_1d(task.blocks) for task in tasks]
+    if all(np.array_equal(sets[0], other) for other in sets[1:]):
+        return sets[0]
+    return np.concatenate(sets)

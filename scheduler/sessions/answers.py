@@ -1,0 +1,79 @@
+"""What members answer, packed: an exception that does not unpickle would break the connection."""
+
+import pickle
+import traceback
+
+from distributed.protocol import to_serialize
+from distributed.protocol.pickle import dumps
+
+from ..._version import __version__
+from ...errors import StradaskError, WorkerLost
+from .worker_state import Parcel, StaleEpoch
+
+_SMALL = 10_000  # bytes
+
+
+def wired(value):
+    """Pack an object for Dask's comms, which take large frames as they lie and small ones best in a row."""
+    frames = Parcel.of(value).frames
+    return [to_serialize(frame) if frame.nbytes > _SMALL else frame.tobytes() for frame in frames]
+
+
+def bytes_of(frame):
+    """Count the bytes of a packed object's frame."""
+    return len(frame) if isinstance(frame, bytes) else frame.data.nbytes
+
+
+def answered(function, *args):
+    """Call a function; pack what it returns or raises."""
+    try:
+        value = function(*args)
+        return {"ok": [] if value is None else wired(value)}
+    except BaseException as error:  # also SystemExit, which would end the worker
+        return failure(error)
+
+
+def failure(error):
+    """Pack an exception."""
+    if isinstance(error, (StaleEpoch, WorkerLost)):
+        return {"lost": str(error)}
+    text = "".join(traceback.format_exception(error))
+    try:
+        pickled = dumps(error)
+        pickle.loads(pickled)
+    except Exception:
+        pickled = b""
+    return {"failed": f"{type(error).__name__}: {error}", "traceback": text, "pickled": pickled}
+
+
+def refused(version):
+    """Answer who has another version; None to others."""
+    if version == __version__:
+        return None
+    text = f"stradask {__version__} is installed there and {version} here"
+    return {"refused": f"{text}: install the same version on both"}
+
+
+def not_here(epoch):
+    """Answer who takes part in something else."""
+    return {"lost": f"no session of epoch {epoch} is there"}
+
+
+def opened(answer, member):
+    """Unpack an answer, or raise what it tells of."""
+    if answer is None:  # Dask's answer where there is no such handler
+        raise WorkerLost(f"{member} has no session plugin")
+    if "ok" in answer:
+        return Parcel(answer["ok"]).open() if answer["ok"] else None
+    if "lost" in answer:
+        raise WorkerLost(f"{member}: {answer['lost']}")
+    if "refused" in answer:
+        raise StradaskError(f"{member}: {answer['refused']}")
+    error = StradaskError(answer["failed"])
+    if answer["pickled"]:
+        try:
+            error = pickle.loads(answer["pickled"])
+        except Exception as broken:
+            error.add_note(f"(it does not unpickle here: {broken})")
+    error.add_note(f"on worker {member}:\n{answer['traceback']}")
+    raise error

@@ -1,0 +1,174 @@
+"""When shards should move from slow members of a cluster to fast ones, by what was seen of their pace."""
+
+import heapq
+
+import numpy as np
+
+_WORTH = 0.8  # a round must become shorter than this part of itself, or nothing moves
+_FIRST_PRICE = 0.5  # seconds that moving is thought to take before any was seen
+_LEAST = 1e-3  # of the mean weight, that a shard has at least
+_FORGETTING = 0.99  # a round: how long a member without shards is remembered as slow
+
+
+class Balance:
+    """Watches how long members work on their shards, and says where the shards would be better.
+
+    A member's first round does not count, for in it kernels are compiled. Its pace is the better one of its
+    last two rounds after that, so that a single bad round moves nothing. Shards move once the rounds that
+    passed in worse places have cost as much time as the last move took: a lasting trouble costs at most twice
+    the price of moving at once.
+
+    Parameters
+    ----------
+    weights : sequence of float
+        Work of each shard, in any unit.
+
+    Attributes
+    ----------
+    pace : dict of str to float
+        Seconds that a thread of the member takes for a unit of work.
+
+    Examples
+    --------
+    >>> from stradask.scheduler.sessions.balancing import Balance
+    >>> balance = Balance([1, 1, 1, 1])
+    >>> threads, places = {"quick": 1, "slow": 1}, ["quick", "quick", "slow", "slow"]
+    >>> for round in range(2):
+    ...     balance.observe({0: 1.0, 1: 1.0, 2: 10.0, 3: 10.0}, places, threads)
+    >>> balance.better(places, threads)
+    ['quick', 'quick', 'quick', 'quick']
+    """
+
+    def __init__(self, weights):
+        weights = np.asarray(weights, float)
+        # A shard without work still takes a moment, which tells nothing of the pace.
+        self.weights = np.maximum(weights, _LEAST * weights.mean() or 1.0)
+        self.pace: dict[str, float] = {}
+        self._begun: set[str] = set()  # members that have had a round with shards
+        self._last: dict[str, float] = {}  # of one round
+        self._price, self._lost = _FIRST_PRICE, 0.0
+
+    def observe(self, seconds, places, members):
+        """Take in how long each shard was worked on in a round.
+
+        Parameters
+        ----------
+        seconds : dict of int to float
+            By shard.
+        places : list of str
+            Which member held each shard.
+        members : dict of str to int
+            The threads of all members there are.
+        """
+        for known in (self.pace, self._last):
+            for gone in known.keys() - members.keys():
+                del known[gone]
+        self._begun &= members.keys()
+        for member in members:
+            own = [shard for shard, place in enumerate(places) if place == member and shard in seconds]
+            if own and member not in self._begun:
+                self._begun.add(member)
+            elif own:
+                pace = sum(seconds[shard] for shard in own) / self.weights[own].sum()
+                self.pace[member] = min(pace, self._last.get(member, pace))
+                self._last[member] = pace
+            elif member in self.pace:  # it may have come to itself: in time it is tried again
+                usual = self._usual()
+                self.pace[member] = usual + _FORGETTING * (self.pace[member] - usual)
+
+    def better(self, places, members):
+        """Return other places for the shards if it is time to move; None if all is well or not yet bad.
+
+        To be called once a round.
+        """
+        if not self.pace:
+            return None
+        pace = {member: self.pace.get(member, self._usual()) for member in members}
+        now = slowest(self.weights, places, pace, members)
+        wished, then = places, now
+        if self.weights.sum() / sum(n / pace[m] for m, n in members.items()) <= _WORTH * now:  # it may pay
+            wished = contiguous(self.weights, pace, members, places)
+            then = slowest(self.weights, wished, pace, members)
+        if then > _WORTH * now:
+            self._lost = 0.0
+            return None
+        self._lost += now - then
+        return wished if self._lost >= self._price else None
+
+    def moved(self, seconds):
+        """Tell that the shards were moved, and how long it took."""
+        self._price, self._lost = seconds, 0.0
+
+    def _usual(self):
+        return float(np.median(list(self.pace.values())))
+
+
+def slowest(weights, places, pace, members):
+    """Compute how long the member that takes longest works on its shards.
+
+    Parameters
+    ----------
+    weights : array
+        By shard.
+    places : list of str
+        By shard.
+    pace : dict of str to float
+    members : dict of str to int
+        Threads.
+    """
+    own: dict[str, list] = {}
+    for weight, place in zip(weights, places, strict=True):
+        own.setdefault(place, []).append(weight)
+    return max(_duration(shards, pace[member], members[member]) for member, shards in own.items())
+
+
+def _duration(weights, pace, n_threads):
+    """How long threads take that fetch the next shard as they come free."""
+    free = [0.0] * n_threads
+    for weight in weights:
+        heapq.heappush(free, heapq.heappop(free) + weight * pace)
+    return max(free)
+
+
+def contiguous(weights, pace, members, places):
+    """Give each member neighbouring shards such that the slowest is done as soon as can be.
+
+    Neighbours together, because then of all travelling blocks few change their member. Members stay in the
+    order of their first shards, newcomers last; one that is too slow to help gets none.
+
+    Parameters
+    ----------
+    weights, pace, members
+        As `slowest`.
+    places : list of str
+        Of now.
+
+    Returns
+    -------
+    list of str
+    """
+    order = list(dict.fromkeys([*places, *members]))
+
+    def filled(limit):
+        """Fill member after member up to a time limit; None if shards are left."""
+        found: list[str] = []
+        for member in order:
+            free = [0.0] * members[member]
+            while len(found) < len(weights):
+                end = heapq.heappop(free) + weights[len(found)] * pace[member]
+                if end > limit:
+                    break
+                heapq.heappush(free, end)
+                found.append(member)
+        return found if len(found) == len(weights) else None
+
+    low, high = 0.0, min(_duration(weights, pace[member], members[member]) for member in order) * (1 + 1e-9)
+    best = filled(high)
+    while high - low > 1e-3 * high:
+        middle = (low + high) / 2
+        found = filled(middle)
+        if found is None:
+            low = middle
+        else:
+            best, high = found, middle
+    return best

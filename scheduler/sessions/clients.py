@@ -1,0 +1,229 @@
+"""Clients of Dask clusters: the caller's, which sessions share, and those that they make for themselves."""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import logging
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+import dask
+import distributed
+from dask.utils import parse_timedelta
+from distributed.core import PooledRPCCall
+from distributed.utils import LoopRunner
+
+from ...errors import DataError, StradaskError
+
+_TOPIC = "all"  # of the scheduler's news: workers that come and go
+
+
+def connect_timeout():
+    """Return the seconds to wait for a worker's connection: ``stradask.connect-timeout``, "5s" by default.
+
+    Dask's own default waits 30 for the address of a worker that was lost.
+    """
+    return parse_timedelta(dask.config.get("stradask.connect-timeout", "5s"))
+
+
+def scheduler_timeout():
+    """Return the seconds to wait for the scheduler: ``stradask.scheduler-timeout``, "10s" by default."""
+    return parse_timedelta(dask.config.get("stradask.scheduler-timeout", "10s"))
+
+
+def open_client(scheduler, timeout=None):
+    """Make a client of our own, which its maker closes.
+
+    Parameters
+    ----------
+    scheduler : str or distributed.Client
+        An address, or a client whose scheduler and certificates are taken.
+    timeout : float, optional
+        Seconds to wait for the scheduler; `scheduler_timeout` by default.
+
+    Returns
+    -------
+    distributed.Client
+
+    Raises
+    ------
+    DataError
+        If no scheduler answers, or the certificates for ``tls://`` are missing.
+    """
+    timeout = scheduler_timeout() if timeout is None else timeout
+    address, security = scheduler, distributed.Security()
+    if not isinstance(address, str):
+        address, security = scheduler.scheduler.address, scheduler.security
+    try:  # what can be seen beforehand: a client that fails for it takes a minute to close
+        distributed.comm.resolve_address(address)
+        if address.startswith("tls://") and not security.get_connection_args("client").get("ssl_context"):
+            raise ValueError("there are no certificates")
+        return distributed.Client(
+            address, security=security, set_as_default=False, name="stradask", timeout=timeout
+        )
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(
+            f"engine={address!r}: no Dask scheduler answers there within {timeout:g} s (dask.config "
+            f"stradask.scheduler-timeout; {error}); is it running, is the address right, and for tls:// are "
+            "the certificates in dask.config under distributed.comm.tls?"
+        ) from error
+
+
+def close_client(client):
+    """Close a client that `open_client` made.
+
+    One that tries to reach its scheduler again would log the end of its trial, a traceback.
+    """
+    log = logging.getLogger("distributed.client")
+    with contextlib.ExitStack() as stack:
+        if client.status != "running":
+            log.addFilter(_tells_more)
+            stack.callback(log.removeFilter, _tells_more)
+        client.close()
+
+
+def _tells_more(record):
+    """Say whether a record of a log is more than the cancelling of a task."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or not issubclass(kind, asyncio.CancelledError)
+
+
+def take_exception(task):
+    """Take a task's exception when it ends: of one that is awaited no more, asyncio would print it."""
+    task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+
+
+@contextlib.contextmanager
+def scheduler_named(client):
+    """Say in our words that the scheduler has gone, where what Dask raises of it would come through.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The one that is talked through within the ``with`` block.
+
+    Raises
+    ------
+    StradaskError
+        For a connection to the scheduler that broke, and for tasks that it took along.
+    """
+    try:
+        yield
+    except StradaskError:
+        raise
+    except Exception as error:
+        lost = (distributed.comm.CommClosedError, concurrent.futures.CancelledError)
+        if client.status == "running" and not isinstance(error, lost):
+            raise
+        raise StradaskError(
+            f"the scheduler went away in mid-fit, or took the fit's tasks away ({error}): is it running, and "
+            "the client open? The same call finds what was written to a checkpoint"
+        ) from error
+
+
+@dataclass(eq=False)
+class _Company:
+    """What the sessions of one client share."""
+
+    connection: Any = None  # to the scheduler that knows of the plugins
+    plugins: set = field(default_factory=set)  # names of those that its workers have
+    listeners: list = field(default_factory=list)
+
+    def __post_init__(self):
+        self.tell = self._tell  # the same object each time: what the client is known to listen with
+
+    def _tell(self, event):
+        for listener in tuple(self.listeners):
+            listener(event)
+
+
+_companies: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by client
+
+
+def _company(client):
+    return _companies.setdefault(client, _Company())
+
+
+class Lent:
+    """A client that a session talks through, its connections and the scheduler's news.
+
+    The caller's own is used where that can be, so that nothing has to be opened; it is not closed. An
+    address, an asynchronous client (its event loop waits for the caller) and one that listens to the
+    scheduler's news itself get a client beside them, which `close` closes.
+
+    Parameters
+    ----------
+    scheduler : str or distributed.Client
+
+    Attributes
+    ----------
+    client : distributed.Client
+    pool : Connections
+    """
+
+    def __init__(self, scheduler):
+        self.ours = not _can_be_shared(scheduler)
+        self.client: Any = open_client(scheduler) if self.ours else scheduler
+        self._loop = LoopRunner(loop=self.client.loop)  # goes on if the caller closes the client meanwhile
+        self._loop.start()
+        self.pool = Connections(self.client)
+
+    async def install(self, plugin, *, anew=False):
+        """Put a plugin on the workers, unless an earlier session of this client has done so."""
+        company, connection = _company(self.client), self.client.scheduler_comm
+        if company.connection is not connection:  # perhaps to another scheduler than before
+            company.connection = connection
+            company.plugins.clear()
+        if anew or plugin.name not in company.plugins:
+            await asyncio.wait_for(self.client.register_plugin(plugin), connect_timeout())
+            company.plugins.add(plugin.name)
+
+    def listen(self, listener):
+        """Have the scheduler's news told from now on; on the client's event loop."""
+        company = _company(self.client)
+        self.client.subscribe_topic(_TOPIC, company.tell)  # anew: a scheduler that came back has forgotten
+        company.listeners.append(listener)
+
+    def ignore(self, listener):
+        """Have no more news told to a listener; on the client's event loop."""
+        company = _company(self.client)
+        if listener not in company.listeners:
+            return
+        company.listeners.remove(listener)
+        last = not company.listeners and self.client._event_handlers.get(_TOPIC) is company.tell
+        if last and self.client.status == "running":  # or the scheduler logs a traceback when we are gone
+            self.client.unsubscribe_topic(_TOPIC)
+
+    def close(self):
+        """Close the client if it is ours."""
+        if self.ours:
+            close_client(self.client)
+        self._loop.stop()
+
+
+def _can_be_shared(client):
+    if isinstance(client, str) or client.asynchronous or client.status != "running":
+        return False
+    heard = client._event_handlers.get(_TOPIC)
+    return heard is None or heard is _company(client).tell
+
+
+class Connections:
+    """The connections of a client, on which nobody waits long for an address where nobody is any more."""
+
+    def __init__(self, client):
+        self._pool = client.rpc
+        self.reuse, self.remove = self._pool.reuse, self._pool.remove
+
+    def __call__(self, address):
+        """An object whose methods are the handlers of a worker."""
+        return PooledRPCCall(address, self, self._pool.serializers, self._pool.deserializers)
+
+    async def connect(self, address):
+        """A connection, which `reuse` takes back."""
+        return await self._pool.connect(address, timeout=connect_timeout())
+
+    async def close(self):
+        """Close them all."""
+        await self._pool.close()

@@ -1,0 +1,362 @@
+"""Sessions on Dask: shards lie on workers, calls go straight to them, blocks travel from one to the next."""
+
+import asyncio
+import contextlib
+import copy
+import logging
+import time
+from typing import Any
+
+import distributed
+
+from ..._version import __version__
+from ...errors import DataError, StradaskError, WorkerLost
+from ..history import Activity
+from ..stores.saved import check_complete
+from ..stores.shared_store import StoredState, saved_block, saved_shard
+from ..threads import effective_n_jobs, own_threads, warn_in_task
+from .answers import wired
+from .balancing import Balance
+from .clients import scheduler_named
+from .keep_alive import end_presences, presence_key, show_presence
+from .local import LocalSession
+from .migration import Migration
+from .placement import ShardData, place
+from .routes import itineraries
+from .worker import NAME
+from .worker_state import payload_bytes
+
+_ATTEMPTS = 5  # to open a session while workers come and go
+_log = logging.getLogger("stradask")
+
+
+def cluster_session(engine, n_jobs=None):
+    """Make the session of an `engine` other than "local"; see `session.open_session`."""
+    threads = own_threads()
+    if threads is not None:
+        n_jobs = threads if n_jobs is None else n_jobs
+        warn_in_task(engine, effective_n_jobs(n_jobs), stacklevel=3)
+        return LocalSession(n_jobs)
+    if engine != "dask":
+        return ClusterSession(engine, n_jobs)
+    try:
+        client = distributed.default_client()
+    except ValueError as error:
+        raise DataError(
+            "engine='dask' is the current Dask client, and there is none: make one with "
+            "dask.distributed.Client(...) before the fit, or give the scheduler's address as engine"
+        ) from error
+    return ClusterSession(client, n_jobs)
+
+
+class ClusterSession(Migration):
+    """Shards in the workers of a Dask cluster (see `stradask.scheduler.sessions.session.Session`).
+
+    Each member, a worker, is told in one call what it has to do in a round. A travelling block goes straight
+    to the worker that needs it next, while this one works on another. Results are put in the order of steps
+    and shards, so they are bitwise those of `LocalSession`, wherever the shards lie.
+
+    Messages and partial results are arrays, plain values, scipy sparse matrices, and tuples, lists and dicts
+    of them. A program goes to the workers once, without its `shards`; each entry of these only to the worker
+    that holds the shard. Entries may contain Dask futures, delayed values and arrays: their data are used
+    on the worker where they lie.
+
+    ``dask.config`` ``stradask.timeout`` (default "30s") is the time without a sign of life after which a
+    worker counts as lost, and for which a session waits for workers.
+
+    Parameters
+    ----------
+    scheduler : str or distributed.Client
+        An address, or a client of the cluster, which is not closed.
+    n_jobs : int or None, default=None
+        Threads of each worker, as many as it has when None.
+
+    Attributes
+    ----------
+    bytes_sent : int
+        Bytes of the arrays in messages (once for each worker), in partial results, and of the
+        blocks that went from one worker to another.
+    waiting : float
+        Seconds that workers waited for blocks, and for the last of them to answer.
+    activity : Activity
+        What each worker did in each step.
+    """
+
+    remote = True
+
+    def __init__(self, scheduler, n_jobs=None):
+        super().__init__(scheduler, n_jobs)
+        self.bytes_sent, self.waiting, self._serial = 0, 0.0, 0
+        self._data: Any = None  # `ShardData` while it is needed
+        self._whole = False  # whether all shards and blocks are where they should be
+        self._shown: Any = None  # a task that ends when the scheduler shows the members busy
+        self._program: list = []  # packed, for members that come later
+        self._ready: dict[str, tuple[int, int]] = {}  # newcomers with a room: epoch, threads
+        self._balance: Balance | None = None
+        self._late: dict[str, float] = {}  # how long each member waited for the last answer of a call
+        self._seconds: dict[int, float] = {}  # by shard, in the round so far
+        self.load_seconds = 0.0  # that the slowest shard took to be loaded
+        self.activity = Activity()
+
+    # The interface ----------------------------------------------------------------------------------
+
+    def open(self, program, snapshot=None, *, keeps_data=False, at_once=False):
+        """Load every shard on the workers that there are, lay a `snapshot` over them.
+
+        With `keeps_data` Dask's own copy of the shards stays as well, for members that take one over later.
+        With `at_once` it does not wait until the scheduler shows the workers busy: who calls must bear that
+        one leaves unheard, and ask `check_shown` before each call.
+        """
+        if snapshot is not None:
+            stored = isinstance(snapshot, StoredState)
+            check_complete(program, snapshot.names(program.saved) if stored else snapshot)
+        self._connect()
+        # Before the next: Dask makes anew what a worker took with it only if nobody holds it.
+        self._data = None
+        with scheduler_named(self._client):
+            self._data = ShardData(program.shards, self._scheduler, self._client)
+            self._client.sync(self._open, program, self._data, snapshot or {}, at_once)
+        self._tell()
+        if not keeps_data:
+            self._data = None
+
+    def run(self, round, first, steps, messages, later=()):
+        """Carry out the steps; partial results in their order."""
+        partials = self._sync(self._run, round, first, steps, messages, later)
+        self._tell()
+        return partials
+
+    def measure(self, messages, method="measure"):
+        """Ask a method of the program of each shard."""
+        return self._sync(self._measure, messages, method)
+
+    def snapshot(self, messages, *, blocks_only=False):
+        """Fetch what updates change."""
+        return self._sync(self._snapshot, messages, blocks_only)
+
+    def store(self, messages, url, folder):
+        """Have members write what `snapshot` would fetch to a shared place; return the sizes of the files."""
+        return self._sync(self._store, messages, url, folder)
+
+    def probe(self, checkpoint):
+        """Hold the place of a `SharedCheckpoint` against what every worker sees under its name."""
+        self._connect()
+        self._client.sync(self._probe, checkpoint)
+
+    def _sync(self, function, *args):
+        if self._client is None:
+            raise StradaskError("the session is not open")
+        with scheduler_named(self._client):
+            return self._client.sync(self._locked, function, *args)
+
+    async def _locked(self, function, *args):
+        async with self._lock:
+            if not self._whole:
+                raise WorkerLost("shards were lost; the session must be opened again")
+            return await function(*args)
+
+    def check_shown(self):
+        """Raise what was amiss with showing the scheduler that members are busy, if that is known by now."""
+        if self._shown.done() and not self._shown.cancelled():
+            self._shown.result()
+
+    # Coming and going of workers ------------------------------------------------------------------------
+
+    async def _assemble(self, program, data):
+        """Begin an epoch: empty rooms on all workers that run and answer; return where data lie meanwhile."""
+        self._epoch += 1
+        if self._shown is not None:
+            self._shown.cancel()
+        finding = self._in_background(data.whereabouts(self._client))
+        try:
+            await self._make_rooms(program)
+            return await finding
+        finally:
+            finding.cancel()
+
+    async def _make_rooms(self, program):
+        self._members, self._program = await self._find_members(), program
+        # Of every epoch anew: a worker that came back under its old address may have finished the old task.
+        # Dropped at the end, the old ones are released: rooms of members that are not among us go with them.
+        before, self._presences = self._presences, {}
+        await self._furnish(self._members)
+        end_presences(before)
+
+    async def _furnish(self, members):
+        """Make rooms on members, and tasks that show them busy."""
+        message = {"version": __version__, "program": self._program, "n_jobs": self._n_jobs}
+        epoch = self._epoch
+
+        async def make_room(member):
+            key = presence_key(self._id, member, epoch)
+            await self._ask(member, "open", epoch=epoch, presence=key, **message)
+            if epoch == self._epoch:  # else a newcomer's room, while the others began anew
+                self._presences[member] = show_presence(self._client, NAME, self._id, member, epoch)
+
+        await self._all(map(make_room, members), members)
+
+    async def _be_seen(self):
+        """Wait until the scheduler shows all members busy. What we told it before that holds too: from here
+        on we hear of every worker that leaves, and those that have left already are found here.
+        """
+        end = time.monotonic() + self._timeout
+        while time.monotonic() < end:
+            shown = await self._client.scheduler.processing(workers=None)
+            running = dict(await self._running())
+            if left := [m for m in self._members if m not in running]:
+                raise WorkerLost(f"{left[0]} left while the shards were loaded")
+            if all(key in shown.get(member, ()) for member, (key, _) in self._presences.items()):
+                return
+            for _, task in self._presences.values():
+                if task.status == "error":
+                    error = await task.exception()
+                    raise StradaskError(f"the scheduler cannot run stradask ({error}): install it there, too")
+            await asyncio.sleep(0.005)
+        raise WorkerLost(
+            f"the scheduler has not shown the session's tasks for {self._timeout:g} s: if it is that busy, "
+            "raise stradask.timeout in dask.config"
+        )
+
+    # Opening ------------------------------------------------------------------------------------------
+
+    async def _open(self, program, data, snapshot, at_once=False):
+        async with self._lock:
+            self._whole = False
+            bare = copy.copy(program)
+            with contextlib.suppress(AttributeError):  # a property, which holds nothing
+                bare.shards = ()
+            packed = wired(bare)
+            for attempt in range(_ATTEMPTS):
+                try:
+                    held = await self._assemble(packed, data)
+                    await self._fill(program, data, held, snapshot, at_once)
+                except WorkerLost as error:
+                    if attempt + 1 == _ATTEMPTS:
+                        raise WorkerLost(
+                            f"{_ATTEMPTS} attempts to load the shards each lost a worker ({error}): do they "
+                            "fit into the workers' memory? Cut smaller shards, or raise memory_limit"
+                        ) from error
+                else:
+                    self._whole = True
+                    return
+
+    async def _fill(self, program, data, held, snapshot, at_once):
+        """Put every shard and block where it belongs: neighbours together, Dask's data where they lie."""
+        self._shard_at = place(len(data), self._members, held)
+        self.reports: list = [None] * len(data)
+        n_blocks = program.n_blocks if program.travels else 0
+        self._block_at, self._stamps = place(n_blocks, self._members), [0] * n_blocks
+        self._balance = None if program.shard_weights is None else Balance(program.shard_weights)
+        self._seconds, self.load_seconds = {}, 0.0
+        # One more than there are threads: what is loaded next is on its way meanwhile.
+        places = {m: asyncio.Semaphore(n + 1) for m, n in self._members.items()}
+
+        async def load(shard, member):
+            async with places[member]:
+                began = time.monotonic()
+                saved = saved_shard(snapshot, shard, program.saved)
+                self.reports[shard] = await self._load(shard, member, saved)
+                self.load_seconds = max(self.load_seconds, time.monotonic() - began)
+
+        async def make_block(block, member):
+            async with places[member]:
+                await self._call(member, "make_block", (block, saved_block(snapshot, block)))
+
+        loads = [load(shard, member) for shard, member in enumerate(self._shard_at)]
+        blocks = [make_block(block, member) for block, member in enumerate(self._block_at)]
+        self._shown = self._in_background(self._be_seen())
+        await self._all([*loads, *blocks, *(() if at_once else (self._shown,))], self._members)
+
+    async def _load(self, shard, member, saved):
+        entry, keys = self._data.form(shard)
+        args = shard, entry, len(keys), saved
+        if keys:
+            about = {"epoch": self._epoch, "shard": shard, "keys": keys}
+            if found := await self._ask(member, "load", args=wired(args), **about):
+                return found[0]
+            await self._data.bring(shard, self._id, self._epoch, member)
+        (report,) = await self._call(member, "load", args)
+        return report
+
+    # Rounds -------------------------------------------------------------------------------------------
+
+    async def _run(self, round_, first, steps, messages, later=()):
+        if not first and self._balance is not None:
+            await self._rebalance()
+        plans, moves, block_at, stamps = self._itineraries(first, steps, later)
+        told = set(plans) | set(moves) | (set(self._shard_at) if messages else set())
+        args = {m: (round_, moves.get(m, []), plans.get(m, [])) for m in told}
+        partials = {}
+        for member, (done, effort) in zip(args, await self._calls("run", args, messages), strict=True):
+            partials.update(done)
+            sent = effort["bytes"] + sum(map(payload_bytes, done.values()))
+            self.bytes_sent += sent
+            self.waiting += effort["waiting"]
+            for shard, seconds in effort["working"].items():
+                self._seconds[shard] = self._seconds.get(shard, 0.0) + seconds
+            working, waiting = sum(effort["working"].values()), effort["waiting"] + self._late[member]
+            self.activity.record(round_ + 1, first, member, working, waiting, effort["sending"], sent)
+        self._block_at, self._stamps = block_at, stamps
+        return [partials[position] for position in range(len(partials))]
+
+    def _itineraries(self, first, steps, later=()):
+        return itineraries(first, steps, self._shard_at, self._block_at, self._stamps, later)
+
+    async def _measure(self, messages, method="measure"):
+        parts = {}
+        for answer in await self._calls("measure", dict.fromkeys(self._shard_at, (method,)), messages):
+            parts.update(answer)
+        self.bytes_sent += sum(map(payload_bytes, parts.values()))
+        return [parts[shard] for shard in range(len(parts))]
+
+    async def _snapshot(self, messages, blocks_only=False):
+        arrays = {}
+        holders = dict.fromkeys(self._shard_at + self._block_at, (blocks_only,))
+        for answer in await self._calls("snapshot", holders, messages):
+            arrays.update(answer)
+        return arrays
+
+    async def _store(self, messages, url, folder):
+        sizes = {}
+        holders = dict.fromkeys(self._shard_at + self._block_at, (url, folder))
+        for answer in await self._calls("store", holders, messages):
+            sizes.update(answer)
+        return sizes
+
+    async def _probe(self, checkpoint):
+        members, word = await self._find_members(), await asyncio.to_thread(checkpoint.leave_word)
+        asked = [
+            self._ask(member, "probe", url=checkpoint.url, word=word, number=number)
+            for number, member in enumerate(members)
+        ]
+        answers = dict(zip(members, await self._all(asked, members), strict=True))
+        await asyncio.to_thread(checkpoint.check_answers, answers)
+
+    # Calls --------------------------------------------------------------------------------------------
+
+    async def _calls(self, method, args, messages):
+        """Call a method on several members, each with its arguments, and all with the messages if any."""
+        if not args:
+            return []
+        self._serial += 1
+        self.bytes_sent += payload_bytes(messages) * len(args)
+        shared = None if messages is None else wired(messages)
+        loop, arrivals = asyncio.get_running_loop(), {}
+
+        async def call(member):
+            answer = await self._call(member, method, args[member], shared=shared, serial=self._serial)
+            arrivals[member] = loop.time()
+            return answer
+
+        try:
+            answers = await self._all([call(m) for m in args], args)
+        except BaseException:
+            self._whole = False
+            raise
+        last = max(arrivals.values())
+        self._late = {member: last - arrival for member, arrival in arrivals.items()}
+        self.waiting += sum(self._late.values())
+        return answers
+
+    async def _call(self, member, method, args, **rest):
+        return await self._ask(member, "call", epoch=self._epoch, method=method, args=wired(args), **rest)

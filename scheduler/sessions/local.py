@@ -1,0 +1,116 @@
+"""Shards in this process, on its threads: the session that needs no cluster."""
+
+from typing import Any
+
+from ..history import Activity
+from ..program import Task
+from ..stores.saved import check_complete, check_same_form, check_saved, laid_over
+from ..threads import effective_n_jobs, run_tasks
+
+
+class LocalSession:
+    """The reference: shards lie in this process, blocks and messages go by reference.
+
+    The tasks of a step run on `n_jobs` threads of the process's pool.
+
+    Parameters
+    ----------
+    n_jobs : int or None, default=None
+        See `stradask.scheduler.threads.effective_n_jobs`.
+
+    Examples
+    --------
+    See `stradask.scheduler.run`.
+    """
+
+    remote = False
+    bytes_sent = 0
+    waiting = 0.0
+
+    def __init__(self, n_jobs=None):
+        self.n_jobs = effective_n_jobs(n_jobs)
+        self.activity = Activity()
+
+    def open(self, program, snapshot=None):
+        """Load every shard and make every travelling block."""
+        self.program = program
+        loads = [(program.load, (data,)) for data in program.shards]
+        self.states = run_tasks(loads, program.loads_at_once or self.n_jobs)
+        for state in self.states:
+            check_saved(program, state)
+        self.reports = [program.report(state) for state in self.states]
+        self._first = self._ahead = set[int]()
+        self.blocks: Any = [program.block(b) for b in range(program.n_blocks)] if program.travels else None
+        if snapshot is not None:
+            check_complete(program, snapshot)
+        for name, array in (snapshot or {}).items():
+            self._lay_over(name, array)
+
+    def _lay_over(self, name, array):
+        """Put an array of a snapshot where it belongs; it may come from a file."""
+        place, _, key = name.partition("/")
+        kind, _, number = place.partition("-")
+        if kind == "block":
+            self.blocks[int(number)] = laid_over(self.program, int(number), array, self.blocks[int(number)])
+        else:
+            there = self.states[int(number)]
+            check_same_form(name, array, there[key])
+            there[key] = array.copy()
+
+    def run(self, round, first, steps, messages, later=()):
+        """Carry out steps one after another."""
+        self._sync(messages)
+        if self.blocks is not None and steps:
+            self._read_ahead(first, steps, later)
+        return [
+            partial
+            for number, step in enumerate(steps, first)
+            for partial in run_tasks([(self._update, (round, number, *pair)) for pair in step], self.n_jobs)
+        ]
+
+    def _read_ahead(self, first, steps, later):
+        """Tell the program, once for each turn, of the shards that come after those of these steps."""
+        here = {shard for step in steps for shard, _ in step}
+        if not first:
+            self._first = here  # they come again in the next round
+        parties = ({shard for shard, _ in step} for step in later)
+        after = next((party for party in parties if party != here), self._first)
+        if after != here and after != self._ahead:
+            for shard in after - here:
+                self.program.read_ahead(self.states[shard])
+        self._ahead = after
+
+    def _update(self, round, step, shard, blocks):
+        value = None if self.blocks is None else self.blocks[blocks]
+        return self.program.update(self.states[shard], Task(round, step, shard, blocks, value))
+
+    def measure(self, messages, method="measure"):
+        """Ask a method of the program of each shard."""
+        self._sync(messages)
+        asked = getattr(self.program, method)
+        return run_tasks([(asked, (state,)) for state in self.states], self.n_jobs)
+
+    def snapshot(self, messages, *, blocks_only=False):
+        """Copy what updates change."""
+        self._sync(messages)
+        arrays = {
+            f"shard-{s}/{name}": state[name].copy()
+            for s, state in enumerate(self.states)
+            for name in self.program.saved
+            if not blocks_only
+        }
+        pack = self.program.pack
+        arrays.update((f"block-{b}", pack(b, value).copy()) for b, value in enumerate(self.blocks or ()))
+        return arrays
+
+    def n_threads(self):
+        """Count the threads that work at once."""
+        return self.n_jobs
+
+    def close(self):
+        """Let go of the shards."""
+        self.states = self.blocks = None
+
+    def _sync(self, messages):
+        for message in messages:
+            run_tasks([(self.program.sync, (state, message)) for state in self.states], self.n_jobs)

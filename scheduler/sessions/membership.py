@@ -1,0 +1,379 @@
+"""Which workers of a Dask cluster take part in something that is open, and calls to them.
+
+A session of shards (`cluster`) and a table of parameters (`table_cluster`) are both made on it.
+"""
+
+import asyncio
+import contextlib
+import time
+import uuid
+import warnings
+from typing import Any
+
+import dask
+import distributed
+from dask.utils import parse_timedelta
+
+from ..._version import __version__
+from ...errors import StradaskError, WorkerLost
+from ..threads import effective_n_jobs
+from .answers import opened
+from .clients import (
+    Lent,
+    close_client,
+    connect_timeout,
+    open_client,
+    scheduler_named,
+    scheduler_timeout,
+    take_exception,
+)
+from .keep_alive import end_presences
+from .worker import SessionPlugin
+
+_WITHOUT = "stradask does not come up there; install it there"
+
+
+_INSTALLATIONS = 5  # of a plugin, each but the last ended by the loss of a worker
+_GRACE = 0.25  # seconds for workers that have just joined to answer, when others have
+
+
+class Membership:
+    """Members come, answer, fall silent and leave.
+
+    Parameters
+    ----------
+    scheduler : str or distributed.Client
+        An address, or a client of the cluster, which is not closed.
+    n_jobs : int or None, default=None
+        Threads of each worker, as many as it has when None.
+    """
+
+    def __init__(self, scheduler, n_jobs=None):
+        self._scheduler, self._n_jobs = scheduler, n_jobs
+        effective_n_jobs(n_jobs)  # refuses what the workers would
+        self._timeout = parse_timedelta(dask.config.get("stradask.timeout", "30s"))
+        self._id, self._epoch = uuid.uuid4().hex, -1
+        self._lent: Any = None  # the client that is talked through, while the session is open
+        self._client: Any = None
+        self._members: dict[str, int] = {}  # address: threads
+        self._leaving: set[str] = set()  # retired; they answer until their shards are handed on
+        self._dead: set[str] = set()
+        self._presences: dict[str, tuple] = {}  # member: key, future
+        self._background: set[asyncio.Task] = set()
+        self._newcomers: set[str] = set()  # workers that joined since the session was opened
+        self._unfit: set[str] = set()  # workers that get no work
+        self._others: dict[str, str] = {}  # those of them that answered with another version
+        self._without_scheduler: float | None = None  # since when
+        self._untold: list[str] = []  # warnings for the caller
+
+    def n_threads(self):
+        """Count the threads of the workers that take part, before that of all that there are; at least 1."""
+        self._connect()
+        if self._members or (self._n_jobs or 0) <= 0:
+            return max(sum((self._members or self._client.nthreads()).values()), 1)
+        return max(effective_n_jobs(self._n_jobs) * len(self._client.nthreads()), 1)
+
+    def close(self):
+        """Empty the rooms; the caller's client stays open."""
+        if self._client is None:
+            return
+        lent, self._lent, self._client = self._lent, None, None
+        try:
+            lent.client.sync(self._leave, lent)
+        finally:
+            lent.close()
+
+    def _tell(self):
+        while self._untold:
+            warnings.warn(self._untold.pop(0), stacklevel=2)
+
+    @contextlib.contextmanager
+    def client(self):
+        """Lend the caller's client, or else one that is closed at the end; for tasks that need no session.
+
+        Nobody can wait for an asynchronous one: it gets another beside it.
+        """
+        if not isinstance(self._scheduler, str) and not self._scheduler.asynchronous:
+            yield self._scheduler
+            return
+        client = open_client(self._scheduler)
+        try:
+            yield client
+        finally:
+            close_client(client)
+
+    # Coming and going -----------------------------------------------------------------------------------
+
+    def _connect(self):
+        """Borrow the caller's client, or make one; hear from now on what becomes of the workers."""
+        if self._client is not None:
+            return
+        lent = Lent(self._scheduler)
+        try:
+            with scheduler_named(lent.client):
+                lent.client.sync(self._begin, lent)
+        except BaseException:
+            lent.client.loop.add_callback(lent.ignore, self._hear)  # an interrupt may come when it listens
+            lent.close()
+            raise
+        self._lent, self._client = lent, lent.client
+
+    async def _begin(self, lent):
+        self._address = lent.client.scheduler.address
+        self._lock, self._pool = asyncio.Lock(), lent.pool
+        lent.listen(
+            self._hear
+        )  # from now on: a worker may be lost, and replaced, while the plugin is installed
+        await self._install(lent)
+
+    async def _install(self, lent, *, anew=False):
+        await self._install_one(lent, SessionPlugin(), anew=anew)
+
+    async def _install_one(self, lent, plugin, *, anew):
+        try:
+            for _ in range(_INSTALLATIONS - 1):
+                with contextlib.suppress(distributed.comm.CommClosedError):  # a worker was lost meanwhile
+                    return await lent.install(plugin, anew=anew)
+                await asyncio.sleep(0.02)
+            await lent.install(plugin, anew=anew)
+        except TimeoutError:  # a worker hangs; it will not be a member, and the others have the plugin
+            pass
+        except ImportError as error:
+            raise StradaskError(f"the workers cannot import stradask ({error}): install it there") from error
+
+    async def _leave(self, lent):
+        for task in self._background:
+            task.cancel()
+        lent.ignore(self._hear)
+        await self._drop(self._members)
+        end_presences(self._presences)
+        if lent.ours:
+            with contextlib.suppress(TimeoutError):  # connections to a worker that hangs
+                await asyncio.wait_for(self._pool.close(), 2)
+
+    def _hear(self, event):
+        """Take in the scheduler's news of a worker: lost (fail its calls now), or retired (relieve it)."""
+        _, news = event
+        if not isinstance(news, dict):  # a user's own
+            return
+        if news.get("action") == "add-worker":  # perhaps under an address that another had
+            self._leaving.discard(news["worker"])
+            self._dead.discard(news["worker"])
+            self._unfit.discard(news["worker"])
+            self._others.pop(news["worker"], None)
+            self._newcomers.add(news["worker"])
+        if news.get("action") != "remove-worker":
+            return
+        member = news["worker"]
+        self._newcomers.discard(member)
+        if news.get("expected"):
+            self._leaving.add(member)
+            if member in self._members:
+                self._in_background(self._relieve())
+            elif member in self._presences:  # it has a room, and no shards yet
+                self._in_background(self._drop([member]))
+        else:
+            self._dead.add(member)
+            self._pool.remove(member, reason="the scheduler lost this worker")
+
+    async def _relieve(self):
+        """Do what there is to be done for members that leave."""
+
+    async def _drop(self, members, handler="drop"):
+        asked = [asyncio.ensure_future(self._ask(m, handler, once=True)) for m in members]
+        if asked:
+            _, late = await asyncio.wait(asked, timeout=2)
+            for task in late:
+                task.cancel()
+                take_exception(task)
+            await asyncio.gather(*(a for a in asked if a not in late), return_exceptions=True)
+
+    async def _find_members(self):
+        """Wait for workers that run and answer; return their threads by address.
+
+        Those that joined since we listen are waited for only if there are no others: what they have to import
+        first may take longer than the fit.
+        """
+        began, wanted, installed = time.monotonic(), None, False
+        while True:
+            out = self._leaving | self._dead | self._unfit
+            threads = {m: n for m, n in await self._running() if m not in out}
+            pairs = await self._asked(list(threads))
+            members = {m: threads[m] for m, answer in pairs if answer == "ready"}
+            answers = [answer for m, answer in pairs if m not in self._newcomers or not members]
+            if self._epoch <= 0 and pairs and {answer for _, answer in pairs} == {"other"}:
+                first, version = pairs[0][0], self._others[pairs[0][0]]
+                raise StradaskError(
+                    f"all workers of {self._address} have another version of stradask: {version} is "
+                    f"installed on {first} and {__version__} here; install the same version on both"
+                )
+            for member, answer in pairs:
+                if answer == "other":
+                    self._turn_away_other(member)
+            if "coming" in answers and not installed:  # of another scheduler than last time, perhaps
+                installed = True
+                await self._install(self._lent, anew=True)
+            waited = time.monotonic() - began
+            if members and ("coming" not in answers or waited > self._timeout):
+                self._newcomers -= members.keys()
+                return members
+            self._check_scheduler()
+            if not members and waited > self._timeout:
+                raise StradaskError(
+                    f"no worker of {self._address} has answered for {self._timeout:g} s (dask.config "
+                    "stradask.timeout): is the scheduler there, do workers run, can this machine reach them?"
+                )
+            if not threads and wanted is None and self._client.status == "running":
+                wanted = self._client.submit(_nothing, pure=False)  # makes an adaptive cluster bring workers
+            await asyncio.sleep(0.05)
+
+    async def _asked(self, members):
+        """Ask workers whether they are ready; return pairs of those that answered in time."""
+        asked = {m: asyncio.ensure_future(self._answers(m)) for m in members}
+        began = time.monotonic()
+        try:
+            while waiting := [m for m, answer in asked.items() if not answer.done() and m not in self._dead]:
+                ready = any(answer.done() and answer.result() == "ready" for answer in asked.values())
+                in_grace = time.monotonic() - began < _GRACE
+                if ready and not in_grace and self._newcomers.issuperset(waiting):
+                    break
+                futures = [asked[m] for m in waiting]
+                await asyncio.wait(futures, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
+            return [
+                (m, answer.result()) for m, answer in asked.items() if answer.done() and m not in self._dead
+            ]
+        finally:
+            for answer in asked.values():
+                answer.cancel()
+                take_exception(answer)
+
+    def _check_scheduler(self):
+        """Raise if the scheduler is gone, and has been for longer than a connection may take to come back."""
+        waited = 0.0 if self._without_scheduler is None else time.monotonic() - self._without_scheduler
+        if self._client.status in ("closing", "closed") or waited > scheduler_timeout():
+            raise StradaskError(
+                f"the scheduler {self._address} went away in mid-fit: it has not answered for {waited:.0f} s "
+                "(dask.config stradask.scheduler-timeout), or the client was closed; is it running? The same "
+                "call finds what was written to a checkpoint"
+            )
+
+    async def _joined(self, member):
+        """Wait until a worker that joined has the plugin; return its answer, turn it away if it is unfit."""
+        end = time.monotonic() + self._timeout
+        while (answer := await self._answers(member)) == "coming" and time.monotonic() < end:
+            await asyncio.sleep(0.1)
+        if answer == "coming":
+            self._turn_away(member, _WITHOUT)
+        if answer == "other":
+            self._turn_away_other(member)
+        return answer
+
+    def _turn_away_other(self, member):
+        there = self._others.get(member, "another version")
+        self._turn_away(
+            member,
+            f"stradask {there} is installed there and {__version__} here; install the same version on both",
+        )
+
+    def _turn_away(self, member, why):
+        """Give no work to a worker, and have the caller warned, once a fit."""
+        if member not in self._unfit:
+            self._unfit.add(member)
+            self._untold.append(f"the worker {member} gets no work: {why}")
+
+    async def _running(self):
+        scheduler, began = self._client.scheduler, time.monotonic()
+        try:  # none while the connection to the scheduler is broken
+            asking = None if scheduler is None else scheduler.ncores_running()
+            found = (
+                []
+                if asking is None
+                else sorted((await asyncio.wait_for(asking, scheduler_timeout())).items())
+            )
+        except OSError:
+            asking, found = None, []
+        if asking is not None:
+            self._without_scheduler = None
+        elif self._without_scheduler is None:
+            self._without_scheduler = began
+        # Shards go by the threads that work on them; of a negative n_jobs the worker alone knows how many.
+        asked = effective_n_jobs(self._n_jobs) if (self._n_jobs or 0) > 0 else None
+        return [(member, n_threads if asked is None else asked) for member, n_threads in found]
+
+    async def _answers(self, member):
+        """Tell whether a worker is ready, of another version, about to get the plugin, or silent."""
+        try:
+            ping = self._pool(member).stradask_ping()
+            answer = await asyncio.wait_for(ping, min(self._timeout, connect_timeout()))
+        except OSError:
+            return "silent"
+        if answer is None:
+            return "coming"
+        version = opened(answer, member)
+        if version == __version__:
+            return "ready"
+        self._others[member] = version
+        return "other"
+
+    def _in_background(self, work):
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._done_in_background)
+        return task
+
+    def _done_in_background(self, task):
+        self._background.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: who needs to know asks the task
+
+    # Calls ----------------------------------------------------------------------------------------------
+
+    async def _ask(self, member, handler, *, once=False, **message):
+        """Ask a member, a second time if the connection breaks: handlers tell repeats."""
+        if handler != "ping":
+            message["session"] = self._id
+        while True:
+            try:
+                answer = await getattr(self._pool(member), f"stradask_{handler}")(**message)
+            except OSError as error:
+                if once or member in self._dead:
+                    raise WorkerLost(f"{member} cannot be reached: {error}") from error
+                once = True
+            else:
+                return opened(answer, member)  # which may raise the program's own OSError
+
+    async def _all(self, calls, members):
+        """Await calls to members. The first that fails, or a member that falls silent, ends the wait: the
+        others may be waiting for a block that will not come.
+        """
+        tasks = [asyncio.ensure_future(call) for call in calls]
+        guards = [asyncio.ensure_future(self._guard(member)) for member in members]
+        everything = [*tasks, *guards]
+        try:
+            while not all(task.done() for task in tasks):
+                pending = [task for task in everything if not task.done()]
+                await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for task in everything:
+                    if task.done():
+                        task.result()  # raises
+            return [task.result() for task in tasks]
+        finally:
+            for task in everything:
+                task.cancel()
+                take_exception(task)  # the first one counts
+            await asyncio.wait(everything, timeout=1)  # closing a connection to a worker that hangs may hang
+
+    async def _guard(self, member):
+        """Raise once a member has shown no life for the timeout; numerics do not keep it from that."""
+        heard = time.monotonic()
+        while time.monotonic() - heard < self._timeout:
+            await asyncio.sleep(self._timeout / 4)
+            with contextlib.suppress(TimeoutError, WorkerLost):
+                await asyncio.wait_for(self._ask(member, "ping"), self._timeout)
+                heard = time.monotonic()
+        self._pool.remove(member, reason="it does not answer")
+        raise WorkerLost(f"{member} has not answered for {self._timeout:g} s (dask.config stradask.timeout)")
+
+
+def _nothing():
+    pass

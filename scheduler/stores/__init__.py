@@ -1,0 +1,1 @@
+"""Files and checkpoints: whole or not there."""

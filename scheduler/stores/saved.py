@@ -1,0 +1,43 @@
+"""What a program keeps in snapshots and checkpoints, held against what it has."""
+
+import numpy as np
+
+from ...errors import DataError, ModelFileError
+
+
+def check_saved(program, state):
+    """Check that a state has the arrays that `Program.saved` names."""
+    for name in program.saved:
+        if not isinstance(state, dict) or not isinstance(state.get(name), np.ndarray):
+            raise DataError(
+                f"saved names {name!r}, but the state that {type(program).__name__}.load makes has no such "
+                "array"
+            )
+
+
+def check_complete(program, names):
+    """See that a snapshot has arrays of these names: all that a program keeps, and no others.
+
+    What is not in it would silently begin anew.
+    """
+    wanted = {f"shard-{s}/{name}" for s in range(len(program.shards)) for name in program.saved}
+    if program.travels:
+        wanted |= {f"block-{b}" for b in range(program.n_blocks)}
+    if odd := wanted ^ set(names):
+        raise ModelFileError(f"the checkpoint is of other shards or blocks: {min(odd)}; remove the folder")
+
+
+def check_same_form(name, array, there):
+    """Hold an array of a snapshot, which may come from a file, against the one that it replaces."""
+    if array.shape != there.shape or array.dtype != there.dtype:
+        raise ModelFileError(
+            f"the checkpoint's array {name} is {array.dtype}{array.shape}, but the program has "
+            f"{there.dtype}{there.shape}; remove the folder to start anew"
+        )
+
+
+def laid_over(program, block, packed, there):
+    """Make a block of its saved form, held against the one that it replaces; an array keeps its form."""
+    if type(there) is np.ndarray:
+        check_same_form(f"block-{block}", packed, program.pack(block, there))
+    return program.unpack(block, packed.copy())

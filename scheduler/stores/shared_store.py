@@ -1,0 +1,393 @@
+"""Checkpoints in a place that all workers see: every worker writes the shards that lie with it.
+
+The place is a URL that fsspec knows (``file:///mnt/all/fit``, ``s3://bucket/fit``). A state is a folder
+with a file for each shard and block and one of the coordinator; the manifest, written last, names the folder
+and the size of each file, so that half a state is never taken for a whole one.
+"""
+
+import contextlib
+import io
+import json
+import logging
+import posixpath
+import re
+import secrets
+from dataclasses import dataclass
+
+from ..._version import __version__
+from ...errors import DataError, ModelFileError
+from .store import Checkpoint, npz_writer, opened_npz
+
+_OWN = "coordinator.npz"
+_FOLDER = re.compile(r"round-\d{9}-[0-9a-f]{8}")
+_ASIDE = re.compile(r"\.manifest\.json\.[0-9a-f]{12}\.tmp")
+_PART = re.compile(r"(coordinator|shard-\d+|block-\d+)\.npz")
+_log = logging.getLogger("stradask")
+
+
+def open_checkpoint(path):
+    """Make the checkpoint that a parameter names: a folder of this machine, or a URL.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    Checkpoint or SharedCheckpoint
+    """
+    return SharedCheckpoint(str(path)) if "://" in str(path) else Checkpoint(path)
+
+
+def file_system(url):
+    """Return fsspec's file system of a URL, and the path in it."""
+    try:
+        import fsspec
+    except ModuleNotFoundError as error:
+        raise DataError(
+            f"checkpoint={url!r} is a URL, which needs fsspec (pip install fsspec); a folder on this machine "
+            "does not"
+        ) from error
+    try:
+        # fsspec remembers listings of what others have written since
+        return fsspec.core.url_to_fs(url, use_listings_cache=False)
+    except (ValueError, ImportError, OSError) as error:
+        raise DataError(f"checkpoint={url!r} is no URL that fsspec can use here: {error}") from error
+
+
+def write_part(url, folder, name, arrays):
+    """Write a file of a state; return its size. It does not count before the manifest names it."""
+    system, path = file_system(url)
+    system.makedirs(posixpath.join(path, folder), exist_ok=True)
+    with system.open(posixpath.join(path, folder, name), "wb") as file:
+        npz_writer(arrays, {"part": name})(file)
+        return file.tell()
+
+
+@dataclass(frozen=True)
+class StoredPart:
+    """The arrays of one shard or block, which whoever needs them reads himself."""
+
+    url: str
+    folder: str
+    name: str
+
+    def items(self):
+        """Read the arrays; pairs of name and array."""
+        system, path = file_system(self.url)
+        file = posixpath.join(path, self.folder, self.name)
+        arrays, header = opened_npz(
+            io.BytesIO(system.cat_file(file)), f"{self.url}/{self.folder}/{self.name}"
+        )
+        if header != {"part": self.name}:
+            raise ModelFileError(f"{self.url}/{self.folder}/{self.name} belongs elsewhere; remove the folder")
+        return arrays.items()
+
+    def value(self):
+        """Read the array of a block."""
+        return dict(self.items())["value"]
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """All shards and blocks of a state, by reference.
+
+    Attributes
+    ----------
+    url, folder : str
+    sizes : dict of str to int
+        Bytes of each file.
+    """
+
+    url: str
+    folder: str
+    sizes: dict
+
+    def part(self, name):
+        """Refer to ``"shard-3"`` or ``"block-7"``; None if it is not there."""
+        file = f"{name}.npz"
+        return StoredPart(self.url, self.folder, file) if file in self.sizes else None
+
+    def names(self, saved):
+        """Names that `arrays` gives where `saved` names the arrays of each shard."""
+        parts = [file.removesuffix(".npz") for file in self.sizes]
+        return [
+            f"{part}/{name}" if name else part
+            for part in parts
+            for name in (saved if part.startswith("shard-") else [""])
+        ]
+
+    def arrays(self):
+        """Read everything, with the names that `Session.snapshot` gives."""
+        found = {}
+        for file in self.sizes:
+            name, part = file.removesuffix(".npz"), StoredPart(self.url, self.folder, file)
+            if name.startswith("block-"):
+                found[name] = part.value()
+            elif name.startswith("shard-"):
+                found.update({f"{name}/{key}": array for key, array in part.items()})
+        return found
+
+
+def saved_shard(snapshot, shard, names):
+    """What a snapshot has of a shard: arrays, or a reference to where they are stored."""
+    if isinstance(snapshot, StoredState):
+        return snapshot.part(f"shard-{shard}") or {}
+    return {name: snapshot[f"shard-{shard}/{name}"] for name in names} if snapshot else {}
+
+
+def saved_block(snapshot, block):
+    """What a snapshot has of a block; None if nothing."""
+    if isinstance(snapshot, StoredState):
+        return snapshot.part(f"block-{block}")
+    return snapshot.get(f"block-{block}")
+
+
+class SharedCheckpoint(Checkpoint):
+    """As `Checkpoint`, at a URL, with a file for each shard and block.
+
+    Parameters
+    ----------
+    url : str
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from stradask.scheduler.stores.shared_store import SharedCheckpoint
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     checkpoint = SharedCheckpoint(f"file://{folder}/fit")
+    ...     state = checkpoint.store(5, {"shard-0/w": np.ones(2), "block-0": np.zeros(1)})
+    ...     checkpoint.finish(5, state, {"program/seed": np.array(3)}, {}, {"alpha": 1.0})
+    ...     round, own, header = checkpoint.load({"alpha": 1.0})
+    ...     round, own, checkpoint.state(5).arrays()["shard-0/w"]
+    (5, {'program/seed': array(3)}, array([1., 1.]))
+    """
+
+    _FORMAT = "stradask shared checkpoint"
+    _OURS = re.compile(rf"{_FOLDER.pattern}|{_ASIDE.pattern}|probe(-[0-9a-f]{{16}}-\d+)?")
+    _VERSION = 1
+
+    def __init__(self, url):
+        self.url = url.rstrip("/")
+        self.system, self.path = file_system(self.url)
+        self._lost: set[int] = set()
+        self._held = ""  # a folder that counts without a manifest, while the fit runs
+
+    # Before the start ---------------------------------------------------------------------------------
+
+    def leave_word(self):
+        """Write a file that whoever sees this place can read; return its contents."""
+        word = secrets.token_hex(8)
+        try:
+            self.system.makedirs(self.path, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # a link would lead out of the folder
+                self.system.rm_file(self._at("probe"))
+            self.system.pipe_file(self._at("probe"), word.encode())
+        except OSError as error:
+            raise DataError(
+                f"checkpoint={self.url!r} cannot be written here ({error}): give a place that this process "
+                "and all workers may write to"
+            ) from error
+        return word
+
+    def check_answers(self, answers):
+        """Hold what workers wrote (see `answer_word`) against what arrived here, and clean up."""
+        missing = []
+        for member, (word, wrong) in answers.items():
+            if not wrong:
+                try:
+                    there = self.system.cat_file(self._at(f"probe-{word}"))
+                except OSError as error:
+                    wrong = f"what it wrote is not seen here: {error}"
+                else:
+                    wrong = "" if there.decode() == member else "what it wrote arrived as something else"
+                    self.system.rm_file(self._at(f"probe-{word}"))
+            if wrong:
+                missing.append(f"{member} ({wrong})")
+        self.system.rm_file(self._at("probe"))
+        if missing:
+            raise DataError(
+                f"checkpoint={self.url!r} must be the same place for this process and all workers, but is "
+                f"not for {'; '.join(missing)}: share it, or give a folder's path without '://', and states "
+                "are gathered and written here"
+            )
+
+    # States -------------------------------------------------------------------------------------------
+
+    def folder_for(self, round):
+        """Name a folder for a new state; the last one that was not finished does not count any more."""
+        self._held = f"round-{round:09d}-{secrets.token_hex(4)}"
+        return self._held
+
+    def store(self, round, arrays):
+        """Write shards and blocks that lie in this process."""
+        folder = self.folder_for(round)
+        parts: dict[str, dict] = {}
+        for name, array in arrays.items():
+            part, _, key = name.partition("/")
+            parts.setdefault(f"{part}.npz", {})[key or "value"] = array
+        sizes = {name: write_part(self.url, folder, name, part) for name, part in parts.items()}
+        return StoredState(self.url, folder, sizes)
+
+    def check_seen(self, state):
+        """See that all that workers wrote is here: one that joined may have another place under the URL."""
+        try:
+            here = self.system.ls(self._at(state.folder), detail=True)
+        except FileNotFoundError:
+            here = []
+        sizes = {posixpath.basename(entry["name"]): entry["size"] for entry in here}
+        if missing := sorted(name for name, size in state.sizes.items() if sizes.get(name) != size):
+            raise DataError(
+                f"checkpoint={self.url!r}: workers wrote {missing[0]} and {len(missing) - 1} other files "
+                "that are not seen here. Share the place with all workers, also with those that join later; "
+                "the state before this one is kept, and the same fit goes on from it"
+            )
+
+    def finish(self, round, state, own, header, fingerprint):
+        """Make a state whose shards and blocks are written the newest one that counts; drop old ones."""
+        fingerprint = json.loads(json.dumps(fingerprint))
+        manifest = self._manifest() or {"rounds": [], "states": {}, "fingerprint": fingerprint}
+        self._compare(manifest["fingerprint"], fingerprint)
+        whole = {"round": round, "fingerprint": fingerprint, "header": header}
+        buffer = io.BytesIO()
+        npz_writer(own, whole)(buffer)
+        self.system.pipe_file(self._at(state.folder, _OWN), buffer.getvalue())
+        rounds = [r for r in manifest["rounds"] if r < round and r not in self._lost]
+        states = {str(r): manifest["states"][str(r)] for r in rounds}
+        states[str(round)] = {"folder": state.folder, "sizes": state.sizes | {_OWN: buffer.tell()}}
+        rounds = [*rounds, round][-self._KEPT :]
+        manifest = {
+            "format": self._FORMAT,
+            "format_version": self._VERSION,
+            "stradask": __version__,
+            "fingerprint": fingerprint,
+            "rounds": rounds,
+            "states": {str(r): states[str(r)] for r in rounds},
+        }
+        self._replace("manifest.json", json.dumps(manifest, indent=1).encode())
+        self.tidy({state["folder"] for state in manifest["states"].values()})
+
+    def state(self, round):
+        """Refer to the shards and blocks of a state that `load` has found whole."""
+        known = self._manifest()["states"][str(round)]
+        sizes = {name: size for name, size in known["sizes"].items() if name != _OWN}
+        return StoredState(self.url, known["folder"], sizes)
+
+    def save(self, round, arrays, header, fingerprint):
+        """Write a state that lies in this process; see `Checkpoint`."""
+        shards = {name: a for name, a in arrays.items() if name.startswith(("shard-", "block-"))}
+        own = {name: a for name, a in arrays.items() if name not in shards}
+        self.finish(round, self.store(round, shards), own, header, fingerprint)
+
+    def tidy(self, kept=None):
+        """Remove states that no longer count, and what killed processes left."""
+        if kept is None:
+            manifest = self._manifest()
+            kept = {state["folder"] for state in manifest["states"].values()} if manifest else set()
+        for entry in self.system.ls(self.path, detail=False):
+            name = posixpath.basename(entry.rstrip("/"))
+            if self._OURS.fullmatch(name) and name not in kept | {self._held}:
+                try:
+                    self.system.rm(entry, recursive=True)
+                except OSError:  # a worker that was given up may be writing there; another time it goes
+                    _log.info("%s could not be removed yet", entry, exc_info=True)
+
+    # What `Checkpoint.load` asks for --------------------------------------------------------------------
+
+    def _manifest(self):
+        manifest = super()._manifest()
+        if manifest is not None and not _names_states(manifest):
+            raise ModelFileError(f"{self.url}/manifest.json is damaged; remove the folder to start anew")
+        return manifest
+
+    def _at(self, *names):
+        return posixpath.join(self.path, *names)
+
+    def _replace(self, name, content):
+        """Write a file aside and put it in its place; stores of objects put them whole anyway."""
+        aside = self._at(f".{name}.{secrets.token_hex(6)}.tmp")
+        self.system.pipe_file(aside, content)
+        self._rename(aside, self._at(name))
+
+    def _rename(self, aside, there):
+        try:
+            self.system.mv(aside, there)
+        except OSError:  # of a file system that renames to no name that is taken
+            if not (self.system.exists(aside) and self.system.exists(there)):
+                raise
+            self.system.rm_file(there)
+            self.system.mv(aside, there)
+
+    def _manifest_bytes(self):
+        """The manifest; where it was cut off while it was replaced, the one that was to stand in its place.
+
+        That one was written when all files that it names were, so that it counts as much.
+        """
+        there, content = self._at("manifest.json"), None
+        with contextlib.suppress(FileNotFoundError):
+            content = self.system.cat_file(there)
+        if content is not None and _is_json(content):
+            return content
+        for aside in sorted(self.system.ls(self.path, detail=False)):
+            if _ASIDE.fullmatch(posixpath.basename(aside)) and _is_json(self.system.cat_file(aside)):
+                self._rename(aside, there)
+                return self.system.cat_file(there)
+        if content is None:
+            raise FileNotFoundError(there)
+        return content
+
+    def _state(self, round, fingerprint):
+        known = self._manifest()["states"][str(round)]
+        folder, sizes = known["folder"], known["sizes"]
+        for name, size in sizes.items():
+            found = self.system.info(self._at(folder, name))["size"]  # FileNotFoundError is an OSError
+            if found != size:
+                raise ModelFileError(f"{self.url}/{folder}/{name} has {found:,} bytes instead of {size:,}")
+        content = io.BytesIO(self.system.cat_file(self._at(folder, _OWN)))
+        arrays, header = opened_npz(content, f"{self.url}/{folder}/{_OWN}")
+        if header.get("round") != round or header.get("fingerprint") != fingerprint or "header" not in header:
+            raise ModelFileError(f"{self.url}/{folder} belongs to another fit")
+        return arrays, header["header"]
+
+
+def _is_json(content):
+    """Whether bytes are a whole JSON document; what was cut off is none."""
+    try:
+        return isinstance(json.loads(content), dict)
+    except ValueError:
+        return False
+
+
+def _names_states(manifest):
+    """Whether a manifest tells of each round in which folder its files lie, and how long they are."""
+    states = manifest.get("states")
+    return (
+        isinstance(states, dict)
+        and states.keys() == set(map(str, manifest["rounds"]))
+        and all(
+            isinstance(state, dict)
+            and _FOLDER.fullmatch(str(state.get("folder")))
+            and isinstance(state.get("sizes"), dict)
+            and all(_PART.fullmatch(name) and type(size) is int for name, size in state["sizes"].items())
+            for state in states.values()
+        )
+    )
+
+
+def answer_word(url, word, member, number):
+    """On a worker: read what `leave_word` wrote, and write something back.
+
+    Returns
+    -------
+    word, wrong : str
+        Where the answer stands; and what is the matter, if anything.
+    """
+    system, path = file_system(url)
+    try:
+        there = system.cat_file(posixpath.join(path, "probe"))
+        if there.decode() != word:
+            return word, "it sees another place under this name"
+        system.pipe_file(posixpath.join(path, f"probe-{word}-{number}"), member.encode())
+    except OSError as error:
+        return word, f"{type(error).__name__}: {error}"
+    return f"{word}-{number}", ""

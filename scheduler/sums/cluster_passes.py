@@ -1,0 +1,216 @@
+"""Passes over the portions of a sum on a Dask cluster: carries out what `portions` says."""
+
+import asyncio
+import concurrent.futures
+import math
+from typing import Any
+
+from ...errors import WorkerLost
+from ..sessions.answers import wired
+from ..sessions.clients import take_exception
+from ..sessions.worker_state import payload_bytes
+from .portions import Answered, Begin, Count, Failed, Lost, Members, Order, Portions, Tick, TreeSum, Work
+from .summed import Trouble, raise_trouble
+
+_ATTEMPTS = 5  # of a pass, each ended by the loss of the last worker
+_GRAIN, _GRAIN_PER_BYTE = 0.005, 4e-9  # seconds: of an order, four times what its answer takes at 1 GB/s
+
+
+class ClusterPasses:
+    """Passes on the workers of a Dask cluster.
+
+    x goes to each worker once a pass, and one partial sum comes back for each order. A lost worker's
+    portions are read again by the others and computed in the same pass; if it was the only one, the pass
+    goes on with those that come.
+
+    Parameters
+    ----------
+    session : ClusterSession
+    program : Summed
+    ordered : bool, default=False
+        Whether sums have the same bits whoever computed what.
+
+    Attributes
+    ----------
+    n_taken_over : int
+        Workers that were lost, and whose portions others took over.
+    """
+
+    def __init__(self, session, program, *, ordered=False):
+        self.session, self.program, self.ordered = session, program, ordered
+        self.machine = Portions(len(program.shards))
+        self.n_taken_over = 0
+        self._calls: dict[asyncio.Future, Order] = {}  # on their way, those of earlier passes included
+        self._begun: Any = None  # a future of the pass that `begin` made
+        self._over = False
+        self._open()
+
+    def _open(self):
+        for name in list(self.machine.members):
+            self.machine.handle(Lost(0.0, name))
+        self._end_calls()
+        self.session.open(self.program, keeps_data=True, at_once=True)
+        self.machine.late = max(self.machine.late, self.session.load_seconds)
+        self._extra: dict[str, set] = {}  # portions loaded beside a member's own
+
+    def run(self, x):
+        """Return the sums of value and gradient at x.
+
+        Raises
+        ------
+        NonFiniteObjective
+        WorkerLost
+            If five times all workers were lost.
+        """
+        self._settle()
+        return self._run(x)
+
+    def begin(self, x):
+        """Begin a pass, and return a future of its sums: what is called next waits for it."""
+        self._settle()
+        thread = concurrent.futures.ThreadPoolExecutor(1, "stradask-pass")
+        self._begun = thread.submit(self._run, x)
+        thread.shutdown(wait=False)
+        return self._begun
+
+    def _settle(self):
+        if self._begun is not None:
+            concurrent.futures.wait([self._begun])  # what it raises is told to who asks for its sums
+
+    def _run(self, x):
+        self._total = TreeSum(self.machine.n, ordered=self.ordered)
+        self.machine.grain = _GRAIN + _GRAIN_PER_BYTE * self.program.answer_bytes(x)
+        before = self.machine.round
+        for _ in range(_ATTEMPTS):
+            try:
+                event = Begin if self.machine.round == before else Members
+                trouble = self.session._sync(self._pass, x, event)
+                break
+            except WorkerLost as error:
+                if self._over:
+                    raise
+                lost = error
+                self._open()
+        else:
+            raise WorkerLost(
+                f"{_ATTEMPTS} times all workers were lost in one pass; does a portion need more memory than "
+                f"a worker has? ({lost})"
+            ) from lost
+        if trouble is not None:
+            raise_trouble(trouble)
+        return self._total.value, self._total.vector
+
+    def close(self):
+        """Empty the rooms."""
+        self._over = True
+        try:
+            self._settle()
+        finally:  # whoever interrupts the wait leaves nothing behind
+            self._end_calls()
+            self.session.close()
+
+    def _end_calls(self):
+        if self._calls:
+            self.session._client.sync(self._forget, list(self._calls))
+
+    async def _forget(self, calls):
+        """Wait no more for calls, whose answers or failures nobody needs."""
+        for call in calls:
+            del self._calls[call]
+            call.cancel()
+            take_exception(call)
+        await asyncio.wait(calls, timeout=1)  # closing a connection to a worker that hangs may hang
+
+    # On the client's event loop -----------------------------------------------------------------------
+
+    async def _pass(self, x, event):
+        """Carry out what the state machine says until every portion has been counted."""
+        self.session.check_shown()
+        now, machine = asyncio.get_running_loop().time, self.machine
+        self._told: set[str] = set()  # who has been sent x
+        guards = {asyncio.ensure_future(self.session._guard(m)): m for m in self.session._members}
+        about = (self.program.kind(x),) if event is Begin else ()
+        instructions = machine.handle(event(now(), self._membership(), *about))
+        try:
+            while True:
+                for order in (i.order for i in instructions if isinstance(i, Work)):
+                    self._calls[asyncio.ensure_future(self._work(order, x))] = order
+                if machine.finished:
+                    return None
+                if not machine.members:
+                    raise WorkerLost("no worker is left")
+                wait = None if math.isinf(machine.wake) else max(machine.wake - now(), 0.0)
+                pending = [*self._calls, *(g for g, m in guards.items() if m in machine.members)]
+                done, _ = await asyncio.wait(pending, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                instructions = [] if done else machine.handle(Tick(now()))
+                for task in done:
+                    if task in guards:  # which end only when a member is silent
+                        instructions += self._lost(guards[task], now())
+                        continue
+                    new, trouble = self._taken(task, now())
+                    if trouble is not None:
+                        return trouble
+                    instructions += new
+        finally:
+            for guard in guards:
+                guard.cancel()
+            await asyncio.gather(*guards, return_exceptions=True)
+
+    def _membership(self):
+        """Say who is there, with how many threads, and which portions lie there."""
+        session = self.session
+        held: dict[str, set] = {m: set(self._extra.get(m, ())) for m in session._members}
+        for portion, member in enumerate(session._shard_at):
+            if member in held:
+                held[member].add(portion)
+        return {m: (n_threads, held[m]) for m, n_threads in session._members.items()}
+
+    def _taken(self, call, now):
+        """Take in a call that has ended: what is to be done now, and what is wrong if anything is."""
+        order = self._calls.pop(call)
+        try:
+            found, seconds = call.result()
+        except WorkerLost:
+            return self._lost(order.member, now), None
+        except BaseException:
+            self.machine.handle(Failed(now, order.number))
+            raise
+        if isinstance(found, Trouble):
+            instructions = self.machine.handle(Failed(now, order.number))
+            return instructions, found if order.round == self.machine.round else None
+        instructions = self.machine.handle(Answered(now, order.number, seconds))
+        if any(isinstance(i, Count) for i in instructions):
+            self._count(order, found)
+        return instructions, None
+
+    def _count(self, order, found):
+        self.session.bytes_sent += payload_bytes(found)
+        self._total.add(order.first, order.size, *found, owned=True)
+
+    def _lost(self, member, now):
+        """Go on without a member."""
+        if member not in self.machine.members:
+            return []
+        self.n_taken_over += 1
+        for known in (self.session._members, self.session._presences, self._extra):
+            known.pop(member, None)
+        return self.machine.handle(Lost(now, member))
+
+    async def _work(self, order, x):
+        """Send an order, and before it what its member lacks."""
+        member, session = order.member, self.session
+        for portion in range(order.first, order.last):
+            home = session._shard_at[portion]
+            if member != home and portion not in self._extra.get(member, ()):
+                await session._load(portion, member, {})
+                if home in session._members:
+                    self._extra.setdefault(member, set()).add(portion)
+                else:
+                    session._shard_at[portion] = member
+        args = wired(("answer", order.round, order.first, order.last, self.ordered))
+        message = {"epoch": session._epoch, "method": "ask", "args": args, "needs": order.round}
+        if x is not None and member not in self._told:  # what goes first takes x along
+            self._told.add(member)
+            session.bytes_sent += payload_bytes(x)
+            message["news"] = wired(x)
+        return await session._ask(member, "call", **message)

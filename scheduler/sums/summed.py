@@ -1,0 +1,121 @@
+"""A value and a gradient that are sums over portions of data, as a program."""
+
+import math
+import sys
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from ...errors import DataError, StradaskError
+from ..program import Program
+from ..threads import computed_here
+from .portions import TreeSum
+
+
+class NonFiniteObjective(StradaskError, ArithmeticError):
+    """An objective or gradient that is not finite; the message says where."""
+
+
+class Trouble(NamedTuple):
+    """Instead of a partial sum: what is wrong with which portion."""
+
+    portion: int
+    what: str
+
+
+class Summed(Program):
+    """A value and a gradient that are sums over portions of the data.
+
+    Parameters
+    ----------
+    fun_and_grad : callable
+        ``fun_and_grad(portion, x)`` returns a number and a vector as long as x. It must not change x.
+    portions : sequence
+        The shards. Dask collections in an entry are computed where they lie.
+    """
+
+    def __init__(self, fun_and_grad, portions):
+        self.fun_and_grad, self.shards = fun_and_grad, portions
+
+    def load(self, data):
+        """Return the portion; what Dask has still to compute is computed in a session of this process."""
+        return computed_here(data)[0] if "dask" in sys.modules else data
+
+    def portion(self, number, state, x):
+        """Evaluate one portion and check what comes of it; numpy raises if x is written into."""
+        read_only = x.view()
+        read_only.flags.writeable = False
+        try:
+            answer = self.fun_and_grad(state, read_only)
+        except Exception as error:
+            error.add_note(f"raised by fun_and_grad in portion {number}")
+            raise
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise DataError(
+                f"fun_and_grad must return a value and a gradient, got {answer!r:.80} in portion {number}"
+            )
+        value, gradient = _real(number, *answer)
+        if gradient.shape != x.shape:
+            raise DataError(
+                f"fun_and_grad returned a gradient of shape {gradient.shape} in portion {number}; x has the "
+                f"shape {x.shape}"
+            )
+        if not math.isfinite(value):
+            return Trouble(number, f"the objective is {value}")
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = math.isfinite(gradient.sum()) or np.isfinite(gradient).all()
+        return (value, gradient) if finite else Trouble(number, "the gradient is not finite")
+
+    def partial(self, states, x, first, last, current, ordered=True):
+        """Sum portions `first` to `last`, as a node of the tree.
+
+        Returns
+        -------
+        (float, ndarray), Trouble, or None
+            None if ``current()`` has become false meanwhile: nobody waits for the answer any more.
+        """
+        total = TreeSum(last - first, ordered=ordered)
+        for number in range(first, last):
+            if not current():
+                return None
+            found = self.portion(number, states[number], x)
+            if isinstance(found, Trouble):
+                return found
+            total.add(number - first, 1, *found)
+        return total.value, total.vector
+
+    def kind(self, x):
+        """Name what takes about as long as this; x is the same to all objectives."""
+        return ""
+
+    def answer_bytes(self, x):
+        """Bytes of a portion's vector."""
+        return x.nbytes
+
+    def answer(self, room, round_, first, last, ordered):
+        """On a worker: an order's partial sum and the seconds it took."""
+        began = time.perf_counter()
+        told, x = room.told
+        if told != round_:
+            return None, math.nan
+        found = self.partial(room.states, x, first, last, lambda: room.told[0] == round_, ordered)
+        return found, math.nan if found is None else time.perf_counter() - began
+
+
+def _real(number, value, gradient):
+    """Value and gradient of a portion as numbers of double precision."""
+    try:
+        if np.iscomplexobj(gradient):
+            raise TypeError("complex numbers in the gradient")
+        return float(value), np.asarray(gradient, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"fun_and_grad must return a number and a vector of numbers, got {value!r:.40} and "
+            f"{gradient!r:.80} in portion {number}: {error}"
+        ) from error
+
+
+def raise_trouble(trouble):
+    """Raise what is wrong with a portion."""
+    raise NonFiniteObjective(f"{trouble.what} in portion {trouble.portion}")

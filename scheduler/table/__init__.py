@@ -1,0 +1,1 @@
+"""The stale-synchronous parameter table, and replicas that share it."""

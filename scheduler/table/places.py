@@ -1,0 +1,302 @@
+"""Where a table's shards lie and its replicas run: threads of this process, in real or simulated time."""
+
+import heapq
+import itertools
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...errors import DataError
+from ..threads import single_threaded_blas
+from .state import Design
+from .table import ParameterTable
+
+
+class Host:
+    """Shards that lie in this process; any thread may deliver messages to them.
+
+    Parameters
+    ----------
+    shards : dict of int to Shard
+    """
+
+    def __init__(self, shards):
+        self.shards = shards
+        self._locks = {number: threading.Lock() for number in shards}
+        self._waiting: dict[int, dict[int, Future]] = {number: {} for number in shards}
+        self._tickets = itertools.count()
+        self.failure: BaseException | None = None
+
+    def deliver(self, shard, message):
+        """Give a message to a shard; return the future of its answer."""
+        future: Future = Future()
+        with self._locks[shard]:
+            if self.failure is not None:
+                future.set_exception(self.failure)
+                return future
+            ticket, waits = next(self._tickets), self._waiting[shard]
+            waits[ticket] = future
+            ready = [(waits.pop(to), answer) for to, answer in self.shards[shard].receive(ticket, message)]
+        for waiting, answer in ready:
+            if waiting.set_running_or_notify_cancel():
+                waiting.set_result(answer)
+        return future
+
+    def close(self, error):
+        """Wake whoever waits, with an error."""
+        self.failure = error
+        for number, lock in self._locks.items():
+            with lock:  # nobody is added from here on
+                futures, self._waiting[number] = self._waiting[number].values(), {}
+            for future in futures:
+                if future.set_running_or_notify_cancel():
+                    future.set_exception(error)
+
+
+class Place(Protocol):
+    """Where a table's shards lie and its replicas run; `open` begins anew after a loss."""
+
+    remote: bool  # whether `WorkerLost` can come
+
+    def open(self, design: Design, cells: np.ndarray, clock: int):
+        """Lay out the cells over shards."""
+
+    def start(self, function, tasks) -> list[Future]:
+        """Call the function with a view and its task for every replica."""
+        ...
+
+    def deliver(self, shard, message) -> Future:
+        """Give a message to a shard."""
+        ...
+
+    def n_shards(self) -> int:
+        """Count the shards."""
+        ...
+
+    def stop(self, error):
+        """Wake the replicas with an error and wait for their ends."""
+
+    def close(self):
+        """Let go of everything."""
+
+
+class LocalPlace:
+    """Replicas are threads of this process, and one shard is enough.
+
+    `n_shards` is for tests.
+    """
+
+    remote = False
+
+    def __init__(self, n_shards=1):
+        self._n_shards = n_shards
+        self._threads: Any = None
+        self._host: Any = None
+        self._calls: list[Future] = []
+
+    def open(self, design, cells, clock):
+        """Lay out the cells."""
+        self._design, self._clock = design, clock
+        self._starts = design.starts(self._n_shards)
+        spans = itertools.pairwise(self._starts)
+        self._host = Host({n: design.shard(cells[a:b].copy(), a, clock) for n, (a, b) in enumerate(spans)})
+        # Their own threads: those of a pool that is shared could all be taken by replicas that wait.
+        self._threads = ThreadPoolExecutor(design.n_replicas, "stradask-replica")
+
+    def start(self, function, tasks):
+        """Start the threads."""
+        views = [self._view(number) for number in range(self._design.n_replicas)]
+        pairs = zip(views, tasks, strict=True)
+        self._calls = [self._threads.submit(self._call, function, *pair) for pair in pairs]
+        return self._calls
+
+    def _call(self, function, view, task):
+        return call_replica(function, view, task)
+
+    def _view(self, number):
+        state = self._design.replica(number, self._starts, self._clock)
+        return ParameterTable(state, self._design.n_replicas, self._host.deliver)
+
+    def deliver(self, shard, message):
+        """Give a message to a shard."""
+        return self._host.deliver(shard, message)
+
+    def n_shards(self):
+        """Count the shards."""
+        return self._n_shards
+
+    def stop(self, error):
+        """Wake the replicas and wait for them."""
+        if self._host is not None:
+            self._host.close(error)
+        wait(self._calls)
+
+    def close(self):
+        """End the threads."""
+        if self._threads is not None:
+            self._threads.shutdown()
+
+
+def call_replica(function, view, task):
+    """Run a replica to its end; what it changed last is sent, and nobody waits for it afterwards."""
+    with single_threaded_blas():
+        result = function(view, task)
+    view._leave()
+    return result
+
+
+# Simulated time ---------------------------------------------------------------------------------------
+
+
+class SimulatedClock(LocalPlace):
+    """An `engine` in which replicas take the time that they are told: a run is repeatable to the bit.
+
+    One replica runs at a time, the one whose simulated time is least; the order of reads and updates depends
+    on nothing else. What they compute is computed in earnest.
+
+    Parameters
+    ----------
+    seconds : sequence of float, or callable
+        Simulated seconds that each replica needs for a clock; ``seconds(replica, clock)`` for what varies.
+    latency : float, default=0.0
+        Seconds that a read takes if it asks the shards.
+
+    Examples
+    --------
+    A fast replica may be one clock ahead of the slow one, and then waits for it.
+
+    >>> import numpy as np
+    >>> from stradask.scheduler import SimulatedClock, run_replicas
+    >>> def work(table, task):
+    ...     times = []
+    ...     for _ in range(4):
+    ...         table.get(0)
+    ...         table.clock()
+    ...         times.append(table.seconds)
+    ...     return times
+    >>> engine = SimulatedClock([1.0, 3.0])
+    >>> run_replicas(work, [None, None], np.zeros((1, 1)), staleness=1, engine=engine).results
+    [[1.0, 2.0, 4.0, 7.0], [3.0, 6.0, 9.0, 12.0]]
+    """
+
+    def __init__(self, seconds, latency=0.0):
+        super().__init__()
+        self._seconds = seconds if callable(seconds) else None
+        self._speeds = [] if callable(seconds) else [float(s) for s in seconds]
+        self._latency = latency
+        if self._speeds and not min(self._speeds) > 0:
+            raise DataError(f"seconds must be above 0, got {min(self._speeds)}")
+
+    def open(self, design, cells, clock):
+        """Lay out the cells and set all times to zero."""
+        if self._seconds is None and len(self._speeds) != design.n_replicas:
+            raise DataError(
+                f"seconds has {len(self._speeds)} entries, but there are {design.n_replicas} tasks"
+            )
+        super().open(design, cells, clock)
+        self._turns = _Turns(design.n_replicas)
+
+    def start(self, function, tasks):
+        """Start the threads, and let the first run."""
+        calls = super().start(function, tasks)
+        self._turns.pass_on()
+        return calls
+
+    def _view(self, number):
+        state = self._design.replica(number, self._starts, self._clock)
+        send, turns = self._host.deliver, self._turns
+        return _SimulatedTable(state, self._design.n_replicas, send, turns, self._cost, self._latency)
+
+    def _cost(self, replica, clock):
+        return self._speeds[replica] if self._seconds is None else float(self._seconds(replica, clock))
+
+    def _call(self, function, view, task):
+        self._turns.await_turn(view.replica)
+        try:
+            return call_replica(function, view, task)
+        finally:
+            self._turns.pass_on()
+
+    def stop(self, error):
+        """Wake the replicas and wait for them."""
+        if self._host is not None:
+            self._turns.stop(error)
+        super().stop(error)
+
+
+class _Turns:
+    """Who runs: of those that do not wait for an answer, the replica whose time is least."""
+
+    def __init__(self, n_replicas):
+        self.times = [0.0] * n_replicas
+        self._ready = [(0.0, replica) for replica in range(n_replicas)]
+        self._signals = [threading.Event() for _ in range(n_replicas)]
+        self._running = 0
+        self._failure: BaseException | None = None
+
+    def spend(self, replica, seconds):
+        """Let time pass for a replica."""
+        self.times[replica] += seconds
+        heapq.heappush(self._ready, (self.times[replica], replica))
+        self.pass_on()
+        self.await_turn(replica)
+
+    def park(self, replica, future):
+        """Let others run until an answer has come."""
+        future.add_done_callback(lambda _: self._wake(replica))
+        self.pass_on()
+        self.await_turn(replica)
+
+    def _wake(self, replica):
+        """An answer is there, by what the running replica did: time has gone on to its."""
+        self.times[replica] = max(self.times[replica], self.times[self._running])
+        heapq.heappush(self._ready, (self.times[replica], replica))
+
+    def pass_on(self):
+        """Let the next replica run."""
+        if self._ready and self._failure is None:
+            _, self._running = heapq.heappop(self._ready)
+            self._signals[self._running].set()
+
+    def await_turn(self, replica):
+        """Wait to be let on."""
+        self._signals[replica].wait()
+        if self._failure is not None:
+            raise self._failure
+        self._signals[replica].clear()
+
+    def stop(self, error):
+        """End all that wait."""
+        self._failure = error
+        for signal in self._signals:
+            signal.set()
+
+
+class _SimulatedTable(ParameterTable):
+    """A view that lets others run whenever its time goes on."""
+
+    def __init__(self, state, n_replicas, send, turns, cost, latency):
+        super().__init__(state, n_replicas, send)
+        self._turns, self._cost, self._latency = turns, cost, latency
+
+    @property
+    def seconds(self):
+        """Simulated seconds since the run began."""
+        return self._turns.times[self.replica]
+
+    def clock(self):
+        """End a clock when its time has passed."""
+        self._turns.spend(self.replica, self._cost(self.replica, self.now))
+        super().clock()
+
+    def _answers(self, asked):
+        if self._latency:
+            self._turns.spend(self.replica, self._latency)
+        return super()._answers(asked)
+
+    def _wait(self, future):
+        if not future.done():
+            self._turns.park(self.replica, future)
+        return future.result()

@@ -1,0 +1,406 @@
+"""The command line: arguments, help, and what becomes of errors.
+
+Every error is one line on stderr and exit status 2; ``--debug`` shows where it came from. Parsing and help
+import neither numpy nor any other heavy package: the commands do, in `stradask.cli.commands`.
+"""
+
+import argparse
+import os
+import sys
+import traceback
+import warnings
+from ast import literal_eval
+from pathlib import Path
+
+from .._version import __version__
+from ..demo.page import DEFAULT_REPORT
+from ..registry import MODELS
+from . import commands
+from .examples import EPILOG, EXAMPLES
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line and whose examples keep their lines."""
+
+    def __init__(self, **options):
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: error: {_one_line(message)} ({self.prog} --help)\n")
+
+
+def main(argv=None):
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments; by default those of this process.
+
+    Returns
+    -------
+    int
+        Exit status: 0, 2 after an error, 130 after Ctrl-C, 141 when the reader of stdout has gone.
+
+    Examples
+    --------
+    >>> from stradask.cli.arguments import main
+    >>> main(["topics", "--n-words", "none"])
+    2
+    """
+    argv = sys.argv[1:] if argv is None else list(argv)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _note
+            status = _run(argv)
+            sys.stdout.flush()
+            return status
+    except BrokenPipeError:
+        # What is still in the buffer would raise again when Python closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt as stop:
+        print(f"stradask: {stop if str(stop).startswith('interrupted') else 'interrupted'}", file=sys.stderr)
+        return commands.INTERRUPTED
+    except Exception as error:  # whatever it is, the user gets a line and not a traceback
+        if "--debug" in argv:
+            traceback.print_exc()
+        else:
+            print(f"stradask: error: {explain(error)}", file=sys.stderr)
+        return 2
+
+
+def _run(argv):
+    parser = build_parser(with_bench="bench" in argv)
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit as stop:  # help, --version, and wrong arguments, already told
+        return stop.code
+    if args.run is None:
+        parser.print_help()
+        return 0
+    return args.run(args) or 0
+
+
+def explain(error):
+    """Return an error as one line for users, with a remedy where the error itself has none."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"{error.name} is not installed; pip install {error.name} or, for pictures, 'stradask[plot]'"
+    if isinstance(error, MemoryError):
+        return _one_line(f"not enough memory ({error})")
+    if isinstance(error, OSError) and error.strerror:
+        return _one_line(
+            ": ".join(str(part) for part in (error.filename, error.strerror) if part is not None)
+        )
+    from ..errors import StradaskError
+
+    text = _one_line(str(error))
+    if isinstance(error, (StradaskError, ValueError)) and text:
+        return text
+    return f"{type(error).__name__}: {text} (--debug shows where)"
+
+
+def _one_line(text):
+    return " ".join(text.split())
+
+
+def _note(message, category, filename, lineno, file=None, line=None):
+    """Show a warning as one line, as `warnings.showwarning`."""
+    print(f"stradask: note: {_one_line(str(message))}", file=sys.stderr)
+
+
+# Arguments ---------------------------------------------------------------------------------------
+
+
+def build_parser(with_bench=False):
+    """Return the parser; the options of ``bench`` cost an import of numpy and are only there on demand."""
+    parser = _Parser(
+        prog="stradask",
+        description="Topic models and more, from the command line.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("--version", action="version", version=f"stradask {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.set_defaults(run=None)
+    commands_of = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_demo(commands_of)
+    _add_fit(commands_of)
+    _add_sweep(commands_of)
+    _add_transform(commands_of)
+    _add_predict(commands_of)
+    _add_topics(commands_of)
+    _add_recommend(commands_of)
+    _add_data(commands_of)
+    info = _command(commands_of, "info", commands.info, "versions, processor, memory, GPU, folders")
+    _add_cluster(info, "also say what this Dask scheduler and its workers have")
+    info.add_argument(
+        "--measure", action="store_true", help="also measure memory and a cluster's rounds (5 seconds)"
+    )
+    _add_output(info, quiet=False)
+    bench = _command(commands_of, "bench", commands.bench, "compare with other libraries on equal terms")
+    if with_bench:
+        from ..benchmarks.run import add_arguments
+
+        add_arguments(bench)
+    return parser
+
+
+def _command(parsers, name, run, help, examples=None):
+    parser = parsers.add_parser(
+        name,
+        help=help,
+        description=help[0].upper() + help[1:] + ".",
+        epilog="examples:" + EXAMPLES[examples or name],
+    )
+    # Without a default here, which would undo a --debug before the command.
+    parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show tracebacks")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_output(parser, quiet=True):
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    if quiet:
+        parser.add_argument("--quiet", action="store_true", help="no progress and no notes")
+
+
+def _add_demo(parsers):
+    parser = _command(
+        parsers, "demo", commands.demo, "fit real text, compare with scikit-learn, write a report"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE.html", help=f"the report (default: {DEFAULT_REPORT})"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer sweeps: a look within seconds")
+    parser.add_argument(
+        "--n-components", type=_positive, default=30, metavar="K", help="topics (%(default)s)"
+    )
+    parser.add_argument("--seed", type=_natural, default=0, metavar="S", help="(%(default)s)")
+    _add_output(parser, quiet=False)
+
+
+def _add_fit(parsers):
+    parser = _command(parsers, "fit", commands.fit, "fit a model to data")
+    parser.add_argument("model", metavar="MODEL", help=f"one of: {', '.join(MODELS)}")
+    parser.add_argument(
+        "data",
+        nargs="+",
+        metavar="DATA",
+        help="a file, a table as FILE.csv:COLUMN, or docstrings; for lda also several files of one corpus",
+    )
+    _add_target(parser)
+    _add_vocabulary(parser)
+    parser.add_argument(
+        "--titles", type=Path, metavar="FILE", help="titles of the items of mf, lines of id,title"
+    )
+    for what in ("user", "item"):
+        parser.add_argument(
+            f"--{what}-features",
+            type=Path,
+            metavar="FILE.csv",
+            help=f"features of the {what}s of mf, lines of id,number,...; also {what}s without ratings",
+        )
+    parser.add_argument("--save", type=Path, metavar="FILE", help="where the fitted model goes")
+    _add_parameters(parser)
+    _add_threads(parser)
+    _add_cluster(parser, "fit on the workers of this Dask scheduler, such as tcp://host:8786")
+    parser.add_argument("--random-state", type=_natural, default=0, metavar="S", help="seed (%(default)s)")
+    parser.add_argument(
+        "--test-size", type=_share, metavar="F", help="share of the rows to hold out and judge by"
+    )
+    _add_output(parser)
+
+
+def _add_sweep(parsers):
+    parser = _command(parsers, "sweep", _sweep, "choose the number of topics by held-out documents")
+    parser.add_argument("model", metavar="MODEL", help=f"one of: {commands.swept_models()}")
+    parser.add_argument("data", metavar="DATA", help="a file, or the word docstrings")
+    parser.add_argument(
+        "--n-components", type=_positive, nargs="+", required=True, metavar="K", help="numbers of topics"
+    )
+    _add_vocabulary(parser)
+    _add_parameters(parser)
+    judges = parser.add_mutually_exclusive_group()
+    judges.add_argument("--test", metavar="FILE", help="documents to judge by, with the words of DATA")
+    judges.add_argument(
+        "--held-out",
+        type=_share,
+        default=0.1,
+        metavar="F",
+        help="without --test: share of DATA's documents to hold out (%(default)s)",
+    )
+    parser.add_argument("--repeats", type=_positive, default=3, metavar="R", help="fits a K (%(default)s)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the records and the picture")
+    parser.add_argument(
+        "--format", choices=("png", "svg"), default="png", help="of the picture (%(default)s)"
+    )
+    _add_threads(parser)
+    parser.add_argument(
+        "--random-state", type=_natural, default=0, metavar="S", help="first seed (%(default)s)"
+    )
+    _add_output(parser)
+
+
+def _sweep(args):
+    from .sweep import sweep
+
+    return sweep(args)
+
+
+def _add_transform(parsers):
+    parser = _command(parsers, "transform", commands.transform, "apply a saved model to data")
+    parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
+    parser.add_argument("data", metavar="DATA", help="a file, or the word docstrings")
+    parser.set_defaults(target=None)
+    _add_vocabulary(parser)
+    _add_table(parser)
+    _add_threads(parser)
+    _add_output(parser)
+
+
+def _add_predict(parsers):
+    parser = _command(parsers, "predict", commands.predict, "predict with a saved model")
+    parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
+    parser.add_argument(
+        "data", metavar="DATA", help="an svmlight file, or a table, FILE.csv or FILE.csv:COLUMN"
+    )
+    _add_target(parser)
+    parser.set_defaults(vocab=None)
+    _add_table(parser)
+    _add_threads(parser)
+    _add_output(parser)
+
+
+def _add_topics(parsers):
+    parser = _command(parsers, "topics", commands.topics, "print the topics of a saved model")
+    parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
+    _add_vocabulary(parser)
+    parser.add_argument(
+        "--n-words", type=_positive, default=10, metavar="N", help="words a topic (%(default)s)"
+    )
+    parser.add_argument(
+        "--rank-by",
+        choices=("probability", "relevance", "frex"),
+        default="probability",
+        help="which words are the best: the probable ones (default), or those that other topics lack",
+    )
+    _add_output(parser)
+
+
+def _add_recommend(parsers):
+    parser = _command(parsers, "recommend", commands.recommend, "recommend items to users of a saved model")
+    parser.add_argument("file", metavar="FILE", help="a model that fit mf --save wrote")
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--user", nargs="+", metavar="ID", help="users, as in the ratings")
+    asked.add_argument("--like", nargs="+", metavar="ID", help="items, to find similar ones")
+    asked.add_argument("--map", type=Path, metavar="FILE", help="draw a map of the items, as png or svg")
+    parser.add_argument("--n", type=_positive, default=10, metavar="N", help="items for each (%(default)s)")
+    parser.add_argument("--include-seen", action="store_true", help="also what the user has rated")
+    _add_threads(parser)
+    _add_output(parser)
+
+
+def _add_data(parsers):
+    parser = _command(parsers, "data", None, "list, download and describe data sets")
+    actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_output(_command(actions, "list", commands.data_list, "data sets that can be had"), quiet=False)
+    get = _command(actions, "get", commands.data_get, "download a data set, once, and say where it is")
+    get.add_argument("name", metavar="NAME", help="as in the list")
+    _add_output(get)
+    info = _command(actions, "info", commands.data_info, "say what a data file holds", "info of a file")
+    info.add_argument("file", metavar="FILE", help="a file, or the word docstrings")
+    info.add_argument(
+        "--n-components", type=_positive, metavar="K", help="also the memory that a fit of K topics takes"
+    )
+    info.add_argument(
+        "--memory", metavar="BYTES", help="of a GPU, 80GB say: in how many chunks the corpus goes through it"
+    )
+    _add_output(info)
+    shard = _command(actions, "shard", commands.data_shard, "cut a file of documents into several")
+    shard.add_argument("file", metavar="FILE", help="in the UCI bag-of-words format, documents in order")
+    shard.add_argument("--shards", type=_positive, required=True, metavar="N", help="how many files")
+    shard.add_argument("--out", type=Path, metavar="FOLDER", help="where they go (default: beside FILE)")
+    _add_output(shard)
+
+
+def _add_parameters(parser):
+    parser.add_argument(
+        "--param",
+        type=_assignment,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameters of the estimator; values are written as in Python",
+    )
+
+
+def _add_target(parser):
+    parser.add_argument(
+        "--target", metavar="COLUMN", help="column of a table that holds the targets, by name or number"
+    )
+
+
+def _add_vocabulary(parser):
+    parser.add_argument("--vocab", type=Path, metavar="FILE", help="the word of each column, one a line")
+
+
+def _add_table(parser):
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="ends in .npz, .npy or .csv; without it, CSV on stdout"
+    )
+
+
+def _add_cluster(parser, help):
+    parser.add_argument("--cluster", metavar="ADDRESS", help=help)
+
+
+def _add_threads(parser):
+    parser.add_argument(
+        "--n-jobs",
+        type=_threads,
+        default=-1,
+        metavar="N",
+        help="threads; -1, the default, is all cores. The result is the same for any number",
+    )
+
+
+# Types of arguments ------------------------------------------------------------------------------
+
+
+def _number(text, kind, wanted, accepted):
+    try:
+        value = kind(text)
+    except ValueError:
+        value = None
+    if value is None or not accepted(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
+    return value
+
+
+def _positive(text):
+    return _number(text, int, "a whole number of 1 or more", lambda value: value >= 1)
+
+
+def _natural(text):
+    return _number(text, int, "a whole number from 0 to 4294967295", lambda value: 0 <= value < 2**32)
+
+
+def _threads(text):
+    return _number(text, int, "a number of threads: 1 or more, or -1 for all cores", lambda value: value != 0)
+
+
+def _share(text):
+    return _number(text, float, "a share between 0 and 1", lambda value: 0 < value < 1)
+
+
+def _assignment(text):
+    """Read NAME=VALUE; a value that is no literal of Python is a string."""
+    name, equals, value = text.partition("=")
+    if not (equals and name.isidentifier() and value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE (MODEL and DATA come before --param)")
+    try:
+        return name, literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return name, value

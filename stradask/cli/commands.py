@@ -1,0 +1,482 @@
+"""The commands, one function each; `stradask.cli.arguments` reads their arguments.
+
+Results go to stdout, as text or with ``--json`` as one document; progress and notes go to stderr.
+"""
+
+import inspect
+import json
+import math
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import DataError, InterruptedFitWarning
+from ..registry import MODELS, find_model, model_of, resolve
+from . import inputs as data
+
+INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
+
+
+def say(args, text):
+    """Tell something on the way, on stderr."""
+    if not getattr(args, "quiet", False):
+        print(text, file=sys.stderr, flush=True)
+
+
+def bars(args):
+    """Return whether readers and downloads draw bars; in a log they would be noise."""
+    return int(not args.quiet and sys.stderr.isatty())
+
+
+def show(args, document, text):
+    """Print a result."""
+    print(json.dumps(document, allow_nan=False, default=str) if args.json else text)
+
+
+# fit ---------------------------------------------------------------------------------------------
+
+
+def fit(args):
+    """Fit a model to a file and say what came out."""
+    model = find_model(args.model)
+    _refuse_what_goes_with_ratings(model, args)
+    files = _files(model, args)
+    if files is None:
+        args.data = _with_target(model, args)
+    estimator = make_estimator(model, args)
+    if args.save is not None:
+        inputs = [data.file_of(args.data)] if files is None else files
+        data.check_output("--save", args.save, inputs=inputs, is_ours=data.is_model_file)
+    read, test = _read(model, args) if files is None else _find(files, args), None
+    keywords = {}
+    if model.data == "ratings":
+        read = read.with_features(args.user_features, args.item_features)
+        keywords = read.keywords
+    if args.test_size is not None:
+        read, test = read.held_out(args.test_size, args.random_state, "--test-size")
+    interrupted = run_fit(estimator, read.arguments, keywords)
+    if model.data == "ratings":
+        read.name_rows(estimator, args.titles)
+    if read.vocabulary is not None:
+        _remember(estimator, read.vocabulary)
+    if args.save is not None:
+        estimator.save(args.save)
+    document, text = resolve(model.report)(estimator, read, test)
+    header = {
+        "model": model.name,
+        "parameters": {name: _plain(value) for name, value in estimator.get_params(deep=False).items()},
+        "data": read.describe(),
+        "interrupted": interrupted,
+        "saved": args.save and str(args.save),
+    }
+    lines = [f"data         {args.data}: {read.told()}", text]
+    if args.save is not None:
+        lines += ["", f"saved as {args.save}"]
+    show(args, header | document, "\n".join(lines))
+    return INTERRUPTED if interrupted else 0
+
+
+def _refuse_what_goes_with_ratings(model, args):
+    for option, value in (
+        ("--titles", args.titles),
+        ("--user-features", args.user_features),
+        ("--item-features", args.item_features),
+    ):
+        if value is not None and model.data != "ratings":
+            raise DataError(f"{option}: {model.name} has no users and items; leave it out")
+
+
+def _files(model, args):
+    """Names of files that the fit reads in shards, or None where DATA is read here."""
+    if model.data == "counts" and (
+        len(args.data) > 1 or (args.cluster is not None and args.test_size is None)
+    ):
+        if args.target is not None:
+            raise DataError(f"--target: {model.name} predicts nothing; leave it out")
+        if args.data == [data.DOCSTRINGS] or any(name.endswith(".npz") for name in args.data):
+            args.data = args.data[0] if len(args.data) == 1 else args.data
+            return None if isinstance(args.data, str) else _refuse(args)
+        paths, args.data = args.data, " ".join(args.data)
+        return paths
+    if len(args.data) > 1:
+        return _refuse(args)
+    args.data = args.data[0]
+    return None
+
+
+def _refuse(args):
+    raise DataError(
+        f"DATA: {len(args.data)} files are a corpus only for lda, in the bag-of-words or in the "
+        "svmlight format; give one"
+    )
+
+
+def _find(paths, args):
+    from .files import read_files
+
+    say(args, f"{len(paths)} files, read where the model is fitted")
+    return read_files(paths, args.vocab)
+
+
+def _plain(value):
+    """JSON has no infinity; None would be another value of the parameter."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _with_target(model, args):
+    if args.target is not None and model.data in ("counts", "ratings"):
+        raise DataError(f"--target: the data of {model.name} have no target column; leave it out")
+    return data.with_target(args.data, args.target)
+
+
+def make_estimator(model, args, **strongest):
+    """Make the estimator; every parameter is checked before any data are read."""
+    cls = model.estimator_class()
+    known = [name for name in inspect.signature(cls).parameters if name != "verbose"]
+    # In the order of strength: our defaults, options of their own, --param, what the caller sets.
+    ours = {"n_jobs": args.n_jobs, "random_state": args.random_state, "verbose": int(not args.quiet)}
+    values = {name: value for name, value in ours.items() if name == "verbose" or name in known}
+    for name, value in args.param:
+        if name not in known:
+            raise DataError(f"--param: {model.name} has no parameter {name!r}; it has {', '.join(known)}")
+        values[name] = value
+    if getattr(args, "cluster", None) is not None:
+        values |= _on_cluster(args, known)
+    estimator = cls(**values | strongest)
+    estimator._validate_params()
+    return estimator
+
+
+def _on_cluster(args, known):
+    """Return the parameters that send a fit to a cluster."""
+    if any(name == "engine" for name, _ in args.param):
+        raise DataError("--cluster and --param engine=... say the same; give one of them")
+    # All cores of this machine, the default, are as many threads of a worker as it has.
+    return {"engine": args.cluster} | ({"n_jobs": None} if "n_jobs" in known and args.n_jobs == -1 else {})
+
+
+def _read(model, args):
+    say(args, f"reading {args.data}")
+    return data.READERS[model.data](args.data, args.vocab, verbose=bars(args))
+
+
+def run_fit(estimator, arguments, keywords=None):
+    """Fit; return whether Ctrl-C ended it, in which case the estimator holds the model so far."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", InterruptedFitWarning)
+        estimator.fit(*arguments, **(keywords or {}))
+    for warning in caught:
+        warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
+    return any(issubclass(warning.category, InterruptedFitWarning) for warning in caught)
+
+
+def _remember(estimator, vocabulary):
+    """Store the words of the columns with the model: a fitted attribute, which `save` writes."""
+    import numpy as np
+
+    from ..algorithms.inputs.matrices import check_vocabulary
+
+    estimator.vocabulary_ = np.array(check_vocabulary(vocabulary, estimator.n_features_in_), dtype=str)
+
+
+# Using a model -----------------------------------------------------------------------------------
+
+
+def _load(path, ability):
+    """Load a fitted model that has a method of that name."""
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    import stradask
+
+    estimator = stradask.load(path)
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        raise DataError(f"{path} holds a model that is not fitted; save one after its fit") from None
+    if not hasattr(estimator, ability):
+        raise DataError(f"{path} holds a {type(estimator).__name__}, which has no {ability}")
+    return estimator
+
+
+def transform(args):
+    """Apply a saved model to data."""
+    estimator, read = _load_and_read(args, "transform")
+    read = data.aligned(read, estimator, lambda text: say(args, text))
+    shares = estimator.transform(read.X)
+    names = [str(name) for name in (range(len(shares)) if read.names is None else read.names)]
+    header = [f"topic{k}" for k in range(shares.shape[1])]
+    size = f"{shares.shape[0]:,} documents x {shares.shape[1]} topics"
+    _put_out(args, _Table("document", names, header, {"doc_topic": shares}), size)
+
+
+def predict(args):
+    """Predict with a saved model."""
+    from .reports.linear import judged
+
+    estimator, read = _load_and_read(args, "predict")
+    if model_of(estimator).data == "ratings":
+        _predict_ratings(args, estimator, read)
+        return
+    data.check_columns(read, estimator)
+    arrays, header = {"prediction": estimator.predict(read.X)}, ["prediction"]
+    if hasattr(estimator, "predict_proba"):
+        arrays["probability"] = estimator.predict_proba(read.X)
+        header += [f"probability_of_{label}" for label in estimator.classes_]
+    rows = [str(row) for row in range(read.X.shape[0])]
+    _put_out(args, _Table("row", rows, header, arrays), f"{len(rows):,} predictions")
+    if read.y is not None:
+        say(args, f"note: against the targets in {args.data}: {judged(estimator, read)[1]}")
+
+
+def _predict_ratings(args, estimator, read):
+    from .reports.factorization import judged, predictions
+
+    users, items, values = predictions(estimator, read)
+    names = [str(user) for user in users]
+    arrays = {"prediction": values, "item": items}
+    _put_out(args, _Table("user", names, ["prediction", "item"], arrays), f"{len(names):,} predictions")
+    say(args, f"note: against the ratings in {args.data}: {judged(estimator, read)[1]}")
+
+
+def recommend(args):
+    """Recommend items to users, find items like others, or draw a map of them."""
+    from .reports.factorization import draw_map, neighbours, recommendations
+
+    estimator = _load(args.file, "recommend")
+    estimator.set_params(n_jobs=args.n_jobs)
+    if args.map is not None:
+        draw_map(estimator, args.map)
+        show(args, {"map": str(args.map)}, f"map of the items written to {args.map}")
+    elif args.like is not None:
+        document, text = neighbours(estimator, args.like, args.n)
+        show(args, {"similar": document}, text)
+    else:
+        document, text = recommendations(estimator, args.user, args.n, args.include_seen)
+        show(args, {"recommendations": document}, text)
+
+
+def _load_and_read(args, ability):
+    """Load a model and read data for it; the output is checked before."""
+    if args.out is not None:
+        if args.out.suffix not in _WRITERS:
+            raise DataError(f"--out: {args.out} must end in {', '.join(_WRITERS)}")
+        data.check_output("--out", args.out, inputs=[args.file, data.file_of(args.data)])
+    estimator = _load(args.file, ability)
+    if "n_jobs" in estimator.get_params():
+        estimator.set_params(n_jobs=args.n_jobs)
+    args.data = data.with_target(args.data, args.target)
+    read = data.READERS[model_of(estimator).data]
+    return estimator, read(
+        args.data, args.vocab, n_features=getattr(estimator, "n_features_in_", None), verbose=bars(args)
+    )
+
+
+# What models say of rows, and the files it goes into -------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Columns of numbers or labels with a name for each row.
+
+    Attributes
+    ----------
+    kind : str
+        What a row is.
+    names : list of str
+    header : list of str
+        One for each column of all `arrays`.
+    arrays : dict of str to ndarray
+        With one or two dimensions; their names are those of the arrays in an npz file.
+    """
+
+    kind: str
+    names: list
+    header: list
+    arrays: dict
+
+
+def _put_out(args, table, size):
+    """Write a table to the file of ``--out``, or print it."""
+    if args.out is not None:
+        from ..scheduler.stores.store import write_atomic
+
+        write_atomic(args.out, lambda file: _WRITERS[args.out.suffix](file, table))
+        shape = list(next(iter(table.arrays.values())).shape)
+        show(args, {"out": str(args.out), "shape": shape}, f"{size} in {args.out}")
+    elif args.json:
+        lists = {name: array.tolist() for name, array in table.arrays.items()}
+        show(args, {f"{table.kind}s": table.names} | lists, "")
+    else:
+        _write_csv(sys.stdout, table)
+
+
+def _write_csv(file, table):
+    import csv
+
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow([table.kind, *table.header])
+    columns = [array if array.ndim == 2 else array[:, None] for array in table.arrays.values()]
+    for name, *parts in zip(table.names, *columns, strict=True):
+        rows.writerow([name, *(_cell(value) for part in parts for value in part.tolist())])
+
+
+def _cell(value):
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def _write_csv_bytes(file, table):
+    import io
+
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+    _write_csv(text, table)
+    text.detach()  # or the wrapper would close the file
+
+
+def _write_npy(file, table):
+    import numpy as np
+
+    np.save(file, next(iter(table.arrays.values())), allow_pickle=False)
+
+
+def _write_npz(file, table):
+    import numpy as np
+
+    arrays: dict[str, Any] = {f"{table.kind}s": np.array(table.names), **table.arrays}
+    np.savez(file, **arrays)
+
+
+_WRITERS = {".npz": _write_npz, ".npy": _write_npy, ".csv": _write_csv_bytes}
+
+
+def topics(args):
+    """Print the topics of a saved model."""
+    from .reports.topics import as_documents
+
+    estimator = _load(args.file, "topics")
+    vocabulary = None
+    if args.vocab is not None:
+        vocabulary = data.read_vocabulary(args.vocab, estimator.n_features_in_, args.file)
+    elif not hasattr(estimator, "vocabulary_") and not hasattr(estimator, "feature_names_in_"):
+        say(args, "note: the model knows no words, so these are numbers of columns; --vocab FILE names them")
+    found = estimator.topics(vocabulary, args.n_words, rank_by=args.rank_by)
+    show(args, {"topics": as_documents(found)}, str(found))
+
+
+# Data, installation, demo ------------------------------------------------------------------------
+
+
+def data_list(args):
+    """List the data sets that can be had."""
+    from ..datasets import CatalogueEntry, catalogue
+
+    entries = [CatalogueEntry(data.DOCSTRINGS, "counts", "docstrings of the installed packages", "", True)]
+    entries += catalogue()
+    rows = [("NAME", "KIND", "HERE", "WHAT IT IS")]
+    rows += [(entry.name, entry.kind, "yes" if entry.cached else "no", entry.size) for entry in entries]
+    text = "\n".join(f"{name:<18} {kind:<9} {here:<5} {size}" for name, kind, here, size in rows)
+    show(args, [entry._asdict() for entry in entries], text)
+
+
+def data_get(args):
+    """Download a data set and print where its files are."""
+    from ..datasets import download
+
+    paths = [str(path) for path in download(args.name, verbose=bars(args))]
+    show(args, {"name": args.name, "paths": paths}, "\n".join(paths))
+
+
+def data_info(args):
+    """Say what a file holds."""
+    if args.memory is not None and args.n_components is None:
+        raise DataError("--memory tells in how many chunks a corpus fits a GPU: give --n-components too")
+    found = data.describe(args.file, verbose=bars(args))
+    lines = [f"{name:<10} {_readable(value)}" for name, value in found.items()]
+    if args.n_components is not None:
+        found["memory"] = _memory(args)
+        lines += [f"\nbytes of a fit with {args.n_components:,} topics"]
+        lines += [f"{name:<18} {_readable(value)}" for name, value in _flat(found["memory"])]
+    show(args, found, "\n".join(lines))
+
+
+def _memory(args):
+    """What a topic model of the file's counts would take of memory."""
+    from ..algorithms.topics.footprint import footprint
+    from ..algorithms.topics.samplers.out_of_core import memory_in_bytes
+    from ..kernels.cuda.device import device_for
+
+    memory = None if args.memory is None else memory_in_bytes(args.memory, "--memory")
+    X = data.read_counts(args.file, verbose=bars(args)).X
+    return footprint(X, args.n_components, memory, device_for("auto"))
+
+
+def _flat(found):
+    """Pairs of a name and a value, those of inner dicts under both names."""
+    for name, value in found.items():
+        inner = value.items() if isinstance(value, dict) else [("", value)]
+        yield from ((f"{name} {which}".strip(), each) for which, each in inner)
+
+
+def data_shard(args):
+    """Cut a file of documents into several."""
+    from ..datasets.document_files import shard_uci_bow
+
+    paths = [str(path) for path in shard_uci_bow(args.file, args.shards, args.out, verbose=bars(args))]
+    show(args, {"file": args.file, "paths": paths}, "\n".join(paths))
+
+
+def _readable(value):
+    if isinstance(value, list):
+        return " x ".join(f"{n:,}" for n in value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def info(args):
+    """Say what is installed and what the machine has."""
+    from .info import as_text, cluster, information
+
+    found = information()
+    if args.cluster is not None:
+        found["cluster"] = cluster(args.cluster)
+    if args.measure:
+        from ..benchmarks.ceilings import measure
+
+        found["ceilings"] = measure()
+    show(args, found, as_text(found))
+
+
+def demo(args):
+    """Show every family on real data and write a report."""
+    from ..demo.page import Settings, run
+
+    settings = Settings(n_components=args.n_components, seed=args.seed, quick=args.quick)
+    # With --json nothing but the document may be on stdout.
+    to = sys.stderr if args.json else sys.stdout
+    document = run(settings, args.out, lambda text: print(text, file=to, flush=True))
+    if args.json:
+        show(args, document, "")
+
+
+def bench(args):
+    """Run a benchmark."""
+    from ..benchmarks.command import main
+
+    if args.cluster is not None and args.family not in ("lda", "rotation"):
+        raise DataError(f"--cluster: lda and rotation run on a cluster of yours, not {args.family}")
+    if args.cluster is not None:
+        args.family = "rotation"  # what workers do in a fit
+    return main(args)
+
+
+def model_lines():
+    """Return the list of models for the help."""
+    width = max(map(len, MODELS))
+    return "\n".join(f"  {model.name:<{width}}  {model.summary}" for model in MODELS.values())
+
+
+def swept_models():
+    """Return the names of the models that have a number of topics."""
+    return ", ".join(model.name for model in MODELS.values() if model.data == "counts")

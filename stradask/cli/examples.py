@@ -1,0 +1,118 @@
+"""What ``stradask --help`` and the help of its commands end with: examples, and what DATA may be."""
+
+from . import commands
+
+EPILOG = """
+start here:
+  stradask demo                               every family in a minute or two; writes a report with pictures
+  stradask fit lda docstrings --save m.npz    topics of the docstrings on this machine
+  stradask topics m.npz                       read them again
+  stradask sweep lda docstrings --n-components 10 20 50    how many topics?
+  stradask fit lasso-cv data.svm --save s.npz a sparse linear model, its penalty chosen by cross-validation
+  stradask predict s.npz new.svm              what it says of new rows
+  stradask COMMAND --help                     options and examples of a command
+"""
+
+EXAMPLES = {
+    "demo": """
+  stradask demo
+  stradask demo --quick --out /tmp/demo.html
+  stradask demo --n-components 50 --json > figures.json
+""",
+    "fit": f"""
+  stradask fit lda docstrings
+  stradask fit lda docword.kos.txt.gz --vocab vocab.kos.txt --param n_components=50 max_iter=500
+  stradask fit lda corpus/docword.*.txt.gz --cluster tcp://host:8786 --param n_components=1000 --save topics
+  stradask fit lda counts.npz --test-size 0.1 --n-jobs -1 --save model.npz --json
+  stradask fit lasso data.svm.gz --param alpha=0.1 --test-size 0.2 --save model.npz
+  stradask fit lasso-cv prices.csv --target price --save prices.npz
+  stradask fit sparse-logistic-cv data.svm --param cv=10 rule=1se
+  stradask fit logistic data.svm --cluster tcp://host:8786
+  stradask fit mlp-classifier data.svm --param hidden_layer_sizes=100,50 --save network.npz
+  stradask fit mf ratings.csv --param n_components=64 --test-size 0.1 --titles movies.csv --save m.npz
+  stradask fit mf ratings.csv --user-features users.csv --item-features genres.csv --save m.npz
+
+MODEL is one of
+{commands.model_lines()}
+
+DATA of lda is a file with word counts, recognised by what it holds: UCI bag of words (docword), svmlight (its
+labels are not used), both plain or compressed (gz, xz, bz2), or a sparse matrix of scipy.sparse.save_npz;
+or the word docstrings: the documentation of the installed packages (./docstrings is a file).
+DATA of the other models is rows of numbers with a target each: an svmlight file, or a table in text whose
+name ends in csv or tsv, both plain or compressed. Of a table say which column is the target, by its name in
+the header or by its number from 0, as prices.csv:price or with --target price; all others must hold numbers.
+DATA of mf is ratings: lines of user, item, rating in CSV or as MovieLens has them (ids are whole numbers or
+text, and kept with the model), or a sparse matrix of scipy.sparse.save_npz.
+
+Ctrl-C stops after the running sweep or round; the model so far is printed and saved, and the exit status
+is 130. (A search by cross-validation just stops.)
+""",
+    "sweep": f"""
+  stradask sweep lda docstrings --n-components 10 20 50 100
+  stradask sweep lda docword.kos.txt.gz --n-components 20 50 100 200 --repeats 5 --out sweep-of-kos
+  stradask sweep lda counts.npz --n-components 50 100 --test new.npz --param max_iter=500 optimize_priors=True
+
+MODEL is {commands.swept_models()}; DATA is as for fit.
+
+Every K is fitted --repeats times, from seeds that follow --random-state, and judged by the same held-out
+documents: half of the tokens of each are observed, the other half is predicted. The table has the mean
+perplexity and its standard deviation over the seeds; the coherence (mean NPMI) of the topics in the documents
+learnt from; their diversity, the part of distinct words among the 25 best of all topics; how many topics a
+document has; and the seconds of a fit. Marked are the best mean perplexity and the smallest K whose mean is
+within one standard error (se) of it.
+
+With --out, every fit is recorded when it is done, and not done again when the command is repeated with the
+same data and parameters, also with more numbers or repeats. Ctrl-C keeps what is done; the exit status is
+then 130.
+""",
+    "transform": """
+  stradask transform model.npz docword.new.txt.gz --out shares.npz
+  stradask transform model.npz docstrings | head
+
+Columns of the result are topics, rows are documents; rows sum to 1. Where the words of both the model and
+DATA are known, columns are matched by their words.
+""",
+    "predict": """
+  stradask predict model.npz new.svm.gz --out predictions.csv
+  stradask predict model.npz new.svm | head
+  stradask predict prices.npz new.csv
+  stradask predict prices.npz sold.csv:price
+  stradask predict ratings-model.npz new-ratings.csv
+
+DATA is an svmlight file or a table, as for fit. A table may have the model's columns alone; where it has
+targets, say which column they are, and how well they are predicted is told on stderr. Classifiers give the
+label and the probability of each class.
+""",
+    "recommend": """
+  stradask recommend model.npz --user 42
+  stradask recommend model.npz --user ann bob --n 3 --json
+  stradask recommend model.npz --like 260
+  stradask recommend model.npz --map items.png
+""",
+    "topics": """
+  stradask topics model.npz
+  stradask topics model.npz --n-words 20 --vocab vocab.kos.txt
+  stradask topics model.npz --rank-by relevance
+  stradask topics model.npz --json
+""",
+    "data": """
+  stradask data list
+  stradask data get kos
+  stradask data info docword.kos.txt.gz
+  stradask data shard docword.pubmed.txt.gz --shards 64 --out corpus
+""",
+    "shard": "\n  stradask data shard docword.pubmed.txt.gz --shards 64 --out corpus\n",
+    "list": "\n  stradask data list\n  stradask data list --json\n",
+    "get": "\n  stradask data get kos\n  STRADASK_DATA=/big/disk stradask data get pubmed\n",
+    "info": "\n  stradask info\n  stradask info --json\n  stradask info --cluster tcp://host:8786\n"
+    "  stradask info --measure\n",
+    "info of a file": "\n  stradask data info docword.kos.txt.gz\n  stradask data info docstrings --json\n"
+    "  stradask data info docword.nytimes.txt.gz --n-components 10000 --memory 8GB\n",
+    "bench": """
+  stradask bench --quick                  # every family, three minutes
+  stradask bench lda
+  stradask bench strads --quick
+  stradask bench lda --against tomotopy sklearn gensim --max-seconds 20 --repeats 5
+  stradask bench lasso --full --data folder --out benchmarks/results
+""",
+}

@@ -1,0 +1,452 @@
+"""What the command line reads and writes: DATA in its forms, vocabularies, and checks of output files."""
+
+import contextlib
+import itertools
+import os
+import tempfile
+import zipfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError
+from .tables import file_of, is_table, read_table
+
+DOCSTRINGS = "docstrings"
+_UNFOLDED, _UNFOLDED_TIMES = 1 << 30, 100  # bytes that a matrix in a file may have, and times the file's
+_DENSE_LIMIT = 1.0  # GiB up to which a sparse matrix is made dense for models that need it
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Word counts with what is known of their words and documents.
+
+    Attributes
+    ----------
+    X : sparse matrix of shape (n_documents, n_words)
+    source : str
+        What the user typed.
+    vocabulary : sequence of str or None
+        The word of each column.
+    names : sequence of str or None
+        The name of each document.
+    """
+
+    X: Any
+    source: str
+    vocabulary: Any = None
+    names: Any = None
+
+    def describe(self):
+        """Sizes, fit for JSON."""
+        documents, words = self.X.shape
+        tokens = float(self.X.sum(dtype="float64"))
+        return {
+            "source": self.source,
+            "documents": documents,
+            "words": words,
+            "nonzeros": int(self.X.nnz),
+            "tokens": int(tokens) if tokens.is_integer() else tokens,
+        }
+
+    def told(self):
+        """Sizes, in words."""
+        sizes = self.describe()
+        return f"{sizes['documents']:,} documents, {sizes['tokens']:,} tokens, {sizes['words']:,} words"
+
+    def rows(self, rows):
+        """Return the documents of the given numbers."""
+        return replace(self, X=self.X[rows], names=None if self.names is None else self.names[rows])
+
+    def held_out(self, share, seed, option):
+        """Divide the documents; return those to learn from and those to judge by."""
+        from .reports.topics import check_test
+
+        train, test = _divided(self, share, seed, option)
+        check_test(test, option)
+        return train, test
+
+    @property
+    def arguments(self):
+        """What `fit` is given."""
+        return (self.X,)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Rows of numbers with a target each.
+
+    Attributes
+    ----------
+    X : sparse matrix or ndarray of shape (n_rows, n_columns)
+    y : ndarray of shape (n_rows,) or None
+        Numbers to predict, or labels; None where they are not known.
+    source : str
+        What the user typed.
+    classes : ndarray or None
+        The different labels, if the targets are labels.
+    vocabulary : sequence of str or None
+        The name of each column.
+    """
+
+    X: Any
+    y: Any
+    source: str
+    classes: Any = None
+    vocabulary: Any = None
+
+    names = None  # rows have numbers only
+
+    @property
+    def nonzeros(self):
+        """How many entries are not zero (of a sparse matrix, stored)."""
+        import numpy as np
+
+        return int(np.count_nonzero(self.X) if isinstance(self.X, np.ndarray) else self.X.nnz)
+
+    def describe(self):
+        """Sizes, fit for JSON."""
+        rows, columns = self.X.shape
+        sizes = {"source": self.source, "rows": rows, "columns": columns, "nonzeros": self.nonzeros}
+        return sizes if self.classes is None else sizes | {"classes": self.classes.tolist()}
+
+    def told(self):
+        """Sizes, in words."""
+        rows, columns = self.X.shape
+        classes = "" if self.classes is None else f", {len(self.classes)} classes"
+        return f"{rows:,} rows, {columns:,} columns, {self.nonzeros:,} entries other than zero{classes}"
+
+    def rows(self, rows):
+        """Return the rows of the given numbers."""
+        return replace(self, X=self.X[rows], y=self.y[rows])
+
+    def held_out(self, share, seed, option):
+        """Divide the rows, labels in equal shares; return those to learn from and those to judge by."""
+        return _divided(self, share, seed, option, stratify=None if self.classes is None else self.y)
+
+    @property
+    def arguments(self):
+        """What `fit` is given."""
+        return self.X, self.y
+
+
+def _divided(data, share, seed, option, stratify=None):
+    import numpy as np
+    from sklearn.model_selection import train_test_split
+
+    try:
+        train, test = train_test_split(
+            np.arange(data.X.shape[0]), test_size=share, random_state=seed, stratify=stratify
+        )
+    except ValueError as error:
+        raise DataError(f"{option} {share} cannot divide {data.source}: {error}") from error
+    return data.rows(np.sort(train)), data.rows(np.sort(test))
+
+
+def read_counts(source, vocab=None, *, n_features=None, verbose=0):
+    """Read word counts.
+
+    Parameters
+    ----------
+    source : str
+        ``"docstrings"``, or a file: UCI bag of words or svmlight (plain or compressed), or a sparse matrix
+        that scipy saved (npz).
+    vocab : path-like, optional
+        File with the word of each column, one a line.
+    n_features : int, optional
+        Columns of the model that will read the counts: an svmlight file does not state its own number.
+    verbose : int
+
+    Returns
+    -------
+    Counts
+    """
+    if source == DOCSTRINGS:
+        if vocab is not None:
+            raise DataError("--vocab: docstrings come with their own vocabulary; leave it out")
+        from ..datasets import load_docstrings
+
+        corpus = load_docstrings()
+        return Counts(corpus.X, source, corpus.vocabulary, corpus.names)
+    kind = kind_of(source)
+    if kind == "uci-bow":
+        from ..datasets import read_uci_bow
+
+        if vocab is None:
+            return Counts(read_uci_bow(source, verbose=verbose), source)
+        return Counts(*_with_source(read_uci_bow(source, vocab, verbose=verbose), source))
+    if kind == "npz":
+        X = read_npz_matrix(source)
+    elif kind == "svmlight":
+        from ..datasets import read_svmlight
+
+        X = read_svmlight(source, n_features=n_features, verbose=verbose)[0]
+    else:
+        raise DataError(f"{source} holds {kind}; word counts are needed: UCI bag of words, svmlight, or npz")
+    return Counts(X, source, None if vocab is None else read_vocabulary(vocab, X.shape[1], source))
+
+
+def _with_source(pair, source):
+    X, vocabulary = pair
+    return X, source, vocabulary
+
+
+def read_targets(source, vocab=None, *, n_features=None, verbose=0, labels=False):
+    """Read rows of numbers with the numbers to predict, from an svmlight file or a table.
+
+    Parameters
+    ----------
+    source : str
+        An svmlight file, plain or compressed; or ``FILE:COLUMN``, see `stradask.cli.tables`.
+    vocab : path-like, optional
+        File with the name of each column, one a line.
+    n_features : int, optional
+        Columns of the model that will read the rows; a table may then have these alone, and no targets.
+    verbose : int
+    labels : bool, default=False
+        Targets may be text.
+
+    Returns
+    -------
+    Labelled
+    """
+    if is_table(source):
+        X, y, names = read_table(source, labels=labels, n_features=n_features, verbose=verbose)
+        if vocab is not None and names is not None:
+            raise DataError(
+                f"--vocab: {file_of(source)} has a header with the names of columns; leave it out"
+            )
+        names = names if vocab is None else read_vocabulary(vocab, X.shape[1], source)
+        return Labelled(X, y, source, None, names)
+    kind = "the name docstrings" if source == DOCSTRINGS else kind_of(source)
+    if kind != "svmlight":
+        raise DataError(
+            f"{source} holds {kind}; rows with a target each are needed: an svmlight file "
+            "(sklearn.datasets.dump_svmlight_file writes one), or a table, FILE.csv:COLUMN"
+        )
+    from ..datasets import read_svmlight
+
+    X, y = read_svmlight(source, n_features=n_features, verbose=verbose)
+    return Labelled(X, y, source, None, None if vocab is None else read_vocabulary(vocab, X.shape[1], source))
+
+
+def with_target(source, column):
+    """Join DATA and the column of ``--target``, if it was given."""
+    if column is None:
+        return source
+    if not is_table(source):
+        raise DataError(f"--target: {source} is not the name of a table, FILE.csv or FILE.tsv; leave it out")
+    if file_of(source) != source:
+        raise DataError(f"--target: {source} names a column already; leave one of the two out")
+    return f"{source}:{column}"
+
+
+def read_classes(source, vocab=None, *, n_features=None, verbose=0):
+    """Read rows of numbers with labels; see `read_targets`."""
+    import numpy as np
+
+    data = read_targets(source, vocab, n_features=n_features, verbose=verbose, labels=True)
+    if data.y is None:
+        return data
+    if data.y.dtype.kind == "U":
+        return replace(data, classes=np.unique(data.y))
+    whole = data.y.astype(np.int64)
+    labels = whole if (whole == data.y).all() else data.y
+    return replace(data, y=labels, classes=np.unique(labels))
+
+
+def _dense(read):
+    """Read rows for models that need every entry; a svmlight file comes as a sparse matrix."""
+
+    def read_dense(source, vocab=None, *, n_features=None, verbose=0):
+        data = read(source, vocab, n_features=n_features, verbose=verbose)
+        if not hasattr(data.X, "toarray"):
+            return data
+        rows, columns = data.X.shape
+        size = 8 * rows * columns / 2**30
+        if size > _DENSE_LIMIT and data.nonzeros < rows * columns / 20:
+            raise DataError(
+                f"{source}: this model needs all entries of X, {size:,.1f} GiB, of which most are zero; take "
+                "sparse-logistic, logistic or lasso, or fewer columns"
+            )
+        return replace(data, X=data.X.toarray())
+
+    return read_dense
+
+
+def read_ratings(source, vocab=None, *, n_features=None, verbose=0):
+    """Read ratings: lines of user, item, rating (`stradask.datasets.read_ratings`), or a sparse matrix (npz).
+
+    Parameters
+    ----------
+    source : str
+    vocab : None
+        Ratings have no vocabulary.
+    n_features : None
+    verbose : int
+
+    Returns
+    -------
+    Rated
+    """
+    import numpy as np
+
+    from .reports.factorization import Rated
+
+    if vocab is not None:
+        raise DataError("--vocab: ratings have no words; titles of items come with --titles")
+    if source == DOCSTRINGS:
+        raise DataError("docstrings are no ratings; give a file of lines user,item,rating")
+    if kind_of(source) == "npz":
+        R = read_npz_matrix(source).tocsr()
+        return Rated(R, np.arange(R.shape[0]), np.arange(R.shape[1]), source)
+    from ..datasets import read_ratings
+
+    found = read_ratings(source, verbose=verbose)
+    return Rated(found.matrix, found.users, found.items, source)
+
+
+# What `Model.data` may say, and who reads it.
+READERS = {
+    "counts": read_counts,
+    "targets": read_targets,
+    "classes": read_classes,
+    "dense targets": _dense(read_targets),
+    "dense classes": _dense(read_classes),
+    "ratings": read_ratings,
+}
+
+
+def kind_of(path):
+    """Return the format of a file: "npz", or one that `stradask.datasets.describe_file` tells."""
+    from ..datasets.describe import detect_format
+
+    if zipfile.is_zipfile(path):
+        return "npz"
+    return detect_format(path)
+
+
+def read_npz_matrix(path):
+    """Read a sparse matrix as `scipy.sparse.save_npz` writes it, of at most 1 GiB or 100 times the file.
+
+    No pickle is read.
+    """
+    from scipy import sparse
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            unfolded = sum(info.file_size for info in archive.infolist())
+        if unfolded > max(_UNFOLDED, _UNFOLDED_TIMES * os.path.getsize(path)):
+            raise ValueError(f"it unfolds to {unfolded:,} bytes; if that is right, save it uncompressed")
+        return sparse.load_npz(path)
+    except Exception as error:  # damage can surface as almost anything
+        raise DataError(
+            f"{path}: not a sparse matrix as scipy.sparse.save_npz writes it ({error}); save it so"
+        ) from error
+
+
+def read_vocabulary(path, n_words, source):
+    """Read a file of one word a line, `n_words` of them; `source` is what they must fit, for the message."""
+    from ..datasets.bag_of_words import read_vocabulary
+
+    return read_vocabulary(path, n_words, source)
+
+
+def aligned(counts, model, say):
+    """Bring counts to the columns of a fitted model.
+
+    Where both vocabularies are known and differ, columns are matched by their words, and words that the
+    model does not know are left out.
+    """
+    ours = getattr(model, "vocabulary_", None)
+    if ours is None or counts.vocabulary is None or list(ours) == list(counts.vocabulary):
+        return counts
+    import numpy as np
+    from scipy import sparse
+
+    column_of = {word: column for column, word in enumerate(ours)}
+    if len(column_of) < len(ours):
+        raise DataError(
+            f"{counts.source}: its words differ from the model's, and the model's are not all different, so "
+            "columns cannot be matched by their words; give the vocabulary that the model was fitted with"
+        )
+    columns = np.array([column_of.get(word, -1) for word in counts.vocabulary], dtype=np.int64)
+    known = np.flatnonzero(columns >= 0)
+    if not len(known):
+        raise DataError(f"{counts.source}: the model knows none of its {len(columns):,} words")
+    entries = (np.ones(len(known), dtype=counts.X.dtype), (known, columns[known]))
+    moved = counts.X @ sparse.csr_array(entries, shape=(len(columns), len(ours)))
+    say(
+        f"note: columns are matched by their words; {len(columns) - len(known):,} of {len(columns):,} words, "
+        f"with {counts.X.sum() - moved.sum():,.0f} of {counts.X.sum():,.0f} tokens, are unknown to the model"
+    )
+    return replace(counts, X=moved, vocabulary=list(ours))
+
+
+def check_columns(read, model):
+    """Refuse rows whose columns have other names than those that a model was fitted with."""
+    ours = getattr(model, "vocabulary_", None)
+    if ours is None or read.vocabulary is None or list(ours) == list(read.vocabulary):
+        return
+    pairs = itertools.zip_longest(ours, read.vocabulary)
+    at, (own, other) = next((k, pair) for k, pair in enumerate(pairs) if pair[0] != pair[1])
+    raise DataError(
+        f"{read.source}: column {at} of the model is {own and str(own)!r}, that of the file {other!r}; give "
+        "the file the model's columns, in their order"
+    )
+
+
+def describe(source, *, verbose=0):
+    """Say what a data file holds; a dict for JSON."""
+    if source == DOCSTRINGS:
+        return read_counts(source).describe()
+    if kind_of(source) != "npz":
+        from ..datasets import describe_file
+
+        return describe_file(source, verbose=verbose)
+    X = read_npz_matrix(source)
+    size = {"shape": list(X.shape), "dtype": X.dtype.name, "nnz": int(X.nnz), "sum": float(X.sum())}
+    return {"path": source, "format": f"npz ({X.format})", "bytes": Path(source).stat().st_size, **size}
+
+
+# What is written ---------------------------------------------------------------------------------
+
+
+def check_output(option, path, *, inputs=(), is_ours=None):
+    """Refuse, before any work, an output file that cannot or should not be written.
+
+    Parameters
+    ----------
+    option : str
+        For the messages.
+    path : path-like
+    inputs : sequence of str
+        Files that this command reads.
+    is_ours : callable, optional
+        ``is_ours(path)`` tells whether an existing file was made by the same command and may be replaced.
+    """
+    path = Path(path)
+    folder = path.parent
+    if path.is_dir():
+        raise DataError(f"{option}: {path} is a folder; give the name of a file")
+    if not folder.is_dir():
+        raise DataError(f"{option}: the folder {folder} does not exist; make it first")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise DataError(f"{option}: cannot write into {folder.resolve()} ({error.strerror})") from error
+    if not path.exists():
+        return
+    for name in inputs:
+        if os.path.exists(name) and os.path.samefile(path, name):
+            raise DataError(f"{option}: {path} is what is read; give another name")
+    if is_ours is not None and not is_ours(path):
+        raise DataError(f"{option}: {path} is there and was not written by this command; give another name")
+
+
+def is_model_file(path):
+    """Tell whether a file looks like a model that `stradask fit --save` wrote."""
+    with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+        return "header.npy" in archive.namelist()
+    return False

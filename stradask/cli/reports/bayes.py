@@ -1,0 +1,71 @@
+"""What the command line tells of a fitted Bayesian regression."""
+
+import math
+
+from .linear import judged
+
+N_ROWS = 20  # of the summary that are shown as text
+
+
+def report(estimator, data, test):
+    """Return the posterior's summary and the verdict of its diagnostics, for JSON and as text.
+
+    Parameters
+    ----------
+    estimator : BayesianLogisticRegression, BayesianLinearRegression or BayesianPoissonRegression
+        Fitted to `data`.
+    data : Labelled
+    test : Labelled or None
+        Rows that were held out.
+
+    Returns
+    -------
+    document : dict
+    text : str
+    """
+    posterior = estimator.posterior_
+    summary, diagnostics = _with_names(posterior.summary(), estimator), posterior.diagnostics
+    document: dict = {
+        "draws": len(posterior),
+        "method": posterior.method,
+        "sampler": estimator.sampler_,
+        "shards": estimator.n_shards_,
+        "verdict": diagnostics.verdict,
+        "diagnostics": [_as_json({"figure": row} | diagnostics.row(row)) for row in diagnostics.rows],
+    }
+    lines = [f"posterior    {len(posterior):,} draws by {posterior.method}"]
+    for name, rows in (("training", data), ("test", test)):
+        if rows is not None:
+            document[name], text = judged(estimator, rows)
+            lines.append(f"{name:<12} {text}, {rows.X.shape[0]:,} rows")
+    document["summary"] = [_as_json({"parameter": row} | summary.row(row)) for row in summary.rows]
+    return document, "\n".join([*lines, "", *_as_lines(summary), "", str(diagnostics)])
+
+
+def _with_names(summary, estimator):
+    """Name coefficients by their columns, where these have names."""
+    from ...algorithms.bayes.posterior.tables import Table
+
+    names = getattr(estimator, "vocabulary_", None)
+    if names is None:
+        return summary
+    of_row = {f"coef[{column}]": f"coef[{name}]" for column, name in enumerate(names)}
+    return Table([of_row.get(row, row) for row in summary.rows], summary.columns)
+
+
+def _as_lines(summary):
+    """The first rows, and how many there are beside them."""
+    from ...algorithms.bayes.posterior.tables import Table
+
+    shown = {name: values[:N_ROWS] for name, values in summary.columns.items()}
+    lines = str(Table(summary.rows[:N_ROWS], shown)).splitlines()
+    left = len(summary) - N_ROWS
+    return lines if left <= 0 else [*lines, f"and {left:,} more (--json has all, and so has the saved model)"]
+
+
+def _as_json(row):
+    """JSON has no NaN and no infinity."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in row.items()
+    }

@@ -1,0 +1,69 @@
+"""What the command line tells of a fitted topic model."""
+
+import math
+
+N_WORDS = 10
+
+
+def report(estimator, data, test):
+    """Return figures and topics of a fitted model, for JSON and as text.
+
+    Parameters
+    ----------
+    estimator : LatentDirichletAllocation
+        Fitted to `data`.
+    data : Counts
+    test : Counts or None
+        Documents that were held out.
+
+    Returns
+    -------
+    document : dict
+    text : str
+    """
+    seconds, tokens = (float(estimator.history_[name].sum()) for name in ("seconds", "updates"))
+    joint = float(estimator.log_likelihood_[-1])
+    perplexity = None if test is None else estimator.perplexity(test.X)
+    document = {
+        "sweeps": int(estimator.n_iter_),
+        "seconds": seconds,
+        "tokens_per_second": tokens / seconds,
+        "log_likelihood_per_token": joint,
+        "held_out_perplexity": perplexity,
+    }
+    lines = [
+        f"fit          {estimator.n_iter_} sweeps in {seconds:.3g} s, "
+        f"{tokens / seconds / 1e6:.3g} million tokens/s",
+        f"likelihood   {joint:.4f}  log p(words, topics) per token",
+    ]
+    if test is not None:
+        held_out = f"{test.X.shape[0]:,} held-out documents, half of each observed"
+        lines.append(f"perplexity   {perplexity:,.1f}  on {held_out}")
+        document["held_out_documents"] = test.X.shape[0]
+    n_words = min(N_WORDS, estimator.n_features_in_)
+    topics = estimator.topics(n_words=n_words)
+    return document | {"topics": as_documents(topics)}, "\n".join([*lines, "", str(topics)])
+
+
+def check_test(test, option):
+    """Refuse held-out documents that cannot be judged, before the fit; they came by that option."""
+    from ...errors import DataError
+
+    if math.floor(test.X.sum(axis=1).max()) < 2:
+        raise DataError(
+            f"{option}: no held-out document has two tokens, so none can be completed; take more documents"
+        )
+
+
+def as_documents(topics):
+    """Return topics in a form for JSON."""
+    documents = [
+        {"topic": k, "share": float(share), "words": words, "probabilities": probabilities.tolist()}
+        for k, (words, share, probabilities) in enumerate(
+            zip(topics, topics.shares, topics.probabilities, strict=True)
+        )
+    ]
+    if topics.rank_by == "probability":
+        return documents
+    ranks = zip(documents, topics.weights.tolist(), strict=True)
+    return [document | {topics.rank_by: weights} for document, weights in ranks]

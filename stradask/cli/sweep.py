@@ -1,0 +1,352 @@
+"""The command ``stradask sweep``: how many topics? A model for each number, judged by held-out documents.
+
+A fit that is done is a line of ``records.jsonl`` in the folder of ``--out``: the sizes and parameters that it
+belongs to, K, the seed, and its figures. A fit of which there is a record is not done again.
+"""
+
+import itertools
+import json
+import math
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean, stdev
+
+from .._version import __version__
+from ..errors import DataError
+from ..registry import find_model
+from . import inputs as data
+from .commands import INTERRUPTED, bars, make_estimator, run_fit, say, show, swept_models
+from .reports.topics import check_test
+
+RECORDS = "records.jsonl"
+FIGURES = ("perplexity", "coherence", "diversity", "topics_per_document", "seconds")
+# What the sweep itself sets, and how to say it.
+_OWN = {
+    "n_components": "list the numbers after --n-components",
+    "random_state": "give the first seed as --random-state, and --repeats",
+    "checkpoint": "it holds a single fit; --out keeps every fit that is done",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the fits of one K say together: means, and the standard deviation of the perplexity.
+
+    Attributes
+    ----------
+    n_components, fits : int
+    perplexity : float
+        Of held-out documents, by document completion.
+    perplexity_sd : float or None
+        None of a single fit.
+    coherence : float
+        NPMI of the documents learnt from, mean over topics.
+    diversity, topics_per_document, seconds : float
+    """
+
+    n_components: int
+    fits: int
+    perplexity: float
+    perplexity_sd: float | None
+    coherence: float
+    diversity: float
+    topics_per_document: float
+    seconds: float
+
+    @classmethod
+    def of(cls, records):
+        """Summarise the records of one K; None if there are none."""
+        if not records:
+            return None
+        means = {name: fmean(record[name] for record in records) for name in FIGURES}
+        sd = stdev(record["perplexity"] for record in records) if len(records) > 1 else None
+        return cls(records[0]["n_components"], len(records), perplexity_sd=sd, **means)
+
+
+def sweep(args):
+    """Fit a topic model for each number of topics and say which predicts held-out documents best."""
+    model = _topic_model(args.model)
+    numbers = _numbers(args)
+    estimators = [make_estimator(model, args, n_components=number) for number in numbers]
+    picture = None if args.out is None else _prepared(args)
+    train, test = _documents(args)
+    identity = _identity(estimators[0], train, test)
+    records = _Records(None if args.out is None else args.out / RECORDS, identity)
+    seeds = [(args.random_state + repeat) % 2**32 for repeat in range(args.repeats)]
+    plan = [(number, seed) for number in numbers for seed in seeds]
+    interrupted = _fit_all(model, args, plan, (train, test), records)
+    rows = [row for row in (records.row(number, seeds) for number in numbers) if row is not None]
+    best, smallest = choice(rows)
+    if picture is not None and not (rows and _drawn(args, picture, rows, best, smallest)):
+        picture = None
+    document = {
+        "model": model.name,
+        "parameters": identity["parameters"],
+        "data": train.describe(),
+        "held_out": test.describe(),
+        "sweep": [asdict(row) for row in rows],
+        "best": best,
+        "smallest_within_one_standard_error": smallest,
+        "interrupted": interrupted,
+        "records": args.out and str(records.path),
+        "picture": picture and str(picture),
+    }
+    lines = [f"data         {args.data}: {train.told()}", f"judged by    {test.told()}", ""]
+    lines += _table(rows, best, smallest) if rows else ["no fit was finished"]
+    if rows and args.out is not None:
+        lines += ["", f"records in {records.path}" + (f", picture in {picture}" if picture else "")]
+    show(args, document, "\n".join(lines))
+    return INTERRUPTED if interrupted else 0
+
+
+def choice(rows):
+    """Choose from the rows of a sweep, which rise by K.
+
+    Parameters
+    ----------
+    rows : list of Row
+
+    Returns
+    -------
+    best : int or None
+        The K of the least mean perplexity, the smaller of two that are equal; None without rows.
+    smallest : int or None
+        The least K whose mean is at most one standard error of the best above that of the best; None if a
+        single fit of the best cannot tell its error.
+
+    References
+    ----------
+    Breiman, Friedman, Olshen, Stone, "Classification and regression trees", 1984, section 3.4.3.
+    """
+    if not rows:
+        return None, None
+    best = min(rows, key=lambda row: row.perplexity)
+    if best.perplexity_sd is None:
+        return best.n_components, None
+    most = best.perplexity + best.perplexity_sd / math.sqrt(best.fits)
+    return best.n_components, next(row.n_components for row in rows if row.perplexity <= most)
+
+
+# What is asked for ----------------------------------------------------------------------------------
+
+
+def _topic_model(name):
+    model = find_model(name)
+    if model.data != "counts":
+        raise DataError(
+            f"MODEL is {name!r}, which has no number of topics; there are: {swept_models()} (lasso-cv and "
+            "its like choose their penalty in a fit)"
+        )
+    return model
+
+
+def _numbers(args):
+    numbers = sorted(args.n_components)
+    twice = [number for number, after in itertools.pairwise(numbers) if number == after]
+    if twice:
+        raise DataError(f"--n-components: {twice[0]} is listed twice; --repeats fits each number more often")
+    for name, value in args.param:
+        if name in _OWN:
+            raise DataError(f"--param: {name} is set by the sweep; {_OWN[name]}")
+        if name == "doc_topic_prior" and isinstance(value, (list, tuple)) and len(numbers) > 1:
+            raise DataError(
+                "--param: a vector doc_topic_prior has one number of topics; give a number, or one K"
+            )
+    return numbers
+
+
+def _prepared(args):
+    """Check the folder of ``--out`` and what is in it; return the path of the picture."""
+    records, picture = args.out / RECORDS, args.out / f"sweep.{args.format}"
+    if args.out.is_dir():
+        data.check_output("--out", records)
+        data.check_output("--out", picture, is_ours=lambda path: records.exists())
+    elif args.out.exists():
+        raise DataError(f"--out: {args.out} is a file; give a folder")
+    else:
+        data.check_output("--out", args.out)
+    _read_records(records)
+    return picture
+
+
+def _documents(args):
+    """Read the documents to learn from and to judge by; what may be wrong with them is said here."""
+    say(args, f"reading {args.data}")
+    train = _counts(args, args.data)
+    width = train.X.shape[1]
+    if width < 2:
+        raise DataError(f"{args.data} has a single word; topics need 2 or more")
+    if args.test is None:
+        option = "--held-out"
+        train, test = train.held_out(args.held_out, args.random_state, option)
+    else:
+        option = "--test"
+        test = _counts(args, args.test, n_features=width)
+        if test.X.shape[1] != width:
+            sizes = f"{args.test} has {test.X.shape[1]:,} words and {args.data} {width:,}"
+            raise DataError(f"--test: {sizes}; give documents with the same words")
+        check_test(test, option)
+    if test.X.shape[0] < 2:
+        raise DataError(f"{option}: there is 1 document to judge by; take 2 or more")
+    return train, test
+
+
+def _counts(args, source, **options):
+    """Read counts in the form that estimators take, so that what is wrong is said before any fit."""
+    from ..algorithms.inputs.matrices import check_counts
+
+    read = data.read_counts(source, args.vocab, verbose=bars(args), **options)
+    try:
+        return replace(read, X=check_counts("sweep", read.X))
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from None
+
+
+# Fits and their records -------------------------------------------------------------------------------
+
+
+def _fit_all(model, args, plan, documents, records):
+    """Do the fits of the plan that are not recorded; return whether Ctrl-C ended it before its end."""
+    train, test = documents
+    missing = [place for place in plan if place not in records]
+    if len(missing) < len(plan):
+        say(args, f"{len(plan) - len(missing)} of {len(plan)} fits are in {records.path}")
+    for at, (number, seed) in enumerate(missing, 1):
+        say(args, f"K = {number:,}, seed {seed}: fit {at} of {len(missing)}")
+        estimator = make_estimator(model, args, n_components=number, random_state=seed)
+        try:
+            interrupted = run_fit(estimator, train.arguments)
+            figures = None if interrupted else _figures(estimator, train, test)
+        except KeyboardInterrupt:
+            interrupted = True
+        if interrupted:
+            say(args, "note: the interrupted fit is left out")
+            return True
+        records.add(number, seed, figures)
+    return False
+
+
+def _figures(estimator, train, test):
+    """Return what a record says of a fitted model."""
+    topics = (estimator.doc_topic_counts_ > 0).sum(axis=1)
+    return {
+        "perplexity": estimator.perplexity(test.X),
+        "coherence": float(estimator.coherence(train.X).mean()),
+        "diversity": float(estimator.topic_diversity()),
+        "topics_per_document": float(topics.sum() / (topics > 0).sum()),
+        "seconds": float(estimator.history_["seconds"].sum()),
+        "sweeps": int(estimator.n_iter_),
+    }
+
+
+def _identity(estimator, train, test):
+    """Return what two fits must have in common, but for K and the seed, to be fits of one sweep."""
+    from ..scheduler.stores.store import fingerprint_csr
+
+    own = {*_OWN, "n_jobs", "verbose"}
+    found = estimator.get_params(deep=False).items()
+    identity = {
+        "version": __version__,
+        "parameters": {name: value for name, value in found if name not in own},
+        "train": [*train.X.shape, fingerprint_csr(train.X)],
+        "test": [*test.X.shape, fingerprint_csr(test.X)],
+    }
+    if identity["train"] == identity["test"]:
+        raise DataError("--test: these are the documents learnt from; give others")
+    return json.loads(json.dumps(identity, default=str, allow_nan=False))  # as it is read again
+
+
+class _Records:
+    """The fits that are done, by K and seed; in a file if there is one.
+
+    Parameters
+    ----------
+    path : path or None
+    identity : dict
+        What the records of this sweep have in common; others stay in the file, for theirs.
+    """
+
+    def __init__(self, path, identity):
+        self.path, self.identity = path, identity
+        self._found = {}
+        for record in _read_records(path):
+            if all(record[name] == value for name, value in identity.items()):
+                self._found[record["n_components"], record["seed"]] = record
+
+    def __contains__(self, place):
+        return place in self._found
+
+    def row(self, number, seeds):
+        """Summarise the fits of one K that are done; None if there are none."""
+        places = ((number, seed) for seed in seeds)
+        return Row.of([self._found[place] for place in places if place in self._found])
+
+    def add(self, number, seed, figures):
+        """Keep the record of a fit, beside those that another sweep may have written meanwhile."""
+        record = self.identity | {"n_components": number, "seed": seed} | figures
+        self._found[number, seed] = record
+        if self.path is not None:
+            from ..scheduler.stores.store import write_atomic
+
+            self.path.parent.mkdir(exist_ok=True)
+            lines = [json.dumps(each, allow_nan=False) for each in [*_read_records(self.path), record]]
+            write_atomic(self.path, lambda file: file.write("\n".join([*lines, ""]).encode()))
+
+
+def _read_records(path):
+    """Read a file of records, which need not be there."""
+    if path is None or not path.exists():
+        return []
+    records = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            record = json.loads(line)
+            sound = all(isinstance(record[name], int) for name in ("n_components", "seed"))
+            sound &= all(isinstance(record[name], float) for name in FIGURES)
+            sound &= record.keys() >= {"version", "parameters", "train", "test"}
+        except (ValueError, TypeError, LookupError):
+            sound = False
+        if not sound:
+            raise DataError(
+                f"--out: {path}, line {number} is not a record of this command; give another folder"
+            )
+        records.append(record)
+    return records
+
+
+# What is told ---------------------------------------------------------------------------------------
+
+
+def _table(rows, best, smallest):
+    """Return the rows as text, and what they cannot tell."""
+    lines = ["      K  fits  perplexity        sd  coherence  diversity  topics/document   seconds"]
+    for row in rows:
+        sd = "" if row.perplexity_sd is None else f"{row.perplexity_sd:,.2f}"
+        named = {"best": best, "smallest within 1 se": smallest}
+        marks = ", ".join(name for name, number in named.items() if number == row.n_components)
+        lines.append(
+            f"{row.n_components:>7,}  {row.fits:>4}  {row.perplexity:>10,.1f}  {sd:>8}  {row.coherence:>9.4f}"
+            f"  {row.diversity:>9.3f}  {row.topics_per_document:>15.2f}  {row.seconds:>8.3g}  {marks}"
+        )
+    lines = [*map(str.rstrip, lines), ""]
+    if smallest is None:
+        lines.append("the best K has one fit, which tells no standard error: take --repeats 3")
+    ends = {"smallest": rows[0].n_components, "largest": rows[-1].n_components}
+    end = next((end for end, number in ends.items() if number == best), None)
+    if end is not None:
+        lines.append(f"the best is the {end} K of the list: there may be a better one beyond")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _drawn(args, path, rows, best, smallest):
+    """Write the picture, and say so; or why there is none."""
+    try:
+        from .sweep_picture import write
+    except ModuleNotFoundError as error:
+        say(
+            args,
+            f"note: no picture, because {error.name} is not installed; pip install 'stradask[plot]' and "
+            "repeat the command, which takes its figures from the records",
+        )
+        return False
+    write(path, rows, best, smallest)
+    return True

@@ -1,0 +1,167 @@
+"""Tables in text for the linear models: CSV, with commas, semicolons or tabs, plain or compressed.
+
+DATA is ``FILE:COLUMN``, the file's name (which ends in csv or tsv) and the column that holds the target, by
+its name in the header or by its number, from 0 or, from the end, -1.
+"""
+
+import csv
+import io
+import itertools
+import math
+import re
+from array import array
+
+from ..errors import DataError, shortened
+
+_TABLE = re.compile(r"(.+?\.[ct]sv(?:\.(?:gz|xz|bz2))?)(?::(.*))?", re.IGNORECASE | re.DOTALL)
+_SEPARATORS = ",;\t"
+
+
+def file_of(source):
+    """Return the file that DATA names, without a column."""
+    return _parts(source)[0]
+
+
+def is_table(source):
+    """Tell whether DATA is a table, by the file's name."""
+    return _TABLE.fullmatch(str(source)) is not None
+
+
+def read_table(source, *, labels=False, n_features=None, verbose=0):
+    """Read a table of numbers with a column of targets.
+
+    The first line is a header if no cell of it is a number.
+
+    Parameters
+    ----------
+    source : str
+        ``FILE:COLUMN``.
+    labels : bool or "text", default=False
+        The targets are labels, which may be text, and not numbers; ``"text"`` leaves all of them as text.
+    n_features : int, optional
+        Columns of the model that will read the rows: a table of so many, and no COLUMN, has no targets.
+    verbose : int, default=0
+        Show a progress bar over the bytes of the file.
+
+    Returns
+    -------
+    X : float64 ndarray of shape (n_rows, n_columns), Fortran-ordered
+    y : ndarray of shape (n_rows,) or None
+        float64, or str if a label is no number, or for ``labels="text"``; None without targets.
+    names : list of str or None
+        Of the columns of X, from the header.
+
+    Raises
+    ------
+    DataError
+        Names line and column of the first cell that is not a number; a line that is longer or shorter than
+        the first; a target column that is missing, not there, or there twice.
+    """
+    import numpy as np
+
+    path, target = _parts(source)
+    rows = _rows(path, verbose)
+    first = next(rows, None)
+    if first is None:
+        raise DataError(f"{path} holds no line but empty ones; write it again")
+    names = None if any(map(_is_number, first[1])) else [cell.strip() for cell in first[1]]
+    width = len(first[1])
+    alone = f", or give the model's {n_features} columns alone" * (n_features is not None)
+    at = None if not target and width == n_features else _place_of(target, names, width, path, alone)
+    values, targets, n_rows = array("d"), [], 0
+    for line, cells in rows if names else itertools.chain([first], rows):
+        if len(cells) != width:
+            raise DataError(f"{path}, line {line}: {len(cells)} cells, but the first line has {width}")
+        n_rows += 1
+        try:
+            if at is None:
+                values.extend(map(float, cells))
+            else:
+                targets.append(_label(cells[at]) if labels else float(cells[at]))
+                values.extend(map(float, cells[:at]))
+                values.extend(map(float, cells[at + 1 :]))
+        except ValueError:
+            raise _unusable(path, line, cells, at if labels else None, names) from None
+    if not n_rows:
+        raise DataError(f"{path} holds a header and no rows; add rows")
+    X = np.asfortranarray(np.frombuffer(values).reshape(n_rows, -1))
+    if at is None:
+        return X, None, names
+    numbers = not labels or (labels != "text" and all(map(_is_number, targets)))
+    y = np.array(targets).astype(np.float64) if numbers else np.array(targets)
+    return X, y, names and names[:at] + names[at + 1 :]
+
+
+def _parts(source):
+    """Divide DATA into the file's name and the target column, which may be missing."""
+    found = _TABLE.fullmatch(str(source))
+    return (str(source), None) if found is None else found.groups()
+
+
+def _rows(path, verbose):
+    """Yield the number and the cells of each line that is not empty."""
+    from ..datasets._files import Reader
+
+    with Reader(path, verbose=verbose) as reader:
+        lines = (line for _, block in reader.blocks() for line in io.StringIO(block.decode("utf-8")))
+        try:
+            head = []
+            for line in lines:
+                head.append(line)
+                if line.strip():
+                    break
+            separator = max(_SEPARATORS, key=head[-1].count)
+            rows = csv.reader(itertools.chain(head, lines), delimiter=separator)
+            for cells in rows:
+                if any(cell.strip() for cell in cells):
+                    yield rows.line_num, cells
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise DataError(
+                f"{path}: not a table of text in UTF-8 ({error}); save it as CSV in UTF-8"
+            ) from None
+
+
+def _place_of(target, names, width, path, alone):
+    """Return the number of the target column; `alone` ends the remedy where it is missing."""
+    there = f"the columns {', '.join(map(repr, names))}" if names else f"no header and {width} columns"
+    if width < 2:
+        raise DataError(f"{path} has {there}; a target and one column or more are needed")
+    if not target:
+        raise DataError(f"say which column of {path} is the target, as {path}:COLUMN{alone}; it has {there}")
+    if names and target in names:
+        if names.count(target) > 1:
+            raise DataError(f"{path} has two columns {shortened(target)}: give the target's number, from 0")
+        return names.index(target)
+    if re.fullmatch("-?[0-9]+", target) and -width <= int(target) < width:
+        return int(target) % width
+    raise DataError(f"{path} has no column {shortened(target)} for the target; it has {there}")
+
+
+def _is_number(cell):
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _label(cell):
+    """Return a label without space around it; ValueError if it is missing."""
+    label = cell.strip()
+    if not label or (_is_number(label) and not math.isfinite(float(label))):
+        raise ValueError
+    return label
+
+
+def _unusable(path, line, cells, label, names):
+    """Make the error for the first cell that is not a number, or for a label that is missing."""
+    numbers = (k for k, cell in enumerate(cells) if k != label and not _is_number(cell))
+    wrong = next(numbers, label)
+    where = f"column {wrong}" + (f" ({shortened(names[wrong])})" if names else "")
+    cell = cells[wrong].strip()
+    what = (
+        "the cell is empty"
+        if not cell
+        else f"{shortened(cell)} is not a {'label' if wrong == label else 'number'}"
+    )
+    return DataError(f"{path}, line {line}, {where}: {what}; fill it in, or leave out the row or column")

@@ -1,0 +1,1 @@
+"""``stradask demo``: every family on real data, on one page with pictures."""

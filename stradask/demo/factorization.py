@@ -1,0 +1,165 @@
+"""The demo of matrix factorization: ratings with a long tail, the error against seconds, one recommendation.
+
+The ratings are drawn, so the least error that any model can have, that of the noise, is known. Seconds are
+the processor's, on one thread.
+"""
+
+import time
+
+import numpy as np
+
+from .factorization_map import picture
+from .page import Part
+
+SIZE, QUICK_SIZE = (6000, 2000, 0.05), (600, 300, 0.1)  # users, items, share of the cells that are rated
+FACTORS, NOISE = 8, 0.5
+EPOCHS = (1, 2, 4, 8, 16)
+USER = 0
+
+
+def run(settings, say):
+    """Fit, compare and explain; see `stradask.demo.page`."""
+    import stradask as sd
+    from stradask.datasets.split import rating_split
+
+    say("\nMatrix factorization: what will a user like?\n")
+    users, items, density = QUICK_SIZE if settings.quick else SIZE
+    R, truth = sd.datasets.make_ratings(
+        users, items, FACTORS, density=density, noise=NOISE, random_state=settings.seed
+    )
+    observed, held_out = rating_split(R, random_state=settings.seed)
+    counts = np.sort(np.bincount(observed.indices, minlength=items))[::-1]
+    tail = counts[: items // 10].sum() / counts.sum()
+    say(
+        f"data      {R.nnz:,} ratings of {items:,} items by {users:,} users; a tenth of the items has "
+        f"{tail:.0%} of them"
+    )
+    started = time.perf_counter()
+    for solver in ("sgd", "als", "gibbs"):
+        sd.MatrixFactorization(FACTORS, solver=solver, max_iter=2).fit(observed[:100])
+    say(f"compiling {time.perf_counter() - started:.1f} s (once: the machine code is kept)")
+
+    def fitted(n_components=FACTORS, **options):
+        began = time.process_time()
+        model = sd.MatrixFactorization(n_components, random_state=settings.seed, **options).fit(observed)
+        return model, {"seconds": time.process_time() - began, "rmse": -model.score(held_out)}
+
+    plain = sd.MatrixFactorization(1, solver="als", reg=1e-3, max_iter=5, random_state=0).fit(observed)
+    plain.user_factors_[:], plain.item_factors_[:] = 0, 0
+    curve = [fitted(solver="sgd", reg=0.02, max_iter=epochs)[1] | {"epochs": epochs} for epochs in EPOCHS]
+    # It has no biases: they take two factors.
+    bayes = fitted(FACTORS + 2, solver="gibbs", max_iter=10 if settings.quick else 40)[1]
+    floor = float(np.sqrt(np.mean((_expected(truth, held_out) - held_out.data) ** 2)))
+    model, _ = fitted(solver="als", reg=0.02)
+    explained = explanation(model, observed)
+    document = {
+        "data": {"users": users, "items": items, "ratings": int(R.nnz), "share_of_a_tenth": float(tail)},
+        "sgd": curve,
+        "gibbs": bayes,
+        "biases": {"rmse": -plain.score(held_out)},
+        "truth": {"rmse": floor},
+        "explanation": explained,
+    }
+    say(table(document))
+    say(story(explained))
+
+    def add_to(page):
+        page.heading("Matrix factorization: what will a user like?")
+        page.text(
+            f"{R.nnz:,} ratings of {items:,} items by {users:,} users are drawn from {FACTORS} factors and "
+            f"noise, with a long tail: a tenth of the items has {tail:.0%} of them. A fifth is held out."
+        )
+        page.figure(*_picture(document))
+        page.text(story(explained))
+        page.figure(
+            picture(settings.seed),
+            "A map of items: 300 items of three genres, of which the model was told ratings alone; titles of "
+            "the most rated ones.",
+            "Points with titles; those of a genre lie together.",
+        )
+
+    return Part(document, add_to)
+
+
+def _expected(truth, R):
+    """What the model that the ratings were drawn from expects of the cells of R."""
+    cells = R.tocoo()
+    products = np.einsum("ij,ij->i", truth.user_factors[cells.row], truth.item_factors[cells.col])
+    return truth.mean + truth.user_biases[cells.row] + truth.item_biases[cells.col] + products
+
+
+def explanation(model, observed):
+    """Recommend an item to a user, and tell which of the user's ratings speak for it most."""
+    found = model.recommend(USER, 1)
+    item = int(found.items[0, 0])
+    reasons = model.explain(observed[[USER]], [item], n=3)
+    rated = dict(zip(observed[[USER]].indices.tolist(), observed[[USER]].data.tolist(), strict=True))
+    return {
+        "user": USER,
+        "item": item,
+        "prediction": float(found.scores[0, 0]),
+        "without_ratings": float(model.mean_ + model.item_bias_[item]),
+        "reasons": [
+            {"item": int(other), "rating": rated[int(other)], "adds": float(amount)}
+            for other, amount in zip(reasons.items[0], reasons.scores[0], strict=True)
+            if np.isfinite(amount)
+        ],
+    }
+
+
+def table(document):
+    """Return the errors as text."""
+    rows = [
+        ("model", "CPU seconds", "held-out RMSE"),
+        ("biases alone", "", f"{document['biases']['rmse']:.4f}"),
+    ]
+    rows += [
+        (f"sgd, {point['epochs']} epochs", f"{point['seconds']:.2f}", f"{point['rmse']:.4f}")
+        for point in document["sgd"]
+    ]
+    rows.append(("gibbs", f"{document['gibbs']['seconds']:.2f}", f"{document['gibbs']['rmse']:.4f}"))
+    rows.append(("the noise itself", "", f"{document['truth']['rmse']:.4f}"))
+    return "\n" + "\n".join(f"{name:<18} {seconds:>11} {error:>14}" for name, seconds, error in rows)
+
+
+def story(explained):
+    """Return a recommendation and its reasons in words."""
+    reasons = ", ".join(
+        f"{reason['adds']:+.2f} from the rating {reason['rating']:.1f} of item {reason['item']}"
+        for reason in explained["reasons"]
+    )
+    return (
+        f"\nUser {explained['user']} is recommended item {explained['item']}, with a predicted rating of "
+        f"{explained['prediction']:.2f}. Without any rating of the user it would be "
+        f"{explained['without_ratings']:.2f}; what adds most: {reasons}."
+    )
+
+
+def _picture(document):
+    from .pictures import OURS, QUIET, THEIRS, _axes
+
+    axes = _axes(width=4.8)
+    seconds, errors = ([point[name] for point in document["sgd"]] for name in ("seconds", "rmse"))
+    axes.plot(seconds, errors, color=OURS, linewidth=2, marker="o", markersize=5)
+    axes.annotate("sgd", (seconds[-1], errors[-1]), xytext=(4, 6), textcoords="offset points", color=OURS)
+    bayes = document["gibbs"]
+    axes.plot(bayes["seconds"], bayes["rmse"], color=THEIRS, marker="o", markersize=5)
+    axes.annotate(
+        "gibbs", (bayes["seconds"], bayes["rmse"]), xytext=(4, 6), textcoords="offset points", color=THEIRS
+    )
+    for name, value in (("biases alone", document["biases"]), ("the noise", document["truth"])):
+        axes.axhline(value["rmse"], color=QUIET, linestyle=":", linewidth=1.2)
+        axes.annotate(
+            name, (0.99, value["rmse"]), xycoords=axes.get_yaxis_transform(), xytext=(0, 3),
+            textcoords="offset points", color=QUIET, fontsize=9, ha="right",
+        )  # fmt: skip
+    axes.set_xlim(left=0)
+    axes.set_xlabel("CPU seconds", fontsize=11)
+    axes.set_ylabel("held-out RMSE", fontsize=11)
+    axes.grid(alpha=0.25)
+    caption = (
+        "Error on held-out ratings against seconds on one thread: one fit of gradient descent a point, of 1 "
+        "to 16 epochs, and one by Gibbs sampling."
+    )
+    said = f"A falling curve that ends at {errors[-1]:.3f}, between biases alone and the noise."
+    return axes.figure, caption, said

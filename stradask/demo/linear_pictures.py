@@ -1,0 +1,111 @@
+"""The pictures of the demo of sparse linear models."""
+
+import numpy as np
+
+from .pictures import OURS, QUIET, THEIRS, _axes
+
+
+def add_linear(page, X, model, support, choices, seconds, ours, sklearn):
+    """Add the part of the sparse linear models to the page."""
+    n_alphas, n_folds = model.scores_.shape
+    page.heading(f"Sparse linear models: which of {X.shape[1]:,} columns matter?")
+    page.text(
+        f"A target is made of {len(support)} of {X.shape[1]:,} columns, and of noise, which is a third of "
+        f"its variance. The Lasso has {X.shape[0]:,} rows to find out which; its penalty decides how many "
+        f"columns it takes. Here are {n_alphas} penalties, each fitted on {n_folds} folds and on all rows: "
+        f"{n_alphas * (n_folds + 1)} models in {seconds:.1f} seconds on all cores."
+    )
+    page.figure(*path(model, support))
+    page.text(
+        "Cross-validation chooses the penalty. The one of the best mean error predicts best, but takes "
+        "columns along that have nothing to do with the target. The rule of one standard error takes the "
+        "largest penalty whose error cannot be told from the best: nearly the same prediction from far fewer "
+        "columns."
+    )
+    rows = [
+        (
+            name,
+            f"{choice['alpha']:.4f}",
+            f"{choice['columns']:,}",
+            choice["true_columns"],
+            f"{choice['squared_error']:.4f}",
+        )
+        for name, choice in zip(("best mean", "one standard error"), choices, strict=True)
+    ]
+    header = ["penalty", "alpha", "columns", f"of the {len(support)} true ones", "held-out squared error"]
+    page.table(rows, header, "What the two rules find")
+    page.subheading("One fit, and scikit-learn beside it")
+    page.figure(*gaps(ours, sklearn))
+
+
+def path(model, support):
+    """Return the coefficient paths with the cross-validation curve: figure, caption, description."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    figure = Figure(figsize=(6.0, 6.6), layout="constrained")
+    upper, _ = model.plot(figure.subplots(2, sharex=True), n_named=0)
+    x = -np.log10(model.alphas_)
+    upper.plot(x, model.coef_path_[support].toarray().T, color=OURS, linewidth=1.4)
+    upper.legend(
+        handles=[Line2D([], [], color=OURS), Line2D([], [], color="#999999")],
+        labels=[f"the {len(support)} true columns", "all others"],
+        loc="upper left",
+        frameon=False,
+        fontsize=9,
+    )
+    caption = (
+        "Above, every coefficient as the penalty falls to the right; below, the mean squared error on "
+        "held-out folds, with its standard error. The solid line is the best mean, the dashed one the "
+        "largest penalty within one standard error of it (the band)."
+    )
+    said = (
+        f"Coefficient paths that grow from zero, those of the {len(support)} true columns first and "
+        f"furthest; "
+        f"and a curve of held-out errors that is lowest at alpha {model.alpha_min_:.4f}, with the choice by "
+        f"one standard error at {model.alpha_1se_:.4f}."
+    )
+    return figure, caption, said
+
+
+def gaps(ours, sklearn):
+    """Return both gaps against seconds."""
+    axes = _axes(width=4.8)
+    for name, curve, colour in (("stradask", ours, OURS), ("scikit-learn", sklearn, THEIRS)):
+        axes.plot(curve.seconds, curve.gap, color=colour, linewidth=2, marker="o", markersize=5)
+        axes.annotate(
+            name,
+            (curve.seconds[0], curve.gap[0]),
+            xytext=(4, 6),
+            textcoords="offset points",
+            color=colour,
+            fontsize=11,
+            weight="bold",
+        )
+    axes.set_yscale("log")
+    axes.margins(y=0.12)
+    axes.set_xlim(0, 1.15 * max(*ours.seconds, *sklearn.seconds))
+    axes.set_xlabel("CPU seconds from nothing", fontsize=11)
+    axes.set_ylabel("relative duality gap", fontsize=11)
+    axes.grid(alpha=0.25)
+    axes.axhline(1e-4, color=QUIET, linestyle=":", linewidth=1.2)
+    axes.annotate(
+        "default tol",
+        (0.99, 1e-4),
+        xycoords=axes.get_yaxis_transform(),
+        xytext=(0, 3),
+        textcoords="offset points",
+        color=QUIET,
+        fontsize=9,
+        ha="right",
+    )
+    caption = (
+        "The Lasso at the penalty of the best mean. One fit a point, each from nothing to a smaller "
+        "tolerance, on one thread. The gap bounds how far the objective is from its minimum, as a part of "
+        "the objective of the zero model; one function computes it for both."
+    )
+    said = ", ".join(
+        f"{name} reaches {curve.gap[-1]:.0e} in {curve.seconds[-1]:.2f} seconds"
+        for name, curve in (("stradask", ours), ("scikit-learn", sklearn))
+    )
+    return axes.figure, caption, f"Falling curves: {said}."

@@ -1,0 +1,54 @@
+"""The pictures of the demo of smooth models."""
+
+from .pictures import OURS, QUIET, THEIRS, _axes
+
+NAMES = {
+    "stradask": ("stradask", OURS),
+    "sklearn_lbfgs": ("scikit-learn, L-BFGS", THEIRS),
+    "sklearn_newton": ("scikit-learn, Newton", "#009e73"),
+}
+FLOOR = 1e-12  # below it the excess is rounding
+
+
+def add_logistic(page, X, scales, found, most_steps):
+    """Add the part of the smooth models to the page."""
+    page.heading("Logistic regression: columns of very different scales")
+    page.text(
+        f"{X.shape[0]:,} rows of {X.shape[1]} columns, whose standard deviations go from {scales.min():.2g} "
+        f"to {scales.max():.2g}, as those of data that nobody has standardised. Plain L-BFGS, scikit-learn's "
+        "default, gets lost in the long valleys that such columns make. Newton's method does not care about "
+        "scales, but computes a whole Hessian at each step. stradask takes the Hessian of a sample of the "
+        "rows, once, and then needs a few plain passes over the data."
+    )
+    page.pair(picture(found, "seconds", most_steps), picture(found, "steps", most_steps))
+
+
+def picture(found, against, most_steps):
+    """Return the excess against seconds or steps: figure, caption, description."""
+    axes = _axes(width=4.8)
+    for curve in found:
+        name, colour = NAMES[curve.name]
+        x = getattr(curve, against)
+        y = [max(excess, FLOOR) for excess in curve.excess]
+        axes.plot(x, y, color=colour, linewidth=2, marker="o", markersize=5, label=name)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=FLOOR / 2)
+    axes.margins(x=0.08, y=0.12)
+    axes.legend(frameon=False, fontsize=9, loc="best")
+    axes.set_xlabel("CPU seconds from nothing" if against == "seconds" else "steps", fontsize=11)
+    axes.set_ylabel("relative excess over the minimum", fontsize=11)
+    axes.grid(alpha=0.25)
+    axes.axhline(1e-6, color=QUIET, linestyle=":", linewidth=1.2)
+    caption = (
+        "One fit a point, each from nothing, on one thread: stradask to smaller and smaller tolerances, the "
+        "others for more and more steps. Dotted: the default tolerance of stradask."
+        if against == "seconds"
+        else f"The same fits by their steps; L-BFGS was given up to {most_steps:,}."
+    )
+    said = ", ".join(
+        f"{NAMES[curve.name][0]} ends at {curve.excess[-1]:.0e} after "
+        + (f"{curve.seconds[-1]:.2f} seconds" if against == "seconds" else f"{curve.steps[-1]} steps")
+        for curve in found
+    )
+    return axes.figure, caption, f"Falling curves: {said}."

@@ -1,0 +1,178 @@
+"""``stradask demo``: every family on real data, in words and on one page with pictures.
+
+A family's part is a function that its entry in `stradask.registry` names: ``function(settings, say)``
+takes at most 15 seconds after compiling, says what it does as it goes, and returns a `Part`.
+"""
+
+import html
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .._version import __version__
+from ..errors import StradaskError
+from ..registry import MODELS, resolve
+
+DEFAULT_REPORT = Path("stradask-demo.html")
+_MARK = '<meta name="generator" content="stradask demo">'
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user asked for.
+
+    Parameters
+    ----------
+    n_components : int
+        Topics.
+    seed : int
+        Also draws what is held out.
+    quick : bool
+        Take less time than the results deserve.
+    """
+
+    n_components: int = 30
+    seed: int = 0
+    quick: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a family has to show.
+
+    Parameters
+    ----------
+    document : dict
+        Figures, fit for JSON.
+    add_to : callable
+        ``add_to(page)`` adds text and pictures to the report, a `DemoPage`.
+    """
+
+    document: dict
+    add_to: Callable
+
+
+def run(settings, out=None, say=print):
+    """Run the demo and write its report.
+
+    Parameters
+    ----------
+    settings : Settings
+    out : path-like, optional
+        The report; by default ``stradask-demo.html`` in the current folder, where a report of an earlier
+        demo is replaced, and no other file.
+    say : callable
+        Is given text, a few lines at a time.
+
+    Returns
+    -------
+    dict
+        Figures of the parts by model, and the path of the report (None without matplotlib).
+    """
+    can_plot = importlib.util.find_spec("matplotlib") is not None
+    if out is not None and not can_plot:
+        raise StradaskError(f"--out: {_NO_PICTURES}")
+    path = Path(DEFAULT_REPORT if out is None else out).absolute()
+    if can_plot:
+        _check(path)
+    parts = {model.name: resolve(model.demo)(settings, say) for model in MODELS.values() if model.demo}
+    if can_plot:
+        page = make_page()
+        for part in parts.values():
+            part.add_to(page)
+        _add_machine(page)
+        page.write(path)
+        say(f"\nReport with pictures: {path}")
+    else:
+        say(f"\nNo report: {_NO_PICTURES}")
+    document = {"report": str(path) if can_plot else None}
+    return document | {name: part.document for name, part in parts.items()}
+
+
+_NO_PICTURES = "the pictures need matplotlib, which is not installed: pip install 'stradask[plot]'"
+
+
+def _add_machine(page):
+    from importlib.metadata import version
+
+    from ..benchmarks.run import describe_machine
+
+    libraries = {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "numba")}
+    rows = [(name.replace("_", " "), value) for name, value in (describe_machine() | libraries).items()]
+    page.heading("What ran, and where")
+    page.table(rows, ["", ""], "Machine and versions")
+
+
+def _check(path):
+    """Find out before the work whether the report can be written."""
+    from ..cli.inputs import check_output
+
+    check_output("--out", path, is_ours=is_report)
+
+
+def is_report(path):
+    """Tell whether a file is the report of a demo."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return _MARK in file.read(4096)
+
+
+# The page ----------------------------------------------------------------------------------------
+
+_STYLE = """
+figure { max-width: 42rem; margin: .5rem 0 1.5rem; }
+.pair, .bars { display: grid; gap: 0 1.2rem; }
+.pair { grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); }
+.bars { grid-template-columns: repeat(auto-fill, minmax(min(100%, 10rem), 1fr)); row-gap: 1.2rem; }
+.bars h3 { font-size: .9rem; margin: 0 0 .3rem; color: var(--quiet); }
+.bars ol { list-style: none; margin: 0; padding: 0; font-size: .9rem; }
+.bars li { display: flex; justify-content: space-between; padding: 0 .35rem; margin-bottom: 2px;
+  border-radius: .2rem; background: linear-gradient(90deg, #0072b24d var(--width), #8881 0); }
+.bars small { color: var(--quiet); font-variant-numeric: tabular-nums; }
+"""
+
+
+def make_page():
+    """Return an empty `DemoPage`."""
+    # Imported here, so that reading the command line does not import what the page needs.
+    from ..benchmarks.pages.report import Page
+
+    class DemoPage(Page):
+        """The page of a demo: what a `Page` has, bars of words, and pictures side by side."""
+
+        def subheading(self, text):
+            """Add a heading of the third level."""
+            return self._add(f"<h3>{html.escape(text)}</h3>")
+
+        def bars(self, groups):
+            """Add labelled bars in columns.
+
+            Parameters
+            ----------
+            groups : sequence of (str, sequence of (str, float))
+                Headings, and under each labels with shares between 0 and 1.
+            """
+            cards = []
+            for heading, rows in groups:
+                longest = max(share for _, share in rows)
+                items = (
+                    f'<li style="--width:{share / longest:.1%}">{html.escape(label)} '
+                    f"<small>{share:.1%}</small></li>"
+                    for label, share in rows
+                )
+                cards.append(f"<section><h3>{html.escape(heading)}</h3><ol>{''.join(items)}</ol></section>")
+            return self._add(f'<div class="bars">{"".join(cards)}</div>')
+
+        def pair(self, *figures):
+            """Add pictures side by side where there is room; each is the arguments of `figure`."""
+            self._add('<div class="pair">')
+            for figure in figures:
+                self.figure(*figure)
+            return self._add("</div>")
+
+        def html(self):
+            """Return the page as a string, marked as ours."""
+            page = super().html().replace("<title>", f"{_MARK}<title>", 1)
+            return page.replace("</style>", f"{_STYLE}</style>", 1)
+
+    return DemoPage(f"stradask {__version__} demo")

@@ -1,0 +1,255 @@
+"""The pictures of the demo of topic models.
+
+They are small and their letters large, so that they can be read on a telephone.
+"""
+
+from collections import Counter
+
+import numpy as np
+
+from ..benchmarks.pages.report import COLOURS
+
+OURS, THEIRS, QUIET = COLOURS[0], COLOURS[1], "#666666"
+MAP_DOCUMENTS, QUICK_MAP_DOCUMENTS = 1500, 400
+SHOWN_PACKAGES = 7  # with a colour of their own; the rest share a grey
+WORDS_ON_MAP = 2
+
+
+def add_topics(page, settings, text, model, topics, ours, sklearn):
+    """Add the part of the topic models to the page."""
+    train = text.train.describe()
+    page.heading("Topic models: what is the documentation of your Python packages about?")
+    page.text(
+        f"Latent Dirichlet allocation reads {train['documents']:,} docstrings of {_listed(text.versions)} "
+        f"and explains each as a mixture of {settings.n_components} topics. A topic is a list of words with "
+        f"probabilities; nobody told it what the topics should be. {model.n_iter_} sweeps of collapsed Gibbs "
+        f"sampling over {train['tokens']:,} words took {ours.seconds[-1]:.1f} seconds on one thread."
+    )
+    page.subheading("The topics")
+    page.text("Words by their probability within the topic; the heading says how much of the text it covers.")
+    page.bars(
+        (f"{k} · {share:.1%} of the text", list(zip(words, probabilities, strict=True)))
+        for k, (words, share, probabilities) in enumerate(
+            zip(topics, topics.shares.tolist(), topics.probabilities.tolist(), strict=True)
+        )
+    )
+    page.subheading("The fit, and scikit-learn beside it")
+    page.pair(objective(model), perplexity(text, ours, sklearn))
+    page.text(HOW)
+    page.subheading("Which package writes about what")
+    page.figure(*by_package(text, model, topics))
+    page.subheading("A map of documents and topics")
+    page.figure(*document_map(text, model, topics, settings))
+
+
+HOW = """
+Both learn from the same training documents on one thread, and the same function judges both: of each
+held-out document one half of the words, drawn once, tells its topics, and the other half is predicted. The
+clock stands still while a model is judged, and compiling is not counted. stradask has its default priors,
+0.1 for topics in documents and 0.01 for words in topics. scikit-learn's online variational Bayes has the
+priors 1/K and 0.1 and batches of 512 documents, which were best for it of four of each that were tried.
+"""
+
+
+def _axes(width=4.8, height=3.4):
+    from matplotlib.figure import Figure
+
+    axes = Figure(figsize=(width, height)).add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=10)
+    return axes
+
+
+def objective(model):
+    """Return the joint log-likelihood against time: figure, caption, description."""
+    values = model.history_["objective"]
+    measured = ~np.isnan(values)
+    seconds, values = model.history_["seconds"].cumsum()[measured], values[measured]
+    axes = _axes()
+    axes.plot(seconds, values, color=OURS, linewidth=2, marker="o", markersize=4)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("seconds of training", fontsize=11)
+    axes.set_ylabel("log p(words, topics) per word", fontsize=11)
+    axes.grid(alpha=0.25)
+    caption = "What the sampler raises: the joint log-likelihood per word, measured every 10 sweeps."
+    said = f"A curve that rises from {values[0]:.2f} to {values[-1]:.2f} in {seconds[-1]:.1f} seconds."
+    return axes.figure, caption, said
+
+
+def perplexity(text, ours, sklearn):
+    """Return both held-out perplexities against seconds."""
+    axes = _axes(width=3.9)  # the names beside the curves need the rest
+    curves = (("stradask", ours, OURS), ("scikit-learn", sklearn, THEIRS))
+    highest_end = max(curve.perplexity[-1] for _, curve, _ in curves)
+    for name, curve, colour in curves:
+        axes.plot(curve.seconds, curve.perplexity, color=colour, linewidth=2, marker="o", markersize=4)
+        above = curve.perplexity[-1] == highest_end
+        axes.annotate(
+            name,
+            (curve.seconds[-1], curve.perplexity[-1]),
+            xytext=(7, 2 if above else -2),
+            textcoords="offset points",
+            color=colour,
+            fontsize=11,
+            weight="bold",
+            va="bottom" if above else "top",
+        )
+    axes.axhline(text.unigram, color=QUIET, linestyle=":", linewidth=1.5)
+    axes.annotate(
+        "word frequencies alone",
+        (0.99, text.unigram),
+        xycoords=axes.get_yaxis_transform(),
+        xytext=(0, 3),
+        textcoords="offset points",
+        color=QUIET,
+        fontsize=10,
+        ha="right",
+    )
+    axes.set_xscale("log")
+    axes.margins(y=0.1)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.set_xlabel("seconds of training (log scale)", fontsize=11)
+    axes.set_ylabel("held-out perplexity", fontsize=11)
+    axes.grid(alpha=0.25)
+    caption = (
+        "How well unseen words are predicted, lower is better: perplexity of the held-out halves of "
+        f"{text.observed.shape[0]:,} documents."
+    )
+    said = ", ".join(
+        f"{name} ends at {curve.perplexity[-1]:,.0f} after {curve.seconds[-1]:.1f} seconds"
+        for name, curve, _ in curves
+    )
+    return axes.figure, caption, f"Falling curves: {said}; word frequencies alone give {text.unigram:,.0f}."
+
+
+def by_package(text, model, topics):
+    """Return the heat map of topics by package."""
+    from matplotlib.colors import PowerNorm
+
+    packages, share = package_shares(text.packages, model.doc_topic_counts_)
+    # Topics in the order of the package they are most of, so that blocks show.
+    order = np.lexsort((-share.max(axis=0), share.argmax(axis=0)))
+    axes = _axes(4.8, 1.3 + 0.2 * len(order))
+    # The root makes small shares visible.
+    scale = PowerNorm(0.5, vmin=0, vmax=100 * share.max())
+    picture = axes.imshow(100 * share[:, order].T, cmap="Blues", aspect="auto", norm=scale)
+    axes.set_xticks(range(len(packages)), packages, rotation=45, ha="left", rotation_mode="anchor")
+    axes.set_yticks(range(len(order)), [_label(topics, k, 2) for k in order], fontsize=9)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    bar = axes.figure.colorbar(picture, ax=axes, orientation="horizontal", pad=0.02, fraction=0.03, aspect=40)
+    bar.set_label("% of the package's words", fontsize=10)
+    bar.outline.set_visible(False)
+    bar.set_ticks([tick for tick in (1, 5, 10, 20, 40, 60, 80) if tick < 100 * share.max()])
+    bar.ax.minorticks_off()
+    caption = (
+        "Each column adds up to 100 %: the words of a package, divided among the topics. Rows are ordered by "
+        "the package that gives the topic the largest part of its words."
+    )
+    leading = (
+        f"{name}: {' '.join(topics[row.argmax()][:3])}" for name, row in zip(packages, share, strict=True)
+    )
+    return axes.figure, caption, f"Heat map. The largest topic of each package: {'; '.join(leading)}."
+
+
+def package_shares(packages, counts):
+    """Return the packages, and for each the shares of its words by topic (rows sum to 1)."""
+    names = [name for name, _ in Counter(packages.tolist()).most_common()]
+    rows = [np.asarray(counts[packages == name].sum(axis=0), dtype=float).ravel() for name in names]
+    return names, np.array([row / row.sum() for row in rows])
+
+
+def document_map(text, model, topics, settings):
+    """Return a picture in which documents of similar topics are neighbours."""
+    from matplotlib.patheffects import withStroke
+
+    documents, places = embedding(model.doc_topic_, settings)
+    shares = model.doc_topic_[documents]
+    group, names = grouped(text.packages)
+    axes = _axes(4.8, 5.6)
+    axes.set_position((0, 0.14, 1, 0.86))
+    for i, name in enumerate(names):
+        mine = group[documents] == i
+        colour = COLOURS[i] if i < SHOWN_PACKAGES else "#aaaaaa"
+        axes.scatter(*places[mine].T, s=6, color=colour, linewidths=0, label=name, rasterized=True)
+    for k, (x, y) in topic_places(shares, places).items():
+        axes.text(
+            x,
+            y,
+            "\n".join(topics[k][:WORDS_ON_MAP]),
+            fontsize=7.5,
+            ha="center",
+            va="center",
+            linespacing=0.9,
+            path_effects=[withStroke(linewidth=2, foreground="white", alpha=0.8)],
+        )
+    axes.axis("off")
+    axes.figure.legend(
+        *axes.get_legend_handles_labels(),
+        loc="lower center",
+        ncols=4,
+        markerscale=3,
+        frameon=False,
+        fontsize=9,
+    )
+    caption = (
+        f"{len(documents):,} training documents by t-SNE of their topic shares (Hellinger distance); the "
+        "words are the two most probable of a topic, at the median of the documents that it leads, where "
+        "there is room. Neighbours are alike; sizes of islands and distances between them mean little."
+    )
+    return (
+        axes.figure,
+        caption,
+        f"Map of documents, coloured by package ({', '.join(names)}), with topics as words.",
+    )
+
+
+def embedding(doc_topic, settings):
+    """Return numbers of documents and their places in the plane, the same for the same model."""
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    random = np.random.default_rng(settings.seed)
+    most = QUICK_MAP_DOCUMENTS if settings.quick else MAP_DOCUMENTS
+    documents = np.sort(random.permutation(len(doc_topic))[:most])
+    # Between roots of shares, Euclid's distance is Hellinger's.
+    roots = np.sqrt(doc_topic[documents]).astype(np.float32)
+    neighbours = min(30, (len(documents) - 1) / 3)
+    tsne = TSNE(
+        perplexity=neighbours, init="pca", max_iter=250 if settings.quick else 500, random_state=settings.seed
+    )
+    # Threads that wait for each other by spinning take many times longer on a busy machine.
+    with threadpool_limits(1):
+        return documents, tsne.fit_transform(roots)
+
+
+def topic_places(shares, places):
+    """Return the median place of the documents that a topic leads; of topics too close, the largest."""
+    leader = shares.argmax(axis=1)
+    room = np.ptp(places, axis=0) * (0.12, 0.05)
+    found: dict = {}
+    for k, _ in Counter(leader.tolist()).most_common():
+        place = np.median(places[leader == k], axis=0)
+        if not any((abs(place - other) < room).all() for other in found.values()):
+            found[k] = place
+    return found
+
+
+def grouped(packages):
+    """Return the group of each document and the names of the groups: large packages, and all others."""
+    names = [name for name, _ in Counter(packages.tolist()).most_common()]
+    shown, rest = names[:SHOWN_PACKAGES], names[SHOWN_PACKAGES:]
+    number = {name: min(i, SHOWN_PACKAGES) for i, name in enumerate(names)}
+    group = np.array([number[name] for name in packages.tolist()])
+    return group, shown + ([", ".join(rest)] if rest else [])
+
+
+def _label(topics, k, n_words):
+    return f"{' '.join(topics[k][:n_words])}  {k}"
+
+
+def _listed(names):
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last

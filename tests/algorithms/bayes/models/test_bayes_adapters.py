@@ -1,0 +1,357 @@
+"""Models of NumPyro, PyMC and Stan, taken apart: against the same density written down by hand.
+
+Each library's tests run where it is installed. Stan's need a program compiled by BridgeStan: the one below,
+at the path STRADASK_TEST_STAN, or compiled here where BRIDGESTAN names its source. What the adapter itself
+does is tested everywhere, with a stand-in for a compiled program.
+"""
+
+import importlib.util
+import os
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import stradask as sd
+from stradask.algorithms.bayes.models.density import differences
+from stradask.algorithms.bayes.models.external import ExternalModel, Functions
+from stradask.errors import DataError, StradaskError
+
+N, K = 150, 2
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((N, K))
+Y = X @ [1.0, -0.5] + 0.7 * RNG.standard_normal(N)
+POINTS = RNG.standard_normal((4, K + 1)) * 0.3
+
+STAN = """
+data { int<lower=0> N; int<lower=1> K; matrix[N, K] X; vector[N] y; }
+parameters { vector[K] b; real<lower=0> sigma; }
+model { b ~ normal(0, 2); sigma ~ normal(0, 3); y ~ normal(X * b, sigma); }
+"""
+
+
+def log_likelihood(q, X=X, y=Y):
+    return stats.norm.logpdf(y, X @ q[:K], np.exp(q[K])).sum()
+
+
+def log_prior(q):
+    return (
+        stats.norm.logpdf(q[:K], 0, 2).sum() + stats.halfnorm.logpdf(np.exp(q[K]), scale=3) + q[K]
+    )  # with the Jacobian
+
+
+def quick_likelihood(q, X, y):
+    """The same without constants, and its gradient."""
+    rest, precision = y - X @ q[:K], np.exp(-2 * q[K])
+    gradient = np.append(X.T @ rest * precision, rest @ rest * precision - len(y))
+    return -0.5 * rest @ rest * precision - len(y) * q[K], gradient
+
+
+def quick_prior(q):
+    square = np.exp(2 * q[K]) / 9
+    gradient = np.append(-q[:K] / 4, 1 - square)
+    return -q[:K] @ q[:K] / 8 - 0.5 * square + q[K], gradient
+
+
+def has(name):
+    return importlib.util.find_spec(name) is not None
+
+
+def numpyro_model():
+    import numpyro
+    from numpyro import distributions as dist
+
+    def model(X, y):
+        b = numpyro.sample("b", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
+        sigma = numpyro.sample("sigma", dist.HalfNormal(3))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(X @ b, sigma), obs=y)
+
+    return sd.from_numpyro(model, {"X": X, "y": Y}, data_axis="rows")
+
+
+def pymc_model():
+    import pymc as pm
+
+    with pm.Model() as model:
+        x = pm.Data("X", X, dims=("rows", "columns"))
+        y = pm.Data("seen", Y, dims="rows")
+        b, sigma = pm.Normal("b", 0, 2, shape=K), pm.HalfNormal("sigma", 3)
+        pm.Normal("y", x @ b, sigma, observed=y)
+    return sd.from_pymc(model, data_axis="rows")
+
+
+def stan_model():
+    return sd.from_bridgestan(stan_library(), {"N": N, "K": K, "X": X, "y": Y}, data_axis="N")
+
+
+def stan_library():
+    if "STRADASK_TEST_STAN" in os.environ:
+        return os.environ["STRADASK_TEST_STAN"]
+    import tempfile
+    from pathlib import Path
+
+    import bridgestan
+
+    path = Path(tempfile.mkdtemp()) / "normal.stan"
+    path.write_text(STAN)
+    return bridgestan.compile_model(path)
+
+
+class StandIn:
+    """`bridgestan.StanModel` of the program above, by the formulas."""
+
+    made = 0
+
+    def __init__(self, library, data, *, warn):
+        if data["N"] == 0 and library == "needs rows":
+            raise RuntimeError("N is 0, but must be greater than or equal to 1")
+        self.X, self.y = np.asarray(data["X"]), np.asarray(data["y"])
+        assert len(self.X) == len(self.y) == data["N"]
+        assert (data["K"], warn) == (K, False)
+        type(self).made += 1
+
+    def param_unc_num(self):
+        return K + 1
+
+    def param_unc_names(self):
+        return ["b.1", "b.2", "sigma"]
+
+    param_names = param_unc_names
+
+    def param_constrain(self, q):
+        return np.append(q[:K], np.exp(q[K]))
+
+    def log_density_gradient(self, q):
+        if not np.isfinite(q).all():
+            raise RuntimeError("Location parameter is nan")
+        value, slope = quick_prior(q)
+        more, other = quick_likelihood(q, self.X, self.y)
+        return value + more, slope + other
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    module = ModuleType("bridgestan")
+    module.StanModel = StandIn
+    monkeypatch.setitem(sys.modules, "bridgestan", module)
+
+
+def stand_in_model():
+    return sd.from_bridgestan("library", {"N": N, "K": K, "X": X, "y": Y}, data_axis="N")
+
+
+STAN_IS_THERE = has("bridgestan") and {"STRADASK_TEST_STAN", "BRIDGESTAN"} & {*os.environ}
+WARNS = pytest.mark.filterwarnings("ignore")  # of libraries of their own
+LIBRARIES = [
+    pytest.param(
+        numpyro_model,
+        id="numpyro",
+        marks=[WARNS, pytest.mark.skipif(not has("numpyro"), reason="NumPyro is not installed")],
+    ),
+    pytest.param(
+        pymc_model,
+        id="pymc",
+        marks=[WARNS, pytest.mark.slow, pytest.mark.skipif(not has("pymc"), reason="PyMC is not installed")],
+    ),
+    pytest.param(
+        stan_model,
+        id="stan",
+        marks=[WARNS, pytest.mark.skipif(not STAN_IS_THERE, reason="no program compiled by BridgeStan")],
+    ),
+    pytest.param(stand_in_model, id="stand-in"),
+]
+
+
+@pytest.mark.parametrize("make", LIBRARIES)
+def test_a_model_is_taken_apart_and_sampled_in_shards(make, request):
+    if make is stand_in_model:
+        request.getfixturevalue("stand_in")
+    model = make()
+    assert model.variables == {"b": (K,), "sigma": ()}
+    part = (model.data[0][:40], model.data[1][:40])
+    for what, expected in (
+        (lambda q: model.functions.likelihood(q, model.data), log_likelihood),
+        (lambda q: model.functions.likelihood(q, part), lambda q: log_likelihood(q, X[:40], Y[:40])),
+        (model.functions.prior, log_prior),
+    ):
+        gaps = [what(q)[0] - expected(q) for q in POINTS]  # constants may be left out
+        np.testing.assert_allclose(gaps, gaps[0], rtol=0, atol=1e-9)
+        for q in POINTS:
+            np.testing.assert_allclose(what(q)[1], differences(expected, q), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(model.functions.constrain(POINTS)[:, K], np.exp(POINTS[:, K]))
+
+    def by_hand(q, data):
+        return quick_likelihood(q, *data)
+
+    settings = {"n_shards": 2, "n_samples": 200, "n_chains": 2, "n_warmup": 150, "random_state": 0}
+    theirs = sd.sample(model, **settings)
+    ours = sd.sample(by_hand, quick_prior, (X, Y), np.zeros(K + 1), **settings)
+    assert theirs.mean()["b"].shape == (K,)
+    gap = (theirs.mean()["b"] - ours.mean()["theta"][:K]) / ours.sd()["theta"][:K]
+    assert np.abs(gap).max() < 0.25
+    assert abs(theirs.mean()["sigma"] - 0.7) < 0.15
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("make", LIBRARIES[:1])
+def test_a_model_travels_to_workers(make, tmp_path):
+    from dask.distributed import Client
+
+    model = make()
+    settings = {"n_shards": 2, "n_samples": 100, "n_chains": 2, "n_warmup": 100, "random_state": 0}
+    here = sd.sample(model, **settings)
+    with Client(n_workers=2, threads_per_worker=1, dashboard_address=":0"):
+        there = sd.sample(model, engine="dask", checkpoint=str(tmp_path / "run"), **settings)
+    np.testing.assert_array_equal(here.draws, there.draws)
+
+
+# Bad input ---------------------------------------------------------------------------------------
+
+
+class Written(Functions):
+    """A likelihood that a test gives."""
+
+    def __init__(self, function):
+        self.function, self.start, self.row = function, np.zeros(1), (np.zeros(1),)
+
+    def likelihood(self, q, data):
+        return self.function(q, data[0]), np.zeros(1)
+
+
+def taken(function, x):
+    return ExternalModel(Written(function), (x,), np.zeros(1), ("a",), {"a": ()})
+
+
+def test_a_likelihood_that_is_no_sum_over_rows_is_refused():
+    x = np.arange(10.0)
+    taken(lambda q, x: -((x - q) ** 2).sum() + 3.0, x)  # a constant does no harm
+    with pytest.raises(DataError, match="no sum over rows"):
+        taken(lambda q, x: -((x - q) ** 2).mean(), x)
+    with pytest.raises(DataError, match="no sum over rows"):
+        taken(lambda q, x: -((x - q) ** 2).sum() - q[0] ** 2, x)  # a prior among the rows
+    with pytest.raises(DataError, match="not finite"):
+        taken(lambda q, x: np.nan, x)
+    with pytest.raises(DataError, match=r"cannot be evaluated.*broadcast"):
+        taken(lambda q, x: (x - np.zeros(10)).sum(), x)
+    with pytest.raises(DataError, match="1 row"):
+        taken(lambda q, x: 0.0, x[:1])
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_program_that_needs_rows_is_refused():
+    data = {"N": N, "K": K, "X": X, "y": Y}
+    with pytest.raises(DataError, match="int<lower=0> N"):
+        sd.from_bridgestan("needs rows", data, data_axis="N")
+    with pytest.raises(DataError, match="must name the integer"):
+        sd.from_bridgestan("library", data, data_axis="X")
+    with pytest.raises(DataError, match="no array has as many rows"):
+        sd.from_bridgestan("library", data | {"N": N + 1}, data_axis="N")
+    with pytest.raises(DataError, match="start must have 3"):
+        sd.from_bridgestan("library", data, data_axis="N", start=[0.0])
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_program_is_made_once_for_a_shard():
+    model = stand_in_model()
+    before = StandIn.made
+    for q in POINTS:
+        model.functions.likelihood(q, model.data)
+    assert StandIn.made == before + 1
+    assert np.isnan(model.functions.prior(np.full(K + 1, np.nan))[0])
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_model_of_another_library_stands_alone():
+    with pytest.raises(DataError, match="stands alone"):
+        sd.sample(stand_in_model(), log_prior)
+    with pytest.raises(DataError, match="start is missing"):
+        sd.sample(log_likelihood, log_prior, (X, Y))
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_models_are_told_apart_by_their_values():
+    from dask.base import tokenize
+
+    model, same = stand_in_model(), stand_in_model()
+    other = sd.from_bridgestan("library", {"N": N, "K": K, "X": 2 * X, "y": Y}, data_axis="N")
+    assert tokenize(model.functions) == tokenize(same.functions) != tokenize(other.functions)
+
+
+def test_packages_and_arguments_are_named_before_a_model_is_looked_at(monkeypatch):
+    def model(X, y):
+        raise AssertionError("the model was run")
+
+    wrong = {
+        "model must be a function": (sd.from_numpyro, 3, {}),
+        "data must be a dict, .* got a tuple": (sd.from_numpyro, model, (X, Y)),
+        r"model\(X=\.\.\., z=\.\.\.\), and the one given": (sd.from_numpyro, model, {"X": X, "z": Y}),
+        "data must be a dict, .* got a list": (sd.from_bridgestan, "library", [X, Y]),
+    }
+    for words, (door, *arguments) in wrong.items():
+        with pytest.raises(DataError, match=words):
+            door(*arguments, data_axis="rows")
+    for package in ("numpyro", "pymc", "bridgestan"):
+        monkeypatch.setitem(sys.modules, package, None)
+    missing = {
+        "from_numpyro needs numpyro": (sd.from_numpyro, model, {"X": X, "y": Y}),
+        "from_pymc needs pymc": (sd.from_pymc, model),
+        "from_bridgestan needs bridgestan": (sd.from_bridgestan, "library", {"rows": N, "X": X}),
+    }
+    for words, (door, *arguments) in missing.items():
+        with pytest.raises(StradaskError, match=f"{words}, which is not installed: pip install"):
+            door(*arguments, data_axis="rows")
+
+
+@WARNS
+@pytest.mark.skipif(not has("numpyro"), reason="NumPyro is not installed")
+def test_numpyro_models_that_cannot_be_cut():
+    import numpyro
+    from numpyro import distributions as dist
+
+    def of_rows(y):
+        with numpyro.plate("rows", len(y)):
+            z = numpyro.sample("z", dist.Normal(0, 1))
+            numpyro.sample("y", dist.Normal(z, 1), obs=y)
+
+    def of_a_size(y, n):
+        a = numpyro.sample("a", dist.Normal(0, 1))
+        with numpyro.plate("rows", n):
+            numpyro.sample("y", dist.Normal(a, 1), obs=y)
+
+    def of_counts(y):
+        a = numpyro.sample("a", dist.Poisson(3))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(a, 1), obs=y)
+
+    with pytest.raises(DataError, match="'z' is inside the plate"):
+        sd.from_numpyro(of_rows, {"y": Y}, data_axis="rows")
+    with pytest.raises(DataError, match="is no plate"):
+        sd.from_numpyro(of_rows, {"y": Y}, data_axis="row")
+    with pytest.raises(DataError, match=r"take its size from the data|cannot be evaluated"):
+        sd.from_numpyro(of_a_size, {"y": Y, "n": N}, data_axis="rows")
+    with pytest.raises(DataError, match="discrete"):
+        sd.from_numpyro(of_counts, {"y": Y}, data_axis="rows")
+
+
+@WARNS
+@pytest.mark.skipif(not has("pymc"), reason="PyMC is not installed")
+def test_pymc_models_that_cannot_be_cut():
+    import pymc as pm
+
+    with pm.Model() as model:
+        x = pm.Data("x", Y, dims="rows")
+        a = pm.Normal("a", 0, 1)
+        pm.Normal("y", a, 1, observed=Y)
+        pm.Deterministic("b", a + x.sum())
+    with pytest.raises(DataError, match="no term of the log density depends on x"):
+        sd.from_pymc(model, data_axis="rows")
+    with pytest.raises(DataError, match=r"no pm\.Data"):
+        sd.from_pymc(model, data_axis="row")
+    with pm.Model() as model:
+        x = pm.Data("x", Y, dims="rows")
+        pm.Normal("y", pm.Normal("a", x.mean(), 1), 1, observed=x)
+    with pytest.raises(DataError, match="'a' depends on rows"):
+        sd.from_pymc(model, data_axis="rows")

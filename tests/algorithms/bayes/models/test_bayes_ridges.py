@@ -1,0 +1,103 @@
+"""Which densities can be normalised: slanted ridges are refused, walls and wide priors are not."""
+
+import numba as nb
+import numpy as np
+import pytest
+from scipy import stats
+
+import stradask as sd
+from stradask.algorithms.bayes.models.density import user_model
+from stradask.errors import DataError
+
+X = np.random.default_rng(0).standard_normal(200)
+SLANTS = {"(2, 1)": [1.0, -2.0], "(pi, 1, .3)": [np.pi, -2.0, 0.3], "(1, -3)": [3.0, 1.0]}
+
+
+def line(weights, slope):
+    weights = np.array(weights)
+
+    def log_likelihood(q, x):
+        rest = x - q @ weights
+        value = -0.5 * (rest**2).sum()
+        return (value, rest.sum() * weights) if slope else value
+
+    return log_likelihood
+
+
+def saturating(q, x):
+    """Not quadratic: of the difference q[0] - 2 q[1] alone."""
+    return -np.log(np.cosh(x - q[0] + 2 * q[1])).sum()
+
+
+@pytest.mark.parametrize("slope", [False, True])
+@pytest.mark.parametrize("name", SLANTS)
+def test_a_slanted_ridge_is_refused_whatever_its_direction(name, slope):
+    start = np.linspace(0.3, 0.1, len(SLANTS[name]))
+    with pytest.raises(DataError, match=r"does not fall along .*cannot be normalised"):
+        user_model(line(SLANTS[name], slope), None, X, start)
+
+
+def test_a_ridge_of_a_curved_density_is_named_by_its_parameters():
+    with pytest.raises(DataError, match=r"does not fall along [+-]1 a [+-]0.5 b: the posterior"):
+        user_model(saturating, None, X, [1.0, 0.3], names=["a", "b"])
+    with pytest.raises(DataError, match=r"does not fall along [+-]1 a [+-]0.5 b: the posterior"):
+        user_model(nb.njit(saturating), None, X, [1.0, 0.3], names=["a", "b"])
+
+
+@pytest.mark.parametrize("slope", [False, True])
+@pytest.mark.parametrize("name", SLANTS)
+@pytest.mark.parametrize(
+    "prior",
+    [
+        lambda q: -0.5 * (q**2).sum(),
+        lambda q: -0.5 * (q**2).sum() / 1e6**2,
+        lambda q: stats.cauchy(scale=1000).logpdf(q).sum(),
+        lambda q: stats.t(0.5).logpdf(q).sum(),
+        lambda q: -np.abs(q).sum(),
+        lambda q: 0.0 if (np.abs(q) < 1e7).all() else -np.inf,
+    ],
+)
+def test_proper_priors_make_a_ridge_proper(name, slope, prior):
+    user_model(line(SLANTS[name], slope), prior, X, np.linspace(0.3, 0.1, len(SLANTS[name])))
+
+
+def box(q, x):
+    return 0.0 if (np.abs(q) < 1).all() else -np.inf
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_uniform_density_on_a_box_is_sampled(compiled):
+    density = nb.njit(box) if compiled else box
+    found = sd.sample(density, None, np.zeros(1), [0.1, 0.2], names=["a", "b"], random_state=0)
+    assert found.method.startswith("slice: the log density is constant about the start")
+    assert found.diagnostics.level == 0
+    for name in "ab":
+        size = 2000  # of 4,000 draws, the least that they are worth here
+        assert found.mean()[name] == pytest.approx(0, abs=4.5 * np.sqrt(1 / 3 / size))
+        assert found.sd()[name] == pytest.approx(np.sqrt(1 / 3), abs=4.5 * np.sqrt(4 / 45 / (4 / 3) / size))
+
+
+def test_a_parameter_that_has_walls_on_one_side_only_is_refused():
+    def half(q, x):
+        return -0.5 * q[0] ** 2 if q[1] > -3 else -np.inf
+
+    with pytest.raises(DataError, match=r"does not fall along [+-]1 b: "):
+        user_model(half, None, X, [0.5, 0.0], names=["a", "b"])
+
+
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")  # of few draws by NUTS
+@pytest.mark.parametrize("n", [50, 100])
+def test_the_choice_of_few_draws_is_not_contradicted_by_their_limit(n):
+    """Of 50 and 100 draws k-hat may be .41 and .5 at most, and not .5 to be chosen."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 1))
+    y = rng.random(30) < 0.5
+    chosen = 0
+    for seed in range(40):
+        model = sd.BayesianLogisticRegression(n_samples=n, n_chains=1, n_warmup=50, random_state=seed)
+        posterior = model.fit(X, y).posterior_
+        if model.sampler_ == "laplace":
+            chosen += 1
+            line = posterior.diagnostics.row("k-hat")
+            assert line["verdict"] == "good", seed
+    assert chosen

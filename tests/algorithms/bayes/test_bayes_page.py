@@ -1,0 +1,27 @@
+"""The page about Bayesian models: its code runs as it is written, and its numbers are those that come out."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[3] / "docs" / "mcmc.md"
+
+
+def test_code_of_the_page_runs(tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 6
+    names: dict = {}
+    for block in blocks:
+        exec(compile(block, str(PAGE), "exec"), names)
+    assert names["m"].n_shards_ == 3
+    assert abs(names["m"].coef_[0, 0] - 1) < 0.1
+    assert len(list((tmp_path / "run.ckpt").iterdir())) == 4 * 4 * 11
+    assert names["grouped"].posterior_.names[2:5] == ["intercept", "group_sd", "group[town 0]"]
+    assert abs(names["grouped"].posterior_.mean()["group_sd"] - 0.8) < 0.3
+    assert abs(names["mixture"].mean()["means"] - [-3, 2]).max() < 0.3
+    assert names["posterior"].names == ["mean", "log sd"]
+    assert abs(names["posterior"].mean()["mean"] - 3) < 0.1
+    assert abs(names["found"].draws.mean() - 1) < 0.1  # of the product

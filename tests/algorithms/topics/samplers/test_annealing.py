@@ -1,0 +1,169 @@
+"""Annealed sweeps are those of a larger prior, and nothing of them is left afterwards."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import stradask as sd
+from stradask.algorithms.topics.samplers.annealing import annealed_prior, annealed_sweeps, first_beta
+from stradask.algorithms.topics.samplers.auto import AutoState
+from stradask.algorithms.topics.samplers.choose import sampler_state
+from stradask.errors import ModelFileError
+
+N_TOPICS, N_WORDS = 70, 400
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    X, *_ = sd.datasets.make_lda_corpus(1200, N_WORDS, 20, mean_length=100, random_state=3)
+    return sparse.csr_array(X)
+
+
+def make(corpus, sampler, beta=0.01, max_sweeps=20, **options):
+    priors = np.full(N_TOPICS, 0.1), np.broadcast_to(np.asarray(beta, float), N_WORDS).copy()
+    choice = {"sampler": sampler, "exact": False, "max_sweeps": max_sweeps, "known": {}}
+    return sampler_state(corpus, N_TOPICS, *priors, 5, **(choice | options))
+
+
+def sweep(state, round_):
+    shards = [state.load(group) for group in state.shards]
+    for step, tasks in enumerate(state.schedule.plan(round_, {})):
+        tasks = [SimpleNamespace(shard=i, blocks=j, round=round_, step=step) for i, j in tasks]
+        for task in tasks:
+            state.sync(shards[task.shard], state.publish())
+        state.aggregate(tasks, [state.update(shards[task.shard], task) for task in tasks])
+
+
+def test_the_prior_falls_from_a_tenth_to_what_was_asked_for():
+    beta = np.array([0.01, 0.001, 0.1, 0.5])
+    path = np.array([annealed_prior(beta, sweep, 50, 0.1) for sweep in range(60)])
+    np.testing.assert_allclose(path[:31], np.tile([0.1, 0.1, 0.1, 0.5], (31, 1)), rtol=1e-15)
+    np.testing.assert_array_equal(path[50:], np.tile(beta, (10, 1)))
+    falling = path[30:51, :2]
+    ratios = falling[1:] / falling[:-1]
+    np.testing.assert_allclose(ratios, np.tile(beta[:2] / 0.1, (20, 1)) ** (1 / 20), rtol=1e-12)
+    np.testing.assert_array_equal(path[:, 2:], np.tile(beta[2:], (60, 1)))
+
+
+def test_a_prior_adds_a_part_of_the_tokens_that_topics_have(corpus):
+    n_tokens = int(corpus.sum())
+    for n_topics in (2, 70, 300, 5000):
+        first = first_beta(n_tokens, n_topics, N_WORDS)
+        assert first == 0.1 or N_WORDS * first == pytest.approx(0.3 * n_tokens / n_topics)
+        assert N_WORDS * first <= 0.3 * n_tokens / n_topics * (1 + 1e-12)
+    assert first < 0.1
+    beta = np.full(N_WORDS, 2 * first)
+    np.testing.assert_array_equal(annealed_prior(beta, 0, 50, first), beta)
+
+
+@pytest.mark.parametrize(("max_sweeps", "passes", "expected"), [
+    (200, None, 40), (30, None, 15), (1, None, 0), (0, None, 0), (200, 2, 75), (400, 1, 150), (200, 4, 38),
+])  # fmt: skip
+def test_at_most_half_of_the_sweeps_are_annealed(max_sweeps, passes, expected):
+    assert annealed_sweeps(max_sweeps, passes) == expected
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "warp", "light"])
+def test_annealed_sweeps_are_those_of_the_larger_prior(corpus, sampler):
+    annealed, larger = make(corpus, sampler, anneals=True), make(corpus, sampler, beta=0.1)
+    assert annealed.annealed == 10
+    larger.begin_from(annealed.topics)  # long documents begin in another way
+    for round_ in range(6):
+        sweep(annealed, round_)
+        sweep(larger, round_)
+    np.testing.assert_array_equal(annealed.topics, larger.topics)
+    sweep(annealed, 7)  # on its way down
+    sweep(larger, 7)
+    assert not np.array_equal(annealed.topics, larger.topics)
+    # the likelihood is that of the prior asked for
+    plain = make(corpus, sampler)
+    plain.begin_from(annealed.topics)
+    assert annealed.joint_log_likelihood(1) == plain.joint_log_likelihood(1)
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "warp", "light"])
+def test_nothing_is_left_of_annealing_afterwards(corpus, sampler):
+    annealed, plain = make(corpus, sampler, anneals=True), make(corpus, sampler)
+    for round_ in range(10):
+        sweep(annealed, round_)
+    plain.restore(annealed.arrays() | {"annealed": np.int64(0)})
+    sweep(annealed, 10)
+    sweep(plain, 10)
+    np.testing.assert_array_equal(annealed.topics, plain.topics)
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "warp", "light"])
+def test_a_checkpoint_within_annealing_goes_on_with_it(corpus, sampler):
+    first, second = make(corpus, sampler, anneals=True), make(corpus, sampler, max_sweeps=50, anneals=True)
+    for round_ in range(7):
+        sweep(first, round_)
+    second.restore(first.arrays())
+    sweep(first, 7)
+    sweep(second, 7)
+    np.testing.assert_array_equal(first.topics, second.topics)
+    for damaged in (np.int64(-1), np.float64(3), np.arange(3)):
+        with pytest.raises(ModelFileError, match="do not fit"):
+            second.restore(first.arrays() | {"annealed": damaged})
+
+
+def test_auto_anneals_with_warp_alone_and_does_not_go_over_before_the_end(corpus):
+    state = make(corpus, "auto", max_sweeps=60, anneals=True)
+    assert isinstance(state, AutoState)
+    assert state.annealed == 30
+    state.takeover.trace = [9.0] * 40
+    assert not state.takeover.is_time(state.annealed)
+    state.takeover.trace += [9.0]
+    assert state.takeover.is_time(state.annealed)
+    assert state._gibbs(state.current).annealed == 0
+
+
+def test_a_prior_that_is_large_already_is_not_annealed(corpus):
+    assert make(corpus, "warp", beta=0.1, anneals=True).annealed == 0
+    assert make(corpus, "warp", beta=0.09, anneals=True).annealed == 10
+
+
+@pytest.mark.parametrize("options", [
+    {"exact": True}, {"anneals": False}, {"known": {"labels": sparse.csr_array(np.ones((1200, N_TOPICS)))}},
+])  # fmt: skip
+def test_what_is_not_annealed(corpus, options):
+    assert make(corpus, "gibbs", **({"anneals": True} | options)).annealed == 0
+
+
+def test_estimators_that_begin_from_something_do_not_anneal(corpus, monkeypatch):
+    from stradask.algorithms.topics.samplers import choose as samplers
+
+    seen = []
+    inner = samplers.sampler_state
+    monkeypatch.setattr(samplers, "sampler_state", lambda *a, **kw: seen.append(inner(*a, **kw)) or seen[-1])
+    lda = sd.LatentDirichletAllocation(8, sampler="gibbs", max_iter=6, random_state=0).fit(corpus)
+    lda.fit(corpus, topics=lda.components_)
+    lda.fit(corpus, seed_words={0: [1]})
+    lda.set_params(warm_start=True).fit(corpus)
+    assert [state.annealed for state in seen] == [3, 0, 0, 0]
+
+
+def test_fitted_priors_and_convergence_wait_for_the_end_of_annealing(corpus):
+    state = make(corpus, "gibbs", max_sweeps=80, anneals=True, fits_priors=True)
+    state.after_sweep(30)
+    assert np.all(state.beta == 0.01)
+    state.after_sweep(40)
+    assert np.all(state.beta != 0.01)
+    lda = sd.LatentDirichletAllocation(8, sampler="gibbs", tol=0.5, max_iter=80, random_state=0).fit(corpus)
+    assert lda.n_iter_ > 40
+
+
+@pytest.mark.parametrize("anneals", [True, False])
+def test_long_documents_begin_with_all_topics_where_sweeps_are_annealed(corpus, anneals):
+    state = make(corpus, "gibbs", anneals=anneals)
+    documents = sparse.csr_array(corpus)
+    lengths = documents.sum(axis=1)
+    distinct = np.diff(state.doc_topic_counts().indptr)
+    long = lengths >= 200
+    assert 10 < long.sum() < len(long) / 2
+    assert distinct[~long].max() == 3
+    if anneals:  # 200 draws and more of 70 topics leave out (69 / 70)^200 of them, a twentieth
+        assert distinct[long].min() > 50
+    else:
+        assert distinct[long].max() == 3

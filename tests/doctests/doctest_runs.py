@@ -1,0 +1,33 @@
+"""Runs the examples in the docstrings of a package."""
+
+import doctest
+import importlib
+import pkgutil
+
+
+def modules_below(*packages):
+    """Names of the packages and of all modules in them."""
+    names = []
+    for name in packages:
+        package = importlib.import_module(name)
+        found = pkgutil.walk_packages(getattr(package, "__path__", ()), f"{name}.")
+        names += [name, *(module.name for module in found)]
+    return names
+
+
+def run_examples(name):
+    """Run the examples of a module; the first one that fails raises with what it gave."""
+    module = importlib.import_module(name)
+    runner = doctest.DebugRunner(optionflags=0)
+    for test in doctest.DocTestFinder().find(module, name):
+        if not test.examples:
+            continue
+        try:
+            runner.run(test)
+        except doctest.DocTestFailure as failure:
+            raise AssertionError(
+                f"{test.name}, line {failure.example.lineno + 1}: {failure.example.source.strip()!r} gave "
+                f"{failure.got!r}, not {failure.example.want!r}"
+            ) from None
+        except doctest.UnexpectedException as failure:
+            raise failure.exc_info[1] from None

@@ -1,0 +1,231 @@
+"""Kernels of the sparse linear models against plain numpy."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from stradask.algorithms.linear.sparse.columns import columns_of
+from stradask.kernels.linear import column_moments
+from stradask.kernels.linear import columns as linear_columns
+from stradask.kernels.linear import descent as linear_descent
+from stradask.kernels.linear import gram as linear_gram
+from stradask.kernels.linear import prox as linear_prox
+
+RNG = np.random.default_rng(0)
+DENSE = np.asfortranarray(RNG.standard_normal((37, 11)) + 2)
+SPARSE = sparse.csc_array(DENSE * (RNG.random(DENSE.shape) < 0.4))
+V = RNG.standard_normal((2, 37))
+CHOSEN = np.array([7, 0, 3, 10, 9, 2])
+WEIGHTS = RNG.random(37) + 0.1
+
+
+def parts(X):
+    return X.data, X.indices, X.indptr
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_with_columns(dtype):
+    X, out = DENSE.astype(dtype), np.empty((2, 6))
+    linear_columns.dense_dot(X.T, CHOSEN, V, out)
+    np.testing.assert_allclose(out, V @ X[:, CHOSEN].astype(float), rtol=1e-12)
+    linear_columns.csc_dot(*parts(SPARSE.astype(dtype)), CHOSEN, V, out)
+    np.testing.assert_allclose(out, V @ SPARSE.astype(dtype).toarray()[:, CHOSEN].astype(float), rtol=1e-12)
+
+
+def test_a_product_has_the_same_bits_in_any_company():
+    whole = np.empty((2, 11))
+    linear_columns.dense_dot(DENSE.T, np.arange(11), V, whole)
+    for company in ([4], [4, 5], [1, 4, 2], [9, 8, 7, 6, 4], [4, 3, 2, 1, 0, 5, 6, 7, 8]):
+        out = np.empty((2, len(company)))
+        linear_columns.dense_dot(DENSE.T, np.array(company), V, out)
+        np.testing.assert_array_equal(out, whole[:, company])
+    alone = np.empty((2, 1))  # of a matrix of one column, which is C-ordered as well
+    linear_columns.dense_dot(np.asfortranarray(DENSE[:, [4]]).T, np.array([0]), V, alone)
+    np.testing.assert_array_equal(alone, whole[:, [4]])
+
+
+def test_a_shard_of_a_single_column_gives_the_same_bits():
+    """In Fortran order it is in C order too: to numba another type, compiled to another order of sums."""
+    columns, v = columns_of(DENSE), V[:1]
+    products, moments = columns.dot(np.arange(11), v)[0], np.array(columns.norms())
+    for j in range(11):
+        alone = columns.range(j, j + 1)
+        assert alone.dot(np.arange(1), v)[0, 0] == products[j]
+        np.testing.assert_array_equal(np.array(alone.norms())[:, 0], moments[:, j])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_of_columns_have_the_same_bits_in_parts(dtype):
+    columns, coef = np.arange(11), RNG.standard_normal(11).astype(dtype)
+    X, whole = DENSE.astype(dtype), V[0].astype(dtype)
+    linear_columns.dense_add(X.T, columns, coef, whole)
+    for bounds in ([0, 2, 11], [0, 1, 4, 9, 11], [0, 6, 7, 11]):
+        out = V[0].astype(dtype)
+        for a, b in itertools.pairwise(bounds):
+            linear_columns.dense_add(X.T, columns[a:b], coef[a:b], out)
+        np.testing.assert_array_equal(out, whole)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("centre", [False, True])
+def test_copies_of_dense_columns(weighted, centre):
+    roots = np.sqrt(WEIGHTS) if weighted else np.empty(0)
+    w = WEIGHTS if weighted else np.ones(37)
+    scales, means, norms = 2.0 ** np.arange(-3, 3), np.empty(6), np.empty(6)
+    out = np.full((37, 8), 5.0, order="F")
+    linear_columns.dense_take(DENSE.T, CHOSEN, scales, roots, centre, out.T, 1, means, norms)
+    X = DENSE[:, CHOSEN] * scales
+    mean = np.average(X, axis=0, weights=w) if centre else np.zeros(6)
+    expected = (X - mean) * np.sqrt(w)[:, None]
+    np.testing.assert_allclose(out[:, 1:7], expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(means, mean, rtol=1e-12)
+    np.testing.assert_allclose(norms, (expected**2).sum(axis=0), rtol=1e-12)
+    assert (out[:, [0, 7]] == 5).all()
+
+
+def test_a_constant_column_is_exactly_zero_when_centred():
+    X = np.full((37, 1), 0.1, order="F")
+    out, mean, norm = np.empty((37, 1), order="F"), np.empty(1), np.empty(1)
+    linear_columns.dense_take(X.T, np.array([0]), np.ones(1), np.sqrt(WEIGHTS), True, out.T, 0, mean, norm)
+    assert (out == 0).all()
+    assert norm[0] == 0
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_copies_of_sparse_columns(weighted):
+    roots = np.sqrt(WEIGHTS) if weighted else np.empty(0)
+    w = WEIGHTS if weighted else np.ones(37)
+    scales, sums, norms = 2.0 ** np.arange(-3, 3), np.empty(6), np.empty(6)
+    data, indices, indptr = np.zeros(300), np.zeros(300, np.int32), np.zeros(7, np.int64)
+    linear_columns.csc_take(*parts(SPARSE), CHOSEN, scales, roots, data, indices, indptr, sums, norms)
+    copy = sparse.csc_array((data[: indptr[-1]], indices[: indptr[-1]], indptr), shape=(37, 6)).toarray()
+    X = SPARSE.toarray()[:, CHOSEN] * scales
+    np.testing.assert_allclose(copy, X * np.sqrt(w)[:, None], rtol=1e-12)
+    np.testing.assert_allclose(sums, w @ X, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(norms, w @ X**2, rtol=1e-12)
+
+
+def test_sums_of_columns():
+    coef = RNG.standard_normal(6)
+    for X, add in ((DENSE, linear_columns.dense_add), (SPARSE, linear_columns.csc_add)):
+        out = V[0].copy()
+        add(*((X.T,) if X is DENSE else parts(X)), CHOSEN, coef, out)
+        A = X if X is DENSE else X.toarray()
+        np.testing.assert_allclose(out, V[0] + A[:, CHOSEN] @ coef, rtol=1e-10)
+
+
+def test_largest_values():
+    out = np.empty(6)
+    linear_columns.dense_largest(-DENSE.T, CHOSEN, out)
+    np.testing.assert_array_equal(out, abs(DENSE[:, CHOSEN]).max(axis=0))
+    linear_columns.csc_largest(-SPARSE.data, SPARSE.indptr, CHOSEN, out)
+    np.testing.assert_array_equal(out, abs(SPARSE.toarray()[:, CHOSEN]).max(axis=0))
+
+
+@pytest.mark.parametrize("n_new", [1, 4, 6])
+def test_products_of_sparse_columns(n_new):
+    out = np.zeros((n_new, 6))
+    linear_columns.csc_products(*parts(SPARSE), CHOSEN[6 - n_new :], CHOSEN, 37, out)
+    A = SPARSE.toarray()[:, CHOSEN]
+    np.testing.assert_allclose(out, A[:, 6 - n_new :].T @ A, rtol=1e-12, atol=1e-14)
+
+
+def test_lower_triangle():
+    G = RNG.standard_normal((5, 5))
+    G += G.T
+    out = np.zeros((3, 3), order="F")
+    linear_descent.gather_lower(G, np.array([4, 0, 2]), out)
+    np.testing.assert_array_equal(out, np.tril(G[np.ix_([4, 0, 2], [4, 0, 2])]))
+
+
+def coordinate_minimiser(A, rho, b, j, l1, l2, positive):
+    """By a grid around the exact answer's neighbourhood: golden section would do as well."""
+    grid = np.linspace(0 if positive else -3, 3, 60001)
+    r = rho + A[:, j] * b[j]
+    values = (r @ r - 2 * grid * (A[:, j] @ r) + grid**2 * (A[:, j] @ A[:, j])) / 2
+    return grid[np.argmin(values + l1 * abs(grid) + l2 * grid**2 / 2)]
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_a_sweep_moves_each_coordinate_to_its_minimum(positive):
+    l1, l2 = np.linspace(0, 20, 11), np.linspace(3, 0, 11)
+    rho, start = V[0].copy(), RNG.standard_normal(11) * 0.1
+    start = abs(start) if positive else start
+    expected, residual = start.copy(), rho.copy()
+    for j in range(11):
+        new = coordinate_minimiser(DENSE, residual, expected, j, l1[j], l2[j], positive)
+        residual -= DENSE[:, j] * (new - expected[j])
+        expected[j] = new
+    norms = (DENSE**2).sum(axis=0)
+    A, slopes = DENSE.astype(np.float32), DENSE.T @ rho
+    b, change = start.copy(), np.zeros(37, np.float32)
+    assert (
+        linear_descent.dense_sweeps(A.T, np.arange(11), norms, slopes, change, b, l1, l2, positive, 0) == 11
+    )
+    np.testing.assert_allclose(b, expected, atol=2e-3)
+    np.testing.assert_allclose(rho + change, rho - DENSE @ (b - start), atol=1e-4)
+    G, b, kept = DENSE.T @ DENSE, start.copy(), slopes.copy()
+    linear_gram.descend(G, kept, b, l1, l2, positive, 1, 0)
+    np.testing.assert_allclose(b, expected, atol=2e-3)
+    np.testing.assert_allclose(kept, slopes - G @ (b - start), atol=1e-9)
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_a_sparse_sweep_is_the_sweep_of_its_centred_columns(positive):
+    X, roots = SPARSE.toarray(), np.sqrt(WEIGHTS)
+    means = WEIGHTS @ X / WEIGHTS.sum()
+    A = (X - means) * roots[:, None]
+    weighted = SPARSE.multiply(roots[:, None]).tocsc()
+    rho = V[0] - roots * (roots @ V[0]) / WEIGHTS.sum()
+    norms, l1, l2 = (A**2).sum(axis=0), np.full(11, 0.5), np.full(11, 0.1)
+    b, sparse_rho, every = np.zeros(11), rho.copy(), np.arange(11)
+    _, carried = linear_descent.csc_sweeps(
+        *parts(weighted), every, norms, means, WEIGHTS.sum(), sparse_rho, 0.0, b, l1, l2, positive, 2
+    )
+    np.testing.assert_allclose(sparse_rho - carried * roots, rho - A @ b, atol=1e-10)
+    G, expected = A.T @ A, np.zeros(11)
+    linear_gram.descend(G, A.T @ rho, expected, l1, l2, positive, 300, 2)
+    for _ in range(300):
+        _, carried = linear_descent.csc_sweeps(
+            *parts(weighted), every, norms, means, WEIGHTS.sum(), sparse_rho, carried, b, l1, l2, positive, 2
+        )
+    np.testing.assert_allclose(b, expected, atol=1e-8)
+    assert abs(b).max() > 0.01
+
+
+def test_a_given_operator_is_called_in_the_units_of_the_problem():
+    import numba
+
+    @numba.njit("float64(float64, float64, float64, float64)")
+    def ridge(z, step, strength, shape):
+        return z / (1 + step * strength * shape)
+
+    units, G = 2.0 ** np.arange(-2, 4), DENSE[:, :6].T @ DENSE[:, :6]
+    strengths, coef = np.linspace(1, 2, 6), np.zeros(6)
+    slopes = DENSE[:, :6].T @ V[0]
+    steps = units**2 / np.diagonal(G)
+    for _ in range(5000):
+        linear_prox.descend_prox(G, slopes, coef, units, steps, strengths, 3.0, ridge)
+    given = DENSE[:, :6] / units
+    expected = np.linalg.solve(given.T @ given + 3 * np.diag(strengths), given.T @ V[0])
+    np.testing.assert_allclose(coef * units, expected, rtol=1e-6)
+    out = np.empty(6)
+    linear_prox.violations(slopes / units, coef * units, steps, strengths, 3.0, ridge, out)
+    np.testing.assert_allclose(out, 0, atol=1e-6)
+    linear_prox.violations(slopes / units + 0.5, coef * units, steps, strengths, 3.0, ridge, out)
+    np.testing.assert_allclose(out, 0.5 / (1 + steps * strengths * 3), rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_sum_of_squares_misses_no_entry(dtype):
+    for n in range(12):
+        values = np.arange(1, n + 1).astype(dtype)
+        assert column_moments.sum_of_squares(values) == n * (n + 1) * (2 * n + 1) // 6
+        for i, what in itertools.product(
+            range(n), (np.nan, np.inf, -np.inf, np.sqrt(np.finfo(dtype).max) * 1.1)
+        ):
+            wrong = values.copy()
+            wrong[i] = what
+            assert not np.isfinite(dtype(column_moments.sum_of_squares(wrong)))
