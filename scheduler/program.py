@@ -195,6 +195,24 @@ class Program:
         """
         return data
 
+    def renew(self, state):
+        """Make of a used state what `load` would make of the shard now, without reading its data again.
+
+        Asked where workers were lost, of those that are left. Arrays that change are to be made anew, and not
+        to be written into.
+
+        Parameters
+        ----------
+        state : object
+            As `load`, `sync` and `update` left it. It is not used any more.
+
+        Returns
+        -------
+        object
+            None, as here, where the shard must be read again.
+        """
+        return None
+
     def report(self, state):
         """Tell the coordinator of a shard that was loaded: plain values and arrays, ``session.reports``.
 

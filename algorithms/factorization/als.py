@@ -74,6 +74,10 @@ class AlternatingLeastSquares(Program):
         tables, ranges = zip(*data, strict=True)
         return {"tables": tables, "ranges": ranges, "told": [None, None]}
 
+    def renew(self, state):
+        """Forget what the shard was told."""
+        return {**state, "told": [None, None]}
+
     def sync(self, state, message):
         """Learn the factors of a side."""
         for side, told in message:

@@ -74,6 +74,10 @@ class CyclicCoordinateDescent(Program):
         # `late`: changes of the other side's factors that the residuals of a side do not contain yet.
         return {"tables": tables, "ranges": ranges, "ridges": ridges, "late": ({}, {})}
 
+    def renew(self, state):
+        """Forget what the shard was told."""
+        return {name: state[name] for name in ("tables", "ranges", "ridges")} | {"late": ({}, {})}
+
     def sync(self, state, message):
         """Learn all factors, or one that was refitted."""
         if isinstance(message, list):

@@ -121,6 +121,10 @@ class Rotation(Program):
         factors, own = self._begun(data["counts"], data["number"], 0)
         return {**data, "factors": factors, "own": own}
 
+    def renew(self, state):
+        """Make the factors again."""
+        return self.load(state)
+
     def block(self, block):
         """Make the factors of a block of items: all factors first, then what rows have beside them."""
         factors, own = self._begun(self.items.counts_of(block), block, 1)

@@ -134,19 +134,23 @@ class Survey(Program):
         self.found: list[dict[str, Any]] = []
 
     def load(self, data):
-        """Keep what to read."""
-        return data
-
-    def update(self, state, task):
-        """Read a shard."""
+        """Read a shard; a worker that is lost afterwards takes only its own figures with it."""
         try:
-            X, n_entries = read_source(state["source"], self.n_features)
+            X, n_entries = read_source(data["source"], self.n_features)
         except DataError as error:
-            raise DataError(f"in shard {state['number']} of X: {error}") from error
+            raise DataError(f"in shard {data['number']} of X: {error}") from error
         size, words, tokens, longest = figures_of(X)
         figures = {"size": size, "width": X.shape[1], "n_tokens": int(tokens.sum()), "longest": longest}
         figures |= {"words": self.storage.put(words), "tokens": self.storage.put(tokens)}
         return figures | {"n_entries": n_entries, "digest": fingerprint_csr(X)}
+
+    def renew(self, state):
+        """Figures are never changed."""
+        return state
+
+    def update(self, state, task):
+        """Return what was found."""
+        return state
 
     def aggregate(self, tasks, partials):
         """Take what was found."""

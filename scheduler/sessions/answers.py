@@ -8,7 +8,8 @@ from distributed.protocol.pickle import dumps
 
 from ..._version import __version__
 from ...errors import StradaskError, WorkerLost
-from .worker_state import Parcel, StaleEpoch
+from .shards import StaleEpoch
+from .worker_state import Parcel
 
 _SMALL = 10_000  # bytes
 

@@ -21,7 +21,7 @@ from .clients import scheduler_named
 from .keep_alive import end_presences, presence_key, show_presence
 from .local import LocalSession
 from .migration import Migration
-from .placement import ShardData, place
+from .placement import ShardData, place, stays
 from .routes import itineraries
 from .worker import NAME
 from .worker_state import payload_bytes
@@ -91,6 +91,9 @@ class ClusterSession(Migration):
         self._whole = False  # whether all shards and blocks are where they should be
         self._shown: Any = None  # a task that ends when the scheduler shows the members busy
         self._program: list = []  # packed, for members that come later
+        self._opened: Any = None  # the program
+        self._since = (0, 0)  # the first epoch with this program, and the first one of this opening
+        self._kept: dict[int, str] = {}  # shards that members have, and need not read again
         self._ready: dict[str, tuple[int, int]] = {}  # newcomers with a room: epoch, threads
         self._balance: Balance | None = None
         self._late: dict[str, float] = {}  # how long each member waited for the last answer of a call
@@ -102,6 +105,9 @@ class ClusterSession(Migration):
 
     def open(self, program, snapshot=None, *, keeps_data=False, at_once=False):
         """Load every shard on the workers that there are, lay a `snapshot` over them.
+
+        When the same program is opened again, and when a worker is lost meanwhile, the others keep what they
+        have read (see `Program.renew`).
 
         With `keeps_data` Dask's own copy of the shards stays as well, for members that take one over later.
         With `at_once` it does not wait until the scheduler shows the workers busy: who calls must bear that
@@ -115,7 +121,7 @@ class ClusterSession(Migration):
         self._data = None
         with scheduler_named(self._client):
             self._data = ShardData(program.shards, self._scheduler, self._client)
-            self._client.sync(self._open, program, self._data, snapshot or {}, at_once)
+            self._open(program, self._data, snapshot or {}, keeps_data, at_once)
         self._tell()
         if not keeps_data:
             self._data = None
@@ -162,17 +168,16 @@ class ClusterSession(Migration):
 
     # Coming and going of workers ------------------------------------------------------------------------
 
-    async def _assemble(self, program, data):
-        """Begin an epoch: empty rooms on all workers that run and answer; return where data lie meanwhile."""
-        self._epoch += 1
-        if self._shown is not None:
-            self._shown.cancel()
-        finding = self._in_background(data.whereabouts(self._client))
-        try:
+    async def _assemble(self, program, n_shards):
+        """Begin an epoch: new rooms on all workers that run and answer."""
+        async with self._lock:
+            self._whole = False
+            self._epoch += 1
+            if self._shown is not None:
+                self._shown.cancel()
+            self._kept = {}
             await self._make_rooms(program)
-            return await finding
-        finally:
-            finding.cancel()
+            self._kept = stays(n_shards, self._members, self._kept)
 
     async def _make_rooms(self, program):
         self._members, self._program = await self._find_members(), program
@@ -185,12 +190,13 @@ class ClusterSession(Migration):
     async def _furnish(self, members):
         """Make rooms on members, and tasks that show them busy."""
         message = {"version": __version__, "program": self._program, "n_jobs": self._n_jobs}
-        epoch = self._epoch
+        message["same"], epoch = self._since, self._epoch
 
         async def make_room(member):
             key = presence_key(self._id, member, epoch)
-            await self._ask(member, "open", epoch=epoch, presence=key, **message)
+            held = await self._ask(member, "open", epoch=epoch, presence=key, **message)
             if epoch == self._epoch:  # else a newcomer's room, while the others began anew
+                self._kept.update(dict.fromkeys(held, member))
                 self._presences[member] = show_presence(self._client, NAME, self._id, member, epoch)
 
         await self._all(map(make_room, members), members)
@@ -219,30 +225,37 @@ class ClusterSession(Migration):
 
     # Opening ------------------------------------------------------------------------------------------
 
-    async def _open(self, program, data, snapshot, at_once=False):
-        async with self._lock:
-            self._whole = False
-            bare = copy.copy(program)
-            with contextlib.suppress(AttributeError):  # a property, which holds nothing
-                bare.shards = ()
-            packed = wired(bare)
-            for attempt in range(_ATTEMPTS):
-                try:
-                    held = await self._assemble(packed, data)
-                    await self._fill(program, data, held, snapshot, at_once)
-                except WorkerLost as error:
-                    if attempt + 1 == _ATTEMPTS:
-                        raise WorkerLost(
-                            f"{_ATTEMPTS} attempts to load the shards each lost a worker ({error}): do they "
-                            "fit into the workers' memory? Cut smaller shards, or raise memory_limit"
-                        ) from error
-                else:
-                    self._whole = True
-                    return
+    def _open(self, program, data, snapshot, keeps_data, at_once):
+        packed, epoch = wired(_bare(program)), self._epoch + 1
+        if self._opened is not program:  # nobody has any of its shards: Dask computes while rooms are made
+            self._opened, self._since = program, (epoch, epoch)
+            data.want(range(len(data)))
+        self._since = self._since[0], epoch
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._client.sync(self._assemble, packed, len(data))
+                data.want([s for s in range(len(data)) if keeps_data or s not in self._kept])
+                self._client.sync(self._fill, program, data, snapshot, at_once)
+            except WorkerLost as error:
+                if attempt + 1 == _ATTEMPTS:
+                    raise WorkerLost(
+                        f"{_ATTEMPTS} attempts to load the shards each lost a worker ({error}): do they "
+                        "fit into the workers' memory? Cut smaller shards, or raise memory_limit"
+                    ) from error
+            else:
+                return
 
-    async def _fill(self, program, data, held, snapshot, at_once):
+    async def _fill(self, program, data, snapshot, at_once):
+        async with self._lock:
+            await self._put(program, data, snapshot, at_once)
+            self._whole = True
+        if self._leaving & self._members.keys():  # they could not be relieved before
+            self._in_background(self._relieve())
+
+    async def _put(self, program, data, snapshot, at_once):
         """Put every shard and block where it belongs: neighbours together, Dask's data where they lie."""
-        self._shard_at = place(len(data), self._members, held)
+        held = await data.whereabouts(self._client)
+        self._shard_at = place(len(data), self._members, held, self._kept)
         self.reports: list = [None] * len(data)
         n_blocks = program.n_blocks if program.travels else 0
         self._block_at, self._stamps = place(n_blocks, self._members), [0] * n_blocks
@@ -255,7 +268,8 @@ class ClusterSession(Migration):
             async with places[member]:
                 began = time.monotonic()
                 saved = saved_shard(snapshot, shard, program.saved)
-                self.reports[shard] = await self._load(shard, member, saved)
+                bring = self._keep if shard in self._kept else self._load
+                self.reports[shard] = await bring(shard, member, saved)
                 self.load_seconds = max(self.load_seconds, time.monotonic() - began)
 
         async def make_block(block, member):
@@ -266,6 +280,10 @@ class ClusterSession(Migration):
         blocks = [make_block(block, member) for block, member in enumerate(self._block_at)]
         self._shown = self._in_background(self._be_seen())
         await self._all([*loads, *blocks, *(() if at_once else (self._shown,))], self._members)
+
+    async def _keep(self, shard, member, saved):
+        (report,) = await self._call(member, "keep", (shard, saved))
+        return report
 
     async def _load(self, shard, member, saved):
         entry, keys = self._data.form(shard)
@@ -360,3 +378,11 @@ class ClusterSession(Migration):
 
     async def _call(self, member, method, args, **rest):
         return await self._ask(member, "call", epoch=self._epoch, method=method, args=wired(args), **rest)
+
+
+def _bare(program):
+    """What goes to the members: a program without its shards."""
+    bare = copy.copy(program)
+    with contextlib.suppress(AttributeError):  # a property, which holds nothing
+        bare.shards = ()
+    return bare

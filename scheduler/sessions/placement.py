@@ -11,11 +11,11 @@ from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, Layer
 
 from ...errors import DataError, StradaskError
+from .shards import Brought
 from .worker import bring
-from .worker_state import Brought
 
 
-def place(n_items, threads, held=()):
+def place(n_items, threads, held=(), kept=None):
     """Spread items over members, in their order and in proportion to threads.
 
     Parameters
@@ -26,6 +26,8 @@ def place(n_items, threads, held=()):
     held : sequence of dict of str to int, optional
         For each item how many bytes of its data lie on which member: it goes where most of them lie,
         unless that member has its share already.
+    kept : dict of int to str, optional
+        Items that stay where they are; no member may have more of them than its share (`stays`).
 
     Returns
     -------
@@ -40,13 +42,14 @@ def place(n_items, threads, held=()):
     ['b', 'a', 'a']
     """
     slots = [member for member, n in threads.items() for _ in range(n)]
-    if not any(held):
+    if not any(held) and not kept:
         return [slots[item * len(slots) // n_items] for item in range(n_items)]
-    free = {member: math.ceil(n_items * n / len(slots)) for member, n in threads.items()}
-    homes: dict[int, str] = {}
+    free, homes = _shares(n_items, threads), dict(kept or {})
+    for member in homes.values():
+        free[member] -= 1
     for item, where in enumerate(held):
         wished = [member for member in where if free.get(member)]
-        if wished:
+        if wished and item not in homes:
             homes[item] = max(wished, key=where.__getitem__)
             free[homes[item]] -= 1
     for item in range(n_items):
@@ -56,8 +59,41 @@ def place(n_items, threads, held=()):
     return [homes[item] for item in range(n_items)]
 
 
+def stays(n_items, threads, homes):
+    """Say which items need not move: of each member as many as its share is.
+
+    Parameters
+    ----------
+    n_items : int
+    threads : dict of str to int
+    homes : dict of int to str
+        Where items are.
+
+    Returns
+    -------
+    dict of int to str
+
+    Examples
+    --------
+    >>> from stradask.scheduler.sessions.placement import stays
+    >>> stays(4, {"a": 1, "b": 1}, {0: "a", 1: "a", 2: "a"})
+    {0: 'a', 1: 'a'}
+    """
+    free, found = _shares(n_items, threads), {}
+    for item, member in sorted(homes.items()):
+        if free.get(member):
+            found[item] = member
+            free[member] -= 1
+    return found
+
+
+def _shares(n_items, threads):
+    n_threads = sum(threads.values())
+    return {member: math.ceil(n_items * n / n_threads) for member, n in threads.items()}
+
+
 class ShardData:
-    """The entries of a program's `shards`; what Dask can compute in them becomes futures.
+    """The entries of a program's `shards`; what Dask can compute in them becomes futures when it is wanted.
 
     Blocks that Dask holds already, of arrays that were persisted or made of futures, are these futures: no
     task is made of them.
@@ -75,18 +111,24 @@ class ShardData:
         self.shards = shards
         found = {s: values for s, entry in enumerate(shards) if (values := list(_dask_values(entry)))}
         self.entries, self.futures = {}, {}
+        self._known = {s: [(v, future_of(v)) for v in values] for s, values in found.items()}
         if found:
-            values = [v for values in found.values() for v in values]
-            known = [future_of(v) for v in values]
-            self.client = _client_of([f for f in known if f is not None], scheduler, own)
-            lazy = [v for v, future in zip(values, known, strict=True) if future is None]
-            made = iter(self.client.compute(lazy) if lazy else ())  # at once: they may have much in common
-            futures = iter([next(made) if future is None else future for future in known])
-            self.entries = {s: _replaced(shards[s], futures) for s in found}
-            self.futures = {s: list(_dask_values(entry)) for s, entry in self.entries.items()}
+            pairs = [pair for pairs in self._known.values() for pair in pairs]
+            self.client = _client_of([f for _, f in pairs if f is not None], scheduler, own)
 
     def __len__(self):
         return len(self.shards)
+
+    def want(self, shards):
+        """Have Dask compute what there is to compute in these shards, unless it has been told before."""
+        found = {s: self._known[s] for s in shards if s in self._known and s not in self.entries}
+        pairs = [pair for pairs in found.values() for pair in pairs]
+        lazy = [value for value, future in pairs if future is None]
+        made = iter(self.client.compute(lazy) if lazy else ())  # at once: they may have much in common
+        futures = iter([next(made) if future is None else future for _, future in pairs])
+        for s in found:
+            self.entries[s] = _replaced(self.shards[s], futures)
+            self.futures[s] = list(_dask_values(self.entries[s]))
 
     def form(self, shard):
         """Return a shard's entry with `Brought` in the places of Dask's data, and the keys of these."""
@@ -94,7 +136,7 @@ class ShardData:
         return _replaced(self.shards[shard], iter(map(Brought, range(len(keys))))), keys
 
     async def whereabouts(self, own):
-        """Wait for Dask's data; return for each shard how many bytes of them lie on which worker."""
+        """Wait for what is wanted of Dask; return for each shard how many bytes of it lie on which worker."""
         keys = [future.key for futures in self.futures.values() for future in futures]
         if not keys:
             return ()

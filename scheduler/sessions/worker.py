@@ -7,8 +7,8 @@ arithmetic runs on other threads, so that a worker answers however long its nume
 
 import asyncio
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, NamedTuple
 
 import distributed
 from distributed.protocol import to_serialize
@@ -22,8 +22,10 @@ from .keep_alive import SeatKeeper
 from .worker_state import Parcel, Room
 
 NAME = "stradask-sessions"
+_OVER = float("inf")  # the epoch of a session that has ended here
+_PATIENCE = 1.0  # seconds, besides those of reading again, for work on shards to end when a worker was lost
 _LINGER = 8.0  # seconds that a closing worker waits for its shards to be handed on
-_METHODS = ("load", "make_block", "adopt", "ask", "run", "measure", "snapshot", "store")
+_METHODS = ("load", "keep", "make_block", "adopt", "ask", "run", "measure", "snapshot", "store")
 
 
 class SessionPlugin(SeatKeeper):
@@ -55,10 +57,10 @@ class SessionPlugin(SeatKeeper):
         return await asyncio.get_running_loop().run_in_executor(None, answered, *answering)
 
     async def open(self, session, version, **message):
-        """Begin an epoch with an empty room."""
+        """Begin an epoch with a new room; answer which shards of the last one need not be read again."""
         return refused(version) or await self._open(session, **message)
 
-    async def _open(self, session, epoch, presence, program, n_jobs):
+    async def _open(self, session, epoch, presence, program, n_jobs, same):
         seat = self.seats.setdefault(session, Seat())
         if epoch < seat.epoch:
             return not_here(epoch)
@@ -70,13 +72,17 @@ class SessionPlugin(SeatKeeper):
             return failure(error)
         finally:
             self.expect_presence(session, epoch)
-        if seat.epoch != epoch:
-            return not_here(epoch)
-        if seat.room is None:
-            n_threads = self.worker.state.nthreads if n_jobs is None else effective_n_jobs(n_jobs)
-            ways = self._sender(session, epoch, seat.loop), self._fetcher(session, epoch, seat.loop)
-            seat.furnish(program, n_threads, *ways)
-        return {"ok": []}
+        n_threads = self.worker.state.nthreads if n_jobs is None else effective_n_jobs(n_jobs)
+        ways = self._sender(session, epoch, seat.loop), self._fetcher(session, epoch, seat.loop)
+        async with seat.furnishing:
+            if seat.epoch == epoch and seat.room is None:
+                try:
+                    await seat.furnish(epoch, Room(program, n_threads, *ways, seat.spare), *same)
+                except Exception as error:  # of the program's
+                    return failure(error)
+            if seat.epoch != epoch:
+                return not_here(epoch)
+            return {"ok": wired(sorted(seat.room.left))}
 
     async def call(self, session, epoch, method, args, shared=None, serial=None, needs=-1, news=None):
         """Carry out a method of the room on its threads; with a serial number, once.
@@ -173,14 +179,25 @@ class SessionPlugin(SeatKeeper):
         return fetch
 
 
+class _Before(NamedTuple):
+    """A room of an epoch that is over."""
+
+    epoch: int
+    room: Room
+    calls: set[Future]  # that may still run in it
+
+
 class Seat:
     """One session on one worker: its epoch, room and threads. Changed on the event loop only."""
 
     def __init__(self):
+        self.before: _Before | None = None
+        self.furnishing = asyncio.Lock()
+        self.calls: set[Future] = set()  # that run in the room
         self.epoch, self.presence = -1, ""
         self.spare: dict[str, Any] = {}
         self.room: Room | None = None
-        self.threads: ThreadPoolExecutor | None = None
+        self.threads: Any = None
         self.gone, self.loop = asyncio.Event(), asyncio.get_running_loop()
         self.news = asyncio.Event()  # set, and replaced, when a call that waits should look again
 
@@ -194,21 +211,42 @@ class Seat:
         if self.room is not None and self.threads is not None:
             self.room.close()
             self.threads.shutdown(wait=False)
+            self.before = _Before(self.epoch, self.room, self.calls)
         self.epoch, self.presence, self.room, self.threads = epoch, presence, None, None
+        self.calls = set()
         self.wake()
 
-    def furnish(self, program, n_threads, send, fetch):
-        """Make this epoch's room."""
-        self.room = Room(program, n_threads, send, fetch, self.spare)
-        self.threads = ThreadPoolExecutor(n_threads, "stradask-room")
+    async def furnish(self, epoch, room, program_since, opening_since):
+        """Give an epoch its room, with shards of the last one that need not be read again.
+
+        These are of epochs with the same program. What still works on them is waited for, but not longer than
+        it would take to read them again.
+        """
+        before, self.before = self.before, None
+        if before is not None and before.epoch >= program_since:
+            patience = _PATIENCE + before.room.seconds
+            _, late = await self.loop.run_in_executor(None, wait, list(before.calls), patience)
+            if not late:
+                as_they_are = before.epoch >= opening_since
+                await self.loop.run_in_executor(None, room.take_over, before.room, as_they_are)
+        if epoch == self.epoch:
+            self.room, self.threads = room, ThreadPoolExecutor(room.n_threads, "stradask-room")
+        elif self.epoch < _OVER:
+            self.before = _Before(epoch, room, set())
 
     async def answer(self, function, *args):
         """Call ``function(room, *args)`` on a thread of the room; return what goes back to the caller."""
-        return await self.loop.run_in_executor(self.threads, answered, function, self.room, *args)
+        call = self.threads.submit(answered, function, self.room, *args)
+        self.calls.add(call)
+        call.add_done_callback(self.calls.discard)
+        return await asyncio.wrap_future(call)
 
     def end(self):
         """Let go of everything."""
-        self.begin(float("inf"), "")
+        self.begin(_OVER, "")
+        if self.before is not None:
+            self.before.room.clear()
+            self.before = None
         self.gone.set()
 
 

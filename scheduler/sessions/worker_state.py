@@ -14,18 +14,15 @@ import numpy as np
 from distributed.protocol.pickle import dumps
 from scipy import sparse
 
-from ...errors import ModelFileError, StradaskError
+from ...errors import StradaskError
 from ..program import Task
-from ..stores.saved import check_same_form, check_saved, laid_over
+from ..stores.saved import laid_over
 from ..stores.shared_store import StoredPart, write_part
 from ..threads import run_tasks
+from .shards import Shards, StaleEpoch
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _SPARSE = ("csr", "csc", "coo", "bsr", "dia")
-
-
-class StaleEpoch(StradaskError):
-    """A message of an earlier membership: its sender has been left behind."""
 
 
 def payload_bytes(value):
@@ -102,24 +99,6 @@ def _usable(frame):
     return frame if frame.ctypes.data % 16 == 0 else frame.copy()
 
 
-@dataclass(frozen=True)
-class Brought:
-    """In a shard's entry: the value that Dask holds, of this number among those of the shard."""
-
-    number: int
-
-
-def _filled(entry, values):
-    """Put values in the places of `Brought`."""
-    if type(entry) is Brought:
-        return values[entry.number]
-    if type(entry) in (tuple, list):
-        return type(entry)(_filled(value, values) for value in entry)
-    if type(entry) is dict:
-        return {name: _filled(value, values) for name, value in entry.items()}
-    return entry
-
-
 class Assignment(NamedTuple):
     """One task of a call, as it is told to the member that does it.
 
@@ -143,7 +122,7 @@ class Assignment(NamedTuple):
     to: str = ""
 
 
-class Room:
+class Room(Shards):
     """Shards and blocks of one session, in one epoch, on one member.
 
     A new epoch is a new room: numerics that cannot be interrupted end in the old one, where nobody hears
@@ -171,18 +150,14 @@ class Room:
     """
 
     def __init__(self, program, n_threads, send, fetch=None, spare=None):
-        self.program, self.n_threads, self._send, self.fetch = program, n_threads, send, fetch
+        super().__init__(program, n_threads)
+        self._send, self.fetch = send, fetch
         self.kept: dict[Any, Any] = {}
         self.told: tuple[int, Any] = (-1, None)
         self.spare = {} if spare is None else spare
-        self.states: dict[int, Any] = {}
         self.blocks: dict[int, np.ndarray] = {}
         self.stamps: dict[int, int] = {}
-        lock = threading.RLock()
-        self.changed = threading.Condition(lock)  # shards, blocks
-        self._delivered = threading.Condition(lock)  # hops
-        self.failure: BaseException | None = None
-        self.brought: dict[int, list] = {}  # values of Dask's for `load`, by shard
+        self._delivered = threading.Condition(self._lock)  # hops
         self._hops: dict[Any, float] = {}  # when they set out
         self._effort: dict[str, Any] = {"sending": 0.0}  # of the present `run`
         self._answering = threading.Lock()
@@ -191,10 +166,10 @@ class Room:
     # Coming and going -------------------------------------------------------------------------------
 
     def close(self):
-        """End the room: whoever waits in it wakes with `StaleEpoch`."""
+        """End the room: whoever waits in it wakes with `StaleEpoch`. Its shards are left to the next one."""
         self.fail(StaleEpoch("the session went on without this member"))
         with self.changed:
-            hops, self.states, self.blocks, self.brought = list(self._hops), {}, {}, {}
+            hops, self.blocks, self.brought = list(self._hops), {}, {}
             self.kept, self.told = {}, (self.told[0], None)
         for hop in hops:
             hop.cancel()
@@ -205,44 +180,6 @@ class Room:
             self.failure = self.failure or error
             self.changed.notify_all()
             self._delivered.notify_all()
-
-    def check(self):
-        """Raise what `fail` was told."""
-        if self.failure is not None:
-            raise self.failure
-
-    def load(self, shard, entry, n_brought, saved):
-        """Make a shard's state and lay saved arrays over it; of a call that came twice the first counts.
-
-        What there is to be told of it comes back, in a tuple.
-        """
-        self.check()
-        if shard in self.states:
-            return (self.program.report(self.states[shard]),)
-        values = self.brought.get(shard, ())
-        if len(values) != n_brought:
-            raise StaleEpoch(f"Dask did not bring the data of shard {shard}")
-        state = self.program.load(_filled(entry, values))
-        check_saved(self.program, state)
-        arrays = dict(saved.items())  # a `StoredPart` is read here
-        if saved and arrays.keys() != set(self.program.saved):
-            raise ModelFileError(f"the checkpoint's shard {shard} has other arrays; remove the folder")
-        for name, array in arrays.items():
-            check_same_form(f"shard-{shard}/{name}", array, state[name])
-            state[name] = array.copy()  # in one process it is the caller's
-        self.adopt(shard, state)
-        return (self.program.report(state),)
-
-    def adopt(self, shard, state):
-        """Take in a shard, unless it is here."""
-        with self.changed:
-            self.check()
-            self.states.setdefault(shard, state)
-            self.brought.pop(shard, None)
-
-    def state(self, shard):
-        """Return a shard's whole state, to be handed on."""
-        return self.states[shard]
 
     def make_block(self, block, saved=None):
         """Make a travelling block, or take its saved value."""
@@ -311,7 +248,7 @@ class Room:
 
     def ask(self, name, *args):
         """Call a method of the program with this room."""
-        self.check()
+        self.begin()
         return getattr(self.program, name)(self, *args)
 
     # Calls: each ends when all that it sent has arrived -----------------------------------------------
@@ -390,6 +327,7 @@ class Room:
         return dict(zip(parts, self._on_threads(tasks), strict=True))
 
     def _sync(self, messages):
+        self.begin()
         for message in messages:
             self._on_threads([(self.program.sync, (state, message)) for state in self.states.values()])
 

@@ -206,6 +206,7 @@ class ClusterPlace:
         workers = self._workers
         if self._data is None:
             self._data = ShardData(tasks, workers._scheduler, self._client)
+            self._data.want(range(len(tasks)))
         self._tasks, self._calls = [], []
         for number, home in enumerate(self._homes):
             held = number in self._data.futures

@@ -1,11 +1,11 @@
-"""A worker killed at many moments, above all while a fit opens: equal bits, no shard read more than thrice.
+"""A worker killed at many moments, above all while a fit opens: equal bits, only what was lost is read again.
 
 Each fit makes its own client, so that the connection, the plugin and the rooms are made anew. What is killed
 is replaced by a process that must import and load everything first; the fit must not wait for it. Times are
 printed, and not judged: other work on the machine would be.
 """
 
-import functools
+import collections
 import logging
 import os
 import signal
@@ -21,6 +21,9 @@ import stradask as sd
 from stradask.scheduler import run_replicas
 
 distributed = pytest.importorskip("distributed")
+from distributed.diagnostics.plugin import SchedulerPlugin  # noqa: E402
+
+from stradask.scheduler.sessions.cluster import ClusterSession  # noqa: E402
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -65,27 +68,38 @@ def client():
         yield client
 
 
+class Computed(SchedulerPlugin):
+    """Counts how often each task was computed; presences of sessions are none."""
+
+    name = "computed"
+
+    def __init__(self):
+        self.times = collections.Counter()
+
+    def transition(self, key, start, finish, *args, **kwargs):
+        if (start, finish) == ("processing", "memory") and not str(key).startswith("stradask-presence"):
+            self.times[key] += 1
+
+
 @pytest.fixture
-def reads(monkeypatch):
-    """Shards that sessions have had loaded, and matrices that searches have sent."""
-    from stradask.algorithms.linear.cv.places import There
-    from stradask.scheduler.sessions.cluster import ClusterSession
+def reads(client, monkeypatch):
+    """How often each shard of a session, and each task (folds, draws, replicas of a table), was done."""
+    plugin, load = Computed(), ClusterSession._load
+    programs = []  # held: an id is given again
 
-    noted = []
+    async def noting(session, shard, *args):
+        programs.append(session._opened)
+        plugin.times[id(session._opened), shard] += 1
+        return await load(session, shard, *args)
 
-    def noting(cls, name):
-        function = getattr(cls, name)
+    monkeypatch.setattr(ClusterSession, "_load", noting)
+    client.cluster.scheduler.add_plugin(plugin)
+    yield plugin.times
+    client.cluster.scheduler.remove_plugin(plugin.name)
 
-        @functools.wraps(function)
-        def call(*args, **kwargs):
-            noted.append(name)
-            return function(*args, **kwargs)
 
-        monkeypatch.setattr(cls, name, call)
-
-    noting(ClusterSession, "_load")
-    noting(There, "_send")
-    return noted
+# Sums over portions: idle workers read portions of others too, whom they then help.
+HELPED = {"logistic", "minimize"}
 
 
 @pytest.mark.parametrize("name", KILLED)
@@ -98,7 +112,9 @@ def test_a_kill_at_any_moment_changes_no_bit(client, reads, name, capsys):
         reads.clear()
         began = time.monotonic()
         fit(address)
-        undisturbed, once = time.monotonic() - began, len(reads)
+        undisturbed, once = time.monotonic() - began, reads.total()
+        assert once > 0
+        beyond = []
         for moment in MOMENTS:
             victim = living(client, 2)[0]
             reads.clear()
@@ -109,8 +125,16 @@ def test_a_kill_at_any_moment_changes_no_bit(client, reads, name, capsys):
             seconds = time.monotonic() - began
             killer.join()
             np.testing.assert_array_equal(got, expected)
-            assert len(reads) <= 3 * once
-            load = os.getloadavg()[0]
+            # One worker is lost: nothing is lost twice. A table's replicas are other tasks when begun again.
+            most = 3 * once if name in HELPED else 2 * once
+            assert reads.total() <= most
+            assert name in HELPED or max(reads.values()) <= 2
+            beyond.append(seconds - undisturbed)
             text = f"{name}: killed after {moment:.2f} s, took {seconds:.2f} s for {undisturbed:.2f}"
             with capsys.disabled():
-                os.write(1, f"{text}; {len(reads)} reads for {once}; load {load:.1f}\n".encode())
+                load = os.getloadavg()[0]
+                os.write(1, f"{text}; {reads.total()} done for {once}; load {load:.1f}\n".encode())
+        with capsys.disabled():
+            os.write(
+                1, f"{name}: median {np.median(beyond):.2f} s, most {max(beyond):.2f} s beyond\n".encode()
+            )

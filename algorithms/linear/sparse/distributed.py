@@ -241,6 +241,10 @@ class Scales(Program):
         """Check and lay out a shard."""
         return {"X": _by_columns(data[0]), "weights": data[1]}
 
+    def renew(self, state):
+        """Forget the means."""
+        return {name: state[name] for name in ("X", "weights")}
+
     def publish(self):
         """Tell the means, once they are known."""
         return {"means": self.means}

@@ -104,9 +104,16 @@ class SparseLinearProgram(Program):
         """State of a shard: its columns, by reference where they lie here."""
         first, source = data
         columns = columns_of(self.read(source)) if self.sends_columns else self.columns.range(*source)
+        return self._scored(first, columns)
+
+    def _scored(self, first, columns):
         factors = None if self.factors is None else self.factors[first : first + columns.shape[1]]
         scores = Scores(columns, factors, self.positive)
         return {"first": first, "columns": columns, "scores": scores}
+
+    def renew(self, state):
+        """Forget what was asked."""
+        return self._scored(state["first"], state["columns"])
 
     def sync(self, state, message):
         """Take the coordinator's next request."""

@@ -252,6 +252,10 @@ class RowProgram(Program):
         X = np.asfortranarray(X) if isinstance(X, np.ndarray) else X.tocsc()
         return {"X": X, "y": y, "weights": weights}
 
+    def renew(self, state):
+        """Forget what was asked."""
+        return {name: state[name] for name in ("X", "y", "weights")}
+
     def sync(self, state, message):
         """Take the coordinator's next request."""
         state["request"] = message

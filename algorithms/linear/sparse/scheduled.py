@@ -266,8 +266,11 @@ class ScheduledElasticNet(Program):
             column_moments.csc_moments(columns.data, columns.indices, columns.indptr, weights, sums, squares)
         else:
             column_moments.dense_moments(columns.X.T, weights, sums, squares)
-        state = {"columns": columns, "y": y, "weights": weights, "sums": sums, "squares": squares}
-        state["residual"] = np.empty(len(y))
+        return self.renew({"columns": columns, "y": y, "weights": weights, "sums": sums, "squares": squares})
+
+    def renew(self, state):
+        """Make the residual of the coefficients to start from."""
+        state = {**state, "residual": np.empty(len(state["y"]))}
         self.sync(state, (True, *self.start))
         return state
 

@@ -145,16 +145,33 @@ class RotatingGibbs(RotatingModel):
         offset[data["words"]] = data["offsets"]
         release(data["words"])
         release(data["offsets"])
-        labels = data.get("labels")
-        documents = self.document_kind(lengths, storage, None if labels is None else labels[order])
-        state = {"order": order, "lengths": lengths, "docs": docs, "starts": starts, "documents": documents}
-        state |= {"offset": offset[self.words.ids], "totals": None, "priors": self.priors, "ready": False}
+        begun = {"first_document": data["first_document"]}
+        if "labels" in data:
+            begun["labels"] = data["labels"][order]
+        state = {"order": order, "lengths": lengths, "docs": docs, "starts": starts}
+        state |= {"offset": offset[self.words.ids], "begun": begun if "topics" not in data else None}
         if self.on_disk:
             state |= {name: storage.put(state[name]) for name in ("order", "lengths", "starts", "offset")}
+        own = {name: data[name] for name in ("topics",) if name in data}
+        return self.begin(state, begun | own)
+
+    def begin(self, tokens, data):
+        """Give tokens that are laid out their first topics."""
+        storage = self.pool or Storage(self.folder)
+        documents = self.document_kind(tokens["lengths"], storage, data.get("labels"))
+        state = tokens | {"documents": documents, "totals": None, "priors": self.priors, "ready": False}
         state["topics"] = self.lay_out(state, data, storage)
         state |= documents.arrays()
         self.put_away(state)
         return state
+
+    def renew(self, state):
+        """Give the tokens their first topics again, unless these were read with them."""
+        return None if state["begun"] is None else self.begin(self.tokens(state), state["begun"])
+
+    def tokens(self, state):
+        """What a shard has of its tokens, apart from topics."""
+        return {name: state[name] for name in ("order", "lengths", "docs", "starts", "offset", "begun")}
 
     def lay_out(self, state, data, storage):
         """Make the first topics of the tokens, as `GibbsState.first_topics`, which see."""

@@ -97,8 +97,17 @@ class RotatingAuto(Program):
 
     def load(self, data):
         """See `RotatingGibbs`; what warp has no need to keep is kept empty."""
-        state = dict.fromkeys(self.saved, np.zeros(0, np.uint8)) | self.current.load(data)
-        return state | {"gibbs": self.takeover.done}
+        return self._whole(self.current.load(data))
+
+    def _whole(self, state):
+        none = dict.fromkeys(self.saved, np.zeros(0, np.uint8))
+        return none | state | {"gibbs": self.takeover.done}
+
+    def renew(self, state):
+        """See `RotatingGibbs`."""
+        if state["begun"] is None:
+            return None
+        return self._whole(self.current.begin(self._of(state).tokens(state), state["begun"]))
 
     def _of(self, state):
         return self.parts[_GIBBS if state["gibbs"] else _WARP]

@@ -15,8 +15,10 @@ from ....errors import DataError, ModelFileError
 from ....kernels.lda import alias
 from ....kernels.lda import counts as topic_counts
 from ....kernels.lda import warp as lda_warp
+from ....kernels.lda.gibbs import AHEAD
 from ...inputs.indices import narrow_csr
 from .rotating import RotatingGibbs
+from .storage import Storage
 
 _STREAMS = 8  # purposes of random streams: this one and the next
 
@@ -60,6 +62,12 @@ class RotatingWarp(RotatingGibbs):
         pairs = storage.zeros((len(topics), 2), self.kind)
         pairs[:] = topics[:, None]  # the first proposals are the topics themselves
         return pairs
+
+    def tokens(self, state):
+        """See `RotatingGibbs`."""
+        docs = Storage(self.folder).zeros(len(state["position"]) + AHEAD, np.uint32)
+        lda_warp.documents(state["doc_start"], state["position"], docs)
+        return super().tokens(state | {"docs": docs})
 
     def own_topics(self, state, first, last):
         """See `RotatingGibbs`."""

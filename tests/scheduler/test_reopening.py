@@ -1,0 +1,314 @@
+"""A session that is opened again reads only what was lost, and every fit ends with the same bits."""
+
+import asyncio
+import collections
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import stradask as sd
+from stradask.algorithms.topics.survey import Survey
+from stradask.errors import WorkerLost
+from stradask.scheduler import Program, RotationSchedule, StaticSchedule, run
+from stradask.scheduler.sessions.cluster import ClusterSession
+from stradask.scheduler.sessions.placement import place, stays
+from stradask.scheduler.sessions.session import open_session
+
+_RNG = np.random.default_rng(0)
+X = _RNG.standard_normal((300, 60))
+Y = X @ np.linspace(-1, 1, 60) + _RNG.standard_normal(300)
+COUNTS = sparse.csr_array(_RNG.poisson(0.4, (300, 40)))
+RATINGS = COUNTS.astype(float)
+
+
+def factors(engine, **options):
+    model = sd.MatrixFactorization(4, max_iter=6, engine=engine, random_state=0, **options)
+    return model.fit(RATINGS).item_factors_
+
+
+def topics(engine, **options):
+    options = {"max_iter": 6, "random_state": 0, "n_groups": 4} | options
+    model = sd.LatentDirichletAllocation(5, engine=engine, **options).fit(COUNTS)
+    return model.components_
+
+
+def labelled(engine):
+    labels = np.tile([1.0, 1.0, 0.0, 1.0, 1.0], (300, 1))
+    model = sd.LatentDirichletAllocation(5, engine=engine, max_iter=6, random_state=0, n_groups=4)
+    return model.fit(COUNTS, doc_labels=labels).components_
+
+
+def chunked(engine, chunks=(75, 60), **options):
+    """Rows, or columns, that lie in shards."""
+    import dask.array as da
+
+    return sd.Lasso(alpha=0.01, engine=engine, **options).fit(da.from_array(X, chunks=chunks), Y).coef_
+
+
+def minimize(engine):
+    def of_portion(portion, w):
+        A, b = portion
+        residual = A @ w - b
+        return 0.5 * float(residual @ residual), A.T @ residual
+
+    cut = [(X[a : a + 75], Y[a : a + 75]) for a in range(0, 300, 75)]
+    return sd.minimize(of_portion, np.zeros(60), cut, tol=1e-8, engine=engine, deterministic=True).x
+
+
+def linear(engine, **options):
+    return sd.Lasso(alpha=0.01, engine=engine, **options).fit(X, Y).coef_
+
+
+def implicit(engine):
+    model = sd.MatrixFactorization(4, max_iter=6, engine=engine, random_state=0, implicit=True, loss="bpr")
+    return model.fit(RATINGS).item_factors_
+
+
+def surveyed(engine):
+    program = Survey([RATINGS[a : a + 75] for a in range(0, 300, 75)])
+    run(program, StaticSchedule(1, n_shards=4), max_rounds=1, engine=engine)
+    return [found["n_tokens"] for found in program.found]
+
+
+FITS = {
+    "columns": linear,
+    "columns in chunks": lambda engine: chunked(engine, (300, 15)),
+    "scales": lambda engine: chunked(engine, standardize=True),
+    "rows": chunked,
+    "dynamic": lambda engine: linear(engine, schedule="dynamic", random_state=0),
+    "minimize": minimize,
+    "least squares": lambda engine: factors(engine, solver="als"),
+    "coordinate descent": lambda engine: factors(engine, solver="ccd"),
+    "gradient descent": lambda engine: factors(engine, solver="sgd"),
+    "drawn factors": lambda engine: factors(engine, solver="gibbs"),
+    "ranking": implicit,
+    "gibbs": lambda engine: topics(engine, sampler="gibbs"),
+    "light": lambda engine: topics(engine, sampler="light"),
+    "warp": lambda engine: topics(engine, sampler="warp"),
+    "labels": labelled,
+    "survey": surveyed,
+}
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """How often each shard of each program was read, whoever asks."""
+    noted, load = collections.Counter(), ClusterSession._load
+
+    async def noting(session, shard, *args):
+        noted[id(session), id(session._opened), shard] += 1
+        return await load(session, shard, *args)
+
+    monkeypatch.setattr(ClusterSession, "_load", noting)
+    return noted
+
+
+@pytest.fixture
+def lose(monkeypatch):
+    """Let a call to the members be carried out, and then count as lost."""
+
+    def lose(after, methods=("run", "ask")):
+        calls, left = ClusterSession._calls, [after]
+
+        async def losing(session, method, *args):
+            answers = await calls(session, method, *args)
+            if method in methods:
+                left[0] -= 1
+                if left[0] == 0:
+                    session._whole = False
+                    raise WorkerLost("so this test says")
+            return answers
+
+        monkeypatch.setattr(ClusterSession, "_calls", losing)
+        return left
+
+    return lose
+
+
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("after", [1, 4])
+def test_shards_of_members_that_are_left_are_not_read_again(one_process, reads, lose, name, after):
+    fit, address = FITS[name], one_process.scheduler_address
+    expected = fit(address)
+    reads.clear()
+    left = lose(after)
+    np.testing.assert_array_equal(fit(address), expected)
+    if name == "minimize":  # plain sums go to each member for itself, see `test_cluster_passes`
+        return
+    assert left[0] <= 0 or name in ("survey", "scales")  # which are over before
+    assert set(reads.values()) == {1}
+
+
+def readers(folder):
+    """Which processes read each shard."""
+    found = collections.defaultdict(list)
+    for path in sorted(folder.iterdir()):
+        shard, pid, _ = path.name.split("-")
+        found[int(shard)].append(int(pid))
+    return found
+
+
+def slow_to_read(folder, n_shards, seconds, renews=False):
+    """Make a program that leaves a file for each shard that is read."""
+
+    class Slow(Program):
+        shards = tuple(range(n_shards))
+        n_blocks = n_shards
+
+        def __init__(self):
+            self.folder, self.total = str(folder), 0
+
+        def load(self, data):
+            import os
+            import time
+            import uuid
+
+            time.sleep(seconds)
+            with open(f"{self.folder}/{data}-{os.getpid()}-{uuid.uuid4().hex}", "w"):
+                return {"value": data, "used": 0}
+
+        def update(self, state, task):
+            state["used"] += 1
+            return state["value"] + state["used"]
+
+        def aggregate(self, tasks, partials):
+            self.total += sum(partials)
+
+        def renew(self, state):
+            return state | {"used": 0} if renews else None
+
+        def arrays(self):
+            return {"total": np.array(self.total)}
+
+        def restore(self, arrays):
+            self.total = int(arrays["total"])
+
+    return Slow()
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_worker_killed_while_shards_are_read_takes_only_its_own(start_cluster, tmp_path, threads):
+    program = slow_to_read(tmp_path, 12, 0.15)
+    with start_cluster(2, threads, client=True) as (cluster, client):
+        session, victims = open_session(cluster.scheduler_address), []
+
+        def kill():
+            while not victims:
+                for readers_of_one in readers(tmp_path).values():
+                    if readers_of_one[0] in pids and sum(map(len, readers(tmp_path).values())) >= 5:
+                        victims.append(readers_of_one[0])
+                        os.kill(victims[0], signal.SIGKILL)
+                        break
+
+        pids = set(client.run(os.getpid).values())
+        killer = threading.Thread(target=kill)
+        killer.start()
+        session.open(program)
+        killer.join()
+        assert session.run(0, 0, [[(s, s) for s in range(12)]], []) == [s + 1 for s in range(12)]
+        session.close()
+    for shard, by in readers(tmp_path).items():
+        others = [pid for pid in by if pid not in victims]
+        assert len(others) == 1, f"shard {shard} was read by {by}, of which {victims} was killed"
+
+
+@pytest.mark.parametrize("renews", [False, True])
+def test_shards_that_were_used_are_kept_if_the_program_can_renew_them(one_process, tmp_path, lose, renews):
+    program = slow_to_read(tmp_path, 4, 0.0, renews)
+    lose(1)
+    schedule = RotationSchedule(4, 4)
+    run(program, schedule, max_rounds=3, engine=one_process.scheduler_address)
+    assert {len(by) for by in readers(tmp_path).values()} == ({1} if renews else {2})
+    undisturbed = slow_to_read(tmp_path, 4, 0.0)
+    run(undisturbed, schedule, max_rounds=3)
+    assert program.total == undisturbed.total
+
+
+def test_another_program_gets_nothing_of_the_one_before(one_process, tmp_path):
+    session = open_session(one_process.scheduler_address)
+    steps = [[(s, s) for s in range(4)]]
+    for _ in range(2):
+        session.open(slow_to_read(tmp_path, 4, 0.0, True))
+        assert session.run(0, 0, steps, []) == [1, 2, 3, 4]
+    assert {len(by) for by in readers(tmp_path).values()} == {2}
+    session.close()
+
+
+def test_what_still_works_on_a_shard_is_waited_for(one_process, tmp_path, monkeypatch):
+    """Or an update of the epoch before would write into the state that is kept."""
+    program = slow_to_read(tmp_path, 4, 0.0)
+    kind, update = type(program), type(program).update
+
+    def in_place(self, state):
+        state["used"] = 0
+        return state
+
+    def slowly(self, state, task):
+        import time
+
+        time.sleep(0.5)
+        return update(self, state, task)
+
+    async def losing(member):
+        await asyncio.sleep(0.2)
+        raise WorkerLost("so this test says")
+
+    kind.renew, kind.update = in_place, slowly
+    session, steps = open_session(one_process.scheduler_address), [[(s, s) for s in range(4)]]
+    session.open(program)
+    monkeypatch.setattr(session, "_guard", losing)
+    with pytest.raises(WorkerLost):
+        session.run(0, 0, steps, [])
+    monkeypatch.undo()
+    session.open(program)
+    assert session.run(0, 0, steps, []) == [1, 2, 3, 4]
+    assert {len(by) for by in readers(tmp_path).values()} == {1}
+    session.close()
+
+
+# Where shards stay ------------------------------------------------------------------------------------------
+
+
+def test_kept_items_stay_and_others_fill_up():
+    threads = {"a": 1, "b": 2}
+    kept = stays(9, threads, {0: "b", 4: "a", 5: "a", 6: "a", 7: "a", 8: "gone"})
+    assert kept == {0: "b", 4: "a", 5: "a", 6: "a"}
+    homes = place(9, threads, [{"a": 8}] * 9, kept)
+    assert homes == ["b", "b", "b", "b", "a", "a", "a", "b", "b"]
+    assert place(9, threads, (), kept) == homes
+
+
+def test_dask_computes_again_only_what_was_lost(one_process, tmp_path, lose):
+    import dask
+
+    folder = str(tmp_path)
+
+    def make(number):
+        import uuid
+
+        with open(f"{folder}/{number}-0-{uuid.uuid4().hex}", "w"):
+            return np.full(3, float(number))
+
+    class Sums(Program):
+        def __init__(self, shards):
+            self.shards, self.total = shards, 0.0
+
+        def renew(self, state):
+            return state
+
+        def update(self, state, task):
+            return float(state.sum())
+
+        def aggregate(self, tasks, partials):
+            self.total = sum(partials)
+
+    program = Sums([dask.delayed(make)(number) for number in range(4)])
+    lose(1)
+    run(program, StaticSchedule(1, n_shards=4), max_rounds=2, engine=one_process.scheduler_address)
+    assert program.total == 18.0
+    assert {number: len(by) for number, by in readers(tmp_path).items()} == dict.fromkeys(range(4), 1)
