@@ -122,7 +122,7 @@ def run(
     ------
     DataError
         If the schedule was made for other numbers of shards or blocks than the program has; if `saved` is
-        seen to forget a part of a shard's state, at the first checkpoint on threads.
+        seen to forget a part of a shard's state, at the first checkpoint or snapshot.
     WorkerLost
         If five attempts at one round each lost a worker.
     CheckpointMismatch
@@ -429,12 +429,12 @@ class Engine:
             self.store.check_seen(shards)
         else:
             shards = self.session.snapshot(self._pending)
-            if not self._tried and not self.session.remote:
-                plan = self._plan or self.schedule.plan(round_, self._state)
-                check_forgotten(self.program, self.session, shards, plan, round_)
+        self._pending = []
+        if not self._tried:
+            plan = self._plan or self.schedule.plan(round_, self._state)
+            check_forgotten(self.program, self.session, shards, plan, round_)
             self._tried = True
         coordinator = self._coordinator()
-        self._pending = []
         if self._rewinds:
             cost = time.monotonic() - began
             self._kept = _Kept(round_, _copied(coordinator), self._plan, shards, cost)

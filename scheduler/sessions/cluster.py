@@ -21,7 +21,7 @@ from .clients import scheduler_named
 from .keep_alive import end_presences, presence_key, show_presence
 from .local import LocalSession
 from .migration import Migration
-from .placement import ShardData, place, stays
+from .placement import ShardData, holds_dask, place, stays
 from .routes import itineraries
 from .worker import NAME
 from .worker_state import payload_bytes
@@ -143,6 +143,10 @@ class ClusterSession(Migration):
     def store(self, messages, url, folder):
         """Have members write what `snapshot` would fetch to a shared place; return the sizes of the files."""
         return self._sync(self._store, messages, url, folder)
+
+    def differing(self, program, trial):
+        """Make the first shard again on the worker that has it; not what Dask would have to compute."""
+        return [] if holds_dask(program.shards[0]) else self._sync(self._differing, program, trial)
 
     def probe(self, checkpoint):
         """Hold the place of a `SharedCheckpoint` against what every worker sees under its name."""
@@ -340,6 +344,16 @@ class ClusterSession(Migration):
         for answer in await self._calls("store", holders, messages):
             sizes.update(answer)
         return sizes
+
+    async def _differing(self, program, trial):
+        member = self._shard_at[0]
+        (can_be,) = await self._calls("can_be_tried", {member: (0,)}, None)
+        if not can_be:  # its entry would be as large
+            return []
+        (found,) = await self._calls(
+            "differing", {member: (0, _bare(program), program.shards[0], trial)}, None
+        )
+        return found
 
     async def _probe(self, checkpoint):
         members, word = await self._find_members(), await asyncio.to_thread(checkpoint.leave_word)

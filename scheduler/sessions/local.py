@@ -4,6 +4,7 @@ from typing import Any
 
 from ..history import Activity
 from ..program import Task
+from ..stores.restoring import differing
 from ..stores.saved import check_complete, check_same_form, check_saved, laid_over
 from ..threads import effective_n_jobs, run_tasks
 
@@ -102,6 +103,10 @@ class LocalSession:
         pack = self.program.pack
         arrays.update((f"block-{b}", pack(b, value).copy()) for b, value in enumerate(self.blocks or ()))
         return arrays
+
+    def differing(self, program, trial):
+        """Make the first shard again."""
+        return differing(program, self.states[0], program.shards[0], trial)
 
     def n_threads(self):
         """Count the threads that work at once."""

@@ -165,6 +165,11 @@ def _dask_values(entry):
             yield from _dask_values(value)
 
 
+def holds_dask(entry):
+    """Whether there is something in a shard's entry that Dask holds or computes."""
+    return next(_dask_values(entry), None) is not None
+
+
 def _replaced(entry, others):
     """Put others in the places of Dask's values, in the order of `_dask_values`."""
     if isinstance(entry, distributed.Future) or dask.is_dask_collection(entry):

@@ -61,6 +61,10 @@ class Session(Protocol):
         """
         ...
 
+    def differing(self, program, trial) -> list[str]:
+        """Make the first shard again, where it lies; see `stradask.scheduler.stores.restoring.differing`."""
+        ...
+
     def close(self):
         """Let go of everything."""
 

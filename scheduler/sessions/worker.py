@@ -25,7 +25,19 @@ NAME = "stradask-sessions"
 _OVER = float("inf")  # the epoch of a session that has ended here
 _PATIENCE = 1.0  # seconds, besides those of reading again, for work on shards to end when a worker was lost
 _LINGER = 8.0  # seconds that a closing worker waits for its shards to be handed on
-_METHODS = ("load", "keep", "make_block", "adopt", "ask", "run", "measure", "snapshot", "store")
+_METHODS = (
+    "load",
+    "keep",
+    "make_block",
+    "adopt",
+    "ask",
+    "run",
+    "measure",
+    "snapshot",
+    "store",
+    "can_be_tried",
+    "differing",
+)
 
 
 class SessionPlugin(SeatKeeper):

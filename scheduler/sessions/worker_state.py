@@ -16,6 +16,7 @@ from scipy import sparse
 
 from ...errors import StradaskError
 from ..program import Task
+from ..stores.restoring import can_be_tried, differing
 from ..stores.saved import laid_over
 from ..stores.shared_store import StoredPart, write_part
 from ..threads import run_tasks
@@ -325,6 +326,14 @@ class Room(Shards):
             parts[f"block-{block}.npz"] = {"value": packed}
         tasks = [(write_part, (url, folder, name, arrays)) for name, arrays in parts.items()]
         return dict(zip(parts, self._on_threads(tasks), strict=True))
+
+    def can_be_tried(self, shard):
+        """Whether a shard's state is small enough for `differing`."""
+        return can_be_tried(self.states[shard])
+
+    def differing(self, shard, program, entry, trial):
+        """Make a shard again from its entry, by the program as it is at the coordinator now."""
+        return differing(program, self.states[shard], entry, trial)
 
     def _sync(self, messages):
         self.begin()

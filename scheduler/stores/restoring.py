@@ -1,80 +1,151 @@
 """Whether a snapshot gives back what a shard is: what `saved` forgets would be lost with a worker."""
 
 import copy
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...errors import DataError
 from ..program import Task
 from .saved import check_same_form
+from .shared_store import StoredPart, saved_block, saved_shard
 
 _MOST_BYTES = 2**26  # of a shard's state, of which the trial makes three copies
 _RTOL = 1e-6  # what `publish` gives may be summed in another order than what `sync` was given
+
+
+class Trial(NamedTuple):
+    """What the first shard is made again from, and what it is asked then.
+
+    Attributes
+    ----------
+    saved : dict of str to ndarray, or StoredPart
+        Its arrays in the snapshot.
+    message : object
+        What `Program.publish` says.
+    task : Task or None
+        Its next update, if there is one in the round.
+    packed : ndarray, StoredPart or None
+        The block that travels there.
+    """
+
+    saved: Any
+    message: Any
+    task: Task | None
+    packed: Any
 
 
 def check_forgotten(program, session, snapshot, plan, round_):
     """Make the first shard again from a snapshot; raise DataError if it is another one.
 
     The shard and what was made again must answer `measure` and `update` alike. Entries that only hold work
-    space or are made again when needed do not count: no answer depends on them. States that are no
-    dict or are large are not tried.
+    space or are made again when needed do not count: no answer depends on them. This is done where the shard
+    lies, of which its entry in `shards` is read again. States that are large are not tried, nor, on a
+    cluster, entries that Dask would have to compute.
 
     Parameters
     ----------
     program : Program
-    session : LocalSession
-    snapshot : dict of str to ndarray
+    session : Session
+    snapshot : dict of str to ndarray, or StoredState
         That of the session as it is now.
     plan : list
         Of the next round.
     round_ : int
         Its number.
     """
-    state = session.states[0]
-    if not isinstance(state, dict) or _n_bytes(state) > _MOST_BYTES:
-        return
+    places = ((n, blocks) for n, step in enumerate(plan) for shard, blocks in step if shard == 0)
+    step, blocks = next(places, (0, None))
+    packed = saved_block(snapshot, blocks) if program.travels and blocks is not None else None
+    saved = saved_shard(snapshot, 0, program.saved)
+    task = None if blocks is None else Task(round_, step, 0, blocks)
+    differ = session.differing(program, Trial(saved, program.publish(), task, packed))
+    if differ:
+        raise DataError(
+            f"{type(program).__name__}.saved = {tuple(program.saved)} forgets a part of the state: a shard "
+            f"that is loaded again and restored differs in {', '.join(differ)}, and its measure or update "
+            "gives another result. Name in saved the arrays that updates change, or send them with publish"
+        )
+
+
+def can_be_tried(state):
+    """Whether a state is small enough to be copied."""
+    return _n_bytes(state) <= _MOST_BYTES
+
+
+def differing(program, state, entry, trial):
+    """Make a shard again, and name the parts in which it is another one, if its answers are.
+
+    Parameters
+    ----------
+    program : Program
+    state : object
+        Of the shard, which is not changed.
+    entry : object
+        What `Program.load` makes it of.
+    trial : Trial
+
+    Returns
+    -------
+    list of str
+        Empty if it is the same, or cannot be copied.
+    """
+    if not can_be_tried(state):
+        return []
     try:
         there = copy.deepcopy(state)
-    except TypeError:  # it holds a lock, a file or the like
-        return
-    again = program.load(program.shards[0])
-    for name in program.saved:
-        array = snapshot[f"shard-0/{name}"]
+    except (
+        TypeError,
+        AttributeError,
+        NotImplementedError,
+        copy.Error,
+    ):  # it holds a lock, a file or the like
+        return []
+    again = program.load(entry)
+    for name, array in dict(trial.saved.items()).items():
         check_same_form(f"shard-0/{name}", array, again[name])
         again[name] = array.copy()
-    message = program.publish()
-    if message is not None:
-        program.sync(again, message)
+    if trial.message is not None:
+        program.sync(again, trial.message)
+    own, other = _parts(there), _parts(again)
     differ = sorted(
-        str(name)
-        for name in there.keys() | again.keys()
-        if name not in there or name not in again or not _alike(there[name], again[name])
+        name
+        for name in own.keys() | other.keys()
+        if name not in own or name not in other or not _alike(own[name], other[name])
     )
-    if not differ:
-        return
-    answers = [_answers(program, session, own, plan, round_) for own in (there, again)]
-    if _alike(*answers):
-        return
-    named = ", ".join(map(repr, differ))
-    raise DataError(
-        f"{type(program).__name__}.saved = {tuple(program.saved)} forgets a part of the state: a shard that "
-        f"is loaded again and restored differs in {named}, and its measure or update gives another result. "
-        "Name in saved the arrays that updates change, or send them with publish"
-    )
+    if not differ or _alike(*[_answers(program, one, trial) for one in (there, again)]):
+        return []
+    return differ
 
 
-def _answers(program, session, state, plan, round_):
+def _answers(program, state, trial):
     """What a shard answers when it is measured and gets its next update, on copies."""
     answers = [program.measure(copy.deepcopy(state))]
-    blocks = next((blocks for step in plan for shard, blocks in step if shard == 0), None)
-    if blocks is not None:
-        value = None if session.blocks is None else copy.deepcopy(session.blocks[blocks])
-        answers += [program.update(copy.deepcopy(state), Task(round_, 0, 0, blocks, value)), value]
+    if trial.task is not None:
+        task, packed = copy.copy(trial.task), trial.packed
+        if packed is not None:
+            packed = packed.value() if isinstance(packed, StoredPart) else packed
+            task.value = program.unpack(task.blocks, packed.copy())
+        answers += [program.update(copy.deepcopy(state), task), task.value]
     return answers
 
 
+def _parts(state):
+    """The parts of a state, by what they are called."""
+    if isinstance(state, dict):
+        return {repr(name): value for name, value in state.items()}
+    if isinstance(state, (list, tuple)) and not hasattr(state, "_fields"):
+        return {f"[{number}]": value for number, value in enumerate(state)}
+    names = [*getattr(state, "_fields", ()), *getattr(state, "__dict__", ())]
+    for kind in type(state).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        names += [slots] if isinstance(slots, str) else slots
+    found = {f".{name}": getattr(state, name) for name in names if hasattr(state, name)}
+    return found or {f"the {type(state).__name__}": state}
+
+
 def _n_bytes(state):
-    return sum(getattr(value, "nbytes", 0) for value in state.values())
+    return sum(getattr(value, "nbytes", 0) for value in _parts(state).values())
 
 
 def _alike(one, other):
@@ -83,6 +154,8 @@ def _alike(one, other):
         return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, np.random.Generator) and isinstance(other, np.random.Generator):
+        return _alike(one.bit_generator.state, other.bit_generator.state)
     if isinstance(one, (np.ndarray, np.generic, float)) or isinstance(other, (np.ndarray, np.generic, float)):
         one, other = np.asarray(one), np.asarray(other)
         if one.shape != other.shape:

@@ -11,6 +11,8 @@ import pytest
 from scipy import sparse
 
 import stradask as sd
+from stradask.algorithms.topics.samplers.rotating_auto import RotatingAuto
+from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.survey import Survey
 from stradask.errors import WorkerLost
 from stradask.scheduler import Program, RotationSchedule, StaticSchedule, run
@@ -141,6 +143,38 @@ def test_shards_of_members_that_are_left_are_not_read_again(one_process, reads, 
         return
     assert left[0] <= 0 or name in ("survey", "scales")  # which are over before
     assert set(reads.values()) == {1}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_no_fit_forgets_a_part_of_its_state(one_process, monkeypatch, name):
+    """A snapshot each round: the first one is tried, see `restoring`."""
+    expected = FITS[name](one_process.scheduler_address)
+    monkeypatch.setattr("stradask.scheduler.engine._KEEP_SECONDS", 0.0)
+    monkeypatch.setattr("stradask.scheduler.engine._KEEP_SHARE", 0.0)
+    np.testing.assert_array_equal(FITS[name](one_process.scheduler_address), expected)
+
+
+@pytest.mark.parametrize(("after", "keeps"), [(2, False), (30, False), (30, True), (58, False), (58, True)])
+def test_shards_are_kept_over_the_change_of_samplers(one_process, monkeypatch, reads, lose, after, keeps):
+    """From warp to Gibbs sampling and, where there is no snapshot, back again."""
+    counts = sparse.csr_array(_RNG.poisson(3.0, (60, 40)))
+
+    def fit():
+        priors = np.full(80, 0.1), np.full(40, 0.01)
+        program = RotatingAuto(corpus_of_matrix(counts, 4), 80, *priors, 5, max_sweeps=9, anneals=True)
+        found = run(program, program.schedule, max_rounds=9, engine=one_process.scheduler_address).fetched
+        return found.words.toarray(), found.ran
+
+    words, ran = fit()
+    assert [part["name"] for part in ran] == ["warp", "gibbs"]
+    if keeps:
+        monkeypatch.setattr("stradask.scheduler.engine._KEEP_SECONDS", 0.0)
+        monkeypatch.setattr("stradask.scheduler.engine._KEEP_SHARE", 0.0)
+    reads.clear()
+    left = lose(after)
+    again, ran_again = fit()
+    np.testing.assert_array_equal(again, words)
+    assert (ran_again, left[0] <= 0, set(reads.values())) == (ran, True, {1})
 
 
 def readers(folder):
