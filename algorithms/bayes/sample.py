@@ -11,6 +11,7 @@ from ...errors import DataError, PosteriorWarning
 from ...scheduler.parameters import check_count, random_source
 from ...scheduler.sessions.session import check_engine
 from ...scheduler.threads import effective_n_jobs
+from ..inputs.pieces import checksum
 from .chains.sampling import CAREFUL, check_settings
 from .combine.combiners import COMBINERS
 from .models.density import checked_names, user_model
@@ -20,7 +21,7 @@ from .models.row_sums import NotASum, check_sum, depends, gaps, likelihood_alone
 from .shards.chains import check_checkpoint, draw_posterior
 from .shards.places import check_ships
 from .shards.rows import Part, cut_rows, number_of_shards
-from .shards.sources import Source, checksum, find_sources, look_at, with_columns
+from .shards.sources import Source, find_sources, look_at, with_columns
 
 
 def sample(

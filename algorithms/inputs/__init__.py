@@ -1,1 +1,1 @@
-"""Input of all families: what is checked here is what compiled code may trust."""
+"""Input of all families: checks that compiled code relies on."""

@@ -1,4 +1,4 @@
-"""Dask arrays as input: what can be checked at once, which engine they need, and lazy predictions."""
+"""Dask arrays as input: checks before anything is computed, the engine they need, lazy predictions."""
 
 import copy
 import sys
@@ -8,26 +8,12 @@ from sklearn.utils.validation import validate_data
 
 from ...errors import DataError
 from .matrices import _as_data_errors, check_columns, named
+from .pieces import is_array, is_dask, is_frame
 from .texts import REMEDY
 
 
-def is_dask(X):
-    """Tell whether X is a collection of Dask's; imports nothing."""
-    return "dask.base" in sys.modules and sys.modules["dask.base"].is_dask_collection(X)
-
-
-def is_array(X):
-    """Tell whether a collection of Dask's is an array; delayed values have any attribute one asks for."""
-    return isinstance(getattr(X, "chunks", None), tuple)
-
-
-def is_frame(X):
-    """Tell whether a collection of Dask's is a DataFrame or a column of one."""
-    return isinstance(getattr(X, "npartitions", None), int) and hasattr(X, "to_dask_array")
-
-
 def engine_for(X, engine):
-    """Return the engine of a fit: "local" becomes "dask" for a Dask collection where there is a client."""
+    """Return the engine of a fit: "local" becomes "dask" for a Dask collection if there is a client."""
     if engine == "local" and is_dask(X) and "distributed" in sys.modules:
         import distributed
 
@@ -40,32 +26,15 @@ def engine_for(X, engine):
 
 
 def check_matrix(estimator, X):
-    """Check a matrix of features: `check_columns`, or `check_blocks` for a collection of Dask's."""
+    """Check a matrix of features: `check_columns`, or `check_blocks` for a Dask collection."""
     return check_blocks(X, type(estimator).__name__) if is_dask(X) else check_columns(estimator, X)
 
 
 def check_blocks(X, name, *, lengths=True):
-    """Check what can be known of a Dask array before it is computed.
+    """Check what is known of a Dask array or DataFrame before it is computed; return an array of floats.
 
-    Parameters
-    ----------
-    X : Dask array or DataFrame
-        Of numpy or scipy.sparse blocks.
-    name : str
-        The estimator, for messages.
-    lengths : bool, default=True
-        Whether the numbers of rows of the blocks must be known.
-
-    Returns
-    -------
-    Dask array
-        Of float32 or float64. Values are checked where the blocks lie, when they are loaded.
-
-    Raises
-    ------
-    DataError
-        For another number of dimensions, unknown chunks, no rows or columns, and types that are not real
-        numbers.
+    `name` is the estimator's, for messages; `lengths`: whether the numbers of rows of the chunks must be
+    known. Values are checked on the workers, when blocks are loaded.
     """
     if is_frame(X):
         X = X.to_dask_array(lengths=lengths or None)
@@ -89,9 +58,9 @@ def check_blocks(X, name, *, lengths=True):
 
 
 def aligned(block):
-    """Move a block that begins at an odd address, as what came over a network may: kernels want none.
+    """Copy a block that begins at an odd address, as data from a network may.
 
-    For such arrays they would be compiled anew, and BLAS copies them each time.
+    Kernels would be compiled anew for it, and BLAS would copy it each time.
     """
     if isinstance(block, np.ndarray):
         return np.require(block, requirements="A")
@@ -104,7 +73,7 @@ def aligned(block):
 
 
 def check_vector(value, n_samples):
-    """Compute a Dask vector that stands beside X; anything else is passed on."""
+    """Compute a Dask vector of targets or weights; anything else is passed on."""
     if not is_dask(value):
         return value
     value = value.compute()
@@ -113,26 +82,15 @@ def check_vector(value, n_samples):
 
 
 def check_length(vector, n_samples):
-    """Refuse a vector beside X that has another length."""
+    """Refuse a Dask vector whose length is not the number of rows of X."""
     if vector.shape[0] != n_samples:
         raise DataError(f"X has {n_samples} rows, but a vector beside it has {vector.shape[0]} entries")
 
 
 def lazily(method, X, n_outputs, dtype):
-    """Apply a method of a fitted model to the rows of a Dask array, block by block, when it is computed.
+    """Apply a method of a fitted model to the blocks of rows of a Dask array, lazily.
 
-    Parameters
-    ----------
-    method : callable
-        Of the estimator: takes a block of rows.
-    X : Dask array or DataFrame of shape (n_samples, n_features)
-    n_outputs : int or None
-        Columns of what `method` returns; None for a vector.
-    dtype : dtype
-
-    Returns
-    -------
-    Dask array of shape (n_samples,) or (n_samples, n_outputs)
+    Returns a Dask array of shape (n_samples,), or (n_samples, n_outputs) unless `n_outputs` is None.
     """
     X = check_new_blocks(X, method.__self__)
     method = getattr(without_names(method.__self__), method.__name__)
@@ -142,13 +100,7 @@ def lazily(method, X, n_outputs, dtype):
 
 
 def check_new_blocks(X, model):
-    """Check a Dask array or DataFrame that a fitted model is to read; returns an array of whole rows.
-
-    Raises
-    ------
-    DataError
-        As `check_blocks`, and for other columns than those of the fit.
-    """
+    """Check a Dask array or DataFrame for a fitted model; return an array of blocks of whole rows."""
     blocks = check_blocks(X, type(model).__name__, lengths=False)
     if blocks.shape[1] != model.n_features_in_:
         raise DataError(
@@ -160,7 +112,7 @@ def check_new_blocks(X, model):
 
 
 def without_names(model):
-    """Copy a fitted model, for blocks, which have no names: they were compared when there was an X."""
+    """Copy a fitted model without feature names, for blocks, which have none."""
     known = copy.copy(model)
     known.__dict__.pop("feature_names_in_", None)
     return known

@@ -1,4 +1,4 @@
-"""Index arrays of sparse matrices, held against the matrix before anything compiled reads them."""
+"""Checks of the index arrays of sparse matrices, before compiled code reads them."""
 
 import numpy as np
 from scipy import sparse
@@ -74,9 +74,9 @@ def _check_indices(indices, size, axis):
 
 
 def narrow_csr(data, indices, indptr, n_columns):
-    """Return a CSR array whose indices have 32 bits where these hold all of them, and 64 elsewhere.
+    """Return a CSR array with 32-bit indices if they suffice, else 64-bit.
 
-    scipy takes the wider type of the two arrays, which is that of row ends that were summed up.
+    scipy takes the wider type of the two arrays, which is that of summed row ends.
     """
     wide = index_dtype(indptr[-1], n_columns)
     parts = (data, indices.astype(wide, copy=False), indptr.astype(wide, copy=False))
@@ -84,5 +84,5 @@ def narrow_csr(data, indices, indptr, n_columns):
 
 
 def index_dtype(n_stored, n_columns):
-    """The narrower type that holds every position and every column number."""
+    """The narrowest type that holds every position and column number: int32 or int64."""
     return np.dtype(np.int32 if max(n_stored, n_columns) <= np.iinfo(np.int32).max else np.int64)

@@ -1,4 +1,4 @@
-"""The one door for input: what is let in here is what the compiled kernels trust."""
+"""Checks of input matrices and model parameters: compiled kernels rely on them."""
 
 import inspect
 from collections.abc import Mapping
@@ -21,38 +21,17 @@ _FEW_SQUARES = 1_000_000  # that no kernel and no threads are needed for
 
 
 def check_counts(estimator, X, *, reset=True, need_tokens=None):
-    """Check a matrix of counts and bring it to one form.
+    """Check a matrix of counts; return it as a CSR array of int32.
 
-    Nothing of `X` is changed, and nothing compiled reads it before its index arrays are known to be
-    sound. A CSR matrix of int32 that is already in the form below is passed on without a copy.
-    Another type of value costs 5 bytes a non-zero on the way, another format or order up to 20.
+    Accepts any sparse format, ndarray, DataFrame or nested list, with sound indices; booleans count as 0 and
+    1, and floats must hold integers. The result has sorted indices without duplicates (which are summed) and
+    no stored zeros; its index arrays are int32 if that suffices. It may share memory with `X`, which is never
+    changed: a matrix that is in this form is not copied. Another type of value costs 5 bytes a non-zero on
+    the way, another format or order up to 20.
 
-    Parameters
-    ----------
-    estimator : estimator or str
-        Whose input it is. For an estimator, `n_features_in_` and `feature_names_in_` are set (with
-        `reset`) or compared, after everything else has been found right. A str is a name for the
-        messages.
-    X : sparse matrix or array of any format, ndarray, DataFrame or nested list, shape (n_samples, n_features)
-        Counts. Booleans count as 0 and 1; floats must hold integers.
-    reset : bool, default=True
-        True in `fit`, False where a fitted model reads new data.
-    need_tokens : bool, optional
-        Whether at least one count must be above zero. By default as `reset`.
-
-    Returns
-    -------
-    csr_array of int32, shape (n_samples, n_features)
-        Indices sorted and without duplicates (which are summed), no stored zeros. Its index arrays are
-        int32 where the number of stored values and of columns allow it, int64 otherwise. It may
-        share memory with `X`: it is for reading only.
-
-    Raises
-    ------
-    DataError
-        Names the first offending value with its row and column, and what to do.
-    TypeError
-        As scikit-learn raises it, for values that are not numbers.
+    `estimator` is an estimator, whose `n_features_in_` and `feature_names_in_` are set (with `reset`) or
+    compared after all other checks, or a name for messages. `need_tokens` (by default as `reset`): whether a
+    count must be above zero. A `DataError` names the first offending value with its row and column.
 
     Examples
     --------
@@ -76,15 +55,12 @@ def check_counts(estimator, X, *, reset=True, need_tokens=None):
 
 
 def named(X):
-    """Return what has the names of X's columns for scikit-learn, which knows no DataFrame of Dask's.
-
-    Dask keeps a frame without rows for each of its own.
-    """
+    """Return an object with the column names of X: scikit-learn does not read Dask DataFrames."""
     return X._meta if hasattr(X, "_meta") and hasattr(X, "columns") else X
 
 
 def _numeric_csr(X, name):
-    """Return X as a CSR array of finite numbers with sound indices, sharing memory where it can."""
+    """Return X as a CSR array of finite numbers with sound indices, sharing memory if possible."""
     check_plain("X", X)
     if sparse.issparse(X):
         X = sound(X)
@@ -102,7 +78,7 @@ def _numeric_csr(X, name):
 
 
 def check_plain(name, values):
-    """Refuse what numpy makes numbers of that nobody meant, or none: hidden values, times, futures."""
+    """Refuse masked values, times and Dask futures, of which numpy would make numbers, or nothing useful."""
     if type(values).__module__.startswith("distributed."):
         what = f"{name} is a {type(values).__name__} of Dask's"
         raise DataError(
@@ -120,7 +96,7 @@ def check_plain(name, values):
 
 
 def check_takes(name, function, *arguments, **by_name):
-    """Refuse a function of the caller's that cannot be called with these arguments, as far as it tells."""
+    """Refuse a user's function that cannot be called with these arguments, if its signature shows it."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # compiled ones may not tell
@@ -135,7 +111,7 @@ def check_takes(name, function, *arguments, **by_name):
 
 
 def _nonzeros(X):
-    """Return the entries of a dense array that are not zero, in COO."""
+    """Return the non-zero entries of a dense array in COO."""
     rows, columns = np.nonzero(X)
     values = X[rows, columns]
     if values.dtype == np.float16:  # which scipy does not have
@@ -150,7 +126,7 @@ _ZERO = "an entry must be a count: set it to 0, for instance with numpy.nan_to_n
 
 @contextmanager
 def _as_data_errors(X=None, remedy=_IMPUTE):
-    """Turn ValueErrors of scikit-learn into ours, and name texts in X; its other TypeErrors pass."""
+    """Raise scikit-learn's ValueErrors as DataError, and name texts in X; its other TypeErrors pass."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -189,7 +165,7 @@ def _checked_int32(X, name):
 
 
 def _first(X, wrong):
-    """Give the first stored value that is marked wrong, and say where it stands."""
+    """Return the first stored value marked wrong, and its position in words."""
     at = np.flatnonzero(wrong)[0]
     if X.format == "coo":
         row, column = X.row[at], X.col[at]
@@ -203,7 +179,7 @@ def _with_data(X, data):
 
 
 def _summed(counts, name):
-    """Sort the indices, sum duplicates and drop zeros, in arrays that the caller's X does not share."""
+    """Sort the indices, sum duplicates and drop zeros, in arrays not shared with the caller's X."""
     if not counts.has_canonical_format:
         # At most 2^31 values of less than 2^31 fall on one place, so that int64 holds the sum.
         counts = _with_data(counts.copy(), counts.data.astype(np.int64))
@@ -218,7 +194,7 @@ def _summed(counts, name):
 
 
 def check_width(X, n_features):
-    """Hold a parameter `n_features`, None if it is not given, against a matrix."""
+    """Compare a parameter `n_features`, or None, with the columns of a matrix."""
     if n_features is not None and X.shape[1] != n_features:
         raise DataError(
             f"n_features={shortened(n_features)}, but X has {X.shape[1]} columns; leave n_features out"
@@ -226,31 +202,13 @@ def check_width(X, n_features):
 
 
 def check_columns(estimator, X):
-    """Check a matrix of features, for a solver that reads it column by column.
+    """Check a matrix of features for solvers that read columns; return a Fortran-ordered or CSC array.
 
-    Nothing of `X` is changed. What already lies as below is passed on without a copy; rows in C order
-    or CSR are turned into columns once, which is the one copy of the data that a fit makes.
-
-    Parameters
-    ----------
-    estimator : estimator or str
-        Whose input it is, for the messages.
-    X : sparse matrix or array of any format, ndarray, DataFrame or nested list, shape (n_samples, n_features)
-        float32 and float64 are kept; anything else becomes float64.
-
-    Returns
-    -------
-    ndarray in Fortran order, or csc_array
-        A CSC array has sorted indices without duplicates (which are summed) and keeps the type of its
-        indices. For reading only: it may share memory with `X`, which may be read-only or on disk.
-
-    Raises
-    ------
-    DataError
-        For NaN, infinities and values whose squares overflow in the type of `X`; names the column and row of
-        the first of them.
-    TypeError
-        As scikit-learn raises it, for values that are not numbers.
+    `estimator` is an estimator or a name, for messages. float32 and float64 are kept, anything else becomes
+    float64. A CSC array has sorted indices without duplicates (which are summed). The result may share memory
+    with `X`, which may be read-only or on disk and is never changed: only C order and other formats are
+    copied, once. A `DataError` names row and column of the first NaN, infinity, or value whose square
+    overflows.
 
     Examples
     --------
@@ -276,30 +234,9 @@ def check_columns(estimator, X):
 
 
 def check_rows(estimator, X):
-    """Check new data of a fitted linear model: dense in any order, CSR or CSC, never copied for its order.
+    """Check new data of a fitted model: dense in any order, CSR or CSC, never copied for its order.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Its `n_features_in_` and `feature_names_in_` are compared with `X`.
-    X : sparse matrix or array of any format, ndarray, DataFrame or nested list, shape (n_samples, n_features)
-
-    Returns
-    -------
-    ndarray, csr_array or csc_array of float32 or float64
-
-    Raises
-    ------
-    DataError
-        For NaN and infinities, and for other columns than those of the fit.
-
-    Examples
-    --------
-    >>> import stradask as sd
-    >>> from stradask.algorithms.inputs.matrices import check_rows
-    >>> lasso = sd.Lasso(alpha=0.1).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
-    >>> check_rows(lasso, [[3]])
-    array([[3.]])
+    Columns and their names are compared with those of the fit. Returns float32 or float64.
     """
     rows = real(X, type(estimator).__name__, sparse_format=("csr", "csc"), order=None, finite=True)
     with _as_data_errors():
@@ -308,7 +245,7 @@ def check_rows(estimator, X):
 
 
 def real(X, name, *, sparse_format, order, finite=False):
-    """Return X in float32 or float64, dense or in one of the sparse formats, sharing memory where it can."""
+    """Return X in float32 or float64, dense or in one of the sparse formats, sharing memory if possible."""
     check_plain("X", X)
     if sparse.issparse(X):
         X = sound(X)
@@ -328,16 +265,9 @@ def real(X, name, *, sparse_format, order, finite=False):
 
 
 def check_squares(X, names, estimator_name, *, n_jobs=None):
-    """Check that the sum of all squares is a number of its own type.
+    """Check that all values are finite and the sum of their squares does not overflow in their type.
 
-    Parameters
-    ----------
-    X : ndarray in C or Fortran order, csr_array or csc_array
-    names : sequence of str or None
-        Of the columns.
-    estimator_name : str
-    n_jobs : int or None, default=None
-        Threads.
+    X is contiguous, CSR or CSC; `names` are of the columns, or None.
     """
     dense = isinstance(X, np.ndarray)
     values = X.ravel(order="K") if dense else X.data
@@ -376,32 +306,10 @@ def check_squares(X, names, estimator_name, *, n_jobs=None):
 
 
 def check_prior(name, value, size, default):
-    """Check the parameters of a Dirichlet prior.
+    """Check the parameters of a Dirichlet prior; return a float64 vector of `size`.
 
-    Parameters
-    ----------
-    name : str
-        The parameter, for the messages.
-    value : None, float or array-like of shape (size,)
-        A float stands for all entries, None for `default`.
-    size : int
-    default : float
-
-    Returns
-    -------
-    ndarray of float64, shape (size,)
-        From 1e-30 to 1e10, the range that kernels in single precision can use; a copy.
-
-    Raises
-    ------
-    DataError
-        For another shape, and for entries out of that range.
-
-    Examples
-    --------
-    >>> from stradask.algorithms.inputs.matrices import check_prior
-    >>> check_prior("doc_topic_prior", None, 3, 0.1)
-    array([0.1, 0.1, 0.1])
+    A float stands for all entries, None for `default`. Entries are from 1e-30 to 1e10, the range that kernels
+    in single precision can use.
     """
     if value is None:
         value = default
@@ -428,24 +336,9 @@ def check_prior(name, value, size, default):
 
 
 def check_vocabulary(vocabulary, n_features):
-    """Check the names of the columns.
+    """Check the words of the columns; return them as a list of `n_features` str.
 
-    Parameters
-    ----------
-    vocabulary : sequence of str, or mapping of str to int
-        The word of each column in order, or the column of each word as in the attribute
-        ``vocabulary_`` of scikit-learn's CountVectorizer.
-    n_features : int
-        How many columns there are.
-
-    Returns
-    -------
-    list of str, of length n_features
-
-    Raises
-    ------
-    DataError
-        For another length, for entries that are no strings, and for a mapping that leaves a column out.
+    A mapping gives the column of each word, as scikit-learn's ``CountVectorizer.vocabulary_``.
 
     Examples
     --------
@@ -471,7 +364,7 @@ def check_vocabulary(vocabulary, n_features):
 
 
 def _words_of_columns(vocabulary):
-    """Turn a mapping from word to column round, if it is one to one."""
+    """Invert a mapping from word to column, if it is one to one."""
     words: dict[int, str] = {}
     for word, value in vocabulary.items():
         column = int(value) if isinstance(value, Integral) else -1

@@ -1,7 +1,7 @@
-"""Targets and weights that lie beside the rows on a Dask cluster: they stay there.
+"""Targets and weights that stay on the workers of a Dask cluster, with their blocks of rows.
 
-Each block is checked where it lies. What comes to this process are the labels that there are, sums and
-extremes; what goes back is how targets and weights are made of them. `FarPortions` calls both parts.
+Each block is checked on its worker. Labels, sums and extremes come to this process; the coding of targets and
+weights goes back.
 """
 
 from typing import Any, NamedTuple
@@ -11,9 +11,8 @@ from scipy.special import xlogy
 from sklearn.utils.validation import column_or_1d
 
 from ...errors import DataError, shortened
-from ...scheduler.threads import computed_here
-from .dask_arrays import is_dask
 from .matrices import _as_data_errors, check_plain
+from .pieces import computed, located, partition
 from .targets import (
     check_class_names,
     check_not_negative,
@@ -25,14 +24,8 @@ from .targets import (
 )
 
 
-class _Beside:
-    """Checks targets and weights of a block.
-
-    Parameters
-    ----------
-    name : str
-        The estimator's, for messages.
-    """
+class _Remote:
+    """Checks targets and weights of a block; `name` is the estimator's, for messages."""
 
     def __init__(self, name):
         self.name = name
@@ -40,39 +33,37 @@ class _Beside:
     def load(self, source, y, weights):
         """Check a block; say which it is if it cannot be used."""
         number, first, n_rows, _ = source
-        y, weights = (computed_here(v)[0] if is_dask(v) else v for v in (y, weights))
-        for what, vector in (("y", y), ("sample_weight", weights)):
-            if np.ndim(vector) == 1 and len(vector) != n_rows:
-                raise DataError(
-                    f"in partition {number}, which begins at row {first}: {what} has {len(vector)} rows, but "
-                    f"X has {n_rows}: cut both alike, or pass {what}.compute()"
-                )
-        try:
+        with located(partition(number, first)):
+            y, weights = computed(y), computed(weights)
+            for name, vector in (("y", y), ("sample_weight", weights)):
+                if np.ndim(vector) == 1 and len(vector) != n_rows:
+                    raise DataError(
+                        f"{name} has {len(vector)} rows, but X has {n_rows}: cut both alike, or pass "
+                        f"{name}.compute()"
+                    )
             if isinstance(weights, float):
                 weights = np.full(n_rows, weights)
             weights = None if weights is None else check_row_weights(weights, n_rows)
             return self.checked(y, n_rows), weights, number
-        except DataError as error:
-            raise DataError(f"in partition {number}, which begins at row {first}: {error}") from error
 
-    def survey(self, lying):
-        """The block's number, extremes of the weights, and sums in which the largest of them is 1."""
-        found, weights, number = lying
+    def survey(self, block):
+        """The block's number, extremes of the weights, and sums with weights scaled to at most 1."""
+        targets, weights, number = block
         if weights is None:
-            return number, 1.0, 1.0, *self.sums(found, None)
+            return number, 1.0, 1.0, *self.sums(targets, None)
         most = float(weights.max(initial=0.0))
         scaled = weights / most if most > 0 else weights
-        return number, float(weights.min(initial=np.inf)), most, *self.sums(found, scaled)
+        return number, float(weights.min(initial=np.inf)), most, *self.sums(targets, scaled)
 
     checked: Any
     sums: Any
 
 
-class FarLabels(_Beside):
+class FarLabels(_Remote):
     """Labels of classes."""
 
     def checked(self, y, n_rows):
-        """Return the labels of a block, and which of them each row has."""
+        """Return the labels of a block, and the label number of each row."""
         return label_numbers(y, n_rows, self.name)
 
     def sums(self, labels, weights):
@@ -81,9 +72,9 @@ class FarLabels(_Beside):
         mass = np.bincount(numbers, weights, len(classes)).astype(np.float64)
         return _sent(classes), mass
 
-    def rows(self, lying, dtype, coding):
-        """Make targets of a block: signs of two classes, else their numbers; and weights."""
-        (classes, numbers), weights, _ = lying
+    def rows(self, block, dtype, coding):
+        """Make targets of a block (signs of two classes, else class numbers) and weights."""
+        (classes, numbers), weights, _ = block
         names, factors = coding
         numbers = np.searchsorted(_array(names), classes)[numbers]
         target = np.where(numbers > 0, 1.0, -1.0).astype(dtype) if len(names) == 2 else numbers
@@ -92,7 +83,7 @@ class FarLabels(_Beside):
         return [target], (factors[numbers] * (1.0 if weights is None else weights)).astype(dtype)
 
 
-class FarTargets(_Beside):
+class FarTargets(_Remote):
     """Targets of a regression."""
 
     def checked(self, y, n_rows):
@@ -100,17 +91,17 @@ class FarTargets(_Beside):
         return check_targets(y, n_rows, self.name).reshape(n_rows, -1)
 
     def sums(self, y, weights):
-        """The rows' weight, and weighted sums of what is to be known."""
+        """Total weight, and weighted sums of the columns `of_interest`."""
         weights = np.ones(len(y)) if weights is None else weights
         return float(weights.sum()), weights @ self.of_interest(y)
 
     def of_interest(self, y):
-        """Columns whose means are wanted: the targets."""
+        """Columns whose means are needed: the targets."""
         return y
 
-    def rows(self, lying, dtype, coding):
+    def rows(self, block, dtype, coding):
         """Make targets and weights of a block."""
-        y, weights, _ = lying
+        y, weights, _ = block
         (factor,) = coding
         targets = [target.astype(dtype) for target in y.T]
         return targets, None if factor is None else (factor * weights).astype(dtype)
@@ -134,19 +125,7 @@ class FarCounts(FarTargets):
 
 
 class LabelSums(NamedTuple):
-    """What a fit knows of labels.
-
-    Attributes
-    ----------
-    classes : ndarray of shape (n_classes,)
-        Sorted.
-    total : float
-        Sum of the weights of the rows, with those of their classes.
-    mass : float64 ndarray of shape (n_classes,)
-        Weight of each class, in some unit.
-    coding : tuple
-        For `FarLabels.rows`.
-    """
+    """Sorted classes, total weight of rows, weight of each class in some unit, and coding for `rows`."""
 
     classes: np.ndarray
     total: float
@@ -155,25 +134,9 @@ class LabelSums(NamedTuple):
 
 
 def label_sums(answers, n_rows, class_weight, name):
-    """Put the surveys of the blocks together.
+    """Combine the surveys of all blocks: `answers` are columns of the tuples that `survey` returned.
 
-    Parameters
-    ----------
-    answers : list of tuples
-        Columns of what `FarLabels.survey` returned.
-    n_rows : int
-    class_weight : None, "balanced" or dict of label to float
-    name : str
-        The estimator's, for messages.
-
-    Returns
-    -------
-    LabelSums
-
-    Raises
-    ------
-    DataError
-        For a single class, numbers and text, classes without weight, and weights of classes that cannot be.
+    Raises `DataError` for a single class, numbers mixed with text, and class weights that cannot be.
     """
     numbers, least, most, names, masses = answers
     names = [_array(part) for part in names]
@@ -192,17 +155,7 @@ def label_sums(answers, n_rows, class_weight, name):
 
 
 class TargetSums(NamedTuple):
-    """What a fit knows of targets.
-
-    Attributes
-    ----------
-    means : float64 ndarray
-        Of the columns `FarTargets.of_interest`, weighted.
-    total : float
-        Sum of the weights of the rows.
-    coding : tuple
-        For `FarTargets.rows`.
-    """
+    """Weighted means of the columns `of_interest`, total weight of the rows, and the coding for `rows`."""
 
     means: np.ndarray
     total: float
@@ -210,7 +163,7 @@ class TargetSums(NamedTuple):
 
 
 def target_sums(answers, n_rows):
-    """Put the surveys of the blocks together; see `label_sums`."""
+    """Combine the surveys of all blocks; see `label_sums`."""
     _, least, most, masses, sums = answers
     top = _unit(most)
     shares = np.array(most) / top
@@ -220,7 +173,7 @@ def target_sums(answers, n_rows):
 
 
 def _check_alike(numbers, names):
-    """Refuse numbers in some blocks and text in others: numpy would make text of them all."""
+    """Refuse numbers in some blocks and text in others, which numpy would turn into text."""
     first: dict = {}
     for number, part in zip(numbers, names, strict=True):
         first.setdefault(part.dtype.kind in "OSU", (number, part[0]))

@@ -1,4 +1,4 @@
-"""What stands beside X in a fit: targets, labels, weights, penalty factors, offsets."""
+"""Checks of targets, labels, weights, penalty factors and offsets."""
 
 from numbers import Real
 
@@ -26,30 +26,9 @@ def check_names(estimator, X, y, *, first=True):
 
 
 def check_targets(y, n_samples, name):
-    """Check the targets of a regression.
+    """Check the targets of a regression; return writable float64 of the same shape, in Fortran order.
 
-    Parameters
-    ----------
-    y : array-like of shape (n_samples,) or (n_samples, n_targets)
-    n_samples : int
-    name : str
-        The estimator, for messages.
-
-    Returns
-    -------
-    ndarray of float64 in Fortran order, of the same shape, which can be written
-
-    Raises
-    ------
-    DataError
-        For another length, text and complex numbers, NaN, infinities, and magnitudes above 1e150, whose
-        squares overflow; names the first row that has them.
-
-    Examples
-    --------
-    >>> from stradask.algorithms.inputs.targets import check_targets
-    >>> check_targets([1, 2], 2, "Lasso")
-    array([1., 2.])
+    Magnitudes above 1e150, whose squares overflow, are refused; errors name the first wrong row.
     """
     check_plain("y", y)
     with _as_data_errors():
@@ -116,27 +95,7 @@ def _check_present(value, row, name):
 
 
 def check_labels(y, n_samples, name):
-    """Check the labels of a classification.
-
-    Parameters
-    ----------
-    y : array-like of shape (n_samples,)
-        Of at least two different values.
-    n_samples : int
-    name : str
-        The estimator, for messages.
-
-    Returns
-    -------
-    classes : ndarray of shape (n_classes,)
-        Sorted.
-    numbers : ndarray of int64, shape (n_samples,)
-        Which class each row has.
-
-    Raises
-    ------
-    DataError
-        For another length, labels that are missing, a single class, and targets that are no classes.
+    """Check the labels of a classification; return the sorted classes and each row's class number (int64).
 
     Examples
     --------
@@ -151,7 +110,7 @@ def check_labels(y, n_samples, name):
 
 
 def check_class_names(classes, name):
-    """Refuse labels that are all the same."""
+    """Refuse labels of a single class."""
     if len(classes) < 2:
         raise DataError(
             f"y holds 1 class, {shortened(classes.tolist()[0])}: {name} needs two classes or more"
@@ -159,7 +118,7 @@ def check_class_names(classes, name):
 
 
 def label_numbers(y, n_samples, name):
-    """See `check_labels`; a single class will do."""
+    """As `check_labels`, but a single class is allowed."""
     if np.ma.is_masked(y):
         check_plain("y", y)
     with _as_data_errors():
@@ -187,7 +146,7 @@ def label_numbers(y, n_samples, name):
 
 
 def _two_classes(y):
-    """Classes and numbers of finite labels, without sorting them; None unless these are two integers."""
+    """Classes and numbers of finite labels without sorting; None unless they are two integers."""
     low, high = y.min(), y.max()
     upper = y == high
     if low == high or low % 1 or high % 1 or not np.array_equal(upper, y != low):
@@ -196,23 +155,9 @@ def _two_classes(y):
 
 
 def check_weights(sample_weight, n_samples):
-    """Check the weights of the rows and bring their mean to 1.
+    """Check the weights of the rows and scale them to mean 1; None if all are equal.
 
-    Parameters
-    ----------
-    sample_weight : None, float or array-like of shape (n_samples,)
-        Not negative. Only ratios count, as the objective is a weighted mean.
-    n_samples : int
-
-    Returns
-    -------
-    None or ndarray of float64, shape (n_samples,)
-        None where all weights are equal.
-
-    Raises
-    ------
-    DataError
-        For another shape, for weights that are negative, NaN or infinite, and if all are zero.
+    A float stands for all rows. Only ratios count, as objectives are weighted means.
 
     Examples
     --------
@@ -243,14 +188,7 @@ def check_row_weights(sample_weight, n_samples):
 
 
 def total_weight(sample_weight, n_samples):
-    """Sum of the weights of the rows, which were checked; 1 each where there are none.
-
-    Examples
-    --------
-    >>> from stradask.algorithms.inputs.targets import total_weight
-    >>> total_weight(None, 3), total_weight(2.0, 3), total_weight([1, 0, 5], 3)
-    (3.0, 6.0, 6.0)
-    """
+    """Sum of the checked weights of the rows; 1 each if there are none."""
     if sample_weight is None:
         return float(n_samples)
     if isinstance(sample_weight, Real):
@@ -259,33 +197,16 @@ def total_weight(sample_weight, n_samples):
 
 
 def check_some_weight(most):
-    """Refuse weights of which the largest is zero."""
+    """Refuse weights whose largest is zero."""
     if most == 0:
         raise DataError("sample_weight is zero in every row: at least one row must have a weight above zero")
 
 
 def check_class_weights(class_weight, classes, numbers, weights):
-    """Multiply the weights of the rows by those of their classes.
+    """Multiply the row weights (of `check_weights`) by those of their classes; mean 1, None if all are equal.
 
-    Parameters
-    ----------
-    class_weight : None, "balanced" or dict of label to float
-        "balanced" is n_samples / (n_classes * n_rows_of_the_class), with weighted counts of rows.
-    classes, numbers : ndarrays
-        From `check_labels`.
-    weights : None or ndarray of shape (n_samples,)
-        From `check_weights`.
-
-    Returns
-    -------
-    None or ndarray of float64, shape (n_samples,)
-        Of mean 1.
-
-    Raises
-    ------
-    DataError
-        For a label that `y` does not have where a class of `y` is not named, and for weights that are not
-        positive.
+    "balanced" is n_samples / (n_classes * n_rows_of_the_class), with weighted counts of rows. `classes` and
+    `numbers` are from `check_labels`. A label that `y` lacks is refused unless all classes of `y` are named.
     """
     of_class = weights_of_classes(class_weight, classes, np.bincount(numbers, weights))
     if class_weight is None:
@@ -294,9 +215,9 @@ def check_class_weights(class_weight, classes, numbers, weights):
 
 
 def weights_of_classes(class_weight, classes, mass):
-    """Return the weight of each class; `mass` is the weight of its rows, see `check_class_weights`.
+    """Return the weight of each class; `mass` is the weight of its rows.
 
-    "balanced" is among the classes whose rows have weight.
+    "balanced" counts the classes whose rows have weight.
     """
     if class_weight is None:
         return np.ones(len(classes))
@@ -324,29 +245,9 @@ def _check_class_weight(class_weight, classes):
 
 
 def check_penalty_factor(penalty_factor, n_features):
-    """Check the factors of the columns' penalties.
+    """Check the penalty factors of the columns; return float64, or None if all are 1.
 
-    Parameters
-    ----------
-    penalty_factor : None or array-like of shape (n_features,)
-        Not negative; 0 leaves a column free, infinity excludes it.
-    n_features : int
-
-    Returns
-    -------
-    None or ndarray of float64, shape (n_features,)
-        None where all are 1.
-
-    Raises
-    ------
-    DataError
-        For another shape, and for factors that are negative or NaN.
-
-    Examples
-    --------
-    >>> from stradask.algorithms.inputs.targets import check_penalty_factor
-    >>> check_penalty_factor([0, 1, 2], 3)
-    array([0., 1., 2.])
+    0 leaves a column unpenalised, infinity excludes it.
     """
     if penalty_factor is None:
         return None
@@ -355,28 +256,7 @@ def check_penalty_factor(penalty_factor, n_features):
 
 
 def check_alphas(alphas):
-    """Check the penalties of a path.
-
-    Parameters
-    ----------
-    alphas : array-like of shape (n_alphas,)
-
-    Returns
-    -------
-    ndarray of float64, shape (n_alphas,)
-        Falling.
-
-    Raises
-    ------
-    DataError
-        For an empty list, another shape, and entries that are negative, NaN or infinite.
-
-    Examples
-    --------
-    >>> from stradask.algorithms.inputs.targets import check_alphas
-    >>> check_alphas([0.1, 1, 0.01])
-    array([1.  , 0.1 , 0.01])
-    """
+    """Check the penalties of a path; return them in falling order."""
     given = _numbers("alphas", alphas)
     if given.ndim != 1 or not len(given):
         raise DataError(
@@ -386,32 +266,9 @@ def check_alphas(alphas):
 
 
 def check_start(name, coef, n_features, positive):
-    """Check coefficients to begin with.
+    """Check initial coefficients; return the non-zero features, rising, and their values, or None.
 
-    Parameters
-    ----------
-    name : str
-        The parameter, for messages.
-    coef : None or array-like of shape (n_features,)
-    n_features : int
-    positive : bool
-        Negative ones are then left out.
-
-    Returns
-    -------
-    None or (int64 ndarray, float64 ndarray)
-        Features, rising, and their coefficients; None if all are zero.
-
-    Raises
-    ------
-    DataError
-        For another shape, NaN and infinities.
-
-    Examples
-    --------
-    >>> from stradask.algorithms.inputs.targets import check_start
-    >>> check_start("coef_init", [0, -2, 3], 3, positive=True)
-    (array([2]), array([3.]))
+    `name` is the parameter, for messages; with `positive` negative coefficients are left out.
     """
     if coef is None:
         return None
@@ -423,22 +280,10 @@ def check_start(name, coef, n_features, positive):
 
 
 def check_offset(offset, n_samples, n_outputs):
-    """Check what is added to the linear predictors.
+    """Check the offset of the linear predictors; return float64.
 
-    Parameters
-    ----------
-    offset : None or array-like of shape (n_samples,) or (n_samples, n_outputs)
-    n_samples, n_outputs : int
-        `n_outputs` is 1 for two classes, and else their number.
-
-    Returns
-    -------
-    None or ndarray of float64, shape (n_samples,) or, for more than one output, (n_samples, n_outputs)
-
-    Raises
-    ------
-    DataError
-        For another shape, and for entries that are NaN, infinite or above 1e150 in magnitude.
+    Its shape is (n_samples,) or (n_samples, n_outputs). `n_outputs` is 1 for two classes, else their number;
+    magnitudes may be at most 1e150.
     """
     if offset is None:
         return None
@@ -456,7 +301,7 @@ def check_offset(offset, n_samples, n_outputs):
 
 
 def _vector(name, values, size, what, *, endless=False):
-    """Return a copy of `size` numbers that are not negative; with `endless` they may be infinite."""
+    """Return a float64 copy of `size` numbers, none negative; with `endless` they may be infinite."""
     vector = _numbers(name, values)
     if vector.shape != (size,):
         raise DataError(f"{name} has the shape {vector.shape}; pass a vector of {size}, one entry a {what}")
@@ -480,7 +325,7 @@ def _numbers(name, values):
 
 
 def check_length(name, values, n_samples):
-    """Refuse a vector that has not an entry for each row of X."""
+    """Refuse a vector whose length is not the number of rows of X."""
     if len(values) != n_samples:
         raise DataError(
             f"{name} has {len(values)} rows, but X has {n_samples}, which is inconsistent: give each row one"

@@ -1,4 +1,4 @@
-"""Texts where numbers are expected: how they are found, and messages instead of scikit-learn's."""
+"""Texts where numbers are expected: how they are found, and messages in place of scikit-learn's."""
 
 import os
 import re
@@ -13,9 +13,9 @@ _FIRST_ROWS = 1000  # are looked through for a text
 
 
 def text_in(X):
-    """Say that X holds texts, or in which column; "" if it holds none that is no number.
+    """Message if X holds texts, naming the column of a frame; "" if it holds none that is not a number.
 
-    It looks at what has failed already, so that it costs nothing where X holds numbers.
+    Called only after X was refused, so that numbers cost nothing.
     """
     if hasattr(X, "columns") and hasattr(X, "iloc"):
         return _text_in_frame(X)
@@ -39,7 +39,7 @@ def _text_in_frame(X):
 
 
 def _first_text(X, depth=0):
-    """Find the first str or bytes, in lists of lists too, that is no number."""
+    """Find the first str or bytes that is not a number, also in nested lists."""
     if isinstance(X, (str, bytes)):
         return None if _is_number(X) else X
     if getattr(getattr(X, "dtype", None), "kind", "O") in "biufcmM":
@@ -64,7 +64,7 @@ def _is_number(text):
 
 
 def check_are_names(X):
-    """Refuse texts where names of files are expected: a part that is no file, nor reads like a name."""
+    """Refuse texts where file names are expected."""
     parts = [X] if isinstance(X, (str, os.PathLike)) else X
     for part in parts:
         name = os.fspath(part)
@@ -83,15 +83,9 @@ def _reads_like_text(name):
 
 
 def reworded(message, remedy):
-    """Take from a message of scikit-learn or NumPy what misleads here, and show at most 200 characters.
+    """Remove misleading parts of a message of scikit-learn or NumPy; show at most 200 characters.
 
-    What of it is the caller's is not marked, so that the bound is one of the whole.
-
-    Parameters
-    ----------
-    message : str
-    remedy : str
-        What helps against NaN and infinity in the estimator at hand.
+    `remedy` is the advice against NaN and infinity.
     """
     first = message.split("\n")[0]
     if " contains NaN" in first or " contains infinity" in first:

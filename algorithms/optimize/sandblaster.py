@@ -1,12 +1,12 @@
 """The objective that is a sum over portions, computed by Sandblaster's passes."""
 
-import sys
 from collections.abc import Iterable
 
 from ...errors import DataError, WorkerLost
 from ...scheduler.sessions.session import open_session
 from ...scheduler.sums.passes import open_passes
 from ...scheduler.sums.summed import Summed
+from ..inputs.pieces import delayed_blocks, is_dask
 from .lbfgs import minimize_lbfgs
 
 _ATTEMPTS = 5  # of one step, each ended by the loss of a worker
@@ -20,18 +20,10 @@ def as_portions(portions):
     DataError
         If there are none, or an array is chunked along another axis, too.
     """
-    if "dask.base" in sys.modules and sys.modules["dask.base"].is_dask_collection(portions):
+    if is_dask(portions):
         if not hasattr(portions, "to_delayed"):
             raise DataError(f"portions is a single {type(portions).__name__}: give a list of them")
-        blocks = portions.to_delayed()
-        if getattr(blocks, "ndim", 1) > 1:
-            if blocks.size != len(blocks):
-                raise DataError(
-                    f"portions has the chunks {portions.chunks}: rechunk it to whole rows, "
-                    "portions.rechunk({1: -1})"
-                )
-            blocks = blocks.ravel()
-        found = list(blocks)
+        found = delayed_blocks(portions, "portions")
     else:
         if isinstance(portions, (str, bytes)) or not isinstance(portions, Iterable):
             raise DataError(f"portions must be a sequence, one entry a portion, got {portions!r:.80}")

@@ -7,7 +7,6 @@ What is read the second time must be what was there the first time: a checksum t
 import os
 import sys
 import zipfile
-import zlib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from ....errors import DataError
+from ...inputs.pieces import check_same, checksum, delayed_blocks, is_dask, is_frame
 from ...inputs.texts import check_are_names
 from .tasks import ShardPool
 
@@ -70,11 +70,8 @@ class Source:
             arrays = self._read(self.spec)
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise DataError(f"{self} cannot be read: {error}") from error
-        if self.checksum is not None and checksum(arrays) != self.checksum:
-            raise DataError(
-                f"{self} has changed since it was read first: leave files as they are during a run, and let "
-                "delayed blocks give the same values each time"
-            )
+        if self.checksum is not None:
+            check_same(checksum(arrays), self.checksum, f"{self} has changed since it was read first")
         return arrays
 
     def take(self):
@@ -88,7 +85,7 @@ class Source:
             return self._read_file(spec)
         if isinstance(spec, tuple):
             return tuple(self._read(part) for part in spec)
-        if _is_dask(spec):
+        if is_dask(spec):
             dask = sys.modules["dask"]
             (found,) = dask.compute(spec, scheduler=dask.get)  # not by name, of which Dask warns
             return found
@@ -156,15 +153,15 @@ def blocks_of(X, y):
         _check_not_held(name, part)
     X = X.rechunk({1: -1})
     sizes = X.chunks[0]
-    if not _is_dask(y):
+    if not is_dask(y):
         y = np.asarray(y)
         parts = np.split(y, np.cumsum(sizes)[:-1]) if len(y) == len(X) else None
     else:
-        y = y.to_dask_array(lengths=True) if hasattr(y, "to_dask_array") else y
-        parts = y.rechunk({0: sizes}).to_delayed().ravel() if len(y) == len(X) else None
+        y = y.to_dask_array(lengths=True) if is_frame(y) else y
+        parts = delayed_blocks(y.rechunk({0: sizes}), "y") if len(y) == len(X) else None
     if parts is None:
         raise DataError(f"X has {len(X)} rows, y {len(y)}: give as many")
-    pairs = zip(X.to_delayed().ravel(), parts, sizes, strict=True)
+    pairs = zip(delayed_blocks(X, "X"), parts, sizes, strict=True)
     specs = [(block, part) for block, part, size in pairs if size]  # Dask allows empty chunks
     return [Source(_plain(spec, number), number) for number, spec in enumerate(specs)]
 
@@ -207,22 +204,6 @@ def with_columns(sources, **places):
         "zero_based": zero_based,
     }
     return [source.known(**settled) if source.is_svmlight else source for source in sources]
-
-
-def checksum(arrays):
-    """Sum up arrays in 32 bits: an array, a sparse matrix, plain values, and tuples and dicts of them."""
-    if isinstance(arrays, dict):
-        arrays = tuple(arrays.values())
-    if isinstance(arrays, tuple | list):
-        return zlib.crc32(repr([checksum(part) for part in arrays]).encode())
-    if sparse.issparse(arrays):
-        rows: Any = arrays
-        rows = rows.tocsr()
-        return checksum((rows.data, rows.indices, rows.indptr, rows.shape))
-    values = np.ascontiguousarray(arrays)
-    if values.dtype.hasobject:
-        return zlib.crc32(repr(values.tolist()).encode())
-    return zlib.crc32(values.view(np.uint8).data, zlib.crc32(repr((values.shape, values.dtype)).encode()))
 
 
 def columns_of(source):
@@ -281,14 +262,10 @@ def _itself(seen, points):
     return seen
 
 
-def _is_dask(value):
-    return "dask.base" in sys.modules and sys.modules["dask.base"].is_dask_collection(value)
-
-
 def _is_spec(value):
     if isinstance(value, tuple):
         return any(map(_is_spec, value))
-    return isinstance(value, str | os.PathLike) or _is_dask(value)
+    return isinstance(value, str | os.PathLike) or is_dask(value)
 
 
 def _plain(spec, number):
@@ -301,7 +278,7 @@ def _plain(spec, number):
         if path.parent.is_dir() and not path.is_file():  # else a folder that only workers see
             raise DataError(f"shard {number}: there is no file {path}")
         return str(path)
-    if not _is_dask(spec):
+    if not is_dask(spec):
         return np.asarray(spec)
     _check_not_held(f"shard {number}", spec)
     return spec
@@ -309,7 +286,7 @@ def _plain(spec, number):
 
 def _check_not_held(name, value):
     """Refuse collections whose values a cluster holds: they die with their worker."""
-    if _is_dask(value) and "distributed" in sys.modules and sys.modules["distributed"].futures_of(value):
+    if is_dask(value) and "distributed" in sys.modules and sys.modules["distributed"].futures_of(value):
         raise DataError(
             f"{name} is held by a cluster, and could not be made again when a worker dies: give the "
             "collection as it was before persist()"

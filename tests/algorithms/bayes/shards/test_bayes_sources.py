@@ -14,7 +14,8 @@ from stradask.algorithms.bayes.models.model import Prior, regression
 from stradask.algorithms.bayes.sample import _seen, _unlooked
 from stradask.algorithms.bayes.shards.rows import cut_rows
 from stradask.algorithms.bayes.shards.source_fit import look, reduced_rows, spreads
-from stradask.algorithms.bayes.shards.sources import Source, checksum, find_sources
+from stradask.algorithms.bayes.shards.sources import Source, find_sources
+from stradask.algorithms.inputs.pieces import checksum
 from stradask.errors import DataError
 
 OPTIONS = {"n_samples": 100, "n_warmup": 100, "n_chains": 2, "random_state": 3}
