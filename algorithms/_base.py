@@ -1,6 +1,7 @@
-"""What every estimator shares, beyond scikit-learn's own base class."""
+"""Base class of all estimators."""
 
 import functools
+import inspect
 import os
 from contextlib import contextmanager
 from typing import ClassVar
@@ -30,7 +31,7 @@ class Estimator(BaseEstimator):
     _state_attributes: tuple[str, ...] = ()
 
     def __sklearn_tags__(self):
-        """Tell scikit-learn that sparse input is welcome."""
+        """Sparse input is accepted."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
@@ -38,16 +39,15 @@ class Estimator(BaseEstimator):
     @classmethod
     @functools.cache
     def _get_param_names(cls):
-        """Names of the parameters, which scikit-learn reads from the signature for every fit and clone."""
+        """Names of the parameters, cached: scikit-learn reads the signature at every fit and clone."""
         return super()._get_param_names()
 
     @classmethod
     @functools.cache
     def _place_parameters(cls):
-        """Return the names of the parameters that say where to compute, read or write.
+        """Names of the parameters that say where to compute, read or write: a model file must not set them.
 
-        A model file must not decide that. Every parameter that takes any text or path counts as one,
-        unless ``_harmless_text`` names it, and so does a parameter without constraints.
+        These are all that take any text or path, or have no constraints, unless in ``_harmless_text``.
         """
 
         def is_place(name):
@@ -61,10 +61,7 @@ class Estimator(BaseEstimator):
         )
 
     def _validate_params(self):
-        """Check the parameters as scikit-learn does, and two things more.
-
-        For scikit-learn True is also the number 1, and whole numbers have no end: here neither is so.
-        """
+        """Check the parameters as scikit-learn does; refuse True as a number, and beyond 64 bits."""
         try:
             super()._validate_params()
         except InvalidParameterError as error:
@@ -119,10 +116,7 @@ class Estimator(BaseEstimator):
 
     @contextmanager
     def _unchanged_on_error(self):
-        """Put the attributes back as they were if the block raises: a fit that fails changes nothing.
-
-        Ctrl-C comes out of it as KeyboardInterrupt, wherever it fell.
-        """
+        """Restore the attributes if the block raises, also by Ctrl-C: a fit that fails changes nothing."""
         before = dict(self.__dict__)
         try:
             with unmasked_interrupt():
@@ -133,10 +127,9 @@ class Estimator(BaseEstimator):
             raise
 
     def _check_state(self):
-        """Check what came out of a file before anything compiled reads it; raise DataError.
+        """Check a fitted model that was read from a file; raise DataError.
 
-        Called for fitted models only. Subclasses whose kernels trust the shapes and ranges of their
-        attributes extend this.
+        Subclasses whose kernels trust the shapes and ranges of attributes extend this.
         """
         for name, value in vars(self).items():
             if name.startswith("n_") and name.endswith("_") and value is not None:
@@ -146,19 +139,33 @@ class Estimator(BaseEstimator):
 
 
 def _in_short(error):
-    """Shorten what scikit-learn shows of a parameter's value."""
+    """Shorten the value in a message of scikit-learn's."""
     head, got, value = str(error).partition(" Got ")
     value = value.removesuffix(" instead.")
     return error if len(value) <= 80 else type(error)(f"{head}{got}{value[:77]}... instead.")
 
 
 def _plain(kind):
-    """A kind of value in the words or types of a constraint; None for its objects."""
+    """A constraint if it is a word or type, None if it is an object."""
     return kind if isinstance(kind, (str, type)) else None
 
 
+def documented(sections):
+    """Decorate a class: put sections that several docstrings share in place of ``%(name)s``."""
+
+    def decorate(cls):
+        if cls.__doc__:  # which python -OO takes away
+            text = inspect.cleandoc(cls.__doc__)
+            for name, section in sections.items():
+                text = text.replace(f"%({name})s", inspect.cleandoc(section))
+            cls.__doc__ = text
+        return cls
+
+    return decorate
+
+
 def check_classes(classes, n_outputs):
-    """Hold the classes of a model file against its outputs: one for two classes, else one for each."""
+    """Check the classes of a model file: one output for two classes, else one for each."""
     if not isinstance(classes, np.ndarray) or classes.ndim != 1:
         raise DataError("classes_ must be a vector")
     if len(classes) < 2 or n_outputs != (1 if len(classes) == 2 else len(classes)):

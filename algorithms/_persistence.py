@@ -15,7 +15,7 @@ from ..scheduler.stores.store import read_npz, write_npz
 _FORMAT = "stradask model"
 _VERSION = 1
 _KEYS = (bool, int, float, str, np.generic)  # of a dict
-_TAG = "$"  # a JSON object with this key stands for something that JSON has not
+_TAG = "$"  # the key of JSON objects that encode a type JSON lacks
 _SPARSE = {
     cls.__name__: cls for cls in (sparse.csr_array, sparse.csc_array, sparse.csr_matrix, sparse.csc_matrix)
 }
@@ -101,7 +101,7 @@ def load(path, **places):
 
 
 def _set_places(estimator, path, in_file, given):
-    """Set the parameters that name places as the caller says; warn of those that the file sets."""
+    """Set the place parameters that the caller gives; warn of values in the file, which are ignored."""
     name, known = type(estimator).__name__, estimator._place_parameters()
     unknown = [place for place in given if place not in known]
     if unknown:
@@ -126,7 +126,7 @@ def _set_places(estimator, path, in_file, given):
 
 
 def _rebuild(arrays, header):
-    """Return the estimator, and what the file says of parameters that name places, which is not set."""
+    """Return the estimator, and the place parameters in the file, which are not set."""
     if header.get("format") != _FORMAT:
         raise ModelFileError(
             f"is a file of stradask, but not a model: its format is {header.get('format')!r} (a posterior is "
@@ -191,7 +191,7 @@ def _fitted_attributes(estimator):
 
 
 class _Writer:
-    """Turns values into JSON, and puts arrays aside under numbers."""
+    """Encodes values as JSON; arrays are stored apart, by number."""
 
     def __init__(self):
         self.arrays = {}
@@ -253,7 +253,7 @@ class _Writer:
 
 
 class _Reader:
-    """Turns JSON back into values; anything it does not know is an error."""
+    """Decodes JSON; an unknown tag is an error."""
 
     def __init__(self, arrays):
         self._arrays = arrays

@@ -7,28 +7,12 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from ...errors import DataError, shortened
-from .._base import check_classes
+from .._base import check_classes, documented
 from ..inputs.targets import check_labels, check_targets, label_numbers
 from .perceptron import Perceptron, accuracy, determination, learns_in_passes
 
-
-class MLPClassifier(ClassifierMixin, Perceptron):
-    r"""A network of dense layers that tells classes apart.
-
-    Minimises
-
-    .. math:: \frac{1}{s} \sum_i s_i L(y_i, f(x_i)) + \frac{\alpha}{2 s} \sum_l |W_l|^2
-
-    with s_i the weights of the rows (1 where none are given), s their sum,
-    f(x) the layers ``a <- activation(a W + b)`` one after another, and L the logistic loss of one output
-    for two classes, ``-log softmax(f(x))[y]`` for more. Gradients are computed by hand, in the type of `X`.
-
-    Seeds and threads: with `solver` "sandblaster" the result is *bitwise* the same for any `n_jobs`, and with
-    "downpour" and ``staleness=0`` repeatable. On a GPU sums differ from the CPU's in the last bits.
-
-    Parameters
-    ----------
-    hidden_layer_sizes : int or sequence of int, default=(100,)
+_SHARED_DOCS = {
+    "parameters": """hidden_layer_sizes : int or sequence of int, default=(100,)
         Widths of the hidden layers; none for a linear model.
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
         Of the hidden layers.
@@ -69,12 +53,8 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     n_jobs : int or None, default=None
         Threads of Sandblaster; they change no bit. None is 1, -1 all cores.
     verbose : int, default=0
-        1 shows a progress bar: the steps done, of `max_iter` at most, and the objective.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (n_classes,)
-    coefs_ : list of ndarray of shape (n_in, n_out)
+        1 shows a progress bar: the steps done, of `max_iter` at most, and the objective.""",
+    "attributes": """coefs_ : list of ndarray of shape (n_in, n_out)
         W of each layer, in the type of `X`.
     intercepts_ : list of ndarray of shape (n_out,)
     loss_ : float
@@ -101,7 +81,37 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     out_activation_ : str
     n_features_in_ : int
     feature_names_in_ : ndarray of str
-        Only when `X` had feature names that are all strings.
+        Only when `X` had feature names that are all strings.""",
+    "references": """References
+    ----------
+    Dean et al., "Large scale distributed deep networks", NIPS 2012. Glorot, Bengio, "Understanding the
+    difficulty of training deep feedforward neural networks", AISTATS 2010.""",
+}
+
+
+@documented(_SHARED_DOCS)
+class MLPClassifier(ClassifierMixin, Perceptron):
+    r"""A classifier: a network of dense layers.
+
+    Minimises
+
+    .. math:: \frac{1}{s} \sum_i s_i L(y_i, f(x_i)) + \frac{\alpha}{2 s} \sum_l |W_l|^2
+
+    with s_i the weights of the rows (1 where none are given), s their sum,
+    f(x) the layers ``a <- activation(a W + b)`` one after another, and L the logistic loss of one output
+    for two classes, ``-log softmax(f(x))[y]`` for more. Gradients are computed by hand, in the type of `X`.
+
+    Seeds and threads: with `solver` "sandblaster" the result is *bitwise* the same for any `n_jobs`, and with
+    "downpour" and ``staleness=0`` repeatable. On a GPU sums differ from the CPU's in the last bits.
+
+    Parameters
+    ----------
+    %(parameters)s
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    %(attributes)s
 
     Raises
     ------
@@ -116,10 +126,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     ConvergenceWarning
         If `max_iter` did not suffice.
 
-    References
-    ----------
-    Dean et al., "Large scale distributed deep networks", NIPS 2012. Glorot, Bengio, "Understanding the
-    difficulty of training deep feedforward neural networks", AISTATS 2010.
+    %(references)s
 
     Examples
     --------
@@ -145,7 +152,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         return numbers, *self._outputs()
 
     def _outputs(self):
-        """The loss, and how many outputs."""
+        """Name of the loss, and number of outputs."""
         two = len(self.classes_) == 2
         return "logistic" if two else "softmax", 1 if two else len(self.classes_)
 
@@ -254,8 +261,9 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         check_classes(self.classes_, self.coefs_[-1].shape[1])
 
 
+@documented(_SHARED_DOCS)
 class MLPRegressor(RegressorMixin, Perceptron):
-    r"""A network of dense layers that predicts numbers.
+    r"""A regression: a network of dense layers.
 
     Minimises
 
@@ -270,79 +278,11 @@ class MLPRegressor(RegressorMixin, Perceptron):
 
     Parameters
     ----------
-    hidden_layer_sizes : int or sequence of int, default=(100,)
-        Widths of the hidden layers; none for a linear model.
-    activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
-        Of the hidden layers.
-    solver : {"sandblaster", "downpour"}, default="sandblaster"
-        L-BFGS on all rows, the portions computed on threads or workers; or replicas of the network with
-        minibatches of their own over one table of parameters, which reach a good model sooner where there
-        are many rows.
-    alpha : float, default=1e-4
-        Weight of the penalty.
-    batch_size : int or "auto", default="auto"
-        Rows of a minibatch of Downpour's; "auto" is 200, or all rows if they are fewer.
-    learning_rate_init : float or None, default=None
-        Downpour's gamma; None looks for one.
-    max_iter : int, default=200
-        Steps of L-BFGS, or passes of Downpour.
-    tol : float, default=1e-4
-        L-BFGS ends when the gradient has fallen to this part of its first norm; Downpour when the loss (or
-        the score, with `early_stopping`) has not gained so much in `n_iter_no_change` passes.
-    n_iter_no_change : int, default=10
-    early_stopping : bool, default=False
-        Hold rows out, stop by the score on them, and keep the parameters with the best.
-    validation_fraction : float, default=0.1
-        Share of rows that are held out.
-    warm_start : bool, default=False
-        Begin from the layers of the last fit.
-    n_replicas : int, default=2
-        Replicas of Downpour's, a thread each. Their number is part of the method: it changes the result.
-    staleness : int or float("inf"), default=0
-        How many minibatches the replicas may be apart. Above 0 a result depends on who was faster.
-    random_state : int, RandomState or None, default=None
-    engine : str, default="local"
-        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
-    device : {"cpu", "cuda", "auto"}, default="cpu"
-        Where layers are computed; "auto" is a GPU where there is one and X is dense. L-BFGS itself, and
-        Downpour's table, stay on the CPU: of each pass or minibatch the parameters go to the GPU and the
-        gradient comes back. Rows lie there as far as there is room; minibatches, and the rows of workers, are
-        copied each time. A fitted network predicts on the GPU where there still is one, else on the CPU.
-    n_jobs : int or None, default=None
-        Threads of Sandblaster; they change no bit. None is 1, -1 all cores.
-    verbose : int, default=0
-        1 shows a progress bar: the steps done, of `max_iter` at most, and the objective.
+    %(parameters)s
 
     Attributes
     ----------
-    coefs_ : list of ndarray of shape (n_in, n_out)
-        W of each layer, in the type of `X`.
-    intercepts_ : list of ndarray of shape (n_out,)
-    loss_ : float
-        At the end; the last of `loss_curve_`.
-    best_loss_ : float or None
-        The least; None with `early_stopping`.
-    loss_curve_ : list of float
-        The objective after each step of L-BFGS; for Downpour the mean over the minibatches of each pass of
-        the first replica.
-    validation_scores_ : list of float
-    best_validation_score_ : float
-        With `early_stopping`.
-    n_iter_ : int
-        Steps or passes.
-    t_ : int
-        Rows that gradients were computed of.
-    learning_rate_ : float
-        Downpour's gamma.
-    squared_gradients_ : ndarray of shape (n_parameters,)
-        Downpour's sums of squared gradients, layer by layer, from which `partial_fit` goes on.
-    device_ : {"cpu", "cuda"}
-        Where the fit computed.
-    n_layers_, n_outputs_ : int
-    out_activation_ : str
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        Only when `X` had feature names that are all strings.
+    %(attributes)s
 
     Raises
     ------
@@ -357,10 +297,7 @@ class MLPRegressor(RegressorMixin, Perceptron):
     ConvergenceWarning
         If `max_iter` did not suffice.
 
-    References
-    ----------
-    Dean et al., "Large scale distributed deep networks", NIPS 2012. Glorot, Bengio, "Understanding the
-    difficulty of training deep feedforward neural networks", AISTATS 2010.
+    %(references)s
 
     Examples
     --------

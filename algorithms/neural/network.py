@@ -10,33 +10,21 @@ from scipy.special import expit, log_expit, log_softmax, softmax
 from ...kernels.cuda.device import cuda_device
 from ...scheduler.parameters import stream
 
-_WEIGHTS = 2**63 + 18  # purpose of a random stream
+_WEIGHTS = 2**63 + 18  # the purpose of its random stream
 _BLOCK = 8192  # rows that are predicted at once
 _VALUES = 2**27  # of all layers, of the rows that a GPU takes at once
 
 
 @dataclass(frozen=True)
 class Network:
-    r"""What a network computes: layers ``a <- activation(a W + b)``, the last one without activation.
+    r"""A network of layers ``a <- activation(a W + b)``, the last one without activation, and its loss.
 
     The loss of a row is half the squared error, ``-log softmax(a)[y]``, or for two classes and one output
-    ``log(1 + exp(-a))`` for y = 1 and ``log(1 + exp(a))`` for y = 0; beside it stands the row's share of
-    :math:`\alpha |W|^2 / 2` of all W, one in `n_rows`.
+    ``log(1 + exp(-a))`` for y = 1 and ``log(1 + exp(a))`` for y = 0. Each of the `n_rows` rows adds its
+    share of the penalty :math:`\alpha |W|^2 / 2`.
 
-    All parameters lie in one vector: W and b of each layer after another, W by rows.
-
-    Parameters
-    ----------
-    sizes : tuple of int
-        Of the input, the hidden layers and the output.
-    activation : {"relu", "tanh", "logistic", "identity"}
-    loss : {"squared", "softmax", "logistic"}
-    alpha : float
-    n_rows : int
-        Of all data.
-    device : {"cpu", "cuda"}, default="cpu"
-        Where layers are computed. Vectors of parameters lie on the host on either; rows may lie on the GPU
-        already (`there`), or are copied there each time.
+    All parameters are in one vector: W (by rows) and b of one layer after another. On a GPU, too, it stays on
+    the host; rows may be on the GPU already (`on_device`), or are copied each time.
 
     Examples
     --------
@@ -72,14 +60,14 @@ class Network:
 
     def layers(self, w):
         """Return (W, b) of each layer, views of the vector."""
-        found, at = [], 0
+        layers, at = [], 0
         for a, b in self.shapes:
-            found.append((w[at : at + a * b].reshape(a, b), w[at + a * b : at + a * b + b]))
+            layers.append((w[at : at + a * b].reshape(a, b), w[at + a * b : at + a * b + b]))
             at += a * b + b
-        return found
+        return layers
 
     def start(self, seed, dtype):
-        """Draw the parameters as Glorot and Bengio (2010) do: uniform, by the widths on both sides."""
+        """Draw initial parameters: uniform, scaled by the widths on both sides (Glorot and Bengio, 2010)."""
         w = np.empty(self.n_parameters, dtype)
         scale = 2.0 if self.activation == "logistic" else 6.0
         for number, ((W, b), (n_in, n_out)) in enumerate(zip(self.layers(w), self.shapes, strict=True)):
@@ -90,11 +78,11 @@ class Network:
         return w
 
     def rows_at_once(self):
-        """Count the rows whose layers a GPU has room for."""
+        """Rows whose layers fit on a GPU at once."""
         return max(_BLOCK, _VALUES // sum(self.sizes))
 
-    def there(self, rows):
-        """Copy rows to where the network is computed, if they are not there yet."""
+    def on_device(self, rows):
+        """Copy rows to the device, if they are not there yet."""
         return rows if self.device == "cpu" else tuple(cuda_device().moved(part) for part in rows)
 
     def output(self, X, w):
@@ -110,7 +98,7 @@ class Network:
             return np.concatenate([gpu.get(self._forward(gpu.xp, block, layers)[-1]) for block in blocks])
 
     def _forward(self, xp, X, layers):
-        """Return what each layer is given, and the output."""
+        """Return the input of each layer, and the output."""
         values = [X]
         for number, (W, b) in enumerate(layers):
             a = values[-1] @ W
@@ -123,11 +111,7 @@ class Network:
     def loss(self, rows, w):
         """Return the sum of the loss over rows, and its gradient in the type of `w`.
 
-        Parameters
-        ----------
-        rows : tuple of X, shape (n, n_features), targets and perhaps weights
-            Targets are of shape (n, n_outputs), or the numbers of classes, shape (n,); weights of shape (n,).
-        w : ndarray of shape (n_parameters,)
+        `rows` are X, targets (n, n_outputs) or class numbers (n,), and perhaps weights (n,).
         """
         parameters = w.astype(rows[0].dtype, copy=False)
         if self.device == "cpu":
@@ -135,12 +119,12 @@ class Network:
         else:
             gpu = cuda_device()
             with gpu.computing():
-                value, gradient = self._loss(gpu.xp, self.there(rows), gpu.put(parameters))
+                value, gradient = self._loss(gpu.xp, self.on_device(rows), gpu.put(parameters))
                 gradient = gpu.get(gradient)
         return value, gradient.astype(w.dtype, copy=False)
 
     def _loss(self, xp, rows, parameters):
-        """Compute the loss where rows and parameters lie; `xp` is NumPy or what stands for it there."""
+        """Compute the loss on the device of the rows and parameters; `xp` is NumPy, or CuPy on a GPU."""
         X, y, *weights = rows
         layers = self.layers(parameters)
         values = self._forward(xp, X, layers)
@@ -178,7 +162,7 @@ class Network:
         return (output[:, 0] > 0).astype(np.int64) if self.loss_name == "logistic" else output.argmax(axis=1)
 
 
-# Activations work in place; slopes multiply by the derivative, which the activation's value tells. -----
+# Activations work in place; slopes multiply by the derivative, a function of the activation's value. ---
 
 
 def _relu(xp, a):
@@ -254,7 +238,7 @@ def _summed(xp, losses, delta, weights):
 
 
 def _expit(xp, a):
-    """1 / (1 + exp(-a)), which overflows for no a."""
+    """1 / (1 + exp(-a)), without overflow."""
     return expit(a) if xp is np else xp.exp(-xp.logaddexp(0.0, -a))
 
 

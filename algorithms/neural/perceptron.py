@@ -1,4 +1,4 @@
-"""What the multi-layer perceptrons share: parameters, the fit by either solver, layers as attributes."""
+"""Base of the multi-layer perceptrons: parameters, the fit by either solver, layers as attributes."""
 
 import copy
 import dataclasses
@@ -29,14 +29,19 @@ from ..optimize.one_pass import one_pass
 from ..optimize.watch import Watch
 from .network import Network
 
-# Attributes that a fit by another solver, or without early stopping, does not have.
-_OF_ONE_WAY = ("learning_rate_", "squared_gradients_", "validation_scores_", "best_validation_score_")
+# Attributes of one solver, or of early stopping alone.
+_OPTIONAL_ATTRIBUTES = (
+    "learning_rate_",
+    "squared_gradients_",
+    "validation_scores_",
+    "best_validation_score_",
+)
 _PORTION = 1024  # rows of a portion of Sandblaster's, on any number of threads
 _SPLIT = 2**31
 
 
 def learns_in_passes(estimator):
-    """Tell whether an estimator has `partial_fit`; AttributeError says why not."""
+    """Whether an estimator has `partial_fit`; the AttributeError says why not."""
     if estimator.solver != "downpour":
         raise AttributeError(
             "partial_fit takes minibatches: it needs solver='downpour', but solver is "
@@ -46,7 +51,7 @@ def learns_in_passes(estimator):
 
 
 class Perceptron(Estimator):
-    """Base of `MLPClassifier` and `MLPRegressor`, which say what targets and scores are."""
+    """Base of `MLPClassifier` and `MLPRegressor`, which define targets and scores."""
 
     _parameter_constraints: ClassVar[dict] = {
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
@@ -140,36 +145,49 @@ class Perceptron(Estimator):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            hidden = self._hidden()
-            values = real(X, type(self).__name__, sparse_format="csr", order="C", finite=True)
-            check_names(self, X, y)
-            X = values
-            self.device_ = self._device(X)
-            for name in _OF_ONE_WAY:
-                self.__dict__.pop(name, None)
-            before = self._before() if self.warm_start else None
+            hidden, X = self._hidden(), self._read(X, y)
+            self._forget()
+            before = self._last_layers() if self.warm_start else None
             targets, loss, n_outputs = self._targets(y, X)
             seed = seed_from(self.random_state)
-            weights = check_weights(sample_weight, X.shape[0])
-            beside = () if weights is None else (weights.astype(X.dtype),)
-            rows, held_out = self._split((X, targets, *beside), seed)
-            sizes = (X.shape[1], *hidden, n_outputs)
+            rows, held_out = self._split(_rows(X, targets, sample_weight), seed)
             alpha = self._penalty(sample_weight, X.shape[0])
+            sizes = (X.shape[1], *hidden, n_outputs)
             network = Network(sizes, self.activation, loss, alpha, rows[0].shape[0], self.device_)
-            w = self._first(network, before, seed, X.dtype)
-            watch = Watch(
-                self.max_iter,
-                label=type(self).__name__,
-                verbose=self.verbose,
-                callback=callback,
-                snapshot=functools.partial(self._snapshot, network, X.dtype),
-                unit=1 / rows[0].shape[0] if self.solver == "sandblaster" else 1.0,
-            )
+            w = self._initial(network, before, seed, X.dtype)
+            watch = self._watch(network, X.dtype, callback)
+            solve = self._by_sandblaster if self.solver == "sandblaster" else self._by_downpour
             with single_threaded_blas():
-                solve = self._by_sandblaster if self.solver == "sandblaster" else self._by_downpour
                 w = solve(network, w, rows, held_out, seed, watch)
             self._keep(network, w, X.dtype)
         return self
+
+    def _read(self, X, y, dtype=None):
+        """Check X, and find the device; `dtype` is that of the model that goes on, if there is one."""
+        values = real(X, type(self).__name__, sparse_format="csr", order="C", finite=True)
+        check_names(self, X, y, first=dtype is None)
+        X = values if dtype is None else values.astype(dtype, copy=False)
+        self.device_ = self._device(X)
+        return X
+
+    def _forget(self):
+        """Drop the attributes that the coming fit may not set."""
+        for name in _OPTIONAL_ATTRIBUTES:
+            self.__dict__.pop(name, None)
+
+    def _watch(self, network, dtype, callback):
+        return Watch(
+            self.max_iter,
+            label=type(self).__name__,
+            verbose=self.verbose,
+            callback=callback,
+            snapshot=functools.partial(self._snapshot, network, dtype),
+            unit=1 / network.n_rows if self.solver == "sandblaster" else 1.0,
+        )
+
+    def _batch(self, n_rows):
+        """Rows of a minibatch."""
+        return min(200, n_rows) if self.batch_size == "auto" else self.batch_size
 
     def _hidden(self):
         sizes = tuple(np.atleast_1d(np.asarray(self.hidden_layer_sizes)).tolist())
@@ -180,13 +198,13 @@ class Perceptron(Estimator):
         return sizes
 
     def _penalty(self, sample_weight, n_rows):
-        """The penalty beside weights of mean 1: a row of weight k weighs against it as k rows do."""
+        """The penalty for weights scaled to mean 1: a row of weight k counts as k rows against it."""
         if sample_weight is None:
             return float(self.alpha)
         return float(self.alpha) * (n_rows / total_weight(sample_weight, n_rows))
 
     def _device(self, X):
-        """Say where the network is computed; raises before any work if it cannot be."""
+        """Return where the network is computed; raises before any work if it cannot be."""
         is_dense = isinstance(X, np.ndarray)
         if self.device == "cuda" and not is_dense:
             raise DataError(
@@ -194,11 +212,11 @@ class Perceptron(Estimator):
             )
         return "cuda" if is_dense and device_for(self.device) is not None else "cpu"
 
-    def _before(self):
+    def _last_layers(self):
         return (self.coefs_, self.intercepts_) if "coefs_" in vars(self) else None
 
-    def _first(self, network, before, seed, dtype, how="warm_start=True"):
-        """The parameters to begin with: drawn, or those of the fit before."""
+    def _initial(self, network, before, seed, dtype, how="warm_start=True"):
+        """Initial parameters: drawn, or those of the last fit."""
         if before is None:
             return network.start(seed, dtype)
         shapes = [coef.shape for coef in before[0]]
@@ -211,7 +229,7 @@ class Perceptron(Estimator):
         return np.concatenate(parts).astype(dtype)
 
     def _split(self, rows, seed):
-        """Set rows aside to stop by; None without early stopping."""
+        """Hold rows out for early stopping; without it these are None."""
         if not self.early_stopping:
             return rows, None
         n_rows = rows[0].shape[0]
@@ -236,7 +254,7 @@ class Perceptron(Estimator):
         size = _PORTION if network.device == "cpu" else network.rows_at_once()
         portions = [tuple(part[a : a + size] for part in rows) for a in range(0, n_rows, size)]
         if self.engine == "local":
-            portions = _kept_there(network, portions)
+            portions = _moved_to_device(network, portions)
         best = None if held_out is None else _Best(self, network, held_out)
 
         def each(iterate):
@@ -249,9 +267,7 @@ class Perceptron(Estimator):
                 w.astype(np.float64),
                 portions,
                 engine=self.engine,
-                n_jobs=self.n_jobs
-                if network.device == "cpu"
-                else 1,  # threads of the host have nothing to do
+                n_jobs=self.n_jobs if network.device == "cpu" else 1,  # of a GPU the host's threads only wait
                 max_iter=self.max_iter,
                 tol=self.tol,
                 callback=each,
@@ -273,7 +289,6 @@ class Perceptron(Estimator):
         n_rows, n_replicas = rows[0].shape[0], min(self.n_replicas, rows[0].shape[0])
         # Every n-th row: rows that are sorted by class are then no harm.
         portions = [tuple(part[r::n_replicas] for part in rows) for r in range(n_replicas)]
-        size = min(200, n_rows) if self.batch_size == "auto" else self.batch_size
         result = watched(
             watch,
             self.engine,
@@ -281,10 +296,10 @@ class Perceptron(Estimator):
             w,
             portions,
             validation=held_out,
-            evaluate=None if held_out is None else _Lack(self._score, network),
+            evaluate=None if held_out is None else _OneMinusScore(self._score, network),
             learning_rate=self.learning_rate_init,
             staleness=self.staleness,
-            batch_size=min(size, portions[-1][0].shape[0]),
+            batch_size=min(self._batch(n_rows), portions[-1][0].shape[0]),
             max_epochs=self.max_iter,
             n_iter_no_change=self.n_iter_no_change,
             tol=self.tol,
@@ -306,59 +321,63 @@ class Perceptron(Estimator):
         return result.x
 
     def _pass(self, X, y, sample_weight, targets_of):
-        """Take Downpour's steps with one replica, once over these rows, from where the last call ended."""
+        """One pass of Downpour with one replica, from the state of the last call."""
         self._validate_params()
         with self._unchanged_on_error():
-            if self.early_stopping:
-                raise DataError("partial_fit holds no rows out: set early_stopping=False, or call fit")
-            if self.engine != "local":
-                raise DataError(
-                    f"partial_fit runs in this process, but engine={shortened(self.engine)}: set "
-                    "engine='local', or call fit"
-                )
-            before = self._before()
-            values = real(X, type(self).__name__, sparse_format="csr", order="C", finite=True)
-            check_names(self, X, y, first=before is None)
-            X = values if before is None else values.astype(before[0][0].dtype, copy=False)
-            self.device_ = self._device(X)
+            self._check_one_pass()
+            before = self._last_layers()
+            hidden, X = self._hidden(), self._read(X, y, None if before is None else before[0][0].dtype)
             targets, loss, n_outputs = targets_of(y, X, before is None)
             seed = seed_from(self.random_state)
-            weights = check_weights(sample_weight, X.shape[0])
-            rows = (X, targets) if weights is None else (X, targets, weights.astype(X.dtype))
-            sizes = (X.shape[1], *self._hidden(), n_outputs)
+            rows = _rows(X, targets, sample_weight)
             alpha = self._penalty(sample_weight, X.shape[0])
+            sizes = (X.shape[1], *hidden, n_outputs)
             network = Network(sizes, self.activation, loss, alpha, X.shape[0], self.device_)
-            w = self._first(network, before, seed, X.dtype, "partial_fit")
-            known = vars(self).get("squared_gradients_")
-            rate = self.learning_rate_init
-            if rate is None and known is not None:
-                rate = self.learning_rate_
-            t = 0 if before is None else self.t_
-            with single_threaded_blas():
-                passed = one_pass(
-                    network.loss,
-                    w,
-                    np.zeros_like(w) if known is None else known.astype(w.dtype, copy=False),
-                    rows,
-                    learning_rate=rate,
-                    batch_size=min(200, X.shape[0]) if self.batch_size == "auto" else self.batch_size,
-                    seed=seed % _SPLIT,
-                    number=t,
-                )
-            if not math.isfinite(passed.loss):
-                raise DataError(
-                    "the loss or its gradient is not finite: scale the columns of X, or lower "
-                    "learning_rate_init"
-                )
-            for name in _OF_ONE_WAY:
-                self.__dict__.pop(name, None)
-            self.squared_gradients_, self.learning_rate_ = passed.squares, float(passed.rate)
-            self.n_iter_ = 1 + (0 if before is None else self.n_iter_)
-            self.t_ = t + X.shape[0]
-            self.loss_ = passed.loss
-            self.loss_curve_ = [*([] if before is None else self.loss_curve_), passed.loss]
+            w = self._initial(network, before, seed, X.dtype, "partial_fit")
+            passed = self._one_pass(network, w, rows, seed, 0 if before is None else self.t_)
+            self._store_pass(passed, X.shape[0], is_first=before is None)
             self._keep(network, passed.x, X.dtype)
         return self
+
+    def _check_one_pass(self):
+        if self.early_stopping:
+            raise DataError("partial_fit holds no rows out: set early_stopping=False, or call fit")
+        if self.engine != "local":
+            raise DataError(
+                f"partial_fit runs in this process, but engine={shortened(self.engine)}: set "
+                "engine='local', or call fit"
+            )
+
+    def _one_pass(self, network, w, rows, seed, n_rows_before):
+        """Go on with the step lengths of the pass before, if there was one by Downpour."""
+        squares = vars(self).get("squared_gradients_")
+        rate = self.learning_rate_init
+        if rate is None and squares is not None:
+            rate = self.learning_rate_
+        with single_threaded_blas():
+            passed = one_pass(
+                network.loss,
+                w,
+                np.zeros_like(w) if squares is None else squares.astype(w.dtype, copy=False),
+                rows,
+                learning_rate=rate,
+                batch_size=self._batch(network.n_rows),
+                seed=seed % _SPLIT,
+                number=n_rows_before,
+            )
+        if not math.isfinite(passed.loss):
+            raise DataError(
+                "the loss or its gradient is not finite: scale the columns of X, or lower learning_rate_init"
+            )
+        return passed
+
+    def _store_pass(self, passed, n_rows, *, is_first):
+        self._forget()
+        self.squared_gradients_, self.learning_rate_ = passed.squares, float(passed.rate)
+        self.n_iter_ = 1 if is_first else self.n_iter_ + 1
+        self.t_ = n_rows if is_first else self.t_ + n_rows
+        self.loss_ = passed.loss
+        self.loss_curve_ = [passed.loss] if is_first else [*self.loss_curve_, passed.loss]
 
     def _snapshot(self, network, dtype, w, history):
         model: Any = copy.copy(self)
@@ -376,7 +395,7 @@ class Perceptron(Estimator):
         )
 
     def _keep(self, network, w, dtype):
-        """Take the model from the vector of parameters."""
+        """Set the fitted attributes from the vector of parameters."""
         self.coefs_: Any = [W.astype(dtype) for W, _ in network.layers(w)]
         self.intercepts_: Any = [b.astype(dtype) for _, b in network.layers(w)]
         self.n_layers_ = len(network.sizes)
@@ -421,14 +440,20 @@ class Perceptron(Estimator):
         self._network()
 
 
-def _kept_there(network, portions):
+def _rows(X, targets, sample_weight):
+    """X, targets and, unless all are equal, weights of the rows."""
+    weights = check_weights(sample_weight, X.shape[0])
+    return (X, targets) if weights is None else (X, targets, weights.astype(X.dtype))
+
+
+def _moved_to_device(network, portions):
     """Copy portions to the GPU for all passes, as far as half of its free memory goes."""
     if network.device == "cpu":
         return portions
     room = cuda_device().free_memory() / 2
     sizes = np.cumsum([sum(part.nbytes for part in portion) for portion in portions])
     return [
-        network.there(portion) if size <= room else portion
+        network.on_device(portion) if size <= room else portion
         for portion, size in zip(portions, sizes, strict=True)
     ]
 
@@ -451,7 +476,7 @@ class _Best:
         return self.idle >= self.patience
 
 
-class _Lack:
+class _OneMinusScore:
     """1 minus a score, for a minimiser; it travels to workers."""
 
     def __init__(self, score, network):

@@ -149,7 +149,7 @@ def test_value_and_gradient_are_those_of_the_cpu(gpu, activation, loss, dtype):
     w = here.start(1, np.float64)
     value, gradient = here.loss(rows, w)
     eps = float(np.finfo(dtype).eps)
-    for given in (rows, there.there(rows)):  # rows of the host, and rows that are there
+    for given in (rows, there.on_device(rows)):  # rows of the host, and rows that are there
         got = there.loss(given, w)
         assert got[0] == pytest.approx(value, rel=20 * eps)
         assert got[1].dtype == np.float64
