@@ -1,17 +1,16 @@
 """Compiled inner loops: arrays and scalars in, arrays out. They trust their indices.
 
-numba keeps machine code on disk, beside the source or in the user's cache folder, and takes it for stale
-when the file that defines the function has changed. But code of a file has in it that of others which it
-imports, and these may change alone, by an edit or in an upgrade of the package, which leaves kept code where
-it is. So what is kept here carries a stamp of all these files.
+numba caches machine code on disk, beside the source or in the user's cache folder, and recompiles when the
+file that defines a function has changed. But the code contains inlined functions of other files, which may
+change alone, by an edit or an upgrade. So the caches of this package carry a stamp of all files that go into
+them.
 
-Where neither folder can be written, importing a cached function fails; then the code is kept for this process
-alone.
+If neither folder can be written, importing a cached function fails; then code is kept for this process alone.
 
-A process forks while no thread of it compiles or looks for compiled code, unless it would wait for a minute.
+A process forks only while none of its threads compiles or looks up compiled code, or after a minute's wait.
 
-All this is arranged when numba is first imported, which this package leaves to the files that need it: those
-that drive a GPU do not.
+All this is set up when numba is first imported, which is left to the files that need it: those that drive a
+GPU do not.
 """
 
 import atexit
@@ -33,7 +32,7 @@ _IMPORT = re.compile(r"^from (\.+)([\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
 def _imports(path, text):
-    """Give the files of this package that a file of it imports by relative imports."""
+    """Yield the files of this package that a file of it imports by relative imports."""
     for dots, module, names in _IMPORT.findall(text):
         folder = path.parents[len(dots) - 1].joinpath(*module.split("."))
         named = [folder / f"{name}.py" for name in re.findall(r"\w+", names)]
@@ -44,7 +43,7 @@ def _imports(path, text):
 
 @functools.cache
 def _stamp(path):
-    """Hash a file of this package with those of it that it imports, and those that these import."""
+    """Hash a file of this package with all files that it imports, directly or not."""
     texts, coming = {}, {path}
     while coming:
         texts |= {file: file.read_text("utf-8") for file in coming}
@@ -54,7 +53,7 @@ def _stamp(path):
 
 
 class _Stamped:
-    """Before a place of numba's for machine code: of this package's functions alone, with their stamp."""
+    """Mixin of numba's cache locators: for functions of this package alone, with their stamp."""
 
     @classmethod
     def from_function(cls, py_func, py_file):
@@ -66,11 +65,11 @@ class _Stamped:
 
 
 def _probe():
-    """Stand for any kernel of this package: numba looks for a place when it decorates."""
+    """A function to decorate: numba looks for a cache folder when it decorates."""
 
 
 def _arrange():
-    """Put the stamped places before numba's own, and see whether one of them can be written."""
+    """Put the stamped locators before numba's own, and try whether a cache folder can be written."""
     import numba
     from numba.core import caching
 
@@ -93,10 +92,9 @@ def _arrange():
 
 
 def _fork_unlocked():
-    """Fork between calls of LLVM only: a child would wait for ever for the lock of a thread it lacks.
+    """Fork between calls of LLVM only: a child would wait forever for a lock held by a thread it lacks.
 
-    The other thread may itself wait for what the forking one has, so patience ends, and the fork is then as
-    it would be without this.
+    That thread may itself wait for the forking one: after a time limit the process forks anyway.
     """
     from llvmlite.binding import ffi
     from numba.core import compiler_lock
@@ -120,7 +118,7 @@ def _fork_unlocked():
 
 
 class _AfterNumba:
-    """A finder of modules that finds none, but has `_arrange` run at the end of the import of numba."""
+    """An import finder that finds nothing, but runs `_arrange` at the end of numba's import."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "numba":

@@ -1,7 +1,7 @@
-"""Indices that are known not to be negative.
+"""Indices known not to be negative.
 
-An index of a signed type may count from the end, and numba tests for that at every access, which keeps loops
-over the entries of a sparse column from running in vectors: a sweep over one takes 2.5 times as long.
+A signed index may count from the end. numba tests for that at every access, which keeps loops over the
+entries of a sparse column from being vectorised: a sweep over one takes 2.5 times as long.
 """
 
 import numba as nb
@@ -10,7 +10,7 @@ from numpy import uint64
 
 @nb.njit(inline="always")
 def at(index):
-    """Return the index as one that counts from the beginning."""
+    """Return the index as an unsigned integer."""
     return uint64(index)
 
 

@@ -1,4 +1,4 @@
-"""Kernels of one form each: compiled at their first call, not when their file is imported."""
+"""Kernels with a single signature, compiled at their first call instead of at import."""
 
 import functools
 
@@ -7,10 +7,9 @@ from numba.core.compiler_lock import global_compiler_lock
 
 
 def njit(signature, **options):
-    """Compile for this signature alone, as ``numba.njit(signature, **options)`` does, but at the first call.
+    """Compile for this signature alone, as ``numba.njit(signature, **options)``, but at the first call.
 
-    An import then compiles nothing, and a fit compiles what it calls alone. Compiled code cannot call such a
-    function.
+    Compiled code cannot call such a function.
     """
 
     def decorate(function):

@@ -1,8 +1,8 @@
 """Counter-based random numbers: Philox4x32-10, the same on the CPU and in CUDA.
 
-A stream is named by a 64-bit key (the seed) and three 32-bit indices (purpose, round, index);
-the fourth word of the counter counts blocks of four draws inside the stream. Nothing is
-carried from draw to draw, so any part of any stream can be made anywhere, in any order.
+A stream is identified by a 64-bit key (the seed) and three 32-bit indices (purpose, round, index); the fourth
+word of the counter counts blocks of four draws. No state is carried from draw to draw, so any part of any
+stream can be made anywhere, in any order.
 
 Reference: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 """
@@ -33,10 +33,10 @@ def philox4x32(c0, c1, c2, c3, k0, k1):
 
 @nb.njit(cache=True, inline="always")
 def fill_uniform(out, first, seed, purpose, round_, index):
-    """Fill `out` (float32, length a multiple of 4) with uniforms on [0, 1) from one stream.
+    """Fill `out` (float32, length a multiple of 4) with uniforms on [0, 1) from block `first` of a stream on.
 
-    Draw ``i`` of block ``b`` lands at ``out[i * (len(out) // 4) + b]``: four runs of contiguous
-    stores, which the compiler turns into vectors. `first` is the number of the first block.
+    Draw ``i`` of block ``b`` goes to ``out[i * (len(out) // 4) + b]``: four runs of contiguous stores, which
+    the compiler vectorises.
     """
     # Of one type each, whoever calls, so that what fills is compiled once.
     k0, k1 = np.uint32(seed & _LOW), np.uint32(seed >> _HIGH)
@@ -56,7 +56,7 @@ def _fill(out, first, c1, c2, c3, k0, k1):
 
 @nb.njit(cache=True, inline="always")
 def hash32(x):
-    """Scramble a uint32: a few operations where a draw needs no more (Wellons' lowbias32, 2018)."""
+    """Hash a uint32 in a few operations (Wellons' lowbias32, 2018)."""
     x = np.uint32(x)
     x = np.uint32(x ^ (x >> np.uint32(16)))
     x = np.uint32(x * np.uint32(0x7FEB352D))

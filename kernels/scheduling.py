@@ -1,9 +1,9 @@
-"""Draws in proportion to weights that change, and the thinning of a set of candidates.
+"""Draws in proportion to changing weights, and independent subsets of candidates.
 
 The weights of n blocks are the leaves ``tree[n:2 * n]`` of a binary tree; node i is the sum of nodes 2 i and
-2 i + 1, so ``tree[1]`` is the sum of all. Changing a weight and drawing one both cost log2(n) steps. A
-changed node is summed anew from its two children, never corrected by a difference: the tree is a
-function of the weights alone, and nothing drifts.
+2 i + 1, so ``tree[1]`` is the total. Changing a weight and drawing one cost log2(n) steps each. A changed
+node is summed anew from its two children: the tree is a function of the weights alone, and rounding errors do
+not accumulate.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ def build(tree):
 
 @nb.njit(**_OPTIONS)
 def change(tree, leaves, weights):
-    """Give the leaves (int64, from 0) new weights and sum up what lies above them."""
+    """Give leaves (int64, from 0) new weights, and update the sums above them."""
     n = len(tree) // 2
     for k in range(len(leaves)):
         i = n + leaves[k]
@@ -36,10 +36,10 @@ def change(tree, leaves, weights):
 
 @nb.njit(**_OPTIONS)
 def draw(tree, coins, uniforms, share, out):
-    """Draw leaves into `out` (int64), repeats included.
+    """Draw leaves into `out` (int64), with replacement.
 
-    Draw k is from the weights where ``coins[k] >= share`` (float64 on [0, 1)), and from all leaves alike
-    otherwise, as it is where the weights sum to zero.
+    Draw k is by weight if ``coins[k] >= share`` (float64 on [0, 1)), else uniform, as it is if all weights
+    are 0.
     """
     n = len(tree) // 2
     for k in range(len(out)):
@@ -59,7 +59,7 @@ def draw(tree, coins, uniforms, share, out):
 
 @nb.njit(**_OPTIONS)
 def independent(conflict, most):
-    """Keep, in turn, who conflicts with none kept before; return their positions, at most `most`.
+    """Keep, in order, candidates without conflict with those kept; return the positions of at most `most`.
 
     `conflict` is boolean, shape (n, n); only the part above the diagonal is read.
     """

@@ -1,8 +1,8 @@
-"""Vector steps of the samplers, as portable LLVM IR.
+"""Vector steps of the topic samplers, as portable LLVM IR.
 
-Everything is written over vectors of 16 lanes; LLVM cuts them to what the machine has (one
-AVX-512 register, two of AVX2, four of NEON). No instruction set is named, so the same code runs
-everywhere, and the lanes are summed in one order everywhere.
+All vectors have 16 lanes; LLVM splits them to the width of the machine (one AVX-512 register, two of AVX2,
+four of NEON). No instruction set is named, so the same code runs everywhere, and lanes are summed in one
+order.
 """
 
 from llvmlite import ir
@@ -26,7 +26,7 @@ def _splat(b, scalar, kind):
 
 
 def _data(context, b, kind, array):
-    """Address of an array's first element and its item size."""
+    """Address of an array's first element, and its item size."""
     item = context.get_abi_sizeof(context.get_data_type(kind.dtype))
     return b.ptrtoint(context.make_array(kind)(context, b, array).data, _i64), item
 
@@ -72,7 +72,7 @@ def _minimum(b, x, y):
 
 
 def _count_down_lane(b, scratch, lane, n, threshold):
-    """How many of the first `n` running sums of one lane do not exceed the threshold."""
+    """Number of the first `n` running sums of one lane that do not exceed the threshold."""
     before, loop, done = b.block, b.append_basic_block("lane"), b.append_basic_block("lane_done")
     first = b.add(scratch, b.shl(lane, _i64(2)))
     b.cbranch(b.icmp_signed(">", n, _i64(0)), loop, done)
@@ -94,10 +94,7 @@ def _count_down_lane(b, scratch, lane, n, threshold):
 
 
 def _pick_lane(b, sums, u, extra, scratch_end):
-    """Lane in which ``u * (sum + extra)`` falls, and what is left of it inside that lane.
-
-    Lane 16 means that it falls into `extra`, beyond all lanes.
-    """
+    """Lane in which ``u * (sum + extra)`` falls (16 means `extra`), and the remainder inside it."""
     prefix = _prefix_sum(b, sums)
     total = b.extract_element(prefix, _i32(LANES - 1))
     target = b.fmul(u, b.fadd(total, extra))
@@ -111,7 +108,7 @@ def _pick_lane(b, sums, u, extra, scratch_end):
 
 @intrinsic
 def prefetch(typingctx, array, index):
-    """Ask for the cache line that holds ``array[index]``; reads nothing."""
+    """Prefetch the cache line of ``array[index]``; reads nothing."""
     sig = types.void(array, types.int64)
 
     def codegen(context, b, sig, args):
@@ -129,11 +126,10 @@ def prefetch(typingctx, array, index):
 def draw_dense(typingctx, counts, start, n_vectors, old, phi, alpha, phi_old, u, scratch):
     """Draw lane ``k`` with weight ``(counts[start + k] + alpha[k]) * phi[k]``.
 
-    At ``k == old`` the weight is ``(counts - 1 + alpha) * phi_old``: the token's own count is out.
-    ``old = -1`` takes nothing out. `phi` is zero beyond the last topic; `scratch` holds
-    ``16 * (n_vectors + 1)`` float32. The 16 lanes keep running sums; one prefix sum over the lanes
-    finds the lane, a walk down its running sums finds the topic. The caller clips the result to the
-    last topic, past which rounding can carry it.
+    At ``k == old`` the weight is ``(counts - 1 + alpha) * phi_old``: the token's own count is taken out,
+    unless ``old = -1``. `phi` is zero beyond the last topic; `scratch` holds ``16 * (n_vectors + 1)``
+    float32. The 16 lanes keep running sums; a prefix sum over the lanes finds the lane, a walk down its
+    running sums the topic. The caller clips the result to the last topic, past which rounding can carry it.
     """
     f32, i64 = types.float32, types.int64
     sig = i64(counts, i64, i64, i64, phi, alpha, f32, f32, scratch)
@@ -183,10 +179,10 @@ def draw_dense(typingctx, counts, start, n_vectors, old, phi, alpha, phi_old, u,
 def draw_sparse(typingctx, entries, start, n_lines, shift, old, phi, phi_old, smooth, u, scratch):
     """Draw an entry of a document's list with weight ``count * phi[topic]``, or the smooth part.
 
-    `entries` from `start` on are `n_lines` lines of 16 packed ``topic << shift | count``; an empty
-    slot has count zero. `smooth` is the weight of everything outside the list. At the entry of
-    `old` the weight is ``(count - 1) * phi_old``. Returns ``slot | slot_of_old << 32``, with slot
-    ``0xffffffff`` for the smooth part. `scratch` holds ``16 * (n_lines + 1)`` float32.
+    `entries` from `start` on are `n_lines` lines of 16 packed ``topic << shift | count``; an empty slot has
+    count zero. `smooth` is the weight of everything outside the list. At the entry of `old` the weight is
+    ``(count - 1) * phi_old``. Returns ``slot | slot_of_old << 32``, with slot ``0xffffffff`` for the smooth
+    part. `scratch` holds ``16 * (n_lines + 1)`` float32.
     """
     f32, i64 = types.float32, types.int64
     sig = i64(entries, i64, i64, i64, i64, phi, f32, f32, f32, scratch)
@@ -279,7 +275,7 @@ def find_topic(typingctx, entries, first, end, key, mask):
 
 @intrinsic
 def draw_slot(typingctx, entries, first, target, mask):
-    """Slot from `first` on in which the running sum of counts passes `target`, which is below their sum."""
+    """Slot from `first` on at which the running sum of counts exceeds `target`, below their total."""
     u32, u64 = types.uint32, types.uint64
     sig = u64(entries, u64, u32, u32)
 

@@ -1,1 +1,1 @@
-"""CUDA: the device, the launcher, memory in chunks, and shared headers."""
+"""CUDA: device, launcher, memory in chunks, shared headers."""

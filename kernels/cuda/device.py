@@ -1,10 +1,10 @@
-"""The GPU that kernels run on: whether there is one, what keeps it from working, its memory and its streams.
+"""The GPU: whether one can be used and why not, its memory and streams.
 
-Nothing here is done at import, and CuPy is imported when a device is first asked for. `cuda_device` finds out
-all that can be wrong before any work: no CuPy, no driver, a CuPy of another CUDA, a GPU too old.
+Nothing runs at import; CuPy is imported when a device is first needed. `cuda_device` finds every obstacle
+before any work: no CuPy, no driver, a CuPy for another CUDA, a GPU too old.
 
-`Device` is all that the CUDA forms of kernels know of a GPU; tests put another in its place
-(`standing_in`), which runs the same sources on the CPU.
+CUDA forms of kernels use a GPU through `Device` alone; tests replace it (`standing_in`) by one that runs the
+same sources on the CPU.
 """
 
 from contextlib import contextmanager
@@ -24,17 +24,9 @@ _stand_in = None
 
 
 def cuda_device(number=None):
-    """Return a GPU that works.
+    """Return a working GPU: that of this number, or CuPy's current one.
 
-    Parameters
-    ----------
-    number : int, optional
-        Which of several; None is CuPy's current one (0, unless ``CUDA_VISIBLE_DEVICES`` says otherwise).
-
-    Raises
-    ------
-    DeviceError
-        If there is none; the message says why and what to do.
+    Raises `DeviceError`, with the reason and the remedy, if there is none.
     """
     if _stand_in is not None:
         return _stand_in
@@ -45,7 +37,7 @@ def cuda_device(number=None):
 
 
 def why_no_device():
-    """Say in a line why there is no GPU to be used, None if there is one."""
+    """Return the reason why no GPU can be used, in a line; None if one can."""
     try:
         cuda_device()
     except DeviceError as error:
@@ -54,7 +46,7 @@ def why_no_device():
 
 
 def device_for(choice):
-    """Return the GPU where ``"cuda"`` asks for one, or ``"auto"`` and it can be used; None for the CPU."""
+    """Return the GPU for ``"cuda"``, or for ``"auto"`` if one can be used; None for the CPU."""
     if choice == "cpu" or (choice == "auto" and why_no_device() is not None):
         return None
     return cuda_device()
@@ -62,7 +54,7 @@ def device_for(choice):
 
 @contextmanager
 def standing_in(device):
-    """Let a device take the place of the GPU, for tests."""
+    """Replace the GPU by a device, for tests."""
     global _stand_in
     before, _stand_in = _stand_in, device
     try:
@@ -72,7 +64,7 @@ def standing_in(device):
 
 
 def _find():
-    """Import CuPy and count the devices, or say what is missing."""
+    """Import CuPy and count the devices; raise what is missing."""
     try:
         import cupy
     except ModuleNotFoundError as error:
@@ -93,7 +85,7 @@ def _find():
 
 
 def _no_count(runtime, error):
-    """Say why the devices cannot be counted."""
+    """The reason why the devices cannot be counted."""
     status = getattr(error, "status", _NO_DEVICE)
     driver, built_for = runtime.driverGetVersion(), runtime.runtimeGetVersion()
     if status == _OLD_DRIVER and driver == 0:
@@ -114,7 +106,7 @@ def _no_count(runtime, error):
 
 @cache
 def _device(number):
-    """Open a device once, after a kernel has run there."""
+    """Open a device once, after a trial kernel has run there."""
     import cupy
 
     cuda = cupy.cuda
@@ -145,7 +137,7 @@ def _device(number):
 
 
 def _remedy(error):
-    """Say what to do where CuPy cannot be used."""
+    """The remedy if CuPy cannot be used."""
     if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
         return "CuPy keeps compiled kernels in files: set CUPY_CACHE_DIR to a folder that can be written"
     return _reinstall()
@@ -174,15 +166,7 @@ def _line(error):
 class Device:
     """A GPU: arrays, streams and kernels on it.
 
-    Attributes
-    ----------
-    name : str
-    n_processors : int
-        Multiprocessors.
-    shared_memory : int
-        Bytes of shared memory that a block may have.
-    l2_memory : int
-        Bytes of the second-level cache.
+    `n_processors` counts multiprocessors; `shared_memory` is in bytes a block, `l2_memory` in bytes.
     """
 
     def __init__(self, number, name, properties):
@@ -211,14 +195,14 @@ class Device:
         return self._modules[key]
 
     def free_memory(self):
-        """Bytes that are free, CuPy's own reserve included."""
+        """Free bytes, including CuPy's own reserve."""
         import cupy
 
         with self._here() as here:
             return here.mem_info[0] + cupy.get_default_memory_pool().free_bytes()
 
     def empty(self, shape, dtype):
-        """Make an array that holds anything."""
+        """Make an uninitialised array."""
         return self._made("empty", shape, dtype)
 
     def zeros(self, shape, dtype):
@@ -239,7 +223,7 @@ class Device:
         return there
 
     def moved(self, array):
-        """Return an array of the device: the one given, or a copy of one of the host."""
+        """Return the array itself if it is on the device, else a copy there."""
         return array if isinstance(array, self.xp.ndarray) else self.put(array)
 
     def get(self, array):
@@ -248,9 +232,9 @@ class Device:
             return array.get()
 
     def pinned(self, shape, dtype):
-        """Make an array of the host that copies can run from and to while kernels run.
+        """Make a host array that can be copied while kernels run.
 
-        It goes back to the system with its last user: CuPy's pool would keep it for the life of the process.
+        It is freed with its last user: CuPy's pool would keep it for the life of the process.
         """
         import cupy
 
@@ -266,18 +250,18 @@ class Device:
         return np.frombuffer(memory, dtype, size).reshape(shape)
 
     def stream(self):
-        """Open a queue of work beside the device's own."""
+        """Open a stream beside the device's own."""
         with self._here():
             return Stream(self.number)
 
     def synchronize(self):
-        """Wait until all work is done; an error of a kernel is raised here."""
+        """Wait until all work is done; raises the errors of kernels."""
         with self._here() as here, launch.failures(f"a kernel on {self.name}"):
             here.synchronize()
 
     @contextmanager
     def computing(self):
-        """Let functions of `xp` work on this device; a `DeviceError` says how they fail, or what lacks."""
+        """Run functions of `xp` on this device; their failures are raised as `DeviceError`."""
         import cupy
 
         try:
@@ -315,7 +299,7 @@ class Device:
 class Stream:
     """Copies and kernels in order, beside those of other streams.
 
-    The arrays of a copy must live until it is done; those of the host are to be `Device.pinned`.
+    The arrays of a copy must live until it is done; those of the host must be `Device.pinned`.
     """
 
     def __init__(self, number):
@@ -342,12 +326,12 @@ class Stream:
             self.cuda.runtime.memcpyAsync(target, origin, to.nbytes, direction, self.queue.ptr)
 
     def wait(self, other):
-        """Let what is queued here from now on begin after what is queued in another stream up to now."""
+        """Start what is queued from now on after all that is queued in another stream."""
         with self.cuda.Device(self.number):  # the event is to be of the streams' device, not of the thread's
             self.queue.wait_event(other.queue.record())
 
     def synchronize(self):
-        """Wait until all that is queued here is done; an error of a kernel is raised here."""
+        """Wait until all that is queued here is done; raises the errors of kernels."""
         with launch.failures(f"a kernel on GPU {self.number}"):
             self.queue.synchronize()
 

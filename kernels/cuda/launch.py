@@ -59,7 +59,7 @@ _PARAMETER = re.compile(
 
 
 class Parameter(NamedTuple):
-    """What a kernel declares: a name, a dtype, and whether it is an array, and one that it may write."""
+    """A parameter of a kernel: name, dtype, whether it is an array, and whether that is const."""
 
     name: str
     dtype: np.dtype
@@ -68,13 +68,13 @@ class Parameter(NamedTuple):
 
 
 def source(file, folder=FOLDER, **definitions):
-    """Return the text of a ``.cu`` file: definitions first, headers (of its folder or `HEADERS`) in place."""
+    """The text of a ``.cu`` file, definitions first and headers inlined (of its folder or `HEADERS`)."""
     head = [f"#define {name} {value}" for name, value in sorted(definitions.items())]
     return "\n".join([*head, *_expand(file, Path(folder), set())]) + "\n"
 
 
 def _expand(file, folder, seen):
-    """Give the lines of a file and of what it includes; a compiler's messages name the right ones."""
+    """Yield the lines of a file and its headers, with line numbers for the compiler's messages."""
     yield f'#line 1 "{file}"'
     path = folder / file if (folder / file).exists() else HEADERS / file
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
@@ -89,12 +89,7 @@ def _expand(file, folder, seen):
 
 @cache
 def declarations(text):
-    """Return what each kernel of a source declares.
-
-    Returns
-    -------
-    dict of str to tuple of Parameter
-    """
+    """Return the parameters of each kernel of a source, by name."""
     text = _COMMENT.sub(" ", text)
     types = dict(_TYPES)
     for new, old in _DEFINE.findall(text) + [pair[::-1] for pair in _TYPEDEF.findall(text)]:
@@ -116,39 +111,18 @@ def _parameter(kernel, text, types):
 
 
 class Kernels:
-    """The kernels of one source on one device: what every back end shares is the check of a launch.
-
-    Parameters
-    ----------
-    text : str
-        As `source` gives it.
-    array : type
-        The kind of array that the device works on.
-    """
+    """The kernels of one source on one device, whose type of array is `array`; launches are checked."""
 
     def __init__(self, text, array):
         self.text, self.array = text, array
         self.declared = declarations(text)
 
     def launch(self, name, grid, block, arguments, shared=0, stream=None):
-        """Start a kernel; it may still run when this returns.
+        """Start a kernel, without waiting for it.
 
-        Parameters
-        ----------
-        name : str
-        grid, block : int or tuple of up to three
-            Blocks, and threads in each.
-        arguments : tuple of arrays and numpy scalars
-            Of exactly the types that the kernel declares.
-        shared : int
-            Bytes of dynamic shared memory of a block.
-        stream : stream of the device, optional
-            None is the device's own.
-
-        Raises
-        ------
-        DeviceError
-            If the launch does not fit the declaration.
+        `grid` and `block` are numbers of blocks and of threads in each, or tuples of up to three; `arguments`
+        are arrays and numpy scalars of exactly the declared types (else `DeviceError`); `shared` is in bytes
+        a block.
         """
         self._check(name, arguments)
         self._start(
@@ -170,7 +144,7 @@ class Kernels:
                 raise DeviceError(f"{name}: its argument {parameter.name} {trouble}")
 
     def _trouble(self, parameter, value):
-        """Tell what is wrong with an argument, None if it is as declared."""
+        """Say how an argument differs from its declaration; None if it does not."""
         wanted = self.array if parameter.is_array else np.generic
         what = f"a numpy.{parameter.dtype}"
         if parameter.is_array:
@@ -195,7 +169,7 @@ def _triple(name, what, sizes):
 
 @contextmanager
 def failures(what):
-    """Raise as `DeviceError` what CUDA says meanwhile, maybe of kernels before."""
+    """Raise CUDA's errors, maybe of earlier kernels, as `DeviceError`."""
     import cupy
 
     try:
@@ -209,7 +183,7 @@ def failures(what):
 
 
 class CudaKernels(Kernels):
-    """The kernels of one source on a GPU, compiled by CuPy; CuPy keeps the machine code on disk."""
+    """The kernels of one source on a GPU, compiled by CuPy, which caches the machine code on disk."""
 
     def __init__(self, text, number):
         import cupy

@@ -1,11 +1,13 @@
 """Alternating least squares: the factors of a range of rows, given those of the other side.
 
-The rows of the other side stand in `others` (n, d), with d a multiple of 16; the ratings of row u are the
-entries ``indptr[u]`` to ``indptr[u + 1]`` of a CSR table. Every row is solved on its own, so that a range may
-be cut anywhere without changing a bit. All arrays of numbers are of one type, float32 or float64.
+`others` (n, d) holds the factors of the other side, with d a multiple of 16; the ratings of row u are the
+entries ``indptr[u]`` to ``indptr[u + 1]`` of a CSR table (int64 `indptr`, int32 `indices`). Each row is
+solved on its own, so that a range may be cut anywhere without changing a bit. All arrays of numbers are of
+one type, float32 or float64. `vectors` is a tuple of one int for every 16 columns.
 
-The matrix of normal equations is summed in tiles of 16 x 16, which stay in registers, over as many ratings as
-leave their factors in the first cache; the Cholesky factorization U'U takes four rows at a time.
+The matrix of the normal equations is summed in tiles of 16 x 16, which stay in registers, over as many
+ratings as keep their factors in the first-level cache; the Cholesky factorization U'U takes four rows at a
+time.
 """
 
 from typing import Any
@@ -32,8 +34,8 @@ _CHUNK = 8192  # numbers of factors that are read again for every tile
 
 
 @nb.njit(**_SAME)
-def _room(start, stop, indptr, values):
-    """Make two arrays for numbers of the ratings of a row, of any of the range."""
+def _scratch(start, stop, indptr, values):
+    """Make two arrays, as long as the most ratings of a row of the range."""
     longest = 0
     for u in range(start, stop):
         longest = max(longest, indptr[u + 1] - indptr[u])
@@ -44,7 +46,7 @@ def _room(start, stop, indptr, values):
 def _terms(first, n, indices, values, weights, offsets, implicit, precision, pulls, scaled):
     """Fill weights and pulls of a row's ratings; return their sums and that of the weighted squared targets.
 
-    For implicit feedback the cells off the data, of confidence 1, are in the Gram matrix already.
+    For implicit feedback the Gram matrix contains the unobserved cells, of confidence 1, already.
     """
     one, zero = values.dtype.type(1), values.dtype.type(0)
     each = at(len(weights) > 1)
@@ -80,7 +82,7 @@ def _gram(A, others, indices, first, scaled, n, vectors):
 
 @nb.njit(**_SAME)
 def _factorize(A, inverse, vectors):
-    """Put U with U'U = A in place of the upper half of A, and one over its diagonal into `inverse`.
+    """Overwrite the upper half of A by U with U'U = A, and `inverse` by one over its diagonal.
 
     Tiles on the diagonal get zeros below it.
     """
@@ -145,52 +147,31 @@ def solve_rows(
     start, stop, indptr, indices, values, weights, offsets, implicit, others, base, shares, pull, bias_pull,
     precision, ridge, bias_ridge, bias, sweeps, noise, factors, biases, losses, vectors,
 ):  # fmt: skip
-    """Put the minimum over each row's factors and bias, given all others, into the rows from start to stop.
+    """Minimise each row's objective over its factors and bias, given the other side; rows start to stop.
 
     The objective of row u is, with targets t = value - offset::
 
         precision sum_e w_e (t_e - c - q.x)^2 + share_u x' base x + ridge_u |x|^2
             + bias_ridge_u c^2 - 2 pull_u.x - 2 bias_pull_u c
 
-    and c = 0 without a bias. For implicit feedback a value is a confidence, w = |value| - 1, and the first
-    sum is ``sum_e w_e (q.x)^2 - 2 max(value_e, 0) q.x + max(value_e, 0)``. Without noise a row that has no
-    ratings is left as it is.
+    and c = 0 without `bias`; with it `precision` is 1. For implicit feedback a value is a confidence, w =
+    |value| - 1, `weights` is not read, and the first sum is ``sum_e w_e (q.x)^2 - 2 max(value_e, 0) q.x +
+    max(value_e, 0)``.
 
-    Parameters
-    ----------
-    start, stop : int
-    indptr : int64 array; indices : int32 array; values : array
-    weights : array
-        One entry a rating, or a single one for all; not read for implicit feedback.
-    offsets : array (n,)
-    implicit : bool
-    others : array (n, d)
-    base : array (d, d)
-    shares : array
-        One entry a row, or a single one for all.
-    pull : array (rows, d) or (1, d); bias_pull : array (rows,) or (1,)
-        One entry a row, or a single one for all.
-    precision : float of the arrays' type
-        1 where there is a bias.
-    ridge : array, one entry a row
-        Above 0, unless `base` is positive definite.
-    bias_ridge : array, one entry a row
-        Not below 0; not read without `bias`.
-    bias : bool
-    sweeps : int
-        Above 0 factors (not the bias) are 0 or above: so many sweeps of coordinate descent from the factors
-        as they are, instead of the exact solution.
-    noise : array (rows, d) or (0, d)
-        Standard normal numbers: the rows become draws, the objective being twice a negative log density.
-    factors : array (rows, d); biases : array (rows,)
-        Written in the rows of the range alone.
-    losses : float64 array (rows,)
-        Likewise: each row's objective.
-    vectors : tuple of int
-        One for every 16 columns.
+    `weights` has one entry a rating or one for all; `shares`, `pull` (., d) and `bias_pull` one a row or one
+    for all; `ridge` (above 0, unless `base` (d, d) is positive definite) and `bias_ridge` (0 or above) one a
+    row.
+
+    With `sweeps` above 0 factors (not the bias) are kept at 0 or above, by so many sweeps of coordinate
+    descent from their values, instead of the exact solution. `noise` (rows, d), standard normal, or (0, d):
+    with noise rows become draws, the objective being twice a negative log density; without it a row that has
+    no ratings is left as it is.
+
+    Writes `factors` (rows, d), `biases` and `losses` (float64, each row's objective) in the rows of the range
+    alone.
     """
     d = len(vectors) * LANES
-    pulls, scaled = _room(start, stop, indptr, values)
+    pulls, scaled = _scratch(start, stop, indptr, values)
     A, b, inverse = np.empty((d, d), values.dtype), np.empty(d, values.dtype), np.empty(d, values.dtype)
     sums, none, zero = np.empty(d, values.dtype), np.empty(0, values.dtype), values.dtype.type(0)
     for u in range(start, stop):
@@ -243,29 +224,14 @@ def solve_rows(
 def conjugate_rows(
     start, stop, indptr, indices, values, others, gram, pull, ridge, steps, factors, losses, vectors
 ):
-    """Take steps of conjugate gradients from ``factors[start:stop]``, for implicit feedback.
+    """Take `steps` of conjugate gradients from ``factors[start:stop]``, for implicit feedback.
 
-    The objective of row u is that of `solve_rows` with `gram` for the base; its matrix is applied without
-    being formed.
-
-    Parameters
-    ----------
-    start, stop : int
-    indptr : int64 array; indices : int32 array; values : array
-    others : array (n, d)
-    gram : array (d, d)
-    pull : array (rows, d) or (1, d)
-    ridge : array, one entry a row
-    steps : int
-    factors : array of d columns
-        Written in the rows of the range alone.
-    losses : float64 array (rows,)
-        Likewise: each row's objective.
-    vectors : tuple of int
-        One for every 16 columns.
+    The objective of row u is that of `solve_rows` with `gram` (d, d) for the base; its matrix is applied
+    without being formed. `pull` is (rows, d) or (1, d), `ridge` one entry a row. Writes `factors` and
+    `losses` (float64, each row's objective) in the rows of the range alone.
     """
     d = len(vectors) * LANES
-    pulls, scaled = _room(start, stop, indptr, values)
+    pulls, scaled = _scratch(start, stop, indptr, values)
     residual, direction = np.empty(d, values.dtype), np.empty(d, values.dtype)
     image = np.empty(d, values.dtype)
     one, zero = values.dtype.type(1), values.dtype.type(0)
@@ -319,9 +285,9 @@ def conjugate_rows(
 def row_losses(
     start, stop, indptr, indices, values, weights, offsets, others, factors, biases, losses, vectors
 ):
-    """Fill ``losses[start:stop]`` (float64) with the weighted squares of each row's residuals.
+    """Fill ``losses[start:stop]`` (float64) with each row's weighted sum of squared residuals.
 
-    `weights` has one entry a rating, or a single one for all.
+    `weights` has one entry a rating, or one for all.
     """
     each = at(len(weights) > 1)
     for u in range(start, stop):

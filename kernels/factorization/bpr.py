@@ -1,4 +1,4 @@
-"""Bayesian personalised ranking over one block: what a user chose shall score above what it did not.
+"""Bayesian personalised ranking over one block: chosen items should score above others.
 
 Reference: Rendle, Freudenthaler, Gantner, Schmidt-Thieme, "BPR: Bayesian personalized ranking from implicit
 feedback", UAI 2009.
@@ -20,7 +20,7 @@ _PURPOSE = np.uint32(61)
 
 @nb.njit(**_SAME)
 def is_stored(start, stop, rows, columns, u, j):
-    """Tell whether row u and column j stand among cells sorted by row and column."""
+    """Whether (u, j) is among cells sorted by row and column."""
     end = stop
     while start < stop:
         middle = (start + stop) // 2
@@ -35,28 +35,15 @@ def is_stored(start, stop, rows, columns, u, j):
 def rank_block(
     start, stop, rows, columns, P, Q, p_own, q_own, rate, inverse, bias, seed, round_, block, vectors
 ):
-    """Take as many steps as a block has cells; return the sum of -log(sigmoid(x)) met on the way.
+    """Take as many steps as a block has cells; return the sum of their -log(sigmoid(x)).
 
-    A step draws a cell (u, i), and from the block's items an item j that the user has not chosen, in three
-    tries (else it is passed over). With x = b_i - b_j + p.(q_i - q_j) it moves u and i, and then u and j,
-    along the gradient of ``-log(sigmoid(x))`` and of half their penalties, as `mf_sgd.descend_block` does.
+    A step draws a cell (u, i), and an item j of the block that the user has not chosen, in three tries (else
+    it is skipped). With x = b_i - b_j + p.(q_i - q_j) it moves u and i, and then u and j, along the gradient
+    of ``-log(sigmoid(x))`` and of half their penalties.
 
-    Parameters
-    ----------
-    start, stop : int
-    rows, columns : int32 arrays
-        Cells, sorted by row and column.
-    P, Q : arrays (m, d) and (n, d)
-        d is a multiple of 16; columns of zeros stay so.
-    p_own, q_own : arrays (m, 4) and (n, 4)
-        As in `mf_sgd.descend_block`, and how many cells the row has: an item without any is not drawn.
-    rate, inverse : floats of the arrays' type
-    bias : bool
-        Whether items have biases.
-    seed, round_, block : int
-        Name the random stream.
-    vectors : tuple of int
-        One for every 16 columns.
+    `rows` and `columns` are int32, sorted by row and column. `P`, `Q`, `p_own`, `q_own`, `rate`, `inverse`
+    and `vectors` are those of `sgd.descend_block`; an item of no cells is not drawn. `bias`: whether items
+    have biases. `seed`, `round_` and `block` name the random stream.
     """
     zero, one, half = P.dtype.type(0), P.dtype.type(1), P.dtype.type(0.5)
     n_cells, n_items = np.uint64(stop - start), np.uint64(len(Q))

@@ -1,8 +1,8 @@
 """CCD++ for matrix factorization: one factor of a range of rows at a time, on the residuals.
 
-The residuals ``t - prediction`` are kept in both orders, by row and by column. While the rows of one order
-are worked on, what the other side has changed since is still missing from its residuals; it is brought in
-here on the way, row by row, when they are in the cache. Rows are independent of each other.
+The residuals ``t - prediction`` are kept in both orders, by row and by column. Those of one order lack the
+last changes of the other side until its rows are visited; then they are added row by row, in the cache. Rows
+are independent of each other.
 
 Reference: Yu, Hsieh, Si, Dhillon, "Scalable coordinate descent approaches to parallel matrix factorization
 for recommender systems", ICDM 2012.
@@ -20,7 +20,7 @@ _SUMS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "
 
 @nb.njit(**_SUMS)
 def catch_up_rows(start, stop, indptr, indices, residuals, x, change):
-    """Bring a change of the other side's factor into the residuals: r -= x_u change_j."""
+    """Apply a change of the other side's factor to the residuals: r -= x_u change_j."""
     for u in range(start, stop):
         value = x[u]
         for e in span(indptr, u):
@@ -33,20 +33,9 @@ def refit_rows(
 ):
     """Move ``x[start:stop]`` to the minimum of ``sum w (r + (old x - x) y)^2 + ridge x^2``.
 
-    Parameters
-    ----------
-    start, stop : int
-    indptr : int64 array; indices : int32 array
-    weights : array
-        One entry a rating, or a single one for all.
-    residuals : array, one entry a rating
-        They are kept up to date, for the change of both sides.
-    x, ridge : arrays, one entry a row
-    y, change : arrays, one entry a column
-        The other side's factor, and what of it the residuals do not contain yet.
-    non_negative : bool
-    own_change : array, one entry a row
-        Filled with what was added to `x`.
+    `weights` has one entry a rating, or one for all; `residuals`, one a rating, are updated for the changes
+    of both sides; `y` and `change`, one a column, are the other side's factor and its change that the
+    residuals lack yet; `own_change`, one a row, is filled with the change of `x`.
     """
     zero, each = x.dtype.type(0), at(len(weights) > 1)
     for u in range(start, stop):

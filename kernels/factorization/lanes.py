@@ -57,7 +57,7 @@ def _dot(b, xs, ys):
 
 
 def _loop(b, first, last, begun, body):
-    """Build ``for t in range(first, last)``, carrying values; return them as they are after it."""
+    """Build ``for t in range(first, last)`` with carried values; return their values after it."""
     before, loop, done = b.block, b.append_basic_block("each"), b.append_basic_block("done")
     b.cbranch(b.icmp_signed("<", first, last), loop, done)
     b.position_at_end(loop)

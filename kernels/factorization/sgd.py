@@ -1,8 +1,8 @@
 """Stochastic gradient descent over one block of ratings of a matrix factorization.
 
 Two blocks that share no row and no column may run at the same time. A row carries one scalar of Adagrad: the
-sum of the mean squares of its gradients; the step is the learning rate over its root. With
-|grad p|^2 = z^2 |q|^2 - 2 a z (p.q) + a^2 |p|^2 one reading of both rows gives all that a step needs.
+sum of the mean squares of its gradients; the step is the learning rate over its root. With |grad p|^2 = z^2
+|q|^2 - 2 a z (p.q) + a^2 |p|^2 a step reads both rows once.
 
 Reference: Chin, Zhuang, Juan, Lin, "A learning-rate schedule for stochastic gradient methods to matrix
 factorization", PAKDD 2015.
@@ -23,9 +23,9 @@ BIAS, SQUARES, RIDGE, COUNT = np.uint64(0), np.uint64(1), np.uint64(2), np.uint6
 
 @nb.njit(**_SAME)
 def shuffle(start, stop, rows, columns, weights, targets, seed):
-    """Bring the ratings from `start` to `stop` into a random order, the same for a seed.
+    """Shuffle the ratings from `start` to `stop`; `weights` may be of length 1, for all ratings.
 
-    `weights` may be of length 1, for all ratings. The generator is splitmix64 (Steele, Lea, Flood 2014).
+    The generator is splitmix64 (Steele, Lea, Flood 2014).
     """
     state = np.uint64(seed)
     for e in range(stop - 1, start, -1):
@@ -47,10 +47,10 @@ def step_rows(
     P, u, Q, j, p_own, q_own, z, products, rate, shrink, p_hold, q_hold, inverse, user_bias, item_bias,
     vectors,
 ):  # fmt: skip
-    """Move two rows along their gradients, of which -z is the slope in the prediction.
+    """Move two rows along their gradients; -z is the derivative in the prediction.
 
-    Penalties of factors count by `shrink`; those of biases are `p_hold` and `q_hold`. A step that would move
-    a row beyond 0 by its penalty alone ends there, so that no penalty lets rows diverge.
+    Penalties of factors are scaled by `shrink`; those of biases are `p_hold` and `q_hold`. A step whose
+    penalty alone would carry a row past 0 ends at 0, so that no penalty lets rows diverge.
     """
     zero, one, two = P.dtype.type(0), P.dtype.type(1), P.dtype.type(2)
     pq, pp, qq = products
@@ -75,32 +75,16 @@ def descend_block(
     start, stop, rows, columns, weights, targets, P, Q, p_own, q_own, rate, shrink, p_hold, q_hold, inverse,
     bias, vectors,
 ):  # fmt: skip
-    """Go once over the ratings from `start` to `stop`; return the weighted sum of squares met on the way.
+    """One pass over the ratings from `start` to `stop`; return the weighted sum of squared errors on the way.
 
     A rating adds ``w (t - b_u - b_j - p.q)^2 + shrink (ridge_u |p|^2 + ridge_j |q|^2) + p_hold / n_u b_u^2 +
-    q_hold / n_j b_j^2`` to the objective, of which a step takes half the gradient.
+    q_hold / n_j b_j^2`` to the objective; a step takes half the gradient.
 
-    Parameters
-    ----------
-    start, stop : int
-    rows, columns : int32 arrays; targets : array
-        One entry a rating.
-    weights : array
-        One entry a rating, or a single one for all.
-    P, Q : arrays (m, d) and (n, d)
-        d is a multiple of 16; columns of zeros stay so.
-    p_own, q_own : arrays (m, 4) and (n, 4)
-        Bias, scalar of Adagrad (which begins with 1), share of the factors' penalty that falls on one rating,
-        and how many ratings the row has.
-    rate, shrink : floats of the arrays' type
-    p_hold, q_hold : floats of the arrays' type
-        Penalties of a row's and a column's bias.
-    inverse : float of the arrays' type
-        One over the number of factors, columns of zeros not counted.
-    bias : bool
-        Whether biases are fitted.
-    vectors : tuple of int
-        One for every 16 columns.
+    `rows` and `columns` (int32) and `targets` have one entry a rating, `weights` one a rating or one for all.
+    `P` (m, d) and `Q` (n, d) have a multiple of 16 columns, where columns of zeros stay so. `p_own` (m, 4)
+    and `q_own` (n, 4) hold a row's bias, scalar of Adagrad (1 at first), share of the factors' penalty for
+    one rating, and number of ratings. `inverse` is 1 / the number of factors, without columns of zeros;
+    `bias`: whether biases are fitted; `vectors` is a tuple of one int for every 16 columns.
     """
     each = at(len(weights) > 1)
     total = 0.0
@@ -120,23 +104,12 @@ def deal(
     indptr, indices, values, weights, mean, inverse, user_cell, user_place, item_cell, item_place, coming,
     rows, columns, dealt, targets,
 ):  # fmt: skip
-    """Bring ratings that lie by row into their blocks, as ``(value - mean) inverse``.
+    """Sort ratings by row (CSR) into blocks, as ``(value - mean) inverse``.
 
-    Parameters
-    ----------
-    indptr : int64 array; indices : int32 array; values : array
-        Ratings by row.
-    weights : array
-        One entry a rating, or a single one for all.
-    mean, inverse : float
-    user_cell, item_cell : int32 arrays
-        A rating lies in the block of number ``user_cell[u] + item_cell[j]``...
-    user_place, item_place : int32 arrays
-        ... and has there the row and column of these numbers.
-    coming : int64 array
-        Where each block begins; where it ends afterwards.
-    rows, columns : int32 arrays; targets : array; dealt : array as `weights`
-        Filled.
+    The rating of user u and item j goes to block ``user_cell[u] + item_cell[j]``, where they have the row
+    ``user_place[u]`` and the column ``item_place[j]``. `coming` (int64) is where each block begins, and
+    afterwards where it ends. Fills `rows`, `columns`, `targets`, and `dealt` if `weights` has one entry a
+    rating.
     """
     each = len(weights) > 1
     for u in range(len(indptr) - 1):

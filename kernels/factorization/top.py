@@ -6,14 +6,10 @@ import numpy as np
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")
 def best_columns(scores, columns, values):
-    """Find the highest scores of each row, the highest first; of equal ones the first column comes first.
+    """Find the highest scores of each row, in falling order; ties go to the first column.
 
-    Parameters
-    ----------
-    scores : array (m, n)
-        Scores of -inf are passed over.
-    columns : int64 array (m, k); values : array (m, k)
-        Filled; with -1 and -inf where a row has fewer scores.
+    `scores` is (m, n), -inf is skipped; fills `columns` (int64) and `values`, both (m, k), with -1 and -inf
+    where a row has fewer scores.
     """
     m, n = scores.shape
     k = columns.shape[1]
