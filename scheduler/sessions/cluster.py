@@ -26,6 +26,7 @@ from .routes import itineraries
 from .worker import NAME
 from .worker_state import payload_bytes
 
+_PATIENCE = 1.0  # seconds that workers which have just joined have to be ready, when others are
 _ATTEMPTS = 5  # to open a session while workers come and go
 _log = logging.getLogger("stradask")
 
@@ -95,6 +96,7 @@ class ClusterSession(Migration):
         self._since = (0, 0)  # the first epoch with this program, and the first one of this opening
         self._kept: dict[int, str] = {}  # shards that members have, and need not read again
         self._ready: dict[str, tuple[int, int]] = {}  # newcomers with a room: epoch, threads
+        self._warm: set[str] = set()  # workers that have had a room
         self._balance: Balance | None = None
         self._late: dict[str, float] = {}  # how long each member waited for the last answer of a call
         self._seconds: dict[int, float] = {}  # by shard, in the round so far
@@ -153,6 +155,12 @@ class ClusterSession(Migration):
         self._connect()
         self._client.sync(self._probe, checkpoint)
 
+    def _hear(self, event):
+        super()._hear(event)
+        _, news = event
+        if isinstance(news, dict) and news.get("action") in ("add-worker", "remove-worker"):
+            self._warm.discard(news["worker"])
+
     def _sync(self, function, *args):
         if self._client is None:
             raise StradaskError("the session is not open")
@@ -184,12 +192,19 @@ class ClusterSession(Migration):
             self._kept = stays(n_shards, self._members, self._kept)
 
     async def _make_rooms(self, program):
-        self._members, self._program = await self._find_members(), program
+        found, self._program = await self._find_members(), program
+        # Those that had no room must import the program first: where others had one they are not waited for.
+        self._members = {m: n for m, n in found.items() if m in self._warm} or found
+        cold = {m: n for m, n in found.items() if m not in self._members}
         # Of every epoch anew: a worker that came back under its old address may have finished the old task.
         # Dropped at the end, the old ones are released: rooms of members that are not among us go with them.
         before, self._presences = self._presences, {}
+        preparing = [self._in_background(self._prepare(m, self._epoch, n)) for m, n in cold.items()]
         await self._furnish(self._members)
         end_presences(before)
+        if preparing:
+            await asyncio.wait(preparing, timeout=_PATIENCE)
+            self._take_ready()
 
     async def _furnish(self, members):
         """Make rooms on members, and tasks that show them busy."""
@@ -199,6 +214,7 @@ class ClusterSession(Migration):
         async def make_room(member):
             key = presence_key(self._id, member, epoch)
             held = await self._ask(member, "open", epoch=epoch, presence=key, **message)
+            self._warm.add(member)
             if epoch == self._epoch:  # else a newcomer's room, while the others began anew
                 self._kept.update(dict.fromkeys(held, member))
                 self._presences[member] = show_presence(self._client, NAME, self._id, member, epoch)

@@ -104,10 +104,7 @@ class Migration(Membership):
 
         That a worker imports what a program needs may take longer than many rounds.
         """
-        for member, (epoch, n_threads) in list(self._ready.items()):
-            del self._ready[member]
-            if epoch == self._epoch and member not in self._leaving | self._dead:
-                self._members[member] = n_threads
+        self._take_ready()
         if not self._newcomers:
             return
         threads = dict(await self._running())
@@ -115,6 +112,12 @@ class Migration(Membership):
             self._newcomers.discard(member)
             self._in_background(self._prepare(member, self._epoch, threads[member]))
         self._newcomers -= self._members.keys()
+
+    def _take_ready(self):
+        for member, (epoch, n_threads) in list(self._ready.items()):
+            del self._ready[member]
+            if epoch == self._epoch and member not in self._leaving | self._dead:
+                self._members[member] = n_threads
 
     async def _prepare(self, member, epoch, n_threads):
         """Make a room on a worker that has joined; one that cannot have it holds nothing: nobody needs it."""

@@ -5,6 +5,7 @@ import collections
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -346,3 +347,31 @@ def test_dask_computes_again_only_what_was_lost(one_process, tmp_path, lose):
     run(program, StaticSchedule(1, n_shards=4), max_rounds=2, engine=one_process.scheduler_address)
     assert program.total == 18.0
     assert {number: len(by) for number, by in readers(tmp_path).items()} == dict.fromkeys(range(4), 1)
+
+
+def test_a_worker_that_must_import_first_is_not_waited_for(start_cluster, tmp_path, monkeypatch):
+    from stradask.scheduler.sessions import worker as members
+
+    with start_cluster(1, processes=False, client=True) as (cluster, client):
+        session, program = open_session(cluster.scheduler_address), slow_to_read(tmp_path, 4, 0.0, True)
+        session.open(program)
+        (old,) = session._members
+        cluster.scale(2)
+        client.wait_for_workers(2, timeout=60)
+        opening, hold = members.SessionPlugin._open, asyncio.Event()
+
+        async def slowly(plugin, *args, **message):
+            if plugin.worker.address != old:
+                await hold.wait()
+            return await opening(plugin, *args, **message)
+
+        monkeypatch.setattr(members.SessionPlugin, "_open", slowly)
+        session.open(program)  # or it would wait for ever
+        assert set(session._members) == set(session._shard_at) == {old}
+        client.loop.add_callback(hold.set)
+        while len(session._ready) < 1:
+            time.sleep(0.01)
+        session.open(program)
+        assert set(session._shard_at) == set(session._members) != {old}
+        assert sum(map(len, readers(tmp_path).values())) == 6  # two went to the other
+        session.close()
