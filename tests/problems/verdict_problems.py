@@ -140,11 +140,12 @@ def gamma():
     return _hard(lambda q, x: (2 * q[0] - np.exp(q[0]), 2 - np.exp(q)), mean, sd, 1)
 
 
-def uniform_box():
+def uniform_box(low, high):
     def density(q, x):
-        return (0.0 if ((q > -2) & (q < 3)).all() else -INF), np.zeros(len(q))
+        return (0.0 if ((q > low) & (q < high)).all() else -INF), np.zeros(len(q))
 
-    return _hard(density, 0.5, 5 * math.sqrt(1 / 12), 3, [0.5] * 3)
+    middle = (low + high) / 2
+    return _hard(density, middle, (high - low) * math.sqrt(1 / 12), 3, [middle] * 3)
 
 
 def heavy(freedom):
@@ -320,7 +321,8 @@ PROBLEMS = {
     "one mode in another, one parameter": _mixture([0.5, 0.5], [0, 0], [0.01, 1], 1),
     "two labels": switching(),
     "half normal": half_normal(),
-    "uniform on a box": uniform_box(),
+    "uniform on a box": uniform_box(-2, 3),
+    "uniform on a box of .02": uniform_box(2.99, 3.01),
     "Cauchy": heavy(1),
     "Student's t, 2 degrees": heavy(2),
     "separated classes, flat prior": separated(),

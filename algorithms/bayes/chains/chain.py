@@ -24,6 +24,7 @@ _LEAST_ROWS = 5
 # Numbers of draws that are no draws of a chain.
 WARM_UP, STARTING, PROPOSING = 2**31, 2**32 - 1, 2**32 - 2
 _STARTS = 100
+_HALVINGS, _EACH = 20, 20  # of the reach, where none of these has a density: to a millionth; points at each
 _MOST_LIMIT = {True: 30, False: 10**9}  # a tree of depth 30 has 10^9 leaves
 
 
@@ -364,7 +365,8 @@ def starting_point(model, *, seed, shard=0, chain=0, mode=None):
     seed, shard, chain : int
     mode : Mode, optional
         Then the point is normal about it, with twice its standard deviations; else uniform within
-        ``model.reach`` of ``model.start`` in every parameter: 2, as in Stan, but for mixtures.
+        ``model.reach`` of ``model.start`` in every parameter: 2, as in Stan, but for mixtures. Where none of
+        100 points has a density, as on a narrow box, nearer and nearer to the start.
 
     Returns
     -------
@@ -373,15 +375,18 @@ def starting_point(model, *, seed, shard=0, chain=0, mode=None):
     Raises
     ------
     DataError
-        If no point in 100 has a finite density and gradient.
+        If no point has a finite density and gradient.
     """
     d, name = model.n_params, stream(seed, shard, chain, STARTING)
+    nearer = 0.5 ** (1 + np.arange(_HALVINGS * _EACH) // _EACH)
     model.take_tally()
-    for n in (1, _STARTS):  # the first of them is the same
+    for parts in (np.ones(1), np.ones(_STARTS), nearer):  # of the reach; the first numbers are the same
+        n = len(parts)
         if mode is None:
-            points = model.start + model.reach * (2 * uniforms(name, n * d).reshape(n, d) - 1)
+            steps, middle = model.reach * (2 * uniforms(name, n * d).reshape(n, d) - 1), model.start
         else:
-            points = mode.q + 2 * normals(name, n, d) @ mode.A.T
+            steps, middle = 2 * normals(name, n, d) @ mode.A.T, mode.q
+        points = middle + parts[:, None] * steps
         logps, gradients = model.logp_grads(points)
         good = np.flatnonzero(np.isfinite(logps) & np.isfinite(gradients).all(axis=1))
         if len(good):
@@ -389,6 +394,6 @@ def starting_point(model, *, seed, shard=0, chain=0, mode=None):
     tally = model.take_tally()
     instance = tally.first or f"{logps[0]} at {place_words(model.names, points[0])}"
     raise DataError(
-        f"the log density or its gradient is not finite at any of {_STARTS} starting points, for instance "
-        f"{instance}. Mend the density, or give a start where it is finite, and near by as well"
+        f"the log density or its gradient is not finite at any of {_STARTS + len(nearer)} starting points, "
+        f"for instance {instance}. Mend the density, or give a start= where it is finite, and near by as well"
     ) from tally.error

@@ -46,8 +46,8 @@ def check_density(model):
         tally = model.take_tally()
         if place == 0 and tally.failed:
             raise DataError(
-                f"the log density fails at the start with {tally.first}: give a start where it is finite, or "
-                "mend it"
+                f"the log density fails at the start with {tally.first}: give a start= where it is finite, "
+                "or mend it"
             ) from tally.error
         if place == 0 or np.isfinite(logp):  # beyond the start the density may end
             _check_point(model, q, logp, gradient)
@@ -177,7 +177,7 @@ def _stay(model, sides, near, far):
 def _check_point(model, q, logp, gradient):
     where = f"at {place_words(model.names, q)}"
     if not np.isfinite(logp):
-        raise DataError(f"the log density is {logp} {where}: give a start where it is finite, or mend it")
+        raise DataError(f"the log density is {logp} {where}: give a start= where it is finite, or mend it")
     wrong = np.flatnonzero(~np.isfinite(gradient))
     if len(wrong):
         raise DataError(
@@ -186,7 +186,15 @@ def _check_point(model, q, logp, gradient):
         )
     h = STEP * np.maximum(1.0, np.abs(q))
     logps, _ = model.logp_grads(np.concatenate([q + np.diag(h), q - np.diag(h)]))
-    expected = (logps[: len(q)] - logps[len(q) :]) / (2 * h)
+    right, left = logps.reshape(2, -1)
+    alone = np.flatnonzero((right == -np.inf) & (left == -np.inf))
+    if len(alone):
+        j = alone[0]
+        raise DataError(
+            f"the log density is -inf on both sides of {model.names[j]} = {q[j]:.6g}, {h[j]:.1g} away: give "
+            "the parameter a larger unit"
+        )
+    expected = (right - left) / (2 * h)
     scale = np.abs(expected).max()
     allowed = _TOLERANCE * (np.abs(expected) + np.abs(gradient) + _TOLERANCE * scale) + _NOISE * abs(logp) / h
     wrong = np.flatnonzero(~(np.abs(gradient - expected) <= allowed + 1e-6))

@@ -13,6 +13,7 @@ from stradask.algorithms.bayes.chains.adaptation import warm_up, windows
 from stradask.algorithms.bayes.chains.chain import SAMPLERS, advance, init, starting_point
 from stradask.algorithms.bayes.chains.laplace import find_mode, hessian, laplace_draws
 from stradask.algorithms.bayes.chains.sampling import sample_model
+from stradask.algorithms.bayes.models.density import user_model
 from stradask.algorithms.bayes.models.model import Model, regression
 from stradask.algorithms.bayes.posterior.convergence import ess
 from stradask.errors import DataError, InterruptedFitWarning
@@ -335,7 +336,7 @@ def test_a_density_without_a_mode():
 
 
 def test_a_density_that_is_nowhere_finite():
-    with pytest.raises(DataError, match="not finite at any of 100 starting points"):
+    with pytest.raises(DataError, match="not finite at any of 500 starting points"):
         sample_model(_model(gaussian, 1, [np.nan, 1.0]), "nuts")
     with pytest.raises(DataError, match="must be finite where a chain begins"):
         init(_model(gaussian, 1, [np.nan, 1.0]), np.zeros(1))
@@ -369,3 +370,10 @@ def test_impossible_parameters(options, message):
     with pytest.raises(DataError, match=r"points must have the shape \(n, 4\)"):
         model.logp_grads(np.zeros((2, 3)))
     assert starting_point(model, seed=0).shape == (4,)
+
+
+def test_chains_of_a_narrow_density_begin_near_the_start():
+    model = user_model(lambda q, x: 0.0 if (np.abs(q - 3) < 1e-4).all() else -np.inf, None, None, [3.0] * 5)
+    points = np.array([starting_point(model, seed=0, chain=chain) for chain in range(4)])
+    assert (np.abs(points - 3) < 1e-4).all()
+    assert len(np.unique(points)) == points.size

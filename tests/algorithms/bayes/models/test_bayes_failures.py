@@ -167,7 +167,7 @@ def test_files_without_counts_are_read(tmp_path):
 def test_a_failure_at_the_start_is_shown_with_its_place(name):
     function, words = FAILING[name]
     with pytest.raises(
-        DataError, match=rf"fails at the start with {words}, at rate = -1: give a start"
+        DataError, match=rf"fails at the start with {words}, at rate = -1: give a start="
     ) as told:
         sd.sample(function, None, X, [-1.0], names=["rate"])
     assert type(told.value.__cause__).__name__ == words.split(":")[0]
@@ -175,16 +175,17 @@ def test_a_failure_at_the_start_is_shown_with_its_place(name):
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_density_that_fails_nearly_everywhere_shows_the_first_failure(compiled):
-    def only_there(q, x):
-        if abs(q[0]) > 1e-3:
+    def only_there(q, x, g):
+        if q[0] != 0 and q[1] != 0:  # on two lines
             raise ValueError("too far")
-        return -0.5 * q[0] ** 2
+        g -= q
+        return -0.5 * (q**2).sum()
 
-    function = nb.njit(only_there) if compiled else only_there
-    with pytest.raises(DataError, match=r"at any of 100 starting points, .* ValueError: too far, at rate = "):
-        sd.sample(function, None, X, [5e-4], names=["rate"], sampler="nuts", **SHORT)
-    with pytest.raises(DataError, match=r"the log density is ValueError: too far, at q\[0\] = 2; both must"):
-        init(user_model(function, None, X, [5e-4]), np.array([2.0]))
+    function = nb.njit(only_there) if compiled else lambda q, x: (only_there(q, x, np.zeros(2)), -q)
+    with pytest.raises(DataError, match=r"at any of 500 starting points, .* ValueError: too far, at rate = "):
+        sd.sample(function, None, X, [0.0, 0.0], names=["rate", "size"], sampler="nuts", **SHORT)
+    with pytest.raises(DataError, match=r"is ValueError: too far, at q\[0\] = 2, q\[1\] = 1; both must"):
+        init(user_model(function, None, X, [0.0, 0.0]), np.array([2.0, 1.0]))
 
 
 def test_what_prior_and_slope_raise_counts_too():

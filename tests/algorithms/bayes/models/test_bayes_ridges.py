@@ -77,6 +77,32 @@ def test_a_uniform_density_on_a_box_is_sampled(compiled):
         assert found.sd()[name] == pytest.approx(np.sqrt(1 / 3), abs=4.5 * np.sqrt(4 / 45 / (4 / 3) / size))
 
 
+@pytest.mark.parametrize(("low", "high", "d"), [(0, 1, 3), (2.99, 3.01, 3), (0, 1, 10)])
+def test_a_box_narrower_than_the_reach_of_starts_is_sampled(low, high, d):
+    """Chains begin within 2 of the start, where the most of these points have no density."""
+    start = np.full(d, (low + high) / 2)
+    found = sd.sample(
+        lambda q, x: 0.0 if ((low < q) & (q < high)).all() else -np.inf, None, None, start, random_state=0
+    )
+    width, size = (high - low) / np.sqrt(12), 2000  # of 4,000 draws, the least that they are worth here
+    assert found.diagnostics.level == 0
+    np.testing.assert_allclose(found.draws.mean(axis=0), start, atol=4.5 * width / np.sqrt(size))
+    np.testing.assert_allclose(found.draws.std(axis=0), width, rtol=4.5 * np.sqrt(0.2 / size))
+
+
+def test_a_box_that_differences_leave_asks_for_a_larger_unit():
+    def narrow(q, x):
+        return (0.0 if abs(q[0] - 0.1) < 1e-6 else -np.inf), np.zeros(1)
+
+    with pytest.raises(DataError, match=r"-inf on both sides of a = 0.1, 6e-06 away: .* a larger unit"):
+        user_model(narrow, None, X, [0.1], names=["a"])
+
+
+def test_without_a_start_a_box_that_excludes_zero_asks_for_one():
+    with pytest.raises(DataError, match=r"is -inf at a = 0: give a start= where it is finite"):
+        sd.sample(lambda q, x: 0.0 if 5 < q[0] < 6 else -np.inf, names=["a"])
+
+
 def test_a_parameter_that_has_walls_on_one_side_only_is_refused():
     def half(q, x):
         return -0.5 * q[0] ** 2 if q[1] > -3 else -np.inf
