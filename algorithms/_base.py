@@ -4,12 +4,13 @@ import functools
 import inspect
 import os
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import InvalidParameterError
 
+from .._typing import FileName
 from ..errors import DataError, shortened
 from ..scheduler.loop import unmasked_interrupt
 
@@ -78,7 +79,7 @@ class Estimator(BaseEstimator):
             if isinstance(value, (bool, np.bool_)) and not flags:
                 raise DataError(f"{name}={shortened(value)} of {type(self).__name__} must be no truth value")
 
-    def save(self, path):
+    def save(self, path: FileName) -> Self:
         """Write the model into one file, without pickle; `stradask.load` reads it.
 
         The file is written aside and renamed, so that `path` holds either the old or the whole new model.

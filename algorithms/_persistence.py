@@ -2,12 +2,14 @@
 
 import platform
 import warnings
+from typing import Any
 
 import numpy as np
 import scipy
 import sklearn
 from scipy import sparse
 
+from .._typing import FileName
 from .._version import __version__
 from ..errors import DataError, ModelFileError
 from ..scheduler.stores.store import read_npz, write_npz
@@ -49,7 +51,7 @@ def save(estimator, path):
     write_npz(path, writer.arrays, header)
 
 
-def load(path, **places):
+def load(path: FileName, **places: Any) -> Any:
     """Read a model that the method `save` of an estimator wrote.
 
     Nothing in the file is executed: it holds numbers and text, and the class is looked up among

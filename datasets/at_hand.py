@@ -29,6 +29,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
+from .._typing import FileName, Names
 from ..errors import DataError
 from ._common import check_number
 from ._downloads import data_folder
@@ -134,7 +135,14 @@ class Corpus:
         return f"<Corpus: {documents} documents, {words} words, {self.X.sum()} tokens from {versions}>"
 
 
-def load_docstrings(*, packages=None, min_df=5, max_df=0.2, cache=True, data_home=None):
+def load_docstrings(
+    *,
+    packages: Names | None = None,
+    min_df: float = 5,
+    max_df: float = 0.2,
+    cache: bool = True,
+    data_home: FileName | None = None,
+) -> Corpus:
     """Load word counts of the docstrings of installed packages: real text with no network.
 
     One document is the docstring of one module, class, method or function, found by parsing the

@@ -19,10 +19,12 @@ which names the first line at fault.
 import re
 from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from .._typing import DTypeLike, FileName, Matrix, Names
 from ..errors import DataError
 from ._files import Reader, write_aside
 
@@ -33,7 +35,14 @@ _WRITE_ENTRIES = 200_000
 _DOCUMENTS, _DOCUMENTS_PER_ENTRY = 1 << 24, 100
 
 
-def read_uci_bow(path, vocabulary=None, *, n_features=None, dtype=np.int32, verbose=0):
+def read_uci_bow(
+    path: FileName,
+    vocabulary: FileName | None = None,
+    *,
+    n_features: int | None = None,
+    dtype: DTypeLike = np.int32,
+    verbose: int = 0,
+) -> Any:
     r"""Read word counts in the UCI bag-of-words format.
 
     Plain, gzip, xz and bzip2 files are told apart by what they hold. Entries may come in any order; an
@@ -106,7 +115,9 @@ def read_uci_bow(path, vocabulary=None, *, n_features=None, dtype=np.int32, verb
     return X if words is None else (X, words)
 
 
-def save_uci_bow(X, path, vocabulary=None, *, vocabulary_path=None):
+def save_uci_bow(
+    X: Matrix, path: FileName, vocabulary: Names | None = None, *, vocabulary_path: FileName | None = None
+) -> None:
     r"""Write word counts in the UCI bag-of-words format.
 
     The files are written aside and renamed: they are whole or not there. Stored zeros are left out,

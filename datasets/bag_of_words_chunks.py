@@ -1,16 +1,26 @@
 """The UCI bag-of-words format some documents at a time, for corpora that do not fit in memory."""
 
+from collections.abc import Iterator
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from .._typing import DTypeLike, FileName
 from ..errors import DataError
 from ._files import Reader
 from .bag_of_words import Lines, add_up, checked_columns, checked_dtype, line_of_row, read_header
 
 
-def iter_uci_bow(path, chunk_size=10_000, *, n_features=None, dtype=np.int32, verbose=0):
+def iter_uci_bow(
+    path: FileName,
+    chunk_size: int = 10_000,
+    *,
+    n_features: int | None = None,
+    dtype: DTypeLike = np.int32,
+    verbose: int = 0,
+) -> Iterator[Any]:
     r"""Read word counts in the UCI bag-of-words format, `chunk_size` documents at a time.
 
     The file is read once, from front to end, and must hold its documents in order. Memory: the entries of a

@@ -2,7 +2,9 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
+from .._typing import FileName
 from ..errors import DataError
 from ._files import Reader
 from ._texts import check_no_text
@@ -17,7 +19,7 @@ _NUMBER = re.compile(rb"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _FORMATS = "UCI bag of words, svmlight, ratings or idx"
 
 
-def describe_file(path, *, verbose=0):
+def describe_file(path: FileName, *, verbose: int = 0) -> dict[str, Any]:
     r"""Recognise the format of a data file by its content, read it, and say what it holds.
 
     Parameters

@@ -1,14 +1,16 @@
 """Public data sets, downloaded once and kept: the collections, their names, and how they are read."""
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._typing import DTypeLike, FileName, Matrix
 from ..errors import DataError
 from ._downloads import DownloadError, File, data_folder, fetch, read_and_trust
 from ._files import Reader
 from .bag_of_words import read_uci_bow
+from .ratings import Ratings
 from .ratings import _read as _read_ratings
 from .svmlight import read_svmlight
 
@@ -110,7 +112,14 @@ class CatalogueEntry(NamedTuple):
 # ---- public ----
 
 
-def fetch_uci_bow(name, *, dtype=np.int32, data_home=None, base_url=None, verbose=0):
+def fetch_uci_bow(
+    name: str,
+    *,
+    dtype: DTypeLike = np.int32,
+    data_home: FileName | None = None,
+    base_url: str | None = None,
+    verbose: int = 0,
+) -> tuple[Matrix, list[str]]:
     """Fetch a corpus of the UCI "Bag of Words" collection.
 
     The files are downloaded on the first call and kept. UCI publishes no checksums: the files are trusted
@@ -167,8 +176,15 @@ def fetch_uci_bow(name, *, dtype=np.int32, data_home=None, base_url=None, verbos
 
 
 def fetch_libsvm(
-    name, *, n_features=None, dtype=np.float64, multilabel=False, data_home=None, base_url=None, verbose=0
-):
+    name: str,
+    *,
+    n_features: int | None = None,
+    dtype: DTypeLike = np.float64,
+    multilabel: bool = False,
+    data_home: FileName | None = None,
+    base_url: str | None = None,
+    verbose: int = 0,
+) -> tuple[Matrix, Any]:
     """Fetch a data set of the LIBSVM collection.
 
     The file is downloaded on the first call and kept. The collection publishes no checksums: the file is
@@ -219,7 +235,14 @@ def fetch_libsvm(
     )
 
 
-def fetch_movielens(size="100k", *, dtype=np.float64, data_home=None, base_url=None, verbose=0):
+def fetch_movielens(
+    size: str = "100k",
+    *,
+    dtype: DTypeLike = np.float64,
+    data_home: FileName | None = None,
+    base_url: str | None = None,
+    verbose: int = 0,
+) -> Ratings:
     """Fetch the ratings of a MovieLens data set.
 
     The archive is downloaded on the first call, compared with the MD5 that GroupLens publishes, and kept;
@@ -261,7 +284,7 @@ def fetch_movielens(size="100k", *, dtype=np.float64, data_home=None, base_url=N
     return read_and_trust(lambda: _read_ratings(reader, None, "auto", 3, "last", dtype), [file], home)
 
 
-def catalogue(data_home=None):
+def catalogue(data_home: FileName | None = None) -> list[CatalogueEntry]:
     """List the data sets that can be fetched by name.
 
     Parameters
@@ -292,7 +315,9 @@ def catalogue(data_home=None):
     ]
 
 
-def download(name, *, data_home=None, base_url=None, verbose=0):
+def download(
+    name: str, *, data_home: FileName | None = None, base_url: str | None = None, verbose: int = 0
+) -> list[Any]:
     """Download the files of a data set into the cache, without reading them.
 
     Parameters

@@ -4,9 +4,12 @@ As in `generators`: the data and what they were drawn from, never dense, the sam
 version of numpy.
 """
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 
+from .._typing import Matrix, RandomState
 from ..errors import DataError
 from ._common import (
     check_generator,
@@ -21,19 +24,19 @@ from ._common import (
 
 
 def make_ratings(
-    n_users=1000,
-    n_items=500,
-    n_components=8,
+    n_users: int = 1000,
+    n_items: int = 500,
+    n_components: int = 8,
     *,
-    density=0.05,
-    popularity_exponent=0.8,
-    activity_sigma=0.8,
-    mean=3.5,
-    noise=0.5,
-    levels=None,
-    implicit=False,
-    random_state=None,
-):
+    density: float = 0.05,
+    popularity_exponent: float = 0.8,
+    activity_sigma: float = 0.8,
+    mean: float = 3.5,
+    noise: float = 0.5,
+    levels: Any = None,
+    implicit: bool = False,
+    random_state: RandomState | np.random.Generator | None = None,
+) -> tuple[Matrix, Any]:
     r"""Draw ratings from a factor model with biases, popular items and busy users.
 
     User `u` would rate item `i` :math:`\mu + b_u + c_i + p_u \cdot q_i` plus normal noise; biases

@@ -5,9 +5,12 @@ are in `generated_ratings`. Each function returns the data and what they were dr
 makes a sparse matrix dense, and gives the same numbers for the same seed and version of numpy.
 """
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 
+from .._typing import Array, Matrix, RandomState
 from ..errors import DataError
 from ._common import (
     check_generator,
@@ -27,18 +30,18 @@ _BATCH_TOKENS = 1 << 21
 
 
 def make_lda_corpus(
-    n_documents=1000,
-    n_features=5000,
-    n_components=10,
+    n_documents: int = 1000,
+    n_features: int = 5000,
+    n_components: int = 10,
     *,
-    mean_length=100.0,
-    length_sigma=0.6,
-    doc_topic_prior=0.1,
-    zipf_exponent=1.05,
-    n_common_words=60.0,
-    word_spread=0.06,
-    random_state=None,
-):
+    mean_length: float = 100.0,
+    length_sigma: float = 0.6,
+    doc_topic_prior: Any = 0.1,
+    zipf_exponent: float = 1.05,
+    n_common_words: float = 60.0,
+    word_spread: float = 0.06,
+    random_state: RandomState | np.random.Generator | None = None,
+) -> tuple[Matrix, Array, Array]:
     r"""Draw a corpus from latent Dirichlet allocation, with a vocabulary as that of real text.
 
     Word frequencies follow the Zipf-Mandelbrot law :math:`p_r \propto (r + 2.7)^{-s}` over ranks
@@ -172,17 +175,17 @@ def _dirichlet_parameter(name, value, size):
 
 
 def make_sparse_regression(
-    n_samples=1000,
-    n_features=10_000,
+    n_samples: int = 1000,
+    n_features: int = 10_000,
     *,
-    n_informative=20,
-    density=0.01,
-    popularity_exponent=0.8,
-    block_size=1,
-    correlation=0.0,
-    snr=10.0,
-    random_state=None,
-):
+    n_informative: int = 20,
+    density: float = 0.01,
+    popularity_exponent: float = 0.8,
+    block_size: int = 1,
+    correlation: float = 0.0,
+    snr: float = 10.0,
+    random_state: RandomState | np.random.Generator | None = None,
+) -> tuple[Matrix, Array, Array]:
     r"""Draw a sparse linear regression with correlated columns and a known support.
 
     Neighbouring columns form blocks of `block_size`. The columns of a block have their non-zeros
@@ -256,19 +259,19 @@ def make_sparse_regression(
 
 
 def make_sparse_classification(
-    n_samples=1000,
-    n_features=10_000,
+    n_samples: int = 1000,
+    n_features: int = 10_000,
     *,
-    n_classes=2,
-    n_informative=20,
-    density=0.01,
-    popularity_exponent=0.8,
-    block_size=1,
-    correlation=0.0,
-    log_odds_std=3.0,
-    flip_y=0.0,
-    random_state=None,
-):
+    n_classes: int = 2,
+    n_informative: int = 20,
+    density: float = 0.01,
+    popularity_exponent: float = 0.8,
+    block_size: int = 1,
+    correlation: float = 0.0,
+    log_odds_std: float = 3.0,
+    flip_y: float = 0.0,
+    random_state: RandomState | np.random.Generator | None = None,
+) -> tuple[Matrix, Array, Array]:
     r"""Draw a sparse logistic model with correlated columns and a known support.
 
     Columns and informative columns are those of `make_sparse_regression`. Labels are drawn from

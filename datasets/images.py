@@ -8,13 +8,14 @@ import math
 
 import numpy as np
 
+from .._typing import Array, FileName
 from ..errors import DataError
 from ._files import BLOCK, Reader
 
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
-def read_idx(path, *, verbose=0):
+def read_idx(path: FileName, *, verbose: int = 0) -> Array:
     """Read an array in the idx format.
 
     Plain, gzip, xz and bzip2 files are told apart by what they hold.

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from .._typing import DTypeLike, FileName
 from ..errors import DataError
 from ._files import Reader
 
@@ -33,8 +34,15 @@ class Ratings(NamedTuple):
 
 
 def read_ratings(
-    path, *, sep=None, header="auto", value_column=3, duplicates="last", dtype=np.float64, verbose=0
-):
+    path: FileName,
+    *,
+    sep: str | None = None,
+    header: bool | str = "auto",
+    value_column: int | None = 3,
+    duplicates: str = "last",
+    dtype: DTypeLike = np.float64,
+    verbose: int = 0,
+) -> Ratings:
     r"""Read ratings: CSV with or without a header, and the ``::`` and tab forms of MovieLens.
 
     A line is ``user, item, rating``; further columns (a time stamp) are passed over. Plain, gzip, xz and

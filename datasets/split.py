@@ -4,15 +4,19 @@ Whole documents are held out by scikit-learn's `train_test_split`, which takes s
 """
 
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from .._typing import Matrix, RandomState
 from ..errors import DataError
 from ._common import check_generator, check_number, rank_in_rows
 
 
-def split_tokens(X, *, test_size=0.5, random_state=0):
+def split_tokens(
+    X: Matrix, *, test_size: float = 0.5, random_state: RandomState | np.random.Generator | None = 0
+) -> tuple[Matrix, Matrix]:
     """Divide the tokens of every document at random into an observed and a held-out part.
 
     Of a document of n tokens exactly ``floor(test_size * n)`` are held out, drawn without
@@ -68,7 +72,15 @@ def split_tokens(X, *, test_size=0.5, random_state=0):
     return observed, held_out
 
 
-def rating_split(R, *, test_size=0.2, n_test=None, by="user", times=None, random_state=0):
+def rating_split(
+    R: Matrix,
+    *,
+    test_size: float = 0.2,
+    n_test: int | None = None,
+    by: str = "user",
+    times: Any = None,
+    random_state: RandomState | np.random.Generator | None = 0,
+) -> tuple[Matrix, Matrix]:
     """Hold out part of the ratings: of every user's, or of all, at random or the last ones.
 
     Of n ratings exactly ``floor(test_size * n)`` are held out, every subset of that size being equally

@@ -7,16 +7,26 @@ for the first line at fault.
 
 import math
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 
+from .._typing import DTypeLike, FileName, Matrix
 from ..errors import DataError
 from ._files import Reader
 
 _LARGEST_INDEX = 2**31 - 2  # what scikit-learn's reader takes
 
 
-def read_svmlight(path, *, n_features=None, dtype=np.float64, multilabel=False, zero_based="auto", verbose=0):
+def read_svmlight(
+    path: FileName,
+    *,
+    n_features: int | None = None,
+    dtype: DTypeLike = np.float64,
+    multilabel: bool = False,
+    zero_based: bool | str = "auto",
+    verbose: int = 0,
+) -> tuple[Matrix, Any]:
     r"""Read a data set in the svmlight / LIBSVM format.
 
     A line is ``label index:value index:value ...``; what follows ``#`` is a comment, and ``qid:`` is passed

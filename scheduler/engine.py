@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import Callback, FileName
 from ..errors import DataError, ModelFileError, StradaskError, WorkerLost
 from .divergence import broken_off, check_end
 from .history import Activity, History
@@ -53,23 +54,23 @@ class Run:
 
 
 def run(
-    program,
-    schedule,
+    program: Program,
+    schedule: Any,
     *,
-    max_rounds,
-    engine="local",
-    n_jobs=None,
-    tol=None,
-    max_seconds=None,
-    stop=None,
-    callback=None,
-    snapshot=None,
-    checkpoint=None,
-    checkpoint_every=10,
-    fingerprint=None,
-    label=None,
-    verbose=0,
-):
+    max_rounds: int,
+    engine: Any = "local",
+    n_jobs: int | None = None,
+    tol: float | None = None,
+    max_seconds: float | None = None,
+    stop: Any = None,
+    callback: Callback | None = None,
+    snapshot: Any = None,
+    checkpoint: FileName | None = None,
+    checkpoint_every: int = 10,
+    fingerprint: Any = None,
+    label: str | None = None,
+    verbose: int = 0,
+) -> Run:
     """Run a program: the one loop of all model-parallel algorithms.
 
     Each round the schedule plans, the session carries the plan out, and the program makes something of it

@@ -30,7 +30,7 @@ class Task:
     blocks: Any
     value: np.ndarray | None = None
 
-    def rng(self, seed):
+    def rng(self, seed: int) -> np.random.Generator:
         """Return the random stream of this round, shard and (first) block, the same wherever it runs.
 
         The three indices fill the upper words of the counter of a Philox generator, which counts
@@ -180,7 +180,7 @@ class Program:
 
     # Where a shard lies ---------------------------------------------------------------------------
 
-    def load(self, data):
+    def load(self, data: Any) -> Any:
         """Make the state of a shard from its entry in `shards`; the same from any worker at any time.
 
         Parameters
@@ -195,7 +195,7 @@ class Program:
         """
         return data
 
-    def renew(self, state):
+    def renew(self, state: Any) -> Any:
         """Make of a used state what `load` would make of the shard now, without reading its data again.
 
         Asked where workers were lost, of those that are left. Arrays that change are to be made anew, and not
@@ -213,7 +213,7 @@ class Program:
         """
         return None
 
-    def report(self, state):
+    def report(self, state: Any) -> Any:
         """Tell the coordinator of a shard that was loaded: plain values and arrays, ``session.reports``.
 
         Parameters
@@ -222,7 +222,7 @@ class Program:
             As `load` made it.
         """
 
-    def block(self, block):
+    def block(self, block: int) -> Any:
         """Make the first value of a travelling block.
 
         Parameters
@@ -236,7 +236,7 @@ class Program:
         """
         raise NotImplementedError(f"{type(self).__name__} has travelling blocks and must say how they begin")
 
-    def pack(self, block, value):
+    def pack(self, block: int, value: Any) -> Any:
         """Write a travelling block for its way to another process, and for snapshots.
 
         A program whose blocks are arrays that travel as they lie leaves this and `unpack` as they are.
@@ -254,7 +254,7 @@ class Program:
         """
         return value
 
-    def unpack(self, block, packed):
+    def unpack(self, block: int, packed: Any) -> Any:
         """Make of a packed block what `update` works on; where it lies, on a thread that computes.
 
         Parameters
@@ -269,7 +269,7 @@ class Program:
         """
         return packed
 
-    def sync(self, state, message):
+    def sync(self, state: Any, message: Any) -> None:
         """Take into a shard's state what `aggregate` published.
 
         Parameters
@@ -280,7 +280,7 @@ class Program:
             `Outcome.message`.
         """
 
-    def update(self, state, task):
+    def update(self, state: Any, task: Any) -> Any:
         """Push: work on one shard.
 
         Parameters
@@ -296,11 +296,11 @@ class Program:
         """
         raise NotImplementedError(f"{type(self).__name__} must say what an update is")
 
-    def measure(self, state):
+    def measure(self, state: Any) -> Any:
         """Compute a shard's part of the objective, after a round and its `sync`; None if there is none."""
         return None
 
-    def read_ahead(self, state):
+    def read_ahead(self, state: Any) -> Any:
         """Hear that a shard will be worked on after those that are now: of what lies on disk, fetch it.
 
         Asked in one process, where a schedule of travelling blocks takes shards in turns.
@@ -308,7 +308,7 @@ class Program:
 
     # At the coordinator -----------------------------------------------------------------------------
 
-    def aggregate(self, tasks, partials):
+    def aggregate(self, tasks: Any, partials: Any) -> Any:
         """Pull: combine the partial results of a round (or of a step, see `barrier`).
 
         Parameters
@@ -324,11 +324,11 @@ class Program:
         """
         return None
 
-    def objective(self, parts):
+    def objective(self, parts: Any) -> Any:
         """Compute the objective from what `measure` returned for each shard, in the order of shards."""
         return np.nan
 
-    def publish(self):
+    def publish(self) -> Any:
         """Say what a shard must be told that was loaded just now, at the start or after a worker was lost.
 
         Returns
@@ -339,7 +339,7 @@ class Program:
         """
         return None
 
-    def collect(self, ask):
+    def collect(self, ask: Any) -> Any:
         """Take in what shards and blocks hold: at the end of a run, and before a snapshot for callbacks.
 
         Parameters
@@ -357,9 +357,9 @@ class Program:
         """
         return None
 
-    def arrays(self):
+    def arrays(self) -> dict[str, Any]:
         """What the coordinator's side must keep, for checkpoints and lost workers: a dict of arrays."""
         return {}
 
-    def restore(self, arrays):
+    def restore(self, arrays: Any) -> None:
         """Go on from what `arrays` gave; raise ModelFileError for arrays that do not fit."""

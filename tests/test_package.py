@@ -138,17 +138,3 @@ def test_everything_public_is_documented(source):
 @pytest.mark.parametrize("name", sorted(stradask._PLACES))
 def test_public_docstrings_have_examples(name):
     assert "\nExamples\n--------\n" in inspect.cleandoc(getattr(stradask, name).__doc__)
-
-
-def test_the_package_says_it_is_typed_only_if_its_public_methods_are():
-    """The marker makes type checkers trust the annotations; without any, all calls count as checked."""
-    import inspect
-    from pathlib import Path
-
-    import stradask
-
-    marked = Path(stradask.__file__).with_name("py.typed").exists()
-    says = "Typing :: Typed" in Path(__file__).parents[1].joinpath("setup.cfg").read_text()
-    fit = inspect.signature(stradask.Lasso.fit)
-    typed = fit.return_annotation is not inspect.Signature.empty
-    assert marked == says == typed

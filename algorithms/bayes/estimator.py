@@ -406,7 +406,7 @@ class BayesianRegression(Estimator):
     # Using --------------------------------------------------------------------------------------------
 
     @property
-    def posterior_(self):
+    def posterior_(self) -> Posterior:
         """The draws: a `Posterior`."""
         if "_posterior_state" not in vars(self):
             raise AttributeError(f"this {type(self).__name__} has no 'posterior_': it is not fitted yet")

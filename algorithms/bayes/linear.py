@@ -7,6 +7,7 @@ import numpy as np
 from scipy import stats
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..._typing import ArrayLike, FileName, RandomState
 from .estimator import SCALE
 from .regressor import BayesianRegressor
 
@@ -74,30 +75,30 @@ class BayesianLinearRegression(BayesianRegressor):
 
     def __init__(
         self,
-        noise="normal",
-        prior="normal",
-        prior_scale="auto",
+        noise: str = "normal",
+        prior: str = "normal",
+        prior_scale: ArrayLike = "auto",
         *,
-        intercept_scale=np.inf,
-        noise_scale="auto",
-        noise_freedom=4.0,
-        prior_freedom=4.0,
-        group_scale="auto",
-        fit_intercept=True,
-        n_samples=1000,
-        n_chains=4,
-        n_warmup=1000,
-        target_accept=0.8,
-        sampler="auto",
-        n_shards=1,
-        combine="auto",
-        n_proposals=4000,
-        engine="local",
-        checkpoint=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
+        intercept_scale: float = np.inf,
+        noise_scale: float | str = "auto",
+        noise_freedom: float = 4.0,
+        prior_freedom: float = 4.0,
+        group_scale: float | str = "auto",
+        fit_intercept: bool = True,
+        n_samples: int = 1000,
+        n_chains: int = 4,
+        n_warmup: int = 1000,
+        target_accept: float = 0.8,
+        sampler: str = "auto",
+        n_shards: int | str = 1,
+        combine: str = "auto",
+        n_proposals: int = 4000,
+        engine: str = "local",
+        checkpoint: FileName | None = None,
+        n_jobs: int | None = None,
+        random_state: RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.noise = noise
         self.prior = prior
         self.prior_scale = prior_scale

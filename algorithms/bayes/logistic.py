@@ -1,9 +1,12 @@
 """Bayesian logistic regression."""
 
+from typing import Self
+
 import numpy as np
 from scipy import special
 from sklearn.base import ClassifierMixin
 
+from ..._typing import Array, ArrayLike, Callback, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
 from ..inputs.targets import check_labels, check_length
 from .estimator import BayesianRegression
@@ -139,27 +142,27 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
 
     def __init__(
         self,
-        prior="normal",
-        prior_scale=2.5,
+        prior: str = "normal",
+        prior_scale: ArrayLike = 2.5,
         *,
-        intercept_scale=10.0,
-        prior_freedom=4.0,
-        group_scale=2.5,
-        fit_intercept=True,
-        n_samples=1000,
-        n_chains=4,
-        n_warmup=1000,
-        target_accept=0.8,
-        sampler="auto",
-        n_shards=1,
-        combine="auto",
-        n_proposals=4000,
-        engine="local",
-        checkpoint=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
+        intercept_scale: float = 10.0,
+        prior_freedom: float = 4.0,
+        group_scale: float = 2.5,
+        fit_intercept: bool = True,
+        n_samples: int = 1000,
+        n_chains: int = 4,
+        n_warmup: int = 1000,
+        target_accept: float = 0.8,
+        sampler: str = "auto",
+        n_shards: int | str = 1,
+        combine: str = "auto",
+        n_proposals: int = 4000,
+        engine: str = "local",
+        checkpoint: FileName | None = None,
+        n_jobs: int | None = None,
+        random_state: RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.prior = prior
         self.prior_scale = prior_scale
         self.intercept_scale = intercept_scale
@@ -186,7 +189,16 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def fit(self, X, y=None, sample_weight=None, *, offset=None, groups=None, callback=None):
+    def fit(
+        self,
+        X: Matrix,
+        y: Vector | None = None,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        groups: Vector | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
         """Draw from the posterior.
 
         Ctrl-C stops a run in one piece after the running hundred draws, and keeps those, with a warning.
@@ -234,7 +246,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     def _shaped(self, values):
         return np.atleast_2d(values) if np.ndim(values) else np.atleast_1d(values)
 
-    def predict_proba(self, X, *, offset=None, groups=None):
+    def predict_proba(
+        self, X: Matrix, *, offset: Vector | None = None, groups: Vector | None = None
+    ) -> Array:
         """Compute the probabilities of the classes, averaged over the posterior.
 
         Parameters
@@ -252,7 +266,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         (positive,) = self._average(X, offset, groups, lambda f, posterior: [special.expit(f)], 1)
         return np.column_stack([1 - positive, positive])
 
-    def predict(self, X, *, offset=None, groups=None):
+    def predict(self, X: Matrix, *, offset: Vector | None = None, groups: Vector | None = None) -> Array:
         """Predict the more probable label of each row.
 
         Parameters
@@ -267,7 +281,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         positive = self.predict_proba(X, offset=offset, groups=groups)[:, 1]
         return self.classes_[(positive > 0.5).astype(np.intp)]
 
-    def predict_log_proba(self, X, *, offset=None, groups=None):
+    def predict_log_proba(
+        self, X: Matrix, *, offset: Vector | None = None, groups: Vector | None = None
+    ) -> Array:
         """Compute the logarithms of `predict_proba`.
 
         Parameters
@@ -283,7 +299,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         with np.errstate(divide="ignore"):
             return np.log(both.T)
 
-    def log_likelihood(self, X, y, *, offset=None, groups=None):
+    def log_likelihood(
+        self, X: Matrix, y: Vector, *, offset: Vector | None = None, groups: Vector | None = None
+    ) -> Array:
         """Compute the log-likelihood of each observation under each draw, as ArviZ takes it for `loo`.
 
         Parameters

@@ -6,6 +6,7 @@ import numpy as np
 from scipy import special
 from sklearn.utils._param_validation import StrOptions
 
+from ..._typing import ArrayLike, FileName, RandomState
 from ...errors import DataError
 from .estimator import SCALE
 from .regressor import BayesianRegressor
@@ -65,29 +66,29 @@ class BayesianPoissonRegression(BayesianRegressor):
 
     def __init__(
         self,
-        family="poisson",
-        prior="normal",
-        prior_scale=2.5,
+        family: str = "poisson",
+        prior: str = "normal",
+        prior_scale: ArrayLike = 2.5,
         *,
-        intercept_scale=10.0,
-        overdispersion_scale=1.0,
-        prior_freedom=4.0,
-        group_scale=2.5,
-        fit_intercept=True,
-        n_samples=1000,
-        n_chains=4,
-        n_warmup=1000,
-        target_accept=0.8,
-        sampler="auto",
-        n_shards=1,
-        combine="auto",
-        n_proposals=4000,
-        engine="local",
-        checkpoint=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
+        intercept_scale: float = 10.0,
+        overdispersion_scale: float = 1.0,
+        prior_freedom: float = 4.0,
+        group_scale: float = 2.5,
+        fit_intercept: bool = True,
+        n_samples: int = 1000,
+        n_chains: int = 4,
+        n_warmup: int = 1000,
+        target_accept: float = 0.8,
+        sampler: str = "auto",
+        n_shards: int | str = 1,
+        combine: str = "auto",
+        n_proposals: int = 4000,
+        engine: str = "local",
+        checkpoint: FileName | None = None,
+        n_jobs: int | None = None,
+        random_state: RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.family = family
         self.prior = prior
         self.prior_scale = prior_scale

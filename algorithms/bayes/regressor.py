@@ -1,10 +1,13 @@
 """What Bayesian regressions of numbers share: predictions with their standard deviation."""
 
+from typing import Literal, Self, overload
+
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
+from ..._typing import Array, Callback, Matrix, Vector
 from ...errors import DataError
 from ..inputs.targets import check_targets
 from .estimator import BayesianRegression
@@ -21,7 +24,16 @@ class BayesianRegressor(RegressorMixin, BayesianRegression):
             )
         return np.ascontiguousarray(column_or_1d(y, warn=True))
 
-    def fit(self, X, y=None, sample_weight=None, *, offset=None, groups=None, callback=None):
+    def fit(
+        self,
+        X: Matrix,
+        y: Vector | None = None,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        groups: Vector | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
         """Draw from the posterior.
 
         Ctrl-C stops a run in one piece after the running hundred draws, and keeps those, with a warning.
@@ -51,7 +63,34 @@ class BayesianRegressor(RegressorMixin, BayesianRegression):
         """
         return self._fit(X, y, sample_weight, offset, groups, callback)
 
-    def predict(self, X, return_std=False, *, offset=None, groups=None):
+    @overload
+    def predict(
+        self,
+        X: Matrix,
+        return_std: Literal[False] = False,
+        *,
+        offset: Vector | None = None,
+        groups: Vector | None = None,
+    ) -> Array: ...
+
+    @overload
+    def predict(
+        self,
+        X: Matrix,
+        return_std: Literal[True],
+        *,
+        offset: Vector | None = None,
+        groups: Vector | None = None,
+    ) -> tuple[Array, Array]: ...
+
+    def predict(
+        self,
+        X: Matrix,
+        return_std: bool = False,
+        *,
+        offset: Vector | None = None,
+        groups: Vector | None = None,
+    ) -> Array | tuple[Array, Array]:
         """Predict the mean of new observations, averaged over the posterior.
 
         Parameters
@@ -76,7 +115,9 @@ class BayesianRegressor(RegressorMixin, BayesianRegression):
         mean, squares, noise = self._average(X, offset, groups, self._moments, 3)
         return mean, np.sqrt(np.maximum(squares - mean**2, 0) + noise)
 
-    def log_likelihood(self, X, y, *, offset=None, groups=None):
+    def log_likelihood(
+        self, X: Matrix, y: Vector, *, offset: Vector | None = None, groups: Vector | None = None
+    ) -> Array:
         """Compute the log-likelihood of each observation under each draw, as ArviZ takes it for `loo`.
 
         Parameters

@@ -4,9 +4,11 @@ import functools
 import warnings
 from collections.abc import Mapping, Sized
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 
+from ..._typing import Callback, FileName, Names, RandomState
 from ...errors import DataError, PosteriorWarning
 from ...scheduler.parameters import check_count, random_source
 from ...scheduler.sessions.session import check_engine
@@ -18,6 +20,7 @@ from .models.density import checked_names, user_model
 from .models.external import ExternalModel
 from .models.mixture import GaussianMixtureDensity
 from .models.row_sums import NotASum, check_sum, depends, gaps, likelihood_alone
+from .posterior.draws import Posterior
 from .shards.chains import check_checkpoint, draw_posterior
 from .shards.places import check_ships
 from .shards.rows import Part, cut_rows, number_of_shards
@@ -25,27 +28,27 @@ from .shards.sources import Source, find_sources, look_at, with_columns
 
 
 def sample(
-    log_likelihood,
-    log_prior=None,
-    data=None,
-    start=None,
+    log_likelihood: Any,
+    log_prior: Any = None,
+    data: Any = None,
+    start: Any = None,
     *,
-    names=None,
-    sampler="auto",
-    n_samples=1000,
-    n_chains=4,
-    n_warmup=1000,
-    target_accept=0.8,
-    n_shards=1,
-    combine="auto",
-    n_proposals=4000,
-    engine="local",
-    checkpoint=None,
-    n_jobs=None,
-    random_state=None,
-    verbose=0,
-    callback=None,
-):
+    names: Names | None = None,
+    sampler: str = "auto",
+    n_samples: int = 1000,
+    n_chains: int = 4,
+    n_warmup: int = 1000,
+    target_accept: float = 0.8,
+    n_shards: int | str = 1,
+    combine: str = "auto",
+    n_proposals: int = 4000,
+    engine: str = "local",
+    checkpoint: FileName | None = None,
+    n_jobs: int | None = None,
+    random_state: RandomState | None = None,
+    verbose: int = 0,
+    callback: Callback | None = None,
+) -> Posterior:
     """Draw from the posterior of a density of your own.
 
     Parameters

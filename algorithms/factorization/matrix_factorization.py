@@ -6,13 +6,14 @@ import functools
 import hashlib
 import os
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..._typing import Callback, DTypeLike, FileName, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ...scheduler.engine import run
 from ...scheduler.stores.store import fingerprint_csr
@@ -236,34 +237,34 @@ class MatrixFactorization(FactorModel):
 
     def __init__(
         self,
-        n_components=32,
+        n_components: int = 32,
         *,
-        reg=0.05,
-        feature_reg=10.0,
-        bias_reg="auto",
-        reg_offset="auto",
-        implicit=False,
-        alpha=1.0,
-        loss="squared",
-        solver="auto",
-        non_negative=False,
-        scale_reg="auto",
-        bias=True,
-        max_iter=None,
-        tol=1e-4,
-        learning_rate=0.1,
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=3,
-        n_blocks=8,
-        half_blocks=False,
-        dtype="float32",
-        engine="local",
-        checkpoint=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
+        reg: float = 0.05,
+        feature_reg: float = 10.0,
+        bias_reg: float | str = "auto",
+        reg_offset: float | str = "auto",
+        implicit: bool = False,
+        alpha: float = 1.0,
+        loss: str = "squared",
+        solver: str = "auto",
+        non_negative: bool = False,
+        scale_reg: bool | str = "auto",
+        bias: bool = True,
+        max_iter: int | None = None,
+        tol: float = 1e-4,
+        learning_rate: float = 0.1,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 3,
+        n_blocks: int = 8,
+        half_blocks: bool = False,
+        dtype: DTypeLike = "float32",
+        engine: str = "local",
+        checkpoint: FileName | None = None,
+        n_jobs: int | None = None,
+        random_state: RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.n_components = n_components
         self.reg = reg
         self.feature_reg = feature_reg
@@ -293,7 +294,16 @@ class MatrixFactorization(FactorModel):
 
     # Fitting ------------------------------------------------------------------------------------
 
-    def fit(self, X, y=None, sample_weight=None, *, user_features=None, item_features=None, callback=None):
+    def fit(
+        self,
+        X: Matrix,
+        y: Vector | None = None,
+        sample_weight: Vector | None = None,
+        *,
+        user_features: Any = None,
+        item_features: Any = None,
+        callback: Callback | None = None,
+    ) -> Self:
         """Fit the factors.
 
         Ctrl-C stops after the running iteration and keeps the model so far, with a warning.
@@ -330,7 +340,7 @@ class MatrixFactorization(FactorModel):
             self.confidence_ = entries.average(np.abs) if self.implicit else 1.0
             return self._run(entries, features, callback)
 
-    def partial_fit(self, X, y=None, sample_weight=None):
+    def partial_fit(self, X: Matrix, y: Vector | None = None, sample_weight: Vector | None = None) -> Self:
         """Take in new ratings, of known and of new users and items, without the old ones.
 
         Minimises, over the users and items that are rated anew, the terms of the new cells and how far the

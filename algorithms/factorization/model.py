@@ -2,12 +2,13 @@
 
 import warnings
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from ..._typing import Array, Matrix, Vector
 from ...errors import DataError, shortened
 from .._base import Estimator
 from .als import fold_in
@@ -26,7 +27,7 @@ from .explain import driving_ratings
 from .features import means_of, with_constant
 from .item_map import draw, projected
 from .reading import is_named, matrix_entries, named_ids
-from .recommend import best_items, nearest, with_ids
+from .recommend import Recommendations, best_items, nearest, with_ids
 from .sides import Sides
 from .update import joined, kind_of
 
@@ -41,7 +42,7 @@ class FactorModel(Estimator):
     user_feature_weights_: np.ndarray | None
     item_feature_weights_: np.ndarray | None
 
-    def predict(self, X):
+    def predict(self, X: Matrix) -> Array:
         """Predict the rating (or, for implicit feedback, the preference) of pairs.
 
         A user or item that was not in `fit` counts as one with factors and bias 0.
@@ -59,7 +60,7 @@ class FactorModel(Estimator):
         users, items = check_pairs(X)
         return self._sides.predict(find_ids(users, self.user_ids_), find_ids(items, self.item_ids_))
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(self, X: Matrix, y: Vector | None = None, sample_weight: Vector | None = None) -> float:
         """Compute the negative root mean square error; for implicit feedback NDCG among ten recommendations.
 
         Parameters
@@ -103,7 +104,7 @@ class FactorModel(Estimator):
         held_out = sparse.csr_array((values[hits], (rows[hits], columns[hits])), shape=shape)
         return evaluate_ranking(self, held_out, k=10)["ndcg"]
 
-    def transform(self, X, *, user_features=None):
+    def transform(self, X: Matrix, *, user_features: Any = None) -> Array:
         """Fold in new users: find their factors, given those of the items.
 
         Parameters
@@ -150,7 +151,7 @@ class FactorModel(Estimator):
             return None
         return self._item_counts() > 0
 
-    def add_users(self, ids, features):
+    def add_users(self, ids: Any, features: Any) -> Self:
         """Add users of whom features alone are known; their factors are the means these give.
 
         Afterwards `predict`, `recommend` and the like know them, and `partial_fit` takes their ratings.
@@ -172,7 +173,7 @@ class FactorModel(Estimator):
         """
         return self._add("user", ids, features)
 
-    def add_items(self, ids, features):
+    def add_items(self, ids: Any, features: Any) -> Self:
         """Add items of which features alone are known; see `add_users`.
 
         Parameters
@@ -214,7 +215,15 @@ class FactorModel(Estimator):
         self.user_bias_, self.item_bias_ = sides.user_bias, sides.item_bias
         self.seen_ = seen
 
-    def recommend(self, users, n=10, *, filter_seen=True, items=None, user_features=None):
+    def recommend(
+        self,
+        users: Any,
+        n: int = 10,
+        *,
+        filter_seen: Any = True,
+        items: Any = None,
+        user_features: Any = None,
+    ) -> Recommendations:
         """Recommend items of the highest predictions.
 
         Parameters
@@ -288,7 +297,7 @@ class FactorModel(Estimator):
             stacklevel=3,
         )
 
-    def similar_users(self, users, n=10):
+    def similar_users(self, users: Any, n: int = 10) -> Recommendations:
         """Find the users whose factors point in the most similar direction.
 
         Parameters
@@ -304,7 +313,7 @@ class FactorModel(Estimator):
         """
         return self._nearest("user", users, n)
 
-    def explain(self, ratings, items, n=5):
+    def explain(self, ratings: Any, items: Any, n: int = 5) -> Recommendations:
         r"""Tell which of a user's ratings drive the prediction of an item.
 
         The factors of a user who is folded in (see `transform`) are a weighted sum over the user's ratings,
@@ -360,7 +369,7 @@ class FactorModel(Estimator):
         if self.loss == "bpr":
             raise DataError(f"{what} solves least squares, which loss='bpr' does not; set loss='squared'")
 
-    def similar_items(self, items, n=10):
+    def similar_items(self, items: Any, n: int = 10) -> Recommendations:
         """Find the items whose factors point in the most similar direction.
 
         Parameters
@@ -382,7 +391,7 @@ class FactorModel(Estimator):
         factors, ids = (getattr(self, f"{what}_{part}_") for part in ("factors", "ids"))
         return with_ids(nearest(factors, self._known(given, what), _at_most(n, ids)), ids)
 
-    def item_map(self):
+    def item_map(self) -> Array:
         """Project the factors of items on the two directions in which they vary most.
 
         Returns
@@ -393,7 +402,9 @@ class FactorModel(Estimator):
         check_is_fitted(self)
         return projected(self.item_factors_, self._item_counts())
 
-    def plot_items(self, titles=None, *, n_items=300, n_titles=30, ax=None):
+    def plot_items(
+        self, titles: Any = None, *, n_items: int = 300, n_titles: int = 30, ax: Any = None
+    ) -> Any:
         """Draw a map of the items with most ratings; items near each other are liked by the same users.
 
         Parameters

@@ -1,6 +1,7 @@
 """How good a ranking is: precision, recall, average precision, discounted gain and reciprocal rank at k."""
 
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -65,7 +66,7 @@ def ranking_metrics(recommended, relevant, k=10):
     return _means(hits, counts[users], k)
 
 
-def evaluate_ranking(model, held_out, k=10):
+def evaluate_ranking(model: Any, held_out: Any, k: int = 10) -> dict[str, float]:
     """Recommend to users of a model, leaving out what they had in fit, and judge by what was held out.
 
     Parameters

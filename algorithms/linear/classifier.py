@@ -1,6 +1,6 @@
 """What a fitted linear classifier can do."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
+from ..._typing import Array, Matrix
 from .._base import Estimator, check_classes
 from ..inputs.dask_arrays import is_dask, lazily
 from ..inputs.matrices import check_rows
@@ -24,7 +25,7 @@ class ScoringClassifier(ClassifierMixin, Estimator):
     def _most_probable(self, scores):
         return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
 
-    def sparsify(self):
+    def sparsify(self) -> Self:
         """Turn `coef_` into a CSR array, in place.
 
         Returns
@@ -36,7 +37,7 @@ class ScoringClassifier(ClassifierMixin, Estimator):
         self.coef_ = sparse.csr_array(self.coef_)
         return self
 
-    def densify(self):
+    def densify(self) -> Self:
         """Turn `coef_` into an ndarray again, in place.
 
         Returns
@@ -73,7 +74,7 @@ class LinearClassifier(ScoringClassifier):
 
     intercept_: np.ndarray
 
-    def decision_function(self, X):
+    def decision_function(self, X: Matrix) -> Array:
         """Compute the linear predictors ``X @ coef_.T + intercept_``.
 
         Parameters
@@ -93,7 +94,7 @@ class LinearClassifier(ScoringClassifier):
         scores = safe_sparse_dot(check_rows(self, X), self.coef_.T, dense_output=True) + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def predict(self, X):
+    def predict(self, X: Matrix) -> Array:
         """Predict the most probable label of each row.
 
         Parameters
@@ -109,7 +110,7 @@ class LinearClassifier(ScoringClassifier):
             return lazily(self.predict, X, None, self.classes_.dtype)
         return self._most_probable(self.decision_function(X))
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: Matrix) -> Array:
         """Compute the probabilities of the classes.
 
         Parameters
@@ -126,7 +127,7 @@ class LinearClassifier(ScoringClassifier):
             return lazily(self.predict_proba, X, len(self.classes_), self.coef_.dtype)
         return probabilities(self.decision_function(X))
 
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X: Matrix) -> Array:
         """Compute the logarithms of the probabilities of the classes, without underflow.
 
         Parameters

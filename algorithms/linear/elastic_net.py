@@ -4,7 +4,7 @@ import copy
 import functools
 import warnings
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
@@ -12,6 +12,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..._typing import Array, Callback, Matrix, RandomState, Vector
 from ...errors import DataError
 from .._base import Estimator
 from ..inputs.dask_arrays import check_matrix, check_vector, is_dask, lazily
@@ -171,25 +172,25 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
 
     def __init__(
         self,
-        alpha=1.0,
+        alpha: float = 1.0,
         *,
-        l1_ratio=0.5,
-        fit_intercept=True,
-        precompute=False,
-        max_iter=1000,
-        copy_X=True,
-        tol=1e-4,
-        warm_start=False,
-        positive=False,
-        random_state=None,
-        selection="cyclic",
-        penalty_factor=None,
-        standardize=False,
-        schedule="auto",
-        engine="local",
-        n_jobs=None,
-        verbose=0,
-    ):
+        l1_ratio: float = 0.5,
+        fit_intercept: bool = True,
+        precompute: Any = False,
+        max_iter: int | None = 1000,
+        copy_X: bool = True,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        positive: bool = False,
+        random_state: RandomState | None = None,
+        selection: str = "cyclic",
+        penalty_factor: Vector | None = None,
+        standardize: bool = False,
+        schedule: str = "auto",
+        engine: str = "local",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.alpha = alpha
         self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
@@ -210,7 +211,9 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
 
     # Fitting ------------------------------------------------------------------------------------
 
-    def fit(self, X, y, sample_weight=None, *, callback=None):
+    def fit(
+        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, callback: Callback | None = None
+    ) -> Self:
         """Fit coefficients and intercept.
 
         Ctrl-C stops after the running round and keeps the model so far, with a warning.
@@ -344,7 +347,7 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
 
     # Using --------------------------------------------------------------------------------------
 
-    def predict(self, X):
+    def predict(self, X: Matrix) -> Array:
         """Compute ``X @ coef_ + intercept_``.
 
         Parameters
@@ -362,7 +365,7 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
         intercept = np.asarray(self.intercept_, self.coef_.dtype)
         return check_rows(self, X) @ self.coef_.T + intercept
 
-    def alpha_max(self, X, y, sample_weight=None):
+    def alpha_max(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> Any:
         """Find the smallest `alpha` at which all penalised coefficients are zero, given the other parameters.
 
         Useful values of `alpha` are parts of it: a half, a tenth, a hundredth.
@@ -389,7 +392,7 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
         return np.array(found) if y.ndim == 2 else found[0]
 
     @property
-    def sparse_coef_(self):
+    def sparse_coef_(self) -> Any:
         """The coefficients as a CSR array."""
         if "coef_" not in vars(self):
             raise AttributeError(f"this {type(self).__name__} has no 'sparse_coef_': it is not fitted yet")

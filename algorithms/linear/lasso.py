@@ -1,7 +1,8 @@
 """The lasso: the elastic net without its squared penalty."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from ..._typing import RandomState, Vector
 from .elastic_net import ElasticNet
 from .path import lasso_path
 
@@ -100,24 +101,24 @@ class Lasso(ElasticNet):
 
     def __init__(
         self,
-        alpha=1.0,
+        alpha: float = 1.0,
         *,
-        fit_intercept=True,
-        precompute=False,
-        copy_X=True,
-        max_iter=1000,
-        tol=1e-4,
-        warm_start=False,
-        positive=False,
-        random_state=None,
-        selection="cyclic",
-        penalty_factor=None,
-        standardize=False,
-        schedule="auto",
-        engine="local",
-        n_jobs=None,
-        verbose=0,
-    ):
+        fit_intercept: bool = True,
+        precompute: Any = False,
+        copy_X: bool = True,
+        max_iter: int | None = 1000,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        positive: bool = False,
+        random_state: RandomState | None = None,
+        selection: str = "cyclic",
+        penalty_factor: Vector | None = None,
+        standardize: bool = False,
+        schedule: str = "auto",
+        engine: str = "local",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         super().__init__(
             alpha,
             l1_ratio=1.0,

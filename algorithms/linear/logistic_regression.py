@@ -4,11 +4,12 @@ import copy
 import dataclasses
 import functools
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 
+from ..._typing import Callback, Matrix, RandomState, Vector
 from ...errors import DataError
 from ..inputs.dask_arrays import is_dask
 from ..inputs.remote_targets import FarLabels, label_sums
@@ -164,22 +165,22 @@ class LogisticRegression(LinearClassifier):
 
     def __init__(
         self,
-        C=1.0,
+        C: float = 1.0,
         *,
-        l1_ratio=0.0,
-        tol=1e-6,
-        fit_intercept=True,
-        class_weight=None,
-        solver="auto",
-        max_iter=1000,
-        warm_start=False,
-        engine="local",
-        n_jobs=None,
-        n_replicas=2,
-        staleness=0,
-        random_state=None,
-        verbose=0,
-    ):
+        l1_ratio: float = 0.0,
+        tol: float = 1e-6,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        solver: str = "auto",
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        engine: str = "local",
+        n_jobs: int | None = None,
+        n_replicas: int = 2,
+        staleness: float = 0,
+        random_state: RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.C = C
         self.l1_ratio = l1_ratio
         self.tol = tol
@@ -197,7 +198,9 @@ class LogisticRegression(LinearClassifier):
 
     # Fitting ------------------------------------------------------------------------------------
 
-    def fit(self, X, y, sample_weight=None, *, callback=None):
+    def fit(
+        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, callback: Callback | None = None
+    ) -> Self:
         """Fit coefficients and intercept.
 
         Ctrl-C stops after the running step and keeps the model so far, with a warning.

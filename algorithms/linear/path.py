@@ -2,10 +2,12 @@
 
 import warnings
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from ..._typing import Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ..inputs.matrices import check_columns
 from ..inputs.targets import check_alphas, check_penalty_factor, check_start, check_targets, check_weights
@@ -15,7 +17,9 @@ from .sparse.rounded import rounded
 _MOST_ALPHAS = 1_000_000
 
 
-def lasso_path(X, y, *, eps=1e-3, n_alphas=100, alphas=None, **options):
+def lasso_path(
+    X: Matrix, y: Vector, *, eps: float = 1e-3, n_alphas: int | None = 100, alphas: Any = None, **options: Any
+) -> Any:
     """Compute Lasso coefficients for a falling sequence of penalties.
 
     `enet_path` with ``l1_ratio=1``: see there for the objective, the other parameters and what is returned.
@@ -59,33 +63,33 @@ def lasso_path(X, y, *, eps=1e-3, n_alphas=100, alphas=None, **options):
 
 
 def enet_path(
-    X,
-    y,
+    X: Matrix,
+    y: Vector,
     *,
-    l1_ratio=0.5,
-    eps=1e-3,
-    n_alphas=100,
-    alphas=None,
-    precompute="auto",
-    Xy=None,
-    copy_X=True,
-    coef_init=None,
-    verbose=False,
-    return_n_iter=False,
-    positive=False,
-    check_input=True,
-    tol=1e-4,
-    max_iter=1000,
-    random_state=None,
-    selection="cyclic",
-    sample_weight=None,
-    fit_intercept=False,
-    penalty_factor=None,
-    standardize=False,
-    sparse_coefs=False,
-    engine="local",
-    n_jobs=None,
-):
+    l1_ratio: float = 0.5,
+    eps: float = 1e-3,
+    n_alphas: int | None = 100,
+    alphas: Any = None,
+    precompute: Any = "auto",
+    Xy: Any = None,
+    copy_X: bool = True,
+    coef_init: Any = None,
+    verbose: int = False,
+    return_n_iter: bool = False,
+    positive: bool = False,
+    check_input: bool = True,
+    tol: float = 1e-4,
+    max_iter: int = 1000,
+    random_state: RandomState | None = None,
+    selection: str = "cyclic",
+    sample_weight: Vector | None = None,
+    fit_intercept: bool = False,
+    penalty_factor: Vector | None = None,
+    standardize: bool = False,
+    sparse_coefs: bool = False,
+    engine: str = "local",
+    n_jobs: int | None = None,
+) -> Any:
     r"""Compute elastic net coefficients for a falling sequence of penalties.
 
     For each alpha, with rho = `l1_ratio`, minimises

@@ -3,7 +3,7 @@
 import copy
 import functools
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.special import xlogy
@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import column_or_1d
 
+from ..._typing import Array, Callback, Matrix, Vector
 from ...errors import DataError
 from .._base import Estimator
 from ..inputs.dask_arrays import is_dask
@@ -125,17 +126,17 @@ class PoissonRegressor(RegressorMixin, Estimator):
 
     def __init__(
         self,
-        alpha=1.0,
+        alpha: float = 1.0,
         *,
-        fit_intercept=True,
-        tol=1e-6,
-        solver="auto",
-        max_iter=1000,
-        warm_start=False,
-        engine="local",
-        n_jobs=None,
-        verbose=0,
-    ):
+        fit_intercept: bool = True,
+        tol: float = 1e-6,
+        solver: str = "auto",
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        engine: str = "local",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.alpha = alpha
         self.fit_intercept = fit_intercept
         self.tol = tol
@@ -152,7 +153,9 @@ class PoissonRegressor(RegressorMixin, Estimator):
         tags.target_tags.positive_only = True
         return tags
 
-    def fit(self, X, y, sample_weight=None, *, callback=None):
+    def fit(
+        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, callback: Callback | None = None
+    ) -> Self:
         """Fit coefficients and intercept.
 
         Ctrl-C stops after the running step and keeps the model so far, with a warning.
@@ -243,7 +246,7 @@ class PoissonRegressor(RegressorMixin, Estimator):
         self.history_ = history.as_dict()
         return self
 
-    def predict(self, X):
+    def predict(self, X: Matrix) -> Array:
         """Compute the means ``exp(X @ coef_ + intercept_)``.
 
         Parameters
@@ -260,7 +263,7 @@ class PoissonRegressor(RegressorMixin, Estimator):
     def _predictor(self, X):
         return linear_predictor(self, self._predictor, X)
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> float:
         """Compute D^2, the share of the deviance that is explained.
 
         Parameters

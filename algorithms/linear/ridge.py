@@ -3,12 +3,13 @@
 import copy
 import functools
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..._typing import Array, ArrayLike, Callback, Matrix, Vector
 from ...errors import DataError, shortened
 from .._base import Estimator
 from ..inputs.dask_arrays import is_dask
@@ -126,17 +127,17 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
 
     def __init__(
         self,
-        alpha=1.0,
+        alpha: float | ArrayLike = 1.0,
         *,
-        fit_intercept=True,
-        tol=1e-8,
-        solver="auto",
-        max_iter=1000,
-        warm_start=False,
-        engine="local",
-        n_jobs=None,
-        verbose=0,
-    ):
+        fit_intercept: bool = True,
+        tol: float = 1e-8,
+        solver: str = "auto",
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        engine: str = "local",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.alpha = alpha
         self.fit_intercept = fit_intercept
         self.tol = tol
@@ -147,7 +148,9 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X, y, sample_weight=None, *, callback=None):
+    def fit(
+        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, callback: Callback | None = None
+    ) -> Self:
         """Fit coefficients and intercept.
 
         Ctrl-C stops after the running step and keeps the model so far, with a warning; targets that were not
@@ -269,7 +272,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
         self.history_ = history.as_dict()
         return self
 
-    def predict(self, X):
+    def predict(self, X: Matrix) -> Array:
         """Compute ``X @ coef_.T + intercept_``.
 
         Parameters

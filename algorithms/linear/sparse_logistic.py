@@ -4,7 +4,7 @@ import copy
 import functools
 import warnings
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
+from ..._typing import Array, Callback, Matrix, Vector
 from ...errors import DataError
 from ..inputs.dask_arrays import check_matrix, check_vector, is_dask, lazily
 from ..inputs.matrices import check_rows
@@ -162,21 +163,21 @@ class SparseLogisticRegression(ScoringClassifier):
 
     def __init__(
         self,
-        alpha=0.01,
+        alpha: float = 0.01,
         *,
-        l1_ratio=1.0,
-        fit_intercept=True,
-        class_weight=None,
-        positive=False,
-        penalty_factor=None,
-        standardize=False,
-        max_iter=1000,
-        tol=1e-4,
-        warm_start=False,
-        engine="local",
-        n_jobs=None,
-        verbose=0,
-    ):
+        l1_ratio: float = 1.0,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        positive: bool = False,
+        penalty_factor: Vector | None = None,
+        standardize: bool = False,
+        max_iter: int | None = 1000,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        engine: str = "local",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.alpha = alpha
         self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
@@ -193,7 +194,15 @@ class SparseLogisticRegression(ScoringClassifier):
 
     # Fitting ------------------------------------------------------------------------------------
 
-    def fit(self, X, y, sample_weight=None, *, offset=None, callback=None):
+    def fit(
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
         """Fit coefficients and intercept.
 
         Ctrl-C stops after the running round and keeps the model so far, with a warning.
@@ -329,7 +338,7 @@ class SparseLogisticRegression(ScoringClassifier):
 
     # Using --------------------------------------------------------------------------------------
 
-    def decision_function(self, X, *, offset=None):
+    def decision_function(self, X: Matrix, *, offset: Vector | None = None) -> Array:
         """Compute the linear predictors ``X b + c + offset``.
 
         Parameters
@@ -360,7 +369,7 @@ class SparseLogisticRegression(ScoringClassifier):
             )
         return lazily(method, X, n_outputs, self.coef_.dtype if dtype is None else dtype)
 
-    def predict(self, X, *, offset=None):
+    def predict(self, X: Matrix, *, offset: Vector | None = None) -> Array:
         """Predict the most probable label of each row.
 
         Parameters
@@ -376,7 +385,7 @@ class SparseLogisticRegression(ScoringClassifier):
             return self._lazily(self.predict, X, offset, None, self.classes_.dtype)
         return self._most_probable(self.decision_function(X, offset=offset))
 
-    def predict_proba(self, X, *, offset=None):
+    def predict_proba(self, X: Matrix, *, offset: Vector | None = None) -> Array:
         """Compute the probabilities of the classes.
 
         Parameters
@@ -393,7 +402,7 @@ class SparseLogisticRegression(ScoringClassifier):
             return self._lazily(self.predict_proba, X, offset, len(self.classes_))
         return probabilities(self.decision_function(X, offset=offset))
 
-    def predict_log_proba(self, X, *, offset=None):
+    def predict_log_proba(self, X: Matrix, *, offset: Vector | None = None) -> Array:
         """Compute the logarithms of the probabilities of the classes, without underflow.
 
         Parameters
@@ -409,7 +418,9 @@ class SparseLogisticRegression(ScoringClassifier):
             return self._lazily(self.predict_log_proba, X, offset, len(self.classes_))
         return log_probabilities(self.decision_function(X, offset=offset))
 
-    def alpha_max(self, X, y, sample_weight=None, *, offset=None):
+    def alpha_max(
+        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, offset: Vector | None = None
+    ) -> Any:
         """Find the smallest `alpha` at which all penalised coefficients are zero, given the other parameters.
 
         Useful values of `alpha` are parts of it: a half, a tenth, a hundredth.
@@ -435,7 +446,7 @@ class SparseLogisticRegression(ScoringClassifier):
         return design.alpha_max(subproblem, self.l1_ratio)
 
     @property
-    def sparse_coef_(self):
+    def sparse_coef_(self) -> Any:
         """The coefficients as a CSR array."""
         if "coef_" not in vars(self):
             raise AttributeError(f"this {type(self).__name__} has no 'sparse_coef_': it is not fitted yet")

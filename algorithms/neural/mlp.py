@@ -1,11 +1,13 @@
 """Multi-layer perceptrons: `MLPClassifier` and `MLPRegressor`."""
 
 import functools
+from typing import Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
+from ..._typing import Array, Matrix, Vector
 from ...errors import DataError, shortened
 from .._base import check_classes, documented
 from ..inputs.targets import check_labels, check_targets, label_numbers
@@ -157,7 +159,9 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         return "logistic" if two else "softmax", 1 if two else len(self.classes_)
 
     @available_if(learns_in_passes)
-    def partial_fit(self, X, y, sample_weight=None, classes=None):
+    def partial_fit(
+        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, classes: Vector | None = None
+    ) -> Self:
         """Take a pass of minibatches over these rows, from where the last call, or `fit`, ended.
 
         One replica takes Downpour's steps, each row once, whose lengths go on falling as they did; gamma is
@@ -214,7 +218,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
             )
         return np.searchsorted(self.classes_, labels)[numbers], *self._outputs()
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: Matrix) -> Array:
         """Compute the probabilities of the classes.
 
         Parameters
@@ -228,7 +232,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         output, network = self._output(X)
         return network.probabilities(output)
 
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X: Matrix) -> Array:
         """Compute the logarithms of `predict_proba`, exact also where that is 0.
 
         Parameters
@@ -242,7 +246,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         output, network = self._output(X)
         return network.log_probabilities(output)
 
-    def predict(self, X):
+    def predict(self, X: Matrix) -> Array:
         """Find the most probable class of each row.
 
         Parameters
@@ -319,7 +323,7 @@ class MLPRegressor(RegressorMixin, Perceptron):
         return tags
 
     @available_if(learns_in_passes)
-    def partial_fit(self, X, y, sample_weight=None):
+    def partial_fit(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> Self:
         """Take a pass of minibatches over these rows, from where the last call, or `fit`, ended.
 
         One replica takes Downpour's steps, each row once, whose lengths go on falling as they did; gamma is
@@ -352,7 +356,7 @@ class MLPRegressor(RegressorMixin, Perceptron):
         y = np.ascontiguousarray(y.reshape(len(y), -1), X.dtype)
         return y, "squared", y.shape[1]
 
-    def predict(self, X):
+    def predict(self, X: Matrix) -> Array:
         """Predict the targets of each row.
 
         Parameters

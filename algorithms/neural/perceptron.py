@@ -7,7 +7,7 @@ import itertools
 import math
 import warnings
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -16,6 +16,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..._typing import Callback, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ...kernels.cuda.device import cuda_device, device_for, why_no_device
 from ...scheduler.parameters import seed_from
@@ -77,27 +78,27 @@ class Perceptron(Estimator):
 
     def __init__(
         self,
-        hidden_layer_sizes=(100,),
-        activation="relu",
+        hidden_layer_sizes: Any = (100,),
+        activation: str = "relu",
         *,
-        solver="sandblaster",
-        alpha=1e-4,
-        batch_size="auto",
-        learning_rate_init=None,
-        max_iter=200,
-        tol=1e-4,
-        n_iter_no_change=10,
-        early_stopping=False,
-        validation_fraction=0.1,
-        warm_start=False,
-        n_replicas=2,
-        staleness=0,
-        random_state=None,
-        engine="local",
-        device="cpu",
-        n_jobs=None,
-        verbose=0,
-    ):
+        solver: str = "sandblaster",
+        alpha: float = 1e-4,
+        batch_size: int | str = "auto",
+        learning_rate_init: float | None = None,
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        n_iter_no_change: int = 10,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        warm_start: bool = False,
+        n_replicas: int = 2,
+        staleness: float = 0,
+        random_state: RandomState | None = None,
+        engine: str = "local",
+        device: str = "cpu",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.solver = solver
@@ -120,7 +121,9 @@ class Perceptron(Estimator):
 
     # Fitting ------------------------------------------------------------------------------------
 
-    def fit(self, X, y, sample_weight=None, *, callback=None):
+    def fit(
+        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, callback: Callback | None = None
+    ) -> Self:
         """Train the network.
 
         Ctrl-C stops after the running step, or pass of Downpour on threads, and keeps the model so far, with

@@ -1,10 +1,13 @@
 """`minimize`: any objective that is a sum over portions of the data."""
 
 import hashlib
+from collections.abc import Callable
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 
+from ..._typing import ArrayLike, Callback, FileName
 from ...errors import DataError
 from ...scheduler.loop import unmasked_interrupt
 from ...scheduler.parameters import check_count
@@ -21,24 +24,24 @@ _PIECE = 1 << 17  # numbers read at a time
 
 
 def minimize(
-    fun_and_grad,
-    x0,
-    portions,
+    fun_and_grad: Callable[..., Any],
+    x0: ArrayLike,
+    portions: Any,
     *,
-    l1=0.0,
-    engine="local",
-    memory=10,
-    max_iter=1000,
-    tol=1e-6,
-    tol_objective=0.0,
-    n_jobs=None,
-    deterministic=False,
-    shard_from=1_000_000,
-    callback=None,
-    checkpoint=None,
-    checkpoint_every=10,
-    verbose=0,
-):
+    l1: float | ArrayLike = 0.0,
+    engine: str = "local",
+    memory: int = 10,
+    max_iter: int = 1000,
+    tol: float = 1e-6,
+    tol_objective: float = 0.0,
+    n_jobs: int | None = None,
+    deterministic: bool = False,
+    shard_from: int = 1_000_000,
+    callback: Callback | None = None,
+    checkpoint: FileName | None = None,
+    checkpoint_every: int = 10,
+    verbose: int = 0,
+) -> Any:
     """Minimise sum_i f(portion_i, x) + sum_j l1_j abs(x_j), the portions computed on threads or on Dask.
 
     L-BFGS (with `l1` OWL-QN) steers, and each pass over the portions is Sandblaster's: idle workers take

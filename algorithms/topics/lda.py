@@ -2,10 +2,11 @@
 
 import os
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..._typing import Callback, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
 from ..inputs.matrices import check_counts, check_width
 from .fitting import FittedTopicModel
@@ -234,26 +235,26 @@ class LatentDirichletAllocation(FittedTopicModel):
 
     def __init__(
         self,
-        n_components=10,
+        n_components: int = 10,
         *,
-        doc_topic_prior=None,
-        topic_word_prior=None,
-        max_iter=200,
-        sampler="auto",
-        device="cpu",
-        exact=False,
-        optimize_priors=False,
-        tol=None,
-        n_groups=None,
-        engine="local",
-        n_jobs=None,
-        checkpoint=None,
-        memmap_folder=None,
-        memory_limit=None,
-        warm_start=False,
-        random_state=None,
-        verbose=0,
-    ):
+        doc_topic_prior: Any = None,
+        topic_word_prior: Any = None,
+        max_iter: int = 200,
+        sampler: str = "auto",
+        device: str = "cpu",
+        exact: bool = False,
+        optimize_priors: bool = False,
+        tol: float | None = None,
+        n_groups: int | None = None,
+        engine: str = "local",
+        n_jobs: int | None = None,
+        checkpoint: FileName | None = None,
+        memmap_folder: FileName | None = None,
+        memory_limit: int | str | None = None,
+        warm_start: bool = False,
+        random_state: RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.n_components = n_components
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
@@ -276,9 +277,17 @@ class LatentDirichletAllocation(FittedTopicModel):
     # Fitting ------------------------------------------------------------------------------------
 
     def fit(
-        self, X, y=None, *, seed_words=None, doc_labels=None, topics=None, vocabulary=None, n_features=None,
-        callback=None,
-    ):  # fmt: skip
+        self,
+        X: Matrix,
+        y: Vector | None = None,
+        *,
+        seed_words: Any = None,
+        doc_labels: Any = None,
+        topics: Any = None,
+        vocabulary: Any = None,
+        n_features: int | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
         """Fit topics to word counts.
 
         What is known beforehand of the words of topics (guided LDA) and of the topics of documents (labelled
@@ -398,7 +407,15 @@ class LatentDirichletAllocation(FittedTopicModel):
             self.vocabulary_ = self._words(vocabulary)
         return self
 
-    def partial_fit(self, X, y=None, *, doc_labels=None, n_features=None, callback=None):
+    def partial_fit(
+        self,
+        X: Matrix,
+        y: Vector | None = None,
+        *,
+        doc_labels: Any = None,
+        n_features: int | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
         """Add new documents to the model.
 
         Their tokens are drawn in `max_iter` sweeps, while the counts of all documents before stay where they

@@ -1,10 +1,13 @@
 """What a fitted topic model can do: infer, score, and be read."""
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from ..._typing import Array, Matrix, Vector
 from ...datasets.split import split_tokens
 from ...errors import DataError, shortened
 from ...kernels.cuda.device import device_for
@@ -44,7 +47,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
 
     # Using --------------------------------------------------------------------------------------
 
-    def transform(self, X, *, n_sweeps=SWEEPS, doc_labels=None):
+    def transform(self, X: Matrix, *, n_sweeps: int = SWEEPS, doc_labels: Any = None) -> Array:
         """Infer topic shares of documents: the posterior mean of theta with the topics fixed.
 
         Two Gibbs chains, of which the first 15 % warm up; the conditional probabilities of the others are
@@ -91,7 +94,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
             return labelled_shares(FixedTopics.of(self), X, labels, **options)
         return topic_shares(FixedTopics.of(self), X, device=device_for(self.device), **options)
 
-    def fit_transform(self, X, y=None, **fit_params):
+    def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
         """Fit, then infer the topic shares of the same documents, with the `doc_labels` of the fit if given.
 
         Parameters
@@ -108,7 +111,15 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
             check_at_hand(X)  # before the fit
         return self.fit(X, y, **fit_params).transform(X, **known)
 
-    def log_probability(self, X, *, method="left-to-right", n_particles=20, n_moves=None, temperatures=100):
+    def log_probability(
+        self,
+        X: Matrix,
+        *,
+        method: str = "left-to-right",
+        n_particles: int = 20,
+        n_moves: int | None = None,
+        temperatures: Any = 100,
+    ) -> Array:
         """Estimate log p(w) of whole documents, their topic shares integrated out.
 
         The sum over all assignments of topics to the document's tokens::
@@ -183,7 +194,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
             n_jobs=self.n_jobs,
         )
 
-    def score(self, X, y=None, *, doc_labels=None):
+    def score(self, X: Matrix, y: Vector | None = None, *, doc_labels: Any = None) -> float:
         """Compute the held-out log-likelihood per token of documents, by document completion.
 
         Half of each document's tokens (drawn with a fixed seed) tell its topic shares by 20 EM steps, the
@@ -233,27 +244,27 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
             self._word_probabilities, observed, held_out, self.doc_topic_prior_, n_jobs=self.n_jobs
         )
 
-    def perplexity(self, X, *, doc_labels=None):
+    def perplexity(self, X: Matrix, *, doc_labels: Any = None) -> float:
         """Compute ``exp(-score(X))``: lower is better, the number of words for a model that knows nothing."""
         return float(np.exp(-self.score(X, doc_labels=doc_labels)))
 
     # Reading ------------------------------------------------------------------------------------
 
     @property
-    def components_(self):
+    def components_(self) -> Array:
         """Topic-word counts plus prior."""
         self._fitted("word_topic_counts_")
         return self._word_topic_weights.toarray().T + self.topic_word_prior_
 
     @property
-    def topic_word_(self):
+    def topic_word_(self) -> Array:
         """Word probabilities of each topic."""
         components = self.components_
         components /= components.sum(axis=1, keepdims=True)
         return components
 
     @property
-    def doc_topic_(self):
+    def doc_topic_(self) -> Array:
         """Topic shares of the fitted documents."""
         if self._fitted("doc_topic_counts_") is None:
             raise AttributeError(
@@ -265,7 +276,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         return shares
 
     @property
-    def log_likelihood_(self):
+    def log_likelihood_(self) -> Array:
         """Trace of the joint log-likelihood per token."""
         objective = self._fitted("history_")["objective"]
         return objective[~np.isnan(objective)]

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -126,8 +127,13 @@ def posterior(rows=1000, columns=10, draws=200, **settings):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((rows, columns))
     y = X[:, 0] + rng.logistic(size=rows) > 0
-    settings = {"sampler": "nuts", "n_chains": 1, "n_warmup": 200, "random_state": 0} | settings
-    return lambda: sd.BayesianLogisticRegression(n_samples=draws, **settings).fit(X, y)
+    options: dict[str, Any] = {
+        "sampler": "nuts",
+        "n_chains": 1,
+        "n_warmup": 200,
+        "random_state": 0,
+    } | settings
+    return lambda: sd.BayesianLogisticRegression(n_samples=draws, **options).fit(X, y)
 
 
 def logistic_in_blocks(rows, client):

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._typing import Array, RandomState
 from ...errors import DataError, ModelFileError
 from ..parameters import CANDIDATES, check_count, check_weights, known_numbers, seed_from, stream
 from .schedule import Schedule
@@ -82,18 +83,18 @@ class DynamicSchedule(Schedule):
 
     def __init__(
         self,
-        n_blocks=None,
+        n_blocks: int | None = None,
         *,
-        size,
-        n_shards=None,
-        eta=1.0,
-        conflicts=None,
-        oversample=4,
-        n_schedulers=1,
-        loads=None,
-        lookahead=0,
-        random_state=None,
-    ):
+        size: int,
+        n_shards: int | None = None,
+        eta: float = 1.0,
+        conflicts: Any = None,
+        oversample: int = 4,
+        n_schedulers: int = 1,
+        loads: Any = None,
+        lookahead: int = 0,
+        random_state: RandomState | None = None,
+    ) -> None:
         self.n_blocks = None if n_blocks is None else check_count("n_blocks", n_blocks)
         self.size = check_count("size", size)
         self.n_shards = None if n_shards is None else check_count("n_shards", n_shards)
@@ -125,7 +126,7 @@ class DynamicSchedule(Schedule):
         # Range k begins with block first[k]; its tree, of twice as many numbers, at twice that.
         self._first = np.arange(self.n_schedulers + 1) * self.n_blocks // self.n_schedulers
 
-    def start(self):
+    def start(self) -> dict[str, Array]:
         """Make the state: no block was ever updated.
 
         Returns
@@ -147,7 +148,7 @@ class DynamicSchedule(Schedule):
             scheduling.build(self._tree(state, k))
         return state
 
-    def plan(self, round, state):
+    def plan(self, round: int, state: Any) -> Any:
         """Draw candidates of the round's range, thin them, and give the set to every shard."""
         n_shards, _ = known_numbers(self)
         self._check_state(state)
@@ -156,7 +157,7 @@ class DynamicSchedule(Schedule):
             blocks = blocks[np.argsort(-self._loads[blocks], kind="stable")]
         return [[(shard, blocks) for shard in range(n_shards)]]
 
-    def observe(self, state, round, blocks, priorities):
+    def observe(self, state: Any, round: int, blocks: Any, priorities: Any) -> None:
         """Take in how much the blocks changed."""
         from ...kernels import scheduling
 

@@ -1,9 +1,11 @@
 """Which shard works on which block, when no two may share one."""
 
 import heapq
+from typing import Any
 
 import numpy as np
 
+from ..._typing import Array
 from ...errors import DataError
 from ..parameters import check_count, known_numbers
 from .schedule import Schedule
@@ -40,12 +42,14 @@ class RotationSchedule(Schedule):
     [(0, 3), (1, 1)]
     """
 
-    def __init__(self, n_shards=None, n_blocks=None, *, rotate=False):
+    def __init__(
+        self, n_shards: int | None = None, n_blocks: int | None = None, *, rotate: bool = False
+    ) -> None:
         self.n_shards = None if n_shards is None else check_count("n_shards", n_shards)
         self.n_blocks = None if n_blocks is None else check_count("n_blocks", n_blocks)
         self.rotate = rotate
 
-    def plan(self, round, state):
+    def plan(self, round: int, state: Any) -> Any:
         """Pair shards with blocks, step by step."""
         if self.n_blocks is None and self.n_shards is not None:
             n_shards = n_blocks = self.n_shards
@@ -61,7 +65,7 @@ class RotationSchedule(Schedule):
         return [(shard, block) for shard, block in pairs if block < n_blocks]
 
 
-def balance(weights, n_groups, shares=None):
+def balance(weights: Any, n_groups: int, shares: Any = None) -> Array:
     """Spread items over groups so that the groups' weights are nearly equal.
 
     The heaviest items go one by one to the lightest group (Graham's longest processing time first).

@@ -1,10 +1,11 @@
 """What every schedule offers: state and event in, plan out."""
 
 import copy
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from ..._typing import Array
 from ...errors import DataError
 
 
@@ -29,7 +30,7 @@ class Schedule:
     n_shards: Any = None
     n_blocks: Any = None
 
-    def bound(self, n_shards, n_blocks):
+    def bound(self, n_shards: int, n_blocks: int) -> Self:
         """Return this schedule for a program of so many shards and blocks.
 
         Parameters
@@ -66,7 +67,7 @@ class Schedule:
     def _prepare(self):
         """Make what needs the numbers of shards and blocks, once they are known."""
 
-    def start(self):
+    def start(self) -> dict[str, Array]:
         """Make the state before round 0.
 
         Returns
@@ -75,7 +76,7 @@ class Schedule:
         """
         return {}
 
-    def plan(self, round, state):
+    def plan(self, round: int, state: Any) -> Any:
         """Plan a round.
 
         Parameters
@@ -93,7 +94,7 @@ class Schedule:
         """
         raise NotImplementedError(f"{type(self).__name__} must say what is planned")
 
-    def observe(self, state, round, blocks, priorities):
+    def observe(self, state: Any, round: int, blocks: Any, priorities: Any) -> None:
         """Take what became of a round into the state.
 
         Parameters

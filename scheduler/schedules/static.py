@@ -1,7 +1,10 @@
 """Sets of blocks in an order that is known before the first round."""
 
+from typing import Any
+
 import numpy as np
 
+from ..._typing import RandomState
 from ...errors import DataError
 from ..parameters import PERMUTATION, check_count, check_weights, known_numbers, seed_from, stream
 from .schedule import Schedule
@@ -50,8 +53,15 @@ class StaticSchedule(Schedule):
     """
 
     def __init__(
-        self, n_blocks=None, *, size=1, n_shards=None, order="cyclic", weights=None, random_state=None
-    ):
+        self,
+        n_blocks: int | None = None,
+        *,
+        size: int = 1,
+        n_shards: int | None = None,
+        order: str = "cyclic",
+        weights: Any = None,
+        random_state: RandomState | None = None,
+    ) -> None:
         self.n_blocks = None if n_blocks is None else check_count("n_blocks", n_blocks)
         self.size = check_count("size", size)
         self.n_shards = None if n_shards is None else check_count("n_shards", n_shards)
@@ -72,7 +82,7 @@ class StaticSchedule(Schedule):
             self._weights = check_weights("weights", self._weights, self.n_blocks)
         self._laid_out = (-1, np.empty((0, 0), np.int64))  # an epoch and its sets
 
-    def plan(self, round, state):
+    def plan(self, round: int, state: Any) -> Any:
         """Give the round's set to every shard."""
         n_shards, n_blocks = known_numbers(self)
         epoch, place = divmod(round, -(-n_blocks // self.size))

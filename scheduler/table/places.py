@@ -3,6 +3,7 @@
 import heapq
 import itertools
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol
 
@@ -90,13 +91,13 @@ class LocalPlace:
 
     remote = False
 
-    def __init__(self, n_shards=1):
+    def __init__(self, n_shards: int = 1) -> None:
         self._n_shards = n_shards
         self._threads: Any = None
         self._host: Any = None
         self._calls: list[Future] = []
 
-    def open(self, design, cells, clock):
+    def open(self, design: Any, cells: Any, clock: Any) -> Any:
         """Lay out the cells."""
         self._design, self._clock = design, clock
         self._starts = design.starts(self._n_shards)
@@ -105,7 +106,7 @@ class LocalPlace:
         # Their own threads: those of a pool that is shared could all be taken by replicas that wait.
         self._threads = ThreadPoolExecutor(design.n_replicas, "stradask-replica")
 
-    def start(self, function, tasks):
+    def start(self, function: Any, tasks: Any) -> Any:
         """Start the threads."""
         views = [self._view(number) for number in range(self._design.n_replicas)]
         pairs = zip(views, tasks, strict=True)
@@ -119,21 +120,21 @@ class LocalPlace:
         state = self._design.replica(number, self._starts, self._clock)
         return ParameterTable(state, self._design.n_replicas, self._host.deliver)
 
-    def deliver(self, shard, message):
+    def deliver(self, shard: int, message: Any) -> Any:
         """Give a message to a shard."""
         return self._host.deliver(shard, message)
 
-    def n_shards(self):
+    def n_shards(self) -> int:
         """Count the shards."""
         return self._n_shards
 
-    def stop(self, error):
+    def stop(self, error: Any) -> None:
         """Wake the replicas and wait for them."""
         if self._host is not None:
             self._host.close(error)
         wait(self._calls)
 
-    def close(self):
+    def close(self) -> None:
         """End the threads."""
         if self._threads is not None:
             self._threads.shutdown()
@@ -181,7 +182,7 @@ class SimulatedClock(LocalPlace):
     [[1.0, 2.0, 4.0, 7.0], [3.0, 6.0, 9.0, 12.0]]
     """
 
-    def __init__(self, seconds, latency=0.0):
+    def __init__(self, seconds: Any, latency: float = 0.0) -> None:
         super().__init__()
         self._seconds = seconds if callable(seconds) else None
         self._speeds = [] if callable(seconds) else [float(s) for s in seconds]
@@ -189,7 +190,7 @@ class SimulatedClock(LocalPlace):
         if self._speeds and not min(self._speeds) > 0:
             raise DataError(f"seconds must be above 0, got {min(self._speeds)}")
 
-    def open(self, design, cells, clock):
+    def open(self, design: Any, cells: Any, clock: Any) -> Any:
         """Lay out the cells and set all times to zero."""
         if self._seconds is None and len(self._speeds) != design.n_replicas:
             raise DataError(
@@ -198,7 +199,7 @@ class SimulatedClock(LocalPlace):
         super().open(design, cells, clock)
         self._turns = _Turns(design.n_replicas)
 
-    def start(self, function, tasks):
+    def start(self, function: Callable[..., Any], tasks: Any) -> Any:
         """Start the threads, and let the first run."""
         calls = super().start(function, tasks)
         self._turns.pass_on()
@@ -219,7 +220,7 @@ class SimulatedClock(LocalPlace):
         finally:
             self._turns.pass_on()
 
-    def stop(self, error):
+    def stop(self, error: Any) -> None:
         """Wake the replicas and wait for them."""
         if self._host is not None:
             self._turns.stop(error)

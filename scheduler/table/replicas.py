@@ -5,9 +5,11 @@ import itertools
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ..._typing import FileName
 from ...errors import DataError, ModelFileError, StradaskError, WorkerLost
 from ..parameters import check_count
 from ..sessions.session import check_engine
@@ -42,18 +44,18 @@ class TableRun:
 
 
 def run_replicas(
-    function,
-    tasks,
-    values,
+    function: Any,
+    tasks: Any,
+    values: Any,
     *,
-    slots=None,
-    staleness=0,
-    rule=None,
-    engine="local",
-    checkpoint=None,
-    checkpoint_every=100,
-    fingerprint=None,
-):
+    slots: Any = None,
+    staleness: float = 0,
+    rule: Any = None,
+    engine: Any = "local",
+    checkpoint: FileName | None = None,
+    checkpoint_every: int = 100,
+    fingerprint: Any = None,
+) -> TableRun:
     """Run a function once for every task, at the same time, over one table.
 
     Parameters

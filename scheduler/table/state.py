@@ -96,7 +96,7 @@ class Adagrad:
         if not 0 < self.rate < math.inf:
             raise DataError(f"rate must be a number above 0, got {self.rate!r}")
 
-    def apply(self, cells, delta):
+    def apply(self, cells: Any, delta: Any) -> None:
         """Step."""
         squares = cells[:, 1]
         squares += delta * delta

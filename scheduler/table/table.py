@@ -10,9 +10,11 @@ threads of this process (`table_places`), also in simulated time, or on Dask (`t
 
 import time
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 
+from ..._typing import Array
 from ...errors import DataError
 from .state import Leave, Replica
 
@@ -56,7 +58,7 @@ class ParameterTable:
             )
         return super().__new__(cls)
 
-    def __init__(self, state, n_replicas, send):
+    def __init__(self, state: Any, n_replicas: int, send: Any) -> None:
         self._state, self._send, self.n_replicas = state, send, n_replicas
         self._pushes: list[tuple] = []  # under way
         self._began = time.monotonic()
@@ -64,16 +66,16 @@ class ParameterTable:
         self.shape, self.dtype, self.staleness = state.shape, state.dtype, state.staleness
 
     @property
-    def now(self):
+    def now(self) -> int:
         """The replica's clock."""
         return self._state.clock
 
     @property
-    def seconds(self):
+    def seconds(self) -> float:
         """Seconds since the run began."""
         return time.monotonic() - self._began
 
-    def get(self, rows=None, *, refresh=False):
+    def get(self, rows: Any = None, *, refresh: bool = False) -> Array:
         """Read rows; waits where a replica is more than the staleness behind.
 
         Parameters
@@ -107,7 +109,7 @@ class ParameterTable:
         values = self._state.values(wanted)
         return values[0] if isinstance(rows, Integral) else values
 
-    def inc(self, rows, delta):
+    def inc(self, rows: Any, delta: Any) -> None:
         """Change rows; others see it after `clock`, this replica at once.
 
         Parameters
@@ -142,7 +144,7 @@ class ParameterTable:
             delta = summed
         self._state.inc(rows, delta)
 
-    def clock(self):
+    def clock(self) -> None:
         """End a clock: send what was changed, without waiting for anybody."""
         self._flush()  # at most one clock's pushes are under way
         self._pushes = [(shard, self._send(shard, push)) for shard, push in self._state.tick().items()]

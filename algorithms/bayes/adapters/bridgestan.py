@@ -5,6 +5,7 @@ the prior, Jacobians included, and the likelihood of some rows is what they add 
 """
 
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ..models.external import ExternalModel, Functions, check_named, needed, row
 _ONE_AT_A_TIME = threading.Lock()  # a library compiled without STAN_THREADS has one stack for derivatives
 
 
-def from_bridgestan(model_lib, data, *, data_axis, start=None):
+def from_bridgestan(model_lib: Any, data: Any, *, data_axis: Any, start: Any = None) -> ExternalModel:
     """Take a model written in Stan for `sample`.
 
     Parameters

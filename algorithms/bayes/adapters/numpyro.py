@@ -7,6 +7,7 @@ whole of one row without that row's likelihood.
 """
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from ...inputs.matrices import check_takes
 from ..models.external import ExternalModel, Functions, check_named, flat_names, needed, rows_of
 
 
-def from_numpyro(model, data, *, data_axis, start=None):
+def from_numpyro(model: Any, data: Any, *, data_axis: Any, start: Any = None) -> ExternalModel:
     """Take a model written in NumPyro for `sample`.
 
     Parameters

@@ -4,13 +4,15 @@ What has rows must be ``pm.Data`` along the data's dimension. The likelihood is 
 density that depends on such data; the others, with the Jacobians of constrained variables, are the prior.
 """
 
+from typing import Any
+
 import numpy as np
 
 from ....errors import DataError
 from ..models.external import ExternalModel, Functions, flat_names, needed
 
 
-def from_pymc(model, *, data_axis):
+def from_pymc(model: Any, *, data_axis: Any) -> ExternalModel:
     """Take a model written in PyMC for `sample`.
 
     Parameters

@@ -79,9 +79,18 @@ class GaussianMixtureDensity:
     (array([-3.,  2.]), array([0.3, 0.7]))
     """
 
+    n_components: int
+    _priors: dict[str, float]
+
     def __init__(
-        self, n_components, *, mean_scale=2.0, scale_median=0.5, scale_spread=1.0, concentration=2.0
-    ):
+        self,
+        n_components: int,
+        *,
+        mean_scale: float = 2.0,
+        scale_median: float = 0.5,
+        scale_spread: float = 1.0,
+        concentration: float = 2.0,
+    ) -> None:
         if isinstance(n_components, bool) or not isinstance(n_components, Integral) or n_components < 2:
             raise DataError(f"n_components must be an integer from 2 on, got {n_components!r}")
         self.n_components = int(n_components)
@@ -95,7 +104,7 @@ class GaussianMixtureDensity:
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
                 raise DataError(f"{name} must be a finite number above zero, got {value!r}")
 
-    def fitted_to(self, data):
+    def fitted_to(self, data: Any) -> Any:
         """Return the density of that data: its units, and where chains begin.
 
         Parameters

@@ -1,8 +1,12 @@
 """The `Posterior`: draws by name, what they say, and whether to trust them."""
 
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
 import numpy as np
 from sklearn.utils import check_random_state
 
+from ...._typing import Array, ArrayLike, FileName, Names, RandomState
 from ...._version import __version__
 from ....errors import DataError, ModelFileError, StradaskError, shortened
 from ....scheduler.stores.store import read_npz, write_npz
@@ -83,17 +87,17 @@ class Posterior:
 
     def __init__(
         self,
-        draws,
-        variables=None,
+        draws: ArrayLike,
+        variables: Any = None,
         *,
-        log_weights=None,
-        n_chains=None,
-        shard_draws=None,
-        diagnostics=None,
-        method="",
-        log_likelihood=None,
-        statistics=None,
-    ):
+        log_weights: ArrayLike | None = None,
+        n_chains: int | None = None,
+        shard_draws: Any = None,
+        diagnostics: Any = None,
+        method: str = "",
+        log_likelihood: Any = None,
+        statistics: Any = None,
+    ) -> None:
         self.draws = finite("draws", draws, 2)
         n, d = self.draws.shape
         given = {"theta": (d,)} if variables is None else variables
@@ -158,21 +162,21 @@ class Posterior:
     # What the draws say -----------------------------------------------------------------------------------
 
     @property
-    def weights(self):
+    def weights(self) -> Array:
         """Weights of the draws, (n,), which sum to one."""
         if self.log_weights is None:
             return np.full(len(self), 1 / len(self))
         return np.exp(self.log_weights)
 
-    def mean(self):
+    def mean(self) -> dict[str, Array]:
         """Means by variable."""
         return self._split(self.weights @ self.draws)
 
-    def sd(self):
+    def sd(self) -> dict[str, Array]:
         """Standard deviations by variable."""
         return self._split(np.sqrt(self._variances()))
 
-    def quantile(self, q):
+    def quantile(self, q: float | Sequence[float]) -> dict[str, Array]:
         """Quantiles by variable, each ``(*shape)`` for a number q, ``(len(q), *shape)`` for several.
 
         Parameters
@@ -186,7 +190,7 @@ class Posterior:
         """
         return self._split(self._quantiles(quantile_levels("q", q)))
 
-    def summary(self, quantiles=(0.05, 0.5, 0.95)):
+    def summary(self, quantiles: float | Sequence[float] = (0.05, 0.5, 0.95)) -> Table:
         """Describe every parameter in a line.
 
         Parameters
@@ -253,7 +257,7 @@ class Posterior:
 
     # Draws for further use --------------------------------------------------------------------------------
 
-    def sample(self, n=None, random_state=None):
+    def sample(self, n: int | None = None, random_state: RandomState | None = None) -> dict[str, Array]:
         """Return draws that count alike, by variable.
 
         Parameters
@@ -281,7 +285,9 @@ class Posterior:
             return rng.permutation(len(self))[:n]
         return resample(self.log_weights, n, rng)
 
-    def predictive(self, function, n=None, random_state=None):
+    def predictive(
+        self, function: Callable[..., Any], n: int | None = None, random_state: RandomState | None = None
+    ) -> Array:
         """Carry draws through a function: predictions, new data, any quantity that follows from parameters.
 
         Parameters
@@ -313,7 +319,7 @@ class Posterior:
             raise DataError(f"function must return one row for each of {expected} draws, got {made.shape}")
         return made
 
-    def log_likelihood(self, n=None, random_state=None):
+    def log_likelihood(self, n: int | None = None, random_state: RandomState | None = None) -> Array:
         """Return the log-likelihood of each observation under draws that count alike, (n, observations).
 
         Parameters
@@ -338,7 +344,9 @@ class Posterior:
             )
         return self.predictive(lambda values, _: self._log_likelihood(values), n, random_state)
 
-    def to_arviz(self, n=None, random_state=None, log_likelihood=False):
+    def to_arviz(
+        self, n: int | None = None, random_state: RandomState | None = None, log_likelihood: Any = False
+    ) -> Any:
         """Turn the draws into a DataTree for ArviZ (its plots, leave-one-out, netCDF).
 
         Parameters
@@ -387,7 +395,7 @@ class Posterior:
 
     # Files ------------------------------------------------------------------------------------------------
 
-    def state(self):
+    def state(self) -> dict[str, Any]:
         """Return all that a file holds, as a dict of arrays and plain values; `from_state` makes it whole."""
         return {
             "draws": self.draws,
@@ -404,7 +412,7 @@ class Posterior:
         }
 
     @classmethod
-    def from_state(cls, state):
+    def from_state(cls, state: Any) -> Self:
         """Make a posterior from what `state` returned.
 
         Raises
@@ -420,7 +428,7 @@ class Posterior:
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise ModelFileError(f"holds a posterior that makes no sense: {error}") from error
 
-    def save(self, path):
+    def save(self, path: FileName) -> Self:
         """Write the posterior into one npz file with a JSON header, without pickle.
 
         Parameters
@@ -438,7 +446,7 @@ class Posterior:
         return self
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: FileName) -> Self:
         """Read what `save` wrote.
 
         Parameters
@@ -469,7 +477,7 @@ class Posterior:
 
     # Pictures ---------------------------------------------------------------------------------------------
 
-    def plot(self, kind="marginals", names=None, axes=None):
+    def plot(self, kind: str = "marginals", names: str | Names | None = None, axes: Any = None) -> list[Any]:
         """Draw marginals of shards and combination, traces, or rank plots.
 
         Parameters

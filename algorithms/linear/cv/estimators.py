@@ -1,11 +1,12 @@
 """Sparse linear models whose penalty is chosen by cross-validation of a whole path."""
 
 from numbers import Real
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import column_or_1d
 
+from ...._typing import Matrix, RandomState, Vector
 from ...inputs.dask_arrays import check_matrix, check_vector
 from ...inputs.matrices import _as_data_errors
 from ...inputs.targets import check_names, check_penalty_factor, check_targets, check_weights
@@ -137,27 +138,27 @@ class ElasticNetCV(PathCV, ElasticNet):
     def __init__(
         self,
         *,
-        l1_ratio=0.5,
-        eps=1e-3,
-        n_alphas=None,
-        alphas=100,
-        fit_intercept=True,
-        precompute="auto",
-        max_iter=1000,
-        tol=1e-4,
-        cv=None,
-        copy_X=True,
-        verbose=0,
-        n_jobs=None,
-        positive=False,
-        random_state=None,
-        selection="cyclic",
-        engine="local",
-        scoring="mse",
-        rule="min",
-        penalty_factor=None,
-        standardize=False,
-    ):
+        l1_ratio: Any = 0.5,
+        eps: float = 1e-3,
+        n_alphas: int | None = None,
+        alphas: Any = 100,
+        fit_intercept: bool = True,
+        precompute: Any = "auto",
+        max_iter: int | None = 1000,
+        tol: float = 1e-4,
+        cv: Any = None,
+        copy_X: bool = True,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+        positive: bool = False,
+        random_state: RandomState | None = None,
+        selection: str = "cyclic",
+        engine: str = "local",
+        scoring: Any = "mse",
+        rule: str = "min",
+        penalty_factor: Vector | None = None,
+        standardize: bool = False,
+    ) -> None:
         self.l1_ratio = l1_ratio
         self.eps = eps
         self.n_alphas = n_alphas
@@ -179,7 +180,9 @@ class ElasticNetCV(PathCV, ElasticNet):
         self.penalty_factor = penalty_factor
         self.standardize = standardize
 
-    def fit(self, X, y, sample_weight=None, *, groups=None):  # type: ignore[override]
+    def fit(  # type: ignore[override]
+        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, groups: Vector | None = None
+    ) -> Self:
         """Search the path on the folds, and fit the model to all rows.
 
         Parameters
@@ -281,26 +284,26 @@ class LassoCV(ElasticNetCV):
     def __init__(
         self,
         *,
-        eps=1e-3,
-        n_alphas=None,
-        alphas=100,
-        fit_intercept=True,
-        precompute="auto",
-        max_iter=1000,
-        tol=1e-4,
-        copy_X=True,
-        cv=None,
-        verbose=0,
-        n_jobs=None,
-        positive=False,
-        random_state=None,
-        selection="cyclic",
-        engine="local",
-        scoring="mse",
-        rule="min",
-        penalty_factor=None,
-        standardize=False,
-    ):
+        eps: float = 1e-3,
+        n_alphas: int | None = None,
+        alphas: Any = 100,
+        fit_intercept: bool = True,
+        precompute: Any = "auto",
+        max_iter: int | None = 1000,
+        tol: float = 1e-4,
+        copy_X: bool = True,
+        cv: Any = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+        positive: bool = False,
+        random_state: RandomState | None = None,
+        selection: str = "cyclic",
+        engine: str = "local",
+        scoring: Any = "mse",
+        rule: str = "min",
+        penalty_factor: Vector | None = None,
+        standardize: bool = False,
+    ) -> None:
         self.eps = eps
         self.n_alphas = n_alphas
         self.alphas = alphas

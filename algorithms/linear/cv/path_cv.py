@@ -146,7 +146,7 @@ class PathCV:
         alphas = self.alphas_ if self.alphas_.ndim == 1 else self.alphas_[at]
         return alphas, self.scores_mean_[at], self.scores_se_[at]
 
-    def plot(self, axes=None, *, n_named=6):
+    def plot(self, axes: Any = None, *, n_named: int = 6) -> Any:
         r"""Draw the coefficient paths and, below them, the cross-validation curve.
 
         Both are drawn over :math:`-\log_{10}` alpha, so that models grow to the right; the numbers above

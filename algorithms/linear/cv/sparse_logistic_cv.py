@@ -1,11 +1,12 @@
 """Sparse logistic regression whose penalty is chosen by cross-validation of a whole path."""
 
 from numbers import Real
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
+from ...._typing import Matrix, Vector
 from ...inputs.dask_arrays import check_matrix, check_vector
 from ...inputs.targets import check_labels, check_names, check_offset, check_penalty_factor, check_weights
 from ..sparse_logistic import SparseLogisticRegression
@@ -120,24 +121,24 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
     def __init__(
         self,
         *,
-        l1_ratio=1.0,
-        eps=1e-2,
-        n_alphas=None,
-        alphas=100,
-        fit_intercept=True,
-        class_weight=None,
-        positive=False,
-        penalty_factor=None,
-        standardize=False,
-        max_iter=1000,
-        tol=1e-4,
-        cv=None,
-        scoring="deviance",
-        rule="min",
-        engine="local",
-        n_jobs=None,
-        verbose=0,
-    ):
+        l1_ratio: Any = 1.0,
+        eps: float = 1e-2,
+        n_alphas: int | None = None,
+        alphas: Any = 100,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        positive: bool = False,
+        penalty_factor: Vector | None = None,
+        standardize: bool = False,
+        max_iter: int | None = 1000,
+        tol: float = 1e-4,
+        cv: Any = None,
+        scoring: Any = "deviance",
+        rule: str = "min",
+        engine: str = "local",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.l1_ratio = l1_ratio
         self.eps = eps
         self.n_alphas = n_alphas
@@ -156,7 +157,15 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X, y, sample_weight=None, *, offset=None, groups=None):  # type: ignore[override]
+    def fit(  # type: ignore[override]
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        groups: Vector | None = None,
+    ) -> Self:
         """Search the path on the folds, and fit the model to all rows.
 
         Parameters

@@ -1,11 +1,13 @@
 """Reading a fitted topic model: its words, how good and how different topics are, and where they occur."""
 
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from ...._typing import Array, Matrix, Names, Vector
 from ....errors import DataError, shortened
 from ..._base import Estimator
 from ...inputs.matrices import check_counts, check_vocabulary
@@ -21,8 +23,14 @@ class ReadableTopics(Estimator):
     """What the attributes of a fitted topic model tell its reader; the base of `TopicModel`."""
 
     def topics(
-        self, vocabulary=None, n_words=10, *, rank_by="probability", relevance_weight=0.6, frex_weight=0.5
-    ):
+        self,
+        vocabulary: Names | None = None,
+        n_words: int = 10,
+        *,
+        rank_by: str = "probability",
+        relevance_weight: float = 0.6,
+        frex_weight: float = 0.5,
+    ) -> Topics:
         """List the words that stand for each topic.
 
         With phi_kw the probability of word w in topic k, words are ranked by::
@@ -90,7 +98,7 @@ class ReadableTopics(Estimator):
         named = [[vocabulary[w] for w in row] for row in words.tolist()]
         return Topics(named, self._topic_shares(), probabilities, weights, words, rank_by)
 
-    def coherence(self, X, measure="npmi", n_words=10):
+    def coherence(self, X: Matrix, measure: str = "npmi", n_words: int = 10) -> Array:
         """Compute each topic's coherence against counts.
 
         With D(i) and D(i, j) the documents of `X` that hold a word and both words of a pair, and
@@ -151,7 +159,7 @@ class ReadableTopics(Estimator):
         X = check_counts(self, X, reset=False, need_tokens=True)
         return coherence(self._top_words(n_words), X, measure)
 
-    def topic_diversity(self, n_words=25):
+    def topic_diversity(self, n_words: int = 25) -> float:
         """Compute the part of distinct words among the most probable words of all topics.
 
         Parameters
@@ -186,7 +194,7 @@ class ReadableTopics(Estimator):
         top = self._top_words(n_words)
         return len(np.unique(top)) / top.size
 
-    def topic_distances(self, metric="jensen-shannon", topics=None):
+    def topic_distances(self, metric: str = "jensen-shannon", topics: Any = None) -> Array:
         """Compute the distances between topics as distributions over words.
 
         With p and q the word probabilities of two topics and m = (p + q) / 2::
@@ -234,7 +242,9 @@ class ReadableTopics(Estimator):
         chosen = self._topics(topics)
         return topic_distances(self._word_topic_weights[:, chosen], self.topic_word_prior_, metric)
 
-    def representative_documents(self, topic=None, n_documents=5, X=None, *, min_tokens=20):
+    def representative_documents(
+        self, topic: int | None = None, n_documents: int = 5, X: Matrix | None = None, *, min_tokens: int = 20
+    ) -> comparison.RepresentativeDocuments:
         """Find the documents with the largest share of each topic.
 
         Parameters
@@ -293,7 +303,7 @@ class ReadableTopics(Estimator):
         one = slice(None) if topic is None else 0
         return comparison.RepresentativeDocuments(indices[one], shares[one])
 
-    def topics_by_group(self, groups):
+    def topics_by_group(self, groups: Vector | None) -> comparison.TopicPrevalence:
         """Compute the share of each topic in groups of the fitted documents: by time, source or any label.
 
         Parameters
@@ -325,7 +335,7 @@ class ReadableTopics(Estimator):
         check_is_fitted(self, "word_topic_counts_")
         return comparison.prevalence(self._fitted_documents(), groups)
 
-    def to_ldavis(self, X, vocabulary=None):
+    def to_ldavis(self, X: Matrix, vocabulary: Names | None = None) -> dict[str, Any]:
         """Return what ``pyLDAvis.prepare`` takes: ``pyLDAvis.prepare(**lda.to_ldavis(X))``.
 
         Parameters
@@ -379,8 +389,15 @@ class ReadableTopics(Estimator):
         }
 
     def plot_topics(
-        self, kind="map", *, metric="jensen-shannon", vocabulary=None, n_words=3, topics=None, ax=None
-    ):
+        self,
+        kind: str = "map",
+        *,
+        metric: str = "jensen-shannon",
+        vocabulary: Names | None = None,
+        n_words: int = 3,
+        topics: Any = None,
+        ax: Any = None,
+    ) -> Any:
         """Draw how topics lie to each other.
 
         ``"map"`` places topics in the plane by classical multidimensional scaling of `topic_distances`, as
