@@ -83,7 +83,8 @@ TINY = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")  # of so few draws
+# The page's code with a part of its draws: whether it runs. The warnings have tests of their own.
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
 @pytest.mark.parametrize(
     ("number", "given"),
     [

@@ -85,7 +85,8 @@ def test_ten_lines(corpus, monkeypatch, capsys):
     assert sd.load("topics.npz").n_components == 4
 
 
-@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")  # of so few draws
+# The pages' code with a hundredth of its draws: whether it runs. The warnings have tests of their own.
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
 @pytest.mark.parametrize("number", [1, 2])
 def test_linear_models_and_posteriors(number):
     pytest.importorskip("matplotlib")

@@ -479,7 +479,8 @@ def test_bad_data():
         _ = BayesianLinearRegression().posterior_
 
 
-@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")  # of few draws of odd data
+# Few draws of the odd data of scikit-learn's checks, which are about shapes, types and messages.
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
 @pytest.mark.parametrize("estimator", MODELS)
 def test_the_contract_of_scikit_learn(estimator):
     model = estimator(n_samples=200, n_warmup=200, random_state=0)

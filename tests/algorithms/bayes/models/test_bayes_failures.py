@@ -78,7 +78,8 @@ def test_a_point_outside_of_the_domain_has_no_density(name):
         assert one.take_tally().failed == 0
 
 
-@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")  # short chains, up to a wall
+# Short chains up to a wall: samplers are warned of for several reasons; the line "failed" is what counts.
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(
     "sampler", ["auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice"]

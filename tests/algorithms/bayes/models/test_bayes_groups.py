@@ -134,8 +134,6 @@ def _grid_posterior(family, x, y, groups, scale, t_scale):
     ("family", "sampler"),
     [("bernoulli", "auto"), ("bernoulli", "nuts"), ("poisson", "auto")],
 )
-# Few draws, of which the diagnostics warn; the test is about something else.
-@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
 def test_the_posterior_is_that_of_quadrature(family, sampler):
     x, y, groups, mean, sd_ = _grid_of(family)
     options = {"prior_scale": 2.0, "group_scale": 1.0, "fit_intercept": False, "random_state": 0}

@@ -49,7 +49,7 @@ def test_a_start_by_other_names_is_refused(start, names, message):
 # Names ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")  # few draws
+@pytest.mark.filterwarnings("ignore:.* (ESS|divergences) ::")  # of few draws, and a horseshoe after 50 steps
 @pytest.mark.parametrize(("n_shards", "prior"), [(1, "normal"), (2, "normal"), (1, "horseshoe")])
 def test_diagnostics_name_columns(n_shards, prior):
     frame = pd.DataFrame(X, columns=["age", "height"])

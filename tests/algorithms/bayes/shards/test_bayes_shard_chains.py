@@ -94,8 +94,6 @@ def test_dask_gives_the_same_draws(in_one_process, reference):
 
 @pytest.mark.filterwarnings("ignore:.* ESS::")  # of few draws, as the table says
 @pytest.mark.parametrize("sampler", ["auto", "nuts", "laplace"])
-# Few draws, of which the diagnostics warn; the test is about something else.
-@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
 def test_one_piece_is_the_same_everywhere(in_one_process, sampler, tmp_path):
     local = draw(sampler=sampler)
     assert local.method.startswith("laplace" if sampler == "auto" else sampler)
