@@ -121,6 +121,8 @@ def public_definitions(tree):
     for node in tree.body:
         if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) or node.name.startswith("_"):
             continue
+        if any(ast.unparse(one) == "overload" for one in node.decorator_list):
+            continue  # a signature alone: the function that follows has the docstring
         yield node.name, node
         if isinstance(node, ast.ClassDef):
             for name, method in public_definitions(node):
