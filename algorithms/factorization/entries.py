@@ -135,6 +135,11 @@ class Entries:
             total, weight = total + float(weights @ part), weight + float(weights.sum())
         return total / weight
 
+    def value_range(self):
+        """Return the least and the greatest value of a weight above 0, in float64."""
+        values = self.values[self.weights > 0] if len(self.weights) > 1 else self.values
+        return np.array([values.min(), values.max()], np.float64)
+
     def pattern(self):
         """Return which cells are rated, as a csr_array of int8 with memory of its own."""
         ones = np.ones(len(self), np.int8)
@@ -202,9 +207,9 @@ def check_matrix(R, name, n_columns=None, *, may_be_empty=False):
     """
     if not sparse.issparse(R):
         raise DataError(
-            f"{name} takes ratings as a scipy sparse matrix, where a cell that is not stored is unknown, or "
-            f"as pairs of ids with y, got a {type(R).__name__}; try scipy.sparse.csr_array(R), or of a "
-            "table fit(table[['user', 'item']], table['rating'])"
+            f"{name} takes ratings as a scipy sparse matrix, where a cell that is not stored is unknown, got "
+            f"a {type(R).__name__}; try scipy.sparse.csr_array(R), or of triples "
+            "fit(pandas.DataFrame(R, columns=['user', 'item', 'rating']))"
         )
     X = sound(R)
     if n_columns is not None and X.shape[1] != n_columns:
@@ -260,7 +265,8 @@ def check_pairs(pairs):
     given = as_array(pairs, "pairs must have two columns, the ids of users and of items")
     if given.ndim != 2 or given.shape[1] != 2:
         raise DataError(
-            f"pairs must have two columns, the ids of users and of items, got the shape {given.shape}"
+            f"pairs must have two columns, the ids of users and of items, got the shape {given.shape}: give "
+            "[[user, item]] for one pair, and table[['user', 'item']] of a wider table"
         )
     return _as_ids(given[:, 0], "user"), _as_ids(given[:, 1], "item")
 

@@ -170,6 +170,9 @@ class MatrixFactorization(FactorModel):
         A and a: a row for each feature and the constant, a column for each factor and the bias.
     user_ids_, item_ids_ : ndarray
         Sorted id of each row of the factors: numbers of rows and columns of a matrix, or what the pairs held.
+    rating_range_ : ndarray of shape (2,) or None
+        Least and greatest rating (of a weight above 0), within which `predict` stays; None for implicit
+        feedback.
     seen_ : csr_array of int8, shape (n_users, n_items)
         The cells that had a rating, those held out too.
     n_iter_ : int
@@ -178,7 +181,8 @@ class MatrixFactorization(FactorModel):
     history_ : dict of arrays
         One entry an iteration: round, seconds, objective, updates, bytes_sent, waiting, staleness.
     validation_errors_ : ndarray of shape (n_iter,)
-        Root mean square error on the ratings held out after each iteration; with `early_stopping`.
+        Root mean square error on the ratings held out after each iteration, of predictions that are not
+        clipped; with `early_stopping`.
 
     Raises
     ------
@@ -310,10 +314,10 @@ class MatrixFactorization(FactorModel):
 
         Parameters
         ----------
-        X : sparse matrix of shape (n_users, n_items), Ratings, or array-like of shape (n_ratings, 2)
+        X : sparse matrix of shape (n_users, n_items), Ratings, DataFrame, or array-like of (n_ratings, 2)
             Ratings or counts, of which every stored entry is one, a stored zero too, with their ids if they
-            come from `stradask.datasets.read_ratings` or `fetch_movielens`; or pairs of a user's and an
-            item's id, whole numbers or text, with their ratings in `y`.
+            come from `stradask.datasets.read_ratings` or `fetch_movielens`; a table of three columns, the ids
+            of users and of items, whole numbers or text, and ratings; or pairs of ids, with ratings in `y`.
         y : array-like of shape (n_ratings,), optional
         sample_weight : array-like of shape (n_ratings,), optional
             Weights of the ratings of pairs, not negative; they multiply the confidence of counts.
@@ -338,6 +342,7 @@ class MatrixFactorization(FactorModel):
             self.user_ids_, self.item_ids_ = ids
             self.solver_ = chosen_solver(self, len(entries), with_features)
             self.confidence_ = entries.average(np.abs) if self.implicit else 1.0
+            self.rating_range_ = None if self.implicit else entries.value_range()
             return self._run(entries, features, callback)
 
     def partial_fit(self, X: Matrix, y: Vector | None = None, sample_weight: Vector | None = None) -> Self:
@@ -375,6 +380,10 @@ class MatrixFactorization(FactorModel):
             entries, ids, _ = read_ratings(self, X, y, sample_weight)
             total = entries.average(np.abs) * len(entries) + self.confidence_ * self.seen_.nnz
             confidence = total / (len(entries) + self.seen_.nnz) if self.implicit else 1.0
+            bounds = getattr(self, "rating_range_", None)
+            if bounds is not None:  # models of 0.1 have none
+                reach = np.append(bounds, entries.value_range())
+                self.rating_range_ = np.array([reach.min(), reach.max()])
             old = self._sides, (self.user_ids_, self.item_ids_), self.seen_
             entries, sides, seen, ids = widened(entries, ids, *old)
             self._refuse_new_without_features(ids)

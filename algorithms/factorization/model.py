@@ -14,7 +14,6 @@ from .._base import Estimator
 from .als import fold_in
 from .choose import settings_of
 from .entries import (
-    as_array,
     cells_of,
     check_ids,
     check_matrix,
@@ -26,9 +25,10 @@ from .entries import (
 from .explain import driving_ratings
 from .features import means_of, with_constant
 from .item_map import draw, projected
-from .reading import is_named, matrix_entries, named_ids
-from .recommend import Recommendations, best_items, nearest, with_ids
+from .reading import is_named, matrix_entries, named_ids, split_table
+from .recommend import Recommendations, best_items, check_no_ratings, most_rated, nearest, with_ids
 from .sides import Sides
+from .stored import check_stored
 from .update import joined, kind_of
 
 
@@ -38,11 +38,12 @@ class FactorModel(Estimator):
     user_ids_: np.ndarray
     item_ids_: np.ndarray
     seen_: Any
+    rating_range_: np.ndarray | None
     item_titles_: np.ndarray
     user_feature_weights_: np.ndarray | None
     item_feature_weights_: np.ndarray | None
 
-    def predict(self, X: Matrix) -> Array:
+    def predict(self, X: Matrix, *, clip: bool = True) -> Array:
         """Predict the rating (or, for implicit feedback, the preference) of pairs.
 
         A user or item that was not in `fit` counts as one with factors and bias 0.
@@ -51,21 +52,34 @@ class FactorModel(Estimator):
         ----------
         X : array-like of shape (n_pairs, 2)
             Ids of users and items; after a fit to a matrix, numbers of rows and columns.
+        clip : bool, default=True
+            Keep predictions of ratings within the least and the greatest rating of `fit`, see
+            ``rating_range_``. Preferences are never clipped.
 
         Returns
         -------
         ndarray of float64, shape (n_pairs,)
         """
         check_is_fitted(self)
+        if not isinstance(clip, (bool, np.bool_)):
+            raise DataError(f"clip must be True or False, got {shortened(clip)}: pairs are given as one X")
         users, items = check_pairs(X)
-        return self._sides.predict(find_ids(users, self.user_ids_), find_ids(items, self.item_ids_))
+        rows, columns = find_ids(users, self.user_ids_), find_ids(items, self.item_ids_)
+        return self._predicted(rows, columns, clip)
+
+    def _predicted(self, rows, columns, clip=True):
+        """Predict cells by their numbers, -1 for an unknown row or column."""
+        found, bounds = self._sides.predict(rows, columns), getattr(self, "rating_range_", None)
+        if clip and bounds is not None:  # implicit feedback and models of 0.1 have none
+            np.clip(found, *bounds, out=found)
+        return found
 
     def score(self, X: Matrix, y: Vector | None = None, sample_weight: Vector | None = None) -> float:
         """Compute the negative root mean square error; for implicit feedback NDCG among ten recommendations.
 
         Parameters
         ----------
-        X : array-like of shape (n_pairs, 2), or sparse matrix of shape (n_users, n_items)
+        X : array-like of shape (n_pairs, 2), sparse matrix of shape (n_users, n_items), or DataFrame
             As in `fit`. For implicit feedback, what was held out: a value above zero is a hit.
         y : array-like of shape (n_pairs,), optional
         sample_weight : array-like of shape (n_pairs,), optional
@@ -76,6 +90,7 @@ class FactorModel(Estimator):
         float
         """
         check_is_fitted(self)
+        X, y = split_table(X, y, type(self).__name__)
         if is_named(X):
             users, items = named_ids(X)
             rows, columns, values = cells_of(check_matrix(X.matrix, type(self).__name__))
@@ -92,9 +107,8 @@ class FactorModel(Estimator):
         if self.implicit:
             return self._ranking_score(rows, columns, values)
         weights = check_rating_weights(sample_weight, len(values))
-        return -float(
-            np.sqrt(np.average((self._sides.predict(rows, columns) - values) ** 2, weights=weights))
-        )
+        misses = self._predicted(rows, columns) - values
+        return -float(np.sqrt(np.average(misses**2, weights=weights)))
 
     def _ranking_score(self, rows, columns, values):
         from .ranking import evaluate_ranking
@@ -243,8 +257,10 @@ class FactorModel(Estimator):
         -------
         Recommendations
             ``(items, scores)``, both of shape (n_users, n), with at most as many columns as there are items
-            to choose from. Of equal scores the smaller id comes first; but users without ratings get the
-            items with most ratings, and a warning, where a model without biases has the same score for all.
+            to choose from. Scores are predictions that are not clipped, which would make many of them equal.
+            Of equal scores the smaller id comes first. Users of whom nothing is known, neither ratings nor
+            features, all get the same items, and a warning: those that are liked best by all, or, where a
+            model without biases has the same score for all items, those with most ratings.
 
         Raises
         ------
@@ -255,16 +271,12 @@ class FactorModel(Estimator):
         _check_n(n)
         if not isinstance(filter_seen, (bool, np.bool_)):
             raise DataError(
-                f"filter_seen must be True or False, got a {type(filter_seen).__name__}: to leave out what "
-                "new users have rated, give their ratings as users, a sparse matrix"
+                f"filter_seen must be True or False, got a {type(filter_seen).__name__}: True leaves out "
+                "what users have rated in fit; to leave out what they have rated since, give their rows of a "
+                "sparse matrix of all ratings in place of their ids"
             )
         if not sparse.issparse(users):
-            shape = as_array(users, "users must be a vector of ids, or a sparse matrix").shape
-            if len(shape) > 1:
-                raise DataError(
-                    f"users has the shape {shape}: give a vector of ids, or ratings of new users as a "
-                    "sparse matrix, scipy.sparse.csr_array(users)"
-                )
+            check_no_ratings(users, len(self.item_ids_))
         candidates = None if items is None else np.unique(self._known(items, "item"))
         n = _at_most(n, self.item_ids_ if candidates is None else candidates)
         sides = self._sides
@@ -279,23 +291,20 @@ class FactorModel(Estimator):
             rows = self._known(users, "user")
             factors, bias, seen = sides.user_factors[rows], sides.user_bias[rows], self.seen_[rows]
         found = best_items(factors, bias, sides, n, seen if filter_seen else None, candidates, self.n_jobs)
-        unknown = ~factors.any(axis=1) & (np.diff(seen.indptr) == 0)
-        if unknown.any() and not sides.item_bias.any():  # all items have the same score
-            self._fill_popular(found[0], unknown, candidates)
+        unknown = np.diff(seen.indptr) == 0
+        if unknown.any() and self.user_feature_weights_ is None:
+            same_score = not (factors[unknown].any() or sides.item_bias.any())
+            if same_score:
+                popular = most_rated(self._item_counts(), candidates)
+                found[0][unknown] = popular[: found[0].shape[1]]
+            warnings.warn(
+                f"users without ratings, {np.count_nonzero(unknown)} of {len(unknown)}, all get the same "
+                "items: "
+                + ("those with most ratings" if same_score else "those that are liked best by all users"),
+                UserWarning,
+                stacklevel=2,
+            )
         return with_ids(found, self.item_ids_)
-
-    def _fill_popular(self, columns, unknown, candidates):
-        counts = self._item_counts()
-        popular = np.argsort(-counts, kind="stable")
-        if candidates is not None:
-            popular = popular[np.isin(popular, candidates)]
-        columns[unknown] = popular[: columns.shape[1]]
-        warnings.warn(
-            f"users without ratings, {np.count_nonzero(unknown)} of {len(unknown)}, get the items with most "
-            "ratings: the model has the same score for all items",
-            UserWarning,
-            stacklevel=3,
-        )
 
     def similar_users(self, users: Any, n: int = 10) -> Recommendations:
         """Find the users whose factors point in the most similar direction.
@@ -313,7 +322,7 @@ class FactorModel(Estimator):
         """
         return self._nearest("user", users, n)
 
-    def explain(self, ratings: Any, items: Any, n: int = 5) -> Recommendations:
+    def explain(self, ratings: Any, items: Any = None, n: int = 5) -> Recommendations:
         r"""Tell which of a user's ratings drive the prediction of an item.
 
         The factors of a user who is folded in (see `transform`) are a weighted sum over the user's ratings,
@@ -324,7 +333,8 @@ class FactorModel(Estimator):
         Parameters
         ----------
         ratings : sparse matrix of shape (n_users, n_items)
-            Ratings or counts of the users, with the columns of `item_ids_`.
+            Ratings or counts of the users, with the columns of `item_ids_`; the model does not keep those of
+            `fit`.
         items : id or array-like of n_users ids
             What to explain, for each user.
         n : int, default=5
@@ -350,16 +360,20 @@ class FactorModel(Estimator):
         self._check_folds("explain")
         if self.non_negative:
             raise DataError("non_negative=True: the prediction is no sum over the user's ratings")
-        if not sparse.issparse(ratings):
+        if not sparse.issparse(ratings) or items is None:
+            given = "no items" if sparse.issparse(ratings) else f"a {type(ratings).__name__}"
             raise DataError(
-                f"ratings must be a sparse matrix of shape (n_users, {len(self.item_ids_)}), got a "
-                f"{type(ratings).__name__}: give the rows of users of the matrix of fit; "
-                "after a fit to pairs, a csr_array with the columns of item_ids_"
+                f"ratings must be a sparse matrix of shape (n_users, {len(self.item_ids_)}), and items one "
+                f"id a row, got {given}: the model keeps no ratings, so give the user's row of those of fit, "
+                "explain(R[[u]], [item]); after a fit to pairs, a csr_array with the columns of item_ids_"
             )
         columns = self._known(items, "item")
         X = check_matrix(ratings, type(self).__name__, len(self.item_ids_))
         if X.shape[0] != len(columns):
-            raise DataError(f"ratings have {X.shape[0]} rows, but there are {len(columns)} items to explain")
+            raise DataError(
+                f"ratings have {X.shape[0]} rows, but there are {len(columns)} items to explain: give the "
+                "row of one user for each item, ratings[[u]]"
+            )
         entries = matrix_entries(self, X, np.arange(X.shape[0]), self.item_ids_)
         rated, n = self._rated_items(), _at_most(n, self.item_ids_)
         found = driving_ratings(entries, columns, self._sides, settings_of(self), n, rated)
@@ -458,32 +472,7 @@ class FactorModel(Estimator):
 
     def _check_state(self):
         super()._check_state()
-        for side in ("user", "item"):
-            weights = getattr(self, f"{side}_feature_weights_")
-            if weights is not None and (weights.ndim != 2 or weights.shape[1] != self.n_components + 1):
-                raise DataError(f"{side}_feature_weights_ has the shape {weights.shape}")
-        for side in ("user", "item"):
-            factors, bias, ids = (getattr(self, f"{side}_{part}_") for part in ("factors", "bias", "ids"))
-            if (
-                factors.shape != (len(ids), self.n_components)
-                or bias.shape != (len(ids),)
-                or ids.shape != (len(ids),)
-            ):
-                raise DataError(f"{side}_factors_ and {side}_bias_ cannot be those of {len(ids)} {side}s")
-            if factors.dtype != self.dtype or bias.dtype != self.dtype or ids.dtype.kind not in "iU":
-                raise DataError(f"the {side}s are not stored as {self.dtype}")
-        if self.seen_.shape != (len(self.user_ids_), len(self.item_ids_)):
-            raise DataError(f"seen_ has the shape {self.seen_.shape}")
-        sound = np.isfinite(float(self.mean_)) and np.isfinite(float(self.confidence_))
-        if self.seen_.dtype.kind not in "biuf" or not sound:
-            raise DataError("seen_, mean_ and confidence_ must hold numbers")
-        bias_reg = getattr(self, "bias_reg_", None)  # models of 0.1 have neither
-        regs = np.append(0.0 if bias_reg is None else bias_reg, getattr(self, "reg_offset_", 0.0))
-        is_pair = bias_reg is None or np.shape(bias_reg) == (2,)
-        if not (is_pair and np.isfinite(regs).all() and (regs >= 0).all()):
-            raise DataError(f"bias_reg_ is {bias_reg} and reg_offset_ {regs[-1]}; they cannot be penalties")
-        if self.solver_ not in ("als", "ccd", "gibbs", "sgd"):
-            raise DataError(f"solver_ is {self.solver_!r}")
+        check_stored(self)
 
 
 def _check_n(n):

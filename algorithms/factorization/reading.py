@@ -32,6 +32,7 @@ def read_ratings(model, X, y, sample_weight, features=(None, None)):
         In the order of the ids, with a constant.
     """
     name, named = type(model).__name__, None
+    X, y = split_table(X, y, name)
     if is_named(X):
         X, named = X.matrix, named_ids(X)
     if not sparse.issparse(X) and y is not None:
@@ -48,6 +49,28 @@ def read_ratings(model, X, y, sample_weight, features=(None, None)):
         for table, what, n in zip(features, ("user", "item"), X.shape, strict=True)
     ]
     return matrix_entries(model, X, *ids), ids, tables
+
+
+def split_table(X, y, name):
+    """Return pairs of ids and ratings of a DataFrame of the three; of anything else X and y as they are.
+
+    Raises
+    ------
+    DataError
+        If the table has other than three columns, or their names stand in another order.
+    """
+    if y is not None or sparse.issparse(X) or not hasattr(X, "columns"):
+        return X, y
+    names = list(X.columns)
+    known = [str(name).strip().lower().removesuffix("id").strip("_ ") for name in names]
+    out_of_order = {"user", "item"} & set(known[2:]) or {"rating"} & set(known[:2])
+    if len(names) != 3 or out_of_order or "user" in known[1:] or "item" in known[:1]:
+        raise DataError(
+            f"{name} takes ratings as a scipy sparse matrix, or as a table of three columns, of users, items "
+            "and ratings in this order, such as table[['user', 'item', 'rating']]; got the columns "
+            f"{shortened(names)}"
+        )
+    return X[names[:2]], X[names[2]]
 
 
 def is_named(X):

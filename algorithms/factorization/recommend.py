@@ -4,8 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...errors import DataError
 from ...kernels.factorization.top import best_columns
 from ...scheduler.threads import run_tasks, single_threaded_blas
+from .entries import as_array
 
 _SCORES = 4_000_000  # numbers that a batch of users may take
 _BATCH = 1024  # users
@@ -68,6 +70,23 @@ def best_items(factors, bias, sides, n, seen, candidates, n_jobs):
     if candidates is not None:
         columns = np.append(candidates, -1)[columns]
     return columns, scores
+
+
+def check_no_ratings(users, n_items):
+    """Refuse dense rows of ratings where ids of users are expected."""
+    given = as_array(users, "users must be a vector of ids, or a sparse matrix")
+    remedy = "give a vector of ids, or ratings of new users as a sparse matrix, scipy.sparse.csr_array"
+    if given.ndim > 1:
+        raise DataError(f"users has the shape {given.shape}: {remedy}(users)")
+    # One row of ratings: ids are hardly ever floats, and then not as many as items, with repetitions.
+    if given.dtype.kind == "f" and given.shape == (n_items,) and len(np.unique(given)) < n_items:
+        raise DataError(f"users holds {n_items} floats, as many as there are items: {remedy}([users])")
+
+
+def most_rated(counts, candidates):
+    """Return the numbers of the items, or of the candidates among them, those with most ratings first."""
+    popular = np.argsort(-counts, kind="stable")
+    return popular if candidates is None else popular[np.isin(popular, candidates)]
 
 
 def nearest(factors, chosen, n):

@@ -80,15 +80,18 @@ def test_a_frame_is_as_good_as_the_array_of_its_partitions(name, engine):
 
 
 @pytest.mark.parametrize("engine", ["dask", "local"])
-def test_a_table_of_ratings_gives_its_factors_and_other_frames_the_remedy(engine):
+def test_a_table_of_ratings_gives_its_factors_and_wider_frames_the_remedy(engine):
     table = pd.DataFrame({"user": np.arange(N) % 12, "item": np.arange(N) // 12, "rating": Y})
     lazy = dd.from_pandas(table, npartitions=3)
     model = sd.MatrixFactorization(2, engine=engine, **BRIEF)
     expected = model.fit(table[["user", "item"]], table["rating"]).item_factors_
     found = model.fit(lazy[["user", "item"]], lazy["rating"]).item_factors_
     np.testing.assert_array_equal(found, expected)
-    with pytest.raises(ValueError, match=r"takes ratings as a scipy sparse matrix.*fit\(table"):
-        model.fit(lazy)
+    np.testing.assert_array_equal(model.fit(lazy).item_factors_, expected)
+    with pytest.raises(
+        ValueError, match=r"takes ratings as a scipy sparse matrix, or as a table of three columns"
+    ):
+        model.fit(lazy.assign(time=0))
 
 
 def test_portions_of_a_frame():

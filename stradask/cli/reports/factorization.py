@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 
 
 @dataclass(frozen=True)
@@ -131,12 +131,13 @@ def _read_features(path, what, known):
     ids, first, counts = np.unique(given, return_index=True, return_counts=True)
     if (counts > 1).any():
         raise DataError(
-            f"{option}: {path} has two lines of the {what} {ids[counts > 1][0].item()!r}; keep one"
+            f"{option}: {path} has two lines of the {what} {shortened(ids[counts > 1][0].item())}; keep one"
         )
     missing = np.setdiff1d(known, ids)
     if len(missing):
         raise DataError(
-            f"{option}: {path} has no line of the {what} {missing[0].item()!r}, which has ratings; add it"
+            f"{option}: {path} has no line of the {what} {shortened(missing[0].item())}, which has ratings; "
+            "add it"
         )
     return ids, table[first]
 
@@ -183,7 +184,7 @@ def judged(estimator, data):
     users, items, values = data.pairs()
     if not estimator.implicit:
         rows, columns = find_ids(users, estimator.user_ids_), find_ids(items, estimator.item_ids_)
-        misses = estimator._sides.predict(rows, columns) - values
+        misses = estimator._predicted(rows, columns) - values
         rmse = float(np.sqrt(np.mean(misses**2)))
         return {"rmse": rmse}, f"RMSE {rmse:.4f} over {len(values):,} ratings"
     from scipy import sparse
@@ -204,7 +205,7 @@ def predictions(estimator, data):
 
     users, items, _ = data.pairs()
     rows, columns = find_ids(users, estimator.user_ids_), find_ids(items, estimator.item_ids_)
-    return users, items, estimator._sides.predict(rows, columns)
+    return users, items, estimator._predicted(rows, columns)
 
 
 def recommendations(estimator, users, n, include_seen):
@@ -234,7 +235,7 @@ def _typed_ids(typed, known, option):
     for name in typed:
         if not re.fullmatch("[+-]?[0-9]+", name.strip()) or not -(2**63) <= int(name) < 2**63:
             raise DataError(
-                f"{option}: the ids of the ratings are whole numbers of 64 bits, not {str(name)!r}"
+                f"{option}: the ids of the ratings are whole numbers of 64 bits, not {shortened(str(name))}"
             )
     return [int(name) for name in typed]
 

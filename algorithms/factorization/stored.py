@@ -1,0 +1,41 @@
+"""What a model file may say of a factorization: checked before anything compiled reads it."""
+
+import numpy as np
+
+from ...errors import DataError, shortened
+
+
+def check_stored(model):
+    """Raise DataError unless the attributes of a `MatrixFactorization` fit together."""
+    for side in ("user", "item"):
+        weights = getattr(model, f"{side}_feature_weights_")
+        if weights is not None and (weights.ndim != 2 or weights.shape[1] != model.n_components + 1):
+            raise DataError(f"{side}_feature_weights_ has the shape {weights.shape}")
+    for side in ("user", "item"):
+        factors, bias, ids = (getattr(model, f"{side}_{part}_") for part in ("factors", "bias", "ids"))
+        if (
+            factors.shape != (len(ids), model.n_components)
+            or bias.shape != (len(ids),)
+            or ids.shape != (len(ids),)
+        ):
+            raise DataError(f"{side}_factors_ and {side}_bias_ cannot be those of {len(ids)} {side}s")
+        if factors.dtype != model.dtype or bias.dtype != model.dtype or ids.dtype.kind not in "iU":
+            raise DataError(f"the {side}s are not stored as {model.dtype}")
+    if model.seen_.shape != (len(model.user_ids_), len(model.item_ids_)):
+        raise DataError(f"seen_ has the shape {model.seen_.shape}")
+    sound = np.isfinite(float(model.mean_)) and np.isfinite(float(model.confidence_))
+    if model.seen_.dtype.kind not in "biuf" or not sound:
+        raise DataError("seen_, mean_ and confidence_ must hold numbers")
+    bias_reg = getattr(model, "bias_reg_", None)  # models of 0.1 have neither
+    regs = np.append(0.0 if bias_reg is None else bias_reg, getattr(model, "reg_offset_", 0.0))
+    is_pair = bias_reg is None or np.shape(bias_reg) == (2,)
+    if not (is_pair and np.isfinite(regs).all() and (regs >= 0).all()):
+        raise DataError(f"bias_reg_ is {bias_reg} and reg_offset_ {regs[-1]}; they cannot be penalties")
+    if model.solver_ not in ("als", "ccd", "gibbs", "sgd"):
+        raise DataError(f"solver_ is {shortened(model.solver_)}")
+    bounds = getattr(model, "rating_range_", None)  # models of 0.1 have none
+    if bounds is not None:
+        bounds = np.asarray(bounds)
+        is_pair = bounds.shape == (2,) and bounds.dtype.kind == "f" and np.isfinite(bounds).all()
+        if not is_pair or bounds[0] > bounds[1]:
+            raise DataError(f"rating_range_ is {shortened(bounds)}; it must be the least and greatest rating")
