@@ -1,5 +1,6 @@
 """Cross-validation of a whole path, whatever the loss: grid, folds, scores, choice and picture."""
 
+import copy
 import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -39,6 +40,7 @@ class PathCV:
     verbose: int
     dual_gap_: Any
     n_iter_: Any
+    _validate_params: Any
 
     def _l1_ratios(self):
         try:
@@ -113,6 +115,28 @@ class PathCV:
         self.coef_path_, self.intercept_path_ = path.coefs, path.intercepts
         self.dual_gap_, self.n_iter_ = float(model.gap), model.n_iter
         return model, others
+
+    def alpha_max(self, X, y, sample_weight=None, **more):
+        """Find the smallest `alpha` at which all penalised coefficients are zero, for each `l1_ratio`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`; likewise `offset` of logistic models.
+        **more
+
+        Returns
+        -------
+        float, or ndarray of shape (n_l1_ratio,) where `l1_ratio` is a list
+            Infinite for 0.
+        """
+        self._validate_params()
+        found = []
+        for ratio in self._l1_ratios():
+            single = copy.copy(self)
+            single.l1_ratio = ratio
+            found.append(super(PathCV, single).alpha_max(X, y, sample_weight, **more))  # type: ignore[misc]
+        return found[0] if np.ndim(self.l1_ratio) == 0 else np.array(found)
 
     def _squeezed(self, table):
         return table[0] if len(table) == 1 else table

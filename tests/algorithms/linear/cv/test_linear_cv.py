@@ -472,3 +472,22 @@ def test_folds_share_the_matrix(monkeypatch):
     sd.LassoCV(alphas=3, cv=ShuffleSplit(7, random_state=0)).fit(fortran, Y)
     assert len(seen) == 8  # seven folds, and all rows
     assert all(np.shares_memory(matrix, fortran) and matrix.shape == X.shape for matrix in seen)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csc_array])
+def test_alpha_max_is_that_of_each_l1_ratio(form):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((60, 5))
+    b = A[:, 0] + rng.standard_normal(60)
+    ratios = [0.2, 0.5, 1.0]
+    found = sd.ElasticNetCV(l1_ratio=ratios).alpha_max(form(A), b)
+    expected = [sd.ElasticNet(l1_ratio=ratio).alpha_max(form(A), b) for ratio in ratios]
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(sd.ElasticNetCV(l1_ratio=ratios, cv=3).fit(form(A), b).alphas_[:, 0], found)
+    classes = sd.SparseLogisticRegressionCV(l1_ratio=ratios).alpha_max(form(A), b > 0, offset=np.ones(60))
+    single = sd.SparseLogisticRegression(l1_ratio=0.5).alpha_max(form(A), b > 0, offset=np.ones(60))
+    assert classes[1] == single
+    assert isinstance(sd.ElasticNetCV(l1_ratio=0.5).alpha_max(A, b), float)
+    assert sd.LassoCV().alpha_max(A, b) == pytest.approx(expected[2])
+    with pytest.raises(ValueError, match="l1_ratio must lie between 0 and 1, got 2"):
+        sd.ElasticNetCV(l1_ratio=[0.5, 2]).alpha_max(A, b)
