@@ -6,6 +6,7 @@ the same loop. With a preconditioner P all of it runs in u, x = P u: the gradien
 
 import math
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from ...errors import DataError, ModelFileError
+from ...errors import DataError, ModelFileError, shortened
+from ...scheduler.compiling import CompileClock, compile_clock
 from ...scheduler.parameters import check_count
 from .memory import Memory
 from .owlqn import Orthant
@@ -63,13 +65,14 @@ def check_tolerances(**values):
         except OverflowError:  # of a whole number
             sound = False
         if not sound:
-            raise DataError(f"{name} must be a number that is not negative, got {value!r}")
+            raise DataError(f"{name} must be a number that is not negative, got {shortened(value)}")
 
 
 class Trace:
     """Objective, norm of the gradient, passes and seconds after each step; the start is the first row.
 
-    Several minimisations may write into one, for instance one on a sample and one on all rows.
+    Several minimisations may write into one, for instance one on a sample and one on all rows. Seconds in
+    which numba compiles do not count.
 
     Examples
     --------
@@ -82,11 +85,23 @@ class Trace:
 
     def __init__(self):
         self.columns: dict[str, list] = {k: [] for k in ("objective", "gradient_norm", "passes", "seconds")}
-        self._began = time.perf_counter()
+        self._clock = CompileClock()
+        self._began = self._now()
+
+    def _now(self):
+        return time.perf_counter() - self._clock.seconds
+
+    @contextmanager
+    def timed(self):
+        """Watch numba inside of the block, in which rows are recorded."""
+        with compile_clock() as self._clock:
+            yield
+        self._began += self._clock.seconds  # which the next block's clock does not know
+        self._clock = CompileClock()
 
     def record(self, objective, gradient_norm, passes):
         """Append a row."""
-        row = objective, gradient_norm, passes, time.perf_counter() - self._began
+        row = objective, gradient_norm, passes, self._now() - self._began
         for column, value in zip(self.columns.values(), row, strict=True):
             column.append(value)
 
@@ -101,7 +116,7 @@ class Trace:
             raise ValueError("the passes of the trace are no whole numbers")
         for name, column in self.columns.items():
             column[:] = kept[name].tolist()
-        self._began = time.perf_counter() - self.columns["seconds"][-1]
+        self._began = self._now() - self.columns["seconds"][-1]
 
     def as_dict(self):
         """Return the columns as arrays."""
@@ -215,9 +230,10 @@ def minimize_lbfgs(
         steps = Orthant(fun_and_grad, space, scaling, l1, x0)
     trace = Trace() if history is None else history
     run = _Run(steps, Memory(space, memory), trace, preconditioner is None, precision, excess)
-    run.begin(x0, resume)
-    while run.status is None:
-        run.step(max_iter, tol_gradient, tol_decrease, tol_objective, callback)
+    with trace.timed():
+        run.begin(x0, resume)
+        while run.status is None:
+            run.step(max_iter, tol_gradient, tol_decrease, tol_objective, callback)
     return run.result()
 
 
@@ -248,8 +264,8 @@ class _Run:
                 self._restore(resume)
             except (LookupError, TypeError, ValueError, OverflowError) as error:
                 raise ModelFileError(
-                    f"the checkpoint does not hold a state of L-BFGS ({error!r}); remove the folder to start "
-                    "anew"
+                    f"the checkpoint does not hold a state of L-BFGS ({shortened(error)}); remove the "
+                    "folder to start anew"
                 ) from error
             if "gradient" in resume:
                 return

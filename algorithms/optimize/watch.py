@@ -64,7 +64,7 @@ class Watch:
         with ExitStack() as stack:
             self._interrupted = stack.enter_context(deferred_interrupt())
             stack.enter_context(self._progress)
-            self._last, self._sent = time.perf_counter(), self._traffic()
+            self._last, self._sent = self._now(), self._traffic()
             self._entered = stack.pop_all()
         return self
 
@@ -77,9 +77,13 @@ class Watch:
                 stacklevel=4,
             )
 
+    def _now(self):
+        """Seconds by a clock that stands still while numba compiles."""
+        return time.perf_counter() - self._progress.compile_seconds
+
     def __call__(self, result):
         """Record a step, which has `x`, `fun` and perhaps `decrement` as attributes; True ends the fit."""
-        now = time.perf_counter()
+        now = self._now()
         seconds, self._last = now - self._last, now
         objective = self._unit * float(result.fun)
         gap = self._unit * getattr(result, "decrement", math.nan)

@@ -142,7 +142,7 @@ class LocalPlace:
 
 def call_replica(function, view, task):
     """Run a replica to its end; what it changed last is sent, and nobody waits for it afterwards."""
-    with single_threaded_blas():
+    with single_threaded_blas(), view._timed():
         result = function(view, task)
     view._leave()
     return result

@@ -9,13 +9,15 @@ threads of this process (`table_places`), also in simulated time, or on Dask (`t
 """
 
 import time
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from ..._typing import Array
-from ...errors import DataError
+from ...errors import DataError, shortened
+from ..compiling import CompileClock, compile_clock
 from .state import Leave, Replica
 
 
@@ -36,7 +38,7 @@ class ParameterTable:
         The replica's clock. A function that goes on from a checkpoint, or after a lost worker, finds it above
         0 at its start.
     seconds : float
-        Since the run began, simulated if the run is.
+        Since the run began, without those in which numba compiled here; simulated if the run is.
     waited : float
         Seconds that this replica has waited for rows.
 
@@ -49,7 +51,7 @@ class ParameterTable:
         """Refuse to be made by hand."""
         if not (arguments and isinstance(arguments[0], Replica)):
             given = [repr(value) for value in arguments] + [
-                f"{name}={value!r}" for name, value in named.items()
+                f"{name}={shortened(value)}" for name, value in named.items()
             ]
             raise DataError(
                 f"ParameterTable({', '.join(given)}): a table is not made by hand. Call "
@@ -61,7 +63,7 @@ class ParameterTable:
     def __init__(self, state: Any, n_replicas: int, send: Any) -> None:
         self._state, self._send, self.n_replicas = state, send, n_replicas
         self._pushes: list[tuple] = []  # under way
-        self._began = time.monotonic()
+        self._began, self._compiling = time.monotonic(), CompileClock()
         self.replica, self.waited = state.number, 0.0
         self.shape, self.dtype, self.staleness = state.shape, state.dtype, state.staleness
 
@@ -73,7 +75,13 @@ class ParameterTable:
     @property
     def seconds(self) -> float:
         """Seconds since the run began."""
-        return time.monotonic() - self._began
+        return time.monotonic() - self._began - self._compiling.seconds
+
+    @contextmanager
+    def _timed(self):
+        """Watch numba inside of the block, the replica's life."""
+        with compile_clock() as self._compiling:
+            yield
 
     def get(self, rows: Any = None, *, refresh: bool = False) -> Array:
         """Read rows; waits where a replica is more than the staleness behind.
@@ -175,7 +183,7 @@ class ParameterTable:
             return np.arange(self.shape[0])
         found = np.atleast_1d(np.asarray(rows))
         if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
-            raise DataError(f"rows must be an int or a vector of ints, got {rows!r:.60}")
+            raise DataError(f"rows must be an int or a vector of ints, got {shortened(rows, 60)}")
         wrong = found[(found < 0) | (found >= self.shape[0])]
         if len(wrong):
             raise DataError(f"rows holds {wrong[0]}, but the table has the rows 0 to {self.shape[0] - 1}")
