@@ -11,7 +11,7 @@ from scipy import sparse
 
 from .._typing import FileName
 from .._version import __version__
-from ..errors import DataError, ModelFileError
+from ..errors import DataError, ModelFileError, shortened
 from ..scheduler.stores.store import read_npz, write_npz
 
 _FORMAT = "stradask model"
@@ -108,7 +108,7 @@ def _set_places(estimator, path, in_file, given):
     unknown = [place for place in given if place not in known]
     if unknown:
         raise TypeError(
-            f"load got {unknown[0]}={given[unknown[0]]!r}, but for a {name} it takes only path, "
+            f"load got {unknown[0]}={shortened(given[unknown[0]])}, but for a {name} it takes only path, "
             f"{', '.join(known)}; change other parameters by set_params after load"
         )
     ignored = {
@@ -117,9 +117,10 @@ def _set_places(estimator, path, in_file, given):
         if place not in given and value != getattr(estimator, place)
     }
     if ignored:
-        settings = ", ".join(f"{place}={str(value)[:100]!r}" for place, value in ignored.items())
+        settings = ", ".join(f"{place}={shortened(str(value), 100)}" for place, value in ignored.items())
         warnings.warn(
-            f"{str(path)!r} sets {settings}. A model file must not decide where to connect or write: the "
+            f"{shortened(str(path), 200)} sets {settings}. A model file must not decide where to connect or "
+            "write: the "
             f"defaults are used. If you trust these values, pass them: stradask.load(path, {settings})",
             stacklevel=3,
         )
@@ -131,8 +132,8 @@ def _rebuild(arrays, header):
     """Return the estimator, and the place parameters in the file, which are not set."""
     if header.get("format") != _FORMAT:
         raise ModelFileError(
-            f"is a file of stradask, but not a model: its format is {header.get('format')!r} (a posterior is "
-            "read by Posterior.load)"
+            f"is a file of stradask, but not a model: its format is {shortened(header.get('format'))} (a "
+            "posterior is read by Posterior.load)"
         )
     version = header.get("format_version")
     if isinstance(version, int) and version > _VERSION:
@@ -143,11 +144,11 @@ def _rebuild(arrays, header):
             f"which reads formats up to {_VERSION}: upgrade stradask"
         )
     if version != _VERSION:
-        raise ModelFileError(f"has the unknown model format {version!r}")
+        raise ModelFileError(f"has the unknown model format {shortened(version)}")
     cls = _class_named(header.get("class"))
     if cls is None:
         raise ModelFileError(
-            f"holds a model of the class {header.get('class')!r}, which stradask does not have"
+            f"holds a model of the class {shortened(header.get('class'))}, which stradask does not have"
         )
     reader = _Reader(arrays)
     parameters = reader.decode_all(header.get("parameters"))
@@ -155,14 +156,16 @@ def _rebuild(arrays, header):
     known = cls._get_param_names()
     for name in parameters:
         if name not in known:
-            raise ModelFileError(f"has the parameter {name!r}, which {cls.__name__} does not have")
+            raise ModelFileError(f"has the parameter {shortened(name)}, which {cls.__name__} does not have")
     places = {name: parameters.pop(name) for name in cls._place_parameters() if name in parameters}
     if not all(value is None or isinstance(value, str) for value in places.values()):
         raise ModelFileError(f"holds a model that makes no sense: {places} must be text")
     estimator = cls(**parameters)
     for name, value in attributes.items():
         if not _is_state(cls, name):
-            raise ModelFileError(f"has the attribute {name!r}, which does not belong to a {cls.__name__}")
+            raise ModelFileError(
+                f"has the attribute {shortened(name)}, which does not belong to a {cls.__name__}"
+            )
         setattr(estimator, name, value)
     try:
         estimator._validate_params()
@@ -300,7 +303,7 @@ class _Reader:
             return np.array(value["items"], dtype=object).reshape(value["shape"])
         if tag == "RandomState":
             return self._decode_random_state(value)
-        raise ValueError(f"unknown kind {tag!r}")
+        raise ValueError(f"unknown kind {shortened(tag)}")
 
     def _decode_pairs(self, value):
         pairs = [(self.decode(key), self.decode(item)) for key, item in value["items"]]

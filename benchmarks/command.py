@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..errors import DataError
+from ..errors import DataError, shortened
 from . import recipes, run
 from .objectives import families
 
@@ -33,7 +33,7 @@ def family(name):
         return Family(module.collect, module.table, module.page)
     if name not in families():
         known = ", ".join([*families(), *run.COMPARISONS])
-        raise DataError(f"no benchmark of the name {name!r}; there are: {known}")
+        raise DataError(f"no benchmark of the name {shortened(name)}; there are: {known}")
     return Family(run.collect, run.summary_of(name).table, run.page_of(name))
 
 

@@ -9,9 +9,17 @@ import numbers
 import numpy as np
 from scipy import sparse
 
-from ..errors import DataError
+from ..errors import DataError, shortened
 
 _BATCH = 1 << 21  # numbers of a dense block
+
+
+def type_of(dtype):
+    """Return NumPy's type; raise DataError where NumPy knows none of the name."""
+    try:
+        return np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise DataError(f"dtype={shortened(dtype)}: give a type of NumPy's, such as numpy.float64") from None
 
 
 def check_number(name, value, low=-math.inf, high=math.inf, *, integer=False, exclusive=False):
@@ -29,7 +37,9 @@ def check_number(name, value, low=-math.inf, high=math.inf, *, integer=False, ex
     bounds = [f"{above} {low}"] if low > -math.inf else []
     bounds += [f"{below} {high}"] if high < math.inf else []
     noun = "whole" if integer else "finite"
-    raise DataError(f"{name} must be a {noun} number {' and '.join(bounds)}".rstrip() + f"; got {value!r}")
+    raise DataError(
+        f"{name} must be a {noun} number {' and '.join(bounds)}".rstrip() + f"; got {shortened(value)}"
+    )
 
 
 def check_generator(random_state):
@@ -136,5 +146,5 @@ def float_array(name, value):
     except (TypeError, ValueError):
         array = np.array(np.nan)
     if not np.isfinite(array).all():
-        raise DataError(f"{name} must hold finite numbers only; got {value!r}")
+        raise DataError(f"{name} must hold finite numbers only; got {shortened(value)}")
     return array

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import DataError, StradaskError
+from ..errors import DataError, StradaskError, check_path, shortened
 from ._files import progress_bar, write_aside
 
 _TRIES = 5
@@ -40,6 +40,7 @@ def data_folder(data_home):
         import pooch
 
         data_home = pooch.os_cache("stradask")
+    check_path(data_home)
     return Path(data_home).expanduser().resolve()
 
 
@@ -55,7 +56,7 @@ def fetch(file, home, verbose):
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(
-            f"data_home={str(home)!r} cannot be used ({error.strerror}); give another folder"
+            f"data_home={shortened(str(home), 200)} cannot be used ({error.strerror}); give another folder"
         ) from None
     with _one_at_a_time(home), _quiet(pooch.get_logger()):
         known = file.checksum or _trusted(home).get(file.place)

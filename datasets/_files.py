@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from ..errors import DataError
+from ..errors import DataError, in_brief, shortened
 
 # Bytes read at a time: small enough that a block and what is made of it stay near the processor.
 BLOCK = 1 << 20
@@ -79,7 +79,9 @@ class Reader:
             size = self.path.stat().st_size
             self._raw = self.path.open("rb")
         except OSError as error:
-            raise DataError(f"{self.path}: cannot be opened ({error.strerror}); check the path") from None
+            raise DataError(
+                f"{in_brief(self.path)}: cannot be opened ({error.strerror}); check the path"
+            ) from None
         try:
             if size == 0 and not self._may_be_empty:
                 raise DataError(f"{self.path}: the file is empty; write or download it again")
@@ -107,7 +109,7 @@ class Reader:
         promised = _SUFFIXES.get(self.path.suffix)
         if promised is not None:
             raise DataError(
-                f"{self.path}: not a {promised} file (it starts with {start!r}); "
+                f"{self.path}: not a {promised} file (it starts with {shortened(start)}); "
                 f"download it again, or take {self.path.suffix} from its name if it is plain text"
             )
         return self._raw
@@ -195,7 +197,9 @@ def write_aside(path):
     try:
         raw = temporary.open("xb")
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror}); check folder and rights") from None
+        raise DataError(
+            f"{in_brief(path)}: cannot be written ({error.strerror}); check folder and rights"
+        ) from None
     try:
         with raw:
             with _compressor(path.suffix, raw) as handle:

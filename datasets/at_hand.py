@@ -30,7 +30,7 @@ import numpy as np
 from scipy import sparse
 
 from .._typing import FileName, Names
-from ..errors import DataError
+from ..errors import DataError, shortened
 from ._common import check_number
 from ._downloads import data_folder
 from ._files import write_aside
@@ -230,16 +230,16 @@ def load_docstrings(
 def _roots(packages):
     """Folder (or file) of each package, in the order asked for."""
     if packages is not None and not isinstance(packages, (list, tuple)):
-        raise DataError(f"packages must be a list or tuple of import names; got {packages!r}")
+        raise DataError(f"packages must be a list or tuple of import names; got {shortened(packages)}")
     asked = DOCSTRING_PACKAGES if packages is None else packages
     for name in asked:
         if not isinstance(name, str):
-            raise DataError(f"packages must hold import names (str); got {name!r}")
+            raise DataError(f"packages must hold import names (str); got {shortened(name)}")
     roots = {name: _root(name) for name in asked}
     for name in [name for name, root in roots.items() if root is None]:
         if packages is not None:
             raise DataError(
-                f"packages: {name!r} is not an installed package with source files; install it, "
+                f"packages: {shortened(name)} is not an installed package with source files; install it, "
                 "or leave it out (top-level import names are wanted, such as 'sklearn')"
             )
         del roots[name]
@@ -374,7 +374,9 @@ def _documents(roots):
         for package, root in roots.items():
             found = [(name, _prose(text)) for name, text in _docstrings(package, root)]
             if not found:
-                raise DataError(f"packages: no docstrings in the source files of {package!r}; leave it out")
+                raise DataError(
+                    f"packages: no docstrings in the source files of {shortened(package)}; leave it out"
+                )
             names += [name for name, _ in found]
             texts += [text for _, text in found]
     return names, texts

@@ -25,7 +25,8 @@ import numpy as np
 from scipy import sparse
 
 from .._typing import DTypeLike, FileName, Matrix, Names
-from ..errors import DataError
+from ..errors import DataError, shortened
+from ._common import type_of
 from ._files import Reader, write_aside
 
 _HEADER = ("number of documents", "number of words", "number of entries")
@@ -164,7 +165,8 @@ def save_uci_bow(
         vocabulary_path = _vocabulary_path(path, vocabulary_path)
     elif vocabulary_path is not None:
         raise DataError(
-            f"vocabulary_path={str(vocabulary_path)!r} needs vocabulary, the words to write there"
+            f"vocabulary_path={shortened(str(vocabulary_path), 200)} needs vocabulary, the words to write "
+            "there"
         )
     with write_aside(path) as handle:
         handle.write(b"%d\n%d\n%d\n" % (*X.shape, X.nnz))
@@ -180,9 +182,9 @@ def save_uci_bow(
 
 def checked_dtype(dtype):
     """Return a type that can hold counts, or raise an error."""
-    checked = np.dtype(dtype)
+    checked = type_of(dtype)
     if checked.kind not in "iu" and checked not in (np.float32, np.float64):
-        raise DataError(f"dtype={dtype!r} cannot hold counts; give an integer or floating type")
+        raise DataError(f"dtype={shortened(dtype)} cannot hold counts; give an integer or floating type")
     return checked
 
 
@@ -199,7 +201,7 @@ def checked_columns(n_features, n_words, path):
         return n_words
     if not isinstance(n_features, Integral) or n_features < n_words:
         raise DataError(
-            f"n_features={n_features!r}: {path} states {n_words} words; give None or a whole number "
+            f"n_features={shortened(n_features)}: {path} states {n_words} words; give None or a whole number "
             "that is not smaller"
         )
     return int(n_features)
@@ -457,7 +459,8 @@ def _checked_words(vocabulary, n_words):
     for i, word in enumerate(words):
         if not isinstance(word, str) or not word or word != word.strip() or "\n" in word or "\r" in word:
             raise DataError(
-                f"vocabulary[{i}] is {word!r}; give words that fill a line, without space around them"
+                f"vocabulary[{i}] is {shortened(word)}; give words that fill a line, without space around "
+                "them"
             )
     return words
 
@@ -467,7 +470,9 @@ def _vocabulary_path(path, vocabulary_path):
         return Path(vocabulary_path)
     name = path.name.replace("docword", "vocab")
     if name == path.name:
-        raise DataError(f"vocabulary_path is needed: 'docword' is not part of the name {path.name!r}")
+        raise DataError(
+            f"vocabulary_path is needed: 'docword' is not part of the name {shortened(path.name, 200)}"
+        )
     return path.with_name(name.removesuffix(".gz").removesuffix(".xz").removesuffix(".bz2"))
 
 

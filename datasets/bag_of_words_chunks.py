@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from .._typing import DTypeLike, FileName
-from ..errors import DataError
+from ..errors import DataError, shortened
 from ._files import Reader
 from .bag_of_words import Lines, add_up, checked_columns, checked_dtype, line_of_row, read_header
 
@@ -62,7 +62,7 @@ def iter_uci_bow(
     >>> folder.cleanup()
     """
     if not isinstance(chunk_size, Integral) or chunk_size < 1:
-        raise DataError(f"chunk_size={chunk_size!r}; give a whole number of at least 1")
+        raise DataError(f"chunk_size={shortened(chunk_size)}; give a whole number of at least 1")
     return _chunks(path, int(chunk_size), n_features, checked_dtype(dtype), verbose)
 
 

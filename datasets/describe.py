@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .._typing import FileName
-from ..errors import DataError
+from ..errors import DataError, shortened
 from ._files import Reader
 from ._texts import check_no_text
 from .bag_of_words import read_uci_bow
@@ -95,7 +95,7 @@ def detect_format(path):
     if any(map(_may_be_rating, lines[:10])):
         return "ratings"
     check_no_text(path, start, _FORMATS)
-    raise DataError(f"{path}: not {_FORMATS}; it starts with {start[:40]!r}")
+    raise DataError(f"{path}: not {_FORMATS}; it starts with {shortened(start, 40)}")
 
 
 def _may_be_rating(line):

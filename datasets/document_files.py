@@ -105,7 +105,8 @@ def document_files(paths):
     for name in found:
         if os.path.isdir(name):
             raise DataError(
-                f"{name}: is a folder; name the files in it, as in {os.path.join(name, '*.txt.gz')!r}"
+                f"{name}: is a folder; name the files in it, as in "
+                f"{shortened(os.path.join(name, '*.txt.gz'), 200)}"
             )
         if not os.path.isfile(name):
             called = name if len(name) <= 200 else shortened(name)

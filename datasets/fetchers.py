@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._typing import DTypeLike, FileName, Matrix
-from ..errors import DataError
+from ..errors import DataError, shortened
 from ._downloads import DownloadError, File, data_folder, fetch, read_and_trust
 from ._files import Reader
 from .bag_of_words import read_uci_bow
@@ -361,7 +361,7 @@ def download(
 
 def _checked_name(name, known, argument="name"):
     if name not in known:
-        raise DataError(f"{argument}={name!r} is not known; give one of {', '.join(known)}")
+        raise DataError(f"{argument}={shortened(name)} is not known; give one of {', '.join(known)}")
     return name
 
 
@@ -377,7 +377,7 @@ def _libsvm_file(name, base_url=None):
         r"(?:binary|multiclass|multilabel|regression)(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)+", path
     ):
         raise DataError(
-            f"name={name!r} is not known; give one of {', '.join(_LIBSVM)}, "
+            f"name={shortened(name)} is not known; give one of {', '.join(_LIBSVM)}, "
             "or a path such as 'multiclass/letter.scale'"
         )
     return File(f"libsvm/{path}", _join(base_url or _LIBSVM_URL, path), None)

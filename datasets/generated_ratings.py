@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from .._typing import Matrix, RandomState
-from ..errors import DataError
+from ..errors import DataError, shortened
 from ._common import (
     check_generator,
     check_number,
@@ -142,7 +142,7 @@ def _check_levels(levels, implicit):
         raise DataError("levels must be None with implicit=True: interactions are counted, not rated")
     vector = np.unique(float_array("levels", levels))
     if vector.size == 0 or (vector == 0).any():
-        raise DataError(f"levels must be one or more numbers other than 0; got {levels!r}")
+        raise DataError(f"levels must be one or more numbers other than 0; got {shortened(levels)}")
     return vector
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from .._typing import Array, Matrix, RandomState
-from ..errors import DataError
+from ..errors import DataError, shortened
 from ._common import (
     check_generator,
     check_number,
@@ -167,7 +167,7 @@ def _draw_words(rng, streams, lengths, doc_topic, topic_word):
 def _dirichlet_parameter(name, value, size):
     vector = float_array(name, value)
     if vector.shape not in ((), (size,)) or (vector < 1e-6).any() or (vector > 1e6).any():
-        raise DataError(f"{name} must be a number from 1e-6 to 1e6 or {size} of them; got {value!r}")
+        raise DataError(f"{name} must be a number from 1e-6 to 1e6 or {size} of them; got {shortened(value)}")
     return np.broadcast_to(vector, (size,))
 
 

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from .._typing import Array, FileName
-from ..errors import DataError
+from ..errors import DataError, shortened
 from ._files import BLOCK, Reader
 
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -57,8 +57,8 @@ def read_idx(path: FileName, *, verbose: int = 0) -> Array:
         data = _read(reader, 4)
         if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _TYPES:
             raise DataError(
-                f"{path}: not an idx file; it starts with {bytes(data)!r}, and should with two zero bytes, "
-                f"a type ({', '.join(f'0x{code:02x}' for code in _TYPES)}) and the number of axes"
+                f"{path}: not an idx file; it starts with {shortened(bytes(data))}, and should with two "
+                f"zero bytes, a type ({', '.join(f'0x{code:02x}' for code in _TYPES)}) and the number of axes"
             )
         dtype, n_axes = np.dtype(_TYPES[data[2]]), data[3]
         if not 1 <= n_axes <= 32:

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from .._numbers import is_number
 from .._typing import DTypeLike, FileName
-from ..errors import DataError
+from ..errors import DataError, shortened
+from ._common import type_of
 from ._files import Reader
 
 _SEPARATORS = ("::", "\t", ",", ";")  # tried in this order
@@ -132,15 +134,19 @@ def _read(reader, sep, header, value_column, duplicates, dtype):
 
 def _check_parameters(sep, header, value_column, duplicates, dtype):
     if sep is not None and (not isinstance(sep, str) or not sep or "\n" in sep):
-        raise DataError(f"sep={sep!r}: give the text between two columns, or None to have it found")
+        raise DataError(f"sep={shortened(sep)}: give the text between two columns, or None to have it found")
     if not (isinstance(header, bool) or header == "auto"):
-        raise DataError(f"header={header!r}: give True, False or 'auto'")
+        raise DataError(f"header={shortened(header)}: give True, False or 'auto'")
     if not isinstance(value_column, int) or isinstance(value_column, bool) or value_column < 3:
-        raise DataError(f"value_column={value_column!r}: give a whole number from 3, after user and item")
+        raise DataError(
+            f"value_column={shortened(value_column)}: give a whole number from 3, after user and item"
+        )
     if duplicates not in _DUPLICATES:
-        raise DataError(f"duplicates={duplicates!r}: give one of {', '.join(map(repr, _DUPLICATES))}")
-    if np.dtype(dtype).kind != "f":
-        raise DataError(f"dtype={dtype!r}: give a floating type")
+        raise DataError(
+            f"duplicates={shortened(duplicates)}: give one of {', '.join(map(repr, _DUPLICATES))}"
+        )
+    if type_of(dtype).kind != "f":
+        raise DataError(f"dtype={shortened(dtype)}: give a floating type")
 
 
 class _Layout(NamedTuple):
@@ -160,15 +166,19 @@ def _recognise(reader, line, block, sep, header, value_column):
     if sep is None:
         sep = next((s for s in _SEPARATORS if s in first), None)
         if sep is None:
-            raise reader.error(line, f"no '::', tab, comma or semicolon stands in {first[:60]!r}; give sep=")
+            raise reader.error(
+                line, f"no '::', tab, comma or semicolon stands in {shortened(first, 60)}; give sep="
+            )
     fields = _split_rows(reader, line, [first], sep)[0]
     if len(fields) < 3:
         raise reader.error(
-            line, f"{len(fields)} columns with sep={sep!r}; user, item and rating make three: {first[:60]!r}"
+            line,
+            f"{len(fields)} columns with sep={shortened(sep)}; user, item and rating make three: "
+            f"{shortened(first, 60)}",
         )
     if len(fields) < value_column:
-        raise reader.error(line, f"{len(fields)} columns, and value_column={value_column}")
-    if header is True or (header == "auto" and not any(_is_number(field) for field in fields[:3])):
+        raise reader.error(line, f"{len(fields)} columns, and value_column={shortened(value_column)}")
+    if header is True or (header == "auto" and not any(is_number(field) for field in fields[:3])):
         names = [field.strip().lower().removesuffix("id").strip("_ ") for field in fields[:3]]
         if "user" in names[1:] or "rating" in names[:2]:
             raise reader.error(
@@ -184,14 +194,6 @@ def _decode(reader, line, text):
     except UnicodeDecodeError as error:
         line += text[: error.start].count(b"\n")
         raise reader.error(line, f"byte {error.start} of it is not UTF-8 text; convert the file") from None
-
-
-def _is_number(text):
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 # ---- blocks of plain numbers, in bulk ----
@@ -238,9 +240,9 @@ def _parse_rows(reader, line, block, layout):
                 raise ValueError
             value = float(rating)
         except ValueError:
-            raise reader.error(number, f"the rating must be a number, not {rating!r}") from None
+            raise reader.error(number, f"the rating must be a number, not {shortened(rating)}") from None
         if not math.isfinite(value):
-            raise reader.error(number, f"the rating is {rating!r}; only finite numbers can be used")
+            raise reader.error(number, f"the rating is {shortened(rating)}; only finite numbers can be used")
         users.append(user)
         items.append(item)
         values.append(value)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from .._typing import Matrix, RandomState
-from ..errors import DataError
+from ..errors import DataError, shortened
 from ._common import check_generator, check_number, rank_in_rows
 
 
@@ -131,7 +131,7 @@ def rating_split(
             "R has several ratings of one item by one user; keep one, or add them: R.sum_duplicates()"
         )
     if by not in ("user", "rating"):
-        raise DataError(f"by={by!r}: give 'user' or 'rating'")
+        raise DataError(f"by={shortened(by)}: give 'user' or 'rating'")
     rng = check_generator(random_state)
     lengths = np.diff(R.indptr)
     users = np.repeat(np.arange(R.shape[0]), lengths)
@@ -149,7 +149,7 @@ def rating_split(
 
 def _so_many(n_test, by, lengths):
     if not isinstance(n_test, Integral) or isinstance(n_test, bool) or n_test < 1:
-        raise DataError(f"n_test={n_test!r}: give a whole number of at least 1, or None")
+        raise DataError(f"n_test={shortened(n_test)}: give a whole number of at least 1, or None")
     if by != "user":
         raise DataError("n_test counts the ratings of a user: set by='user', or give test_size")
     return np.where(lengths > n_test, int(n_test), 0)

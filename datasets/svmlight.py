@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from .._typing import DTypeLike, FileName, Matrix
-from ..errors import DataError
+from ..errors import DataError, shortened
+from ._common import type_of
 from ._files import Reader
 
 _LARGEST_INDEX = 2**31 - 2  # what scikit-learn's reader takes
@@ -109,13 +110,13 @@ def read_svmlight(
 
 def _check_parameters(n_features, dtype, multilabel, zero_based):
     if n_features is not None and (not isinstance(n_features, Integral) or n_features < 1):
-        raise DataError(f"n_features={n_features!r}: give None or a whole number from 1 on")
-    if np.dtype(dtype) not in (np.float32, np.float64):
-        raise DataError(f"dtype={dtype!r}: give numpy.float64 or numpy.float32")
+        raise DataError(f"n_features={shortened(n_features)}: give None or a whole number from 1 on")
+    if type_of(dtype) not in (np.float32, np.float64):
+        raise DataError(f"dtype={shortened(dtype)}: give numpy.float64 or numpy.float32")
     if not isinstance(multilabel, bool):
-        raise DataError(f"multilabel={multilabel!r}: give True or False")
+        raise DataError(f"multilabel={shortened(multilabel)}: give True or False")
     if not (isinstance(zero_based, bool) or zero_based == "auto"):
-        raise DataError(f"zero_based={zero_based!r}: give True, False or 'auto'")
+        raise DataError(f"zero_based={shortened(zero_based)}: give True, False or 'auto'")
 
 
 def _raise_at_first_bad_line(path, n_features, multilabel, zero_based):

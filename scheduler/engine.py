@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import Callback, FileName
-from ..errors import DataError, ModelFileError, StradaskError, WorkerLost
+from ..errors import DataError, ModelFileError, StradaskError, WorkerLost, shortened
 from .divergence import broken_off, check_end
 from .history import Activity, History
 from .loop import iterate, small_change
@@ -211,7 +211,7 @@ class Engine:
         self._tried = False  # whether a snapshot was seen to give back a shard
         if schedule.lookahead not in (0, 1):
             raise DataError(
-                f"lookahead must be 0 or 1, got {schedule.lookahead!r}: one round is planned ahead"
+                f"lookahead must be 0 or 1, got {shortened(schedule.lookahead)}: one round is planned ahead"
             )
         if self._rewinds and _keeps_without_restoring(type(program)):
             raise DataError(
@@ -243,8 +243,8 @@ class Engine:
                 if isinstance(error, StradaskError):
                     raise
                 raise ModelFileError(
-                    f"the checkpoint of round {round_} does not hold what this fit needs ({error!r}); remove "
-                    "the folder to start anew"
+                    f"the checkpoint of round {round_} does not hold what this fit needs "
+                    f"({shortened(error)}); remove the folder to start anew"
                 ) from error
         if self._rewinds:
             self._kept = _Kept(round_, _copied(self._coordinator()), self._plan, shards)

@@ -4,7 +4,7 @@ from numbers import Integral
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, in_brief, shortened
 
 # Purposes of random streams. Those of `Task.rng` have the round in this place, which stays far below.
 PERMUTATION, CANDIDATES = 2**63, 2**63 + 1
@@ -13,7 +13,7 @@ PERMUTATION, CANDIDATES = 2**63, 2**63 + 1
 def check_count(name, value, least=1):
     """Return a number as int; one below `least`, or none at all, raises an error that names it."""
     if not isinstance(value, Integral) or isinstance(value, bool):
-        raise DataError(f"{name} must be an integer, got {value!r}")
+        raise DataError(f"{name} must be an integer, got {shortened(value)}")
     if value < least:
         raise DataError(f"{name} must be at least {least}, got {value}")
     return int(value)
@@ -31,7 +31,7 @@ def known_numbers(schedule):
 
 def check_weights(name, values, n_blocks):
     """Return finite numbers that are not negative, one a block, as a vector of float64."""
-    values = np.asarray(values, dtype=np.float64)
+    values = numbers_of(name, values)
     if values.shape != (n_blocks,) or not (np.isfinite(values) & (values >= 0)).all():
         raise DataError(f"{name} must be {n_blocks} finite numbers that are not negative, one for each block")
     return values
@@ -45,7 +45,7 @@ def random_source(random_state):
         return check_random_state(random_state)
     except (ValueError, TypeError) as error:
         raise DataError(
-            f"random_state must be an integer from 0 to 2^32 - 1, a RandomState or None: {error}"
+            f"random_state must be an integer from 0 to 2^32 - 1, a RandomState or None: {in_brief(error)}"
         ) from error
 
 
@@ -57,3 +57,11 @@ def seed_from(random_state):
 def stream(seed, purpose, round_, index=0):
     """Return the random stream of these numbers: a Philox generator that counts in its lowest word."""
     return np.random.Generator(np.random.Philox(key=seed, counter=[0, purpose, round_, index]))
+
+
+def numbers_of(name, values):
+    """Return an array of float64; raise DataError if the values are none."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must be numbers: {in_brief(error)}") from None

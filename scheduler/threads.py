@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from numbers import Integral
 
-from ..errors import DataError
+from ..errors import DataError, shortened
 
 _MOST = 4096  # threads: work is cut into as many parts
 _lock = threading.Lock()
@@ -45,7 +45,9 @@ def effective_n_jobs(n_jobs):
     if n_jobs is None:
         return 1
     if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
-        raise DataError(f"n_jobs must be None or an integer other than 0, got {n_jobs!r}; -1 takes all cores")
+        raise DataError(
+            f"n_jobs must be None or an integer other than 0, got {shortened(n_jobs)}; -1 takes all cores"
+        )
     n_jobs = int(n_jobs)
     if n_jobs > 0:
         return min(n_jobs, _MOST)
@@ -189,7 +191,8 @@ def own_threads():
 def warn_in_task(engine, n_threads, *, stacklevel):
     """Warn that a fit in a Dask task takes one worker of the cluster that its `engine` names."""
     warnings.warn(
-        f"engine={engine!r} inside a Dask task: the fit runs on this one worker alone, on {n_threads} of its "
+        f"engine={shortened(engine)} inside a Dask task: the fit runs on this one worker alone, on "
+        f"{n_threads} of its "
         "threads, whatever other workers there are; call it outside of tasks to use them all. engine='local' "
         "does the same without this warning",
         stacklevel=stacklevel + 1,

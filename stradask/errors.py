@@ -4,6 +4,10 @@ They stand beside the face of the package, because every room (also `datasets`, 
 imports no other) raises them.
 """
 
+import os
+
+LONGEST_NAME = 255  # of a file, in most file systems
+
 
 class StradaskError(Exception):
     """Base of every error that stradask defines."""
@@ -49,7 +53,23 @@ def shortened(value, most=80):
         first = ", ".join(shortened(part, 20) for part in value.ravel()[:3].tolist())
         text = f"an array of shape {shape}: {first}, ..."
     else:  # the part that is left out is not made into text first
-        text = repr(value[:most] if isinstance(value, (str, bytes)) else value)
+        text = repr(value[:most]) if isinstance(value, (str, bytes)) else " ".join(repr(value).split())
         if isinstance(value, (str, bytes)) and len(value) > most:
             text += "..."
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def in_brief(text, most=140):
+    """Return what another library says, or a path: of a long one, which quotes the caller, the two ends."""
+    text = " ".join(str(text).split())
+    return text if len(text) <= most else f"{text[: most // 2]}...{text[3 - most // 2 :]}"
+
+
+def check_path(path):
+    """Refuse a text that can be no file's name, which the operating system would show in whole."""
+    longest = max(map(len, os.fsencode(path).split(os.fsencode(os.sep))))
+    if longest > LONGEST_NAME:
+        raise DataError(
+            f"{shortened(str(path))} is no path: a part of it has {longest} bytes, and a name of a file "
+            f"or folder at most {LONGEST_NAME}"
+        )

@@ -7,7 +7,7 @@ help names it. Nothing is imported before it is used, so that ``stradask --help`
 import importlib
 from dataclasses import dataclass
 
-from .errors import DataError
+from .errors import DataError, shortened
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ MODELS = {
 def find_model(name):
     """Return the entry of that name; an unknown one raises a DataError that lists those there are."""
     if name not in MODELS:
-        raise DataError(f"MODEL is {name!r}; there are: {', '.join(MODELS)}")
+        raise DataError(f"MODEL is {shortened(name)}; there are: {', '.join(MODELS)}")
     return MODELS[name]
 
 

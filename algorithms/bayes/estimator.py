@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ...errors import DataError
+from ...errors import DataError, in_brief
 from ...scheduler.sessions.session import check_engine
 from ...scheduler.threads import effective_n_jobs, single_threaded_blas
 from .._base import Estimator
@@ -177,7 +177,7 @@ class BayesianRegression(Estimator):
         try:
             scale = np.broadcast_to(np.asarray(scale, dtype=np.float64), d)
         except (TypeError, ValueError) as error:
-            raise DataError(f"prior_scale must be a number or {d} of them: {error}") from error
+            raise DataError(f"prior_scale must be a number or {d} of them: {in_brief(error)}") from error
         if not (scale > 0).all():
             raise DataError(f"prior_scale must be above zero, got {scale[~(scale > 0)][0]}")
         if self.prior == "horseshoe" and np.isinf(scale).any():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..._typing import Callback, FileName, Names, RandomState
-from ...errors import DataError, PosteriorWarning
+from ...errors import DataError, PosteriorWarning, in_brief, shortened
 from ...scheduler.parameters import check_count, random_source
 from ...scheduler.sessions.session import check_engine
 from ...scheduler.threads import effective_n_jobs
@@ -145,15 +145,15 @@ def sample(
         data, start, names = external.data, external.start, external.names
         constrain, variables = external.functions.constrain, external.variables
     if not isinstance(combine, str) or combine not in COMBINERS:
-        raise DataError(f"combine={combine!r} is unknown: take one of {', '.join(COMBINERS)}")
+        raise DataError(f"combine={shortened(combine)} is unknown: take one of {', '.join(COMBINERS)}")
     automatic = isinstance(n_shards, str) and n_shards == "auto"
     if not automatic and (isinstance(n_shards, bool) or not isinstance(n_shards, Integral)):
-        raise DataError(f"n_shards must be 'auto' or an integer, got {n_shards!r}")
+        raise DataError(f"n_shards must be 'auto' or an integer, got {shortened(n_shards)}")
     check_settings(sampler, n_samples, n_chains, n_warmup)
     check_count("n_proposals", n_proposals)
     effective_n_jobs(n_jobs)
     if not isinstance(target_accept, (int, float, np.integer, np.floating)) or not 0 < target_accept < 1:
-        raise DataError(f"target_accept must be a number between 0 and 1, got {target_accept!r}")
+        raise DataError(f"target_accept must be a number between 0 and 1, got {shortened(target_accept)}")
     if not isinstance(verbose, Integral):
         raise DataError(f"verbose must be a whole number, got a {type(verbose).__name__}")
     check_engine(engine)
@@ -236,7 +236,7 @@ def _origin(names):
             "to begin at zero"
         )
     if not isinstance(names, Sized):
-        raise DataError(f"names must be a list of strings, one a parameter, got {names!r:.60}")
+        raise DataError(f"names must be a list of strings, one a parameter, got {shortened(names, 60)}")
     return np.zeros(len(names))
 
 
@@ -256,8 +256,8 @@ def _by_name(start, names):
     for name in names:
         if np.ndim(start[name]):
             raise DataError(
-                f"start[{name!r}] must be one number, got the shape {np.shape(start[name])}: give each "
-                "entry a name of its own"
+                f"start[{shortened(name)}] must be one number, got the shape {np.shape(start[name])}: give "
+                "each entry a name of its own"
             )
     return [start[name] for name in names], names
 
@@ -349,7 +349,8 @@ def _check_absent(**given):
     for name, value in given.items():
         if value is not None:
             raise DataError(
-                f"{name} must be None with a GaussianMixtureDensity, which has its own; got {value!r}"
+                f"{name} must be None with a GaussianMixtureDensity, which has its own; got "
+                f"{shortened(value)}"
             )
 
 
@@ -359,7 +360,7 @@ def _n_rows(data):
         sizes = {len(part) for part in parts}
     except TypeError as error:
         raise DataError(
-            f"data must have observations along the first axis to be cut into shards: {error}"
+            f"data must have observations along the first axis to be cut into shards: {in_brief(error)}"
         ) from error
     if len(sizes) != 1 or not max(sizes):
         raise DataError(

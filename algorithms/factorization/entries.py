@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from ...errors import DataError
+from ...errors import DataError, in_brief
 from ..inputs.indices import sound
 from ..inputs.matrices import check_plain
 from ..inputs.targets import check_targets
@@ -381,7 +381,7 @@ def check_rating_weights(sample_weight, n_ratings):
     try:
         weights = np.array(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"sample_weight must hold numbers: {error}") from error
+        raise DataError(f"sample_weight must hold numbers: {in_brief(error)}") from error
     if weights.shape != (n_ratings,):
         raise DataError(
             f"sample_weight has the shape {weights.shape}; pass a vector of {n_ratings}, one entry a rating"

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ...errors import DataError, shortened
+from ...errors import DataError, in_brief, shortened
 from ..inputs.matrices import check_plain
 from .entries import check_ids, find_ids
 
@@ -157,7 +157,7 @@ def with_constant(features, what, n_rows=None, n_columns=None):
             table = given if given.dtype.kind == "c" else given.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(
-                f"{name} must hold numbers: {error}; encode text, for instance as 0 and 1"
+                f"{name} must hold numbers: {in_brief(error)}; encode text, for instance as 0 and 1"
             ) from error
         check_plain(name, given)  # times in a frame
     if table.ndim != 2:

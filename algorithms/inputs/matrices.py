@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from ...errors import DataError, shortened
+from ...errors import DataError, in_brief, shortened
 from ...scheduler.threads import effective_n_jobs, run_tasks
 from .indices import index_dtype, narrow_csr, sound
 from .texts import REMEDY, reworded, text_in
@@ -318,7 +318,7 @@ def check_prior(name, value, size, default):
     try:
         given = np.asarray(value)
     except (ValueError, OverflowError) as error:  # nested to different depths
-        raise DataError(f"{name} must be a positive number or {size} of them: {error}") from error
+        raise DataError(f"{name} must be a positive number or {size} of them: {in_brief(error)}") from error
     if given.dtype.kind not in "iuf":
         raise DataError(f"{name} must be a positive number or {size} of them, got {shortened(value)}")
     if given.shape != (size,):

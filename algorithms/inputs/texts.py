@@ -5,10 +5,10 @@ import re
 
 import numpy as np
 
-from ...errors import DataError, shortened
+from ..._numbers import is_number
+from ...errors import LONGEST_NAME, DataError, shortened
 
 REMEDY = "count their words first, for instance with sklearn.feature_extraction.text.CountVectorizer"
-_LONGEST_NAME = 255  # of a file, in most file systems
 _FIRST_ROWS = 1000  # are looked through for a text
 
 
@@ -29,7 +29,7 @@ def _text_in_frame(X):
         if getattr(column.dtype, "kind", "O") in "biufc":
             continue
         for row, value in enumerate(np.asarray(column, dtype=object)):
-            if isinstance(value, (str, bytes)) and not _is_number(value):
+            if isinstance(value, (str, bytes)) and not is_number(value):
                 return (
                     f"X holds the text {shortened(value)} in row {row} of the column {shortened(name, 40)}: "
                     "encode it, for instance with sklearn.preprocessing.OneHotEncoder, or leave the column "
@@ -41,7 +41,7 @@ def _text_in_frame(X):
 def _first_text(X, depth=0):
     """Find the first str or bytes that is not a number, also in nested lists."""
     if isinstance(X, (str, bytes)):
-        return None if _is_number(X) else X
+        return None if is_number(X) else X
     if getattr(getattr(X, "dtype", None), "kind", "O") in "biufcmM":
         return None
     if hasattr(X, "to_numpy"):
@@ -55,14 +55,6 @@ def _first_text(X, depth=0):
     return None
 
 
-def _is_number(text):
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def check_are_names(X):
     """Refuse texts where file names are expected."""
     parts = [X] if isinstance(X, (str, os.PathLike)) else X
@@ -74,7 +66,7 @@ def check_are_names(X):
 
 
 def _reads_like_text(name):
-    if "\n" in name or len(os.path.basename(name)) > _LONGEST_NAME or "\0" in name:
+    if "\n" in name or len(os.path.basename(name)) > LONGEST_NAME or "\0" in name:
         return True
     if not any(sign.isspace() for sign in name) or os.path.exists(name):
         return False

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from ...scheduler.parameters import check_count, seed_from, stream
 from ...scheduler.table.replicas import run_replicas
 from ...scheduler.table.state import Adagrad
@@ -171,7 +171,9 @@ def minimize_downpour(
         callback=callback,
     )
     if callback is not None and isinstance(engine, str) and engine != "local":
-        raise DataError(f"callback is called on threads only, but engine is {engine!r}: leave it out")
+        raise DataError(
+            f"callback is called on threads only, but engine is {shortened(engine)}: leave it out"
+        )
     rate = None if learning_rate is None else _positive("learning_rate", learning_rate)
     if evaluate is not None and validation is None:
         raise DataError("evaluate needs validation: the rows that it looks at")
@@ -207,7 +209,9 @@ def watched(watch, engine, *args, **options):
         with watch:
             return minimize_downpour(*args, **options, callback=watch)
     if watch.has_callback:
-        raise DataError(f"callback with solver='downpour' needs engine='local', got engine={engine!r}")
+        raise DataError(
+            f"callback with solver='downpour' needs engine='local', got engine={shortened(engine)}"
+        )
     return minimize_downpour(*args, **options, engine=engine)
 
 
@@ -478,6 +482,7 @@ def _positive(name, value, least=None):
     )
     if not ok:
         raise DataError(
-            f"{name} must be a number {'above 0' if least is None else 'of 0 or more'}, got {value!r}"
+            f"{name} must be a number {'above 0' if least is None else 'of 0 or more'}, got "
+            f"{shortened(value)}"
         )
     return float(value)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..._typing import ArrayLike, Callback, FileName
-from ...errors import DataError
+from ...errors import DataError, shortened
 from ...scheduler.loop import unmasked_interrupt
 from ...scheduler.parameters import check_count
 from ...scheduler.progress import Progress
@@ -131,7 +131,9 @@ def minimize(
     (True, [True, True, False, True])
     """
     if not callable(fun_and_grad):
-        raise DataError(f"fun_and_grad must be callable as fun_and_grad(portion, x), got {fun_and_grad!r}")
+        raise DataError(
+            f"fun_and_grad must be callable as fun_and_grad(portion, x), got {shortened(fun_and_grad)}"
+        )
     check_takes("fun_and_grad", fun_and_grad, "portion", "x")
     if not isinstance(verbose, Integral):
         raise DataError(f"verbose must be a whole number, got a {type(verbose).__name__}")

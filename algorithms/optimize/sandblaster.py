@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ...errors import DataError, WorkerLost
+from ...errors import DataError, WorkerLost, shortened
 from ...scheduler.sessions.session import open_session
 from ...scheduler.sums.passes import open_passes
 from ...scheduler.sums.summed import Summed
@@ -26,7 +26,7 @@ def as_portions(portions):
         found = delayed_blocks(portions, "portions")
     else:
         if isinstance(portions, (str, bytes)) or not isinstance(portions, Iterable):
-            raise DataError(f"portions must be a sequence, one entry a portion, got {portions!r:.80}")
+            raise DataError(f"portions must be a sequence, one entry a portion, got {shortened(portions)}")
         found = list(portions)
     if not found:
         raise DataError("portions is empty: give at least one portion of the data")

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, in_brief, shortened
 
 
 class Space(Protocol):
@@ -145,7 +145,7 @@ def as_numbers(name, values):
         if values.dtype.kind not in "buif":
             raise TypeError(f"its type is {values.dtype}")
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be real numbers, got {values!r:.80}: {error}") from error
+        raise DataError(f"{name} must be real numbers, got {shortened(values)}: {in_brief(error)}") from error
     return values.astype(np.float64, copy=False)
 
 

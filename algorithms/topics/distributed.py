@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...datasets.document_files import document_files, is_compressed
-from ...errors import DataError
+from ...errors import DataError, shortened
 from ...scheduler.engine import run
 from ...scheduler.sessions.session import open_session
 from ...scheduler.threads import effective_n_jobs, own_threads
@@ -277,8 +277,8 @@ def _check_parameters(model, is_known):
     """Refuse what needs all documents in one process, or Gibbs sampling."""
     if model.sampler not in ("auto", *_PROGRAMS) or model.device == "cuda":
         raise DataError(
-            f"sampler={model.sampler!r} with device={model.device!r} works with a matrix and engine='local' "
-            "only: take one of auto, gibbs, light, warp, and device='cpu'"
+            f"sampler={shortened(model.sampler)} with device={shortened(model.device)} works with a matrix "
+            "and engine='local' only: take one of auto, gibbs, light, warp, and device='cpu'"
         )
     if not is_known:
         return
@@ -313,8 +313,8 @@ def _memory(model, X, engine):
         return None
     if engine != "local" or not are_files(X):
         raise DataError(
-            f"memory_limit={model.memory_limit!r} is for names of files and engine='local': a matrix is in "
-            "memory already, and workers have limits of their own"
+            f"memory_limit={shortened(model.memory_limit)} is for names of files and engine='local': a "
+            "matrix is in memory already, and workers have limits of their own"
         )
     return memory_in_bytes(model.memory_limit)
 

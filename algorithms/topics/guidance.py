@@ -7,7 +7,7 @@ from numbers import Integral, Real
 import numpy as np
 from scipy import sparse
 
-from ...errors import DataError, shortened
+from ...errors import DataError, in_brief, shortened
 from ..inputs.indices import sound
 from ..inputs.matrices import _PRIOR_RANGE
 
@@ -191,7 +191,7 @@ def _nonnegative(name, value, shape, axes, most=_LARGEST):
         try:
             value = np.asarray(value)
         except ValueError as error:  # nested to different depths
-            raise DataError(f"{name} must be a matrix of {axes}: {error}") from error
+            raise DataError(f"{name} must be a matrix of {axes}: {in_brief(error)}") from error
     if value.dtype.kind not in "biuf":
         raise DataError(f"{name} must be a matrix of numbers, {axes}; got {value.dtype}")
     if value.shape != shape:

@@ -23,7 +23,7 @@ import importlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 
 
 @dataclass(frozen=True)
@@ -71,5 +71,5 @@ def families():
 def find_objective(family):
     """Return the class `Objective` of a family."""
     if family not in families():
-        raise DataError(f"no benchmark of the name {family!r}; there are: {', '.join(families())}")
+        raise DataError(f"no benchmark of the name {shortened(family)}; there are: {', '.join(families())}")
     return importlib.import_module(f".{family.replace('-', '_')}", __name__).Objective

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from ... import datasets
-from ...errors import DataError
+from ...errors import DataError, shortened
 
 # Users, items, share of cells; and the same of a quick look.
 GENERATED = {
@@ -90,8 +90,8 @@ def load_ratings(name, seed, *, implicit, quick):
         R = datasets.read_ratings(name).matrix
     else:
         raise DataError(
-            f"--dataset: {name!r} is neither generated, generated-10m, movielens-100k, movielens-1m nor a "
-            "file"
+            f"--dataset: {shortened(name)} is neither generated, generated-10m, movielens-100k, movielens-1m "
+            "nor a file"
         )
     cells = R.tocoo()
     kept = cells.data >= 4 if implicit else np.ones(cells.nnz, bool)

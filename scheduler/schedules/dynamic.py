@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..._typing import Array, RandomState
-from ...errors import DataError, ModelFileError
+from ...errors import DataError, ModelFileError, shortened
 from ..parameters import CANDIDATES, check_count, check_weights, known_numbers, seed_from, stream
 from .schedule import Schedule
 
@@ -229,8 +229,8 @@ class DynamicSchedule(Schedule):
             array = state.get(name)
             if array is None or array.shape != (length,) or array.dtype != kinds[name]:
                 raise ModelFileError(
-                    f"the state of the schedule must hold {length} {kinds[name].__name__} as {name!r}: it "
-                    "belongs to another schedule; start anew"
+                    f"the state of the schedule must hold {length} {kinds[name].__name__} as "
+                    f"{shortened(name)}: it belongs to another schedule; start anew"
                 )
 
     def _check_event(self, blocks, priorities):

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..._typing import Array
 from ...errors import DataError
-from ..parameters import check_count, known_numbers
+from ..parameters import check_count, known_numbers, numbers_of
 from .schedule import Schedule
 
 
@@ -98,13 +98,13 @@ def balance(weights: Any, n_groups: int, shares: Any = None) -> Array:
     >>> balance([5, 1, 1, 1, 4, 2], 2)
     array([0, 0, 0, 1, 1, 1], dtype=int32)
     """
-    weights = np.asarray(weights, dtype=np.float64)
+    weights = numbers_of("weights", weights)
     if n_groups < 1:
         raise DataError(f"n_groups must be at least 1, got {n_groups}")
     if weights.ndim != 1 or not (np.isfinite(weights) & (weights >= 0)).all():
         raise DataError("weights must be a vector of finite numbers that are not negative")
     group = np.zeros(len(weights), dtype=np.int32)
-    shares = np.zeros(n_groups) if shares is None else np.asarray(shares, np.float64)
+    shares = np.zeros(n_groups) if shares is None else numbers_of("shares", shares)
     if shares.shape != (n_groups,) or not np.isfinite(shares).all():
         raise DataError(f"shares must be finite numbers, one for each of {n_groups} groups")
     loads = shares.max() - shares  # a group that is to weigh less begins with what it is to lack

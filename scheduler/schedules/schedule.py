@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..._typing import Array
-from ...errors import DataError
+from ...errors import DataError, shortened
 
 
 class Schedule:
@@ -141,7 +141,7 @@ def plan_from_json(plan, program, schedule):
     if plan is None:
         return None
     if not isinstance(plan, list) or not plan or not all(plan):
-        raise ValueError(f"a plan of {plan!r} does nothing")
+        raise ValueError(f"a plan of {shortened(plan)} does nothing")
     n_dims = {np.ndim(blocks) for step in schedule.plan(0, schedule.start()) for _, blocks in step}
     for s, blocks in (pair for step in plan for pair in step):
         here = np.asarray(blocks)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..._typing import RandomState
-from ...errors import DataError
+from ...errors import DataError, shortened
 from ..parameters import PERMUTATION, check_count, check_weights, known_numbers, seed_from, stream
 from .schedule import Schedule
 
@@ -66,10 +66,10 @@ class StaticSchedule(Schedule):
         self.size = check_count("size", size)
         self.n_shards = None if n_shards is None else check_count("n_shards", n_shards)
         if order not in _ORDERS:
-            raise DataError(f"order must be one of {', '.join(_ORDERS)}, got {order!r}")
+            raise DataError(f"order must be one of {', '.join(_ORDERS)}, got {shortened(order)}")
         if order in ("size", "balanced"):
             if weights is None:
-                raise DataError(f"order={order!r} needs weights, one for each block")
+                raise DataError(f"order={shortened(order)} needs weights, one for each block")
         else:
             weights = None
         self.order = order

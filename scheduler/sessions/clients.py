@@ -14,7 +14,7 @@ from dask.utils import parse_timedelta
 from distributed.core import PooledRPCCall
 from distributed.utils import LoopRunner
 
-from ...errors import DataError, StradaskError
+from ...errors import DataError, StradaskError, shortened
 
 _TOPIC = "all"  # of the scheduler's news: workers that come and go
 
@@ -64,7 +64,7 @@ def open_client(scheduler, timeout=None):
         )
     except (OSError, ValueError, TypeError) as error:
         raise DataError(
-            f"engine={address!r}: no Dask scheduler answers there within {timeout:g} s (dask.config "
+            f"engine={shortened(address)}: no Dask scheduler answers there within {timeout:g} s (dask.config "
             f"stradask.scheduler-timeout; {error}); is it running, is the address right, and for tls:// are "
             "the certificates in dask.config under distributed.comm.tls?"
         ) from error

@@ -10,7 +10,7 @@ from dask.core import flatten
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, Layer
 
-from ...errors import DataError, StradaskError
+from ...errors import DataError, StradaskError, shortened
 from .shards import Brought
 from .worker import bring
 
@@ -245,6 +245,6 @@ async def _settled(futures):
             raise await asyncio.to_thread(future.exception, 10)
         if future.status != "finished":
             raise StradaskError(
-                f"Dask lost the data {future.key!r} of a shard and cannot compute them again; scattered data "
-                "die with their worker: let a task read or make them"
+                f"Dask lost the data {shortened(future.key)} of a shard and cannot compute them again; "
+                "scattered data die with their worker: let a task read or make them"
             )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from ..history import Activity
 from .local import LocalSession
 
@@ -73,7 +73,7 @@ def check_engine(engine):
     """Refuse what is neither "local" nor "dask" nor an address."""
     if not isinstance(engine, str) or (engine not in ("local", "dask") and "://" not in engine):
         raise DataError(
-            f"engine={engine!r} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
+            f"engine={shortened(engine)} is unknown: take 'local', 'dask' or an address such as 'tcp://host:8786'"
         )
 
 
@@ -100,7 +100,9 @@ def open_session(engine, n_jobs=None):
     """
     if not isinstance(engine, str):
         if not hasattr(engine, "snapshot"):
-            raise DataError(f"engine must be 'local', 'dask' or a scheduler's address, got {engine!r}")
+            raise DataError(
+                f"engine must be 'local', 'dask' or a scheduler's address, got {shortened(engine)}"
+            )
         return engine
     check_engine(engine)
     if engine == "local":

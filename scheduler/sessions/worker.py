@@ -14,7 +14,7 @@ import distributed
 from distributed.protocol import to_serialize
 
 from ..._version import __version__
-from ...errors import StradaskError, WorkerLost
+from ...errors import StradaskError, WorkerLost, shortened
 from ..stores.shared_store import answer_word
 from ..threads import effective_n_jobs
 from .answers import answered, bytes_of, failure, not_here, refused, wired
@@ -264,7 +264,7 @@ class Seat:
 
 def _call(room, method, args, shared, serial):
     if method not in _METHODS:
-        raise StradaskError(f"a room has no method {method!r} for others to call")
+        raise StradaskError(f"a room has no method {shortened(method)} for others to call")
     function = getattr(room, method)
     args = Parcel(args).open() + (() if shared is None else (Parcel(shared).open(),))
     return function(*args) if serial is None else room.once(serial, function, *args)

@@ -14,7 +14,7 @@ import numpy as np
 from distributed.protocol.pickle import dumps
 from scipy import sparse
 
-from ...errors import StradaskError
+from ...errors import StradaskError, shortened
 from ..program import Task
 from ..stores.restoring import can_be_tried, differing
 from ..stores.saved import laid_over
@@ -197,7 +197,7 @@ class Room(Shards):
         packed = self.program.pack(block, value)
         if type(packed) is not np.ndarray or packed.dtype.hasobject:
             raise TypeError(
-                f"a block that travels is an array of numbers, got {packed!r:.100} for block {block}"
+                f"a block that travels is an array of numbers, got {shortened(packed, 100)} for block {block}"
             )
         return packed
 
@@ -213,7 +213,7 @@ class Room(Shards):
         """Take in a block that comes from another member; who uses it unpacks it."""
         fits = type(block) is int and 0 <= block < self.program.n_blocks and type(stamp) is int and stamp >= 0
         if not fits or type(packed) is not np.ndarray or packed.dtype.hasobject:
-            came = f"block {block!r:.40}, stamp {stamp!r:.40}, {type(packed).__name__}"
+            came = f"block {shortened(block, 40)}, stamp {shortened(stamp, 40)}, {type(packed).__name__}"
             raise StradaskError(f"{came} is not one that travels here, of {self.program.n_blocks}")
         self.put(block, stamp, _Packed(packed))
 

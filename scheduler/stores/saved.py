@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...errors import DataError, ModelFileError
+from ...errors import DataError, ModelFileError, shortened
 
 
 def check_saved(program, state):
@@ -10,8 +10,8 @@ def check_saved(program, state):
     for name in program.saved:
         if not isinstance(state, dict) or not isinstance(state.get(name), np.ndarray):
             raise DataError(
-                f"saved names {name!r}, but the state that {type(program).__name__}.load makes has no such "
-                "array"
+                f"saved names {shortened(name)}, but the state that {type(program).__name__}.load makes has "
+                "no such array"
             )
 
 

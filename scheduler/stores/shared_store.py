@@ -15,7 +15,7 @@ import secrets
 from dataclasses import dataclass
 
 from ..._version import __version__
-from ...errors import DataError, ModelFileError
+from ...errors import DataError, ModelFileError, in_brief, shortened
 from .store import Checkpoint, npz_writer, opened_npz
 
 _OWN = "coordinator.npz"
@@ -45,14 +45,16 @@ def file_system(url):
         import fsspec
     except ModuleNotFoundError as error:
         raise DataError(
-            f"checkpoint={url!r} is a URL, which needs fsspec (pip install fsspec); a folder on this machine "
-            "does not"
+            f"checkpoint={shortened(url, 200)} is a URL, which needs fsspec (pip install fsspec); a folder "
+            "on this machine does not"
         ) from error
     try:
         # fsspec remembers listings of what others have written since
         return fsspec.core.url_to_fs(url, use_listings_cache=False)
     except (ValueError, ImportError, OSError) as error:
-        raise DataError(f"checkpoint={url!r} is no URL that fsspec can use here: {error}") from error
+        raise DataError(
+            f"checkpoint={shortened(url, 200)} is no URL that fsspec can use here: {in_brief(error)}"
+        ) from error
 
 
 def write_part(url, folder, name, arrays):
@@ -185,8 +187,8 @@ class SharedCheckpoint(Checkpoint):
             self.system.pipe_file(self._at("probe"), word.encode())
         except OSError as error:
             raise DataError(
-                f"checkpoint={self.url!r} cannot be written here ({error}): give a place that this process "
-                "and all workers may write to"
+                f"checkpoint={shortened(self.url, 200)} cannot be written here ({in_brief(error)}): give a "
+                "place that this process and all workers may write to"
             ) from error
         return word
 
@@ -198,7 +200,7 @@ class SharedCheckpoint(Checkpoint):
                 try:
                     there = self.system.cat_file(self._at(f"probe-{word}"))
                 except OSError as error:
-                    wrong = f"what it wrote is not seen here: {error}"
+                    wrong = f"what it wrote is not seen here: {in_brief(error)}"
                 else:
                     wrong = "" if there.decode() == member else "what it wrote arrived as something else"
                     self.system.rm_file(self._at(f"probe-{word}"))
@@ -207,7 +209,8 @@ class SharedCheckpoint(Checkpoint):
         self.system.rm_file(self._at("probe"))
         if missing:
             raise DataError(
-                f"checkpoint={self.url!r} must be the same place for this process and all workers, but is "
+                f"checkpoint={shortened(self.url, 200)} must be the same place for this process and all "
+                "workers, but is "
                 f"not for {'; '.join(missing)}: share it, or give a folder's path without '://', and states "
                 "are gathered and written here"
             )
@@ -238,7 +241,8 @@ class SharedCheckpoint(Checkpoint):
         sizes = {posixpath.basename(entry["name"]): entry["size"] for entry in here}
         if missing := sorted(name for name, size in state.sizes.items() if sizes.get(name) != size):
             raise DataError(
-                f"checkpoint={self.url!r}: workers wrote {missing[0]} and {len(missing) - 1} other files "
+                f"checkpoint={shortened(self.url, 200)}: workers wrote {missing[0]} and {len(missing) - 1} "
+                "other files "
                 "that are not seen here. Share the place with all workers, also with those that join later; "
                 "the state before this one is kept, and the same fit goes on from it"
             )
@@ -389,5 +393,5 @@ def answer_word(url, word, member, number):
             return word, "it sees another place under this name"
         system.pipe_file(posixpath.join(path, f"probe-{word}-{number}"), member.encode())
     except OSError as error:
-        return word, f"{type(error).__name__}: {error}"
+        return word, f"{type(error).__name__}: {in_brief(error)}"
     return f"{word}-{number}", ""

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ..._version import __version__
-from ...errors import CheckpointMismatch, DataError, ModelFileError, shortened
+from ...errors import CheckpointMismatch, DataError, ModelFileError, check_path, shortened
 
 _HEADER = "header"
 _KINDS = "biufUSMm"  # numbers, text and times
@@ -51,6 +51,7 @@ def write_atomic(path, writer, *, follow=True):
     ...     path.read_bytes()
     b'whole'
     """
+    check_path(path)
     target = Path(os.fsdecode(path))
     target = Path(os.path.realpath(target)) if follow else target.parent.resolve() / target.name
     aside = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.tmp")
@@ -139,9 +140,11 @@ def npz_writer(arrays, header):
     members = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in members.items():
         if array.dtype.hasobject:
-            raise DataError(f"the array {name!r} holds Python objects; only numbers and strings are written")
+            raise DataError(
+                f"the array {shortened(name)} holds Python objects; only numbers and strings are written"
+            )
         if name == _HEADER or not re.fullmatch(r"\w[\w.\-]*(/\w[\w.\-]*)*", name):
-            raise DataError(f"an array cannot have the name {name!r} in a file")
+            raise DataError(f"an array cannot have the name {shortened(name)} in a file")
     try:
         text = json.dumps(header)
     except (TypeError, ValueError) as error:
@@ -181,6 +184,7 @@ def read_npz(path):
     OSError
         If there is no such file, or it cannot be opened.
     """
+    check_path(path)
     with open(path, "rb") as file:
         return opened_npz(file, path)
 
@@ -291,7 +295,8 @@ class Checkpoint:
         if not isinstance(path, (str, os.PathLike)):
             raise DataError(f"checkpoint must be the name of a folder, not a {type(path).__name__}")
         if "://" in str(path):
-            raise DataError(f"checkpoint={str(path)!r} is a URL; give a folder on this machine")
+            raise DataError(f"checkpoint={shortened(str(path), 200)} is a URL; give a folder on this machine")
+        check_path(path)
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
             raise DataError(f"checkpoint must be a folder, but {self.path} is a file")

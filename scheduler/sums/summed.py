@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import DataError, StradaskError
+from ...errors import DataError, StradaskError, in_brief, shortened
 from ..program import Program
 from ..threads import computed_here
 from .portions import TreeSum
@@ -57,7 +57,8 @@ class Summed(Program):
             raise
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise DataError(
-                f"fun_and_grad must return a value and a gradient, got {answer!r:.80} in portion {number}"
+                f"fun_and_grad must return a value and a gradient, got {shortened(answer)} in portion "
+                f"{number}"
             )
         value, gradient = _real(number, *answer)
         if gradient.shape != x.shape:
@@ -115,8 +116,8 @@ def _real(number, value, gradient):
         return float(value), np.asarray(gradient, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"fun_and_grad must return a number and a vector of numbers, got {value!r:.40} and "
-            f"{gradient!r:.80} in portion {number}: {error}"
+            f"fun_and_grad must return a number and a vector of numbers, got {shortened(value, 40)} and "
+            f"{shortened(gradient)} in portion {number}: {in_brief(error)}"
         ) from error
 
 

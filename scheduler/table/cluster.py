@@ -13,7 +13,7 @@ import distributed
 import numpy as np
 
 from ..._version import __version__
-from ...errors import DataError, WorkerLost
+from ...errors import DataError, WorkerLost, shortened
 from ..sessions.answers import failure, not_here, refused, wired
 from ..sessions.clients import scheduler_named
 from ..sessions.cluster import cluster_session
@@ -275,7 +275,7 @@ def cluster_place(engine):
         return LocalPlace() if isinstance(session, LocalSession) else ClusterPlace(session._scheduler)
     if not isinstance(engine, distributed.Client):
         known = "'local', 'dask', an address, a client or a SimulatedClock"
-        raise DataError(f"engine must be {known}, got {engine!r}")
+        raise DataError(f"engine must be {known}, got {shortened(engine)}")
     return ClusterPlace(engine)
 
 

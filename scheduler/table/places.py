@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...errors import DataError
+from ..parameters import numbers_of
 from ..threads import single_threaded_blas
 from .state import Design
 from .table import ParameterTable
@@ -185,7 +186,7 @@ class SimulatedClock(LocalPlace):
     def __init__(self, seconds: Any, latency: float = 0.0) -> None:
         super().__init__()
         self._seconds = seconds if callable(seconds) else None
-        self._speeds = [] if callable(seconds) else [float(s) for s in seconds]
+        self._speeds = [] if callable(seconds) else numbers_of("seconds", seconds).tolist()
         self._latency = latency
         if self._speeds and not min(self._speeds) > 0:
             raise DataError(f"seconds must be above 0, got {min(self._speeds)}")

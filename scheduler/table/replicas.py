@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..._typing import FileName
-from ...errors import DataError, ModelFileError, StradaskError, WorkerLost
+from ...errors import DataError, ModelFileError, StradaskError, WorkerLost, in_brief, shortened
 from ..parameters import check_count
 from ..sessions.session import check_engine
 from ..stores.store import Checkpoint
@@ -147,7 +147,7 @@ def _cells(values, slots, rule):
         if values.dtype not in (np.float32, np.float64):
             values = values.astype(np.float64, casting="unsafe" if values.dtype.kind in "biufO" else "safe")
     except (TypeError, ValueError) as error:
-        raise DataError(f"values must be a matrix of real numbers: {error}") from error
+        raise DataError(f"values must be a matrix of real numbers: {in_brief(error)}") from error
     if values.ndim != 2 or not values.size:
         raise DataError(f"values must be a matrix, rows of parameters, got an array of shape {values.shape}")
     if not np.isfinite(values).all():
@@ -166,7 +166,7 @@ def _check_staleness(staleness):
     if staleness == np.inf:
         return np.inf
     if isinstance(staleness, float):
-        raise DataError(f"staleness must be an integer or float('inf'), got {staleness!r}")
+        raise DataError(f"staleness must be an integer or float('inf'), got {shortened(staleness)}")
     return check_count("staleness", staleness, 0)
 
 

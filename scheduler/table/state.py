@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 
 OVER = 2**62  # the clock of a shard when all replicas have left
 
@@ -94,7 +94,7 @@ class Adagrad:
 
     def __post_init__(self):
         if not 0 < self.rate < math.inf:
-            raise DataError(f"rate must be a number above 0, got {self.rate!r}")
+            raise DataError(f"rate must be a number above 0, got {shortened(self.rate)}")
 
     def apply(self, cells: Any, delta: Any) -> None:
         """Step."""

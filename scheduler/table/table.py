@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..._typing import Array
-from ...errors import DataError, shortened
+from ...errors import DataError, in_brief, shortened
 from ..compiling import CompileClock, compile_clock
 from .state import Leave, Replica
 
@@ -137,7 +137,7 @@ class ParameterTable:
             delta = np.broadcast_to(np.asarray(delta, self.dtype), (len(rows), self.shape[1]))
         except ValueError as error:
             raise DataError(
-                f"delta must broadcast to {len(rows)} rows of {self.shape[1]} numbers: {error}"
+                f"delta must broadcast to {len(rows)} rows of {self.shape[1]} numbers: {in_brief(error)}"
             ) from error
         if not np.isfinite(delta).all():
             row = rows[np.flatnonzero(~np.isfinite(delta).all(axis=1))[0]]

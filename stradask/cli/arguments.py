@@ -14,6 +14,7 @@ from pathlib import Path
 
 from .._version import __version__
 from ..demo.page import DEFAULT_REPORT
+from ..errors import in_brief, shortened
 from ..registry import MODELS
 from . import commands
 from .examples import EPILOG, EXAMPLES
@@ -27,7 +28,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **options)
 
     def error(self, message):
-        self.exit(2, f"{self.prog}: error: {_one_line(message)} ({self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: error: {in_brief(message, 400)} ({self.prog} --help)\n")
 
 
 def main(argv=None):
@@ -90,9 +91,8 @@ def explain(error):
     if isinstance(error, MemoryError):
         return _one_line(f"not enough memory ({error})")
     if isinstance(error, OSError) and error.strerror:
-        return _one_line(
-            ": ".join(str(part) for part in (error.filename, error.strerror) if part is not None)
-        )
+        parts = [part for part in (error.filename, error.strerror) if part is not None]
+        return ": ".join(in_brief(part, 200) for part in parts)
     from ..errors import StradaskError
 
     text = _one_line(str(error))
@@ -375,7 +375,7 @@ def _number(text, kind, wanted, accepted):
     except ValueError:
         value = None
     if value is None or not accepted(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not {wanted}")
     return value
 
 
@@ -399,7 +399,9 @@ def _assignment(text):
     """Read NAME=VALUE; a value that is no literal of Python is a string."""
     name, equals, value = text.partition("=")
     if not (equals and name.isidentifier() and value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE (MODEL and DATA come before --param)")
+        raise argparse.ArgumentTypeError(
+            f"{shortened(text)} is not NAME=VALUE (MODEL and DATA come before --param)"
+        )
     try:
         return name, literal_eval(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):

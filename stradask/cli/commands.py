@@ -11,7 +11,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import DataError, InterruptedFitWarning
+from ..errors import DataError, InterruptedFitWarning, in_brief, shortened
 from ..registry import MODELS, find_model, model_of, resolve
 from . import inputs as data
 
@@ -139,7 +139,9 @@ def make_estimator(model, args, **strongest):
     values = {name: value for name, value in ours.items() if name == "verbose" or name in known}
     for name, value in args.param:
         if name not in known:
-            raise DataError(f"--param: {model.name} has no parameter {name!r}; it has {', '.join(known)}")
+            raise DataError(
+                f"--param: {model.name} has no parameter {shortened(name)}; it has {', '.join(known)}"
+            )
         values[name] = value
     if getattr(args, "cluster", None) is not None:
         values |= _on_cluster(args, known)
@@ -157,7 +159,7 @@ def _on_cluster(args, known):
 
 
 def _read(model, args):
-    say(args, f"reading {args.data}")
+    say(args, f"reading {in_brief(args.data, 200)}")
     return data.READERS[model.data](args.data, args.vocab, verbose=bars(args))
 
 

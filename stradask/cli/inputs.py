@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError
+from ..errors import DataError, shortened
 from .tables import file_of, is_table, read_table
 
 DOCSTRINGS = "docstrings"
@@ -391,8 +391,8 @@ def check_columns(read, model):
     pairs = itertools.zip_longest(ours, read.vocabulary)
     at, (own, other) = next((k, pair) for k, pair in enumerate(pairs) if pair[0] != pair[1])
     raise DataError(
-        f"{read.source}: column {at} of the model is {own and str(own)!r}, that of the file {other!r}; give "
-        "the file the model's columns, in their order"
+        f"{read.source}: column {at} of the model is {shortened(own and str(own))}, that of the file "
+        f"{shortened(other)}; give the file the model's columns, in their order"
     )
 
 

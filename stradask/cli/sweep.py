@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean, stdev
 
 from .._version import __version__
-from ..errors import DataError
+from ..errors import DataError, in_brief, shortened
 from ..registry import find_model
 from . import inputs as data
 from .commands import INTERRUPTED, bars, make_estimator, run_fit, say, show, swept_models
@@ -133,8 +133,8 @@ def _topic_model(name):
     model = find_model(name)
     if model.data != "counts":
         raise DataError(
-            f"MODEL is {name!r}, which has no number of topics; there are: {swept_models()} (lasso-cv and "
-            "its like choose their penalty in a fit)"
+            f"MODEL is {shortened(name)}, which has no number of topics; there are: {swept_models()} "
+            "(lasso-cv and its like choose their penalty in a fit)"
         )
     return model
 
@@ -170,7 +170,7 @@ def _prepared(args):
 
 def _documents(args):
     """Read the documents to learn from and to judge by; what may be wrong with them is said here."""
-    say(args, f"reading {args.data}")
+    say(args, f"reading {in_brief(args.data, 200)}")
     train = _counts(args, args.data)
     width = train.X.shape[1]
     if width < 2:

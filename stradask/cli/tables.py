@@ -11,6 +11,7 @@ import math
 import re
 from array import array
 
+from .._numbers import is_number
 from ..errors import DataError, shortened
 
 _TABLE = re.compile(r"(.+?\.[ct]sv(?:\.(?:gz|xz|bz2))?)(?::(.*))?", re.IGNORECASE | re.DOTALL)
@@ -64,7 +65,7 @@ def read_table(source, *, labels=False, n_features=None, verbose=0):
     first = next(rows, None)
     if first is None:
         raise DataError(f"{path} holds no line but empty ones; write it again")
-    names = None if any(map(_is_number, first[1])) else [cell.strip() for cell in first[1]]
+    names = None if any(map(is_number, first[1])) else [cell.strip() for cell in first[1]]
     width = len(first[1])
     alone = f", or give the model's {n_features} columns alone" * (n_features is not None)
     at = None if not target and width == n_features else _place_of(target, names, width, path, alone)
@@ -87,7 +88,7 @@ def read_table(source, *, labels=False, n_features=None, verbose=0):
     X = np.asfortranarray(np.frombuffer(values).reshape(n_rows, -1))
     if at is None:
         return X, None, names
-    numbers = not labels or (labels != "text" and all(map(_is_number, targets)))
+    numbers = not labels or (labels != "text" and all(map(is_number, targets)))
     y = np.array(targets).astype(np.float64) if numbers else np.array(targets)
     return X, y, names and names[:at] + names[at + 1 :]
 
@@ -137,25 +138,17 @@ def _place_of(target, names, width, path, alone):
     raise DataError(f"{path} has no column {shortened(target)} for the target; it has {there}")
 
 
-def _is_number(cell):
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
 def _label(cell):
     """Return a label without space around it; ValueError if it is missing."""
     label = cell.strip()
-    if not label or (_is_number(label) and not math.isfinite(float(label))):
+    if not label or (is_number(label) and not math.isfinite(float(label))):
         raise ValueError
     return label
 
 
 def _unusable(path, line, cells, label, names):
     """Make the error for the first cell that is not a number, or for a label that is missing."""
-    numbers = (k for k, cell in enumerate(cells) if k != label and not _is_number(cell))
+    numbers = (k for k, cell in enumerate(cells) if k != label and not is_number(cell))
     wrong = next(numbers, label)
     where = f"column {wrong}" + (f" ({shortened(names[wrong])})" if names else "")
     cell = cells[wrong].strip()

@@ -148,3 +148,29 @@ def test_a_parameter_is_taken_or_named(door, tmp_path, monkeypatch):
 def test_a_parameter_is_taken_or_named_at_length(door, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert check(door, 1) >= (len(WRONG) - 1) * len(DOORS[door][1])
+
+
+TEXT = "nonsense " * 1200
+LONG = [TEXT, TEXT.encode(), [TEXT] * 3, list(range(5000)), {TEXT: TEXT}, np.arange(5000.0), 10**3000]
+
+
+def refusals(call, cases):
+    """Yield what is said of the cases that are refused."""
+    for name, value in cases:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                call(**{name: value})
+            except Exception as error:
+                yield name, str(error)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_no_message_shows_a_long_value(door, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    call, names = DOORS[door]
+    cases = [(name, value) for name in names for value in LONG if not endless(name, value)]
+    said = list(refusals(call, cases))
+    assert len(said) > len(cases) // 3
+    for name, text in said:
+        assert len(text) <= 300, f"{door}({name}=...), {len(text)} characters: {text[:400]}"

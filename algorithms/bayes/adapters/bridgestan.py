@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ....errors import DataError
+from ....errors import DataError, shortened
 from ..models.external import ExternalModel, Functions, check_named, needed, rows_of
 
 _ONE_AT_A_TIME = threading.Lock()  # a library compiled without STAN_THREADS has one stack for derivatives
@@ -55,7 +55,10 @@ def from_bridgestan(model_lib: Any, data: Any, *, data_axis: Any, start: Any = N
     check_named(data)
     n = data.get(data_axis)
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
-        raise DataError(f"data_axis={data_axis!r} must name the integer of data that counts rows, got {n!r}")
+        raise DataError(
+            f"data_axis={shortened(data_axis)} must name the integer of data that counts rows, got "
+            f"{shortened(n)}"
+        )
     cut, fixed = rows_of({name: x for name, x in data.items() if name != data_axis}, n, data_axis)
     row = tuple(x[:1] for x in cut.values())
     functions = _Stan(str(model_lib), fixed, tuple(cut), data_axis, row)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ....errors import DataError
+from ....errors import DataError, shortened
 from ...inputs.matrices import check_takes
 from ..models.external import ExternalModel, Functions, check_named, flat_names, needed, rows_of
 
@@ -70,16 +70,16 @@ def from_numpyro(model: Any, data: Any, *, data_axis: Any, start: Any = None) ->
         sites = _trace(model, data)
         if sites.get(data_axis, {}).get("type") != "plate":
             plates = [name for name, site in sites.items() if site["type"] == "plate"]
-            raise DataError(f"data_axis={data_axis!r} is no plate of the model; there are {plates}")
+            raise DataError(f"data_axis={shortened(data_axis)} is no plate of the model; there are {plates}")
         n, part = sites[data_axis]["args"]
         if part is not None and part != n:
             raise DataError(
-                f"the plate {data_axis!r} takes {part} of {n} rows: sample it without subsampling"
+                f"the plate {shortened(data_axis)} takes {part} of {n} rows: sample it without subsampling"
             )
         parameters = {name: site["value"] for name, site in sites.items() if _is_parameter(site)}
         for name in parameters:
             _check_parameter(name, sites[name], data_axis)
-        cut, fixed = rows_of(data, n, f"the plate {data_axis!r}")
+        cut, fixed = rows_of(data, n, f"the plate {shortened(data_axis)}")
         if start is not None:
             parameters = {name: np.asarray(start[name], dtype=float) for name in parameters}
         free = unconstrain_fn(model, (), data, parameters)
@@ -113,11 +113,13 @@ def _is_parameter(site):
 def _check_parameter(name, site, data_axis):
     if any(frame.name == data_axis for frame in site["cond_indep_stack"]):
         raise DataError(
-            f"the parameter {name!r} is inside the plate {data_axis!r}: each row has one of its own, which "
-            "shards cannot share; integrate it out, or cut by groups"
+            f"the parameter {shortened(name)} is inside the plate {shortened(data_axis)}: each row has one "
+            "of its own, which shards cannot share; integrate it out, or cut by groups"
         )
     if site["fn"].support.is_discrete:
-        raise DataError(f"the parameter {name!r} is discrete: sum it out, as there is no gradient in it")
+        raise DataError(
+            f"the parameter {shortened(name)} is discrete: sum it out, as there is no gradient in it"
+        )
 
 
 class _NumPyro(Functions):
@@ -153,8 +155,8 @@ class _NumPyro(Functions):
                 continue
             if frames[0].size != len(rows[0]):
                 raise DataError(
-                    f"the plate {self.axis!r} has {frames[0].size} rows where the data have {len(rows[0])}: "
-                    "let the model take its size from the data"
+                    f"the plate {shortened(self.axis)} has {frames[0].size} rows where the data have "
+                    f"{len(rows[0])}: let the model take its size from the data"
                 )
             logp = site["fn"].log_prob(site["value"]).sum()
             total = total + (logp if site["scale"] is None else site["scale"] * logp)

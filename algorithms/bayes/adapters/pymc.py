@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....errors import DataError
+from ....errors import DataError, shortened
 from ..models.external import ExternalModel, Functions, flat_names, needed
 
 
@@ -53,12 +53,14 @@ def from_pymc(model: Any, *, data_axis: Any) -> ExternalModel:
     if not cut:
         known = sorted({dim for some in dims.values() for dim in some if dim is not None})
         raise DataError(
-            f"data_axis={data_axis!r}: no pm.Data of the model has it as its first dimension; the model's "
-            f"dimensions are {known}"
+            f"data_axis={shortened(data_axis)}: no pm.Data of the model has it as its first dimension; the "
+            f"model's dimensions are {known}"
         )
     if model.discrete_value_vars:
         name = model.values_to_rvs[model.discrete_value_vars[0]].name
-        raise DataError(f"the parameter {name!r} is discrete: sum it out, as there is no gradient in it")
+        raise DataError(
+            f"the parameter {shortened(name)} is discrete: sum it out, as there is no gradient in it"
+        )
     point = model.initial_point()
     values = [model.rvs_to_values[rv] for rv in model.free_RVs]
     shapes = {value.name: np.shape(point[value.name]) for value in values}
@@ -90,8 +92,8 @@ class _PyMC(Functions):
             depends = self._depends(term, data)
             if depends and variable in model.free_RVs:
                 raise DataError(
-                    f"the parameter {variable.name!r} depends on rows of the data: each shard would have "
-                    "another prior for it; give it one that does not"
+                    f"the parameter {shortened(variable.name)} depends on rows of the data: each shard "
+                    "would have another prior for it; give it one that does not"
                 )
             terms[depends].append(term)
         if not terms[True]:

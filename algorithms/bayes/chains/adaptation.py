@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ....errors import DataError
+from ....errors import DataError, shortened
 from ....kernels.bayes.hmc import first_size
 from ....scheduler.threads import single_threaded_blas
 from .chain import SAMPLERS, WARM_UP, Draws, advance_all, init, stream
@@ -133,10 +133,12 @@ def warm_up_all(
         For a metric or sampler that needs a mode without one.
     """
     if metric not in METRICS:
-        raise DataError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
+        raise DataError(f"metric must be one of {', '.join(METRICS)}, got {shortened(metric)}")
     if sampler == "split_hmc" or metric == "laplace":
         if mode is None:
-            raise DataError(f"sampler={sampler!r} with metric={metric!r} needs a mode: see find_mode")
+            raise DataError(
+                f"sampler={shortened(sampler)} with metric={shortened(metric)} needs a mode: see find_mode"
+            )
         begin = {"mu": mode.q, "A": mode.A}
         stretches = [(min(n, _LAPLACE_WARM_UP), False)]
     else:

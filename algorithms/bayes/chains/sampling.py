@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from ....errors import DataError, StradaskError
+from ....errors import DataError, StradaskError, shortened
 from ....scheduler.history import History
 from ....scheduler.loop import iterate
 from ....scheduler.parameters import check_count
@@ -274,7 +274,7 @@ def make_plan(
     Plan
     """
     if metric not in ("auto", *METRICS):
-        raise DataError(f"metric must be one of auto, {', '.join(METRICS)}, got {metric!r}")
+        raise DataError(f"metric must be one of auto, {', '.join(METRICS)}, got {shortened(metric)}")
     if target is not None and not 0 < target < 1:
         raise DataError(f"target must lie between 0 and 1, got {target}")
     if sampler == "gibbs":
@@ -292,7 +292,8 @@ def make_plan(
         mode = find_mode(model)
     if mode is None and (sampler in ("laplace", "split_hmc") or metric == "laplace"):
         raise DataError(
-            f"sampler={sampler!r}, metric={metric!r} need a mode with a definite Hessian, and none is to be "
+            f"sampler={shortened(sampler)}, metric={shortened(metric)} need a mode with a definite Hessian, "
+            "and none is to be "
             "found: give the parameters proper priors, or take sampler='nuts' with metric='adapted'"
         )
     if mode is not None and sampler in ("auto", "laplace", "split_hmc"):
@@ -329,7 +330,7 @@ def check_settings(sampler, n_samples, n_chains, n_warmup):
     """Refuse a sampler that is unknown, and counts that are no integers of at least 1."""
     known = ("auto", "laplace", *SAMPLERS)
     if not isinstance(sampler, str) or sampler not in known:
-        raise DataError(f"sampler must be one of {', '.join(known)}, got {sampler!r}")
+        raise DataError(f"sampler must be one of {', '.join(known)}, got {shortened(sampler)}")
     for name, value in (("n_samples", n_samples), ("n_chains", n_chains), ("n_warmup", n_warmup)):
         check_count(name, value)
         if value >= 2**63:

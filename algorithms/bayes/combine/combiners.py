@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 from sklearn.utils import check_random_state
 
-from ....errors import DataError
+from ....errors import DataError, in_brief, shortened
 from ..posterior.convergence import split_rhat
 from ..posterior.diagnostics import (
     LEAST_ACCEPTANCE,
@@ -207,9 +207,9 @@ def combine(
     (1.0, 0.5)
     """
     if method not in COMBINERS:
-        raise DataError(f"method={method!r} is unknown: take one of {', '.join(COMBINERS)}")
+        raise DataError(f"method={shortened(method)} is unknown: take one of {', '.join(COMBINERS)}")
     if isinstance(n_draws, bool) or not isinstance(n_draws, (int, np.integer)) or n_draws < 1:
-        raise DataError(f"n_draws must be a positive integer, got {n_draws!r}")
+        raise DataError(f"n_draws must be a positive integer, got {shortened(n_draws)}")
     shards, chains = _checked(draws, gradients, log_density)
     _check_needs(method, shards)
     rng = np.random.Generator(np.random.Philox(check_random_state(random_state).randint(2**31)))
@@ -221,15 +221,15 @@ def combine(
         found = COMBINERS[method].function(shards, int(n_draws), rng)
     except NotDefinite as error:
         raise CombinationRefused(
-            f"method={method!r}: {error}: the shards' Gaussians do not multiply to a density; take more "
-            "draws, or method='score-spd', or method='auto'"
+            f"method={shortened(method)}: {error}: the shards' Gaussians do not multiply to a density; take "
+            "more draws, or method='score-spd', or method='auto'"
         ) from error
     if method != "auto" and found.log_weights is None and log_density is not None:
         found.figures.update(_check(found.draws, log_density, rng))
     told = unconverged and chains.shape[2] >= _FEW
     complaints = [unconverged] * bool(told) + [*_complaints(found)]
     for complaint in complaints if method != "auto" else ():
-        warnings.warn(f"method={method!r}: {complaint}", CombinationWarning, stacklevel=2)
+        warnings.warn(f"method={shortened(method)}: {complaint}", CombinationWarning, stacklevel=2)
     return found
 
 
@@ -277,7 +277,7 @@ def _checked(draws, gradients, log_density):
             )
         gradients = gradients.reshape(M, C * T, d)
     if log_density is not None and not callable(log_density):
-        raise DataError(f"log_density must be a function of points (K, d), got {log_density!r:.60}")
+        raise DataError(f"log_density must be a function of points (K, d), got {shortened(log_density, 60)}")
     return Subposteriors(chains.reshape(M, C * T, d), gradients, log_density), chains
 
 
@@ -286,7 +286,7 @@ def _finite(name, values):
         array = np.ascontiguousarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"{name} must be numbers of the shape (M, T, d), as many of each shard: {error}"
+            f"{name} must be numbers of the shape (M, T, d), as many of each shard: {in_brief(error)}"
         ) from error
     if array.ndim not in (3, 4):
         raise DataError(f"{name} must have the shape (M, T, d) or (M, chains, T, d), got {array.shape}")
@@ -305,13 +305,15 @@ def _check_needs(method, shards):
     _, T, d = shards.draws.shape
     for need in entry.needs:
         if getattr(shards, need) is None:
-            raise DataError(f"method={method!r} needs {need}: pass them, or take method='auto'")
+            raise DataError(f"method={shortened(method)} needs {need}: pass them, or take method='auto'")
     if entry.most_parameters is not None and d > entry.most_parameters:
-        raise DataError(f"method={method!r} is for at most {entry.most_parameters} parameters, got {d}")
+        raise DataError(
+            f"method={shortened(method)} is for at most {entry.most_parameters} parameters, got {d}"
+        )
     if entry.least_draws(d) > T:
         raise DataError(
-            f"method={method!r} needs at least {entry.least_draws(d)} draws a shard for {d} parameters, got "
-            f"{T}: take more draws"
+            f"method={shortened(method)} needs at least {entry.least_draws(d)} draws a shard for {d} "
+            f"parameters, got {T}: take more draws"
         )
 
 

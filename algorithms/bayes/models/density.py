@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ....errors import DataError, shortened
+from ....errors import DataError, in_brief, shortened
 from ....kernels.bayes.address import floats
 from ....kernels.bayes.callback import call_function, callback
 from ...inputs.matrices import check_takes
@@ -80,7 +80,7 @@ def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None,
     functions = [log_likelihood] if log_prior is None else [log_likelihood, log_prior]
     for function in functions:
         if not callable(function):
-            raise DataError(f"log_likelihood and log_prior must be functions, got {function!r:.60}")
+            raise DataError(f"log_likelihood and log_prior must be functions, got {shortened(function, 60)}")
     if all(_is_compiled(function) for function in functions):
         model = _compiled_model(log_likelihood, log_prior, data, start, power, names)
     else:
@@ -102,7 +102,7 @@ def _checked_start(start):
     try:
         start = np.array(start, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"start must be a vector of numbers, one a parameter: {error}") from error
+        raise DataError(f"start must be a vector of numbers, one a parameter: {in_brief(error)}") from error
     if start.ndim != 1 or not len(start) or not np.isfinite(start).all():
         raise DataError(f"start must be a vector of finite numbers, one a parameter, got {start}")
     return start
@@ -117,7 +117,9 @@ def checked_names(names, d):
     names = tuple(f"q[{j}]" for j in range(d)) if names is None else tuple(names)
     d = len(names) if d is None else d
     if not all(isinstance(name, str) for name in names) or len(names) != d or len(set(names)) != d:
-        raise DataError(f"names must be {d} different strings, one for each entry of start, got {names}")
+        raise DataError(
+            f"names must be {d} different strings, one for each entry of start, got {shortened(names)}"
+        )
     return names
 
 
@@ -202,7 +204,9 @@ def _compiled_model(log_likelihood, log_prior, data, start, power, names):
     try:
         x = np.ascontiguousarray(data, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"data of a compiled log_likelihood must be an array of numbers: {error}") from error
+        raise DataError(
+            f"data of a compiled log_likelihood must be an array of numbers: {in_brief(error)}"
+        ) from error
     if x.ndim not in (1, 2):
         raise DataError(f"data of a compiled log_likelihood must have one or two axes, got {x.ndim}")
     n_arguments = len(inspect.signature(log_likelihood.py_func).parameters)
@@ -361,7 +365,9 @@ def _number(made, what):
     try:
         value = np.asarray(made, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{what} must return one number, got a {type(made).__name__}: {error}") from error
+        raise DataError(
+            f"{what} must return one number, got a {type(made).__name__}: {in_brief(error)}"
+        ) from error
     if made is None:  # of which NumPy makes NaN
         raise DataError(f"{what} must return one number, got None: does it end without a return?")
     if value.size != 1:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ....errors import DataError
+from ....errors import DataError, shortened
 from ....kernels.bayes.streams import uniforms
 from ....scheduler.threads import single_threaded_blas
 from ..chains.chain import STARTING, stream
@@ -98,8 +98,8 @@ def _check_falls(model, flat):
     ]
     if both:
         raise DataError(
-            f"the log density does not depend on the parameter {model.names[both[0]]!r}: leave it out, or "
-            "give it a proper prior"
+            f"the log density does not depend on the parameter {shortened(model.names[both[0]])}: leave it "
+            "out, or give it a proper prior"
         )
     pairs = zip(model.names, sides[0], strict=True)
     parts = [f"{part:+.2g} {name}" for name, part in pairs if abs(part) > 0.05]
@@ -181,7 +181,7 @@ def _check_point(model, q, logp, gradient):
     wrong = np.flatnonzero(~np.isfinite(gradient))
     if len(wrong):
         raise DataError(
-            f"the gradient of the log density for the parameter {model.names[wrong[0]]!r} is "
+            f"the gradient of the log density for the parameter {shortened(model.names[wrong[0]])} is "
             f"{gradient[wrong[0]]} {where}: mend the gradient, or leave it out to have it differenced"
         )
     h = STEP * np.maximum(1.0, np.abs(q))
@@ -201,7 +201,7 @@ def _check_point(model, q, logp, gradient):
     if len(wrong):
         j = wrong[0]
         raise DataError(
-            f"the gradient for the parameter {model.names[j]!r} is {gradient[j]:.6g} {where}, but "
+            f"the gradient for the parameter {shortened(model.names[j])} is {gradient[j]:.6g} {where}, but "
             f"differences of the log density give {expected[j]:.6g}: mend the gradient, or leave it out to "
             "have it differenced"
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....errors import DataError
+from ....errors import DataError, in_brief, shortened
 from ....kernels.bayes import mixture as bayes_mixture
 from .model import Model
 
@@ -92,7 +92,7 @@ class GaussianMixtureDensity:
         concentration: float = 2.0,
     ) -> None:
         if isinstance(n_components, bool) or not isinstance(n_components, Integral) or n_components < 2:
-            raise DataError(f"n_components must be an integer from 2 on, got {n_components!r}")
+            raise DataError(f"n_components must be an integer from 2 on, got {shortened(n_components)}")
         self.n_components = int(n_components)
         self._priors = {
             "mean_scale": mean_scale,
@@ -102,7 +102,7 @@ class GaussianMixtureDensity:
         }
         for name, value in self._priors.items():
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
-                raise DataError(f"{name} must be a finite number above zero, got {value!r}")
+                raise DataError(f"{name} must be a finite number above zero, got {shortened(value)}")
 
     def fitted_to(self, data: Any) -> Any:
         """Return the density of that data: its units, and where chains begin.
@@ -128,7 +128,7 @@ class GaussianMixtureDensity:
         try:
             x = np.array(data, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise DataError(f"data of a mixture must be an array of numbers: {error}") from error
+            raise DataError(f"data of a mixture must be an array of numbers: {in_brief(error)}") from error
         if x.ndim not in (1, 2) or not x.size:
             raise DataError(f"data of a mixture must have the shape (n,) or (n, p), got {x.shape}")
         flat, x = x.ndim == 1, x.reshape(len(x), -1)

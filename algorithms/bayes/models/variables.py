@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ....errors import DataError, shortened
+from ....errors import DataError, in_brief, shortened
 
 
 def finite(name, values, ndim):
@@ -12,7 +12,7 @@ def finite(name, values, ndim):
     try:
         array = np.ascontiguousarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be an array of numbers: {error}") from error
+        raise DataError(f"{name} must be an array of numbers: {in_brief(error)}") from error
     if array.ndim != ndim or not array.size:
         raise DataError(f"{name} must have {ndim} dimensions, none of length 0, got the shape {array.shape}")
     if not np.isfinite(array).all():
@@ -88,7 +88,7 @@ def quantile_levels(name, values):
     try:
         levels = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be a number or a vector of numbers: {error}") from error
+        raise DataError(f"{name} must be a number or a vector of numbers: {in_brief(error)}") from error
     if levels.ndim > 1 or not ((levels >= 0) & (levels <= 1)).all():
         raise DataError(
             f"{name} must be a number or a vector of numbers between 0 and 1, got {shortened(values)}"
@@ -101,7 +101,9 @@ def of_draws(log_likelihood, n_draws):
     try:
         found = np.asarray(log_likelihood, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"log_likelihood must be True, False or an array of numbers: {error}") from error
+        raise DataError(
+            f"log_likelihood must be True, False or an array of numbers: {in_brief(error)}"
+        ) from error
     if found.ndim != 2 or len(found) != n_draws:
         raise DataError(
             f"log_likelihood must have a row for each of {n_draws} draws, and a column for each observation, "

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from scipy import special
 
-from ....errors import DataError
+from ....errors import DataError, shortened
 from ....kernels.bayes.autocovariances import autocovariances
 
 _TAILS = (0.05, 0.95)
@@ -143,7 +143,7 @@ def ess(draws, kind="bulk"):
     elif kind == "mean":
         found = _geyer(_split(x))
     else:
-        raise DataError(f"kind must be 'bulk', 'tail' or 'mean', got {kind!r}")
+        raise DataError(f"kind must be 'bulk', 'tail' or 'mean', got {shortened(kind)}")
     return _as_given(draws, found)
 
 

@@ -467,8 +467,8 @@ class Posterior:
             raise ModelFileError(f"{path} is a file of stradask, but not a posterior")
         if header.get("format_version") != _VERSION:
             raise ModelFileError(
-                f"{path} has the format version {header.get('format_version')!r}, and stradask {__version__} "
-                f"reads {_VERSION}: upgrade stradask"
+                f"{path} has the format version {shortened(header.get('format_version'))}, and stradask "
+                f"{__version__} reads {_VERSION}: upgrade stradask"
             )
         try:
             return cls.from_state(header["state"] | arrays)

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from ....errors import DataError, StradaskError
+from ....errors import DataError, StradaskError, shortened
 
 _BLUE, _QUIET = "#0072B2", "#888888"
 _CHAINS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -16,12 +16,14 @@ def plot_posterior(posterior, kind, names, axes):
     """See `Posterior.plot`."""
     kinds = {"marginals": _marginals, "trace": _trace, "rank": _ranks}
     if kind not in kinds:
-        raise DataError(f"kind must be one of {', '.join(kinds)}, got {kind!r}")
+        raise DataError(f"kind must be one of {', '.join(kinds)}, got {shortened(kind)}")
     names = [names] if isinstance(names, str) else names
     names = posterior.names[:_MOST] if names is None else list(names)
     unknown = [name for name in names if name not in posterior.names]
     if unknown or not names:
-        raise DataError(f"names must be of columns such as {posterior.names[0]!r}, got {unknown or names}")
+        raise DataError(
+            f"names must be of columns such as {shortened(posterior.names[0])}, got {unknown or names}"
+        )
     axes = _panels(len(names), kind == "trace") if axes is None else list(np.ravel(axes))
     if len(axes) != len(names):
         raise DataError(f"axes must be as many as names, {len(names)}, got {len(axes)}")

@@ -12,7 +12,7 @@ import numpy as np
 from dask.base import normalize_token
 
 from ...._version import __version__
-from ....errors import DataError, StradaskError
+from ....errors import DataError, StradaskError, shortened
 from ....scheduler.history import History
 from ....scheduler.loop import Round
 from ....scheduler.sessions.session import check_engine
@@ -310,6 +310,6 @@ def check_checkpoint(checkpoint, random_state):
         isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer))
     ):
         raise DataError(
-            f"checkpoint={str(checkpoint)!r} needs random_state to be an integer, by which a later run finds "
-            f"the files; got {random_state!r}"
+            f"checkpoint={shortened(str(checkpoint), 200)} needs random_state to be an integer, by which a "
+            f"later run finds the files; got {shortened(random_state)}"
         )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from dask.base import tokenize
 
-from ....errors import DataError, ModelFileError, WorkerLost
+from ....errors import DataError, ModelFileError, WorkerLost, shortened
 from ....scheduler.sessions.session import check_engine
 from ....scheduler.stores.store import read_npz, write_npz
 from ....scheduler.threads import effective_n_jobs, own_threads, run_tasks, single_threaded_blas, warn_in_task
@@ -126,7 +126,9 @@ def _as_arrays(what, values):
     arrays = {name: np.asarray(value) for name, value in values.items()}
     for name, array in arrays.items():
         if array.dtype.hasobject:
-            raise DataError(f"step returned {what} with {name!r}, which is no array of numbers or text")
+            raise DataError(
+                f"step returned {what} with {shortened(name)}, which is no array of numbers or text"
+            )
     return arrays
 
 

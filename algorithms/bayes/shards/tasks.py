@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....errors import DataError
+from ....errors import DataError, in_brief, shortened
 from ....scheduler.progress import Progress
 from .places import Chunk, Work, make_place
 
@@ -81,7 +81,9 @@ class ShardPool:
     def __init__(self, load, n_shards, *, engine="local", n_jobs=None, checkpoint=None, n_held=None):
         _check_positive("n_shards", n_shards)
         if "://" in str(checkpoint or ""):
-            raise DataError(f"checkpoint={str(checkpoint)!r} is a URL; give a folder that all workers see")
+            raise DataError(
+                f"checkpoint={shortened(str(checkpoint), 200)} is a URL; give a folder that all workers see"
+            )
         self.n_shards, self.checkpoint = int(n_shards), None if checkpoint is None else str(checkpoint)
         self._place = make_place(engine, n_jobs, n_held)
         loads = [load] * self.n_shards if callable(load) else list(load)
@@ -177,7 +179,9 @@ class ShardPool:
         """Say what Ctrl-C leaves."""
         kept = "nothing is kept, which a checkpoint would"
         if self.checkpoint is not None:
-            kept = f"those are kept in {self.checkpoint!r}, and the same call goes on from there"
+            kept = (
+                f"those are kept in {shortened(self.checkpoint, 200)}, and the same call goes on from there"
+            )
         return f"interrupted after {n_done} of {total} chunks of draws; {kept}"
 
     def _check_after(self, after, n_chains, n_chunks):
@@ -240,14 +244,14 @@ def run_shards(load, step, n_shards, *, engine="local", n_jobs=None, checkpoint=
 
 def _check_positive(name, value):
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise DataError(f"{name} must be a positive integer, got {value!r}")
+        raise DataError(f"{name} must be a positive integer, got {shortened(value)}")
 
 
 def _as_json(identity):
     try:
         return json.dumps(identity, sort_keys=True)
     except (TypeError, ValueError) as error:
-        raise DataError(f"identity must be what JSON can hold: {error}") from error
+        raise DataError(f"identity must be what JSON can hold: {in_brief(error)}") from error
 
 
 def _joined(chains, after, n_chains, n_chunks, optional):
@@ -270,7 +274,7 @@ def _joined(chains, after, n_chains, n_chunks, optional):
             whole = np.stack([np.concatenate([of_part(part, name) for part in parts]) for parts in drawn])
         except (KeyError, ValueError) as error:
             raise DataError(
-                f"chunks returned {name!r} in shapes that do not fit together: {error}"
+                f"chunks returned {shortened(name)} in shapes that do not fit together: {error}"
             ) from error
         arrays[name] = whole.reshape(-1, n_chains, *whole.shape[1:])
     nested = [last[i : i + n_chains] for i in range(0, len(last), n_chains)]

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ....errors import DataError, shortened
+from ....errors import DataError, in_brief, shortened
 from ...inputs.targets import check_alphas
 from .evaluation import choose, mean_and_error, path_scorer
 from .folds import folds_of, score_folds
@@ -46,7 +46,7 @@ class PathCV:
         try:
             ratios = np.atleast_1d(np.array(self.l1_ratio, dtype=np.float64))
         except (TypeError, ValueError) as error:
-            raise DataError(f"l1_ratio must be a number or a vector of numbers: {error}") from error
+            raise DataError(f"l1_ratio must be a number or a vector of numbers: {in_brief(error)}") from error
         if ratios.ndim != 1 or not len(ratios):
             raise DataError(f"l1_ratio must be a number or a vector, got the shape {ratios.shape}")
         wrong = ratios[~((ratios >= 0) & (ratios <= 1))]

@@ -36,7 +36,7 @@ ICML 2011.
 import numpy as np
 from scipy import sparse
 
-from ....errors import DataError, ModelFileError
+from ....errors import DataError, ModelFileError, shortened
 from ....kernels.linear import column_moments
 from ....kernels.linear import columns as linear_columns
 from ....scheduler.parameters import check_count
@@ -381,8 +381,8 @@ class ScheduledElasticNet(Program):
         for name, shape in forms.items():
             if name not in arrays or arrays[name].shape != shape or arrays[name].dtype != np.float64:
                 raise ModelFileError(
-                    f"the checkpoint must hold {name!r}, float64 of shape {shape}; remove the folder to "
-                    "start anew"
+                    f"the checkpoint must hold {shortened(name)}, float64 of shape {shape}; remove the "
+                    "folder to start anew"
                 )
         self.coef, self.means = arrays["coef"], arrays["means"]
         self.primal, self.gap, self._ceiling, shortens = arrays["figures"].tolist()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ....errors import DataError, shortened
+from ....errors import DataError, in_brief, shortened
 from .top_words import best_of_columns, first, largest
 
 
@@ -116,7 +116,7 @@ def group_codes(groups, n_documents):
     try:
         labels = np.asarray(groups)
     except ValueError as error:  # nested to different depths
-        raise DataError(f"groups must be a vector of one label a document: {error}") from error
+        raise DataError(f"groups must be a vector of one label a document: {in_brief(error)}") from error
     _check_labels(_missing(labels), labels.shape, n_documents)
     try:
         return np.unique(labels, return_inverse=True)
@@ -152,7 +152,7 @@ def check_topics(topics, n_components):
     try:
         found = np.atleast_1d(np.asarray(topics))
     except ValueError as error:  # nested to different depths
-        raise DataError(f"topics must be numbers of topics: {error}") from error
+        raise DataError(f"topics must be numbers of topics: {in_brief(error)}") from error
     if found.ndim != 1 or len(found) == 0 or found.dtype.kind not in "iu":
         raise DataError(f"topics={shortened(topics)} must be a whole number or a sequence of them")
     wrong = np.flatnonzero((found < 0) | (found >= n_components))

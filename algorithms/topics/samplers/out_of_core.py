@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from numbers import Integral
 
 from ....datasets.document_files import is_compressed
-from ....errors import DataError
+from ....errors import DataError, shortened
 from .document_rows import DENSE_TOPICS
 
 AT_ONCE = 4  # shards at work, so that at most as many threads are used; one at a time is read
@@ -46,9 +46,11 @@ def memory_in_bytes(memory_limit, name="memory_limit"):
     try:
         n_bytes = memory_limit if isinstance(memory_limit, Integral) else parse_bytes(memory_limit)
     except ValueError as error:
-        raise DataError(f"{name}={memory_limit!r} is no amount of memory: give '2GB' or bytes") from error
+        raise DataError(
+            f"{name}={shortened(memory_limit)} is no amount of memory: give '2GB' or bytes"
+        ) from error
     if n_bytes < 1:
-        raise DataError(f"{name}={memory_limit!r}: give an amount above zero")
+        raise DataError(f"{name}={shortened(memory_limit)}: give an amount above zero")
     return int(n_bytes)
 
 

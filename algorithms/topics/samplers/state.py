@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from ....errors import DataError, ModelFileError
+from ....errors import DataError, ModelFileError, shortened
 from ....kernels.lda.host import uniforms
 from ....scheduler.program import Program
 from ....scheduler.schedules.rotation import balance
@@ -373,5 +373,7 @@ def taken(arrays, *names):
     """Take arrays of a checkpoint by their names."""
     absent = [name for name in names if name not in arrays]
     if absent:
-        raise ModelFileError(f"the checkpoint lacks the array {absent[0]!r}; remove the folder to start anew")
+        raise ModelFileError(
+            f"the checkpoint lacks the array {shortened(absent[0])}; remove the folder to start anew"
+        )
     return [arrays[name] for name in names]

@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 
-from ....errors import DataError
+from ....errors import DataError, shortened
 
 _BLOCK = 2**20  # bytes of zeros written at a time
 
@@ -28,7 +28,8 @@ class Storage:
     def __init__(self, folder=None):
         if folder is not None and not os.path.isdir(folder):
             raise DataError(
-                f"memmap_folder={os.fspath(folder)!r} is no folder: make it first, or pass another"
+                f"memmap_folder={shortened(os.fspath(folder), 200)} is no folder: make it first, or pass "
+                "another"
             )
         self.folder = None if folder is None else os.fspath(folder)
 

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...errors import DataError, shortened
+from ...errors import DataError, in_brief, shortened
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,9 @@ def _read_features(path, what, known):
 
     option = f"--{what}-features"
     if not is_table(path):
-        raise DataError(f"{option} {path}: the name must end in .csv or .tsv, with lines of id,number,...")
+        raise DataError(
+            f"{option} {in_brief(path)}: the name must end in .csv or .tsv, with lines of id,number,..."
+        )
     table, names, _ = read_table(f"{path}:0", labels="text")
     given = np.array(_typed_ids(names, known, option))
     ids, first, counts = np.unique(given, return_index=True, return_counts=True)
@@ -268,7 +270,7 @@ def _listed(estimator, name, ids, found, heading, nothing):
 def draw_map(estimator, path):
     """Draw a map of the items into a file whose name ends in png or svg."""
     if path.suffix not in (".png", ".svg"):
-        raise DataError(f"--map {path}: the name must end in .png or .svg")
+        raise DataError(f"--map {in_brief(path)}: the name must end in .png or .svg")
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
