@@ -26,6 +26,7 @@ from .gibbs import GibbsPolish
 from .model import FactorModel
 from .reading import read_ratings
 from .sgd import RotationSGD
+from .shrinkage import with_best_biases
 from .update import updated, widened
 
 _SOLVERS: dict[str, Any] = {
@@ -92,7 +93,8 @@ class MatrixFactorization(FactorModel):
     reg_offset : float or "auto", default="auto"
         n_0, of ratings, with `scale_reg`: rows of few ratings are shrunk as if they had so many more. 0
         gives a penalty in proportion to the ratings. "auto" is larger where users and items have few ratings
-        and where these vary more (`reg_offset_`). Not for implicit feedback.
+        and where these vary more, and up to ten times that where the ratings show hardly anything beyond
+        biases (`reg_offset_`). Not for implicit feedback.
     implicit : bool, default=False
         Whether values are counts instead of ratings. There are no biases then.
     alpha : float, default=1.0
@@ -104,7 +106,8 @@ class MatrixFactorization(FactorModel):
         usual.
     solver : {"auto", "als", "ccd", "gibbs", "sgd"}, default="auto"
         Alternating least squares and CCD++ never raise the objective. Stochastic gradient descent in rotation
-        predicts better where there are many ratings: it ends before the minimum, which overfits. "gibbs"
+        predicts better where there are many ratings: it ends before the minimum, which overfits, and then
+        puts the biases at theirs. "gibbs"
         predicts best, for ratings, and takes several times as long: after five epochs of gradient descent it
         draws factors from their posterior, under priors that it learns (instead of `reg`), and keeps the mean
         of the draws; there are no biases then, which take two of the factors. Implicit feedback takes "als",
@@ -421,6 +424,13 @@ class MatrixFactorization(FactorModel):
     def _solve(self, entries, features, seed, watch, callback, seen, fingerprint):
         """Run the solver; return the model and the history."""
         program = self._program(entries, features, seed)
+
+        def finished():
+            settings = settings_of(self)
+            if self.solver_ != "sgd" or not settings.bias or settings.bias_reg is None:
+                return program.sides
+            return with_best_biases(program.sides, entries, settings.bias_reg)
+
         done = run(
             program,
             program.schedule,
@@ -429,14 +439,14 @@ class MatrixFactorization(FactorModel):
             n_jobs=self.n_jobs,
             tol=self.tol if self.solver_ in ("als", "ccd") else None,
             callback=_watched(watch, callback),
-            snapshot=lambda history: copy.copy(self)._take(program.sides, history, watch, seen()),
+            snapshot=lambda history: copy.copy(self)._take(finished(), history, watch, seen()),
             checkpoint=self.checkpoint,
             checkpoint_every=_CHECKPOINT_EVERY,
             fingerprint=fingerprint,
             label=type(self).__name__,
             verbose=self.verbose,
         )
-        return program.sides if watch is None else watch.best, done.history
+        return finished() if watch is None else watch.best, done.history
 
     def _program(self, entries, features, seed):
         """Make the program of the solver."""

@@ -1,12 +1,19 @@
 """How strongly rows of few ratings are shrunk: penalties that are estimated from the ratings."""
 
+from dataclasses import replace
+
 import numpy as np
+from scipy import sparse
 
-from .sides import ranges_of
+from .sides import Sides, ranges_of
 
+_SWEEPS = 2  # over the biases, of which a third changes little
+_TINY = 1e-30  # below any weight: rows of none keep their bias
 _UNKNOWN = 4.0  # ratings, where the table does not tell: users, or items, of one rating each
 _LEAST, _MOST = 0.05, 100.0
 _OFFSET, _SPARSE = 7.0, 20.0  # measured; see docs/matrix-factorization.md
+_CLEAR, _TIMES = 0.05, 10.0  # signal from which on the offset is as it is, and what it is raised by at most
+_PROBES = 200_000  # random signs for all items together; at least 8 and at most 300 for each
 
 
 def estimated(entries, n_components):
@@ -17,7 +24,9 @@ def estimated(entries, n_components):
     misses that of users' biases alone, the variance within items that of items' biases.
 
     The offset grows with sigma and with the root of the number of factors, each of which then holds less, and
-    with the number of rows for each rating: the fewer ratings a row has, the less its tastes are known.
+    with the number of rows for each rating: the fewer ratings a row has, the less its tastes are known. Where
+    the ratings show hardly anything beyond biases (`beyond_biases`) it is raised until factors do not fit
+    their errors.
 
     Parameters
     ----------
@@ -65,4 +74,82 @@ def estimated(entries, n_components):
     n_rows = sum(int((count > 0).sum()) for count in counts)
     offset = _OFFSET * np.sqrt(n_components * error) * (1 + _SPARSE * n_rows / (2 * n_weighted))
     weight = weight / n_weighted
-    return tuple(share * weight for share in shares), float(offset * weight)
+    bias_reg = tuple(share * weight for share in shares)
+    none = [np.zeros((n, 0)) for n in entries.shape]
+    sides = Sides.of(none, [np.zeros(n) for n in entries.shape], mean)
+    for _ in range(_SWEEPS):
+        sides = with_best_biases(sides, entries, bias_reg)
+    signal = max(beyond_biases(entries, sides), 1e-9)
+    offset *= min(max(_CLEAR / signal, 1.0) ** 2, _TIMES)
+    return bias_reg, float(offset * weight)
+
+
+def with_best_biases(sides, entries, bias_reg):
+    """Put the biases of users, and then those of items, at the minimum of the objective given all else.
+
+    Parameters
+    ----------
+    sides : Sides
+    entries : Entries
+    bias_reg : tuple of two float
+
+    Returns
+    -------
+    Sides
+    """
+    user_bias, item_bias = sides.user_bias.copy(), sides.item_bias.copy()
+    pulls, weights_of = np.zeros(len(item_bias)), np.zeros(len(item_bias))
+    for a, b in ranges_of(entries.indptr):
+        part = entries.part(a, b)
+        weights = np.broadcast_to(part.weights, len(part)).astype(np.float64)
+        missed = part.values - sides.predict(part.rows + a, part.indices)
+        total = np.bincount(part.rows, weights, b - a)
+        pull = np.bincount(part.rows, weights * missed, b - a) - bias_reg[0] * user_bias[a:b]
+        step = pull / np.maximum(total + bias_reg[0], _TINY)
+        user_bias[a:b] += step.astype(user_bias.dtype)
+        np.add.at(pulls, part.indices, weights * (missed - step[part.rows]))
+        np.add.at(weights_of, part.indices, weights)
+    step = (pulls - bias_reg[1] * item_bias) / np.maximum(weights_of + bias_reg[1], _TINY)
+    item_bias += step.astype(item_bias.dtype)
+    return replace(sides, user_bias=user_bias, item_bias=item_bias)
+
+
+def beyond_biases(entries, sides):
+    r"""Measure whether what a model of biases misses is more than independent errors.
+
+    With E the table of what is missed, :math:`|E^T E|^2` (the sum of the fourth powers of its singular
+    values) has for independent errors of mean 0 the expectation
+
+    .. math:: \sum_u (\sum_i e_{ui}^2)^2 + \sum_i (\sum_u e_{ui}^2)^2 - \sum_{ui} e_{ui}^4
+
+    and tastes that users share raise it. Its trace is estimated by random signs (Hutchinson).
+
+    Parameters
+    ----------
+    entries : Entries
+    sides : Sides
+
+    Returns
+    -------
+    float
+        How much it lies above, as a part of the expectation, and two standard errors of the estimate more;
+        near 0 for errors alone.
+    """
+    n_items = entries.shape[1]
+    n_probes = min(max(8, _PROBES // n_items), 300)
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (n_items, n_probes))
+    found, squares, expected = np.zeros((n_items, n_probes)), np.zeros(n_items), 0.0
+    for a, b in ranges_of(entries.indptr, max(1 << 16, n_items)):  # each takes a table of items and probes
+        part = entries.part(a, b)
+        missed = part.values - sides.predict(part.rows + a, part.indices)
+        missed[np.broadcast_to(part.weights, len(part)) == 0] = 0
+        table = sparse.csr_array((missed, part.indices, part.indptr), shape=(b - a, n_items))
+        found += table.T @ (table @ signs)
+        square = missed**2
+        np.add.at(squares, part.indices, square)
+        expected += float((np.bincount(part.rows, square, b - a) ** 2).sum() - (square**2).sum())
+    expected += float((squares**2).sum())
+    if expected <= 0:
+        return np.inf
+    shares = (found**2).sum(axis=0) / expected - 1
+    return float(shares.mean() + 2 * shares.std(ddof=1) / np.sqrt(n_probes))

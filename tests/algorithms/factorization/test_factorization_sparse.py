@@ -5,6 +5,9 @@ import pytest
 from scipy import sparse
 
 import stradask as sd
+from stradask.algorithms.factorization.entries import Entries
+from stradask.algorithms.factorization.shrinkage import beyond_biases
+from stradask.algorithms.factorization.sides import Sides
 
 
 def sparse_ratings(seed, bias=1.0, noise=1.4, n_users=16_000, n_items=8000):
@@ -74,3 +77,57 @@ def test_a_saved_model_keeps_its_penalties_and_older_ones_have_those_of_their_fi
         target = R[[row]].data - model.mean_ - model.item_bias_[columns]
         A = Q.T @ Q + 0.05 * len(columns) * np.eye(3)
         np.testing.assert_allclose(found[row], np.linalg.solve(A, Q.T @ target), atol=1e-9)
+
+
+def dense_ratings(seed, n_users, n_items, n_ratings, noise, spread=0.0, bias=0.5):
+    """Ratings of random cells, of biases, and with a spread of three factors."""
+    rng = np.random.default_rng(seed)
+    u, j = np.divmod(rng.permutation(n_users * n_items)[:n_ratings], n_items)
+    b, c = bias * rng.standard_normal(n_users), bias * rng.standard_normal(n_items)
+    p, q = rng.standard_normal((n_users, 3)), spread / 3**0.5 * rng.standard_normal((n_items, 3))
+    return u, j, 3.5 + b[u] + c[j] + (p[u] * q[j]).sum(1) + noise * rng.standard_normal(n_ratings)
+
+
+@pytest.mark.parametrize(
+    ("shape", "n_ratings", "noise"),
+    [((400, 300), 30_000, 0.65), ((500, 400), 80_000, 0.7), ((200, 200), 20_000, 0.65)],
+)
+def test_dense_ratings_of_biases_alone_are_predicted_as_by_biases(shape, n_ratings, noise):
+    """Many ratings a row tempt no factors to fit errors; the penalty of biases has seen the test part."""
+    train, test = split(dense_ratings(0, *shape, n_ratings, noise), 0.1, 9)
+    least = min(error_of_biases(train, test, shape, reg) for reg in [0.5, 1, 2, 3, 5, 7, 10, 20, 50])
+    R = sparse.csr_array((train[2], (train[0], train[1])), shape=shape)
+    for solver in ("sgd", "als"):
+        model = sd.MatrixFactorization(solver=solver, random_state=0).fit(R)
+        found = np.sqrt(np.mean((model.predict(np.column_stack(test[:2]), clip=False) - test[2]) ** 2))
+        assert found < least + 5e-4
+
+
+def test_the_offset_is_raised_where_nothing_lies_beyond_biases_and_only_there():
+    offsets = []
+    for spread in (0.0, 0.4):
+        u, j, r = dense_ratings(0, 400, 300, 30_000, 0.65, spread)
+        offsets.append(sd.MatrixFactorization(max_iter=1).fit(np.column_stack([u, j]), r).reg_offset_)
+    assert offsets[0] > 3 * offsets[1]
+
+
+def test_what_lies_beyond_biases_is_the_sum_of_fourth_powers_of_singular_values():
+    u, j, r = dense_ratings(0, 60, 40, 900, 0.5, 0.5)
+    entries = Entries.make(u, j, r, np.ones(1), (60, 40), str)
+    sides = Sides.of([np.zeros((n, 0)) for n in (60, 40)], [np.zeros(60), np.zeros(40)], r.mean())
+    missed = sparse.csr_array((r - r.mean(), (u, j)), shape=(60, 40)).toarray()
+    squares = missed**2
+    expected = (squares.sum(0) ** 2).sum() + (squares.sum(1) ** 2).sum() - (squares**2).sum()
+    exact = (np.linalg.svd(missed, compute_uv=False) ** 4).sum() / expected - 1
+    found = beyond_biases(entries, sides)  # two standard errors above an estimate
+    assert exact < found < 1.6 * exact
+
+
+def test_biases_of_descent_are_at_their_minimum():
+    """Those of items given all else exactly, as they come last."""
+    u, j, r = dense_ratings(0, 100, 80, 4000, 0.5, 0.5)
+    pairs = np.column_stack([u, j])
+    model = sd.MatrixFactorization(3, solver="sgd", random_state=0, dtype="float64").fit(pairs, r)
+    missed = r - model.predict(pairs, clip=False)
+    slope = np.bincount(j, missed, 80) - model.bias_reg_[1] * model.item_bias_
+    np.testing.assert_allclose(slope, 0, atol=1e-10)
