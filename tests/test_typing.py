@@ -91,6 +91,12 @@ WRONG = {
 }
 
 
+def laid_out(folder):
+    """Put the package into the folder as it is installed, which is how mypy finds it."""
+    subprocess.run([sys.executable, ROOT / "tests" / "lint_tree.py", folder], check=True, timeout=300)
+    return folder
+
+
 @functools.cache
 def checked(folder, name, text):
     """What mypy in its strict mode says of a user's file; stradask itself is imported, and not judged."""
@@ -98,13 +104,13 @@ def checked(folder, name, text):
     file.write_text(text)
     options = ["--strict", "--follow-imports=silent", "--config-file=", "--ignore-missing-imports"]
     command = [sys.executable, "-m", "mypy", *options, f"--cache-dir={folder}/cache", str(file)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500).stdout
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500).stdout
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     pytest.importorskip("mypy")
-    return str(tmp_path_factory.mktemp("user"))
+    return laid_out(str(tmp_path_factory.mktemp("user")))
 
 
 def test_a_user_finds_the_types_that_are_promised(folder):

@@ -99,7 +99,7 @@ def with_best_biases(sides, entries, bias_reg):
     """
     user_bias, item_bias = sides.user_bias.copy(), sides.item_bias.copy()
     pulls, weights_of = np.zeros(len(item_bias)), np.zeros(len(item_bias))
-    for a, b in ranges_of(entries.indptr):
+    for a, b in ranges_of(entries.indptr, 1 << 14):  # what is computed of a range takes a megabyte
         part = entries.part(a, b)
         weights = np.broadcast_to(part.weights, len(part)).astype(np.float64)
         missed = part.values - sides.predict(part.rows + a, part.indices)

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ...._typing import Matrix, Vector
 from ....errors import DataError, in_brief, shortened
 from ...inputs.targets import check_alphas
 from .evaluation import choose, mean_and_error, path_scorer
@@ -116,7 +117,7 @@ class PathCV:
         self.dual_gap_, self.n_iter_ = float(model.gap), model.n_iter
         return model, others
 
-    def alpha_max(self, X, y, sample_weight=None, **more):
+    def alpha_max(self, X: Matrix, y: Vector, sample_weight: Vector | None = None, **more: Any) -> Any:
         """Find the smallest `alpha` at which all penalised coefficients are zero, for each `l1_ratio`.
 
         Parameters
