@@ -14,27 +14,17 @@ _SHARDS = 16
 _SWEEPS = 5  # of coordinate descent over a row's factors, where they must not be negative
 _FOLD_IN_SWEEPS = 200  # the same for a new row, which has no factors to begin from
 _STEPS = 3  # of conjugate gradients a row and iteration
-_SPREAD = 0.1  # of the factors to begin with
+_SPREAD = 0.1  # standard deviation of the initial factors
 
 
 class AlternatingLeastSquares(Program):
     """All users' factors at once, then all items'; the objective never rises.
 
     A shard holds a range of users and a range of items with their ratings, 16 bytes a rating in all (24 with
-    weights); the coordinator has the model, and every worker a copy, which it is told after each half.
+    weights). The coordinator has the model, and every worker a copy, updated by a message after each half.
 
-    Parameters
-    ----------
-    entries : Entries
-        Ratings by user; for implicit feedback the values are confidences, negative ones of dislikes.
-    settings : Settings
-    seed : int
-    features : pair of None or matrix, default=(None, None)
-        Of users and items, with a constant; see `features.LinearPrior`.
-
-    Attributes
-    ----------
-    schedule : InTurn
+    For implicit feedback the values of `entries` are confidences, negative ones of dislikes. `features` are
+    tables of users and items, with a constant, or None; see `features.LinearPrior`.
     """
 
     barrier = "step"
@@ -64,31 +54,31 @@ class AlternatingLeastSquares(Program):
         ]
 
     def __getstate__(self):
-        far = {"shards": (), "factors": None, "biases": None, "_ridges": None, "_rated": None}
-        return {**self.__dict__, **far, "priors": (None, None)}
+        left_out = {"shards": (), "factors": None, "biases": None, "_ridges": None, "_rated": None}
+        return {**self.__dict__, **left_out, "priors": (None, None)}
 
-    # Where a shard lies -------------------------------------------------------------------------------
+    # On the workers -----------------------------------------------------------------------------------
 
     def load(self, data):
-        """Make the state of a shard: its ratings, and what it is told of both sides."""
+        """Make the state of a shard: its ratings, and room for the factors of both sides."""
         tables, ranges = zip(*data, strict=True)
-        return {"tables": tables, "ranges": ranges, "told": [None, None]}
+        return {"tables": tables, "ranges": ranges, "sides": [None, None]}
 
     def renew(self, state):
         """Forget what the shard was told."""
         return {**state, "told": [None, None]}
 
     def sync(self, state, message):
-        """Learn the factors of a side."""
-        for side, told in message:
-            state["told"][side] = told
+        """Take the factors of sides from a message."""
+        for side, values in message:
+            state["sides"][side] = values
 
     def update(self, state, task):
         """Solve for a shard's rows of a side; return their factors and biases, and the objective."""
         side = task.blocks
-        told, other = state["told"][side], state["told"][1 - side]
+        own, other = state["sides"][side], state["sides"][1 - side]
         table, (a, b) = state["tables"][side], state["ranges"][side]
-        factors, biases = told["factors"][a:b].copy(), told["biases"][a:b].copy()
+        factors, biases = own["factors"][a:b].copy(), own["biases"][a:b].copy()
         loss = self.solve(table, other, factors, biases, state, task)
         return factors, biases, loss
 
@@ -96,7 +86,7 @@ class AlternatingLeastSquares(Program):
         """Solve for the rows of a table; return the sum of their objectives."""
         settings = self.settings
         side = task.blocks
-        pull, bias_pull = self._pulls(table, state["told"][side], state["ranges"][side], side)
+        pull, bias_pull = self._pulls(table, state["sides"][side], state["ranges"][side], side)
         if not (settings.implicit and not settings.non_negative):
             sweeps = _SWEEPS if settings.non_negative else 0
             return solve_table(
@@ -111,17 +101,17 @@ class AlternatingLeastSquares(Program):
         )  # fmt: skip
         return losses.sum()
 
-    def _pulls(self, table, told, rows, side):
-        """Return how rows are drawn to their prior means, which are 0 without features."""
-        if "means" not in told:
+    def _pulls(self, table, values, rows, side):
+        """Pulls of rows towards their prior means, which are 0 without features."""
+        if "means" not in values:
             return None, None
-        means, shifts = (part[slice(*rows)] for part in told["means"])
+        means, shifts = (part[slice(*rows)] for part in values["means"])
         return pulls_to(means, shifts, *self.settings.ridges(table.counts, means.dtype, side))
 
     # At the coordinator ---------------------------------------------------------------------------------
 
     def aggregate(self, tasks, partials):
-        """Take in a side; after the items, the objective is known."""
+        """Take the new rows of a side; after the items, the objective is known."""
         side = tasks[0].blocks
         factors, biases, losses = zip(*partials, strict=True)
         self.factors[side], self.biases[side] = np.concatenate(factors), np.concatenate(biases)
@@ -132,7 +122,7 @@ class AlternatingLeastSquares(Program):
             objective -= prior.penalty(self.factors[side], self.biases[side])
             prior.refit(self.factors[side], self.biases[side])
             objective += prior.penalty(self.factors[side], self.biases[side])
-        message = [(side, self._told(side))]
+        message = [(side, self._values(side))]
         if side == 0:
             return Outcome(message)
         return Outcome(message, objective=objective + self._penalty(0), updates=self.n_ratings)
@@ -144,25 +134,27 @@ class AlternatingLeastSquares(Program):
         return penalty_of(factors, biases, *self._ridges[side])
 
     def publish(self):
-        """Tell both sides."""
-        return [(side, self._told(side)) for side in (0, 1)]
+        """Message with both sides."""
+        return [(side, self._values(side)) for side in (0, 1)]
 
-    def _told(self, side):
-        known = known_side(self.factors[side], self.biases[side], self.mean, self.settings, self._rated[side])
-        known["biases"] = self.biases[side]
+    def _values(self, side):
+        """The part of a message that is of one side."""
+        rated = self._rated[side]
+        values = fixed_side(self.factors[side], self.biases[side], self.mean, self.settings, rated)
+        values["biases"] = self.biases[side]
         if self.priors[side] is not None:
             means, shifts = self.priors[side].means(self.factors[side].dtype)
-            known["means"] = padded(means), shifts
-        return known
+            values["means"] = padded(means), shifts
+        return values
 
     def arrays(self):
-        """Keep the model."""
+        """Arrays of a checkpoint: the model."""
         names = [f"{part}-{side}" for part in ("factors", "biases") for side in (0, 1)]
         kept = dict(zip(names, self.factors + self.biases, strict=True))
         return kept | {f"weights-{side}": prior.weights for side, prior in self._with_features()}
 
     def restore(self, arrays):
-        """Go on from a model, which may come from a file: of the same form as the one to start from."""
+        """Continue from the model of a checkpoint, which must have the same form."""
         for name, fresh in self.arrays().items():
             check_same_form(name, arrays[name], np.asarray(fresh))
         self.factors = [arrays[f"factors-{side}"] for side in (0, 1)]
@@ -175,51 +167,38 @@ class AlternatingLeastSquares(Program):
 
     @property
     def sides(self):
-        """The model so far, in memory of its own."""
+        """The current model, copied."""
         K = self.settings.n_components
         factors = [part[:, :K].copy() for part in self.factors]
         weights = tuple(None if prior is None else prior.weights for prior in self.priors)
         return Sides.of(factors, [part.copy() for part in self.biases], self.mean, weights)
 
 
-def known_side(factors, biases, mean, settings, rated=None):
-    """Collect what solving for one side needs to know of the other, whose factors are padded.
+def fixed_side(factors, biases, mean, settings, rated=None):
+    """What solving for one side needs of the other: padded factors, offsets, and their Gram matrix.
 
-    Cells of rows that are not `rated` (by default all are) are in no sum.
+    Rows that are not `rated` (by default all are) are left out of the Gram matrix.
     """
-    told = {"factors": factors, "offsets": biases + biases.dtype.type(mean)}
+    values = {"factors": factors, "offsets": biases + biases.dtype.type(mean)}
     with single_threaded_blas():
         none = np.zeros((factors.shape[1],) * 2, factors.dtype)
         present = factors if rated is None or rated.all() else factors[rated]
-        told["gram"] = present.T @ present if settings.implicit else none
-    return told
+        values["gram"] = present.T @ present if settings.implicit else none
+    return values
 
 
 def pulls_to(means, shifts, ridge, bias_ridge):
-    """Return the pulls on factors and biases whose penalties are of the squares from a mean."""
+    """Pulls on factors and biases whose penalties are on squared distances from a mean."""
     return ridge[:, None] * means, bias_ridge * shifts
 
 
 def fold_in(entries, sides, settings, means=None, rated=None):
-    """Solve for new rows, given the items of a model.
+    """Solve for new rows, given the items of a model; return their factors and biases.
 
-    Parameters
-    ----------
-    entries : Entries
-        Ratings of the new rows, or confidences.
-    sides : Sides
-    settings : Settings
-    means : pair of ndarrays of shape (n_rows, n_components) and (n_rows,), optional
-        Prior means of factors and biases; rows without ratings have these.
-    rated : bool ndarray, optional
-        Which items are in the sums of implicit feedback; by default all.
-
-    Returns
-    -------
-    factors : ndarray of shape (n_rows, n_components)
-    bias : ndarray of shape (n_rows,)
+    `means` are prior means of factors and biases, which rows without ratings have; `rated` are the items in
+    the sums of implicit feedback, by default all.
     """
-    other = known_side(padded(sides.item_factors), sides.item_bias, sides.mean, settings, rated)
+    other = fixed_side(padded(sides.item_factors), sides.item_bias, sides.mean, settings, rated)
     dtype = sides.item_factors.dtype
     factors = np.zeros((entries.shape[0], other["factors"].shape[1]), dtype)
     biases, pull, bias_pull = np.zeros(len(factors), dtype), None, None
@@ -238,21 +217,10 @@ def solve_table(
     table, other, settings, factors, biases, *, side=0, sweeps=0, shares=None, pull=None, bias_pull=None,
     precision=1.0, ridge=None, bias_ridge=None, noise=None, n_jobs=None,
 ):  # fmt: skip
-    """Put rows that minimise the objective (or draws) into `factors` and `biases`; return their objectives.
+    """Minimise each row's objective (or draw), in `factors` and `biases`; return the objectives.
 
-    Parameters
-    ----------
-    table : Entries
-        Ratings of the rows.
-    other : dict
-        See `known_side`.
-    settings : Settings
-    factors, biases : ndarrays of shape (n_rows, d) and (n_rows,)
-    side : int
-        0 for rows that are users, 1 for items.
-    sweeps, shares, pull, bias_pull, precision, ridge, bias_ridge, noise
-        See `kernels.mf_als.solve_rows`; by default those of least squares.
-    n_jobs : int or None
+    `other` is from `fixed_side`, `side` 0 for rows that are users and 1 for items. The defaults of the other
+    arguments, see `kernels.factorization.als.solve_rows`, are those of least squares.
     """
     dtype, d = factors.dtype, factors.shape[1]
     losses = np.empty(len(factors))
@@ -285,5 +253,5 @@ def solve_table(
 
 
 def padded(factors):
-    """Add columns of zeros, which stay so, up to whole vectors."""
+    """Add columns of zeros, which stay zero, up to whole vectors."""
     return np.pad(factors, [(0, 0), (0, -factors.shape[1] % LANES)])

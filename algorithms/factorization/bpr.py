@@ -6,20 +6,14 @@ from ...errors import DataError
 from ...kernels.factorization.bpr import rank_block
 from .rotation import Rotation
 
-_SPREAD = 0.1  # of the factors to begin with
+_SPREAD = 0.1  # standard deviation of the initial factors
 
 
 class PersonalisedRanking(Rotation):
     """Pairs of a chosen and another item of the same block; see `Rotation`.
 
-    Counts above zero are choices, however large; other values are not looked at. In an epoch every block
-    takes as many steps as it has choices.
-
-    Parameters
-    ----------
-    entries : Entries
-    settings : Settings
-    seed : int
+    Values above zero are choices, whatever their size; others are ignored. In an epoch every block takes as
+    many steps as it has choices.
     """
 
     def __init__(self, entries, settings, seed):
@@ -35,7 +29,7 @@ class PersonalisedRanking(Rotation):
         rows[start:stop], columns[start:stop] = rows[start:stop][order], columns[start:stop][order]
 
     def descend(self, state, task, Q, q_own):
-        """Take the steps of a block; return the loss met on the way."""
+        """Take the steps of a block; return the sum of their losses."""
         dtype = self.dtype.type
         return rank_block(
             int(state["cuts"][task.blocks]),

@@ -8,34 +8,22 @@ from ...scheduler.stores.saved import check_same_form
 from .sides import InTurn, Sides, mean_rating, shards_of, start_factors
 
 _INNER = 2  # times that a factor's two sides are refitted in turn
-_SPREAD = 0.1  # of the factors to begin with
+_SPREAD = 0.1  # standard deviation of the initial factors
 _SHARDS = 16
-_LEAST = 50_000  # ratings of a shard: a step over fewer takes less time than to begin it
+_LEAST = 50_000  # ratings of a shard: a step over fewer takes less time than its start
 
 
 class CyclicCoordinateDescent(Program):
     """One factor after another, on the residuals; the objective never rises.
 
-    As in STRADS a block is a side of one factor, every shard refits its rows of it (push), and what comes of
-    it is told to all (pull). A bias is one more factor, whose counterpart on the other side is 1. A shard
-    holds a range of users and a range of items, with their ratings and residuals 24 bytes a rating (32 with
-    weights). Residuals are computed anew at the beginning of each iteration: they gather no rounding, and a
-    lost worker takes nothing with it.
+    As in STRADS a block is a side of one factor: every shard refits its rows of it (push), and the result is
+    sent to all (pull). A bias is one more factor, whose counterpart on the other side is 1. A shard holds a
+    range of users and a range of items, with their ratings and residuals 24 bytes a rating (32 with weights).
+    Residuals are computed anew in each iteration, so that rounding errors do not accumulate and a lost worker
+    loses nothing.
 
-    Parameters
-    ----------
-    entries : Entries
-    settings : Settings
-    seed : int
-
-    Attributes
-    ----------
-    schedule : InTurn
-
-    References
-    ----------
-    Yu, Hsieh, Si, Dhillon, "Scalable coordinate descent approaches to parallel matrix factorization for
-    recommender systems", ICDM 2012.
+    Reference: Yu, Hsieh, Si, Dhillon, "Scalable coordinate descent approaches to parallel matrix
+    factorization for recommender systems", ICDM 2012.
     """
 
     barrier = "step"
@@ -63,10 +51,10 @@ class CyclicCoordinateDescent(Program):
     def __getstate__(self):
         return {**self.__dict__, "shards": (), "factors": None, "_ridges": None}
 
-    # Where a shard lies -------------------------------------------------------------------------------
+    # On the workers -----------------------------------------------------------------------------------
 
     def load(self, data):
-        """Make the state of a shard: its ratings, and what it is told of both sides."""
+        """Make the state of a shard: its ratings, and the changes that its residuals lack."""
         tables, ranges = zip(*data, strict=True)
         ridges = [
             self.settings.ridges(table.counts, table.values.dtype, side) for side, table in enumerate(tables)
@@ -79,22 +67,22 @@ class CyclicCoordinateDescent(Program):
         return {name: state[name] for name in ("tables", "ranges", "ridges")} | {"late": ({}, {})}
 
     def sync(self, state, message):
-        """Learn all factors, or one that was refitted."""
+        """Take all factors, or one that was refitted, from a message."""
         if isinstance(message, list):
-            state["told"] = [list(part) for part in message]
+            state["sides"] = [list(part) for part in message]
             return
         block, values, change = message
         factor, side = divmod(block, 2)
-        state["told"][side][factor] = values
+        state["sides"][side][factor] = values
         state["late"][1 - side][factor] = change
 
     def update(self, state, task):
-        """Refit a factor of the shard's rows; return it, what was added, and in the end the loss."""
+        """Refit a factor of the shard's rows; return it, its change, and in the last step the loss."""
         if task.step == 0:
             self._begin(state)
         factor, side = divmod(task.blocks, 2)
         x = self._own(state, side, factor).copy()
-        y = state["told"][1 - side][factor]
+        y = state["sides"][1 - side][factor]
         change = state["late"][side].pop(factor, None)
         self._catch_up(state, side)
         table, residuals, added = state["tables"][side], state["residuals"][side], np.empty_like(x)
@@ -114,7 +102,7 @@ class CyclicCoordinateDescent(Program):
             values = state["tables"][side].values
             state["residuals"].append(values - values.dtype.type(self.mean))
             late.clear()
-            late.update(enumerate(state["told"][1 - side]))
+            late.update(enumerate(state["sides"][1 - side]))
             self._catch_up(state, side)
 
     def _catch_up(self, state, side):
@@ -125,12 +113,12 @@ class CyclicCoordinateDescent(Program):
         late.clear()
 
     def _own(self, state, side, factor):
-        return state["told"][side][factor][slice(*state["ranges"][side])]
+        return state["sides"][side][factor][slice(*state["ranges"][side])]
 
     # At the coordinator ---------------------------------------------------------------------------------
 
     def aggregate(self, tasks, partials):
-        """Take in a factor; after the last one, the objective is known."""
+        """Take the new factor; after the last one, the objective is known."""
         block = tasks[0].blocks
         values, change, losses = zip(*partials, strict=True)
         message = block, np.concatenate(values), np.concatenate(change)
@@ -141,22 +129,22 @@ class CyclicCoordinateDescent(Program):
         return Outcome(message, objective=objective, updates=self.n_ratings)
 
     def publish(self):
-        """Tell all factors."""
+        """Message with all factors."""
         return self.factors
 
     def arrays(self):
-        """Keep the model."""
+        """Arrays of a checkpoint: the model."""
         return {f"factors-{side}": np.array(part) for side, part in enumerate(self.factors)}
 
     def restore(self, arrays):
-        """Go on from a model, which may come from a file: of the same form as the one to start from."""
+        """Continue from the model of a checkpoint, which must have the same form."""
         for name, fresh in self.arrays().items():
             check_same_form(name, arrays[name], fresh)
         self.factors = [list(arrays[f"factors-{side}"].copy()) for side in (0, 1)]
 
     @property
     def sides(self):
-        """The model so far, in memory of its own."""
+        """The current model, copied."""
         K = self.settings.n_components
         factors = [np.stack(part[:K], axis=1) for part in self.factors]
         if self.settings.bias:

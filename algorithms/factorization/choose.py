@@ -1,4 +1,4 @@
-"""Which solver a factorization takes, with what settings; what does not go together is refused."""
+"""Choice of the solver and its settings; parameters that do not go together are refused."""
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def chosen_solver(model, n_ratings, with_features):
 
 
 def penalties(model, entries):
-    """Return the penalties of users' and items' biases, None where `reg` is theirs, and the offset of `reg`.
+    """Penalties of users' and items' biases, None if `reg` is theirs, and the offset of `reg`.
 
     For implicit feedback `reg` alone counts: there every cell is known.
     """
@@ -67,7 +67,7 @@ def penalties(model, entries):
 
 
 def settings_of(model):
-    """Return what solvers read of a `MatrixFactorization` whose ``solver_`` is known."""
+    """Settings of a `MatrixFactorization` whose ``solver_`` is known."""
     scale, bias_reg = model.scale_reg, getattr(model, "bias_reg_", None)  # models of 0.1 have none
     if scale == "auto":
         scale = not model.implicit or model.loss == "bpr"

@@ -1,4 +1,4 @@
-"""Ratings that are held out of a fit, and the model that predicts them best."""
+"""Ratings held out of a fit, and the model that predicts them best."""
 
 import numpy as np
 
@@ -7,29 +7,7 @@ from .sides import Sides
 
 
 def hold_out(entries, fraction, patience, rng):
-    """Split ratings at random.
-
-    Parameters
-    ----------
-    entries : Entries
-    fraction : float
-        Share to hold out.
-    patience : int
-        See `Watch`.
-    rng : numpy Generator
-
-    Returns
-    -------
-    entries : Entries
-        Those to fit.
-    watch : Watch
-        Over the others.
-
-    Raises
-    ------
-    DataError
-        If nothing would be held out, or nothing of any weight left.
-    """
+    """Hold out a random fraction of the ratings; return the rest and a `Watch` over those held out."""
     n_held = round(fraction * len(entries))
     if not 0 < n_held < len(entries):
         raise DataError(
@@ -44,13 +22,9 @@ def hold_out(entries, fraction, patience, rng):
 
 
 class Watch:
-    """Keeps the model with the least error on held-out ratings, each of which counts alike.
+    """Keeps the model with the least (unweighted) error on held-out ratings.
 
-    Parameters
-    ----------
-    held : Entries
-    patience : int
-        Iterations without a smaller error that are enough.
+    `patience`: iterations without a smaller error after which a fit ends.
     """
 
     def __init__(self, held, patience):
@@ -59,7 +33,7 @@ class Watch:
         self.best: Sides
 
     def enough(self, sides):
-        """Look at the model of an iteration; tell whether there has been no gain for long enough."""
+        """Score a model; return whether the error has not fallen for `patience` iterations."""
         misses = sides.predict(self._rows, self._held.indices) - self._held.values
         self.errors.append(float(np.sqrt(np.mean(misses**2))))
         at = int(np.argmin(self.errors))

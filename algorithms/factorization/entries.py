@@ -16,17 +16,10 @@ _MOST = 1e15  # of a rating or weight: sums of squares must not overflow in sing
 
 @dataclass(frozen=True)
 class Entries:
-    """Ratings by row: sorted columns, no duplicates, stored zeros kept; the kernels trust it.
+    """Ratings by row: sorted columns, no duplicates, stored zeros kept; kernels rely on it.
 
-    Attributes
-    ----------
-    indptr : int64 ndarray of shape (n_rows + 1,)
-    indices : int32 ndarray of shape (n_ratings,)
-    values : ndarray of shape (n_ratings,)
-        float32 or float64.
-    weights : ndarray of shape (n_ratings,) or (1,)
-        Of the same type; a single one counts for all.
-    shape : tuple of two int
+    `indptr` is int64, `indices` int32; `values` and `weights` are float32 or float64, and `weights` may have
+    one entry for all.
     """
 
     indptr: np.ndarray
@@ -37,18 +30,7 @@ class Entries:
 
     @classmethod
     def make(cls, rows, columns, values, weights, shape, place):
-        """Sort ratings in any order by row and column.
-
-        Parameters
-        ----------
-        rows, columns : integer ndarrays of shape (n_ratings,)
-            Known to lie within the shape.
-        values : ndarray of shape (n_ratings,)
-        weights : ndarray of shape (n_ratings,) or (1,)
-        shape : tuple of two int
-        place : callable
-            ``place(i)`` says whose rating number i is, for the message if it is there twice.
-        """
+        """Sort ratings by row and column; `place(i)` names rating i in the error if its cell has two."""
         numbers = np.arange(len(rows))
         table = sparse.coo_array((numbers, (rows, columns)), shape=shape).tocsr()  # sums what is there twice
         if table.nnz < len(rows):
@@ -65,7 +47,7 @@ class Entries:
 
     @classmethod
     def of_matrix(cls, X, dtype, place):
-        """Take the arrays of a checked matrix; of a sorted CSR with int32 indices they are not copied."""
+        """Take the arrays of a checked matrix; sorted CSR with int32 indices is not copied."""
         n_stored = X.nnz
         table = X.tocsr()
         if table.nnz < n_stored:  # a COO with entries that scipy has added up
@@ -96,11 +78,11 @@ class Entries:
 
     @property
     def counts(self):
-        """How many ratings each row has."""
+        """Number of ratings of each row."""
         return np.diff(self.indptr)
 
     def transposed(self):
-        """Return the same ratings by column."""
+        """The same ratings by column."""
 
         def laid(data):
             return self.matrix(data).tocsc()
@@ -111,7 +93,7 @@ class Entries:
         return Entries(table.indptr.astype(np.int64), indices, table.data, weights, self.shape[::-1])
 
     def part(self, first, last):
-        """Return some rows, of the same memory."""
+        """A range of rows, sharing memory."""
         held = slice(self.indptr[first], self.indptr[last])
         indptr = self.indptr[first : last + 1] - self.indptr[first]
         weights = self.weights[held] if len(self.weights) > 1 else self.weights
@@ -119,13 +101,13 @@ class Entries:
         return Entries(indptr, self.indices[held], self.values[held], weights, shape)
 
     def chosen(self, mask):
-        """Return the ratings that a mask chooses."""
+        """The ratings selected by a mask."""
         kept = np.concatenate([[0], np.cumsum(mask)])
         weights = self.weights[mask] if len(self.weights) > 1 else self.weights
         return Entries(kept[self.indptr], self.indices[mask], self.values[mask], weights, self.shape)
 
     def average(self, function):
-        """Return the weighted mean of ``function(values)``, the values in float64."""
+        """Weighted mean of ``function(values)``, with values in float64."""
         total = weight = 0.0
         for start in range(0, len(self), 1 << 16):
             part = function(self.values[start : start + (1 << 16)].astype(np.float64))
@@ -141,12 +123,12 @@ class Entries:
         return np.array([values.min(), values.max()], np.float64)
 
     def pattern(self):
-        """Return which cells are rated, as a csr_array of int8 with memory of its own."""
+        """The rated cells, a csr_array of int8 with memory of its own."""
         ones = np.ones(len(self), np.int8)
         return self.matrix(ones).copy()
 
     def matrix(self, data):
-        """Return a csr_array of these cells, of the same memory where it can be."""
+        """A csr_array of these cells, sharing memory if possible."""
         # scipy wants index arrays of one type, and takes the wider one for both.
         wide = len(self) > _INT32_MAX
         indptr = self.indptr if wide else self.indptr.astype(np.int32)
@@ -154,7 +136,7 @@ class Entries:
 
 
 def _ascending(indices, indptr):
-    """Tell of each entry whether the next one of its row, if there is one, lies further on."""
+    """For each entry: whether the next one of its row, if there is one, has a larger column."""
     steps = indices[1:] > indices[:-1]
     steps[indptr[(indptr > 0) & (indptr < len(indices))] - 1] = True
     return steps
@@ -175,35 +157,9 @@ def _repeated(rows, columns):
 
 
 def check_matrix(R, name, n_columns=None, *, may_be_empty=False):
-    """Check a sparse matrix of ratings.
+    """Check a sparse matrix of ratings; return it in CSR, CSC or COO, sharing memory if possible.
 
-    Parameters
-    ----------
-    R : sparse matrix or array of shape (n_users, n_items)
-        Every stored entry is a rating, a stored zero too. Not changed.
-    name : str
-        The estimator, for messages.
-    n_columns : int, optional
-        How many columns it must have.
-    may_be_empty : bool, default=False
-        Whether it may hold no rating at all.
-
-    Returns
-    -------
-    sparse array
-        CSR, CSC or COO, of the memory of `R` where it can be.
-
-    Raises
-    ------
-    DataError
-        For what is not sparse, unsound indices, no rating at all, NaN, infinities and magnitudes above 1e15.
-
-    Examples
-    --------
-    >>> from scipy.sparse import csr_array
-    >>> from stradask.algorithms.factorization.entries import check_matrix
-    >>> check_matrix(csr_array([[0, 5], [3, 0]]), "MatrixFactorization").data
-    array([5, 3])
+    Every stored entry is a rating, a stored zero too. Magnitudes may be at most 1e15.
     """
     if not sparse.issparse(R):
         raise DataError(
@@ -232,28 +188,13 @@ def check_matrix(R, name, n_columns=None, *, may_be_empty=False):
 
 
 def cells_of(X):
-    """Return rows, columns and float64 values of a checked matrix."""
+    """Rows, columns and float64 values of a checked matrix."""
     cells = X.tocoo(copy=False)
     return cells.row, cells.col, cells.data.astype(np.float64)
 
 
 def check_pairs(pairs):
-    """Check pairs of a user's and an item's id.
-
-    Parameters
-    ----------
-    pairs : array-like of shape (n_ratings, 2)
-        Whole numbers or text; a DataFrame of two columns may hold both.
-
-    Returns
-    -------
-    users, items : ndarrays of shape (n_ratings,)
-        int64 or str.
-
-    Raises
-    ------
-    DataError
-        For another shape, and for ids that are missing, fractional or of mixed kinds.
+    """Check pairs of a user's and an item's id; return two vectors of int64 or str.
 
     Examples
     --------
@@ -281,7 +222,7 @@ def check_ids(ids, what):
 
 
 def as_array(values, wanted):
-    """Make an array; of rows of different lengths, which NumPy refuses, say what is `wanted`."""
+    """Make an array; for rows of different lengths, which NumPy refuses, name what is `wanted`."""
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -310,7 +251,7 @@ def _as_ids(ids, what):
 
 
 def find_ids(ids, known):
-    """Return the position of each id among the known ones (sorted), -1 for others."""
+    """Position of each id among the known ones (sorted), -1 for others."""
     if ids.dtype.kind != known.dtype.kind:
         return np.full(len(ids), -1)
     at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
@@ -318,29 +259,7 @@ def find_ids(ids, known):
 
 
 def check_table(pairs, y, name):
-    """Check pairs with their values, and number the ids.
-
-    Parameters
-    ----------
-    pairs : array-like of shape (n_ratings, 2)
-        See `check_pairs`.
-    y : array-like of shape (n_ratings,)
-        Ratings or counts.
-    name : str
-        The estimator, for messages.
-
-    Returns
-    -------
-    user_ids, item_ids : ndarrays
-        Sorted.
-    rows, columns : integer ndarrays of shape (n_ratings,)
-    values : ndarray of float64, shape (n_ratings,)
-
-    Raises
-    ------
-    DataError
-        As `check_pairs`, and for values that are no finite numbers.
-    """
+    """Check pairs with their values; return sorted user and item ids, rows, columns, and float64 values."""
     users, items = check_pairs(pairs)
     values = check_values(y, len(users), name)
     user_ids, rows = np.unique(users, return_inverse=True)
@@ -358,23 +277,7 @@ def check_values(y, n_ratings, name):
 
 
 def check_rating_weights(sample_weight, n_ratings):
-    """Check the weights of the ratings.
-
-    Parameters
-    ----------
-    sample_weight : None or array-like of shape (n_ratings,)
-        Not negative.
-    n_ratings : int
-
-    Returns
-    -------
-    None or ndarray of float64
-
-    Raises
-    ------
-    DataError
-        For another shape, weights that are negative, NaN or above 1e15, and if all are zero.
-    """
+    """Check the weights of ratings, None or from 0 to 1e15 and not all 0; return float64 or None."""
     if sample_weight is None:
         return None
     check_plain("sample_weight", sample_weight)

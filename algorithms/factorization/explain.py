@@ -4,33 +4,17 @@ import numpy as np
 
 
 def driving_ratings(entries, columns, sides, settings, n, rated=None):
-    """Find the ratings that add most to the prediction of one item for each row.
+    """Find the n ratings that add most to the prediction of one item (`columns`) for each row.
 
-    Parameters
-    ----------
-    entries : Entries
-        Ratings of the rows, or confidences.
-    columns : int64 ndarray of shape (n_rows,)
-        The item of each row.
-    sides : Sides
-    settings : Settings
-    n : int
-    rated : bool ndarray, optional
-        Which items are in the sums of implicit feedback; by default all.
-
-    Returns
-    -------
-    found : int64 ndarray of shape (n_rows, n)
-        Numbers of rated items, what adds most first; -1 for none.
-    amounts : float64 ndarray of shape (n_rows, n)
-        What each adds; -inf for none.
+    Returns the numbers of rated items (n_rows, n), the largest addition first, -1 for none; and the
+    additions, -inf for none. `rated` are the items in the sums of implicit feedback, by default all.
     """
     Q = sides.item_factors.astype(np.float64)
     present = Q if rated is None else Q[rated]
     gram = present.T @ present if settings.implicit else 0.0
     if settings.bias:
         Q = np.column_stack([Q, np.ones(len(Q))])
-    found = np.full((len(columns), n), -1)
+    items = np.full((len(columns), n), -1)
     amounts = np.full((len(columns), n), -np.inf)
     ridge, bias_ridge = settings.ridges(entries.counts, np.float64, 0)
     for u, column in enumerate(columns):
@@ -46,5 +30,5 @@ def driving_ratings(entries, columns, sides, settings, n, rated=None):
             A[-1, -1] += bias_ridge[u] - ridge[u]
         adds = pulls * (q @ np.linalg.solve(A, Q[column]))
         order = np.argsort(-adds, kind="stable")[:n]
-        found[u, : len(order)], amounts[u, : len(order)] = row.indices[order], adds[order]
-    return found, amounts
+        items[u, : len(order)], amounts[u, : len(order)] = row.indices[order], adds[order]
+    return items, amounts

@@ -29,22 +29,10 @@ _LARGEST = 1e12  # of features: squares of larger ones leave nothing of the pena
 
 
 class LinearPrior:
-    """The prior of one side of a model while it is fitted.
+    """The prior of one side (0: users, 1: items) during a fit.
 
-    Parameters
-    ----------
-    features : ndarray or csr_array of float64, shape (n_rows, n_features + 1)
-        See `with_constant`.
-    counts : ndarray of shape (n_rows,)
-        How many ratings each row has.
-    settings : Settings
-    side : int
-        0 for users, 1 for items.
-
-    Attributes
-    ----------
-    weights : ndarray of float64, shape (n_features + 1, n_components + 1)
-        A, at first of zeros.
+    `features` are from `with_constant`, `counts` the numbers of ratings; `weights` is A, of shape (n_features
+    + 1, n_components + 1), zeros at first.
     """
 
     def __init__(self, features, counts, settings, side):
@@ -56,11 +44,11 @@ class LinearPrior:
         self.weights = np.zeros((features.shape[1], settings.n_components + 1))
 
     def means(self, dtype):
-        """Return the mean of each row's factors and bias."""
+        """Prior mean of each row's factors and bias."""
         return means_of(self._features, self.weights, dtype)
 
     def refit(self, factors, biases):
-        """Find A given the factors; bring the rows without ratings to their means, in place."""
+        """Solve for A given the factors; set rows without ratings to their means, in place."""
         K = self.weights.shape[1] - 1
         Y = np.column_stack([factors[:, :K], biases]).astype(np.float64)
         self.weights = np.hstack(
@@ -74,12 +62,12 @@ class LinearPrior:
         factors[free, :K], biases[free] = means[free], shifts[free]
 
     def constant(self):
-        """Return the part of the penalty that the factors are not in."""
+        """The part of the penalty that does not depend on the factors."""
         means, shifts = self.means(np.float64)
         return self._sum(np.einsum("ij,ij->i", means, means), shifts**2)
 
     def penalty(self, factors, biases):
-        """Return the part of the objective that is of this side's factors and of A."""
+        """The part of the objective that depends on this side's factors and on A."""
         means, shifts = self.means(np.float64)
         moves = factors[:, : means.shape[1]] - means
         return self._sum(np.einsum("ij,ij->i", moves, moves), (biases - shifts) ** 2)
@@ -123,29 +111,15 @@ def _squared(X: Any):
 
 
 def means_of(features, weights, dtype):
-    """Return the prior mean of factors and bias of rows of features (with their constant)."""
+    """Prior means of factors and biases of rows of features (with their constant)."""
     means = np.asarray(features @ weights)
     return np.ascontiguousarray(means[:, :-1].astype(dtype)), means[:, -1].astype(dtype)
 
 
 def with_constant(features, what, n_rows=None, n_columns=None):
-    """Check a table of features; add a column of ones.
+    """Check a table of features of users or items (`what`); return it in float64 with a column of ones.
 
-    Parameters
-    ----------
-    features : array-like or sparse matrix of shape (n_rows, n_features)
-    what : {"user", "item"}
-    n_rows, n_columns : int, optional
-        How many it must have.
-
-    Returns
-    -------
-    ndarray or csr_array of float64
-
-    Raises
-    ------
-    DataError
-        For another shape, and for what are no finite numbers of a usual size.
+    Entries above 1e12 in magnitude are refused.
     """
     name = f"{what}_features"
     table: Any = features
@@ -185,14 +159,7 @@ def with_constant(features, what, n_rows=None, n_columns=None):
 
 
 def split_features(given, what):
-    """Take ``(ids, features)`` apart, and check the ids.
-
-    Returns
-    -------
-    ids : ndarray
-        As given, all different.
-    features : object
-    """
+    """Check a pair ``(ids, features)``; ids must be different."""
     if not (isinstance(given, tuple) and len(given) == 2):
         raise DataError(f"{what}_features must be a pair (ids, features), to say whose each row is")
     ids = check_ids(given[0], what)
@@ -202,20 +169,7 @@ def split_features(given, what):
 
 
 def in_order(given, ids, what):
-    """Bring features ``(ids, table)`` into the order of the model's ids, which must all be there.
-
-    Parameters
-    ----------
-    given : pair of ids and table
-    ids : ndarray
-        Sorted.
-    what : {"user", "item"}
-
-    Returns
-    -------
-    ndarray or csr_array of float64
-        With a constant.
-    """
+    """Sort features ``(ids, table)`` by the model's ids, which must all be there; add a column of ones."""
     names, table = split_features(given, what)
     table = with_constant(table, what, n_rows=len(names))
     order = np.argsort(names, kind="stable")

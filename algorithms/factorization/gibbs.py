@@ -18,27 +18,18 @@ _HYPER = 1 << 20  # a shard's number that no shard has: the stream of the coordi
 
 
 class GibbsPolish(AlternatingLeastSquares):
-    r"""Draws from the posterior of factors under priors that are learned, averaged.
+    r"""Averaged draws from the posterior of factors under priors that are learned.
 
     .. math:: r_{ui} \sim N(\mu + p_u \cdot q_i, 1 / (\alpha w_{ui})), \quad
               p_u \sim N(m_P, \Lambda_P^{-1}), \quad q_i \sim N(m_Q, \Lambda_Q^{-1})
 
     with (m, Lambda) of each side Normal-Wishart (mean 0, strength 2, scale I, K degrees of freedom) and alpha
-    from its posterior under a flat prior of its logarithm. Biases live in the prior means. The model is the
-    mean of the draws of the factors, which predicts about as well as the mean of the draws' predictions.
+    from its posterior under a flat prior of its logarithm. The prior means take the place of biases. The
+    model is the mean of the draws of the factors, which predicts about as well as the mean of the draws'
+    predictions. `engine` is where the start is computed.
 
-    Parameters
-    ----------
-    entries : Entries
-    settings : Settings
-    seed : int
-    engine : str
-        Where the start is computed.
-
-    References
-    ----------
-    Salakhutdinov, Mnih, "Bayesian probabilistic matrix factorization using Markov chain Monte Carlo", ICML
-    2008.
+    Reference: Salakhutdinov, Mnih, "Bayesian probabilistic matrix factorization using Markov chain Monte
+    Carlo", ICML 2008.
     """
 
     def __init__(self, entries, settings, seed, engine):
@@ -68,7 +59,7 @@ class GibbsPolish(AlternatingLeastSquares):
         noise = np.zeros_like(factors)
         K = self.settings.n_components
         noise[:, :K] = task.rng(self.seed).standard_normal((len(factors), K), dtype=noise.dtype)
-        prior = state["told"][task.blocks]["prior"]
+        prior = state["sides"][task.blocks]["prior"]
         solve_table(
             table, {**other, "gram": prior["matrix"]}, self.settings, factors, biases,
             pull=prior["pull"][None], precision=prior["precision"],
@@ -84,7 +75,7 @@ class GibbsPolish(AlternatingLeastSquares):
         return losses.sum()
 
     def aggregate(self, tasks, partials):
-        """Take in a side; draw the priors of the next one."""
+        """Take the draws of a side; draw the prior of the next one."""
         side, round_ = tasks[0].blocks, tasks[0].round
         factors, _, losses = zip(*partials, strict=True)
         self.factors[side] = np.concatenate(factors)
@@ -101,15 +92,15 @@ class GibbsPolish(AlternatingLeastSquares):
         self._priors[0] = self._prior(0, round_ + 1)
         return Outcome(self.publish(), objective=squares, updates=self.n_ratings)
 
-    def _told(self, side):
-        return super()._told(side) | {"prior": {**self._priors[side], "precision": self.precision}}
+    def _values(self, side):
+        return super()._values(side) | {"prior": {**self._priors[side], "precision": self.precision}}
 
     def _rng(self, round_, purpose):
         counter = [0, round_, purpose, _HYPER]
         return np.random.Generator(np.random.Philox(key=self.seed, counter=counter))
 
     def _prior(self, side, round_):
-        """Draw the prior of a side given its factors, padded: Lambda, and Lambda m."""
+        """Draw the prior of a side given its factors: Lambda and Lambda m, padded."""
         K, d = self.settings.n_components, self.factors[side].shape[1]
         mean, matrix = draw_prior(self.factors[side][:, :K].astype(np.float64), self._rng(round_, side))
         whole, pull = np.eye(d), np.zeros(d)
@@ -118,7 +109,7 @@ class GibbsPolish(AlternatingLeastSquares):
         return {"matrix": whole.astype(dtype), "pull": pull.astype(dtype)}
 
     def arrays(self):
-        """Keep draws, their sums, and the priors of the next ones."""
+        """Arrays of a checkpoint: draws, their sums, and the priors of the next ones."""
         kept = super().arrays()
         for side in (0, 1):
             kept[f"sums-{side}"] = self.sums[side]
@@ -126,7 +117,7 @@ class GibbsPolish(AlternatingLeastSquares):
         return kept | {"n_drawn": np.array(self.n_drawn), "precision": np.array(self.precision)}
 
     def restore(self, arrays):
-        """Go on from draws."""
+        """Continue from the draws of a checkpoint."""
         super().restore(arrays)
         self.sums = [arrays[f"sums-{side}"] for side in (0, 1)]
         self._priors = [{name: arrays[f"{name}-{side}"] for name in ("matrix", "pull")} for side in (0, 1)]
@@ -146,18 +137,7 @@ class GibbsPolish(AlternatingLeastSquares):
 
 
 def draw_prior(X, rng):
-    """Draw mean and precision of normal rows from their Normal-Wishart posterior.
-
-    Parameters
-    ----------
-    X : float64 ndarray of shape (n, K)
-    rng : numpy Generator
-
-    Returns
-    -------
-    mean : ndarray of shape (K,)
-    precision : ndarray of shape (K, K)
-    """
+    """Draw mean (K,) and precision (K, K) of the prior of rows X (n, K), Normal-Wishart."""
     n, K = X.shape
     mean = X.mean(axis=0)
     centred = X - mean

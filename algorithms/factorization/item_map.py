@@ -9,18 +9,9 @@ _POINT, _TEXT = "#0072B2", "#333333"
 
 
 def projected(factors, weights):
-    """Project rows of factors on the two directions in which those of a weight above zero vary most.
+    """Project factors on the first two principal directions of the items of weight above zero.
 
-    Parameters
-    ----------
-    factors : ndarray of shape (n_items, n_components)
-    weights : ndarray of shape (n_items,)
-        Numbers of ratings: an item counts for the directions if it has some.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_items, 2)
-        The second column is zero where there is one direction alone.
+    Returns float64 (n_items, 2). The second column is zero if there is a single direction.
     """
     used = factors[weights > 0].astype(np.float64)
     n_directions = min(2, *used.shape)
@@ -29,21 +20,7 @@ def projected(factors, weights):
 
 
 def draw(places, sizes, titles, *, n_items, n_titles, ax=None):
-    """Draw the items with most ratings, and titles of those that leave room for them.
-
-    Parameters
-    ----------
-    places : ndarray of shape (n_items, 2)
-    sizes : ndarray of shape (n_items,)
-        Numbers of ratings.
-    titles : sequence of str
-    n_items, n_titles : int
-    ax : matplotlib axes, optional
-
-    Returns
-    -------
-    matplotlib axes
-    """
+    """Draw the items with most ratings (`sizes`), and titles that do not overlap; return the axes."""
     if len(titles) != len(places):
         raise DataError(f"titles has {len(titles)} entries, but the model has {len(places)} items")
     if ax is None:
@@ -63,7 +40,7 @@ def draw(places, sizes, titles, *, n_items, n_titles, ax=None):
 
 
 def _apart(places, n):
-    """Choose points, the first ones first, whose titles (far wider than high) do not lie on one another."""
+    """Choose points, in order, whose titles (far wider than high) do not overlap."""
     extent = np.ptp(places, axis=0)
     scaled = places / np.where(extent == 0, 1, extent) * [6, 36]  # in titles
     chosen: list[int] = []

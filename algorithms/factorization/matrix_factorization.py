@@ -457,7 +457,7 @@ class MatrixFactorization(FactorModel):
         return _SOLVERS[self.solver_](entries, settings, seed, *more)
 
     def _fingerprint(self, entries, features, seed):
-        """Say what a checkpoint belongs to."""
+        """What a checkpoint belongs to: ratings, settings and seed."""
         settings = dataclasses.asdict(settings_of(self)) | {"n_jobs": None}
         if self.solver_ != "sgd":  # whose rates depend on it; elsewhere a fit may go on for longer
             del settings["max_iter"]
@@ -475,7 +475,7 @@ class MatrixFactorization(FactorModel):
         }
 
     def _take(self, sides, history, watch, seen):
-        """Take the model from the solver."""
+        """Set the fitted attributes from the solver's model."""
         self._take_rows(sides, (self.user_ids_, self.item_ids_), seen)
         self.mean_ = sides.mean
         self.user_feature_weights_, self.item_feature_weights_ = sides.weights
@@ -488,13 +488,13 @@ class MatrixFactorization(FactorModel):
 
 
 def _watched(watch, callback):
-    """Make the callback of a fit: the caller's, and the watch over held-out ratings."""
+    """The callback of a fit: the caller's, and the watch over held-out ratings."""
     if watch is None:
         return callback
 
     def look(info):
         enough = watch.enough(info.snapshot()._sides)
-        asked = callback(info) if callback is not None else False
-        return enough or asked
+        stop = callback(info) if callback is not None else False
+        return enough or stop
 
     return look

@@ -1,4 +1,4 @@
-"""What a fitted factorization can do: predict, recommend, explain, fold in."""
+"""Methods of a fitted factorization: predict, recommend, explain, fold in."""
 
 import warnings
 from numbers import Integral
@@ -33,7 +33,7 @@ from .update import joined, kind_of
 
 
 class FactorModel(Estimator):
-    """Base of `MatrixFactorization`: what is done with its attributes."""
+    """Base of `MatrixFactorization`: its methods after the fit."""
 
     user_ids_: np.ndarray
     item_ids_: np.ndarray
@@ -146,7 +146,7 @@ class FactorModel(Estimator):
         return *found, entries.pattern()
 
     def _prior_means(self, what, features, n_rows):
-        """Return the prior means of new rows; None without features, which must fit the model."""
+        """Prior means of new rows from their features; None for a model without."""
         weights = getattr(self, f"{what}_feature_weights_")
         if weights is None:
             if features is not None:
@@ -160,7 +160,7 @@ class FactorModel(Estimator):
         return means_of(table, weights, self.user_factors_.dtype)
 
     def _rated_items(self):
-        """Tell which items take part in the sums over cells; None for all."""
+        """The items in the sums over cells; None for all."""
         if self.item_feature_weights_ is None:
             return None
         return self._item_counts() > 0
@@ -219,7 +219,7 @@ class FactorModel(Estimator):
         return self
 
     def _take_rows(self, sides, ids, seen):
-        """Take users and items; new items have their ids for titles, if there are any."""
+        """Set users and items; titles of new items are their ids."""
         if hasattr(self, "item_titles_") and len(ids[1]) > len(self.item_titles_):
             titles = ids[1].astype(object).astype(str).astype(object)
             titles[find_ids(self.item_ids_, ids[1])] = self.item_titles_
@@ -458,7 +458,7 @@ class FactorModel(Estimator):
         )
 
     def _known(self, ids, what):
-        """Return the numbers of ids that must be known."""
+        """Row numbers of ids, which must be known."""
         ids = check_ids(ids, what)
         known = self.user_ids_ if what == "user" else self.item_ids_
         rows = find_ids(ids, known)
@@ -481,5 +481,5 @@ def _check_n(n):
 
 
 def _at_most(n, ids):
-    """Return n, or how many ids there are; a column of none where there is no id."""
+    """The smaller of n and the number of ids, but at least 1."""
     return max(1, min(n, len(ids)))

@@ -1,4 +1,4 @@
-"""What `fit` and its like are given, in one form: checked ratings with ids, and features in their order."""
+"""Input of `fit` in one form: checked ratings with ids, and features in their order."""
 
 import dataclasses
 
@@ -11,25 +11,10 @@ from .features import in_order, split_features, with_constant
 
 
 def read_ratings(model, X, y, sample_weight, features=(None, None)):
-    """Check ratings and features.
+    """Check the arguments of `MatrixFactorization.fit`; return `Entries`, sorted ids, and features.
 
-    Parameters
-    ----------
-    model : MatrixFactorization
-        For its parameters.
-    X, y, sample_weight
-        See `MatrixFactorization.fit`.
-    features : pair
-        Of users and of items, None or as in `MatrixFactorization.fit`.
-
-    Returns
-    -------
-    entries : Entries
-        For implicit feedback the values are confidences.
-    ids : pair of ndarrays
-        Sorted, of users and items.
-    features : pair of None or matrix
-        In the order of the ids, with a constant.
+    For implicit feedback the values are confidences. Features are in the order of the ids, with a constant,
+    or None.
     """
     name, named = type(model).__name__, None
     X, y = split_table(X, y, name)
@@ -74,12 +59,12 @@ def split_table(X, y, name):
 
 
 def is_named(X):
-    """Tell whether X is a matrix with ids of its rows and columns, as `stradask.datasets.Ratings` is."""
+    """Whether X is a matrix with ids of its rows and columns, as `stradask.datasets.Ratings` is."""
     return isinstance(X, tuple) and getattr(X, "_fields", ())[:3] == ("matrix", "users", "items")
 
 
 def named_ids(ratings):
-    """Check and return the ids of users and items; raise DataError if they are not ascending, or too few."""
+    """Check and return the ids of users and items: ascending, one for each row and column."""
     ids = check_ids(ratings.users, "user"), check_ids(ratings.items, "item")
     for what, given, n in zip(("users", "items"), ids, ratings.matrix.shape, strict=True):
         if len(given) != n or (given[1:] <= given[:-1]).any():
@@ -118,7 +103,7 @@ def _read_pairs(model, X, y, sample_weight, features):
 
 
 def matrix_entries(model, X, user_ids, item_ids):
-    """Bring a checked matrix to the form that solvers take."""
+    """Bring a checked matrix into the form that solvers take."""
 
     def place(row, column):
         return _place(user_ids, item_ids, row, column)
@@ -131,7 +116,7 @@ def _place(user_ids, item_ids, row, column):
 
 
 def _scaled(model, entries):
-    """Turn counts into confidences; refuse what factors cannot reach."""
+    """Multiply counts into confidences; refuse ratings that factors cannot reach."""
     if model.implicit:
         return dataclasses.replace(entries, values=entries.values * entries.values.dtype.type(model.alpha))
     if model.non_negative and not model.bias and len(entries) and entries.values.min() < 0:

@@ -1,4 +1,4 @@
-"""The best items of each user, and items like others."""
+"""The best items of each user, and similar items."""
 
 from typing import NamedTuple
 
@@ -27,25 +27,10 @@ class Recommendations(NamedTuple):
 
 
 def best_items(factors, bias, sides, n, seen, candidates, n_jobs):
-    """Find the items of the highest predictions for each user.
+    """Find the n items of highest prediction for each user: columns (-1 for none) and scores.
 
-    Parameters
-    ----------
-    factors : ndarray of shape (n_users, n_components)
-    bias : ndarray of shape (n_users,)
-    sides : Sides
-    n : int
-    seen : csr_array of shape (n_users, n_items) or None
-        What must not be recommended.
-    candidates : int64 ndarray or None
-        Sorted numbers of the items to choose from; None for all.
-    n_jobs : int or None
-
-    Returns
-    -------
-    columns : int64 ndarray of shape (n_users, n)
-        Numbers of the items, -1 for none.
-    scores : ndarray of shape (n_users, n)
+    `seen` (csr_array of the users' rows, or None) is left out; `candidates` are sorted item numbers, or None
+    for all.
     """
     items, item_bias = sides.item_factors, sides.item_bias
     if candidates is not None:
@@ -90,19 +75,9 @@ def most_rated(counts, candidates):
 
 
 def nearest(factors, chosen, n):
-    """Find the rows whose cosine with each chosen row is highest, itself left out.
+    """Find the n rows of highest cosine with each chosen row, itself left out: rows and cosines.
 
-    Parameters
-    ----------
-    factors : ndarray of shape (n_rows, n_components)
-        A row of zeros has the cosine 0 with all.
-    chosen : int64 ndarray of shape (n_chosen,)
-    n : int
-
-    Returns
-    -------
-    rows : int64 ndarray of shape (n_chosen, n)
-    cosines : ndarray of shape (n_chosen, n)
+    A row of zeros has the cosine 0 with all.
     """
     norms = np.linalg.norm(factors, axis=1, keepdims=True)
     units = factors / np.where(norms == 0, 1, norms)
@@ -118,7 +93,7 @@ def nearest(factors, chosen, n):
 
 
 def with_ids(found, ids):
-    """Put ids in place of the numbers in a pair of columns and scores; -1 becomes -1 or the empty text."""
+    """Replace the numbers in a pair of columns and scores by ids; -1 becomes -1 or the empty text."""
     columns, scores = found
     none = "" if ids.dtype.kind == "U" else -1
     return Recommendations(np.where(columns < 0, np.array(none, ids.dtype), ids[columns]), scores)

@@ -1,4 +1,4 @@
-"""The grid of blocks over which gradient descent rotates: shards of users, and blocks of items."""
+"""The grid of blocks for gradient descent in rotation: shards of users, and blocks of items."""
 
 import itertools
 
@@ -12,35 +12,20 @@ from ...scheduler.schedules.rotation import RotationSchedule
 from ...scheduler.threads import run_tasks
 from .sides import Sides, penalty_of, ranges_of
 
-_OWN = 4  # numbers of a row beside its factors; see the kernel
+_OWN = 4  # numbers of a row besides its factors; see the kernel
 _LARGE = 3_000_000  # ratings from which on a block travels while another is worked on; fewer are soon done
 
 
 class Rotation(Program):
-    """Users in shards that stay, items in blocks that travel: no two that are worked on share a row.
+    """Users in shards that stay on their workers, items in blocks that travel; no two at work share a row.
 
     So the result depends on the grid and the seed alone, wherever it is computed. A shard keeps 12 bytes a
-    rating (16 with weights) and ``4 (d + 4)`` a user; a block has ``4 (d + 4)`` an item, and travels as
-    ``2 d + 16`` with `half_blocks`; d is the number of factors rounded up to 16.
+    rating (16 with weights) and ``4 (d + 4)`` a user; a block has ``4 (d + 4)`` an item, and travels as ``2 d
+    + 16`` with `half_blocks`; d is the number of factors rounded up to 16. Ratings are centred by `mean` and
+    divided by `scale`; the initial factors have the standard deviation `spread`.
 
-    Parameters
-    ----------
-    entries : Entries
-    settings : Settings
-    seed : int
-    mean, scale : float
-        Ratings are centred by the one and divided by the other.
-    spread : float
-        Standard deviation of the factors to begin with.
-
-    Attributes
-    ----------
-    schedule : RotationSchedule
-
-    References
-    ----------
-    Gemulla, Nijkamp, Haas, Sismanis, "Large-scale matrix factorization with distributed stochastic gradient
-    descent", KDD 2011.
+    Reference: Gemulla, Nijkamp, Haas, Sismanis, "Large-scale matrix factorization with distributed stochastic
+    gradient descent", KDD 2011.
     """
 
     travels = True
@@ -69,7 +54,7 @@ class Rotation(Program):
         return {**self.__dict__, "shards": (), "users": None}
 
     def _dealt(self, entries):
-        """Lay the ratings of a block side by side, mixed: neighbours must not wait for each other."""
+        """Sort the ratings into blocks, shuffled: neighbours must not wait for each other."""
         users, items, n_blocks = self.users, self.items, self.n_blocks
         cells = np.zeros((len(users.starts) - 1) * n_blocks + 1, np.int64)
         user_cell = users.block * np.int32(n_blocks)
@@ -99,7 +84,7 @@ class Rotation(Program):
 
     @staticmethod
     def arrange(start, stop, rows, columns, weights, targets, seed):
-        """Bring the ratings of a block into the order in which they are worked on."""
+        """Put the ratings of a block into the order of the steps."""
         shuffle(start, stop, rows, columns, weights, targets, seed)
 
     def _shard(self, number, cuts, rows, columns, weights, targets):
@@ -114,10 +99,10 @@ class Rotation(Program):
             "counts": self.users.counts_of(number),
         }
 
-    # Where a shard lies -------------------------------------------------------------------------------
+    # On the workers -----------------------------------------------------------------------------------
 
     def load(self, data):
-        """Make the factors of a shard's users."""
+        """Make the state of a shard: its ratings, and initial factors of its users."""
         factors, own = self._begun(data["counts"], data["number"], 0)
         return {**data, "factors": factors, "own": own}
 
@@ -126,19 +111,19 @@ class Rotation(Program):
         return self.load(state)
 
     def block(self, block):
-        """Make the factors of a block of items: all factors first, then what rows have beside them."""
+        """Make a block of items: all initial factors, then bias, squares, ridge and count of each row."""
         factors, own = self._begun(self.items.counts_of(block), block, 1)
         self._round(factors)
         return np.concatenate([factors.ravel(), own.ravel()])
 
     def _round(self, factors):
-        """Round a block's factors to what travels; here too, so that where it goes makes no difference."""
+        """Round a block's factors to the type that travels, also if it stays: the route does not matter."""
         if self.settings.half_blocks:
             with np.errstate(over="ignore"):  # infinity is found in the objective
                 factors[:] = factors.astype(np.float16)
 
     def pack(self, block, value):
-        """Write factors in two bytes, with `half_blocks`; they are rounded already."""
+        """With `half_blocks`, write the factors, which are rounded already, in two bytes each."""
         if not self.settings.half_blocks:
             return value
         factors, own = self.opened(value)
@@ -157,7 +142,7 @@ class Rotation(Program):
         return value
 
     def _begun(self, counts, number, side):
-        """Draw factors, from a stream of each shard or block; rows without ratings have zeros, and keep."""
+        """Draw initial factors, from a stream for each shard or block; rows without ratings keep zeros."""
         n, K = len(counts), self.settings.n_components
         rng = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, number, side]))
         factors = np.zeros((n, len(self.vectors) * LANES), self.dtype)
@@ -169,13 +154,13 @@ class Rotation(Program):
         return factors, own
 
     def opened(self, value):
-        """Return factors, and what rows have beside them, of a travelling block."""
+        """Factors and the other four numbers of each row of a travelling block, as views."""
         d = len(self.vectors) * LANES
         n = len(value) // (d + _OWN)
         return value[: n * d].reshape(n, d), value[n * d :].reshape(n, _OWN)
 
     def update(self, state, task):
-        """Descend over one block; return the loss met on the way, and penalties of what is ready."""
+        """One pass over a block; return its loss, and penalties of shard and block at their last visit."""
         Q, q_own = self.opened(task.value)
         loss = self.descend(state, task, Q, q_own)
         self._round(Q)
@@ -186,11 +171,11 @@ class Rotation(Program):
         )
 
     def descend(self, state, task, Q, q_own):
-        """Work on one block; return its loss."""
+        """One pass over a block; return its loss."""
         raise NotImplementedError
 
     def rate(self, round_):
-        """Return the learning rate of a round, which falls linearly."""
+        """Learning rate of a round; it falls linearly."""
         settings = self.settings
         return self.dtype.type(settings.learning_rate * (1 - round_ / settings.max_iter))
 
@@ -203,7 +188,7 @@ class Rotation(Program):
     # At the coordinator ---------------------------------------------------------------------------------
 
     def aggregate(self, tasks, partials):
-        """Add up the objective of an epoch; the loss in it is of the residuals met on the way."""
+        """Add up the objective of an epoch; its loss is of the residuals before each step."""
         loss, of_users, of_items = (sum(column) for column in zip(*partials, strict=True))
         objective = loss * self.scale**2 + of_users + of_items
         if not np.isfinite(objective):
@@ -214,10 +199,10 @@ class Rotation(Program):
         return Outcome(objective=objective, updates=self.n_ratings)
 
     def restore(self, arrays):
-        """Keep nothing: all that changes lies in shards and blocks."""
+        """Nothing to restore: shards and blocks hold all that changes."""
 
     def collect(self, ask):
-        """Keep the factors of all shards and blocks."""
+        """Gather the factors of all shards and blocks."""
         arrays = ask(lambda session, messages: session.snapshot(messages))
         shards = range(len(self.users.starts) - 1)
         users = [[arrays[f"shard-{s}/{name}"] for s in shards] for name in self.saved]
@@ -227,7 +212,7 @@ class Rotation(Program):
 
     @property
     def sides(self):
-        """The model, in the order of the caller's rows."""
+        """The model, in the caller's order of rows."""
         K, scale = self.settings.n_components, self.dtype.type(self.scale)
         factors, bias = [], []
         for (table, own), order in zip(self._collected, (self.users, self.items), strict=True):
@@ -239,16 +224,10 @@ class Rotation(Program):
 
 
 class Deal:
-    """Rows dealt to blocks, the busiest first, to and fro; rows of a block get adjacent numbers.
+    """Rows dealt to blocks, the busiest first, in serpentine order; rows of a block get adjacent numbers.
 
-    Attributes
-    ----------
-    block : int32 ndarray
-        Of each row.
-    number, place : int32 ndarray
-        Of each row, among all and in its block.
-    starts : int64 ndarray
-        Where the numbers of each block begin, and where all end.
+    For each row: its `block`, its `number` among all, and its `place` in the block (int32); `starts` (int64)
+    are the first numbers of the blocks, and the end.
     """
 
     def __init__(self, counts, n_blocks, rng):
@@ -263,5 +242,5 @@ class Deal:
         self._counts = counts[rows].astype(np.int32)
 
     def counts_of(self, block):
-        """Return how many ratings each row of a block has."""
+        """Number of ratings of each row of a block."""
         return self._counts[self.starts[block] : self.starts[block + 1]]

@@ -6,22 +6,14 @@ from ...kernels.factorization.sgd import descend_block
 from .rotation import Rotation
 from .sides import mean_rating
 
-_SPREAD = 0.01  # of the factors to begin with: small, so that directions are learned one after another
+_SPREAD = 0.01  # of the initial factors: small, so that directions are learned one after another
 
 
 class RotationSGD(Rotation):
     """Squared errors of ratings; see `Rotation`.
 
-    The rate falls linearly to 0 over the epochs. Ratings are centred and divided by their deviation, so that
-    the rate suits any scale.
-
-    Parameters
-    ----------
-    entries : Entries
-    settings : Settings
-    seed : int
-    spread : float, default=0.01
-        Standard deviation of the factors to begin with.
+    The rate falls linearly to 0 over the epochs. Ratings are centred and divided by their standard deviation,
+    so that the rate suits any scale.
     """
 
     def __init__(self, entries, settings, seed, spread=_SPREAD):
@@ -30,7 +22,7 @@ class RotationSGD(Rotation):
         self.holds = tuple(self.dtype.type(reg) for reg in settings.bias_reg or (0.0, 0.0))
 
     def descend(self, state, task, Q, q_own):
-        """Go once over the ratings of a block; return the sum of squares met on the way."""
+        """One pass over the ratings of a block; return the sum of squared errors before each step."""
         dtype = self.dtype.type
         return descend_block(
             int(state["cuts"][task.blocks]),
@@ -53,6 +45,6 @@ class RotationSGD(Rotation):
 
 
 def deviation(entries, mean):
-    """Return the weighted deviation of the ratings from the mean; 1 if all are equal."""
-    found = float(np.sqrt(entries.average(lambda values: (values - mean) ** 2)))
-    return found if found > 1e-6 * np.abs(entries.values).max() else 1.0
+    """Weighted standard deviation of the ratings; 1 if all are equal."""
+    spread = float(np.sqrt(entries.average(lambda values: (values - mean) ** 2)))
+    return spread if spread > 1e-6 * np.abs(entries.values).max() else 1.0

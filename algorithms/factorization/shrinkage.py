@@ -1,4 +1,4 @@
-"""How strongly rows of few ratings are shrunk: penalties that are estimated from the ratings."""
+"""Shrinkage of rows of few ratings: penalties estimated from the ratings."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the solvers of matrix factorization share: settings, the model, shards of rows, and row tasks."""
+"""Shared by the solvers of matrix factorization: settings, the model, shards of rows, and row tasks."""
 
 import itertools
 from dataclasses import dataclass
@@ -32,18 +32,18 @@ class Settings:
     n_jobs: int | None
 
     def ridge(self, counts, dtype):
-        """Return the penalty of each row's factors; a row without ratings stays at 0 and counts as of one."""
+        """Penalty of each row's factors; a row without ratings stays at 0 and counts as one rating."""
         scale = np.maximum(counts, 1) + self.offset if self.scale_reg else np.ones(len(counts))
         return (self.reg * scale).astype(dtype)
 
     def bias_ridge(self, counts, dtype, side):
-        """Return the penalty of the bias of each row of users (side 0) or items (side 1)."""
+        """Penalty of the bias of each row of users (side 0) or items (side 1)."""
         if self.bias_reg is None:
             return self.ridge(counts, dtype)
         return np.full(len(counts), self.bias_reg[side], dtype)
 
     def ridges(self, counts, dtype, side):
-        """Return the penalties of factors and of biases."""
+        """Penalties of factors and of biases."""
         return self.ridge(counts, dtype), self.bias_ridge(counts, dtype, side)
 
 
@@ -76,21 +76,21 @@ class Sides:
         return out
 
     def penalty(self, user_ridges, item_ridges):
-        """Return the penalties of factors and biases, given a pair of penalties a row of each side."""
+        """Penalties of factors and biases, given a pair of penalties a row of each side."""
         return penalty_of(self.user_factors, self.user_bias, *user_ridges) + penalty_of(
             self.item_factors, self.item_bias, *item_ridges
         )
 
 
 def penalty_of(factors, bias, ridge, bias_ridge):
-    """Return the penalty of one side."""
+    """Penalty of one side."""
     squares = np.einsum("ij,ij->i", factors, factors, dtype=np.float64)
     total = np.dot(ridge.astype(np.float64), squares)
     return float(total + np.dot(bias_ridge.astype(np.float64), bias.astype(np.float64) ** 2))
 
 
 def start_factors(rng, entries, settings, spread):
-    """Draw the factors to begin with: normal, of standard deviation `spread`; absolute if `non_negative`."""
+    """Draw initial factors: normal of standard deviation `spread`, absolute if `non_negative`."""
     sides = []
     for n in entries.shape:
         drawn = spread * rng.standard_normal((n, settings.n_components))
@@ -99,43 +99,25 @@ def start_factors(rng, entries, settings, spread):
 
 
 def mean_rating(entries: Entries, settings):
-    """Return the weighted mean; 0 for a model without biases."""
+    """Weighted mean; 0 for a model without biases."""
     if not settings.bias:
         return 0.0
     return entries.average(lambda values: values)
 
 
 class InTurn(Schedule):
-    """All shards work on one block, then all on the next.
-
-    Parameters
-    ----------
-    n_shards : int
-    blocks : sequence of int
-        In the order of the steps of a round; one may stand there several times.
-    """
+    """All shards work on one block, then on the next; `blocks` is their order in a round, with repeats."""
 
     def __init__(self, n_shards, blocks):
         self.n_shards, self.blocks = n_shards, blocks
 
     def plan(self, round, state):
-        """Give each block to every shard."""
+        """Assign each block to every shard."""
         return [[(shard, block) for shard in range(self.n_shards)] for block in self.blocks]
 
 
 def shards_of(tables, n_shards):
-    """Cut ratings by user and ratings by item into ranges of rows; a shard has one of each.
-
-    Parameters
-    ----------
-    tables : pair of Entries
-    n_shards : int
-        No more than a table has rows.
-
-    Returns
-    -------
-    list of list of (Entries, (first, last))
-    """
+    """Cut ratings by user and by item into ranges of rows: lists of ``(Entries, (first, last))``."""
     cuts = [_cut(table.indptr, n_shards) for table in tables]
     return [
         [(table.part(*pair), pair) for table, pair in zip(tables, pairs, strict=True)]
@@ -144,7 +126,7 @@ def shards_of(tables, n_shards):
 
 
 def _cut(indptr, n_parts):
-    """Cut rows into ranges of about as much work, none empty; return where each begins, and the end."""
+    """Cut rows into non-empty ranges of about equal work; return where each begins, and the end."""
     work = indptr + 8 * np.arange(len(indptr))  # a row costs something by itself
     cuts = np.searchsorted(work, np.linspace(0, work[-1], n_parts + 1))
     least = np.arange(n_parts + 1)
@@ -164,6 +146,6 @@ def run_rows(kernel, indptr, n_jobs, *arrays):
 
 
 def ranges_of(indptr, size=1 << 16):
-    """Cut rows into ranges of about so many ratings; a range has at least one row."""
+    """Cut rows into ranges of about `size` ratings, at least one row each."""
     cuts = np.searchsorted(indptr, np.arange(0, indptr[-1], size), side="right") - 1
     return list(itertools.pairwise(np.unique(np.append(cuts, len(indptr) - 1)).tolist()))

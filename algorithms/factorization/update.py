@@ -1,4 +1,4 @@
-"""New ratings for a model whose old ones are not at hand."""
+"""Update of a model by new ratings, without the old ones."""
 
 from typing import NamedTuple
 
@@ -15,26 +15,10 @@ _SWEEPS = 200  # of coordinate descent over a row's factors, where they must not
 
 
 def widened(entries, given, sides, known, seen):
-    """Bring new ratings and an old model to a common numbering of users and items.
+    """Bring new ratings and an old model to a common numbering of users and items; see `joined`.
 
-    Parameters
-    ----------
-    entries : Entries
-    given : pair of ndarrays
-        Ids of the users and items of `entries`.
-    sides, known, seen
-        See `joined`.
-
-    Returns
-    -------
-    entries : Entries
-    sides, seen, ids
-        See `joined`.
-
-    Raises
-    ------
-    DataError
-        If ids are numbers on the one side and text on the other.
+    `given` are the ids of the users and items of `entries`; returns the renumbered entries, model, cells and
+    ids.
     """
     sides, seen, ids = joined(given, sides, known, seen)
     rows, columns = (find_ids(new, every) for new, every in zip(given, ids, strict=True))
@@ -45,30 +29,10 @@ def widened(entries, given, sides, known, seen):
 
 
 def joined(given, sides, known, seen):
-    """Bring new users and items into a model.
+    """Add new users and items to a model, with zeros; return the model, its cells and sorted ids.
 
-    Parameters
-    ----------
-    given : pair of ndarrays
-        Ids of users and items, new ones or not.
-    sides : Sides
-    known : pair of ndarrays
-        Ids of the model's users and items.
-    seen : csr_array
-        Cells of the old ratings.
-
-    Returns
-    -------
-    sides : Sides
-        With zeros for what is new.
-    seen : csr_array of int8
-    ids : pair of ndarrays
-        Sorted.
-
-    Raises
-    ------
-    DataError
-        If ids are numbers on the one side and text on the other.
+    `given` are the ids to add, new or not, `known` those of the model, and `seen` the cells of the old
+    ratings. Ids of numbers and of text do not mix.
     """
     ids = []
     for what, new, old in zip(("users", "items"), given, known, strict=True):
@@ -94,27 +58,14 @@ def joined(given, sides, known, seen):
 
 
 def kind_of(ids):
-    """Say what ids are."""
+    """Kind of ids, in words."""
     return "text" if ids.dtype.kind == "U" else "whole numbers"
 
 
 def updated(entries, sides, seen, settings, confidence):
-    """Move the rows that are rated anew; see `MatrixFactorization.partial_fit`.
+    """Move the rows that have new ratings; see `MatrixFactorization.partial_fit`.
 
-    Parameters
-    ----------
-    entries : Entries
-        The new ratings.
-    sides : Sides
-    seen : csr_array
-        Cells of the old ratings.
-    settings : Settings
-    confidence : float
-        Mean of the old cells, for implicit feedback.
-
-    Returns
-    -------
-    Sides
+    `seen` are the cells of the old ratings, of mean `confidence` for implicit feedback.
     """
     tables = entries, entries.transposed()
     patterns = seen, sparse.csr_array(seen.T)
@@ -139,7 +90,7 @@ def updated(entries, sides, seen, settings, confidence):
 
 
 def _solve_ratings(table, own, other, rows, mean, settings, side):
-    """Solve for the rows of a side that are rated anew, given the other side as it is now, in place.
+    """Solve for the rows of a side that have new ratings, given the other side, in place.
 
     n old ratings cost n C beside the penalty of the factors, and n beside that of the bias.
     """
@@ -149,10 +100,10 @@ def _solve_ratings(table, own, other, rows, mean, settings, side):
     shares = counts.astype(dtype)
     ridge, bias_ridge = settings.ridges(counts + table.counts, dtype, side)
     bias_ridge = bias_ridge + shares
-    told = {"factors": others, "offsets": other_bias + dtype.type(mean), "gram": spread}
+    fixed = {"factors": others, "offsets": other_bias + dtype.type(mean), "gram": spread}
     pull = shares[:, None] * (factors @ spread) + ridge[:, None] * factors
     _solve(
-        table, told, settings, rows, shares=shares, pull=pull, bias_pull=bias_ridge * bias, ridge=ridge,
+        table, fixed, settings, rows, shares=shares, pull=pull, bias_pull=bias_ridge * bias, ridge=ridge,
         bias_ridge=bias_ridge,
     )  # fmt: skip
 
@@ -165,9 +116,9 @@ def _solve_counts(table, pattern, confidence, own, others, rows, settings):
 
         A = Q'Q + (c - 1) sum_old q q' + sum_new v q q' - sum_(new, not old) q q' + ridge I,
 
-    which leave a row as it is while nothing is new, and are exact if all old cells have the confidence c.
-    Where the penalty grows with the cells, what the new ones add draws to 0; with features, whose mean is
-    not at hand, to the row as it was.
+    which leave a row as it is while nothing is new, and are exact if all old cells have the confidence c. If
+    the penalty grows with the cells, the part of the new ones draws to 0, or with features, whose mean is not
+    at hand, to the row as it was.
     """
     (own, has_features), (before, now, counts) = own, others
     dtype = own.dtype
@@ -188,8 +139,8 @@ def _solve_counts(table, pattern, confidence, own, others, rows, settings):
     # As dislikes the kernel takes confidences alone: what is linear is in the pull.
     confidences = -cells.confidences.astype(dtype)
     union = Entries(cells.indptr, cells.columns, confidences, np.ones(1, dtype), table.shape)
-    told = {"factors": now, "offsets": np.zeros(len(now), dtype), "gram": present.T @ present}
-    _solve(union, told, settings, rows, pull=pull, ridge=ridge)
+    fixed = {"factors": now, "offsets": np.zeros(len(now), dtype), "gram": present.T @ present}
+    _solve(union, fixed, settings, rows, pull=pull, ridge=ridge)
 
 
 class _Cells(NamedTuple):
@@ -224,14 +175,14 @@ def _both(table, pattern, confidence):
 
 
 def _products(cells, rows, columns):
-    found = np.empty(len(cells.columns))
+    products = np.empty(len(cells.columns))
     numbers = np.repeat(np.arange(len(rows)), np.diff(cells.indptr))
-    for start in range(0, len(found), 65536):
+    for start in range(0, len(products), 65536):
         part = slice(start, start + 65536)
-        found[part] = np.einsum("ij,ij->i", rows[numbers[part]], columns[cells.columns[part]])
-    return found
+        products[part] = np.einsum("ij,ij->i", rows[numbers[part]], columns[cells.columns[part]])
+    return products
 
 
-def _solve(table, told, settings, rows, **more):
+def _solve(table, fixed, settings, rows, **more):
     sweeps = _SWEEPS if settings.non_negative else 0
-    solve_table(table, told, settings, *rows, sweeps=sweeps, n_jobs=settings.n_jobs, **more)
+    solve_table(table, fixed, settings, *rows, sweeps=sweeps, n_jobs=settings.n_jobs, **more)
