@@ -202,6 +202,7 @@ def test_sources_are_in_the_wheel():
         for package, names in settings["options.package_data"].items()
         for pattern in names.split(", ")
     ]
-    sources = [str(path.relative_to(launch.FOLDER)) for path in launch.FOLDER.rglob("*.cu*")]
+    files = (path for path in launch.FOLDER.rglob("*.cu*") if "__pycache__" not in path.parts)
+    sources = [str(path.relative_to(launch.FOLDER)) for path in files]
     assert {"cuda/philox.cuh", "lda/light.cu"} <= set(sources)
     assert all(any(fnmatch(name, pattern) for pattern in patterns) for name in sources)
