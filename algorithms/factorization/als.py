@@ -8,13 +8,21 @@ from ...scheduler.program import Outcome, Program
 from ...scheduler.stores.saved import check_same_form
 from ...scheduler.threads import single_threaded_blas
 from .features import LinearPrior
-from .sides import InTurn, Sides, mean_rating, penalty_of, run_rows, shards_of, start_factors
+from .sides import (
+    INITIAL_SPREAD,
+    N_SHARDS,
+    InTurn,
+    Sides,
+    mean_rating,
+    penalty_of,
+    run_rows,
+    shards_of,
+    start_factors,
+)
 
-_SHARDS = 16
 _SWEEPS = 5  # of coordinate descent over a row's factors, where they must not be negative
-_FOLD_IN_SWEEPS = 200  # the same for a new row, which has no factors to begin from
-_STEPS = 3  # of conjugate gradients a row and iteration
-_SPREAD = 0.1  # standard deviation of the initial factors
+FOLD_IN_SWEEPS = 200  # the same for a new row, which has no factors to begin from
+_STEPS = 3  # of conjugate gradients a row and iteration; compared in docs/matrix-factorization.md
 
 
 class AlternatingLeastSquares(Program):
@@ -36,14 +44,14 @@ class AlternatingLeastSquares(Program):
         self.vectors = (0,) * (-(-settings.n_components // LANES))
         self.n_ratings = len(entries)
         tables = entries, entries.transposed()
-        n_shards = min(_SHARDS, *entries.shape)
+        n_shards = min(N_SHARDS, *entries.shape)
         self.shards = shards_of(tables, n_shards)
         self.schedule = InTurn(n_shards, (0, 1))
         self._ridges = [
             settings.ridges(table.counts, entries.values.dtype, side) for side, table in enumerate(tables)
         ]
         rng = np.random.default_rng(seed)
-        self.factors = [padded(part) for part in start_factors(rng, entries, settings, _SPREAD)]
+        self.factors = [padded(part) for part in start_factors(rng, entries, settings, INITIAL_SPREAD)]
         self.biases = [np.zeros(n, entries.values.dtype) for n in entries.shape]
         self._rated = [table.counts > 0 for table in tables]
         for factors, rated in zip(self.factors, self._rated, strict=True):
@@ -205,7 +213,7 @@ def fold_in(entries, sides, settings, means=None, rated=None):
     if means is not None:
         factors, biases = padded(means[0]), means[1].copy()
         pull, bias_pull = pulls_to(factors, biases, *settings.ridges(entries.counts, dtype, 0))
-    sweeps = _FOLD_IN_SWEEPS if settings.non_negative else 0
+    sweeps = FOLD_IN_SWEEPS if settings.non_negative else 0
     solve_table(
         entries, other, settings, factors, biases, sweeps=sweeps, pull=pull, bias_pull=bias_pull,
         n_jobs=settings.n_jobs,

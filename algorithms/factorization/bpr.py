@@ -5,8 +5,7 @@ import numpy as np
 from ...errors import DataError
 from ...kernels.factorization.bpr import rank_block
 from .rotation import Rotation
-
-_SPREAD = 0.1  # standard deviation of the initial factors
+from .sides import INITIAL_SPREAD
 
 
 class PersonalisedRanking(Rotation):
@@ -20,7 +19,7 @@ class PersonalisedRanking(Rotation):
         chosen = entries.values > 0
         if not chosen.any():
             raise DataError("loss='bpr' learns from values above zero, and there is none")
-        super().__init__(entries.chosen(chosen), settings, seed, 0.0, 1.0, _SPREAD)
+        super().__init__(entries.chosen(chosen), settings, seed, 0.0, 1.0, INITIAL_SPREAD)
 
     @staticmethod
     def arrange(start, stop, rows, columns, weights, targets, seed):

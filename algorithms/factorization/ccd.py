@@ -5,11 +5,9 @@ import numpy as np
 from ...kernels.factorization.ccd import catch_up_rows, refit_rows
 from ...scheduler.program import Outcome, Program
 from ...scheduler.stores.saved import check_same_form
-from .sides import InTurn, Sides, mean_rating, shards_of, start_factors
+from .sides import INITIAL_SPREAD, N_SHARDS, InTurn, Sides, mean_rating, shards_of, start_factors
 
 _INNER = 2  # times that a factor's two sides are refitted in turn
-_SPREAD = 0.1  # standard deviation of the initial factors
-_SHARDS = 16
 _LEAST = 50_000  # ratings of a shard: a step over fewer takes less time than its start
 
 
@@ -33,11 +31,11 @@ class CyclicCoordinateDescent(Program):
         self.settings, self.mean = settings, mean_rating(entries, settings)
         self.n_ratings = len(entries)
         tables = entries, entries.transposed()
-        n_shards = min(_SHARDS, *entries.shape, 1 + len(entries) // _LEAST)
+        n_shards = min(N_SHARDS, *entries.shape, 1 + len(entries) // _LEAST)
         self.shards = shards_of(tables, n_shards)
         dtype, K = entries.values.dtype, settings.n_components
         self._ridges = [settings.ridges(table.counts, dtype, side) for side, table in enumerate(tables)]
-        drawn = start_factors(np.random.default_rng(seed), entries, settings, _SPREAD)
+        drawn = start_factors(np.random.default_rng(seed), entries, settings, INITIAL_SPREAD)
         self.factors = [list(np.ascontiguousarray(part.T)) for part in drawn]
         if settings.bias:  # factors K and K + 1: users' biases and ones, ones and items' biases
             users, items = (np.zeros(n, dtype) for n in entries.shape)

@@ -9,6 +9,8 @@ from ...scheduler.schedules.schedule import Schedule
 from ...scheduler.threads import effective_n_jobs, run_tasks
 from .entries import Entries
 
+N_SHARDS = 16  # of "als" and "ccd", on any number of threads and workers: the result depends on it
+INITIAL_SPREAD = 0.1  # standard deviation of their initial factors, and of "bpr"
 _PARTS = 4  # tasks a thread, for balance
 
 

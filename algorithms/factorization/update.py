@@ -6,12 +6,11 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
-from .als import padded, solve_table
+from .als import FOLD_IN_SWEEPS, padded, solve_table
 from .entries import Entries, find_ids
 from .sides import Sides
 
 _ROUNDS = 3  # of all users and all items
-_SWEEPS = 200  # of coordinate descent over a row's factors, where they must not be negative
 
 
 def widened(entries, given, sides, known, seen):
@@ -184,5 +183,5 @@ def _products(cells, rows, columns):
 
 
 def _solve(table, fixed, settings, rows, **more):
-    sweeps = _SWEEPS if settings.non_negative else 0
+    sweeps = FOLD_IN_SWEEPS if settings.non_negative else 0
     solve_table(table, fixed, settings, *rows, sweeps=sweeps, n_jobs=settings.n_jobs, **more)

@@ -113,6 +113,6 @@ def check_new_blocks(X, model):
 
 def without_names(model):
     """Copy a fitted model without feature names, for blocks, which have none."""
-    known = copy.copy(model)
-    known.__dict__.pop("feature_names_in_", None)
-    return known
+    nameless = copy.copy(model)
+    nameless.__dict__.pop("feature_names_in_", None)
+    return nameless

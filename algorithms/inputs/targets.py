@@ -229,13 +229,13 @@ def weights_of_classes(class_weight, classes, mass):
 
 
 def _check_class_weight(class_weight, classes):
-    known = classes.tolist()
-    all_named = all(label in class_weight for label in known)
+    labels = classes.tolist()
+    all_named = all(label in class_weight for label in labels)
     for label, weight in class_weight.items():
-        if label not in known and not all_named:  # as in scikit-learn: it may be a slip for another
+        if label not in labels and not all_named:  # as in scikit-learn: it may be a slip for another
             raise DataError(
                 f"class_weight names the class {shortened(label)}, which y does not have; "
-                f"it has {shortened(known)}"
+                f"it has {shortened(labels)}"
             )
         if not (isinstance(weight, Real) and 0 < float(weight) < np.inf):
             raise DataError(

@@ -19,8 +19,8 @@ def text_in(X):
     """
     if hasattr(X, "columns") and hasattr(X, "iloc"):
         return _text_in_frame(X)
-    found = _first_text(X)
-    return "" if found is None else f"X holds texts, such as {shortened(found)}: {REMEDY}"
+    text = _first_text(X)
+    return "" if text is None else f"X holds texts, such as {shortened(text)}: {REMEDY}"
 
 
 def _text_in_frame(X):
@@ -49,9 +49,9 @@ def _first_text(X, depth=0):
     parts = X.ravel() if isinstance(X, np.ndarray) else X
     if isinstance(parts, (list, tuple, np.ndarray)) and depth < 3:
         for part in parts[:_FIRST_ROWS]:
-            found = _first_text(part, depth + 1)
-            if found is not None:
-                return found
+            text = _first_text(part, depth + 1)
+            if text is not None:
+                return text
     return None
 
 

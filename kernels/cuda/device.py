@@ -77,10 +77,10 @@ def _find():
         raise DeviceError(f"CuPy cannot be imported ({_line(error)}); {_remedy(error)}") from error
     runtime = cupy.cuda.runtime
     try:
-        found = runtime.getDeviceCount()
+        n_devices = runtime.getDeviceCount()
     except runtime.CUDARuntimeError as error:
         raise DeviceError(_no_count(runtime, error)) from error
-    if found < 1:
+    if n_devices < 1:
         raise DeviceError(_no_count(runtime, None))
 
 

@@ -103,11 +103,11 @@ def declarations(text):
 
 
 def _parameter(kernel, text, types):
-    found = _PARAMETER.fullmatch(text)
-    kind = found and " ".join(found["type"].split())
+    match = _PARAMETER.fullmatch(text)
+    kind = match and " ".join(match["type"].split())
     if kind not in types:
         raise DeviceError(f"{kernel}: the launcher does not know the type of its parameter {text!r}")
-    return Parameter(found["name"], np.dtype(types[kind]), bool(found["star"]), bool(found["const"]))
+    return Parameter(match["name"], np.dtype(types[kind]), bool(match["star"]), bool(match["const"]))
 
 
 class Kernels:
