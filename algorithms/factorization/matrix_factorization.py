@@ -381,12 +381,7 @@ class MatrixFactorization(FactorModel):
         self._check_folds("partial_fit")
         with self._unchanged_on_error():
             entries, ids, _ = read_ratings(self, X, y, sample_weight)
-            total = entries.average(np.abs) * len(entries) + self.confidence_ * self.seen_.nnz
-            confidence = total / (len(entries) + self.seen_.nnz) if self.implicit else 1.0
-            bounds = getattr(self, "rating_range_", None)
-            if bounds is not None:  # models of 0.1 have none
-                reach = np.append(bounds, entries.value_range())
-                self.rating_range_ = np.array([reach.min(), reach.max()])
+            confidence = self._widen_values(entries)
             old = self._sides, (self.user_ids_, self.item_ids_), self.seen_
             entries, sides, seen, ids = widened(entries, ids, *old)
             self._refuse_new_without_features(ids)
@@ -397,6 +392,15 @@ class MatrixFactorization(FactorModel):
             self._take_rows(sides, ids, ((seen + entries.pattern()) != 0).astype(np.int8))
             self.confidence_ = confidence
             return self
+
+    def _widen_values(self, entries):
+        """Widen the range of ratings by new ones; return the mean confidence of old and new cells."""
+        bounds = getattr(self, "rating_range_", None)
+        if bounds is not None:  # models of 0.1 have none
+            reach = np.append(bounds, entries.value_range())
+            self.rating_range_ = np.array([reach.min(), reach.max()])
+        total = entries.average(np.abs) * len(entries) + self.confidence_ * self.seen_.nnz
+        return total / (len(entries) + self.seen_.nnz) if self.implicit else 1.0
 
     def _refuse_new_without_features(self, ids):
         for what, known, every in zip(("user", "item"), (self.user_ids_, self.item_ids_), ids, strict=True):

@@ -37,19 +37,16 @@ def read_ratings(model, X, y, sample_weight, features=(None, None)):
 
 
 def split_table(X, y, name):
-    """Return pairs of ids and ratings of a DataFrame of the three; of anything else X and y as they are.
+    """Split a DataFrame of users, items and ratings into pairs and ratings; other X and y pass as they are.
 
-    Raises
-    ------
-    DataError
-        If the table has other than three columns, or their names stand in another order.
+    Raises `DataError` if a table has other than three columns, or their names are in another order.
     """
     if y is not None or sparse.issparse(X) or not hasattr(X, "columns"):
         return X, y
     names = list(X.columns)
-    known = [str(name).strip().lower().removesuffix("id").strip("_ ") for name in names]
-    out_of_order = {"user", "item"} & set(known[2:]) or {"rating"} & set(known[:2])
-    if len(names) != 3 or out_of_order or "user" in known[1:] or "item" in known[:1]:
+    kinds = [str(name).strip().lower().removesuffix("id").strip("_ ") for name in names]
+    out_of_order = {"user", "item"} & set(kinds[2:]) or {"rating"} & set(kinds[:2])
+    if len(names) != 3 or out_of_order or "user" in kinds[1:] or "item" in kinds[:1]:
         raise DataError(
             f"{name} takes ratings as a scipy sparse matrix, or as a table of three columns, of users, items "
             "and ratings in this order, such as table[['user', 'item', 'rating']]; got the columns "

@@ -17,31 +17,19 @@ _PROBES = 200_000  # random signs for all items together; at least 8 and at most
 
 
 def estimated(entries, n_components):
-    r"""Estimate the penalties of biases by the method of moments, and the offset of those of factors.
+    r"""Estimate the penalties of users' and items' biases by the method of moments, and the offset of `reg`.
 
     With biases of variance :math:`\tau^2` and errors of variance :math:`\sigma^2` the best prediction shrinks
     a bias as :math:`\sigma^2 / \tau^2` more ratings of the mean would. The variance of ratings within users
-    misses that of users' biases alone, the variance within items that of items' biases.
+    lacks that of users' biases alone, the variance within items that of items' biases (Searle, Casella,
+    McCulloch, "Variance components", Wiley 1992).
 
     The offset grows with sigma and with the root of the number of factors, each of which then holds less, and
     with the number of rows for each rating: the fewer ratings a row has, the less its tastes are known. Where
     the ratings show hardly anything beyond biases (`beyond_biases`) it is raised until factors do not fit
     their errors.
 
-    Parameters
-    ----------
-    entries : Entries
-    n_components : int
-
-    Returns
-    -------
-    bias_reg : tuple of two float
-        Of users and of items, times the mean weight of a rating.
-    offset : float
-
-    References
-    ----------
-    Searle, Casella, McCulloch, "Variance components", Wiley 1992.
+    Penalties and offset are times the mean weight of a rating.
     """
     mean, total = entries.average(lambda values: values), 0.0
     sums = [np.zeros(n) for n in entries.shape]

@@ -1,4 +1,4 @@
-"""What a model file may say of a factorization: checked before anything compiled reads it."""
+"""Checks of a factorization read from a model file, before compiled code reads it."""
 
 import numpy as np
 
