@@ -220,7 +220,7 @@ def test_every_picture_is_shown_and_made_by_a_command():
     scripts = [
         path.read_text()
         for room in ("docs", "examples", "benchmarks")
-        for path in DOCS.parent.glob(f"{room}/*.py")
+        for path in DOCS.parent.joinpath(room).rglob("*.py")
     ]
     commands = [*scripts, *(path.read_text() for path in DOCS.glob("*.md"))]
     for name in shown:
