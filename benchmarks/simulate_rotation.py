@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..algorithms.topics.samplers.state import deal_words
+from ..algorithms.topics.samplers.groups import deal_words
 
 _ZIPF = "tell instead what 100,000 words of frequencies 1 / (rank + Q) cost, which are not cut"
 

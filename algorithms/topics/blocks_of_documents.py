@@ -1,4 +1,4 @@
-"""Inference on documents that lie with Dask: block by block, where they are, when it is asked for."""
+"""Inference on the blocks of Dask arrays: lazy, and where the blocks are."""
 
 import numpy as np
 
@@ -8,19 +8,9 @@ from ..inputs.matrices import check_counts
 
 
 def lazy_shares(model, X, n_sweeps, doc_labels):
-    """Apply `TopicModel.transform` to the blocks of a Dask array.
+    """Apply `TopicModel.transform` to the blocks of a Dask array; the result is one of float64.
 
-    Parameters
-    ----------
-    model : TopicModel
-        It goes to each worker once, without what it knows of the fitted documents, to be used on the CPU.
-    X : Dask array or DataFrame of shape (n_samples, n_features)
-    n_sweeps : int
-    doc_labels : None
-
-    Returns
-    -------
-    Dask array of float64, shape (n_samples, n_components)
+    The model goes to each worker once, without the fitted documents, and is used on the CPU.
     """
     X = _rows(model, X, doc_labels)
     chunks = (X.chunks[0], (len(model.doc_topic_prior_),))
@@ -29,15 +19,7 @@ def lazy_shares(model, X, n_sweeps, doc_labels):
 
 
 def score_of_blocks(model, X, doc_labels):
-    """Score the blocks of a Dask array by document completion.
-
-    Returns
-    -------
-    total : float
-        Log-likelihood of the held-out tokens.
-    n_tokens : int
-        How many there are.
-    """
+    """Score the blocks of a Dask array by document completion: log-likelihood in all, and held-out tokens."""
     import dask
 
     X, known = _rows(model, X, doc_labels), _light(model)

@@ -1,4 +1,4 @@
-"""How well topics predict text that they have not seen."""
+"""Held-out likelihood of topic models by document completion."""
 
 import numpy as np
 from scipy import sparse
@@ -92,7 +92,7 @@ def document_completion(
 
 
 def complete(probabilities, observed, held_out, alpha, *, n_steps=EM_STEPS, n_jobs=None):
-    """Do what `document_completion` says, asking for probabilities of the words at hand only.
+    """Compute `document_completion` from the probabilities of the words that occur only.
 
     ``probabilities(words)`` gives those of some words, shape (len(words), n_components).
     """

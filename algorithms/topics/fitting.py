@@ -1,7 +1,8 @@
-"""How a topic model is fitted: a sampler's state of its parameters, its sweeps, and what is read off."""
+"""Fitting a topic model: documents and parameters become a program, and its result the model."""
 
 import copy
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -10,13 +11,15 @@ from ...errors import DataError
 from ...scheduler.engine import run
 from ...scheduler.parameters import seed_from
 from ...scheduler.stores.store import fingerprint_csr
-from ...scheduler.threads import effective_n_jobs
 from ..inputs.matrices import check_prior, check_vocabulary
+from .documents import Documents, groups_asked_for
+from .guidance import check_doc_labels, check_given_topics, check_seed_words
 from .model import TopicModel
-from .samplers.state import warn_of_fewer_groups, warn_of_idle_threads
+from .samplers.choose import annealing_of, fits_shards, program_of, settled, state_of_one_piece
+from .samplers.old_checkpoints import go_on_from_one_process
+from .shard_input import with_labels
 
 _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01
-WARM_SWEEPS = 5  # of a start from the last fit's counts, or from given topics, at hand
 
 
 class FittedTopicModel(TopicModel):
@@ -63,110 +66,137 @@ class FittedTopicModel(TopicModel):
             )
         return alpha, beta
 
-    def _new_state(self, X, priors, background=None, anneals=True, **known):
-        """The state of a sampler; each batch of `partial_fit` has random streams of its own."""
-        seed = self._seed()
-        if background is not None:
-            seed = derived(seed, self.n_batch_iter_)
-        model = (X, self.n_components, *priors, seed)
-        if background is not None:
-            from .samplers.gibbs import GibbsState
+    def _fit(
+        self, X, callback, n_features, *, vocabulary=None, seed_words=None, doc_labels=None, topics=None,
+        adds=False,
+    ):  # fmt: skip
+        """Fit to documents; with `adds`, add them to the model, whose counts stay as they are."""
+        before = self.__dict__.get("word_topic_counts_") if adds or self.warm_start else None
+        self._check_goes_on(before, "partial_fit" if adds else "warm_start=True")
+        keeps, adds = not adds, adds and before is not None
+        if before is not None and topics is not None:
+            raise DataError(
+                "warm_start=True begins from the topics of the last fit: leave topics out, or set "
+                "warm_start=False"
+            )
+        given = seed_words is not None or doc_labels is not None
+        documents = Documents(self, X, n_features, begins=before is None, adds=adds, known=given)
+        corpus = documents.corpus
+        n_documents, n_words = corpus.summary.n_documents, corpus.summary.n_words
+        model = self._priors(n_words, adds or (before is not None and self.optimize_priors))
+        seeds = check_seed_words(seed_words, self.n_components, n_words, self._columns(vocabulary))
+        seeds = self.__dict__.get("seed_prior_") if adds else seeds
+        labels = check_doc_labels(doc_labels, n_documents, model[0])
+        topics = check_given_topics(topics, self.n_components, n_words)
+        corpus = corpus if labels is None else with_labels(corpus, labels)
+        seed = self._seed()  # once: of a RandomState the next one is another
+        known, checkpoint = {"seeds": seeds}, self.checkpoint if keeps else None
+        if adds:
+            known["background"] = before
+            seed, options = derived(seed, self.n_batch_iter_), documents.options("gibbs")
+            program = self._program(documents, corpus, "gibbs", model, seed, options | known)
+        else:
+            at_hand = None
+            if before is not None:
+                at_hand = {"background": before, "seeds": seeds}
+            elif topics is not None:
+                at_hand = {"seeds": topics * float(sum(corpus.weights))}
+            sampler = documents.sampler(seeds is not None or labels is not None)
+            program = self._begun(documents, corpus, sampler, model, seed, known, at_hand)
+        documents.warn_of_groups(program.on_gpu)
+        digest = None
+        if checkpoint is not None:
+            digest = self._fingerprint(documents.digest, program, topics, labels)
+            go_on_from_one_process(checkpoint, program, digest, corpus.longest)
+        self._run(program, documents, callback, before if adds else None, checkpoint, digest)
+        if vocabulary is not None:
+            self.vocabulary_ = self._words(vocabulary)
+        return self
 
-            known |= {"background": background, "folder": self.memmap_folder, "n_groups": self._n_groups(X)}
-            return GibbsState(*model, exact=self.exact, **known)
-        from .samplers.choose import sampler_state
+    def _program(self, documents, corpus, sampler, model, seed, options):
+        """A program over shards."""
+        program = program_of(sampler)(corpus, self.n_components, *model, seed, **options)
+        return documents.checked(program)
 
-        choice = {"sampler": self.sampler, "device": self.device}
-        choice |= {"exact": self.exact, "max_sweeps": self.max_iter}
-        options = {"fits_priors": self.optimize_priors, "folder": self.memmap_folder, "anneals": anneals}
-        options["n_groups"] = self._n_groups(X)
-        return sampler_state(*model, known=known, **(choice | options))
+    def _begun(self, documents, corpus, sampler, model, seed, known, at_hand):
+        """The program of a fit, begun at random, or from topics that are drawn with something at hand."""
+        anneals = at_hand is None and known["seeds"] is None and corpus.labels is None and not self.exact
+        own = {"fits_priors": self.optimize_priors} | annealing_of(sampler, self.max_iter, anneals)
+        options = documents.options(sampler, *([] if at_hand is None else ["gibbs"]))
+        drawn = corpus
+        if at_hand is not None:
+            from .samplers.at_hand import FirstTopics, tokens_of, with_first_topics
 
-    def _n_groups(self, X):
-        """No more groups than documents: on a cluster an empty one would be a shard of nothing."""
-        return None if self.n_groups is None else min(self.n_groups, X.shape[0])
+            alpha, beta = model
+            options_at_hand: dict[str, Any] = options | at_hand
+            first = FirstTopics(corpus, self.n_components, alpha, beta, derived(seed, 0), **options_at_hand)
+            drawn = with_first_topics(documents.checked(first), corpus, documents.engine, documents.n_jobs)
+        if fits_shards(sampler, self.device):
+            own |= known if sampler == "gibbs" else {}
+            return self._program(documents, drawn, sampler, model, seed, options | own)
+        own |= {"folder": self.memmap_folder, "n_groups": groups_asked_for(self, documents.X)}
+        state = (sampler, documents.X, self.n_components, *model, seed)
+        state = state_of_one_piece(*state, device=self.device, exact=self.exact, **own)
+        if at_hand is not None:
+            state.begin_from_tokens(*tokens_of(first, drawn))
+        return state
 
     def _seed(self):
         return seed_from(self.random_state)
 
-    def _begin_from(self, state, X, **known):
-        """Give the state topics that were drawn with the last fit's counts, or with given topics, at hand."""
-        from .samplers.gibbs import GibbsState
-
-        seed = derived(int(state.seed), 0)
-        known |= {"exact": self.exact, "folder": self.memmap_folder, "n_groups": self._n_groups(X)}
-        at_hand = GibbsState(X, self.n_components, state.alpha, state.beta, seed, **known)
-        done = run(at_hand, at_hand.schedule, max_rounds=WARM_SWEEPS, n_jobs=self.n_jobs, label="LDA")
-        if done.reason == "interrupted":
-            raise KeyboardInterrupt  # before there is anything new: the last model stays
-        state.begin_from(at_hand.topics_for(state))
-
-    def _run(self, state, X, callback, checkpoint=None, before=None, topics=None):
-        """Sweep until done, then read the model off the state."""
-        from .samplers.choose import settled
-
-        n_jobs = 1 if self.exact else effective_n_jobs(self.n_jobs)
-        if not (self.exact or state.on_gpu):
-            warn_of_idle_threads(len(state.shards), state.n_tokens, n_jobs)
-        if not self.exact:
-            warn_of_fewer_groups(self.n_groups, self._n_groups(X), f"X has {X.shape[0]} documents")
-
-        def snapshot(history):
-            return self._copy()._read(state, history, before)
-
+    def _run(self, program, documents, callback, before, checkpoint, digest):
+        """Sweep until done, then read the model off the program."""
         done = run(
-            state,
-            state.schedule,
+            program,
+            program.schedule,
             max_rounds=self.max_iter,
-            n_jobs=n_jobs,
-            stop=settled(state, self.tol),
+            engine=documents.engine,
+            n_jobs=documents.n_jobs,
+            stop=settled(program, self.tol),
             callback=callback,
-            snapshot=snapshot,
+            snapshot=lambda history, gathered: self._copy()._read(gathered, history, before),
             checkpoint=checkpoint,
-            checkpoint_every=state.measure_every,
-            fingerprint=None if checkpoint is None else self._fingerprint(X, state, topics),
+            checkpoint_every=program.measure_every,
+            fingerprint=digest,
             label="LDA",
             verbose=self.verbose,
         )
-        return self._read(state, done.history, before, n_jobs)
+        self._read(done.fetched, done.history, before)
+        if done.activity is not None:
+            self.worker_history_ = done.activity.as_dict()
 
     def _copy(self):
         return copy.copy(self)
 
-    def _read(self, state, history, before, n_jobs=1):
-        """Take the model from the state."""
+    def _read(self, gathered, history, before):
+        """Take the model from what a program gathered."""
         self.n_iter_ = len(history)
-        self.sampler_ = [dict(part) for part in state.ran if part["sweep"] <= max(self.n_iter_, 1)]
+        self.sampler_ = [dict(part) for part in gathered.ran if part["sweep"] <= max(self.n_iter_, 1)]
         self.n_batch_iter_: int = 1 if before is None else self.n_batch_iter_ + 1
-        self.doc_topic_prior_, self.topic_word_prior_ = state.alpha, state.beta
-        self.seed_prior_ = getattr(state, "seeds", None)
-        self.doc_labels_ = getattr(state, "labels", None)
-        self.doc_topic_counts_ = state.doc_topic_counts()
-        counts = state.word_topic_counts()
+        self.doc_topic_prior_, self.topic_word_prior_ = gathered.alpha, gathered.beta
+        self.seed_prior_, self.doc_labels_ = gathered.seeds, gathered.labels
+        self.doc_topic_counts_ = gathered.doc_topic_counts()
+        counts = gathered.word_topic_counts()
         self.word_topic_counts_ = counts if before is None else sparse.csr_array(counts + before)
         self.history_ = history.as_dict()
         if np.isnan(self.history_["objective"][-1]):
-            self.history_["objective"][-1] = state.joint_log_likelihood(n_jobs)
+            self.history_["objective"][-1] = gathered.joint_log_likelihood()
         self.__dict__.pop("worker_history_", None)
         if before is None and "vocabulary_" in self.__dict__:
             del self.vocabulary_  # the words of the last fit's columns
         return self
 
-    def _fingerprint(self, X, state, topics, labels=None):
-        """What a checkpoint belongs to; the sizes and the data stand in the hash."""
+    def _fingerprint(self, X, program, topics, labels):
+        """Parameters and data that a checkpoint belongs to; the sizes are in the hash."""
         parts = {
             "n_components": int(self.n_components),
-            "doc_topic_prior": state.alpha.tolist(),
-            "topic_word_prior": _short(state.beta),
+            "doc_topic_prior": program.alpha.tolist(),
+            "topic_word_prior": _short(program.beta),
             "exact": bool(self.exact),
             "optimize_priors": bool(self.optimize_priors),
             "X": X if isinstance(X, str) else fingerprint_csr(X),
         }
-        known = {
-            "seed_words": getattr(state, "seeds", None),
-            "doc_labels": getattr(state, "labels", None) if labels is None else labels,
-            "topics": topics,
-        }
+        known = {"seed_words": program.seeds, "doc_labels": labels, "topics": topics}
         parts |= {name: fingerprint_csr(matrix) for name, matrix in known.items() if matrix is not None}
         if self.sampler == "saber":  # the arrays of the others hold its own
             parts["sampler"] = "saber"

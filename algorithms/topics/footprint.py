@@ -1,4 +1,4 @@
-"""What a fit takes of memory, told from the sizes of the corpus before anything is trained."""
+"""The memory that a fit takes, from the sizes of the corpus alone."""
 
 import numpy as np
 
@@ -6,36 +6,21 @@ from ...errors import DataError, DeviceError
 from ...kernels.lda import saber_chunks as lda_saber_chunks
 from .samplers import light_cuda, saber
 from .samplers.document_rows import DENSE_TOPICS
+from .samplers.groups import number_of_rows
 from .samplers.list_layout import ListRoom
-from .samplers.state import number_of_rows
 
 _PROCESSORS = 132  # multiprocessors of a large GPU, where none is at hand: they share little
 _NARROW = 2**16  # topics that fit two bytes, less one
 
 
 def footprint(X, n_topics, memory=None, device=None):
-    """Tell the bytes that a fit takes beside `X`, by sampler.
+    """Compute the bytes that a fit takes besides `X`, by sampler.
 
-    Parameters
-    ----------
-    X : sparse matrix of counts
-    n_topics : int
-    memory : int, optional
-        Bytes of a GPU, for the number of chunks in which the corpus goes through it; by default those that
-        `device` has free.
-    device : stradask.kernels.cuda.device.Device, optional
-
-    Returns
-    -------
-    dict
-        ``X``: bytes of the matrix; ``cpu``: of the samplers that can hold the corpus, while they run on one
-        thread; ``cuda``: bytes on a GPU that holds all of it at once; and, with a memory to fit, ``cuda
-        chunks``: in how many chunks each goes through it (1: all of it stays there, None: it has no room).
-
-    Raises
-    ------
-    DeviceError
-        If a GPU of that memory has no room even for the smallest chunks.
+    `memory` is that of a GPU, for the number of chunks in which the corpus goes through it; by default what
+    `device` has free. Returns a dict: ``X``, bytes of the matrix; ``cpu``, of the samplers that can hold the
+    corpus, on one thread; ``cuda``, bytes on a GPU that holds all of it at once; and, with a memory to fit,
+    ``cuda chunks``, in how many chunks each goes through it (1: all of it stays there, None: it has no room).
+    Raises DeviceError if a GPU of that memory has no room even for the smallest chunks.
     """
     X = X.tocsr()
     lengths, frequency = (np.asarray(X.sum(axis=axis, dtype=np.int64)).ravel() for axis in (1, 0))
@@ -81,18 +66,21 @@ def _light_chunks(memory, name, n_topics, n_sections, plans):
 def _on_cpu(lengths, frequency, n_tokens, n_topics):
     """Bytes of each sampler that can hold the corpus."""
     topic = 2 if n_topics < _NARROW else 4
-    rows = 4 * n_topics * number_of_rows(frequency, n_topics)
-    common = (topic + 4) * n_tokens + 12 * len(lengths) + 24 * len(frequency)
+    n_rows = number_of_rows(frequency, n_topics)
+    rows, rare = 4 * n_topics * n_rows, n_tokens - int(np.sort(frequency)[::-1][:n_rows].sum())
+    sizes = 20 * len(lengths) + 32 * len(frequency)
+    common = (topic + 4) * n_tokens + sizes
     wide = 2 if lengths.max() < _NARROW else 4
     dense = wide * -(-n_topics // 32) * 32 * len(lengths)
     lists = 64 * int(-(-np.minimum(lengths, n_topics) // 16).sum())
     holds = ListRoom.hold(int(lengths.max()), n_topics)
     found = {}
     if n_topics <= DENSE_TOPICS or holds:
-        found["gibbs"] = common + rows + (dense if n_topics <= DENSE_TOPICS else lists)
-    found["warp"] = 2 * topic * n_tokens + 4 * n_tokens + 12 * len(lengths) + 24 * len(frequency)
+        documents = dense if n_topics <= DENSE_TOPICS else lists
+        found["gibbs"] = common + rows + topic * rare + documents
+    found["warp"] = (3 * topic + 4) * n_tokens + rows + sizes
     if holds:
-        found["light"] = common + rows + lists
+        found["light"] = common + topic * n_tokens + lists
     if _saber_fits(lengths, frequency, n_topics):
         found["saber"] = common + 128 * int(-(-np.minimum(lengths, n_topics) // 32).sum())
     return found

@@ -1,4 +1,4 @@
-"""What a caller knows of the topics beforehand: seed words, labels of documents, topics to begin from."""
+"""Seed words, labels of documents and topics to begin from: what a caller gives of the topics."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -16,24 +16,9 @@ SEED_WEIGHT = 1.0  # of a seed word that comes without a weight
 
 
 def check_seed_words(seed_words, n_components, n_features, columns):
-    """Check seed words.
+    """Check seed words; `columns` is the column of each word, if words are known.
 
-    Parameters
-    ----------
-    seed_words : None, dict or matrix of shape (n_components, n_features)
-        See `LatentDirichletAllocation.fit`.
-    n_components, n_features : int
-    columns : dict of str to int, or None
-        Column of each word, if the words are known.
-
-    Returns
-    -------
-    CSR array of float64, shape (n_features, n_components), or None
-        What is added to beta, no zeros stored. None if that is nothing.
-
-    Raises
-    ------
-    DataError
+    Returns a CSR array of float64, n_features x n_components, which is added to beta; None if it is all zero.
     """
     if seed_words is None:
         return None
@@ -103,21 +88,7 @@ def _weight(weight, word, topic):
 def check_doc_labels(doc_labels, n_documents, alpha):
     """Check labels, or weights of topics, of documents.
 
-    Parameters
-    ----------
-    doc_labels : None or matrix of shape (n_documents, n_components)
-        See `LatentDirichletAllocation.fit`.
-    n_documents : int
-    alpha : ndarray of shape (n_components,)
-
-    Returns
-    -------
-    CSR array of float64, shape (n_documents, n_components), or None
-        Indices sorted, no zeros stored, no row empty.
-
-    Raises
-    ------
-    DataError
+    Returns a CSR array of float64, n_documents x n_components: indices sorted, no zeros stored, no row empty.
     """
     if doc_labels is None:
         return None
@@ -145,20 +116,8 @@ def check_doc_labels(doc_labels, n_documents, alpha):
 def check_given_topics(topics, n_components, n_features):
     """Check topics to begin from.
 
-    Parameters
-    ----------
-    topics : None, fitted topic model or matrix of shape (n_components, n_features)
-        See `LatentDirichletAllocation.fit`.
-    n_components, n_features : int
-
-    Returns
-    -------
-    CSR array of float64, shape (n_features, n_components), or None
-        Word probabilities: columns sum to 1. Only a topic without tokens of a model has a column of zeros.
-
-    Raises
-    ------
-    DataError
+    Returns word probabilities, CSR of float64, n_features x n_components: columns sum to 1. Only a topic
+    without tokens of a model has a column of zeros.
     """
     if topics is None:
         return None

@@ -28,13 +28,7 @@ _at_hand: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 class FixedTopics:
-    """Topics of a fitted model as the kernels read them.
-
-    Parameters
-    ----------
-    word_topic_counts : CSR array of shape (n_features, n_components)
-        With what seed words add to them.
-    doc_topic_prior, topic_word_prior : ndarrays of shapes (n_components,), (n_features,)
+    """Topics of a fitted model as the kernels read them; `word_topic_counts` include what seed words add.
 
     Attributes
     ----------
@@ -70,14 +64,10 @@ class FixedTopics:
         return (*parts, padded_vector(alpha, padded(self.n_components)))
 
     def of_document(self, words, own, weights):
-        """Return what a document of some words that has some topics only needs of the topics.
+        """Return the topics for a document of some words and of its own topics only.
 
-        Parameters
-        ----------
-        words, own : int arrays
-            Columns of `X` and topics; they are counted from 0 in what is returned.
-        weights : float array
-            Factors of alpha, by topic of `own`.
+        `words` and `own` are columns of `X` and topics, counted from 0 in the result; `weights` factors of
+        alpha, by topic of `own`.
         """
         indptr, indices, data, beta, inverse, alpha = self.parts
         shape = (len(indptr) - 1, self.n_components)
@@ -102,21 +92,10 @@ class FixedTopics:
 
 
 def topic_shares(topics, X, *, n_sweeps, random_state, n_jobs, device=None):
-    """Infer the posterior mean of each document's topic shares.
+    """Infer the posterior mean of each document's topic shares, n_documents x n_components.
 
-    Parameters
-    ----------
-    topics : FixedTopics
-    X : CSR array of int32, checked
-    n_sweeps : int
-        Sweeps over each document, at least 10, those of both chains together; the first 15 % only warm up.
-    random_state, n_jobs
-    device : stradask.kernels.cuda.device.Device, optional
-        A GPU that draws the same topics; with `SPARSE_TOPICS` or more the CPU does it all the same.
-
-    Returns
-    -------
-    ndarray of shape (n_documents, n_components)
+    `n_sweeps`, at least 10, are those of both chains together; the first 15 % only warm up. `device` is a GPU
+    that draws the same topics; with `SPARSE_TOPICS` or more the CPU does it all the same.
     """
     _check_count("n_sweeps", n_sweeps, least=10)
     X = _without_unseen(topics, X)
@@ -263,7 +242,7 @@ def _chunks(X):
 
 
 def _without_unseen(topics, X):
-    """Leave out, with one warning, words that tell nothing: all topics give them the same count, none."""
+    """Leave out, with one warning, words without a count in any topic."""
     unseen = topics.unseen[X.indices]
     if not unseen.any():
         return X

@@ -8,9 +8,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import Callback, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
-from ..inputs.matrices import check_counts, check_width
 from .fitting import FittedTopicModel
-from .guidance import check_doc_labels, check_given_topics, check_seed_words
 
 # The checks of scikit-learn's check_estimator whose data are not counts.
 _FRACTIONAL_CHECKS = """
@@ -39,11 +37,11 @@ class LatentDirichletAllocation(FittedTopicModel):
 
     where the counts leave the token itself out.
 
-    Threads: documents and words are divided into at most 64 groups each by their sizes alone, and
-    threads take blocks of (document group, word group) that share neither; the model is the same
-    *bitwise* for any `n_jobs` on one kind of processor. Within a step the groups do not see each other's
-    changes of the topic totals C_k, which are also renewed only every 4096 tokens; ``exact=True`` keeps
-    them live, in one group and thread, and then every sweep is an exact Gibbs sweep.
+    Threads: documents and words are divided into at most 64 groups each by their sizes alone, and threads
+    take blocks of (document group, word group) that share neither; the model is the same *bitwise* for any
+    `n_jobs`, from files and on a cluster, on one kind of processor. Within a step the groups do not see each
+    other's changes of the topic totals C_k, which are also renewed only every 4096 tokens; ``exact=True``
+    keeps them live, in one group and thread, and then every sweep is an exact Gibbs sweep.
 
     The first sweeps, at most half of `max_iter`, are annealed: drawn with a larger topic-word prior, which
     begins at 0.1 (at less with so many topics that this would outweigh their tokens) and falls to
@@ -51,11 +49,12 @@ class LatentDirichletAllocation(FittedTopicModel):
     asked for afterwards. With ``exact=True``, and where seed words, labels, topics or a last fit are given to
     begin from, no sweep is annealed.
 
-    Memory while fitting: 6 bytes a token, at most 4 more for rows of frequent words, and for each
-    document 64 bytes for every 32 topics up to K = 256, above that at most 64 bytes for every 16 of
-    ``min(length, K)`` topics; "warp" 8 bytes a token (14 while it lays them out), and "auto" both in turn;
-    "saber" 6 bytes a token, and 128 for every 32 of a document's ``min(length, K)`` topics. Above 65,535
-    topics 2 more, "warp" 4. `partial_fit` and a warm start keep 8 K bytes a word that occurs besides.
+    Memory while fitting: 6 bytes a token, 2 more for one of a rare word, at most 4 more for rows of frequent
+    words ("light": 8 bytes a token), and for each document 64 bytes for every 32 topics up to K = 256, above
+    that at most 64 bytes for every 16 of ``min(length, K)`` topics; "warp" 10 bytes a token and at most 4
+    more for rows, and "auto" both in turn; "saber" 6 bytes a token, and 128 for every 32 of a document's
+    ``min(length, K)`` topics. Above 65,535 topics 2 more, "warp" 4. `partial_fit` and a warm start keep 8 K
+    bytes a word that occurs besides.
 
     Parameters
     ----------
@@ -104,8 +103,8 @@ class LatentDirichletAllocation(FittedTopicModel):
     engine : str, default="local"
         ``"local"``: threads of this process; ``"dask"``: the workers of the current Dask client; an address
         of a Dask scheduler. Groups of documents stay where they are, groups of words travel (see
-        docs/distributed-topics.md); "gibbs" and "light" give the model of ``"local"`` with as many groups,
-        *bitwise*, also if workers are lost.
+        docs/distributed-topics.md); the model is that of ``"local"`` with as many groups, *bitwise*, also if
+        workers are lost.
     n_jobs : int, default=None
         Threads. None is 1, -1 all cores; on Dask threads of each worker, None as many as it has.
     checkpoint : str or path, default=None
@@ -366,46 +365,8 @@ class LatentDirichletAllocation(FittedTopicModel):
                 "warm_start=True goes on from the last model and checkpoint from a folder; set only one"
             )
         with self._unchanged_on_error():
-            previous = self.__dict__.get("word_topic_counts_") if self.warm_start else None
-            self._check_goes_on(previous, "warm_start=True")
-            if previous is not None and topics is not None:
-                raise DataError(
-                    "warm_start=True begins from the topics of the last fit: leave topics out, or set "
-                    "warm_start=False"
-                )
-            if self._in_shards(X):
-                known = {"seed_words": seed_words, "doc_labels": doc_labels, "topics": topics}
-                return self._fit_in_shards(X, vocabulary, callback, n_features, previous=previous, **known)
-            X = check_counts(self, X, reset=previous is None)
-            check_width(X, n_features)
-            priors = self._priors(X.shape[1], previous is not None and self.optimize_priors)
-            columns = self._columns(vocabulary)
-            seeds = check_seed_words(seed_words, self.n_components, X.shape[1], columns)
-            labels = check_doc_labels(doc_labels, X.shape[0], priors[0])
-            topics = check_given_topics(topics, self.n_components, X.shape[1])
-            anneals = previous is None and topics is None
-            state = self._new_state(X, priors, anneals=anneals, seeds=seeds, labels=labels)
-            if previous is not None:
-                self._begin_from(state, X, background=previous, seeds=seeds, labels=labels)
-            elif topics is not None:
-                self._begin_from(state, X, seeds=topics * float(state.n_tokens), labels=labels)
-            self._run(state, X, callback, checkpoint=self.checkpoint, topics=topics)
-            if vocabulary is not None:
-                self.vocabulary_ = self._words(vocabulary)
-            return self
-
-    def _in_shards(self, X):
-        from .survey import in_shards
-
-        return self.memory_limit is not None or in_shards(X, self.engine)
-
-    def _fit_in_shards(self, X, vocabulary, callback, n_features, **known):
-        from .distributed import fit_in_shards
-
-        fit_in_shards(self, X, callback, n_features, vocabulary, checkpoint=self.checkpoint, **known)
-        if vocabulary is not None:
-            self.vocabulary_ = self._words(vocabulary)
-        return self
+            given = {"seed_words": seed_words, "doc_labels": doc_labels, "topics": topics}
+            return self._fit(X, callback, n_features, vocabulary=vocabulary, **given)
 
     def partial_fit(
         self,
@@ -435,16 +396,4 @@ class LatentDirichletAllocation(FittedTopicModel):
         self._validate_params()
         self._check_sampler()
         with self._unchanged_on_error():
-            before = self.__dict__.get("word_topic_counts_")
-            self._check_goes_on(before, "partial_fit")
-            if self._in_shards(X):
-                from .distributed import partial_fit_in_shards
-
-                return partial_fit_in_shards(self, X, callback, n_features, doc_labels, before)
-            X = check_counts(self, X, reset=before is None, need_tokens=True)
-            check_width(X, n_features)
-            priors = self._priors(X.shape[1], before is not None)
-            labels = check_doc_labels(doc_labels, X.shape[0], priors[0])
-            seeds = None if before is None else self.__dict__.get("seed_prior_")
-            state = self._new_state(X, priors, background=before, seeds=seeds, labels=labels)
-            return self._run(state, X, callback, before=before)
+            return self._fit(X, callback, n_features, doc_labels=doc_labels, adds=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 from scipy import sparse
-from scipy.special import digamma
+from scipy.special import digamma, gammaln
 
 _SMALLEST = 1e-6  # a share nobody uses shrinks towards zero, where the fixed point has no gradient
 
@@ -14,25 +14,11 @@ def fit_doc_topic_prior(doc_topic, alpha, n_steps=5, labels=None):
 
         alpha_k <- alpha_k sum_d [psi(C_dk + alpha_k) - psi(alpha_k)] / sum_d [psi(L_d + A) - psi(A)]
 
-    Only non-zero counts enter the upper sum; documents without tokens enter neither.
+    Only non-zero counts enter the upper sum; documents without tokens enter neither. With `labels`, CSR of
+    n_documents x n_components, a document's alpha is m_dk alpha_k: each term is then weighted by m_dk, and
+    topics that no document with words may have keep their alpha.
 
-    Parameters
-    ----------
-    doc_topic : CSR matrix of shape (n_documents, n_components)
-        Topic counts.
-    alpha : ndarray of shape (n_components,)
-    n_steps : int, default=5
-    labels : CSR matrix of shape (n_documents, n_components), optional
-        m_dk, where a document's alpha is m_dk alpha_k. Each term above is then weighted by m_dk, and topics
-        that no document with words may have keep their alpha.
-
-    Returns
-    -------
-    ndarray of shape (n_components,)
-
-    References
-    ----------
-    T. Minka, "Estimating a Dirichlet distribution", 2000; Wallach, Mimno, McCallum, "Rethinking
+    References: T. Minka, "Estimating a Dirichlet distribution", 2000; Wallach, Mimno, McCallum, "Rethinking
     LDA: why priors matter", NIPS 2009.
     """
     if labels is not None:
@@ -58,10 +44,7 @@ def fit_tallied_doc_topic_prior(counts, lengths, alpha, n_steps=5):
 def tally(counts):
     """Count how often each count of each topic occurs in a CSR matrix.
 
-    Returns
-    -------
-    tuple of three int64 arrays
-        Topics, their counts, and how often: in order, no pair twice.
+    Returns topics, their counts, and how often: in order, no pair twice.
     """
     width = int(counts.data.max(initial=0)) + 1
     pairs, times = np.unique(counts.indices.astype(np.int64) * width + counts.data, return_counts=True)
@@ -111,8 +94,7 @@ def fit_topic_word_prior(word_topic, beta, n_steps=5, seeds=None):
     totals = np.asarray(word_topic.sum(axis=0)).ravel()
     if seeds is None:
         return fit_tallied_topic_word_prior(tally_values(word_topic.data), totals, n_words, beta, n_steps)
-    both = sparse.csr_array(seeds.multiply(word_topic > 0)).sorted_indices()
-    held, more = sparse.csr_array(word_topic.multiply(both > 0)).sorted_indices().data, both.data
+    held, more = _seeded_counts(word_topic, seeds)
     more_sums = np.asarray(seeds.sum(axis=0)).ravel()
     for _ in range(n_steps):
         upper = (digamma(word_topic.data + beta) - digamma(beta)).sum()
@@ -124,6 +106,20 @@ def fit_topic_word_prior(word_topic, beta, n_steps=5, seeds=None):
             break
         beta = max(beta * upper / lower, _SMALLEST)
     return beta
+
+
+def seeded_word_part(word_topic, beta, seeds):
+    """Sum over words and topics of lnG(C_wk + beta + seed_wk) - lnG(beta + seed_wk)."""
+    held, more = _seeded_counts(word_topic, seeds)
+    total = (gammaln(word_topic.data + beta) - gammaln(beta)).sum()
+    total += (gammaln(held + beta + more) - gammaln(beta + more) - gammaln(held + beta) + gammaln(beta)).sum()
+    return float(total)
+
+
+def _seeded_counts(word_topic, seeds):
+    """The counts of words and topics that have a seed, and what the seed adds, side by side."""
+    both = sparse.csr_array(seeds.multiply(word_topic > 0)).sorted_indices()
+    return sparse.csr_array(word_topic.multiply(both > 0)).sorted_indices().data, both.data
 
 
 def fit_tallied_topic_word_prior(counts, totals, n_words, beta, n_steps=5):

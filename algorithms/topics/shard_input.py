@@ -1,4 +1,4 @@
-"""A corpus in shards of documents, and what all shards must know of it."""
+"""A corpus in shards of documents, and its figures that all shards need."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -21,12 +21,7 @@ _IN_MEMORY = Storage()
 
 @dataclass(frozen=True)
 class Summary:
-    """Sizes of a corpus.
-
-    Attributes
-    ----------
-    n_words, n_documents : int
-    """
+    """Numbers of words and of documents of a corpus."""
 
     n_words: int
     n_documents: int
@@ -39,18 +34,19 @@ class Corpus:
     Attributes
     ----------
     shards : list of dict
-        Of each its ``source`` (what `read_source` takes), the number of its ``first_document`` among all, and
-        for the ``words`` in it the ``offsets``: how many tokens of the word lie in shards before it; also
-        its ``width`` and ``digest`` if it was surveyed (`survey`).
+        Of each its ``source`` (for `read_source`), the number of its ``first_document`` among all, and for
+        the ``words`` in it the ``offsets``: how many tokens of the word are in shards before it; also its
+        ``width`` and ``digest`` if it was surveyed (`survey`).
     frequency : int64 array of shape (n_words,)
         Tokens of each word.
-    summary : Summary
     weights : list of int
         Tokens of each shard.
     longest : int
         Tokens of the longest document.
     rows : list of int64 array, or None
-        Which documents of X each shard has, where they are not in order.
+        Which documents of X each shard has, where X is a matrix.
+    labels : CSR array, or None
+        Of the documents, in the order of X.
     """
 
     shards: list
@@ -59,24 +55,23 @@ class Corpus:
     weights: list
     longest: int
     rows: list | None = None
+    labels: sparse.csr_array | None = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Documents of a matrix of this process, which is checked; they are copied where they are read."""
+
+    X: sparse.csr_array
+    rows: np.ndarray
 
 
 def corpus_of(sources, figures, n_words, rows=None, storage=_IN_MEMORY):
-    """Put shards together.
-
-    Parameters
-    ----------
-    sources : list
-    figures : iterable of (int, int32 array, int64 array, int)
-        See `figures_of`.
-    n_words : int
-    rows : list of int64 array, optional
-    storage : Storage, optional
-        Where what is known of each shard lies.
-    """
+    """Put shards together, from their `figures_of`; words and offsets are put into the storage."""
     frequency, shards, weights, n_documents, most = np.zeros(n_words, np.int64), [], [], 0, 0
     for source, (size, words, tokens, longest) in zip(sources, figures, strict=True):
-        place = {"first_document": n_documents, "words": words, "offsets": storage.put(frequency[words])}
+        offsets = frequency[words].astype(np.int32)  # no word has more tokens (`check_frequency`)
+        place = {"first_document": n_documents, "words": words, "offsets": storage.put(offsets)}
         shards.append({"source": source} | place)
         weights.append(int(tokens.sum()))
         frequency[words] += tokens
@@ -86,12 +81,15 @@ def corpus_of(sources, figures, n_words, rows=None, storage=_IN_MEMORY):
     return Corpus(shards, frequency, Summary(n_words, n_documents), weights, most, rows)
 
 
-def corpus_of_matrix(X, n_shards):
-    """Deal the documents of a CSR matrix of counts into shards of equal weight."""
+def corpus_of_matrix(X, n_shards, copies=True):
+    """Deal the documents of a CSR matrix of counts into shards of equal weight.
+
+    Without copies the shards are for sessions of this process alone.
+    """
     group = balance(np.asarray(X.sum(axis=1, dtype=np.int64)).ravel(), n_shards)
     rows = [np.flatnonzero(group == g) for g in range(n_shards)]
-    parts = [X[own] for own in rows]
-    return corpus_of(parts, map(figures_of, parts), X.shape[1], rows)
+    sources = [X[own] if copies else Rows(X, own) for own in rows]
+    return corpus_of(sources, (figures_of(X[own]) for own in rows), X.shape[1], rows)
 
 
 def with_labels(corpus, labels):
@@ -99,7 +97,7 @@ def with_labels(corpus, labels):
     firsts = [shard["first_document"] for shard in corpus.shards]
     rows = corpus.rows or [slice(*part) for part in itertools.pairwise([*firsts, corpus.summary.n_documents])]
     shards = [shard | {"labels": labels[own]} for shard, own in zip(corpus.shards, rows, strict=True)]
-    return replace(corpus, shards=shards)
+    return replace(corpus, shards=shards, labels=labels)
 
 
 def figures_of(X):
@@ -111,7 +109,9 @@ def figures_of(X):
 
 
 def read_again(shard, n_words):
-    """Read a shard of a `Corpus`, which must be what was surveyed: kernels trust what is known of it."""
+    """Read a shard of a `Corpus`, which must be as it was surveyed: kernels trust the figures of it."""
+    if isinstance(shard["source"], Rows):
+        return shard["source"].X[shard["source"].rows]
     X, _ = read_source(shard["source"], n_words)
     if "digest" in shard:
         seen = sparse.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], shard["width"]))
@@ -125,18 +125,9 @@ def read_again(shard, n_words):
 
 
 def read_source(source, n_features=None):
-    """Read a shard as checked counts, CSR.
+    """Read a shard as checked counts, CSR of int32; also return its numbers of entries (`read_pieces`).
 
-    Parameters
-    ----------
-    source : tuple of Piece, matrix, list of matrices, or delayed value of either
-    n_features : int, optional
-
-    Returns
-    -------
-    X : csr_array of int32
-    n_entries : list of int
-        See `read_pieces`.
+    A source is a tuple of `Piece`, a matrix, a list of matrices, or a delayed value of either.
     """
     if isinstance(source, tuple):
         X, n_entries = read_pieces(source, n_features)
@@ -161,5 +152,5 @@ def read_source(source, n_features=None):
 
 
 def is_lazy(X):
-    """Whether X is a collection or a future of Dask's."""
+    """Whether X is a Dask collection or a future."""
     return is_dask(X) or type(X).__module__.startswith("distributed.client")

@@ -1,4 +1,4 @@
-"""What must be known of a corpus before its shards are laid out, found where they lie."""
+"""A first reading of all shards: the figures of a corpus that its layout needs."""
 
 import hashlib
 import os
@@ -26,13 +26,13 @@ _BYTES_PER_LARGE_SHARD, _MOST_SHARDS = 2**24, 64
 
 
 def in_shards(X, engine):
-    """Whether a fit is one over shards: its engine is a cluster, or its data are no matrix."""
+    """Whether the engine is a cluster, or the data are no matrix."""
     check_engine(engine)
     return engine != "local" or is_sharded(X)
 
 
 def is_sharded(X):
-    """Whether X is no matrix of this process: names of files, a collection of Dask's, or a list of such."""
+    """Whether X is names of files, a Dask collection, or a list of such."""
     if isinstance(X, (list, tuple)) and len(X) and (sparse.issparse(X[0]) or isinstance(X[0], str)):
         kinds = sorted({type(part).__name__ for part in X if not isinstance(part, (str, os.PathLike))})
         if kinds:
@@ -64,18 +64,9 @@ def are_files(X):
 def sources_of(X, n_shards=None, n_threads=1):
     """Cut what is not a matrix into shards, each of which can be read anywhere and again.
 
-    Parameters
-    ----------
-    X : names of files, Dask array or bag, list of delayed matrices or futures
-    n_shards : int, optional
-        Of files: how many, if it is not to follow from their sizes and `n_threads`. The others are as they
-        are cut.
-    n_threads : int
-
-    Returns
-    -------
-    list
-        Tuples of `Piece`, or delayed values.
+    X is names of files, a Dask array or bag, or a list of delayed matrices or futures. Files are cut into
+    `n_shards`, or by their sizes and `n_threads`; the others are as they are cut. Returns tuples of `Piece`,
+    or delayed values.
     """
     if are_files(X):
         check_are_names(X)
@@ -108,15 +99,7 @@ def _number_of_shards(n_bytes):
 
 
 class Survey(Program):
-    """Reads every shard once.
-
-    Parameters
-    ----------
-    sources : list
-        See `sources_of`.
-    n_features : int, optional
-    storage : Storage, optional
-        Where words and tokens lie.
+    """Reads every shard once; words and tokens are put into the storage.
 
     Attributes
     ----------
@@ -159,16 +142,9 @@ class Survey(Program):
 
 
 def survey(sources, engine, n_jobs=None, n_features=None, storage=_IN_MEMORY):
-    """Find the figures of all shards, and hold them against one another.
+    """Compute the figures of all shards (`Survey.found`), and compare them with one another.
 
-    Returns
-    -------
-    found : list of dict
-        See `Survey`.
-    n_features : int
-        Columns of all shards.
-    digest : str
-        Hash of the contents of all shards.
+    Also returns the columns of all shards, and a hash of their contents.
     """
     program = Survey(sources, n_features, storage)
     run(program, StaticSchedule(1, n_shards=len(sources)), max_rounds=1, engine=engine, n_jobs=n_jobs)

@@ -6,7 +6,17 @@ distribution", IEEE TSE 1991.
 """
 
 import numba as nb
+import numpy as np
 
 from . import host as lda_host
 
 alias_tables = nb.njit(nogil=True, cache=True, error_model="numpy")(lda_host.alias_tables)
+
+
+def tables_of(weights, fill=alias_tables):
+    """Walker's tables of a distribution: aliases and limits, both empty if all weights are equal."""
+    size = 0 if np.ptp(weights) == 0 else len(weights)
+    aliases, limits = np.empty(size, np.int64), np.empty(size, np.uint32)
+    if size:
+        fill(weights, aliases, limits)
+    return aliases, limits

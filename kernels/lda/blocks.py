@@ -49,7 +49,7 @@ def first_choices(first, n_all, seed, purpose, choices):
 
 @nb.njit(**_OPTIONS)
 def assign_first(starts, firsts, token_doc, topics, n_topics, choices, spread, seed, purpose):
-    """As `lda_gibbs.assign_first`, for tokens that are a part of all.
+    """As `host.assign_first`, for tokens that are a part of all.
 
     The tokens ``starts[j]:starts[j + 1]`` are number ``firsts[j]`` and the following of all.
     """
@@ -68,7 +68,7 @@ def assign_first(starts, firsts, token_doc, topics, n_topics, choices, spread, s
 
 @nb.njit(**_OPTIONS)
 def assign_seeded(starts, firsts, topics, seeds, seed, purpose):
-    """As `lda_seeds.assign_seeded`, for tokens that are a part of all; see `assign_first`."""
+    """Give tokens of words with weights a topic in proportion to them; tokens as in `assign_first`."""
     indptr, their_topics, weights, _ = seeds
     quarter = DRAWS // 4
     for j in range(len(firsts)):

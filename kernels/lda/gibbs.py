@@ -66,34 +66,6 @@ def lay_out(indptr, indices, data, order, group_docs, bounds, token_doc):
 
 
 @nb.njit(**_SWEEP)
-def assign_first(token_doc, topics, n_topics, choices, spread, seed, purpose):
-    """Give each token one of its document's few topics, ``choices[d]`` (in units of [0, 1)), at random.
-
-    Tokens of documents with ``spread[d]`` get one of all topics.
-    """
-    uniforms = np.empty(DRAWS, np.float32)
-    few = choices.shape[1]
-    for i in range(len(topics)):
-        if i % DRAWS == 0:
-            fill_uniform(uniforms, i // 4, seed, purpose, 0, i >> 34)
-        u, d = uniforms[i % DRAWS], token_doc[i]
-        if not spread[d]:
-            u = choices[d, min(np.int64(u * few), few - 1)]
-        topics[i] = min(np.int64(u * n_topics), n_topics - 1)
-
-
-@nb.njit(**_SWEEP)
-def count_words(word_start, topics, row_of_word, rows, totals):
-    """Add the tokens' topics to the rows of the words that keep one, and to the totals."""
-    for w in range(len(word_start) - 1):
-        r = row_of_word[w]
-        for i in range(word_start[w], word_start[w + 1]):
-            totals[topics[i]] += 1
-            if r >= 0:
-                rows[r, topics[i]] += 1
-
-
-@nb.njit(**_SWEEP)
 def count_documents(token_doc, topics, doc_counts):
     """Fill dense document rows from the tokens' topics."""
     doc_counts[:] = 0
@@ -148,29 +120,14 @@ def sweep_dense(
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`, document rows dense.
 
-    Parameters
-    ----------
-    words : int32 array
-        Words of this block, frequent ones first.
-    begin, end : int64 arrays, by word
-        This block's part of a word's tokens in `token_doc` and `topics`.
-    word_start : int64 array
-        Bounds all tokens of a word in `all_topics`.
-    token_doc, topics : arrays, by token
-        Document of a token (padded by `AHEAD` entries) and its topic, drawn in place.
-    all_topics : array, by token
-        `topics` itself, or those of all tokens, this block's as they are before the sweep. It may lack those
-        of words that keep a row.
-    doc_counts : 2-D unsigned or signed integer array, documents x padded topics
-    row_of_word : int32 array; rows : int32, 2-D
-        Row of a word in `rows`, or -1 where its counts are recounted from its tokens.
-    totals : int64 array, by topic, changed in place
-    alpha : float32, padded with zeros; beta : float32, by word; beta_sum : float32
-    exact : int
-    seed, purpose, round_, index
-        Name of the random stream.
-    seeds : tuple, optional
-        What seed words add to beta, see `lda_seeds`.
+    `words` (int32) has frequent ones first. `begin`, `end` (int64, by word) bound this block's tokens of a
+    word in `token_doc` (padded by `AHEAD` entries) and `topics`, which are drawn in place; `word_start`
+    bounds all tokens of a word in `all_topics`. That is `topics` itself, or the topics of all tokens, this
+    block's as before the sweep; it may lack those of words that keep a row. Word w has row
+    ``row_of_word[w]`` of `rows` (int32), or is counted from its tokens where that is -1. `doc_counts` is
+    documents x padded topics. `totals` (int64) change in place; `alpha` is float32, padded with zeros, `beta`
+    float32, by word. `seed`, `purpose`, `round_` and `index` name the random stream. `seeds` are what seed
+    words add to beta (`lda.seeds`), or None.
     """
     n_topics = len(totals)
     width = doc_counts.shape[1]

@@ -50,10 +50,7 @@ def lay_out(X, order, token_doc):
 def begins(X, order, cuts, word_start):
     """Where the tokens of each word begin in each run of documents, ``cuts[c]:cuts[c + 1]``.
 
-    Returns
-    -------
-    int64 array, (runs + 1) x words
-        The last row: where they end.
+    int64, (runs + 1) x words; the last row: where they end.
     """
     runs = (X[order[a:b]].sum(axis=0, dtype=np.int64) for a, b in itertools.pairwise(cuts))
     parts = np.array([np.asarray(run).ravel() for run in runs])
@@ -93,14 +90,7 @@ def assign_first(token_doc, topics, n_topics, choices, spread, seed, purpose):
 def grow_tree(leaves):
     """Prefix sums of the sums of 32 leaves, and of 32 of those, as `lda_saber.grow_tree` adds them up.
 
-    Parameters
-    ----------
-    leaves : float32 array
-
-    Returns
-    -------
-    groups, tops : float32 arrays
-        One a group of 32 leaves; 32.
+    Float32, one a group of 32 leaves, and 32.
     """
     n_groups = -(-len(leaves) // LINE)
     held = np.zeros((LINE, LINE, LINE), np.float32)
@@ -123,14 +113,9 @@ def _scan(v):
 
 
 def listed(entries, line_start, n_lines, line=LINE, shift=16):
-    """Read lists of ``topic << shift | count``, in lines of so many entries filled up with zeros.
+    """Read lists of ``topic << shift | count``, in lines of `line` entries filled up with zeros.
 
-    Returns
-    -------
-    topics, counts : int32 arrays
-        Of all lists one after the other.
-    sizes : int64 array
-        Entries of each list.
+    Returns topics and counts (int32) of all lists one after the other, and the entries of each list (int64).
     """
     room = np.diff(line_start)
     place = np.arange(line_start[-1]) - np.repeat(line_start[:-1], room)
@@ -145,9 +130,7 @@ def listed(entries, line_start, n_lines, line=LINE, shift=16):
 def list_documents(token_doc, topics, line_start, shift, line=LANES):
     """List the topics of documents as ``topic << shift | count``, in the order in which tokens have them.
 
-    Returns
-    -------
-    entries, n_lines : uint32 and int32 arrays
+    Returns entries (uint32) and used lines (int32).
     """
     n_topics = int(topics.max(initial=0)) + 1
     key = token_doc.astype(np.int64) * n_topics + topics
@@ -168,12 +151,7 @@ def list_documents(token_doc, topics, line_start, shift, line=LANES):
 def alias_tables(weights, aliases, limits):
     """Fill the tables of a distribution: place k is k for 32 bits below its limit, else its alias.
 
-    Parameters
-    ----------
-    weights : float array (n,)
-        Not negative, with a positive sum.
-    aliases : int64 array (n,)
-    limits : uint32 array (n,)
+    `weights` are not negative, with a positive sum; `aliases` are int64, `limits` uint32.
     """
     n = len(weights)
     total = 0.0

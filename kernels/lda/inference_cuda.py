@@ -22,13 +22,8 @@ _AT_WORK = 32  # blocks of a multiprocessor
 class FixedTopicsOnDevice:
     """Topics of a fitted model on a device.
 
-    Parameters
-    ----------
-    device : `stradask.kernels.cuda.device.Device`
-    counts_indptr, counts_topics, counts : arrays
-        Counts of words by topic as CSR.
-    beta, inverse, alpha : float arrays
-        By word and by topic, as `topic_inference.fold_in` has them; alpha without padding.
+    `counts_indptr`, `counts_topics` and `counts` are CSR of words x topics; `beta`, `inverse` and `alpha`
+    (without padding) are as in `topic_inference.fold_in`.
     """
 
     def __init__(self, device, counts_indptr, counts_topics, counts, beta, inverse, alpha):
@@ -47,16 +42,9 @@ class FixedTopicsOnDevice:
         )
 
     def fold_in(self, indptr, columns, data, seed, purpose, burn_in, kept):
-        """Posterior mean of the topic shares of documents: `topic_inference.fold_in`.
+        """Posterior mean of the topic shares of documents, float64: `topic_inference.fold_in`.
 
-        Returns
-        -------
-        float64 array of shape (n_documents, n_topics)
-
-        Raises
-        ------
-        DeviceError
-            If there is no room for one of the documents.
+        Raises DeviceError if there is no room for one of the documents.
         """
         n_documents, n_words = len(indptr) - 1, np.diff(indptr)
         lengths = np.diff(np.append(0, np.cumsum(data, dtype=np.int64))[indptr])
@@ -120,17 +108,9 @@ class FixedTopicsOnDevice:
             yield np.array(lot)
 
     def completion(self, observed, held_out, n_steps):
-        """Log-likelihood of the held-out tokens of each document: `topic_sparse.completion`.
+        """Log-likelihood of the held-out tokens of each document, float64: `topic_sparse.completion`.
 
-        Parameters
-        ----------
-        observed, held_out : tuple of arrays
-            Documents as CSR: indptr, columns, data.
-        n_steps : int
-
-        Returns
-        -------
-        float64 array of shape (n_documents,)
+        `observed` and `held_out` are CSR: indptr, columns, data.
         """
         n_documents = len(observed[0]) - 1
         room = int(self.device.free_memory() * _USABLE) // (16 * self.n_topics)

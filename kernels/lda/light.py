@@ -101,13 +101,9 @@ def _move(
 ):  # fmt: skip
     """Expose the topic of token i to `n_steps` pairs of proposals; every count leaves the token out.
 
-    Its draws are those of token `number`.
-
-    Returns
-    -------
-    topic, slot
-        Where the token comes to rest, and the slot of that topic in its document's list (the end of the list
-        if it is not there). With the topic that the token has, the slot means nothing.
+    Its draws are those of token `number`. Returns the topic that it ends with, and the slot of that topic in
+    its document's list (the end of the list if it is not there); with the topic that the token has, the slot
+    means nothing.
     """
     n_topics = len(totals)
     word_others, smooth = np.int64(word_last - word_first), n_topics * b
@@ -151,33 +147,12 @@ def sweep(
 ):  # fmt: skip
     """Move the tokens ``begin[w]:end[w]`` of each of `words`.
 
-    Parameters
-    ----------
-    words : int32 array
-        Words of this block.
-    begin, end, word_start : int64 arrays, by word
-        This block's part of a word's tokens; ``word_start`` bounds all of them.
-    token_doc, topics : arrays, by token
-        Document of a token (padded by `AHEAD` entries) and its topic, changed in place.
-    entries, line_start, n_lines, shift
-        The documents' lists, as in `stradask.kernels.lda.gibbs.sweep_sparse`.
-    lengths : int64 array, by document
-        Tokens.
-    row_of_word : int32 array; rows : int32, 2-D
-        Row of a word in `rows`, or -1 where its counts are recounted from its tokens.
-    totals : int64 array, by topic, changed in place
-    changes : int64 array, by topic or empty
-        Where it is not empty, the totals stand still, and what would have changed them is added to it.
-    alpha : float64 array, by topic; alpha_sum : float
-    aliases, limits : int64 and uint32 arrays (n_topics,) or (0,)
-        Walker's tables of alpha (`alias_tables`); empty where it is symmetric.
-    beta : float64 array, by word; beta_sum : float
-    n_steps : int
-        Pairs of proposals a token.
-    seed, purpose, round_, index
-        Name of the random streams, of which each word has its own.
-    names : int32 array; firsts : int64 array, by word, optional
-        Numbers of a word and of its first token in a corpus of which these are a part.
+    Tokens, words with rows and totals are as in `gibbs.sweep_dense`, `topics` being those of all tokens;
+    lists of documents as in `gibbs.sweep_sparse`, and `lengths` (int64) the tokens of documents. Where
+    `changes` is not empty, the totals do not move, and their changes are added to it. Priors are float64;
+    `aliases` and `limits` are Walker's tables of alpha (`alias.tables_of`). `n_steps` are the pairs of
+    proposals a token. Each word has a random stream of its own, named by `seed`, `purpose`, `round_` and
+    `index`. `names` and `firsts` number a word, and its first token, in a corpus of which these are a part.
     """
     bits, mask = np.uint32(shift), np.uint32((np.int64(1) << shift) - 1)
     scratch = np.zeros(len(totals), np.int32)

@@ -23,13 +23,13 @@ _PIECE = 2048  # tokens of a common word that a warp counts anew
 
 
 class Chunk(NamedTuple):
-    """What the kernels read of a section; documents are counted in it.
+    """The arrays of a section for the kernels; documents are counted in it.
 
     Attributes
     ----------
     places : uint32 array
-        Word, number among the tokens of the word, and document: three numbers a token, in the order in which
-        blocks take them.
+        Word, number among the tokens of the word, and document: three numbers a token, in the order of
+        blocks.
     block_start : int64 array
         Where the tokens of document group g and word group (g + p) mod G begin, at ``p * G + g``.
     common_places : uint32 array
@@ -39,7 +39,7 @@ class Chunk(NamedTuple):
     ranges : int32 array
         Word, first number and last of runs of tokens of common words, by part.
     entries, line_start, n_lines, lengths : arrays
-        The documents' lists, as `lda_light.sweep` has them, and tokens.
+        The documents' lists, as in `light.sweep`, and tokens.
     """
 
     places: np.ndarray
@@ -54,7 +54,7 @@ class Chunk(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Whether all sections stay on the device, and what is taken there."""
+    """Whether all sections stay on the device, and the bytes taken there."""
 
     resident: bool
     n_bytes: int
@@ -100,25 +100,12 @@ def plan_for(memory, name, n_topics, n_sections, plans):
 
 
 class Layout:
-    """Where the tokens of a corpus lie, section by section.
+    """Places of the tokens of a corpus, section by section.
 
-    Parameters
-    ----------
-    lengths : int64 array
-        Tokens of the documents, in the order in which a word's tokens lie.
-    n_topics, n_groups : int
-    group_docs : int64 array
-        Where the document groups begin: those of the first section, of the second, and so on.
-    group_words : list of int arrays
-        The words of each group, in the order in which a block takes them.
-    common_words : int array
-    begin : int64 array, (sections + 1) x words
-        Where the tokens of each word begin in each section; the last row: where they end.
-    row_of_word : int32 array
-    shift : int
-        Bits of a count in the documents' lists.
-    line_start : int64 array
-        Where the list of each document begins, in lines.
+    `lengths` are in the order of a word's tokens. `group_docs` is where document groups begin, those of the
+    first section, of the second, and so on; `group_words` the words of each group, in the order of a block.
+    `begin` (int64, (sections + 1) x words) is where the tokens of each word begin in each section, and where
+    they end. `shift` and `line_start` describe the documents' lists.
     """
 
     def __init__(

@@ -20,16 +20,7 @@ _PART = 2**24  # counts that are read from the device at a time
 
 
 class Sampler:
-    """The topics of a corpus on a device.
-
-    Parameters
-    ----------
-    device : stradask.kernels.cuda.device.Device
-    layout : stradask.kernels.lda.light_chunks.Layout
-    resident : bool
-        Whether all sections stay on the device.
-    token_doc, topics : uint32, and uint16 or uint32 arrays, by token of the corpus
-    """
+    """The topics of a corpus on a device; `resident` says whether all sections stay there."""
 
     def __init__(self, device, layout, resident, token_doc, topics):
         self.device, self.layout, self._token_doc = device, layout, token_doc
@@ -70,15 +61,10 @@ class Sampler:
         self.device.synchronize()
 
     def sweep(self, n_steps, seed, purpose, round_):
-        """Move every token once: in each section common words first, then the blocks step by step.
+        """Move every token once, in each section common words first; return the topic totals.
 
-        With one group the totals are live, and there are to be no common words. The lists of documents have
-        no gaps afterwards.
-
-        Returns
-        -------
-        int64 array
-            The topic totals.
+        With one group the totals are live, and there must be no common words. The lists of documents have no
+        gaps afterwards.
         """
         sizes = (np.int32(self.n_topics), np.int32(n_steps))
         model = (*self.alpha, *self.beta, *sizes, np.uint64(seed), np.uint32(purpose), np.uint32(round_))
@@ -147,17 +133,9 @@ class Sampler:
             self._launch(name, -(-32 * int(n) // threads), threads, *arguments)
 
     def joint(self, alpha, beta):
-        """What the documents, and the words, give to the joint log-likelihood of words and topics.
+        """Parts of the documents, and of the words, of the joint log-likelihood.
 
-        Parameters
-        ----------
-        alpha, beta : float64 arrays
-            The priors, by topic and by word.
-
-        Returns
-        -------
-        documents, words : float64 arrays
-            Of each, the sum over topics of ``lnG(count + prior) - lnG(prior)``.
+        Of each, the sum over topics of ``lnG(count + prior) - lnG(prior)``, float64.
         """
         priors = [tuple(self.device.put(a) for a in (prior, gammaln(prior))) for prior in (alpha, beta)]
         there = [self.device.empty(n, np.float64) for n in (len(self.layout.lengths), len(beta))]

@@ -284,26 +284,13 @@ def sample_words(
     first, last, word_start, token_doc, topics, entries, line_start, n_lines, alpha, inverse, base, lift,
     groups, tops, per_beta, counted, seed, purpose, round_,
 ):  # fmt: skip
-    """Draw the tokens of the words ``first:last``.
+    """Draw the tokens of the words ``first:last``; their topics are added to `counted`.
 
-    Parameters
-    ----------
-    word_start : int64 array
-        Where the tokens of a word begin.
-    token_doc, topics : arrays, by token
-        Document of a token (padded by `AHEAD` entries) and its topic, changed in place.
-    entries : uint32 array; line_start : int64 array; n_lines : int32 array
-        The documents' lists: entries ``32 * line_start[d]`` on, in lines of 32 filled up with zeros.
-    alpha, inverse, base, lift : float32 arrays, by topic
-        alpha; 1 / (C_k + sum(beta)); their product; (C_k + sum(beta)) / (C_k - 1 + sum(beta)).
-    groups, tops : float32 arrays
-        Tree of ``alpha * inverse`` (`grow_tree`).
-    per_beta : float32 array, by word
-        1 / beta.
-    counted : int64 array, by topic
-        The tokens' topics are added.
-    seed, purpose, round_
-        Name of the random streams, of which each token has its own.
+    `token_doc` is padded by `AHEAD` entries; `topics` change in place. The list of document d is `entries`
+    (uint32) from ``32 * line_start[d]`` on, in lines of 32 filled up with zeros. By topic, float32: `alpha`;
+    `inverse`, 1 / (C_k + sum(beta)); `base`, their product; `lift`, (C_k + sum(beta)) / (C_k - 1 +
+    sum(beta)). `groups` and `tops` are the tree of ``alpha * inverse`` (`grow_tree`); `per_beta` is 1 / beta,
+    by word. Each token has a random stream of its own, named by `seed`, `purpose` and `round_`.
     """
     n_topics = len(alpha)
     counts, own = np.zeros(n_topics, np.int32), np.empty(n_topics, np.uint16)

@@ -23,7 +23,7 @@ _USABLE = 0.95  # part of the free memory
 
 
 class Chunk(NamedTuple):
-    """What the kernels read of a chunk of documents; tokens lie word by word.
+    """The arrays of a chunk of documents for the kernels; tokens are word by word.
 
     Attributes
     ----------
@@ -52,14 +52,8 @@ class Chunk(NamedTuple):
 class Plan(NamedTuple):
     """How a corpus goes through a GPU.
 
-    Attributes
-    ----------
-    cuts : int64 array
-        Where the documents of each chunk begin.
-    resident : bool
-        Whether all chunks stay on the device.
-    n_bytes : int
-        What is taken there.
+    `cuts` (int64) is where the documents of each chunk begin, `resident` whether all chunks stay on the
+    device, `n_bytes` the memory taken there.
     """
 
     cuts: np.ndarray
@@ -68,23 +62,10 @@ class Plan(NamedTuple):
 
 
 def choose_chunks(device, lengths, frequency, n_topics):
-    """Choose into how many chunks a corpus goes, and whether all of them stay on the device.
+    """Choose into how many chunks a corpus goes, and whether all of them stay on the device: a `Plan`.
 
-    Parameters
-    ----------
-    device : stradask.kernels.cuda.device.Device
-    lengths, frequency : int64 arrays
-        Tokens of each document and of each word.
-    n_topics : int
-
-    Returns
-    -------
-    Plan
-
-    Raises
-    ------
-    DeviceError
-        If there is no room for what all chunks share, or for any chunk.
+    `lengths` and `frequency` are the tokens of each document and of each word. Raises DeviceError if there is
+    no room for what all chunks share, or for any chunk.
     """
     return plan_for(device.free_memory(), device.n_processors, device.name, lengths, frequency, n_topics)
 
@@ -105,19 +86,7 @@ def plan_for(memory, n_processors, name, lengths, frequency, n_topics):
 
 
 def plans_of(n_processors, lengths, frequency, n_topics):
-    """All plans there are to choose from, the one that asks for most first.
-
-    Parameters
-    ----------
-    n_processors : int
-        Multiprocessors of the device.
-    lengths, frequency, n_topics
-        See `choose_chunks`.
-
-    Returns
-    -------
-    list of Plan
-    """
+    """All plans to choose from, the largest first; `n_processors` are the multiprocessors of the device."""
     shared = shared_bytes(n_processors, frequency, n_topics)
     ends, lines = np.cumsum(lengths), np.cumsum(_lines(lengths, n_topics))
     n_words, plans = np.count_nonzero(frequency), []
@@ -154,24 +123,11 @@ def shared_bytes(n_processors, frequency, n_topics):
 
 
 class Layout:
-    """Where the tokens of a corpus lie, chunk by chunk, and the counts of its words.
+    """Places of the tokens of a corpus, chunk by chunk, and the counts of its words.
 
-    Parameters
-    ----------
-    lengths : int64 array
-        Tokens of the documents, in the order in which a word's tokens lie.
-    word_start : int64 array
-        Where the tokens of each word begin, of the corpus.
-    n_topics : int
-    cuts : int64 array
-        Where the documents of each chunk begin.
-    begin : int64 array, (chunks + 1) x words
-        Where the tokens of each word begin in each chunk (`lda_host.begins`).
-
-    Attributes
-    ----------
-    rare, frequent : int64 arrays
-        Words of less than K / 4 tokens, and the others that occur.
+    `lengths` are in the order of a word's tokens, `cuts` where the documents of each chunk begin, and `begin`
+    (int64, (chunks + 1) x words) where the tokens of each word begin in each chunk (`host.begins`). `rare`
+    are words of less than K / 4 tokens, `frequent` the others that occur.
     """
 
     def __init__(self, lengths, word_start, n_topics, cuts, begin):

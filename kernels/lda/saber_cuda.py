@@ -20,16 +20,7 @@ _PART = 2**24  # counts that are read from the device at a time
 
 
 class Sampler:
-    """The topics of a corpus on a device.
-
-    Parameters
-    ----------
-    device : stradask.kernels.cuda.device.Device
-    layout : Layout
-    resident : bool
-        Whether all chunks stay on the device.
-    token_doc, topics : uint32 and uint16 arrays, by token of the corpus
-    """
+    """The topics of a corpus on a device; `resident` says whether all chunks stay there."""
 
     def __init__(self, device, layout, resident, token_doc, topics):
         self.device, self.layout = device, layout
@@ -75,25 +66,13 @@ class Sampler:
 
     # Sweeping -----------------------------------------------------------------------------------
 
-    def sweep(self, seed, purpose, round_, **told):
-        """Draw all tokens once.
+    def sweep(self, seed, purpose, round_, **weights):
+        """Draw all tokens once; return the topic totals.
 
-        Parameters
-        ----------
-        seed : int
-            64 bits.
-        purpose, round_ : int
-            Name of the random streams.
-        of_topics, groups, tops, per_beta : float32 arrays
-            Of each topic (alpha, inverse, lift, 0) one after the other; the others as
-            `lda_saber.sample_words` takes them.
-
-        Returns
-        -------
-        int64 array
-            The topic totals.
+        `of_topics` has alpha, inverse, lift and 0 of each topic, one topic after the other; the other float32
+        arrays are as in `saber.sample_words`.
         """
-        for name, array in told.items():
+        for name, array in weights.items():
             self._sent[name][...] = array
             self._compute.copy_in(self._told[name], self._sent[name])
         seed = int(seed)
@@ -164,17 +143,9 @@ class Sampler:
         return totals.sum(axis=0, dtype=np.int64)
 
     def joint(self, alpha, beta):
-        """What the documents, and the words, give to the joint log-likelihood of words and topics.
+        """Parts of the documents, and of the words, of the joint log-likelihood.
 
-        Parameters
-        ----------
-        alpha, beta : float64 arrays
-            The priors, by topic and by word.
-
-        Returns
-        -------
-        documents, words : float64 arrays
-            Of each, the sum over topics of ``lnG(count + prior) - lnG(prior)``.
+        Of each, the sum over topics of ``lnG(count + prior) - lnG(prior)``, float64.
         """
         layout = self.layout
         documents, words = np.zeros(len(layout.lengths)), np.zeros(len(layout.word_start) - 1)

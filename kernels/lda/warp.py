@@ -36,24 +36,6 @@ _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 @nb.njit(**_PASS)
-def positions(indptr, indices, data, order, doc_start, starts, position):
-    """Fill where each token lies word by word, document by document.
-
-    Document number d is row ``order[d]`` of the CSR counts; its tokens are
-    ``position[doc_start[d]:doc_start[d + 1]]``. ``starts`` (int64, by word) begins as the word's first token
-    and ends behind its last.
-    """
-    for d in range(len(order)):
-        to = doc_start[d]
-        for j in range(indptr[order[d]], indptr[order[d] + 1]):
-            w = indices[j]
-            for _ in range(data[j]):
-                position[to] = starts[w]
-                starts[w] += 1
-                to += 1
-
-
-@nb.njit(**_PASS)
 def documents(doc_start, position, token_doc):
     """Fill the document of each token, word by word."""
     for d in range(len(doc_start) - 1):
@@ -61,38 +43,37 @@ def documents(doc_start, position, token_doc):
             token_doc[at(position[i])] = d
 
 
-@nb.njit(**_PASS)
-def begin(topics, pairs, totals):
-    """Give each token its topic, which is its first proposal too; add the topics to `totals`."""
-    for i in range(len(topics)):
-        pairs[i, 0] = pairs[i, 1] = topics[i]
-        totals[at(topics[i])] += 1
-
-
 @nb.njit(**_INLINE)
-def _accept(current, proposed, n, weight, own, key):
-    """Move each token to its proposal with probability ``weight[proposed] / own[current]``, at most 1."""
+def _accept(current, proposed, first, n, weight, own, key):
+    """Move tokens to their proposals with probability ``weight[proposed] / own[current]``, at most 1.
+
+    They are `n` tokens of a word or a document, from its token number `first` on.
+    """
     for i in range(n):
         s, t = current[i], proposed[i]
-        u = np.float32(hash32(np.uint32(i) * _GOLDEN ^ key)) * _UNIT
+        u = np.float32(hash32(np.uint32(first + i) * _GOLDEN ^ key)) * _UNIT
         current[i] = t if u * own[at(s)] < weight[at(t)] else s
 
 
 @nb.njit(**_INLINE)
-def _propose(current, proposed, n, smooth, n_topics, aliases, limits, key):
-    """Draw for each token the topic of another one, or with probability `smooth` one from the prior."""
-    key2 = key ^ _OTHER
+def _propose(current, proposed, first, n_own, smooth, n_topics, aliases, limits, key):
+    """Draw the topic of another token, or with probability `smooth` one from the prior.
+
+    For `n_own` tokens, from number `first` on, of the word or document of which `current` has all topics.
+    """
+    key2, n = key ^ _OTHER, len(current)
     others = np.uint64(max(n - 1, 1))
     threshold = np.uint32(min(smooth * 4294967296.0, 4294967295.0)) if n > 1 else np.uint32(0xFFFFFFFF)
-    for i in range(n):
-        a = np.uint64(hash32(np.uint32(i) * _GOLDEN ^ key))
-        b = hash32(np.uint32(i) * _GOLDEN ^ key2)
+    for i in range(n_own):
+        name = np.uint64(first + i)
+        a = np.uint64(hash32(np.uint32(name) * _GOLDEN ^ key))
+        b = hash32(np.uint32(name) * _GOLDEN ^ key2)
         k = a * np.uint64(n_topics)
         drawn = k >> _HALF
         if len(limits) and np.uint32(k & _LOW) >= limits[drawn]:
             drawn = np.uint64(aliases[drawn])
         j = (a * others) >> _HALF
-        j += np.uint64(j >= np.uint64(i))
+        j += np.uint64(j >= name)
         taken = current[min(j, np.uint64(n - 1))]
         proposed[i] = drawn if b <= threshold else taken
 
@@ -150,75 +131,16 @@ def _longest(first, last, start):
 
 
 @nb.njit(**_PASS)
-def word_pass(first, last, word_start, pairs, totals, beta, beta_sum, counted, seed, purpose, round_):
-    """Work on the words ``first:last``: accept proposals of documents, make those of words.
-
-    Parameters
-    ----------
-    word_start : int64 array
-        Where the tokens of a word begin.
-    pairs : unsigned array (n_tokens, 2)
-        Topic and proposal of each token, word by word; changed in place.
-    totals : int64 array (n_topics,)
-        C_k.
-    beta : float64 array, by word; beta_sum : float
-    counted : int64 array (n_topics,)
-        The tokens' topics after the pass are added.
-    seed, purpose, round_
-        Name of the random streams, of which each word has its own.
-    """
-    n_topics = len(totals)
-    inverse, inverse_less = _invert(totals, beta_sum)
-    weight, own = np.empty(n_topics, np.float32), np.empty(n_topics, np.float32)
-    counts, prior = np.zeros(n_topics, np.int32), np.zeros(1, np.float32)
-    longest = _longest(first, last, word_start)
-    current, proposed = np.empty(longest, pairs.dtype), np.empty(longest, pairs.dtype)
-    aliases, limits = np.empty(0, np.int64), np.empty(0, np.uint32)  # one beta for all topics
-    for w in range(first, last):
-        start = word_start[w]
-        n = word_start[w + 1] - start
-        if n == 0:
-            continue
-        prior[0] = np.float32(beta[w])
-        mine = pairs[start : start + n]
-        for i in range(n):
-            current[i] = mine[i, 0]
-            proposed[i] = mine[i, 1]
-        accepting, proposing = _keys(w, seed, purpose, round_)
-        _weigh(current, proposed, n, prior, inverse, inverse_less, counts, weight, own)
-        _accept(current, proposed, n, weight, own, accepting)
-        smooth = n_topics * beta[w] / (n_topics * beta[w] + n - 1)
-        _propose(current, proposed, n, smooth, n_topics, aliases, limits, proposing)
-        for i in range(n):
-            counted[at(current[i])] += 1
-            mine[i, 0] = current[i]
-            mine[i, 1] = proposed[i]
-
-
-@nb.njit(**_PASS)
 def document_pass(
     first, last, doc_start, position, names, pairs, totals, alpha, alpha_sum, aliases, limits, beta_sum,
-    counted, seed, purpose, round_,
+    changed, seed, purpose, round_,
 ):  # fmt: skip
-    """Work on the documents ``first:last``: accept proposals of words, make those of documents.
+    """Accept the words' proposals for the documents ``first:last``, and draw new ones from the documents.
 
-    Parameters
-    ----------
-    doc_start : int64 array
-        Where the tokens of a document begin in `position`.
-    position : integer array, by token, document by document
-        The token's place in `pairs`.
-    names : int64 array, by document
-        Of its random stream.
-    alpha : float32 array (n_topics,); alpha_sum : float
-    aliases, limits : int64 and uint32 arrays (n_topics,) or (0,)
-        Walker's tables of alpha (`alias_tables`); empty where it is symmetric.
-    The others as in `word_pass`.
-
-    Returns
-    -------
-    int
-        Distinct topics of the documents before the pass, summed.
+    The tokens of document d are ``position[doc_start[d]:doc_start[d + 1]]``, places in `pairs` (topic and
+    proposal), which change in place; so do the topic totals, whose changes are added to `changed`. `names`
+    (int64) name the random streams of documents. `aliases` and `limits` are Walker's tables of alpha
+    (`alias.tables_of`). Returns the distinct topics of the documents before the pass, summed.
     """
     n_topics = len(totals)
     inverse, inverse_less = _invert(totals, beta_sum)
@@ -240,84 +162,83 @@ def document_pass(
             p = at(place[i])
             current[i] = pairs[p, 0]
             proposed[i] = pairs[p, 1]
+            changed[at(current[i])] -= 1
         accepting, proposing = _keys(names[d], seed, purpose, round_)
         distinct += _weigh(current, proposed, n, alpha, inverse, inverse_less, counts, weight, own)
-        _accept(current, proposed, n, weight, own, accepting)
+        _accept(current, proposed, 0, n, weight, own, accepting)
         smooth = alpha_sum / (alpha_sum + n - 1)
-        _propose(current, proposed, n, smooth, n_topics, aliases, limits, proposing)
+        _propose(current[:n], proposed, 0, n, smooth, n_topics, aliases, limits, proposing)
         for i in range(n):
             p = at(place[i])
-            counted[at(current[i])] += 1
+            changed[at(current[i])] += 1
             pairs[p, 0] = current[i]
             pairs[p, 1] = proposed[i]
     return distinct
 
 
 @nb.njit(**_PASS)
-def part_of_words(
-    names, begin, end, word_start, tokens, starts, pairs, totals, beta, beta_sum, seed, purpose, round_
+def word_pass(
+    names, begin, end, word_start, tokens, rows, starts, pairs, totals, beta, beta_sum, seed, purpose, round_
 ):  # fmt: skip
-    """Work on those tokens of words that are at hand, when of the others only the topics are.
+    """Accept the documents' proposals for a shard's tokens of some words, and draw new ones from the words.
 
-    As `word_pass`; but a word's counts are those of its tokens as they come, some of them drawn in this
-    pass and some not yet.
+    Counts are those of a word's tokens as they come: shards that the block has met in this pass have drawn
+    theirs, the others not yet. With one shard they are those at the beginning of the pass.
 
-    Parameters
-    ----------
-    names : int32 array, by word
-        Of its random streams.
-    begin, end : int64 arrays, by word
-        Places of the own tokens in `tokens`.
-    word_start : int64 array
-        Bounds of all tokens of a word in `tokens`.
-    tokens : unsigned array
-        Topics of all tokens; those of the own ones become what `pairs` says, and then what is drawn.
-    starts : int64 array
-        Where the own tokens of a word begin in `pairs`.
-    pairs : unsigned array (n, 2)
-        Topic and proposal of each own token; changed in place.
-    totals : int64 array (n_topics,)
-        C_k; the changes are added when all words are done.
-    beta : float64 array, by word; beta_sum : float
-    seed, purpose, round_
-        Name of the random streams.
+    `names` (int32) name the random streams of words. `tokens` are the topics of all tokens of the block,
+    those of a word bounded by `word_start`, and the shard's among them by `begin` and `end`; these are taken
+    from `pairs`, topic and proposal, where a word's begin at `starts`, and both are changed in place. `rows`
+    (int32) are the counts of the first words' `tokens`, kept up to date; other words are counted anew. The
+    changes of the topic totals are added when all words are done.
     """
     n_topics = len(totals)
     inverse, inverse_less = _invert(totals, beta_sum)
-    counts, change = np.zeros(n_topics, np.int32), np.zeros(n_topics, np.int64)
+    weight, own = np.empty(n_topics, np.float32), np.empty(n_topics, np.float32)
+    scratch, change = np.zeros(n_topics, np.int32), np.zeros(n_topics, np.int64)
+    aliases, limits = np.empty(0, np.int64), np.empty(0, np.uint32)  # one beta for all topics
+    most = 0
     for w in range(len(names)):
-        if begin[w] == end[w]:
+        most = max(most, end[w] - begin[w])
+    current, proposed = np.empty(most, pairs.dtype), np.empty(most, pairs.dtype)
+    for w in range(len(names)):
+        n_own = end[w] - begin[w]
+        if n_own == 0:
             continue
-        first, n = word_start[w], word_start[w + 1] - word_start[w]
-        shift, prior = starts[w] - begin[w], np.float32(beta[w])
-        for i in range(begin[w], end[w]):
-            tokens[i] = pairs[i + shift, 0]
-        for i in span(word_start, w):
-            counts[at(tokens[i])] += 1
+        n, prior, kept = word_start[w + 1] - word_start[w], np.float32(beta[w]), w < len(rows)
+        mine, theirs = tokens[begin[w] : end[w]], tokens[word_start[w] : word_start[w + 1]]
+        drawn, counts = pairs[starts[w] : starts[w] + n_own], rows[w] if kept else scratch
+        for i in range(n_own):
+            current[i] = drawn[i, 0]
+            proposed[i] = drawn[i, 1]
+        if kept:
+            for i in range(n_own):
+                counts[at(mine[i])] -= 1
+                counts[at(current[i])] += 1
+        mine[:] = current[:n_own]
+        if not kept:
+            for i in range(n):
+                counts[at(theirs[i])] += 1
+        for i in range(n_own):
+            s, t = at(current[i]), at(proposed[i])
+            own[s] = (np.float32(counts[s]) - _ONE + prior) * inverse_less[s]
+            weight[t] = (np.float32(counts[t]) + prior) * inverse[t]
         accepting, proposing = _keys(names[w], seed, purpose, round_)
-        for i in range(begin[w], end[w]):
-            s, t = pairs[i + shift, 0], pairs[i + shift, 1]
-            u = np.float32(hash32(np.uint32(i - first) * _GOLDEN ^ accepting)) * _UNIT
-            own = (np.float32(counts[at(s)]) - _ONE + prior) * inverse_less[at(s)]
-            if s != t and u * own < (np.float32(counts[at(t)]) + prior) * inverse[at(t)]:
-                tokens[i] = t
-                change[at(s)] -= 1
-                change[at(t)] += 1
-        for i in range(begin[w], end[w]):  # counts go back to zero before the next word
-            counts[at(pairs[i + shift, 0])] = 0
-            pairs[i + shift, 0] = tokens[i]
-        for i in span(word_start, w):
-            counts[at(tokens[i])] = 0
+        first = begin[w] - word_start[w]
+        _accept(current, proposed, first, n_own, weight, own, accepting)
+        if kept:
+            for i in range(n_own):
+                counts[at(mine[i])] -= 1
+                counts[at(current[i])] += 1
+        else:  # back to zero before the next word
+            for i in range(n):
+                counts[at(theirs[i])] = 0
+        for i in range(n_own):
+            change[at(mine[i])] -= 1
+            change[at(current[i])] += 1
+            mine[i] = current[i]
         smooth = n_topics * beta[w] / (n_topics * beta[w] + n - 1)
-        others = np.uint64(max(n - 1, 1))
-        threshold = np.uint32(min(smooth * 4294967296.0, 4294967295.0)) if n > 1 else np.uint32(0xFFFFFFFF)
-        for i in range(begin[w], end[w]):
-            name = np.uint64(i - first)
-            a = np.uint64(hash32(np.uint32(name) * _GOLDEN ^ proposing))
-            b = hash32(np.uint32(name) * _GOLDEN ^ (proposing ^ _OTHER))
-            j = (a * others) >> _HALF
-            j += np.uint64(j >= name)
-            taken = tokens[at(first) + min(j, np.uint64(n - 1))]
-            drawn = (a * np.uint64(n_topics)) >> _HALF
-            pairs[i + shift, 1] = drawn if b <= threshold else taken
+        _propose(theirs, proposed, first, n_own, smooth, n_topics, aliases, limits, proposing)
+        for i in range(n_own):
+            drawn[i, 0] = current[i]
+            drawn[i, 1] = proposed[i]
     totals += change

@@ -5,10 +5,10 @@ import pytest
 import saber_reference
 from cuda_devices import KINDS, NO_GPU, device_of, emulated
 from cuda_emulator import EmulatedDevice, EmulatedKernels, sanitized
+from lda_chains import Tokens
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.topics.samplers.gibbs import GibbsState
 from stradask.algorithms.topics.samplers.light_cuda import LightCudaState
 from stradask.algorithms.topics.samplers.saber import MOST_TOPICS, SWEEP, SaberState, topic_weights
 from stradask.datasets.generators import make_lda_corpus
@@ -372,9 +372,9 @@ def test_light_begins_on_a_device_where_it_is_told_to(kind):
     priors = (np.full(3, 0.1), np.full(40, 0.01))
     with standing_in(device_of(kind)) as device:
         state = LightCudaState(X, 3, *priors, 0, device=device, n_groups=4)
-        before = GibbsState(X, 3, *priors, 1, n_groups=1)
+        before = Tokens(X, 3, *priors, 1)
         assert (state.order != before.order).any()
-        state.begin_from(before.topics_for(state))
+        state.begin_from_tokens(before.words, before.docs, before.topics)
         assert (state.word_topic_counts() != before.word_topic_counts()).nnz == 0
         assert (state.doc_topic_counts() != before.doc_topic_counts()).nnz == 0
         lda = _lda(3, sampler="light", device="cuda", max_iter=2, warm_start=True).fit(X).fit(X)

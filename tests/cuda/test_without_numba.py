@@ -15,6 +15,7 @@ from stradask.algorithms.topics.samplers.saber import common_tree
 from stradask.datasets.generators import make_lda_corpus
 from stradask.kernels import random
 from stradask.kernels.cuda.device import standing_in
+from stradask.kernels.lda import blocks as lda_blocks
 from stradask.kernels.lda import gibbs as lda_gibbs
 from stradask.kernels.lda import host as lda_host
 from stradask.kernels.lda import saber as lda_saber
@@ -111,8 +112,9 @@ def test_tokens_lie_and_begin_as_by_numba():
     assert (token_doc == expected[:n]).all()
     choices, spread = rng.random((len(order), 3), np.float32), rng.random(len(order)) < 0.3
     topics = [np.zeros(n, np.uint16) for _ in range(2)]
-    for assign, out in zip((lda_gibbs.assign_first, lda_host.assign_first), topics, strict=True):
-        assign(token_doc, out, 1000, choices, spread, np.uint64(2**40 + 1), 4)
+    model = (1000, choices, spread, np.uint64(2**40 + 1), 4)
+    lda_host.assign_first(token_doc, topics[0], *model)
+    lda_blocks.assign_first(word_start, word_start[:-1], token_doc, topics[1], *model)
     assert (topics[0] == topics[1]).all()
 
 

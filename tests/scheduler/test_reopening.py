@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.topics.samplers.rotating_auto import RotatingAuto
+from stradask.algorithms.topics.samplers.auto import RotatingAuto
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.survey import Survey
 from stradask.errors import WorkerLost

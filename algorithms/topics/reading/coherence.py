@@ -8,19 +8,7 @@ _EPSILON = 1e-12  # of C_v, as in its paper
 
 
 def coherence(top, X, measure):
-    """Coherence of each topic's words; see `TopicModel.coherence`.
-
-    Parameters
-    ----------
-    top : int array of shape (n_components, n_words)
-        Words of each topic, most probable first.
-    X : CSR array of counts
-    measure : {"npmi", "umass", "c_v"}
-
-    Returns
-    -------
-    ndarray of shape (n_components,)
-    """
+    """Coherence of each topic's words, `top`, best first (`TopicModel.coherence`)."""
     of_topic = {"npmi": _npmi, "umass": _umass, "c_v": _c_v}[measure]
     words, place = np.unique(top, return_inverse=True)
     documents = sparse.csc_array(X[:, words])

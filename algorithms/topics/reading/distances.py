@@ -10,18 +10,9 @@ _CELLS = 1 << 20  # of a matrix that is dense for a moment
 
 
 def topic_distances(word_topic, beta, metric):
-    """Distances between the word distributions phi of topics; see `TopicModel.topic_distances`.
+    """Distances between the word distributions phi of topics (`TopicModel.topic_distances`).
 
-    Parameters
-    ----------
-    word_topic : CSR array of shape (n_features, n_components)
-    beta : ndarray of shape (n_features,)
-    metric : {"jensen-shannon", "hellinger", "cosine"}
-
-    Returns
-    -------
-    ndarray of shape (n_components, n_components)
-        Symmetric, with zeros on the diagonal.
+    `word_topic` is CSR, n_features x n_components. The result is symmetric, with zeros on the diagonal.
     """
     counts = sparse.csr_array(word_topic).astype(np.float64)
     counts.sum_duplicates()

@@ -19,16 +19,7 @@ def classical_scaling(distances):
 
     Classical multidimensional scaling (Torgerson 1952): the two leading eigenvectors of the doubly
     centred matrix of -1/2 the squared distances, each times the root of its eigenvalue. Of the two signs
-    of an axis, the one whose farthest point is positive.
-
-    Parameters
-    ----------
-    distances : ndarray of shape (n, n)
-
-    Returns
-    -------
-    ndarray of shape (n, 2)
-        The second axis is zero where the points lie on a line.
+    of an axis, the one whose farthest point is positive. The second axis is zero for points on a line.
     """
     squares = -0.5 * distances**2
     centred = squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean()

@@ -73,25 +73,10 @@ def topic_totals(word_topic):
 
 
 def top_words(word_topic, beta, n_words, rank_by="probability", *, relevance_weight=0.6, frex_weight=0.5):
-    """Find the best words of each topic, ties by index.
+    """Find the best words of each topic, ties by index (`TopicModel.topics`).
 
-    Parameters
-    ----------
-    word_topic : CSR array of shape (n_features, n_components)
-        C_wk.
-    beta : ndarray of shape (n_features,)
-    n_words : int
-        Fewer where there are not as many words.
-    rank_by : {"probability", "relevance", "frex"}
-        See `TopicModel.topics`.
-    relevance_weight, frex_weight : float
-
-    Returns
-    -------
-    words : int array of shape (n_components, n_words)
-    weights : array of that shape
-        What they were ranked by.
-    probabilities : array of that shape
+    `word_topic` is CSR, n_features x n_components. Returns words, the weights by which they are ranked, and
+    their probabilities, n_components x n_words each, fewer columns where there are not as many words.
     """
     n_words = min(check_whole("n_words", n_words), len(beta))
     check_choice("rank_by", rank_by, RANKINGS)
@@ -187,22 +172,11 @@ def _leaders_of_two(first_values, second_values, n):
 def best_of_columns(counts, leaders, n_best, score):
     """Find the rows of a sparse matrix that score best in each column, ties by row.
 
-    Parameters
-    ----------
-    counts : sparse array of shape (n_rows, n_columns)
-    leaders : int array
-        At least `n_best` rows; of the rows without a count in a column, the best are among them. That
-        holds for the `n_best` rows that score best without counts where these score in the same order
-        in every column and a count never lowers a score: they stay ahead of the others.
-    n_best : int
-    score : callable
-        ``score(columns, rows, counts, known)`` of some columns: rows and counts as matrices of one row
-        a column, `known` False where such a row is padded.
-
-    Returns
-    -------
-    rows : int array of shape (n_columns, n_best)
-    scores, counts : float arrays of that shape
+    `leaders` are at least `n_best` rows; of the rows without a count in a column, the best are among them.
+    That holds for the `n_best` rows that score best without counts where these score in the same order in
+    every column and a count never lowers a score: they stay ahead of the others. ``score(columns, rows,
+    counts, known)`` scores some columns, rows and counts as matrices of one row a column, `known` False where
+    such a row is padded. Returns rows, scores and counts, n_columns x n_best.
     """
     n_rows, n_columns = counts.shape
     by_column = counts.T.tocsr()

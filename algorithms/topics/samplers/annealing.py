@@ -8,26 +8,19 @@ for. Measured on three corpora, a held-out perplexity is reached after half to a
 
 import numpy as np
 
+from .restoring import taken, unfit
+
 _FIRST_BETA = 0.1  # of each word; a prior that is as large is not annealed
 _PART = 0.3  # of the tokens that a topic has on average: so many its prior may add at first
 _PASSES = 150  # of warp, of which each does about a quarter of what a Gibbs sweep does
 _GIBBS_SWEEPS = 40
+MEASURE_EVERY = 10  # sweeps between two values of the log-likelihood: about 2 % of the time
+_FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
 _HELD = 0.6  # part of the sweeps at the first beta; then down in equal ratios
 
 
 def annealed_sweeps(max_sweeps, passes=None):
-    """How many sweeps of a fit are annealed: at most half of them.
-
-    Parameters
-    ----------
-    max_sweeps : int
-    passes : int, optional
-        Pairs of passes a sweep of warp; None for the other samplers.
-
-    Returns
-    -------
-    int
-    """
+    """Number of annealed sweeps: at most half. `passes` are the pairs that a sweep of warp has."""
     enough = _GIBBS_SWEEPS if passes is None else -(-_PASSES // passes)
     return min(enough, max_sweeps // 2)
 
@@ -37,37 +30,64 @@ def first_beta(n_tokens, n_topics, n_words):
 
     It is 0.1, or less: the prior adds at most 0.3 of the tokens that a topic has on average, for with many
     topics little structure would be left.
-
-    Examples
-    --------
-    >>> from stradask.algorithms.topics.samplers.annealing import first_beta
-    >>> first_beta(2_000_000, 100, 20_000), first_beta(2_000_000, 1000, 20_000)
-    (0.1, 0.03)
     """
     return min(_FIRST_BETA, _PART * n_tokens / (n_topics * n_words))
 
 
 def annealed_prior(beta, sweep, n_sweeps, first):
-    """The topic-word prior of one sweep.
+    """The topic-word prior of one sweep, counted from 0, of which `n_sweeps` are annealed.
 
-    Parameters
-    ----------
-    beta : float64 array of shape (n_words,)
-        The prior asked for.
-    sweep : int
-        From 0.
-    n_sweeps : int
-        Sweeps of annealing.
-    first : float
-        See `first_beta`.
-
-    Returns
-    -------
-    float64 array of shape (n_words,)
-        ``max(beta, first)`` at first, falling to `beta`, which it is from ``sweep == n_sweeps`` on.
+    It is ``max(beta, first)`` at first and falls to `beta`, which it is from ``sweep == n_sweeps`` on.
     """
     if sweep >= n_sweeps:
         return beta
     held = _HELD * n_sweeps
     share = max(sweep - held, 0.0) / (n_sweeps - held)
     return beta * np.maximum(first / beta, 1.0) ** (1 - share)
+
+
+def is_time_for_priors(swept, annealed):
+    """Whether priors are fitted after so many sweeps, of which the first are annealed."""
+    return swept % MEASURE_EVERY == 0 and swept >= max(_FIRST_PRIOR_FIT, annealed)
+
+
+class Priors:
+    """alpha and beta, float64 vectors, and beta as sweeps are drawn with it (`annealed_prior`)."""
+
+    def __init__(self, alpha, beta, annealed, first):
+        self.alpha, self.beta, self.annealed, self.first = alpha, beta, annealed, first
+        self._drawn_with = (-1, beta, 0.0)
+
+    @classmethod
+    def of(cls, alpha, beta, annealed, n_tokens):
+        """Begin with the priors of the parameters; a beta that is large already is not annealed."""
+        first = first_beta(n_tokens, len(alpha), len(beta))
+        return cls(alpha, beta, annealed if first > beta.min() else 0, first)
+
+    def replaced(self, alpha, beta):
+        """The same sweeps with a fitted alpha and one beta for all words."""
+        return Priors(alpha, np.full(len(self.beta), beta), self.annealed, self.first)
+
+    def beta_of(self, sweep):
+        """The topic-word prior of a sweep, and its sum."""
+        cached = self._drawn_with
+        if cached[0] != sweep:
+            beta = annealed_prior(self.beta, sweep, self.annealed, self.first)
+            # replaced as a whole: threads of one round may get here together, with the same result
+            cached = self._drawn_with = (sweep, beta, float(beta.sum()))
+        return cached[1:]
+
+    def arrays(self):
+        """Arrays of a checkpoint."""
+        return {"alpha": self.alpha, "beta": self.beta, "annealed": np.int64(self.annealed)}
+
+    def of_checkpoint(self, arrays):
+        """The priors that a checkpoint holds, of these shapes."""
+        alpha, beta, annealed = taken(arrays, "alpha", "beta", "annealed")
+        fits = annealed.shape == () and annealed.dtype == np.int64 and bool(annealed >= 0)
+        for array, own in ((alpha, self.alpha), (beta, self.beta)):
+            fits = fits and array.shape == own.shape and array.dtype == own.dtype
+            fits = fits and bool((np.isfinite(array) & (array > 0)).all())
+        if not fits:
+            raise unfit()
+        return Priors(alpha, beta, int(annealed), self.first)

@@ -5,115 +5,216 @@ Gibbs sweeps, whose time grows with the topics of a document. Once documents hav
 no fewer, or when three quarters of the sweeps are done, Gibbs sampling takes over (`Takeover`): its counts
 are live, so the assignments that the model is read from are draws of the posterior. Annealed sweeps are
 warp's.
+
+Shards report the topics of their documents. When it is time, the message after the sweep tells every shard,
+and each turns its tokens' topics into the state of a Gibbs sampler in place. Blocks turn into those of Gibbs
+sampling when they are next worked on.
+
+Memory: that of `RotatingWarp` or of `RotatingGibbs`; of a shard both while it goes over.
 """
 
 import numpy as np
 
+from ....errors import ModelFileError
+from ....kernels.lda import blocks as lda_blocks
+from ....kernels.lda import warp as lda_warp
+from ....kernels.lda.gibbs import AHEAD
 from ....scheduler.program import Outcome, Program
-from ....scheduler.schedules.rotation import RotationSchedule
 from ....scheduler.schedules.switching import SwitchSchedule
-from .annealing import annealed_sweeps
-from .gibbs import GibbsState
+from .annealing import Priors, annealed_sweeps
+from .gathered import Gathered
+from .gibbs import RotatingGibbs
 from .handover import Takeover
-from .warp import WarpState
+from .storage import Storage
+from .warp import RotatingWarp
+
+_WARP, _GIBBS = 0, 1  # which of the two parts
 
 
-class AutoState(Program):
-    """A `WarpState`, and from some sweep on a `GibbsState`, of the same corpus.
+class RotatingAuto(Program):
+    """A `RotatingWarp`, and from some sweep on a `RotatingGibbs`, of the same shards: `parts`.
 
-    Parameters
-    ----------
-    X, n_topics, alpha, beta, seed, fits_priors, n_groups, folder
-        See `CorpusState`.
-    max_sweeps : int
-        Sweeps in all.
-    anneals : bool, default=False
-        Whether the first sweeps are annealed (`annealing`).
-
-    Attributes
-    ----------
-    current : WarpState or GibbsState
-    takeover : Takeover
+    `max_sweeps` are the sweeps in all; `anneals` says whether the first are annealed. Other options are those
+    of `RotatingGibbs`.
     """
 
-    name, barrier, unit = "auto", "step", "token"
+    name, travels, barrier, unit, on_gpu = "auto", True, "step", "token", False
 
-    def __init__(self, X, n_topics, alpha, beta, seed, *, max_sweeps, anneals=False, **options):
-        self._make = (X, n_topics, alpha, beta, seed)
-        self._options = options
+    def __init__(
+        self, corpus, n_topics, alpha, beta, seed, *, max_sweeps, anneals=False, fits_priors=False, **options
+    ):  # fmt: skip
+        model = (corpus, n_topics, alpha, beta, seed)
         self.takeover = Takeover(n_topics, max_sweeps)
         passes = self.takeover.passes
+        annealed = annealed_sweeps(max_sweeps, passes) if anneals else 0
         # Priors are fitted by Gibbs sampling alone: early counts of warp would make alpha too large.
-        early = {name: value for name, value in options.items() if name != "fits_priors"}
-        early["annealed"] = annealed_sweeps(max_sweeps, passes) if anneals else 0
-        self.current = WarpState(*self._make, passes=passes, **early)
-        self.shards, self.n_blocks = self.current.shards, len(self.current.shards)
-        self.measure_every = self.current.measure_every
-        self.schedule = SwitchSchedule(self.current.schedule, RotationSchedule(self.n_blocks))
+        warp = RotatingWarp(*model, annealed=annealed, repeats=passes, **options)
+        gibbs = RotatingGibbs(*model, fits_priors=fits_priors, **options)
+        self.parts, self.shards, self.saved = (warp, gibbs), corpus.shards, gibbs.saved
+        warp.shards = gibbs.shards = ()
+        self.schedule = SwitchSchedule(warp.schedule, gibbs.schedule)
+        for name in ("n_blocks", "measure_every", "shard_weights", "loads_at_once", "on_disk"):
+            setattr(self, name, getattr(gibbs, name))
+        self.rows = gibbs.rows
+
+    def __getstate__(self):
+        return vars(self) | {"rows": None}
+
+    @property
+    def current(self):
+        """The part that runs."""
+        return self.parts[_GIBBS if self.takeover.done else _WARP]
 
     @property
     def ran(self):
-        """What `LatentDirichletAllocation.sampler_` says."""
+        """For `LatentDirichletAllocation.sampler_`."""
         return self.takeover.ran
 
-    # What the current state does ----------------------------------------------------------------------
-
-    def __getattr__(self, name):
-        if name.startswith("__") or "current" not in vars(self):
+    def __getattr__(self, name):  # priors, joint, word_counts...
+        if name.startswith("__") or "parts" not in vars(self):
             raise AttributeError(name)
         return getattr(self.current, name)
 
-    def load(self, group):
-        """See `CorpusState`."""
-        return self.current.load(group)
+    # At a shard -----------------------------------------------------------------------------------
 
-    def publish(self):
-        """See `CorpusState`."""
-        return self.current.publish()
+    def load(self, data):
+        """See `RotatingGibbs`; what warp has no need to keep is kept empty."""
+        return self._whole(self.current.load(data))
 
-    def sync(self, state, totals):
-        """See `CorpusState`."""
-        self.current.sync(state, totals)
+    def _whole(self, state):
+        none = dict.fromkeys(self.saved, np.zeros(0, np.uint8))
+        return none | state | {"gibbs": self.takeover.done}
+
+    def renew(self, state):
+        """See `RotatingGibbs`."""
+        if state["begun"] is None:
+            return None
+        return self._whole(self.current.begin(self._of(state).tokens(state), state["begun"]))
+
+    def _of(self, state):
+        return self.parts[_GIBBS if state["gibbs"] else _WARP]
+
+    def sync(self, state, message):
+        """See `RotatingGibbs`; hands over if the message says so."""
+        self._of(state).sync(state, {name: value for name, value in message.items() if name != "goes_over"})
+        if "goes_over" in message and not state["gibbs"]:
+            self._go_over(state)
+
+    def _go_over(self, state):
+        gibbs, own = self.parts[_GIBBS], state["priors"]
+        storage = gibbs.pool or Storage(gibbs.folder)
+        pairs, lengths = state["topics"], state["lengths"]
+        docs = storage.zeros(len(pairs) + AHEAD, np.uint32)
+        lda_warp.documents(state.pop("doc_start"), state.pop("position"), docs)
+        topics = storage.zeros(len(pairs), gibbs.kind)
+        topics[:] = pairs[:, 0]
+        documents = gibbs.document_kind(lengths, storage)
+        del state["names"]
+        state |= {"docs": docs, "topics": topics, "documents": documents, "gibbs": True} | documents.arrays()
+        state["priors"] = Priors(own.alpha, own.beta, 0, own.first)
+        gibbs.make_ready(state)
+        gibbs.put_away(state)
 
     def update(self, state, task):
-        """Do a step of the current sampler."""
-        return self.current.update(state, task)
+        """Do a step of the sampler that the shard is at."""
+        if state["gibbs"]:
+            self._take_over(task.blocks, task.value)
+        return self._of(state).update(state, task)
 
-    def aggregate(self, tasks, partials):
-        """Take over what the current sampler did; after a sweep, go over to Gibbs sampling if it is time."""
-        outcome = self.current.aggregate(tasks, partials)
-        if not outcome.updates or self.takeover.done:
-            return outcome
-        if not self.takeover.after(self.current.topics_per_document, self.current.annealed):
-            return outcome
-        self.current = self._gibbs(self.current)
-        return Outcome(self.current.totals, updates=outcome.updates, priorities=np.ones(1))
+    def _part_of(self, block, value):
+        """The program of a block: one of warp has the tokens of frequent words besides their rows."""
+        return self.parts[_GIBBS if len(value.tokens) == self.parts[_GIBBS].words.n_tokens[block] else _WARP]
 
-    def _gibbs(self, before):
-        """A Gibbs state with the topics and priors of the one before."""
-        X, n_topics, *_, seed = self._make
-        after = GibbsState(X, n_topics, before.alpha, before.beta, seed, **self._options)
-        after.begin_from(before.topics)
-        return after
+    def _take_over(self, block, value):
+        """Turn a block of warp into one of Gibbs sampling: rows, and the tokens of the other words."""
+        gibbs = self.parts[_GIBBS]
+        if self._part_of(block, value) is gibbs:
+            return
+        n_rows, bounds = gibbs.words.n_rows[block], self.parts[_WARP].words.bounds(block)
+        if len(value.rows) < n_rows:
+            value.rows = np.zeros((n_rows, gibbs.n_topics), np.int32)
+            lda_blocks.add_rows(bounds, value.tokens, value.rows)
+        value.tokens = value.tokens[bounds[n_rows] :].copy()
 
     def measure(self, state):
-        """See `CorpusState`."""
-        return self.current.measure(state)
+        """See `RotatingModel`."""
+        return self._of(state).measure(state)
+
+    def document_counts(self, state):
+        """See `RotatingModel`."""
+        return self._of(state).document_counts(state)
+
+    def read_ahead(self, state):
+        """See `RotatingGibbs`."""
+        self._of(state).read_ahead(state)
+
+    # Blocks. Those of no rows are the same for both. --------------------------------------------------
+
+    def block(self, block):
+        """See `RotatingGibbs`."""
+        return self.current.block(block)
+
+    def pack(self, block, value):
+        """See `RotatingGibbs`; the first byte says whose block it is."""
+        part = self._part_of(block, value)
+        return np.concatenate([np.array([self.parts.index(part)], np.uint8), part.pack(block, value)])
+
+    def unpack(self, block, packed):
+        """See `RotatingGibbs`."""
+        fits = packed.dtype == np.uint8 and packed.ndim == 1 and len(packed) > 0
+        if not fits or packed[0] not in (_WARP, _GIBBS):
+            raise ModelFileError(
+                f"block {block} of the words is damaged; if it comes from a checkpoint, remove the folder to "
+                "start anew"
+            )
+        return self.parts[packed[0]].unpack(block, packed[1:])
+
+    def word_part(self, block, value, beta):
+        """See `RotatingModel`."""
+        return self._part_of(block, value).word_part(block, value, beta)
+
+    def counts_of_block(self, block, value):
+        """See `RotatingModel`."""
+        return self._part_of(block, value).counts_of_block(block, value)
+
+    @property
+    def bytes_of_blocks(self):
+        """Bytes of all blocks: the more of the two samplers."""
+        return max(part.bytes_of_blocks for part in self.parts)
+
+    # At the coordinator -------------------------------------------------------------------------------
+
+    def publish(self):
+        """See `RotatingModel`."""
+        return self.current.publish()
+
+    def aggregate(self, tasks, partials):
+        """Take over what was done; after a sweep of warp, go over to Gibbs sampling if it is time."""
+        warp, gibbs = self.parts
+        went_over = self.takeover.done
+        outcome = self.current.aggregate(tasks, partials)
+        if not outcome.updates or went_over:
+            return outcome
+        if not self.takeover.after(warp.topics_per_document, warp.annealed):
+            return outcome
+        gibbs.totals, gibbs._word_part = warp.totals, warp._word_part
+        gibbs.priors = Priors(warp.alpha, warp.beta, 0, gibbs.priors.first)
+        message = outcome.message | {"goes_over": True}
+        return Outcome(message, updates=outcome.updates, priorities=np.ones(1))
 
     def objective(self, parts):
-        """See `CorpusState`."""
+        """See `RotatingModel`."""
         return self.current.objective(parts)
 
-    # Keeping ------------------------------------------------------------------------------------
+    def collect(self, ask):
+        """Fetch the model."""
+        return Gathered.of(self, ask)
 
     def arrays(self):
-        """See `CorpusState`."""
+        """See `RotatingModel`."""
         return self.takeover.arrays() | self.current.arrays()
 
     def restore(self, arrays):
-        """See `CorpusState`."""
-        went_over = self.takeover.done
-        own = self.takeover.restore(arrays)
-        if self.takeover.done and not went_over:
-            self.current = self._gibbs(self.current)
+        """See `RotatingModel`; it may be from before the samplers changed."""
+        own = self.takeover.restore(arrays)  # which says whose they are
         self.current.restore(own)

@@ -5,69 +5,43 @@ import numpy as np
 from ....errors import DataError
 from ....kernels.cuda.device import device_for
 from .annealing import annealed_sweeps
-from .light_cuda import LightCudaState
-from .saber import SaberState
-from .state import number_of_groups
+from .groups import number_of_groups
 
 _LEAST_SWEEPS = 8  # of a fit that is worth two samplers
 _LEAST_TOPICS = 64  # for fewer a Gibbs sweep is as cheap
 
 
-def sampler_state(
-    X,
-    n_topics,
-    alpha,
-    beta,
-    seed,
-    *,
-    sampler,
-    exact,
-    max_sweeps,
-    known,
-    device="cpu",
-    anneals=False,
-    **options,
-):
-    """Make the state of the sampler that the parameters, or the sizes, ask for.
+def fits_shards(sampler, device):
+    """Whether a sampler runs over shards and blocks: all but those that hold the corpus in one piece."""
+    return sampler != "saber" and not (sampler == "light" and device == "cuda")
 
-    Parameters
-    ----------
-    X, n_topics, alpha, beta, seed, options
-        See `CorpusState`.
-    sampler, exact, device
-        As in `LatentDirichletAllocation`.
-    max_sweeps : int
-    known : dict
-        What is known of words and documents, see `GibbsState`; None where nothing is.
-    anneals : bool, default=False
-        Anneal the first sweeps (`annealing`), unless the sampler is exact or something is known beforehand.
-    """
-    model, nothing_known = (X, n_topics, alpha, beta, seed), all(part is None for part in known.values())
-    # Without numba where a GPU draws:
-    if sampler == "saber" and nothing_known:
-        options["annealed"] = annealed_sweeps(max_sweeps) if anneals else 0
+
+def program_of(name):
+    """The class of a program over shards, by the name that `chosen` gives; numba is imported here."""
+    from .auto import RotatingAuto
+    from .gibbs import RotatingGibbs
+    from .light import RotatingLight
+    from .warp import RotatingWarp
+
+    return {"gibbs": RotatingGibbs, "light": RotatingLight, "warp": RotatingWarp, "both": RotatingAuto}[name]
+
+
+def annealing_of(name, max_sweeps, anneals):
+    """Options of a program for the annealing of its first sweeps."""
+    if name == "both":
+        return {"max_sweeps": max_sweeps, "anneals": anneals}
+    return {"annealed": annealed_sweeps(max_sweeps, 1 if name == "warp" else None) if anneals else 0}
+
+
+def state_of_one_piece(sampler, *model, device, exact, **options):
+    """The state of a sampler that holds the corpus in one piece; no numba is imported where a GPU draws."""
+    if sampler == "saber":
+        from .saber import SaberState
+
         return SaberState(*model, device=device_for(device), **options)
-    if sampler == "light" and device == "cuda" and nothing_known:
-        options["annealed"] = annealed_sweeps(max_sweeps) if anneals and not exact else 0
-        return LightCudaState(*model, device=device_for(device), exact=exact, **options)
-    from . import auto
-    from .gibbs import GibbsState
-    from .light import LightState
-    from .warp import WarpState
+    from .light_cuda import LightCudaState
 
-    if not nothing_known:
-        check_knows(sampler)
-        return GibbsState(*model, exact=exact, **(options | known))
-    if sampler == "auto":
-        longest = int(np.asarray(X.sum(axis=1)).max(initial=0))
-        sampler = chosen(int(X.sum(dtype=np.int64)), X.shape[1], longest, n_topics, exact, max_sweeps)
-    if sampler == "both":
-        return auto.AutoState(*model, max_sweeps=max_sweeps, anneals=anneals, **options)
-    if sampler == "warp":
-        return WarpState(*model, annealed=annealed_sweeps(max_sweeps, passes=1) if anneals else 0, **options)
-    options["annealed"] = annealed_sweeps(max_sweeps) if anneals and not exact else 0
-    kind = LightState if sampler == "light" else GibbsState
-    return kind(*model, exact=exact, **options)
+    return LightCudaState(*model, device=device_for(device), exact=exact, **options)
 
 
 def check_knows(sampler):
@@ -80,12 +54,9 @@ def check_knows(sampler):
 
 
 def chosen(n_tokens, n_words, longest, n_topics, exact, max_sweeps):
-    """What "auto" takes, of a corpus with a document of `longest` tokens at most.
+    """Name what "auto" takes, of a corpus with a document of `longest` tokens at most.
 
-    Returns
-    -------
-    str
-        ``"gibbs"``, ``"both"``, which is warp and then Gibbs, or ``"warp"`` alone where lists cannot hold it.
+    It is ``"gibbs"``, ``"both"`` (warp and then Gibbs), or ``"warp"`` alone where lists cannot hold it.
     """
     from .document_rows import DENSE_TOPICS, PackedLists
 
@@ -95,7 +66,7 @@ def chosen(n_tokens, n_words, longest, n_topics, exact, max_sweeps):
     return "both" if n_topics <= DENSE_TOPICS or PackedLists.hold(longest, n_topics) else "warp"
 
 
-def settled(state, tol):
+def settled(program, tol):
     """Make the rule that stops a fit: two likelihoods, measured one after the other, hardly differ.
 
     Under warp the likelihood first falls and then rises, and its turning point is no end: it counts from
@@ -106,12 +77,12 @@ def settled(state, tol):
         return None
 
     def stop(history):
-        if state.name == "auto" and len(state.ran) == 1:
+        if program.name == "auto" and len(program.ran) == 1:
             return False
-        first = max(state.ran[-1]["sweep"] - 1, state.annealed)
+        first = max(program.ran[-1]["sweep"] - 1, program.annealed)
         objective = history.as_dict()["objective"][first:]
         measured = objective[~np.isnan(objective)]
-        if len(measured) < 2 or (state.ran[-1]["name"] == "warp" and measured[-1] <= measured[0]):
+        if len(measured) < 2 or (program.ran[-1]["name"] == "warp" and measured[-1] <= measured[0]):
             return False
         return bool(abs(measured[-1] - measured[-2]) <= tol * abs(measured[-2]))
 

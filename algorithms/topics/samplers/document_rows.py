@@ -7,12 +7,12 @@ All offer the same steps; a sampler takes one and does not ask which.
 import numpy as np
 from scipy import sparse
 
-from ....errors import ModelFileError
 from ....kernels.lda import counts as topic_counts
 from ....kernels.lda import gibbs as kernels
 from ....kernels.lda import labels as lda_labels
 from ...inputs.indices import narrow_csr
 from .list_layout import ListRoom, lists_do_not_fit
+from .restoring import unfit
 from .storage import Storage
 
 _IN_MEMORY = Storage()
@@ -60,7 +60,7 @@ class DenseRows:
         return narrow_csr(data, indices, indptr, self.n_topics)
 
     def arrays(self):
-        """What a checkpoint must hold beside the topics: nothing."""
+        """Arrays of a checkpoint besides the topics: none."""
         return {}
 
     def restore(self, arrays, token_doc, topics):
@@ -110,7 +110,7 @@ class PackedLists(ListRoom):
         return counts
 
     def arrays(self):
-        """What a checkpoint must hold: the order inside a list decides which entry a draw picks."""
+        """Arrays of a checkpoint: the order inside a list decides which entry a draw picks."""
         return {"entries": self.entries, "n_lines": self.n_lines}
 
     def restore(self, arrays, token_doc, topics):
@@ -172,12 +172,10 @@ class LabelledRows:
         return counts
 
     def arrays(self):
-        """What a checkpoint must hold beside the topics: nothing."""
+        """Arrays of a checkpoint besides the topics: none."""
         return {}
 
     def restore(self, arrays, token_doc, topics):
         """Take the counts of a checkpoint, after checking that its topics are those of the labels."""
         if self.fill(token_doc, topics):
-            raise ModelFileError(
-                "the checkpoint's topics do not fit doc_labels; remove the folder to start anew"
-            )
+            raise unfit("topics", "doc_labels")

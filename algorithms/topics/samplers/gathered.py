@@ -1,69 +1,41 @@
-"""What is read of a topic model whose parts lie in shards and blocks."""
+"""A fitted topic model, read from shards and blocks."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from scipy import sparse
 
 
 @dataclass(frozen=True)
-class Fetched:
-    """What is read of a fit before its shards are let go: for `LatentDirichletAllocation._read`."""
+class Gathered:
+    """A fitted model, taken from shards and blocks before they are let go."""
 
-    program: Any
+    ran: list
+    alpha: Any
+    beta: Any
+    seeds: Any
+    labels: Any
     documents: sparse.csr_array | None
     words: sparse.csr_array
     joint: float
-    labels: sparse.csr_array | None = None
 
     @classmethod
     def of(cls, program, ask):
         """Ask shards and blocks."""
-        arrays = ask(lambda session, messages: session.snapshot(messages, blocks_only=True))
-        words, counted = 0.0, []
-        for b in range(program.n_blocks):  # one after the other: unpacked they may not all find room
-            value = program.unpack(b, arrays.pop(f"block-{b}"))
-            words += program.word_part(b, value, program.priors.beta)
-            counted += program.counts_of_block(b, value)
-            del value
         parts = ask(lambda session, messages: session.measure(messages))
-        counts = program.word_counts(counted)
-        documents = None
-        if program.fetches_documents:
+        word_part, counted = 0.0, []
+        for block, value in _blocks(program, ask):
+            word_part += program.word_part(block, value, program.beta)
+            counted += program.counts_of_block(block, value)
+        counts, documents = program.word_counts(counted), None
+        if program.rows is not None:
             own = ask(lambda session, messages: session.measure(messages, "document_counts"))
-            documents = sparse.csr_array(sparse.vstack(own, format="csr"))
-        return cls(program, documents, counts, program.joint(parts, words))
-
-    def in_order(self, rows, labels=None):
-        """Put documents into the order of X; `rows` says which ones each shard has, None in order."""
-        documents = self.documents
-        if rows is not None and documents is not None:
-            documents = documents[np.argsort(np.concatenate(rows))]
-        return replace(self, documents=documents, labels=labels)
-
-    @property
-    def ran(self):
-        """What `LatentDirichletAllocation.sampler_` says."""
-        return self.program.ran
-
-    @property
-    def seeds(self):
-        """What seed words add to beta."""
-        return self.program.seeds
-
-    @property
-    def alpha(self):
-        """The document-topic prior."""
-        return self.program.alpha
-
-    @property
-    def beta(self):
-        """The topic-word prior."""
-        return self.program.beta
+            documents = program.in_order_of_X(own)
+        model = (program.ran, program.alpha, program.beta, program.seeds, program.labels)
+        return cls(*model, documents, counts, program.joint(parts, word_part))
 
     def doc_topic_counts(self):
-        """Topic counts of documents, CSR; None if they lie in shards."""
+        """Topic counts of documents, CSR; None where they stay in shards."""
         return self.documents
 
     def word_topic_counts(self):
@@ -73,3 +45,14 @@ class Fetched:
     def joint_log_likelihood(self, n_jobs=1):
         """Joint log-likelihood per token."""
         return self.joint
+
+
+def _blocks(program, ask):
+    """All blocks: those of this process without a copy, others one after the other as there is room."""
+    here = ask(lambda session, messages: None if session.remote else session.blocks)
+    if here is not None:
+        yield from enumerate(here)
+        return
+    arrays = ask(lambda session, messages: session.snapshot(messages, blocks_only=True))
+    for block in range(program.n_blocks):
+        yield block, program.unpack(block, arrays.pop(f"block-{block}"))

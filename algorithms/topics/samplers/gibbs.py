@@ -1,206 +1,343 @@
-"""Collapsed Gibbs sampling as a model-parallel program over one corpus.
+"""Collapsed Gibbs sampling with documents in shards and words in blocks that travel.
 
-A sweep runs G steps, and in step p document group g meets word group (g + p) mod G, so no two threads
-share a document row or a word row. Only the topic totals are shared: within a step every group goes on
-from the totals at the step's beginning plus its own changes.
+A sweep of B shards and B blocks runs B steps (sub-epochs); in step p shard i works on block (i + p) mod B.
+No two shards that work at a time share a document or a word. Layout, order and random streams follow from
+the shards alone, so that the model is *bitwise* the same on threads, from files and on any number of workers.
+Only what a shard must know of the others' tokens travels, with the block: of its frequent words
+(`number_of_rows`) the topic counts, packed; of each other word the topics of all its tokens. On threads of
+one process nothing is packed or copied: blocks stay where they are, and shards take turns. The changes of the
+topic totals are added up after every step: within one, a shard sees its own changes only.
 
-Memory, in bytes a token: topic 2 (4 above 65,535 topics) and document 4; word rows at most 4 (a row of K
-int32 is kept by words of at least K / 2 tokens, the most frequent first); and the documents' counts
-(`document_rows`). With a background every word in `X` keeps a row, twice: 8 K bytes a word.
+In the first round a turn of the rotation comes before, in which blocks are filled with the first topics.
+
+Memory: a shard holds 8 bytes a token (topic 2, document 4, counts of rows in its blocks on average 2 to 4)
+and the documents' counts (`document_rows`); a block 4 K bytes a frequent word and 2 a token of the others
+(4 above 65,535 topics). With a background every word that occurs is a frequent one.
 """
 
 import numpy as np
 
-from ....kernels.lda import counts as topic_counts
+from ....errors import ModelFileError
+from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import gibbs as kernels
-from ....kernels.lda import seeds as lda_seeds
-from ....scheduler.program import Outcome
-from ....scheduler.schedules.rotation import RotationSchedule
 from ..evaluation import padded_vector
+from ..shard_input import read_again
+from .annealing import Priors
 from .document_rows import document_rows
-from .state import CorpusState, check_frequency, deal_words, number_of_rows
+from .first_topics import ASSIGN, CHOICES, FIRST_TOPICS, SEEDED, starts_from_all
+from .groups import check_frequency, number_of_rows
+from .program import RotatingModel
+from .restoring import unfit
+from .storage import Pool, Storage, fetch, release
+from .word_blocks import Block, FirstCountThenRotate, SeedsOfBlocks, Words, add_changes, changes_of
 
-_SWEEP, _SEEDED = 1, 10  # purposes of random streams
+_SWEEP = 1  # purpose of a random stream
 
 
-class GibbsState(CorpusState):
-    """Assignments and counts of collapsed Gibbs sampling.
-
-    A block is a group of words; after each step the changes of the topic totals are added up.
+class RotatingGibbs(RotatingModel):
+    """Collapsed Gibbs sampling over shards of documents.
 
     Parameters
     ----------
-    X, n_topics, alpha, beta, seed, n_groups, fits_priors, annealed, folder
+    corpus : Corpus
+        Shards with ``topics`` begin from these; with ``labels`` (`LabelledRows`) a document has no other
+        topics.
+    n_topics, alpha, beta, seed, fits_priors, annealed, folder
         See `CorpusState`.
     exact : bool
-        One group, topic totals live: every sweep is an exact Gibbs sweep. A corpus so small that it is one
-        group anyway is swept in this way too.
-    background : CSR matrix of shape (n_words, n_topics), optional
-        Word-topic counts of tokens that are not in `X` and stay where they are.
+        One shard, topic totals live.
+    in_process : bool
+        Whether shards and blocks stay in this process.
+    at_once : int, optional
+        See `FirstCountThenRotate`.
     seeds : CSR array of float64, shape (n_words, n_topics), optional
         Added to beta. Tokens of these words begin in their topics.
-    labels : CSR array of float64, shape (n_documents, n_topics), optional
-        Factors of alpha; where there is none, no token of the document has the topic.
+    background : CSR matrix of shape (n_words, n_topics), optional
+        Counts of tokens that are not in the corpus and do not change; with it priors are not fitted.
+    repeats : int, default=1
+        Turns of the rotation a sweep.
     """
 
     name = "gibbs"
+    all_tokens = False  # whether blocks have the tokens of frequent words, too
 
     def __init__(
-        self, X, n_topics, alpha, beta, seed, *, exact=False, background=None, n_groups=None, seeds=None,
-        labels=None, **options,
+        self, corpus, n_topics, alpha, beta, seed, *, exact=False, fits_priors=False, annealed=0, folder=None,
+        in_process=False, at_once=None, seeds=None, background=None, repeats=1,
     ):  # fmt: skip
-        super().__init__(X, n_topics, alpha, beta, seed, n_groups=1 if exact else n_groups, **options)
-        self.exact = int(exact or (n_groups is None and len(self.shards) == 1))
-        self.schedule = RotationSchedule(self.n_blocks)
-        self.seeds, self.labels = seeds, labels
-        own = None if labels is None else labels[self.order]
-        self.documents = document_rows(self.lengths, n_topics, own, storage=self.storage)
-        self._seeds32 = None if seeds is None else _for_kernels(seeds)
-        self._lay_out_words(X, self.n_blocks)
-        self._make_rows(background)
-        self.set_priors(alpha, beta)
-        self.topics = self.first_topics(self.token_doc)
-        self._count()
+        self.corpus, self.shards = corpus.summary, corpus.shards
+        self.shard_weights, self.rows = corpus.weights, corpus.rows
+        self.labels, self.labelled = corpus.labels, corpus.labels is not None
+        self.schedule = FirstCountThenRotate(len(self.shards), at_once, repeats)
+        self.n_blocks, self.on_disk = self.schedule.n_blocks, folder is not None and at_once is not None
+        self.in_process = in_process or self.on_disk
+        self.pool = Pool(folder) if self.on_disk else None
+        self.loads_at_once = None if at_once is None else 1  # what is read takes more memory than what stays
+        self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
+        self.exact, self.folder = int(exact), folder
+        self.n_tokens = int(corpus.frequency.sum())
+        self.priors = Priors.of(alpha, beta, annealed, self.n_tokens)
+        n_kept = self._number_of_rows(corpus.frequency, background)
+        self.words = Words(corpus.frequency, self.n_blocks, n_kept, self.all_tokens)
+        self.background, self.background_totals = background, np.zeros(n_topics, np.int64)
+        if background is not None:
+            self.background_totals += np.asarray(background.sum(axis=0, dtype=np.int64)).ravel()
+        self.seeds = seeds
+        self.seeded = None if seeds is None else SeedsOfBlocks(seeds, self.words)
+        self.kind = np.uint16 if n_topics <= np.iinfo(np.uint16).max else np.uint32
+        self.totals = self.background_totals.copy()
+        none = self.document_kind(
+            np.zeros(0, np.int64), Storage(), self.labels[:0] if self.labelled else None
+        )
+        self.saved = ("topics", *none.arrays())
+        self._word_part = np.nan
+        self._figures: list[dict] = [{} for _ in self.shards]  # of the last sweep, by shard
+        self._block_figures: list[dict] = [{} for _ in range(self.n_blocks)]  # of the last shard that had it
 
-    # Layout -------------------------------------------------------------------------------------
+    def _number_of_rows(self, frequency, background):
+        """Words that keep a row of counts, the most frequent ones."""
+        if background is not None:
+            check_frequency(frequency, int(background.data.max(initial=0)))
+            return np.count_nonzero(frequency)
+        check_frequency(frequency)
+        return number_of_rows(frequency, self.n_topics)
 
-    def first_topics(self, token_doc):
-        """See `CorpusState`: labels leave only theirs, seed words begin in their topics."""
-        topics = super().first_topics(token_doc)
-        if self.labels is not None:
-            self.documents.admit(token_doc, topics)
-        elif self.seeds is not None:
-            lda_seeds.assign_seeded(self.word_start, topics, self._seeds32, self.seed, _SEEDED, 0)
+    def document_kind(self, lengths, storage, labels=None):
+        """Make room for the counts of documents."""
+        return document_rows(lengths, self.n_topics, labels, storage)
+
+    # At a shard -----------------------------------------------------------------------------------
+
+    def load(self, data):
+        """Read a shard, lay its tokens out and give them their first topics."""
+        summary, storage = self.corpus, self._storage()
+        X = read_again(data, summary.n_words)
+        lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
+        order = np.argsort(lengths, kind="stable")
+        lengths = lengths[order]
+        rank = np.full(summary.n_words, -1, np.int32)
+        rank[self.words.ids] = np.arange(len(self.words.ids))
+        bounds = np.empty((2, len(self.words.ids)), np.int64)
+        docs = storage.zeros(int(lengths.sum()) + kernels.AHEAD, np.uint32)
+        whole = np.array([0, len(order)])
+        kernels.lay_out(X.indptr, rank[X.indices], X.data, order, whole, bounds, docs)
+        n_tokens = int(lengths.sum())
+        narrow = np.int32 if n_tokens <= np.iinfo(np.int32).max else np.int64
+        starts = np.append(bounds[0], n_tokens).astype(narrow)
+        offset = np.zeros(summary.n_words, np.int32)  # no word has more tokens (`check_frequency`)
+        offset[data["words"]] = data["offsets"]
+        release(data["words"])
+        release(data["offsets"])
+        begun = {"first_document": data["first_document"]}
+        if "labels" in data:
+            begun["labels"] = data["labels"][order]
+        state = {"order": order, "lengths": lengths, "docs": docs, "starts": starts}
+        state |= {"offset": offset[self.words.ids], "begun": begun if "topics" not in data else None}
+        if self.on_disk:
+            state |= {name: storage.put(state[name]) for name in ("order", "lengths", "starts", "offset")}
+        given = {name: data[name] for name in ("topics",) if name in data}
+        return self.begin(state, begun | given)
+
+    def begin(self, tokens, data):
+        """Give tokens that are laid out their first topics."""
+        storage = self._storage()
+        documents = self.document_kind(tokens["lengths"], storage, data.get("labels"))
+        state = tokens | {"documents": documents, "totals": None, "priors": self.priors, "ready": False}
+        state["topics"] = self.lay_out(state, data, storage)
+        state |= documents.arrays()
+        self.put_away(state)
+        return state
+
+    def renew(self, state):
+        """Give the tokens their first topics again, unless these were read with them."""
+        return None if state["begun"] is None else self.begin(self.tokens(state), state["begun"])
+
+    def tokens(self, state):
+        """What a shard has of its tokens, apart from topics."""
+        return {name: state[name] for name in ("order", "lengths", "docs", "starts", "offset", "begun")}
+
+    def lay_out(self, state, data, storage):
+        """Make the first topics of the tokens."""
+        topics = storage.zeros(len(state["docs"]) - kernels.AHEAD, self.kind)
+        if "topics" in data:
+            topics[:] = data["topics"]
+            return topics
+        choices = np.empty((len(state["lengths"]), 4), np.float32)
+        lda_blocks.first_choices(data["first_document"], self.corpus.n_documents, self.seed, CHOICES, choices)
+        spread = starts_from_all(state["lengths"], self.annealed)
+        firsts, starts = self.words.first_token + state["offset"], state["starts"].astype(np.int64)
+        tokens = (starts, firsts, state["docs"], topics)
+        chosen = choices[:, :FIRST_TOPICS]
+        lda_blocks.assign_first(*tokens, self.n_topics, chosen, spread, self.seed, ASSIGN)
+        if "labels" in data:
+            state["documents"].admit(state["docs"], topics)
+        elif self.seeded is not None:
+            lda_blocks.assign_seeded(starts, firsts, topics, self.seeded.of_all(), self.seed, SEEDED)
         return topics
 
-    def _lay_out_words(self, X, n_groups):
-        """Lay tokens out word by word, and inside a word by document."""
-        n_words = X.shape[1]
-        self.token_doc = self.storage.zeros(self.n_tokens + kernels.AHEAD, np.uint32)
-        # bounds[g, w]: where the tokens of document group g begin among those of word w.
-        self.bounds = np.empty((n_groups + 1, n_words), np.int64)
-        kernels.lay_out(X.indptr, X.indices, X.data, self.order, self.group_docs, self.bounds, self.token_doc)
-        self.word_start = np.append(self.bounds[0], self.n_tokens)
-        frequency = np.diff(self.word_start)
-        words, group = deal_words(frequency, n_groups)
-        self.group_words = [words[group == g].astype(np.int32) for g in range(n_groups)]
+    def block(self, block):
+        """A block without tokens: the first turn fills it."""
+        if self.background is not None:
+            return Block(self.background_of(block), np.zeros(0, self.kind))
+        rows = np.zeros((self.words.n_rows[block], self.n_topics), np.int32)
+        return Block(rows, self._storage().zeros(self.words.n_tokens[block], self.kind))
 
-    def _make_rows(self, background):
-        """Rows of counts for frequent words, of 4 bytes a token in all; for every word with a background."""
-        frequency = np.diff(self.word_start)
-        if background is not None:
-            words = np.flatnonzero(frequency)
+    def _storage(self):
+        return self.pool or Storage(self.folder)
+
+    def pack(self, block, value):
+        """Counts packed, tokens as they are; counts that follow from the tokens are left out."""
+        rows = value.rows[:0] if self.all_tokens else value.rows
+        room = np.empty(lda_blocks.packed_room(*rows.shape) + value.tokens.nbytes, np.uint8)
+        size = lda_blocks.pack_rows(rows, room)  # of the rest no page is touched
+        end = size + value.tokens.nbytes
+        room[size:end] = value.tokens.view(np.uint8)
+        return room[:end]
+
+    def unpack(self, block, packed):
+        """Undo `pack`; every topic and count is checked, for kernels trust them."""
+        here, n_rows = self.words.of(block), self.words.n_rows[block]
+        value = Block(
+            np.zeros((n_rows, self.n_topics), np.int32), np.zeros(self.words.n_tokens[block], self.kind)
+        )
+        rows = value.rows[:0] if self.all_tokens else value.rows
+        most = self.words.frequency[here][: len(rows)]
+        if self.background is not None:
+            most = most + self.background[self.words.ids[here]].sum(axis=1, dtype=np.int64)
+        size = len(packed) - value.tokens.nbytes if packed.dtype == np.uint8 and packed.ndim == 1 else -1
+        fits = size >= 0 and lda_blocks.unpack_rows(packed[:size], rows, most)
+        if fits:
+            value.tokens.view(np.uint8)[:] = packed[size:]
+        if not fits or value.tokens.max(initial=0) >= self.n_topics:
+            raise ModelFileError(
+                f"block {block} of the words is damaged; if it comes from a checkpoint, remove the folder to "
+                "start anew"
+            )
+        if self.all_tokens:
+            lda_blocks.add_rows(self.words.bounds(block), value.tokens, value.rows)
+        return value
+
+    def sync(self, state, message):
+        """Take over totals, or their changes, and priors."""
+        if "totals" in message:
+            state["totals"] = message["totals"]
         else:
-            words = np.argsort(-frequency, kind="stable")[: number_of_rows(frequency, self.n_topics)]
-            words = np.sort(words)
-        self.row_of_word = np.full(len(frequency), -1, np.int32)
-        self.row_of_word[words] = np.arange(len(words))
-        self.background = np.zeros((0, self.n_topics), np.int32)
-        self.background_rows = np.full(len(frequency), -1, np.int32)
-        self.rows = np.zeros((len(words), self.n_topics), np.int32)
-        held = 0 if background is None else int(background.data.max(initial=0))
-        check_frequency(frequency, held)
-        if background is not None:
-            self.background = background[words].toarray().astype(np.int32)
-            self.background_rows = self.row_of_word
-            self.background_totals = np.asarray(background.sum(axis=0, dtype=np.int64)).ravel()
+            state["totals"] = add_changes(state["totals"].copy(), message["changes"])
+        if "alpha" in message:
+            state["priors"] = self.priors.replaced(message["alpha"], message["beta"])
+        if not state["ready"]:
+            self.make_ready(state)
+            state["ready"] = True
+            self.put_away(state)
 
-    def _count(self):
-        """Fill the rows of documents and words, and the totals, from the tokens' topics."""
-        self.documents.fill(self.token_doc, self.topics)
-        self._count_words()
-
-    def _count_words(self):
-        """Fill word rows and totals from the tokens' topics."""
-        self.rows[:] = 0
-        self.rows[: len(self.background)] = self.background
-        self.totals = self.background_totals.copy()
-        kernels.count_words(self.word_start, self.topics, self.row_of_word, self.rows, self.totals)
-
-    def set_priors(self, alpha, beta):
-        """See `CorpusState`."""
-        super().set_priors(alpha, beta)
-        self._alpha32 = padded_vector(alpha, self.documents.width)
-
-    # Sampling -----------------------------------------------------------------------------------
+    def make_ready(self, state):
+        """Count the topics of the documents, those of a snapshot if it is laid over."""
+        topics, documents = state["topics"], state["documents"]
+        if topics.max(initial=0) >= self.n_topics:
+            raise unfit("topics")
+        arrays = documents.arrays()
+        restored = any(state[name] is not array for name, array in arrays.items())
+        # By the number of the word: the order in which lists begin.
+        ranks = np.argsort(self.words.ids)
+        docs, topics = (_in_order(state["starts"], ranks, tokens) for tokens in (state["docs"], topics))
+        if restored:
+            documents.restore({name: state[name] for name in arrays}, docs, topics)
+            state |= documents.arrays()
+        elif documents.fill(docs, topics):
+            raise unfit("topics", "doc_labels")
 
     def update(self, state, task):
-        """Draw the tokens of a document group and a word group; return the totals with their changes."""
+        """Fill a block with own tokens, or draw own tokens of its words; return the change of the totals."""
+        place = self.schedule.place(task.round, task.step)
+        if place < 0:
+            result = {"changes": self._fill(state, task.blocks, task.value)}
+            if self.schedule.is_last_of_shard(place):
+                self.put_away(state)
+            return result
         totals = state["totals"].copy()
-        self._block(task.shard, task.blocks, totals, task.round)
-        if task.step == self.n_blocks - 1:
-            self.documents.tidy(*self.group_docs[task.shard : task.shard + 2])
-        return totals
+        more = self.draw(state, task, totals)  # figures of the sampler for its coordinator
+        result = {"changes": changes_of(state["totals"], totals)} | more
+        fits = self.fits_priors_after(task.round + 1)
+        if self.schedule.is_last_of_shard(place):
+            self.end_sweep(state)
+            if fits:
+                result |= self.figures_of_documents(state)
+            self.put_away(state)
+        if self.schedule.may_be_last_of_block(place):
+            if (task.round + 1) % self.measure_every == 0:
+                result["word_part"] = self.word_part(task.blocks, task.value, state["priors"].beta)
+            if fits:
+                result |= self.figures_of_words(task.blocks, task.value)
+        return result
 
-    def aggregate(self, tasks, partials):
-        """Add up what the groups did to the totals."""
-        totals, before = partials[0], self.totals
-        for others in partials[1:]:  # in place: with a million topics, memory for sums takes the longest
-            totals += others
-            totals -= before
-        self.totals = totals
-        round_, step = tasks[0].round, tasks[0].step
-        if step < self.n_blocks - 1:
-            return Outcome(self.totals)
-        self.after_sweep(round_ + 1)
-        return Outcome(self.totals, updates=self.n_tokens)
+    def _fill(self, state, block, value):
+        starts, n_rows = self._starts(state, block), self.words.n_rows[block]
+        topics = self.own_topics(state, starts[0], starts[-1])
+        lda_blocks.add_rows(starts[: n_rows + 1] - starts[0], topics, value.rows)
+        begin, end, first = self._own_places(state, block)
+        lda_blocks.put_own(begin[first:], end[first:], topics[starts[first] - starts[0] :], value.tokens)
+        counted = np.bincount(topics, minlength=self.n_topics)
+        return changes_of(np.zeros(self.n_topics, np.int64), counted)
 
-    def _block(self, g, h, totals, round_):
-        """Draw the tokens of document group g and word group h."""
-        part = (self.bounds[g], self.bounds[g + 1])
-        place = (self.group_words[h], *part, self.word_start, self.token_doc, self.topics, self.topics)
-        _, beta, beta_sum = self.beta_of(round_)
-        words = (self.row_of_word, self.rows, totals, self._alpha32, beta, np.float32(beta_sum))
-        mode = (self.exact, self.seed, _SWEEP, round_, g * len(self.group_words) + h, self._seeds32)
-        self.documents.sweep(place, words, mode)
+    def _starts(self, state, block):
+        """Where a shard's tokens of each of a block's words begin, and where those of the last one end."""
+        here = self.words.of(block)
+        return state["starts"][here.start : here.stop + 1].astype(np.int64)
 
-    # Reading and keeping --------------------------------------------------------------------------
+    def _own_places(self, state, block):
+        """Where a shard's tokens of a block's words begin and end in `Block.tokens`; the first word there."""
+        begin = self.words.bounds(block)[:-1] + state["offset"][self.words.of(block)]
+        end = begin + np.diff(self._starts(state, block))
+        return begin, end, 0 if self.all_tokens else self.words.n_rows[block]
 
-    def _document_part(self, first, last):
-        return self.documents.log_likelihood(first, last, self.alpha)
+    def own_topics(self, state, first, last):
+        """Topics of a range of the shard's tokens."""
+        return state["topics"][first:last]
 
-    def _word_part(self, first, last):
-        place = (first, last, self.word_start, self.topics, self.background, self.background_rows)
-        total = topic_counts.words(*place, self.n_topics, self.beta)
-        if self.seeds is not None:
-            seeds = (self.seeds.indptr, self.seeds.indices, self.seeds.data)
-            total += lda_seeds.seeded_words(*place, self.n_topics, self.beta, seeds)
-        return total
+    def read_ahead(self, state):
+        """Have the shard read from its files while others are swept."""
+        if self.folder is not None:
+            for array in {**state, **vars(state["documents"])}.values():
+                fetch(array)
 
-    def doc_topic_counts(self):
-        """See `CorpusState`."""
-        return self.documents.csr()[np.argsort(self.order)]
+    def put_away(self, state):
+        """Let go of the memory of a shard in files, after its turn."""
+        if self.on_disk:
+            for array in {**state, **vars(state["documents"])}.values():
+                release(array)
 
-    def arrays(self):
-        """See `CorpusState`."""
-        return super().arrays() | self.documents.arrays()
+    def end_sweep(self, state):
+        """Tidy the documents' counts."""
+        state["documents"].tidy(0, len(state["lengths"]))
 
-    def restore(self, arrays):
-        """See `CorpusState`."""
-        super().restore(arrays)
-        self.topics[:] = arrays["topics"]
-        self.documents.restore(arrays, self.token_doc, self.topics)
-        self._count_words()
+    def draw(self, state, task, totals):
+        """Draw the shard's tokens of a block's words in place, and renew the block."""
+        block, value = task.blocks, task.value
+        starts, n_rows = self._starts(state, block), self.words.n_rows[block]
+        first, last = starts[0], starts[-1]
+        own, docs = state["topics"][first:last], state["docs"][first : last + kernels.AHEAD]
+        begin, end = starts[:-1] - first, starts[1:] - first
+        row = np.full(len(begin), -1, np.int32)
+        row[:n_rows] = np.arange(n_rows)
+        words = np.arange(len(begin), dtype=np.int32)
+        place = (words, begin, end, self.words.bounds(block), docs, own, value.tokens)
+        self._sweep(state, task, place, (row, value.rows, totals))
+        there, until, _ = self._own_places(state, block)
+        lda_blocks.put_own(there[n_rows:], until[n_rows:], own[starts[n_rows] - first :], value.tokens)
+        return {}
 
-    def topics_for(self, other):
-        """Topics of the tokens as another state of the corpus, of other groups perhaps, lays them out."""
-        if np.array_equal(self.order, other.order):
-            return self.topics
-        words = np.repeat(np.arange(len(self.beta)), np.diff(self.word_start))
-        docs = (state.order[state.token_doc[: self.n_tokens]] for state in (self, other))
-        own, theirs = (np.lexsort((doc, words)) for doc in docs)
-        topics = np.empty_like(self.topics)
-        topics[theirs] = self.topics[own]
-        return topics
-
-    def begin_from(self, topics):
-        """Go on from topics of the tokens, as another state of the same corpus and groups laid them out."""
-        self.topics[:] = topics
-        self._count()
+    def _sweep(self, state, task, place, words):
+        documents, own = state["documents"], state["priors"]
+        beta, beta_sum = own.beta_of(task.round)
+        beta = beta[self.words.ids[self.words.of(task.blocks)]].astype(np.float32)
+        priors_ = (padded_vector(own.alpha, documents.width), beta, np.float32(beta_sum))
+        stream = (self.seed, _SWEEP, task.round, task.shard * self.n_blocks + task.blocks)
+        seeds = None if self.seeded is None else self.seeded.of(task.blocks)
+        documents.sweep(place, (*words, *priors_), (self.exact, *stream, seeds))
 
 
-def _for_kernels(seeds):
-    """Seed words as `kernels.lda_seeds` takes them."""
-    sums = np.asarray(seeds.sum(axis=0)).ravel()
-    narrow = (seeds.data.astype(np.float32), sums.astype(np.float32))
-    return (seeds.indptr.astype(np.int64), seeds.indices.astype(np.int32), *narrow)
+def _in_order(starts, ranks, tokens):
+    """Copy a vector of a shard's tokens, words in the order of their ranks."""
+    there = np.empty(starts[-1], tokens.dtype)
+    lda_blocks.in_order(starts.astype(np.int64), ranks, tokens, there)
+    return there

@@ -1,10 +1,10 @@
-"""When WarpLDA's order gives way to Gibbs sampling: by K_d, the topics of a document, sweep by sweep."""
+"""When WarpLDA's order hands over to Gibbs sampling: by K_d, the topics of a document, sweep by sweep."""
 
 import numpy as np
 
 from ....errors import ModelFileError
 from .document_rows import DENSE_TOPICS
-from .state import taken
+from .restoring import taken
 
 _PASSES = (2, 4)  # pairs of passes a sweep, for dense rows and for lists: they do what a Gibbs sweep does
 _FEW_TOPICS = 30.0  # K_d at which a Gibbs sweep over lists is cheaper than those passes
@@ -14,21 +14,14 @@ _SHARE = 0.75  # of all sweeps after which Gibbs sampling takes over anyway
 
 
 class Takeover:
-    """What ran, and whether it is time to go over.
-
-    Parameters
-    ----------
-    n_topics : int
-    max_sweeps : int
-        Sweeps in all.
+    """The samplers that ran, and whether it is time to hand over.
 
     Attributes
     ----------
     passes : int
         Pairs of passes that a sweep of warp has.
     ran : list of dict
-        For each sampler that ran its ``name``, its first ``sweep`` (from 1) and ``topics_per_document``,
-        the K_d that the sweep before met.
+        See `LatentDirichletAllocation.sampler_`.
     trace : list of float
         K_d of each sweep of warp.
     """
@@ -68,7 +61,7 @@ class Takeover:
         return few or settled or len(self.trace) >= self._last_warp
 
     def arrays(self):
-        """What a checkpoint must hold."""
+        """Arrays of a checkpoint."""
         sweeps = np.array([part["sweep"] for part in self.ran], np.int64)
         return {"ran_sweep": sweeps, "ran_trace": np.array(self.trace)}
 

@@ -1,68 +1,74 @@
-"""LightLDA's cycle of proposals as a model-parallel program over one corpus.
+"""LightLDA's cycle of proposals with documents in shards and words in blocks that travel.
 
-Groups, steps and layout are those of Gibbs sampling (`GibbsState`); a token is moved by
+Shards, steps and layout are those of Gibbs sampling (`RotatingGibbs`); a token is moved by
 Metropolis-Hastings (`stradask.kernels.lda.light`) instead of drawn from its conditional, at a time that does
 not grow with K, and with the topics of a document hardly.
 
-All counts are live. In one group (``exact=True``) a sweep leaves the posterior as it is; with more, a group
-sees the others' changes of the topic totals a step late. On corpora of ten tokens in two groups, that moves
+All counts are live. In one shard (``exact=True``) a sweep leaves the posterior as it is; with more, a shard
+sees the others' changes of the topic totals a step late. On corpora of ten tokens in two shards, that moves
 the stationary distribution by a total variation of 0.03 to 0.08; in a real corpus the totals are thousands of
 times larger than their lag.
 
-Memory, in bytes a token: topic 2 (4 above 65,535 topics), document 4, rows of frequent words at
-most 4; and the documents' lists, 64 for every 16 of ``min(length, K)`` topics. Besides, 8 K bytes for the
-totals of each group, and 4 K for each running block.
+Memory, in bytes a token: topic 2, in a block 2 (4 each above 65,535 topics), and document 4; and the
+documents' lists, 64 for every 16 of ``min(length, K)`` topics. Besides, 8 K bytes for the totals of each
+shard, and 4 K for each running block.
 """
 
 import numpy as np
 
 from ....kernels.lda import alias
+from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import light as lda_light
+from ....kernels.lda.gibbs import AHEAD
 from .document_rows import PackedLists
-from .gibbs import GibbsState
+from .gibbs import RotatingGibbs
 
 _SWEEP = 7  # purpose of a random stream
 
 
-class LightState(GibbsState):
-    """Assignments and counts of LightLDA's chain; documents are lists for few topics too.
+class RotatingLight(RotatingGibbs):
+    """LightLDA's chain over shards of documents; a token is given `n_steps` pairs of proposals in a sweep.
 
-    Parameters
-    ----------
-    X, n_topics, alpha, beta, seed, exact, n_groups, fits_priors, annealed, folder
-        See `GibbsState`.
-    n_steps : int, default=2
-        Pairs of proposals that a token is given in a sweep. Held-out perplexity falls about as fast, by time,
-        with 1 to 4.
+    Held-out perplexity falls about as fast, by time, with 1 to 4. A proposal is the topic of any token of the
+    word, so blocks carry the topics of all tokens.
     """
 
-    name = "light"
+    name, all_tokens, n_steps = "light", True, 2
 
-    def __init__(self, X, n_topics, alpha, beta, seed, *, n_steps=2, **options):
-        self.n_steps = n_steps
-        super().__init__(X, n_topics, alpha, beta, seed, **options)
-        if not isinstance(self.documents, PackedLists):
-            self.documents = PackedLists(self.lengths, n_topics, self.storage)
-            self.documents.fill(self.token_doc, self.topics)
+    def _number_of_rows(self, frequency, background):
+        super()._number_of_rows(frequency, background)  # which checks
+        return 0
 
-    def set_priors(self, alpha, beta):
-        """See `CorpusState`."""
-        super().set_priors(alpha, beta)
-        self._alpha_sum = float(alpha.sum())
-        size = 0 if np.ptp(alpha) == 0 else len(alpha)
-        self._aliases, self._limits = np.empty(size, np.int64), np.empty(size, np.uint32)
-        if size:
-            alias.alias_tables(alpha, self._aliases, self._limits)
+    def document_kind(self, lengths, storage, labels=None):
+        """Make lists, for few topics too."""
+        return PackedLists(lengths, self.n_topics, storage)
 
-    def _block(self, g, h, totals, round_):
-        """Move the tokens of document group g and word group h."""
-        lists = self.documents
-        place = (self.group_words[h], self.bounds[g], self.bounds[g + 1], self.word_start, self.token_doc)
-        documents = (lists.entries, lists.line_start, lists.n_lines, lists.shift, self.lengths)
-        words = (self.row_of_word, self.rows, totals, np.empty(0, np.int64))
-        alpha = (self.alpha, self._alpha_sum, self._aliases, self._limits)
-        beta, _, beta_sum = self.beta_of(round_)
-        stream = (self.seed, _SWEEP, round_, g)
+    def draw(self, state, task, totals):
+        """Move own tokens of a block's words among all tokens of these; keep what they come to."""
+        block, tokens = task.blocks, task.value.tokens
+        starts = self._starts(state, block)
+        first, last = starts[0], starts[-1]
+        begin, end, _ = self._own_places(state, block)
+        docs = np.empty(len(tokens) + AHEAD, np.uint32)
+        lda_blocks.lay_documents(begin, end, state["docs"][first:last], docs)
+        place = (np.arange(len(begin), dtype=np.int32), begin, end, self.words.bounds(block), docs, tokens)
+        self._sweep(state, task, place, (np.full(len(begin), -1, np.int32), task.value.rows, totals))
+        lda_blocks.take_own(begin, end, tokens, state["topics"][first:last])
+        return {}
+
+    def proposals(self, alpha):
+        """Draws from alpha: its sum, and Walker's tables."""
+        return float(alpha.sum()), *alias.tables_of(alpha)
+
+    def _sweep(self, state, task, place, words):
+        lists, own = state["documents"], state["priors"]
+        beta, beta_sum = own.beta_of(task.round)
+        here = self.words.of(task.blocks)
+        names, firsts = self.words.ids[here], self.words.first_token[here]
+        live = np.empty(0, np.int64)  # no changes beside the totals
+        documents = (lists.entries, lists.line_start, lists.n_lines, lists.shift, state["lengths"])
+        stream = (self.seed, _SWEEP, task.round, task.shard)
         lda_light.sweep(
-            *place, self.topics, *documents, *words, *alpha, beta, beta_sum, self.n_steps, *stream
-        )
+            *place, *documents, *words, live, own.alpha, *self.proposals(own.alpha), beta[names],
+            beta_sum, self.n_steps, *stream, names, firsts,
+        )  # fmt: skip

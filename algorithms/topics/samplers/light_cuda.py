@@ -1,4 +1,4 @@
-"""LightLDA's chain on a GPU: the same moves as `light.LightState`, of many more blocks at a time.
+"""LightLDA's chain on a GPU: the same moves as `RotatingLight`, of many more blocks at a time.
 
 Documents are dealt into S sections of G groups, up to 1024, and words into G groups. In step p of a section a
 warp moves the tokens of document group g and word group (g + p) mod G. No two share a document or a word,
@@ -23,8 +23,9 @@ from ....kernels.lda import light_chunks as lda_light_chunks
 from ....kernels.lda.light_cuda import Sampler
 from ....scheduler.program import Outcome
 from ....scheduler.schedules.rotation import RotationSchedule, balance
+from .groups import check_frequency, number_of_rows
 from .list_layout import ListRoom, lists_do_not_fit
-from .state import CorpusState, check_frequency, number_of_rows
+from .state import CorpusState
 
 TOKENS_PER_SECTION = 2**25
 _MOST_GROUPS, _TOKENS_PER_BLOCK = 1024, 32
@@ -46,7 +47,7 @@ def number_of_sections(lengths):
 
 
 def plans_of(lengths, frequency, n_topics, n_groups=None, n_sections=None):
-    """What a fit takes on a GPU where all sections stay, and where they take turns: `Plan`."""
+    """A `Plan` where all sections stay on the GPU, and one where they take turns."""
     n_groups, n_sections = n_groups or number_of_groups(lengths), n_sections or number_of_sections(lengths)
     n_rows = number_of_rows(frequency, n_topics)
     return lda_light_chunks.plans_of(lengths, frequency, n_topics, n_groups, n_sections, n_rows)
@@ -60,13 +61,8 @@ def plan_for(memory, name, n_topics, n_sections, plans):
 class LightCudaState(CorpusState):
     """Assignments and counts of LightLDA's chain on a GPU; one task a sweep.
 
-    Parameters
-    ----------
-    X, n_topics, alpha, beta, seed, exact, n_groups, n_steps, fits_priors, annealed, folder
-        See `LightState`; `n_groups` are those of words, and of the documents of a section.
-    device : `stradask.kernels.cuda.device.Device`
-    n_sections : int, optional
-        S, if it is not to follow from the corpus.
+    `n_groups` are those of words, and of the documents of a section; `n_sections` is S, if it is not to
+    follow from the corpus.
     """
 
     name = "light"
@@ -94,7 +90,7 @@ class LightCudaState(CorpusState):
         self._read = self.first_topics(self.token_doc)
         self.totals = np.bincount(self._read, minlength=n_topics)
         self._there = Sampler(device, layout, plan.resident, self.token_doc, self._read)
-        self.set_priors(alpha, beta)
+        self.set_priors(self.priors)
 
     def _lay_out(self, X, frequency):
         """Deal the words into groups, apart from common ones; choose which have rows of counts."""
@@ -114,10 +110,6 @@ class LightCudaState(CorpusState):
         lists = (self.room.shift, self.room.line_start)
         return lda_light_chunks.Layout(self.lengths, self.n_topics, self.n_groups, groups, *place, *lists)
 
-    def first_topics(self, token_doc):
-        """See `CorpusState`."""
-        return self.assigned(lda_host.assign_first, token_doc)
-
     @property
     def topics(self):
         """See `CorpusState`; read from the device when they are first asked for after a sweep."""
@@ -126,16 +118,17 @@ class LightCudaState(CorpusState):
         return self._read
 
     def begin_from(self, topics):
-        """See `GibbsState`."""
+        """See `CorpusState`."""
         self._take(topics)
 
     def _take(self, topics, *lists):
         self._read, self.totals = topics, np.bincount(topics, minlength=self.n_topics)
         self._there.begin_from(topics, *lists)
 
-    def set_priors(self, alpha, beta):
+    def set_priors(self, new):
         """See `CorpusState`."""
-        super().set_priors(alpha, beta)
+        super().set_priors(new)
+        alpha = self.alpha
         if self._there is not None:
             size = 0 if np.ptp(alpha) == 0 else len(alpha)
             aliases, limits = np.empty(size, np.int64), np.empty(size, np.uint32)
@@ -147,7 +140,7 @@ class LightCudaState(CorpusState):
 
     def update(self, state, task):
         """Move every token once; return the topic totals."""
-        beta, _, beta_sum = self.beta_of(task.round)
+        beta, beta_sum = self.priors.beta_of(task.round)
         self._there.set_beta(beta, beta_sum)
         self._read = None
         return self._there.sweep(self.n_steps, self.seed, _SWEEP, task.round)

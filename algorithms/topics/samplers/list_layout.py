@@ -1,23 +1,17 @@
-"""Room for the topics of documents as packed lists: how it is laid out, apart from who fills it."""
+"""Places for the topics of documents as packed lists, whoever fills them."""
 
 import numpy as np
 
-from ....errors import DataError, ModelFileError
+from ....errors import DataError
 from ....kernels.lda.host import LANES
-from .state import taken
+from .restoring import taken, unfit
 
 
 class ListRoom:
     """A list of ``topic << shift | count`` a document, with room for min(length, K) topics.
 
-    Lists lie in lines of 16 entries, 64 bytes; an empty document has none. How many bits the count has
-    follows from the longest document.
-
-    Attributes
-    ----------
-    shift : int
-    line_start : int64 array
-        Where the list of each document begins, in lines.
+    Lists are in lines of 16 entries, 64 bytes; an empty document has none, and the list of document d begins
+    at ``line_start[d]``, in lines. How many bits the count has, `shift`, follows from the longest document.
     """
 
     def __init__(self, lengths, n_topics):
@@ -36,7 +30,7 @@ class ListRoom:
 
     @staticmethod
     def hold(longest, n_topics):
-        """Whether the topic and its count in a document of so many tokens fit 32 bits."""
+        """Whether a topic and its count in a document of `longest` tokens fit 32 bits."""
         return n_topics <= 2 ** (32 - max(longest.bit_length(), 1))
 
     def of_checkpoint(self, arrays, n_entries):
@@ -55,4 +49,4 @@ class ListRoom:
 
 def lists_do_not_fit():
     """The error of lists of a checkpoint that are not of its topics."""
-    return ModelFileError("the checkpoint's lists do not fit its topics; remove the folder to start anew")
+    return unfit("lists", "its topics")

@@ -18,15 +18,7 @@ _COMPRESSED = 4  # about how much longer a compressed file is than it looks
 
 @dataclass(frozen=True)
 class Plan:
-    """How a fit keeps to its memory.
-
-    Attributes
-    ----------
-    folder : path-like or None
-        Where the shards lie.
-    at_once : int or None
-        How many work at a time; None for all.
-    """
+    """The folder of a fit's shards, and how many work at a time (None: all)."""
 
     folder: object = None
     at_once: int | None = None
@@ -55,16 +47,9 @@ def memory_in_bytes(memory_limit, name="memory_limit"):
 
 
 def shards_for(n_bytes, is_compressed, memory_limit):
-    """Into how many shards files must be cut so that half of the memory is enough for those at hand.
+    """Into how many shards files must be cut so that half of the memory is enough for those at work.
 
-    That is for the one that is read, and later for `AT_ONCE` at work.
-
-    Parameters
-    ----------
-    n_bytes : int
-        Of the files.
-    is_compressed : bool
-    memory_limit : int
+    That is for the one that is read, and later for `AT_ONCE` at work. `n_bytes` are those of the files.
     """
     needed = int(n_bytes * max(_READING, AT_ONCE * _STATE) * (_COMPRESSED if is_compressed else 1))
     return -(-needed * 2 // memory_limit)
@@ -89,27 +74,19 @@ def check_shards_fit(shards, memory_limit):
             )
 
 
-def plan_for(program_kinds, found, n_topics, memory_limit, folder):
-    """Say where shards lie, from what a survey found.
+def plan_for(samplers, surveyed, n_topics, memory_limit, folder):
+    """Say where shards are, from the figures of a `survey`, for programs that run one after the other.
 
-    Parameters
-    ----------
-    program_kinds : list of class
-        Of the programs that run, one after the other: `RotatingGibbs` or others.
-    found : list of dict
-        See `survey`.
-    n_topics : int
-    memory_limit : int
-    folder : path-like or None
-        Where files may be made, if it is not the system's place for temporary ones.
+    `samplers` are the names of the programs (`chosen`); `folder` is where files may be made, if it is not the
+    system's place for temporary ones.
     """
-    sizes = [max(_state_bytes(part, n_topics, kind) for kind in program_kinds) for part in found]
+    sizes = [max(_state_bytes(part, n_topics, name) for name in samplers) for part in surveyed]
     if sum(sizes) <= memory_limit // 2:
         return Plan(folder)
     if 2 * max(sizes) > memory_limit:
         raise DataError(
             f"memory_limit={memory_limit:,} bytes, but the tokens of a shard take {max(sizes):,}, and half "
-            f"of the limit is for them: give {2 * max(sizes):,} or more, or n_groups above {len(found)}"
+            f"of the limit is for them: give {2 * max(sizes):,} or more, or n_groups above {len(surveyed)}"
         )
     at_once = min(AT_ONCE, memory_limit // 2 // max(sizes))  # fewer where tokens outnumber entries
     return Plan(place_for_files(folder), at_once)
@@ -130,14 +107,14 @@ def check_blocks_fit(program, memory_limit):
         )
 
 
-def _state_bytes(part, n_topics, kind):
+def _state_bytes(part, n_topics, sampler):
     """Bytes of a shard's arrays that grow with tokens, documents and words."""
     n_tokens, topic = part["n_tokens"], 2 if n_topics <= 2**16 - 1 else 4
     words = _WORD_OF_SHARD * part["width"]
     of_warp = n_tokens * (2 * topic + 4) + words
-    if kind.name == "warp":
+    if sampler == "warp":
         return of_warp
-    dense = n_topics <= DENSE_TOPICS and kind.name != "light"
+    dense = n_topics <= DENSE_TOPICS and sampler != "light"
     rows = part["size"] * 64 * -(-n_topics // 32) if dense else 4 * n_tokens + 64 * part["size"]
     of_gibbs = n_tokens * (topic + 4) + rows + words
-    return of_gibbs + of_warp * (kind.name == "auto")  # while it goes over from one to the other
+    return of_gibbs + of_warp * (sampler == "both")  # while it goes over from one to the other

@@ -23,8 +23,9 @@ from ....kernels.lda import host as lda_host
 from ....kernels.lda.host import LINE
 from ....scheduler.program import Outcome
 from ....scheduler.schedules.switching import PassesSchedule
+from .groups import check_frequency
 from .saber_cuda import TokensOnDevice
-from .state import CorpusState, check_frequency
+from .state import CorpusState
 
 MOST_TOPICS = 32**3
 _LONGEST = 2**16 - 1  # tokens of a document: counts of its topics have 16 bits
@@ -34,15 +35,7 @@ SWEEP = 11  # purpose of a random stream
 
 
 class SaberState(CorpusState):
-    """Topics of the tokens, and lists of the topics of documents.
-
-    Parameters
-    ----------
-    X, n_topics, alpha, beta, seed, n_groups, fits_priors, annealed, folder
-        See `CorpusState`.
-    device : stradask.kernels.cuda.device.Device, optional
-        Where tokens are drawn.
-    """
+    """Topics of the tokens, and lists of the topics of documents; with `device`, a GPU draws the tokens."""
 
     name = "saber"
 
@@ -56,7 +49,6 @@ class SaberState(CorpusState):
         self._there, self._on_cpu = None, device is None
         (self._lay_out if self._on_cpu else self._lay_out_for_device)(X)
         self._cuts = self.word_cuts(len(self.shards))
-        self.set_priors(alpha, beta)
         self.begin_from(self.first_topics(self.token_doc))
         if device is not None:
             self._there = TokensOnDevice(device, X, self)
@@ -81,12 +73,6 @@ class SaberState(CorpusState):
         self.token_doc = self.storage.zeros(self.n_tokens, np.uint32)
         self.word_start = lda_host.lay_out(X, self.order, self.token_doc)
 
-    def first_topics(self, token_doc):
-        """See `CorpusState`."""
-        if self._on_cpu:
-            return super().first_topics(token_doc)
-        return self.assigned(lda_host.assign_first, token_doc)
-
     @property
     def topics(self):
         """See `CorpusState`."""
@@ -109,7 +95,7 @@ class SaberState(CorpusState):
             return counted
         if self._there is not None and task.shard > 0:
             return counted  # the first draws all of them
-        beta, _, beta_sum = self.beta_of(task.round)
+        beta, beta_sum = self.priors.beta_of(task.round)
         weights = topic_weights(self.alpha, state["totals"], beta_sum)
         model = (weights, common_tree(*weights[:2]), (1 / beta).astype(np.float32))
         stream = (self.seed, SWEEP, task.round)
@@ -219,7 +205,7 @@ def check_fits(lengths, frequency, n_topics, alpha, beta):
 
 
 def topic_weights(alpha, totals, beta_sum):
-    """What a sweep needs of the topics, in float32: alpha, inverse, base and lift of `lda_saber`."""
+    """Weights of the topics for a sweep, float32: alpha, inverse, base and lift of `lda.saber`."""
     smooth = np.maximum(totals, 1) + beta_sum
     alpha, inverse = alpha.astype(np.float32), (1 / (totals + beta_sum)).astype(np.float32)
     return alpha, inverse, alpha * inverse, (smooth / (smooth - 1)).astype(np.float32)

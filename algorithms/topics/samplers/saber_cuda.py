@@ -1,4 +1,4 @@
-"""The tokens of SaberLDA's sampler on a GPU; `stradask.kernels.lda.saber_cuda` tells how they lie there."""
+"""The tokens of SaberLDA's sampler on a GPU, laid out by `stradask.kernels.lda.saber_cuda`."""
 
 import threading
 
@@ -10,15 +10,7 @@ from ....kernels.lda import saber_cuda as lda_saber_cuda
 
 
 class TokensOnDevice:
-    """The topics of a corpus's tokens where a GPU draws them.
-
-    Parameters
-    ----------
-    device : stradask.kernels.cuda.device.Device
-    X : CSR matrix of counts
-    state : SaberState
-        Of this corpus.
-    """
+    """The topics of the tokens of a `SaberState` on the GPU that draws them."""
 
     def __init__(self, device, X, state):
         n_topics, order = state.n_topics, state.order
@@ -38,7 +30,7 @@ class TokensOnDevice:
             return self._read
 
     def joint(self, alpha, beta):
-        """What documents and words give to the log-likelihood, computed when it is first asked for."""
+        """Parts of documents and words of the log-likelihood, computed when first asked for."""
         with self._reading:
             if self._joint is None or self._joint[0] is not alpha or self._joint[1] is not beta:
                 self._joint = (alpha, beta, self.sampler.joint(alpha, beta))
@@ -52,12 +44,8 @@ class TokensOnDevice:
     def sweep(self, weights, tree, per_beta, *stream):
         """Draw all tokens; return the topic totals.
 
-        Parameters
-        ----------
-        weights, tree, per_beta
-            As `stradask.kernels.lda.saber.sample_words` takes them.
-        stream
-            Seed, purpose and round.
+        `weights`, `tree` and `per_beta` are as in `lda.saber.sample_words`; `stream` is seed, purpose and
+        round.
         """
         alpha, inverse, _, lift = weights
         of_topics = np.column_stack([alpha, inverse, lift, np.zeros_like(alpha)]).reshape(-1)

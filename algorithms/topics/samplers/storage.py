@@ -1,4 +1,4 @@
-"""Where the arrays of a sampler lie that grow with the corpus: in memory, or in files that stand for it."""
+"""Arrays that grow with the corpus: in memory, or in memory-mapped files."""
 
 import mmap
 import os
@@ -13,16 +13,11 @@ _BLOCK = 2**20  # bytes of zeros written at a time
 
 
 class Storage:
-    """Makes arrays of zeros, in memory or each in a file of its own.
+    """Makes arrays of zeros, in memory or, with a folder, each in a file of its own.
 
     A file has no name (on Windows it goes with its last user): nothing is left of it when the array is gone,
     however the process ends. The system moves parts between memory and disk as they are needed. Room on
     the disk is taken at once: where none is found later, in the middle of a kernel, the process ends.
-
-    Parameters
-    ----------
-    folder : path-like or None
-        Where the files are made; None for memory.
     """
 
     def __init__(self, folder=None):
@@ -96,7 +91,7 @@ def fetch(array):
 
 
 def release(array):
-    """Let go of the memory of an array of `Storage` that lies in a file; the file keeps what it holds."""
+    """Release the memory of an array of `Storage` in a file; the file keeps its contents."""
     _advise(array, "MADV_DONTNEED")  # what was written stays: the mapping is shared with the file
 
 

@@ -1,41 +1,33 @@
-"""WarpLDA's order of Metropolis-Hastings as a model-parallel program over one corpus.
+"""WarpLDA's order of Metropolis-Hastings with documents in shards and words in blocks that travel.
 
-A sweep is a pass over the words and then one over the documents (`stradask.kernels.lda.warp`), on ranges of
-words and groups of documents that share nothing but the topic totals, which are renewed after each pass.
+A sweep begins with the pass over a shard's documents, which needs nothing of others. Then blocks come by: of
+each word the topics of all tokens, into which the shard writes those of its own, accepts its documents'
+proposals by the counts, and draws new ones. The tokens of shards that the block has yet to meet are as they
+were left a sweep ago. The model is the same on threads, from files and for any number of workers.
 
-Its time a token does not grow with K or with the topics of a document. Counts are those at the beginning of a
-pass, so that the chain's stationary distribution is near the posterior but not the posterior.
+Its time a token does not grow with K or with the topics of a document. Counts lag by up to a pass, so that
+the chain's stationary distribution is near the posterior but not the posterior.
 
-Memory, in bytes a token: topic and proposal 4 (8 above 65,535 topics), place of the documents' tokens 4
-(8 above 4 billion tokens); while it is laid out 6 more. Each thread takes 28 bytes a topic.
+Memory: 10 bytes a token (topic and proposal 4, place in the document's order 4, topic in a block 2), and at
+most 4 for the counts of frequent words, which blocks keep where they work and do not carry.
 """
 
 import numpy as np
 
-from ....errors import DataError, ModelFileError
+from ....errors import DataError
 from ....kernels.lda import alias
 from ....kernels.lda import counts as topic_counts
 from ....kernels.lda import warp as lda_warp
-from ....scheduler.program import Outcome
-from ....scheduler.schedules.switching import PassesSchedule
-from ...inputs.indices import narrow_csr
-from .state import CorpusState, taken
+from ....kernels.lda.gibbs import AHEAD
+from .gibbs import RotatingGibbs
+from .program import csr_of_segments
+from .restoring import unfit
 
-_WORDS, _DOCUMENTS = 0, 1  # passes
 _STREAMS = 8  # purposes of random streams: this one and the next
 
 
-class WarpState(CorpusState):
-    """Topics and proposals of the tokens.
-
-    A block is one of the two passes.
-
-    Parameters
-    ----------
-    X, n_topics, alpha, beta, seed, n_groups, fits_priors, annealed, folder
-        See `CorpusState`.
-    passes : int, default=1
-        Pairs of passes a sweep.
+class RotatingWarp(RotatingGibbs):
+    """Topics and proposals of the tokens of a shard; the `repeats` are the pairs of passes a sweep.
 
     Attributes
     ----------
@@ -43,116 +35,113 @@ class WarpState(CorpusState):
         Mean number of distinct topics of the documents that have words (K_d), of the last sweep.
     """
 
-    name = "warp"
+    name, all_tokens = "warp", True
+    topics_per_document = np.nan
 
-    def __init__(self, X, n_topics, alpha, beta, seed, *, passes=1, **options):
-        super().__init__(X, n_topics, alpha, beta, seed, **options)
-        self.passes, self.n_blocks = passes, 2
-        self.schedule = PassesSchedule(len(self.shards), self.n_blocks, repeats=passes)
-        self.topics_per_document = np.nan
-        self.doc_start = np.concatenate([[0], np.cumsum(self.lengths)])
-        frequency = np.asarray(X.sum(axis=0, dtype=np.int64)).ravel()
-        if max(self.lengths.max(initial=0), frequency.max(initial=0)) > np.iinfo(np.int32).max:
+    def _number_of_rows(self, frequency, background):
+        """See `RotatingGibbs`; with shards on disk, memory is for the tokens of blocks alone."""
+        return 0 if self.on_disk else super()._number_of_rows(frequency, background)
+
+    def document_kind(self, lengths, storage, labels=None):
+        """Documents have no rows of counts."""
+        return _NoRows()
+
+    def lay_out(self, state, data, storage):
+        """See `RotatingGibbs`; adds the places of the documents' tokens."""
+        lengths = state["lengths"]
+        if lengths.max(initial=0) > np.iinfo(np.int32).max:
             raise DataError(
-                "a word or a document of X has more than 2,147,483,647 tokens, more than counts of topics "
-                "hold; leave the word out, or split the document"
+                "a document of X has more than 2,147,483,647 tokens, more than counts hold: split it"
             )
-        self.word_start = np.concatenate([[0], np.cumsum(frequency)])
-        self._cuts = self.word_cuts(len(self.shards))
-        wide = np.uint32 if self.n_tokens <= 2**32 else np.int64
-        self.position = self.storage.zeros(self.n_tokens, wide)
-        starts = self.word_start[:-1].copy()
-        lda_warp.positions(X.indptr, X.indices, X.data, self.order, self.doc_start, starts, self.position)
-        self.pairs = self.storage.zeros((self.n_tokens, 2), self.kind)
-        self.set_priors(alpha, beta)
-        self._begin()
+        topics = super().lay_out(state, data, storage)
+        docs = state.pop("docs")[: len(topics)]
+        # Tokens of a document are in the order of words; sorted by document they keep it.
+        wide = np.uint32 if len(topics) <= 2**32 else np.int64
+        state["position"] = storage.zeros(len(topics), wide)
+        state["position"][:] = np.argsort(docs, kind="stable")
+        state["doc_start"] = np.concatenate([[0], np.cumsum(lengths)])
+        state["names"] = data["first_document"] + np.arange(len(lengths))
+        pairs = storage.zeros((len(topics), 2), self.kind)
+        pairs[:] = topics[:, None]  # the first proposals are the topics themselves
+        return pairs
 
-    @property
-    def topics(self):
-        """See `CorpusState`."""
-        return np.ascontiguousarray(self.pairs[:, 0])
+    def tokens(self, state):
+        """See `RotatingGibbs`."""
+        docs = self._storage().zeros(len(state["position"]) + AHEAD, np.uint32)
+        lda_warp.documents(state["doc_start"], state["position"], docs)
+        return super().tokens(state | {"docs": docs})
 
-    def _begin(self):
-        """First topics; the first proposals are the topics themselves."""
-        token_doc = self.storage.zeros(self.n_tokens, np.uint32)
-        lda_warp.documents(self.doc_start, self.position, token_doc)
-        self.begin_from(self.first_topics(token_doc))
+    def own_topics(self, state, first, last):
+        """See `RotatingGibbs`."""
+        return np.ascontiguousarray(state["topics"][first:last, 0])
 
-    def begin_from(self, topics):
-        """Go on from topics of the tokens, as another state of the same corpus and groups laid them out."""
-        self.totals = np.zeros(self.n_topics, np.int64)
-        lda_warp.begin(topics, self.pairs, self.totals)
+    def make_ready(self, state):
+        """See `RotatingGibbs`."""
+        if state["topics"].max(initial=0) >= self.n_topics:
+            raise unfit("topics")
 
-    def set_priors(self, alpha, beta):
-        """See `CorpusState`."""
-        super().set_priors(alpha, beta)
-        self._alpha32 = alpha.astype(np.float32)
-        size = 0 if np.ptp(alpha) == 0 else len(alpha)
-        self._aliases, self._limits = np.empty(size, np.int64), np.empty(size, np.uint32)
-        if size:
-            alias.alias_tables(alpha, self._aliases, self._limits)
+    # Sampling -----------------------------------------------------------------------------------------
 
-    # Sampling -----------------------------------------------------------------------------------
+    def draw(self, state, task, totals):
+        """Before a turn's first block make the pass over documents; work on own tokens of a block's words."""
+        figures = {}
+        beta, beta_sum = state["priors"].beta_of(task.round)
+        repeat, place = divmod(self.schedule.place(task.round, task.step), self.schedule.n_steps)
+        pass_ = task.round * self.schedule.repeats + repeat
+        if place % self.n_blocks == 0:
+            distinct = self._document_pass(state, pass_, beta_sum, totals)
+            figures = {"distinct": distinct, "documents": np.count_nonzero(state["lengths"])}
+        block, value = task.blocks, task.value
+        begin, end, _ = self._own_places(state, block)
+        names = self.words.ids[self.words.of(block)]
+        place = (names, begin, end, self.words.bounds(block), value.tokens, value.rows)
+        own = (self._starts(state, block), state["topics"], totals, beta[names], beta_sum)
+        lda_warp.word_pass(*place, *own, self.seed, _STREAMS, pass_)
+        return figures
 
-    def update(self, state, task):
-        """Make one pass over a group; return the topic totals of its tokens, and its documents' topics."""
-        counted, distinct = np.zeros(self.n_topics, np.int64), 0
-        beta, _, beta_sum = self.beta_of(task.round)
-        pass_ = task.round * self.passes + task.step // self.n_blocks
-        stream = (counted, self.seed, _STREAMS + task.blocks, pass_)
-        if task.blocks == _WORDS:
-            part = self._cuts[task.shard : task.shard + 2]
-            place = (*part, self.word_start, self.pairs, state["totals"])
-            lda_warp.word_pass(*place, beta, beta_sum, *stream)
-        else:
-            part = self.group_docs[task.shard : task.shard + 2]
-            place = (*part, self.doc_start, self.position, self.order, self.pairs, state["totals"])
-            prior = (self._alpha32, self.alpha.sum(), self._aliases, self._limits, beta_sum)
-            distinct = lda_warp.document_pass(*place, *prior, *stream)
-        return counted, distinct
+    def _document_pass(self, state, pass_, beta_sum, totals):
+        alpha, pairs = state["priors"].alpha, state["topics"]
+        change = np.zeros(self.n_topics, np.int64)
+        place = (0, len(state["lengths"]), state["doc_start"], state["position"], state["names"], pairs)
+        prior = (alpha.astype(np.float32), float(alpha.sum()), *alias.tables_of(alpha), beta_sum)
+        stream = (self.seed, _STREAMS + 1, pass_)
+        distinct = lda_warp.document_pass(*place, totals, *prior, change, *stream)
+        totals += change
+        return distinct
 
     def aggregate(self, tasks, partials):
-        """Take over the topic totals."""
-        counted, distinct = zip(*partials, strict=True)
-        self.totals = counted[0]
-        for others in counted[1:]:
-            self.totals += others
-        if tasks[0].step < self.n_blocks * self.passes - 1:
-            return Outcome(self.totals)
-        self.topics_per_document = sum(distinct) / max(np.count_nonzero(self.lengths), 1)
-        self.after_sweep(tasks[0].round + 1)
-        return Outcome(self.totals, updates=self.n_tokens * self.passes)
+        """See `RotatingModel`; counts the topics of documents, too."""
+        outcome = super().aggregate(tasks, partials)
+        if outcome.updates:
+            distinct, documents = (
+                sum(own[name] for own in self._figures) for name in ("distinct", "documents")
+            )
+            self.topics_per_document = distinct / max(documents, 1)
+        return outcome
 
-    # Reading and keeping --------------------------------------------------------------------------
+    def end_sweep(self, state):
+        """See `RotatingGibbs`."""
 
-    def _word_part(self, first, last):
-        tokens = np.ascontiguousarray(self.pairs[self.word_start[first] : self.word_start[last], 0])
-        start = self.word_start[first : last + 1] - self.word_start[first]
-        none = (np.zeros((0, self.n_topics), np.int32), np.full(last - first, -1, np.int32))
-        return topic_counts.words(0, last - first, start, tokens, *none, self.n_topics, self.beta[first:last])
+    # Reading ------------------------------------------------------------------------------------------
 
-    def _document_part(self, first, last):
-        return topic_counts.segments(first, last, self.doc_start, self.position, self.pairs, self.alpha)
+    def document_part(self, state, alpha):
+        """See `RotatingGibbs`."""
+        place = (state["doc_start"], state["position"], state["topics"])
+        return topic_counts.segments(0, len(state["lengths"]), *place, alpha)
 
-    def doc_topic_counts(self):
-        """See `CorpusState`."""
-        tokens = self.pairs[self.position, 0]
-        indptr, indices, data = topic_counts.word_topic_csr(self.doc_start, tokens, self.n_topics)
-        counts = narrow_csr(data, indices, indptr, self.n_topics)
-        counts.sort_indices()
-        return counts[np.argsort(self.order)]
+    def document_csr(self, state):
+        """See `RotatingGibbs`."""
+        tokens = state["topics"][state["position"], 0]
+        return csr_of_segments(state["doc_start"], tokens, self.n_topics)
+
+
+class _NoRows:
+    """Stands where other samplers have counts of documents."""
+
+    def prior_sums(self, alpha):
+        """See `DenseRows`."""
+        return alpha.sum()
 
     def arrays(self):
-        """See `CorpusState`."""
-        return super().arrays() | {"proposals": np.ascontiguousarray(self.pairs[:, 1])}
-
-    def restore(self, arrays):
-        """See `CorpusState`."""
-        super().restore(arrays)
-        (proposals,) = taken(arrays, "proposals")
-        if not self.takes_topics(proposals):
-            raise ModelFileError(
-                "the checkpoint's proposals do not fit its data; remove the folder to start anew"
-            )
-        self.begin_from(arrays["topics"])
-        self.pairs[:, 1] = proposals
+        """Nothing to keep."""
+        return {}

@@ -1,4 +1,4 @@
-"""Blocks of words: which words they hold, in which order they meet shards, and what else travels."""
+"""Blocks of words: their words, their order of meeting shards, and the totals that travel beside them."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,12 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from ....scheduler.schedules.schedule import Schedule
-from .annealing import annealed_prior
-from .state import deal_words
+from .groups import deal_words
 
 
 @dataclass(eq=False)
 class Block:
-    """What travels of a group of words: `rows` of counts of the frequent ones, `tokens` of the others."""
+    """A travelling group of words: `rows` of counts of the frequent ones, `tokens` of the others."""
 
     rows: np.ndarray
     tokens: np.ndarray
@@ -22,12 +21,7 @@ class Block:
 class Words:
     """The words of a corpus in blocks, each from the most frequent one down.
 
-    Parameters
-    ----------
-    frequency : int64 array of shape (n_words,)
-    n_blocks : int
-    n_kept : int, default=0
-        How many words, the most frequent ones, keep a row of counts.
+    The `n_kept` most frequent words keep a row of counts; with `all_tokens` a block has their tokens too.
 
     Attributes
     ----------
@@ -37,19 +31,20 @@ class Words:
     n_rows : int64 array of shape (n_blocks,)
         Words of a block that keep a row: the first ones.
     n_tokens : int64 array of shape (n_blocks,)
-        Tokens of the other words.
+        Tokens that a block has.
     first_token : int64 array
         Of each of `ids`, the number of its first token, words counted as they are numbered.
     """
 
-    def __init__(self, frequency, n_blocks, n_kept=0):
+    def __init__(self, frequency, n_blocks, n_kept=0, all_tokens=False):
+        self.all_tokens = all_tokens
         words, block = deal_words(frequency, n_blocks)
         self.ids = words[np.argsort(block, kind="stable")].astype(np.int32)
         self.frequency = frequency[self.ids]
         self.start = np.concatenate([[0], np.cumsum(np.bincount(block, minlength=n_blocks))])
         keeps = np.isin(self.ids, words[:n_kept])
         self.n_rows = np.add.reduceat(np.append(keeps, 0), self.start)[:-1] * (np.diff(self.start) > 0)
-        sizes = np.append(np.where(keeps, 0, self.frequency), 0)
+        sizes = np.append(np.where(keeps & (not all_tokens), 0, self.frequency), 0)
         self.n_tokens = np.add.reduceat(sizes, self.start)[:-1] * (np.diff(self.start) > 0)
         self.first_token = (np.cumsum(frequency) - frequency)[self.ids]
 
@@ -57,36 +52,16 @@ class Words:
         """The range of a block's words in `ids`."""
         return slice(self.start[block], self.start[block + 1])
 
-
-class Priors:
-    """alpha and beta as the samplers take them, beta annealed in the first sweeps."""
-
-    def __init__(self, alpha, beta, annealed, first):
-        self.alpha, self.beta, self.annealed, self.first = alpha, beta, annealed, first
-        self._drawn_with = (-1, beta, 0.0)
-
-    def beta_of(self, round_):
-        """The topic-word prior that a sweep is drawn with, and its sum."""
-        known = self._drawn_with
-        if known[0] != round_:
-            beta = annealed_prior(self.beta, round_, self.annealed, self.first)
-            # replaced as a whole: threads of one round may get here together, with the same result
-            known = self._drawn_with = (round_, beta, float(beta.sum()))
-        return known[1:]
+    def bounds(self, block):
+        """Where the tokens of each of a block's words begin in `Block.tokens`, and where the last ends."""
+        sizes = self.frequency[self.of(block)].copy()
+        if not self.all_tokens:
+            sizes[: self.n_rows[block]] = 0
+        return np.concatenate([[0], np.cumsum(sizes)])
 
 
 class SeedsOfBlocks:
-    """What seed words add to beta, words as `Words` puts them into blocks.
-
-    Parameters
-    ----------
-    seeds : CSR array of float64, shape (n_words, n_topics)
-    words : Words
-
-    Attributes
-    ----------
-    sums : float64 array of shape (n_topics,)
-    """
+    """Weights of seed words (CSR, n_words x n_topics) by block, added to beta; `sums` by topic."""
 
     def __init__(self, seeds, words):
         self._words, self._all = words, seeds[words.ids]
@@ -123,24 +98,11 @@ class SeedsOfBlocks:
 
 
 class FirstCountThenRotate(Schedule):
-    """A rotation whose first round has one turn more, in which blocks are filled.
+    """A rotation whose first round has one turn more, in which blocks are filled; `repeats` turns a round.
 
-    Parameters
-    ----------
-    n_shards : int
-    at_once : int, optional
-        Shards that take part at a time; a few of them meet all blocks before the next few do, so that those
-        can lie on disk. All by default.
-    repeats : int, default=1
-        Turns that a round has.
-
-    Attributes
-    ----------
-    n_blocks : int
-        As many as shards; where a few take part at a time, two for each of those, so that shards, of which
-        there are many then, meet blocks in pieces of some size.
-    n_steps : int
-        Of a turn.
+    With `at_once` only so many shards take part at a time; these meet all blocks before the next ones do, so
+    that others can be on disk. There are as many blocks as shards, or two for each shard at work: there are
+    many shards then, and they meet blocks in pieces of some size. A turn has `n_steps`.
     """
 
     def __init__(self, n_shards, at_once=None, repeats=1):

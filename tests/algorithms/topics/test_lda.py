@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from lda_chains import Chain, groups_of
 from lda_problems import dense_counts, joint_by_definition, made_corpus, small_lda
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment, minimize
@@ -10,9 +11,8 @@ from scipy.special import gammaln
 import stradask as sd
 from stradask.algorithms.topics import priors
 from stradask.algorithms.topics.evaluation import document_completion
-from stradask.algorithms.topics.samplers import document_rows, gibbs
+from stradask.algorithms.topics.samplers import document_rows
 from stradask.errors import DataError
-from stradask.scheduler.engine import run
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +25,7 @@ def corpus():
 def test_the_model_is_bitwise_the_same_for_any_number_of_threads(n_components):
     X, *_ = made_corpus(1500, n_features=800, n_components=8, mean_length=100, random_state=1)
     models = [small_lda(n_components, max_iter=6, n_jobs=n_jobs).fit(X) for n_jobs in (1, 2, 4)]
-    assert len(gibbs.GibbsState(X, 7, np.ones(7), np.ones(800), 0).group_words) > 1, (
-        "one group proves nothing"
-    )
+    assert groups_of(X, 7) > 1, "one group proves nothing"
     for other in models[1:]:
         np.testing.assert_array_equal(models[0].components_, other.components_)
         np.testing.assert_array_equal(models[0].doc_topic_, other.doc_topic_)
@@ -63,22 +61,24 @@ def test_counts_agree_with_the_assignments_after_grouped_sweeps(corpus, n_compon
     sizes = (n_components, np.full(n_components, 0.1), np.full(corpus.shape[1], 0.01))
     before = None
     if background:
-        before = gibbs.GibbsState(corpus, *sizes, 5).word_topic_counts()
-    state = gibbs.GibbsState(corpus, *sizes, 1, background=before, n_groups=4)
-
-    def check(info):
-        counts = state.word_topic_counts()
+        before = Chain(corpus, *sizes, 5).word_topic_counts()
+    state = Chain(corpus, *sizes, 1, background=before, n_groups=4)
+    for round_ in range(3):
+        counts = state.sweep(round_).word_topic_counts()
         np.testing.assert_array_equal(counts.sum(axis=1), corpus.sum(axis=0))
         np.testing.assert_array_equal(state.doc_topic_counts().sum(axis=1), corpus.sum(axis=1))
         held = counts + before if background else counts
         np.testing.assert_array_equal(state.totals, held.sum(axis=0))
-        kept = np.flatnonzero(state.row_of_word >= 0)
-        assert len(kept) > 10
-        np.testing.assert_array_equal(state.rows, held.tocsr()[kept].toarray())
-
-    done = run(state, state.schedule, max_rounds=3, n_jobs=2, callback=check)
+        kept = 0
+        for block, value in enumerate(state.blocks):
+            words = state.program.words.ids[state.program.words.of(block)][: len(value.rows)]
+            np.testing.assert_array_equal(value.rows, held.tocsr()[words].toarray())
+            kept += len(words)
+        assert kept > 10
+    done = state.run(3, n_jobs=2)
     assert done.n_rounds == 3
     assert done.history.as_dict()["updates"].tolist() == [corpus.sum()] * 3
+    assert (done.fetched.words != counts).nnz == 0
 
 
 def test_no_random_stream_is_used_twice(corpus, monkeypatch):
@@ -89,8 +89,7 @@ def test_no_random_stream_is_used_twice(corpus, monkeypatch):
         "sweep",
         lambda self, place, words, mode: (names.append(mode[1:]), sweep(self, place, words, mode)),
     )
-    state = gibbs.GibbsState(corpus, 5, np.ones(5), np.ones(corpus.shape[1]), 1, n_groups=4)
-    run(state, state.schedule, max_rounds=3)
+    Chain(corpus, 5, np.ones(5), np.ones(corpus.shape[1]), 1, n_groups=4).run(3)
     assert len(names) == 3 * 4 * 4
     lda = small_lda(max_iter=4, warm_start=True).fit(corpus)
     lda.fit(corpus).partial_fit(corpus).partial_fit(corpus)
@@ -108,7 +107,7 @@ def test_grouped_and_exact_sweeps_reach_the_same_likelihood():
     for exact in (False, True):
         chains = [small_lda(8, max_iter=60, exact=exact, random_state=seed).fit(X) for seed in range(5)]
         reached[exact] = max(lda.log_likelihood_[-1] for lda in chains)  # a chain can stick
-    assert len(gibbs.GibbsState(X, 8, np.ones(8), np.ones(800), 0).group_words) > 1
+    assert groups_of(X, 8) > 1
     assert reached[False] == pytest.approx(reached[True], rel=2e-3)
 
 

@@ -5,6 +5,7 @@ import signal
 
 import numpy as np
 import pytest
+from lda_chains import Chain
 from lda_problems import dense_counts, joint_by_definition, made_corpus, small_lda
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
@@ -13,9 +14,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 import stradask as sd
-from stradask.algorithms.topics.samplers import gibbs
 from stradask.errors import CheckpointMismatch, DataError, InterruptedFitWarning, ModelFileError
-from stradask.scheduler.engine import run
+from stradask.scheduler.stores.saved import check_same_form
 
 
 @pytest.fixture(scope="module")
@@ -165,17 +165,17 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path, corpus):
 
 @pytest.mark.parametrize("n_components", [5, 300])
 def test_a_checkpoint_that_would_lead_kernels_astray_is_refused(corpus, n_components):
-    state = gibbs.GibbsState(corpus, n_components, np.ones(n_components), np.ones(corpus.shape[1]), 0)
-    run(state, state.schedule, max_rounds=1)
-    good = {name: array.copy() for name, array in state.arrays().items()}
+    state = Chain(corpus, n_components, np.ones(n_components), np.ones(corpus.shape[1]), 0).sweep(0)
+    good = state.saved()
     names = ["topics"] if n_components == 5 else ["topics", "entries", "n_lines"]
-    for name in names:
+    for name in (f"shard-0/{name}" for name in names):
         bad = {**good, name: good[name].copy()}
         bad[name][3] = np.iinfo(bad[name].dtype).max
         with pytest.raises(ModelFileError):
             state.restore(bad)
         with pytest.raises(ModelFileError):
-            state.restore({**good, name: good[name][:-1]})
+            check_same_form(name, good[name][:-1], good[name])  # as sessions do before
+    state.restore(good)
 
 
 # Stopping ---------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 import stradask as sd
-from stradask.algorithms.topics import distributed
-from stradask.algorithms.topics.samplers.rotating import RotatingGibbs
+from stradask.algorithms.topics import documents
+from stradask.algorithms.topics.samplers.gibbs import RotatingGibbs
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
@@ -135,8 +135,8 @@ def test_within_a_memory_limit(X, tmp_path):
 def test_a_plan_has_room_for_the_first_topics(X, tmp_path, monkeypatch):
     """They are drawn by Gibbs sampling, whose counts of short documents are more than warp holds."""
     save_uci_bow(X, tmp_path / "docword.txt")
-    made, plan = [], distributed.plan_for
-    monkeypatch.setattr(distributed, "plan_for", lambda *args: made.append(plan(*args)) or made[-1])
+    made, plan = [], documents.plan_for
+    monkeypatch.setattr(documents, "plan_for", lambda *args: made.append(plan(*args)) or made[-1])
     model = lda(200, sampler="warp", n_groups=None, memory_limit="350kB", max_iter=1, warm_start=True)
     model.fit(tmp_path / "docword.txt").fit(tmp_path / "docword.txt")
     assert [plan.at_once is None for plan in made] == [True, False]

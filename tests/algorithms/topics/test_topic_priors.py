@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from lda_chains import Chain, groups_of
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import gammaln
@@ -13,11 +14,9 @@ from sklearn.model_selection import cross_val_score
 import stradask as sd
 from stradask.algorithms.topics import priors
 from stradask.algorithms.topics.evaluation import document_completion
-from stradask.algorithms.topics.samplers.gibbs import GibbsState
 from stradask.datasets.generators import make_lda_corpus
 from stradask.datasets.split import split_tokens
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
-from stradask.scheduler.engine import run
 
 # A fitted model -----------------------------------------------------------------------------------
 
@@ -213,7 +212,7 @@ def test_labels_of_ones_are_no_labels(corpus):
 
 def test_the_model_is_bitwise_the_same_for_any_number_of_threads():
     X, truth, _ = _corpus(1500, n_features=800, n_components=8, mean_length=100)
-    assert len(GibbsState(X, 7, np.ones(7), np.ones(800), 0).group_words) > 1
+    assert groups_of(X, 7) > 1
     known = {
         "seed_words": {0: [5, 6], 3: [10]},
         "doc_labels": _some_labels(1500, 8),
@@ -329,12 +328,11 @@ def test_a_fit_goes_on_from_its_checkpoint_and_from_no_other(tmp_path, corpus):
 def test_a_checkpoint_with_forbidden_topics_is_refused(corpus):
     X, *_ = corpus
     labels = sparse.csr_array(_some_labels(X.shape[0], 5))
-    state = GibbsState(X, 5, np.ones(5), np.ones(400), 0, labels=labels)
-    arrays = {name: np.array(array) for name, array in state.arrays().items()}
+    state = Chain(X, 5, np.ones(5), np.ones(400), 0, labels=labels)
+    arrays = state.saved()
     state.restore(arrays)
-    docs = state.order[state.token_doc[: state.n_tokens]]
-    at = np.flatnonzero(labels.toarray()[docs, 4] == 0)[0]
-    arrays["topics"][at] = 4
+    at = np.flatnonzero(labels.toarray()[state.docs[state._places(0)], 4] == 0)[0]
+    arrays["shard-0/topics"][at] = 4
     with pytest.raises(ModelFileError, match="do not fit doc_labels"):
         state.restore(arrays)
 
@@ -473,11 +471,13 @@ def test_counts_agree_with_the_assignments_after_grouped_sweeps(corpus):
         sizes = (n_components, np.full(n_components, 0.1), np.full(400, 0.01))
         known = {"seeds": sparse.csr_array(_dense_seeds(n_components).T)}
         for labels in (None, sparse.csr_array(_some_labels(300, n_components))):
-            state = GibbsState(X, *sizes, 1, n_groups=4, labels=labels, **known)
-            run(state, state.schedule, max_rounds=3, n_jobs=2)
+            state = Chain(X, *sizes, 1, n_groups=4, labels=labels, **known)
+            for round_ in range(3):
+                state.sweep(round_)
             counts = state.word_topic_counts()
             np.testing.assert_array_equal(state.totals, counts.sum(axis=0))
             np.testing.assert_array_equal(counts.sum(axis=0), state.doc_topic_counts().sum(axis=0))
             np.testing.assert_array_equal(counts.sum(axis=1), X.sum(axis=0))
-            kept = np.flatnonzero(state.row_of_word >= 0)
-            np.testing.assert_array_equal(state.rows, counts[kept].toarray())
+            for block, value in enumerate(state.blocks):
+                words = state.program.words.ids[state.program.words.of(block)][: len(value.rows)]
+                np.testing.assert_array_equal(value.rows, counts[words].toarray())

@@ -1,15 +1,16 @@
 """Annealed sweeps are those of a larger prior, and nothing of them is left afterwards."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
+from lda_chains import Chain
 from scipy import sparse
 
 import stradask as sd
+from stradask.algorithms.topics import fitting
+from stradask.algorithms.topics.samplers import choose
 from stradask.algorithms.topics.samplers.annealing import annealed_prior, annealed_sweeps, first_beta
-from stradask.algorithms.topics.samplers.auto import AutoState
-from stradask.algorithms.topics.samplers.choose import sampler_state
+from stradask.algorithms.topics.samplers.auto import RotatingAuto
+from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.errors import ModelFileError
 
 N_TOPICS, N_WORDS = 70, 400
@@ -21,19 +22,10 @@ def corpus():
     return sparse.csr_array(X)
 
 
-def make(corpus, sampler, beta=0.01, max_sweeps=20, **options):
+def make(corpus, sampler, beta=0.01, max_sweeps=20, anneals=False, **options):
     priors = np.full(N_TOPICS, 0.1), np.broadcast_to(np.asarray(beta, float), N_WORDS).copy()
-    choice = {"sampler": sampler, "exact": False, "max_sweeps": max_sweeps, "known": {}}
-    return sampler_state(corpus, N_TOPICS, *priors, 5, **(choice | options))
-
-
-def sweep(state, round_):
-    shards = [state.load(group) for group in state.shards]
-    for step, tasks in enumerate(state.schedule.plan(round_, {})):
-        tasks = [SimpleNamespace(shard=i, blocks=j, round=round_, step=step) for i, j in tasks]
-        for task in tasks:
-            state.sync(shards[task.shard], state.publish())
-        state.aggregate(tasks, [state.update(shards[task.shard], task) for task in tasks])
+    options |= choose.annealing_of(sampler, max_sweeps, anneals)
+    return Chain(corpus, N_TOPICS, *priors, 5, kind=choose.program_of(sampler), **options)
 
 
 def test_the_prior_falls_from_a_tenth_to_what_was_asked_for():
@@ -71,26 +63,26 @@ def test_annealed_sweeps_are_those_of_the_larger_prior(corpus, sampler):
     assert annealed.annealed == 10
     larger.begin_from(annealed.topics)  # long documents begin in another way
     for round_ in range(6):
-        sweep(annealed, round_)
-        sweep(larger, round_)
+        annealed.sweep(round_)
+        larger.sweep(round_)
     np.testing.assert_array_equal(annealed.topics, larger.topics)
-    sweep(annealed, 7)  # on its way down
-    sweep(larger, 7)
+    annealed.sweep(7)  # on its way down
+    larger.sweep(7)
     assert not np.array_equal(annealed.topics, larger.topics)
     # the likelihood is that of the prior asked for
     plain = make(corpus, sampler)
     plain.begin_from(annealed.topics)
-    assert annealed.joint_log_likelihood(1) == plain.joint_log_likelihood(1)
+    assert annealed.joint_log_likelihood() == pytest.approx(plain.joint_log_likelihood(), rel=1e-12)
 
 
 @pytest.mark.parametrize("sampler", ["gibbs", "warp", "light"])
 def test_nothing_is_left_of_annealing_afterwards(corpus, sampler):
     annealed, plain = make(corpus, sampler, anneals=True), make(corpus, sampler)
     for round_ in range(10):
-        sweep(annealed, round_)
-    plain.restore(annealed.arrays() | {"annealed": np.int64(0)})
-    sweep(annealed, 10)
-    sweep(plain, 10)
+        annealed.sweep(round_)
+    plain.restore(annealed.saved() | {"annealed": np.array(0)})
+    annealed.sweep(10)
+    plain.sweep(10)
     np.testing.assert_array_equal(annealed.topics, plain.topics)
 
 
@@ -98,25 +90,26 @@ def test_nothing_is_left_of_annealing_afterwards(corpus, sampler):
 def test_a_checkpoint_within_annealing_goes_on_with_it(corpus, sampler):
     first, second = make(corpus, sampler, anneals=True), make(corpus, sampler, max_sweeps=50, anneals=True)
     for round_ in range(7):
-        sweep(first, round_)
-    second.restore(first.arrays())
-    sweep(first, 7)
-    sweep(second, 7)
+        first.sweep(round_)
+    second.restore(first.saved())
+    first.sweep(7)
+    second.sweep(7)
     np.testing.assert_array_equal(first.topics, second.topics)
     for damaged in (np.int64(-1), np.float64(3), np.arange(3)):
         with pytest.raises(ModelFileError, match="do not fit"):
-            second.restore(first.arrays() | {"annealed": damaged})
+            second.program.restore(first.program.arrays() | {"annealed": np.asarray(damaged)})
 
 
 def test_auto_anneals_with_warp_alone_and_does_not_go_over_before_the_end(corpus):
-    state = make(corpus, "auto", max_sweeps=60, anneals=True)
-    assert isinstance(state, AutoState)
+    priors = np.full(N_TOPICS, 0.1), np.full(N_WORDS, 0.01)
+    options = choose.annealing_of("both", 60, True)
+    state = RotatingAuto(corpus_of_matrix(corpus, 2), N_TOPICS, *priors, 5, **options)
     assert state.annealed == 30
     state.takeover.trace = [9.0] * 40
     assert not state.takeover.is_time(state.annealed)
     state.takeover.trace += [9.0]
     assert state.takeover.is_time(state.annealed)
-    assert state._gibbs(state.current).annealed == 0
+    assert [part.annealed for part in state.parts] == [30, 0]
 
 
 def test_a_prior_that_is_large_already_is_not_annealed(corpus):
@@ -124,32 +117,23 @@ def test_a_prior_that_is_large_already_is_not_annealed(corpus):
     assert make(corpus, "warp", beta=0.09, anneals=True).annealed == 10
 
 
-@pytest.mark.parametrize("options", [
-    {"exact": True}, {"anneals": False}, {"known": {"labels": sparse.csr_array(np.ones((1200, N_TOPICS)))}},
-])  # fmt: skip
-def test_what_is_not_annealed(corpus, options):
-    assert make(corpus, "gibbs", **({"anneals": True} | options)).annealed == 0
-
-
-def test_estimators_that_begin_from_something_do_not_anneal(corpus, monkeypatch):
-    from stradask.algorithms.topics.samplers import choose as samplers
-
+def test_estimators_that_are_exact_or_begin_from_something_do_not_anneal(corpus, monkeypatch):
     seen = []
-    inner = samplers.sampler_state
-    monkeypatch.setattr(samplers, "sampler_state", lambda *a, **kw: seen.append(inner(*a, **kw)) or seen[-1])
+    run = fitting.run
+    monkeypatch.setattr(fitting, "run", lambda *a, **kw: seen.append(a[0].annealed) or run(*a, **kw))
     lda = sd.LatentDirichletAllocation(8, sampler="gibbs", max_iter=6, random_state=0).fit(corpus)
     lda.fit(corpus, topics=lda.components_)
     lda.fit(corpus, seed_words={0: [1]})
+    lda.fit(corpus, doc_labels=np.ones((1200, 8)))
     lda.set_params(warm_start=True).fit(corpus)
-    assert [state.annealed for state in seen] == [3, 0, 0, 0]
+    lda.set_params(warm_start=False, exact=True).fit(corpus)
+    assert seen == [3, 0, 0, 0, 0, 0]
 
 
 def test_fitted_priors_and_convergence_wait_for_the_end_of_annealing(corpus):
     state = make(corpus, "gibbs", max_sweeps=80, anneals=True, fits_priors=True)
-    state.after_sweep(30)
-    assert np.all(state.beta == 0.01)
-    state.after_sweep(40)
-    assert np.all(state.beta != 0.01)
+    assert not state.fits_priors_after(30)
+    assert state.fits_priors_after(40)
     lda = sd.LatentDirichletAllocation(8, sampler="gibbs", tol=0.5, max_iter=80, random_state=0).fit(corpus)
     assert lda.n_iter_ > 40
 

@@ -12,10 +12,10 @@ from functools import cache
 import numba as nb
 import numpy as np
 import pytest
+from lda_chains import Chain
 from scipy import sparse, stats
 from scipy.special import gammaln
 
-from stradask.algorithms.topics.samplers.gibbs import GibbsState
 from stradask.kernels.lda.gibbs import sweep_dense, sweep_sparse
 
 # How many replicates, and the bias that they are to show: what a chi-square test makes of a bias grows with
@@ -38,7 +38,7 @@ def _new_state(name, **options):
     X, n_topics, alpha, beta = CORPORA[name]
     alpha = np.broadcast_to(np.asarray(alpha, float), n_topics).copy()
     beta = np.broadcast_to(np.asarray(beta, float), X.shape[1]).copy()
-    return GibbsState(sparse.csr_array(X.astype(np.int32)), n_topics, alpha, beta, 0, **options)
+    return Chain(sparse.csr_array(X.astype(np.int32)), n_topics, alpha, beta, 0, **options)
 
 
 def _joint(state, assignments):
@@ -131,11 +131,11 @@ def _replicates(name, n=FEW, *, dense, exact=1, rows=True, starts=None):
         np.arange(len(state.beta), dtype=np.int32) if rows else np.full(len(state.beta), -1, np.int32)
     )
     lines = np.arange(len(state.lengths) + 1, dtype=np.int64)
-    _, beta, beta_sum = state.beta_of(0)
+    beta, counts = state.beta.astype(np.float32), np.zeros((len(state.lengths), 32), np.uint16)
     return _sweep_replicates(
         starts.astype(np.uint16), dense, exact, state.group_words[0], state.bounds, state.word_start,
-        state.token_doc, state.documents.counts, lines, 16, row_of_word, len(state.beta), state._alpha32,
-        beta, np.float32(beta_sum), state.n_topics,
+        state.token_doc, counts, lines, 16, row_of_word, len(state.beta), state.alpha32,
+        beta, np.float32(state.beta.sum()), state.n_topics,
     )  # fmt: skip
 
 
@@ -194,7 +194,7 @@ def test_states_enumerated_are_those_of_the_state():
         assignments, _, _ = _enumeration(name)
         reported = []
         for z in assignments[[0, 7, len(assignments) // 2]]:
-            state.restore(state.arrays() | {"topics": z.astype(np.uint16)})
+            state.begin_from(z)
             reported.append(state.joint_log_likelihood() * state.n_tokens)
         defined = _joint(state, assignments[[0, 7, len(assignments) // 2]])
         np.testing.assert_allclose(np.diff(reported), np.diff(defined), rtol=1e-9)
@@ -227,16 +227,17 @@ def test_groups_stay_within_their_stated_distance(name):
     """Two groups of a corpus of ten tokens; each sees the other's changes a step late, and its own too."""
     n_sweeps = 60_000
     state, plain = _new_state(name, n_groups=2), _new_state(name, exact=True)
-    _, beta, beta_sum = state.beta_of(0)
+    beta, n_words = state.beta.astype(np.float32), len(state.beta)
+    topics, counts = state.topics, np.zeros((len(state.lengths), 32), np.uint16)
+    np.add.at(counts, (state.token_doc[: state.n_tokens], topics), 1)
+    rows = np.zeros((n_words, state.n_topics), np.int32)
+    np.add.at(rows, (state.words, topics), 1)
     sampled = _grouped_chain(
         n_sweeps, np.concatenate(state.group_words), np.cumsum([0, *map(len, state.group_words)]),
-        state.bounds, state.word_start, state.token_doc, state.topics, state.documents.counts,
-        state.row_of_word, state.rows, state.totals, state._alpha32, beta, np.float32(beta_sum),
+        state.bounds, state.word_start, state.token_doc, topics, counts, np.arange(n_words, dtype=np.int32),
+        rows, state.totals, state.alpha32, beta, np.float32(state.beta.sum()),
     )  # fmt: skip
-    places = [
-        np.lexsort((s.order[s.token_doc[: s.n_tokens]], np.repeat(range(len(s.beta)), np.diff(s.word_start))))
-        for s in (state, plain)
-    ]
+    places = [np.lexsort((s.docs, s.words)) for s in (state, plain)]
     sampled = sampled[:, places[0][np.argsort(places[1])]]  # in the order of the enumeration
     assignments, posterior, partition = _enumeration(name)
     found = np.bincount(partition[_codes(sampled, assignments.max() + 1)], minlength=partition.max() + 1)

@@ -14,7 +14,7 @@ from distributed import Client, LocalCluster
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.topics.samplers.rotating import Block, RotatingGibbs
+from stradask.algorithms.topics.samplers.gibbs import Block, RotatingGibbs
 from stradask.algorithms.topics.samplers.state import deal_words
 from stradask.algorithms.topics.samplers.word_blocks import Words
 from stradask.algorithms.topics.shard_input import corpus_of_matrix

@@ -7,10 +7,10 @@ import pytest
 from distributed import Client, LocalCluster
 
 import stradask as sd
-from stradask.algorithms.topics.samplers.rotating_warp import RotatingWarp
+from stradask.algorithms.topics.samplers.warp import RotatingWarp
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.datasets.generators import make_lda_corpus
-from stradask.kernels.lda.warp import part_of_words
+from stradask.kernels.lda.warp import word_pass
 from stradask.kernels.random import hash32, philox4x32
 from stradask.scheduler.engine import run
 from stradask.scheduler.sessions.local import LocalSession
@@ -30,7 +30,6 @@ def program(X, n_shards):
 def swept(X, n_shards, n_rounds, session):
     """Topic counts of words and documents after some sweeps."""
     made = program(X, n_shards)
-    made.fetches_documents = True
     found = run(made, made.schedule, max_rounds=n_rounds, engine=session).fetched
     words = found.words.toarray()
     np.testing.assert_array_equal(words.sum(axis=0), made.totals)
@@ -39,10 +38,9 @@ def swept(X, n_shards, n_rounds, session):
 
 def test_words_and_documents_agree_with_the_corpus(X):
     words, documents = swept(X, 4, 7, LocalSession(2))
-    rows = np.concatenate(corpus_of_matrix(X, 4).rows)
     np.testing.assert_array_equal(words.sum(axis=1), np.asarray(X.sum(axis=0)).ravel())
     np.testing.assert_array_equal(words.sum(axis=0), documents.sum(axis=0))
-    np.testing.assert_array_equal(documents.sum(axis=1), np.asarray(X[rows].sum(axis=1)).ravel())
+    np.testing.assert_array_equal(documents.sum(axis=1), np.asarray(X.sum(axis=1)).ravel())
 
 
 def test_one_result_for_any_number_of_workers(X):
@@ -57,13 +55,20 @@ def test_one_result_for_any_number_of_workers(X):
     assert (different[0] != expected[0]).any()
 
 
-def test_a_pass_over_a_part_is_what_its_docstring_says():
+def _counted(tokens, word_start):
+    parts = np.split(tokens, word_start[1:-1])
+    return np.array([np.bincount(part, minlength=K) for part in parts], np.int32)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 3])
+def test_a_pass_over_a_part_is_what_its_docstring_says(n_rows):
     """Two words, tokens of two shards; every draw made anew from the definition."""
     rng = np.random.default_rng(0)
     word_start, begin, end = np.array([0, 40, 41, 90]), np.array([10, 40, 55]), np.array([30, 41, 55])
     starts, names = np.array([0, 20, 21, 21]), np.array([4, 9, 2], np.int32)
     tokens = rng.integers(0, K, 90).astype(np.uint16)
     pairs = rng.integers(0, K, (21, 2)).astype(np.uint16)
+    rows = _counted(tokens, word_start)[:n_rows]
     totals, beta = rng.integers(20, 60, K), np.array([0.3, 0.05, 1.0])
     before, changed = totals.copy(), totals.copy()
     want_tokens, want = tokens.copy(), pairs.copy()
@@ -91,9 +96,9 @@ def test_a_pass_over_a_part_is_what_its_docstring_says():
             smooth = K * beta[w] / (K * beta[w] + n - 1)
             from_prior = choice <= smooth * 2**32 or not len(others)
             mine[i, 1] = pick * K >> 32 if from_prior else others[pick * len(others) >> 32]
-    part_of_words(
-        names, begin, end, word_start, tokens, starts, pairs, totals, beta, beta.sum(), np.uint64(5), 8, 3
-    )
+    tables = (names, begin, end, word_start, tokens, rows, starts, pairs, totals)
+    word_pass(*tables, beta, beta.sum(), np.uint64(5), 8, 3)
+    np.testing.assert_array_equal(rows, _counted(tokens, word_start)[: len(rows)])
     np.testing.assert_array_equal(tokens, want_tokens)
     np.testing.assert_array_equal(pairs, want)
     np.testing.assert_array_equal(totals, changed)

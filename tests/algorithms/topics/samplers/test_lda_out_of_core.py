@@ -12,11 +12,11 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 import stradask as sd
-from stradask.algorithms.topics import distributed
+from stradask.algorithms.topics import documents
 from stradask.algorithms.topics.samplers import out_of_core
-from stradask.algorithms.topics.samplers.rotating import RotatingGibbs
-from stradask.algorithms.topics.samplers.rotating_warp import RotatingWarp
+from stradask.algorithms.topics.samplers.gibbs import RotatingGibbs
 from stradask.algorithms.topics.samplers.storage import Pool, Storage, fetch, release
+from stradask.algorithms.topics.samplers.warp import RotatingWarp
 from stradask.algorithms.topics.samplers.word_blocks import FirstCountThenRotate
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.datasets import save_uci_bow
@@ -84,7 +84,7 @@ def test_shards_on_disk(X, path, tmp_path, monkeypatch):
         made.append(reserve(*args))
         return made[-1]
 
-    monkeypatch.setattr("stradask.algorithms.topics.distributed.plan_for", watched)
+    monkeypatch.setattr("stradask.algorithms.topics.documents.plan_for", watched)
     folder = tmp_path / "states"
     folder.mkdir()
     model = fitted(path, memmap_folder=folder)
@@ -102,7 +102,7 @@ def test_shards_on_disk(X, path, tmp_path, monkeypatch):
 def test_the_next_party_is_read_while_one_is_swept(X, tmp_path, monkeypatch):
     fetched, drawn, counts = [], [], set()
     monkeypatch.setattr(
-        "stradask.algorithms.topics.samplers.rotating.fetch", lambda array: fetched.append(id(array))
+        "stradask.algorithms.topics.samplers.gibbs.fetch", lambda array: fetched.append(id(array))
     )
     corpus = corpus_of_matrix(X, 5)
     options = {"at_once": 2, "folder": tmp_path}
@@ -205,14 +205,14 @@ def test_arrays_of_a_pool_stand_side_by_side(tmp_path):
 
 
 def test_files_that_change_while_a_fit_begins(X, path, monkeypatch):
-    surveyed = distributed.survey
+    surveyed = documents.survey
 
     def changing(*args):
         found = surveyed(*args)
         save_uci_bow(X[::-1], path)  # as many documents and words, so that the file's head is the same
         return found
 
-    monkeypatch.setattr(distributed, "survey", changing)
+    monkeypatch.setattr(documents, "survey", changing)
     for n_groups in (1, 3):
         save_uci_bow(X, path)
         with pytest.raises(DataError, match="begins with document 0 is not what it was"):

@@ -14,7 +14,7 @@ from sklearn.datasets import dump_svmlight_file
 from sklearn.feature_extraction.text import CountVectorizer
 
 import stradask as sd
-from stradask.algorithms.topics import distributed
+from stradask.algorithms.topics import documents
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
@@ -181,7 +181,7 @@ def test_bad_blocks(client, X):
 def test_a_file_that_workers_do_not_see(client, X, tmp_path, monkeypatch):
     """It is there where it is cut, and gone where it is read: before the survey, or after it."""
     path = tmp_path / "docword.txt"
-    surveyed = distributed.survey
+    surveyed = documents.survey
 
     def gone_before(*args):
         path.unlink()
@@ -194,7 +194,7 @@ def test_a_file_that_workers_do_not_see(client, X, tmp_path, monkeypatch):
 
     for gone, where in ((gone_before, r"in shard \d of X: "), (gone_after, "")):
         save_uci_bow(X, path)
-        monkeypatch.setattr(distributed, "survey", gone)
+        monkeypatch.setattr(documents, "survey", gone)
         with pytest.raises(
             DataError, match=rf"{where}.*docword.txt: cannot be opened .*No such file"
         ) as seen:

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from cuda_devices import KINDS, device_of, emulated
 from cuda_emulator import EmulatedDevice, sanitized
+from lda_chains import Chain, Tokens
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 import stradask as sd
-from stradask.algorithms.topics.samplers.light import _SWEEP, LightState
+from stradask.algorithms.topics.samplers.light import _SWEEP, RotatingLight
 from stradask.algorithms.topics.samplers.light_cuda import (
     LightCudaState,
     number_of_groups,
@@ -61,8 +62,8 @@ def _on_the_cpu(state, there, sweeps):
     corpus = (state.word_start, state.token_doc, state.topics)
     documents = (lists.entries, lists.line_start, lists.n_lines, lists.shift, state.lengths)
     for round_ in range(sweeps):
-        beta, _, beta_sum = state.beta_of(round_)
-        alpha = (state.alpha, state.alpha.sum(), state._aliases, state._limits)
+        beta, beta_sum = state.priors.beta_of(round_)
+        alpha = (state.alpha, state.alpha.sum(), state.aliases, state.limits)
         model = (*alpha, beta, beta_sum, state.n_steps, state.seed, _SWEEP, round_)
         changes = np.zeros(0 if live else state.n_topics, np.int64)
         words = (state.row_of_word, state.rows, state.totals, changes)
@@ -120,7 +121,7 @@ def test_topics_are_those_of_the_cpu(n_topics, skewed, n_groups, n_sections, dev
     groups = {"n_groups": n_groups, "n_sections": n_sections}
     state = _after(LightCudaState(*model, device=device, **groups, **options), 3)
     assert len(state.common_words) > 0 or n_groups < 7
-    expected = LightState(*model, n_groups=n_groups * n_sections, **options)
+    expected = Tokens(*model, n_groups=n_groups * n_sections, **options)
     _same(state, _on_the_cpu(expected, state, 3))
 
 
@@ -133,7 +134,7 @@ def test_a_hundred_thousand_tokens_are_moved_as_on_the_cpu(n_topics, device):
     state = _after(LightCudaState(*model, device=device), 1)
     assert state.n_groups > 40
     assert len(state.common_words) > 10
-    _same(state, _on_the_cpu(LightState(*model, n_groups=state.n_groups), state, 1))
+    _same(state, _on_the_cpu(Tokens(*model, n_groups=state.n_groups), state, 1))
 
 
 @emulated
@@ -170,8 +171,9 @@ def test_exact_sweeps_are_those_of_the_cpu(device):
     X = _corpus()
     model = (X, 30, *_priors(30, X.shape[1]), 4)
     state = _after(LightCudaState(*model, exact=True, device=device), 3)
-    expected = LightState(*model, exact=True)
-    run(expected, expected.schedule, max_rounds=3)
+    expected = Chain(*model, kind=RotatingLight, exact=True)
+    for round_ in range(3):
+        expected.sweep(round_)
     assert (state.n_groups, len(state.common_words)) == (1, 0)
     assert (state.topics == expected.topics).all()
 
@@ -353,10 +355,10 @@ def test_a_checkpoint_goes_on_and_is_not_that_of_the_cpu(device, tmp_path):
 def test_topics_at_hand_reach_their_own_tokens(device):
     X = _corpus()
     model = (X, 60, *_priors(60, X.shape[1]), 5)
-    other = LightState(*model, n_groups=2)
+    other = Tokens(*model, n_groups=2)
     state = LightCudaState(*model, n_groups=5, device=device)
     assert (state.order != other.order).any()
-    state.begin_from(other.topics_for(state))
+    state.begin_from_tokens(other.words, other.docs, other.topics)
     assert (state.doc_topic_counts() != other.doc_topic_counts()).nnz == 0
     assert (state.word_topic_counts() != other.word_topic_counts()).nnz == 0
     with standing_in(device):

@@ -10,11 +10,12 @@ Reference: Geweke, "Getting it right: joint distribution tests of posterior simu
 
 import numpy as np
 import pytest
+from lda_chains import Chain
 from scipy import sparse, stats
 
 from stradask.algorithms.topics.samplers import document_rows
-from stradask.algorithms.topics.samplers.gibbs import GibbsState
-from stradask.algorithms.topics.samplers.light import LightState
+from stradask.algorithms.topics.samplers.gibbs import RotatingGibbs
+from stradask.algorithms.topics.samplers.light import RotatingLight
 
 DOCS = np.repeat(np.arange(4), [6, 4, 3, 1])
 ALPHA, BETA = np.array([0.2, 0.5, 1.1]), np.array([0.3, 0.1, 0.7, 0.4])
@@ -40,12 +41,11 @@ def _swept(kind, topics, words, seed, **options):
     X = sparse.coo_array(
         (np.ones(len(DOCS), np.int32), (DOCS, words)), shape=(DOCS[-1] + 1, len(BETA))
     ).tocsr()
-    state = kind(X, len(ALPHA), ALPHA, BETA, seed, **options)
+    state = Chain(X, len(ALPHA), ALPHA, BETA, seed, kind=kind, **options)
     place = np.argsort(state.order)[DOCS]
     order = np.lexsort((place, words))  # as the state lays tokens out
     assert (state.token_doc[: len(DOCS)] == place[order]).all()
-    state.begin_from(topics[order].astype(state.kind))
-    state._block(0, 0, state.totals.copy(), 0)
+    state.begin_from(topics[order]).sweep(0)
     after = np.empty_like(topics)
     after[order] = state.topics
     return after
@@ -94,23 +94,23 @@ def _p_values(sampled):
 @pytest.mark.parametrize("how", ["dense rows", "lists", "light"])
 def test_the_exact_modes_draw_from_the_joint_distribution(how, replicates, monkeypatch):
     monkeypatch.setattr(document_rows, "DENSE_TOPICS", 0 if how == "lists" else 256)
-    p = _p_values(_by_turns(LightState if how == "light" else GibbsState, replicates, exact=True))
+    p = _p_values(_by_turns(RotatingLight if how == "light" else RotatingGibbs, replicates, exact=True))
     assert min(p.values()) > 1e-4, p
 
 
-class _OtherProposals(LightState):
+class _OtherProposals(RotatingLight):
     """Proposals from alpha come twice as often as the acceptance takes into account."""
 
-    def set_priors(self, alpha, beta):
-        super().set_priors(alpha, beta)
-        self._alpha_sum *= 2
+    def proposals(self, alpha):
+        alpha_sum, *tables = super().proposals(alpha)
+        return (2 * alpha_sum, *tables)
 
 
-class _OtherPrior(GibbsState):
+class _OtherPrior(RotatingGibbs):
     """Sweeps under an alpha a half larger."""
 
-    def set_priors(self, alpha, beta):
-        super().set_priors(1.5 * alpha, beta)
+    def __init__(self, corpus, n_topics, alpha, *model, **options):
+        super().__init__(corpus, n_topics, 1.5 * alpha, *model, **options)
 
 
 @pytest.mark.parametrize("wrong", [_OtherProposals, _OtherPrior])

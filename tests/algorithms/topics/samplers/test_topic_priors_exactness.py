@@ -10,10 +10,10 @@ from functools import cache
 import numba as nb
 import numpy as np
 import pytest
+from lda_chains import Chain
 from scipy import sparse, stats
 from scipy.special import gammaln
 
-from stradask.algorithms.topics.samplers.gibbs import GibbsState
 from stradask.kernels.lda.gibbs import sweep_dense, sweep_sparse
 from stradask.kernels.lda.labels import count_labelled, sweep_labelled
 
@@ -37,7 +37,7 @@ def _case(name):
     X = np.pad(COUNTS, ((0, 0), (0, len(beta) - COUNTS.shape[1])))
     known = {"seeds": seeds, "labels": labels}
     known = {key: None if part is None else sparse.csr_array(part) for key, part in known.items()}
-    state = GibbsState(
+    state = Chain(
         sparse.csr_array(X.astype(np.int32)), 3, np.array(alpha), np.array(beta), 0, exact=True, **known
     )
     words_by_topic = state.beta[:, None] + (0 if seeds is None else seeds) + np.zeros((len(beta), 3))
@@ -136,16 +136,25 @@ def _swept(name, how, *, exact=1, rows=True):
     assignments, posterior, _ = _enumeration(name)
     starts = assignments[np.random.default_rng(0).choice(len(assignments), REPLICATES, p=posterior)]
     row_of_word = np.where(rows, np.arange(len(state.beta)), -1).astype(np.int32)
-    labels = sparse.csr_array(alpha > 0 if state.labels is None else state.labels[state.order])
+    labels = sparse.csr_array(
+        alpha > 0 if state.program.labels is None else state.program.labels[state.order]
+    )
     lists = (labels.indptr.astype(np.int64), labels.indices.astype(np.int32), labels.data.astype(np.float32))
     alpha32 = np.zeros(32, np.float32)
     alpha32[:3] = state.alpha
     place = (state.group_words[0], *state.bounds, state.word_start, state.token_doc)
-    _, beta, beta_sum = state.beta_of(0)
-    priors = (alpha32, beta, np.float32(beta_sum))
+    priors = (alpha32, state.beta.astype(np.float32), np.float32(state.beta.sum()))
     sampled = starts.copy()
-    how(sampled, place, row_of_word, lists, priors, exact, state._seeds32)
+    how(sampled, place, row_of_word, lists, priors, exact, _for_kernels(state.program.seeds))
     return sampled
+
+
+def _for_kernels(seeds):
+    """By word, not by block."""
+    if seeds is None:
+        return None
+    sums = np.asarray(seeds.sum(axis=0)).ravel().astype(np.float32)
+    return seeds.indptr.astype(np.int64), seeds.indices.astype(np.int32), seeds.data.astype(np.float32), sums
 
 
 def _p_value(name, sampled):
@@ -203,5 +212,5 @@ def test_the_state_reports_the_joint_that_was_enumerated(name):
     state, *_ = _case(name)
     assignments, posterior, joint = _enumeration(name)
     for place in np.flatnonzero(posterior)[[0, 100, -1]]:
-        state.restore(state.arrays() | {"topics": assignments[place]})
+        state.begin_from(assignments[place])
         assert state.joint_log_likelihood() * state.n_tokens == pytest.approx(joint[place], rel=1e-12)

@@ -6,10 +6,11 @@ import os
 
 import numpy as np
 import pytest
+from lda_chains import Chain
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.topics.samplers.choose import sampler_state
+from stradask.algorithms.topics.samplers.choose import program_of
 from stradask.algorithms.topics.samplers.storage import Storage
 from stradask.errors import DataError
 
@@ -32,8 +33,7 @@ def _same(one, other):
 
 def _state(X, n_topics, sampler, folder=None, **known):
     priors = np.full(n_topics, 0.1), np.full(X.shape[1], 0.01)
-    choice = {"sampler": sampler, "exact": False, "max_sweeps": 9, "known": known}
-    return sampler_state(X, n_topics, *priors, 0, **choice, folder=folder)
+    return Chain(X, n_topics, *priors, 0, kind=program_of(sampler), folder=folder, **known)
 
 
 def _origin(array):
@@ -85,31 +85,32 @@ def test_labels_later_batches_warm_starts_and_checkpoints_too(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("sampler", "n_topics", "names"),
     [
-        ("gibbs", 20, ["topics", "token_doc", "documents.counts"]),
-        ("gibbs", 300, ["topics", "token_doc", "documents.entries"]),
-        ("light", 20, ["topics", "token_doc", "documents.entries"]),
-        ("warp", 20, ["pairs", "position"]),
+        ("gibbs", 20, ["topics", "docs", "documents.counts"]),
+        ("gibbs", 300, ["topics", "docs", "documents.entries"]),
+        ("light", 20, ["topics", "docs", "documents.entries", "tokens"]),
+        ("warp", 20, ["topics", "position", "tokens"]),
     ],
 )
 def test_what_grows_with_tokens_and_documents_lies_in_files(corpus, tmp_path, sampler, n_topics, names):
     for folder, kind in ((tmp_path, mmap.mmap), (None, np.ndarray)):
         state = _state(corpus, n_topics, sampler, folder)
-        for name in names:
-            owner = state.documents if "." in name else state
-            array = getattr(owner, name.rpartition(".")[2])
-            assert isinstance(_origin(array), kind), name
-            assert array.flags.writeable
-            assert array.flags.aligned
-    largest = max(corpus.sum(), 64 * corpus.shape[0])
+        for shard, block in zip(state.states, state.blocks, strict=True):
+            held = shard | {f"documents.{name}": a for name, a in vars(shard["documents"]).items()}
+            for name in names:
+                array = block.tokens if name == "tokens" else held[name]
+                assert isinstance(_origin(array), kind), name
+                assert array.flags.writeable
+                assert array.flags.aligned
+    largest = max(corpus.sum(), 64 * corpus.shape[0]) / len(state.states)
     for name, array in _arrays(_state(corpus, n_topics, sampler, tmp_path)).items():
-        small = array.nbytes < largest / 4 or name in ("rows", "bounds")  # which grow with the words
-        assert small or isinstance(_origin(array), mmap.mmap), name
+        grows_with_words = name.endswith(("rows", "starts", "offset"))
+        assert array.nbytes < largest / 4 or grows_with_words or isinstance(_origin(array), mmap.mmap), name
 
 
 def test_labelled_counts_lie_in_files(corpus, tmp_path):
     labels = sparse.csr_array(np.ones((corpus.shape[0], 20)))
     state = _state(corpus, 20, "gibbs", tmp_path, labels=labels)
-    assert isinstance(_origin(state.documents.held), mmap.mmap)
+    assert all(isinstance(_origin(shard["documents"].held), mmap.mmap) for shard in state.states)
 
 
 @pytest.mark.parametrize("folder", ["absent", "file"])
@@ -156,16 +157,15 @@ def test_arrays_are_zeros_and_room_is_taken(tmp_path, monkeypatch, fallocate):
 # --- memory -----------------------------------------------------------------------------------------------
 
 
-def _arrays(thing, prefix=""):
-    """All arrays that a state holds, each once."""
+def _arrays(state):
+    """All arrays that a fit holds, each once."""
     found = {}
-    for name, value in vars(thing).items():
-        if isinstance(value, np.ndarray):
-            found[prefix + name] = value
-        elif isinstance(value, (list, tuple)):
-            found |= {f"{prefix}{name}[{i}]": v for i, v in enumerate(value) if isinstance(v, np.ndarray)}
-        elif name == "documents":
-            found |= _arrays(value, "documents.")
+    for g, shard in enumerate(state.states):
+        both = shard | {f"documents.{name}": value for name, value in vars(shard["documents"]).items()}
+        found |= {f"{g}.{name}": value for name, value in both.items() if isinstance(value, np.ndarray)}
+        found |= {f"{g}.surveyed.{name}": state.program.shards[g][name] for name in ("words", "offsets")}
+    for b, block in enumerate(state.blocks):
+        found |= {f"block {b}.rows": block.rows, f"block {b}.tokens": block.tokens}
     return {min(n for n in found if found[n] is array): array for array in found.values()}
 
 
@@ -182,6 +182,7 @@ def test_a_token_takes_at_most_ten_bytes(sampler, n_topics, flat):
     weights = np.ones(n_words) if flat else 1 / (np.arange(n_words) + 2.7)
     X = sparse.csr_array(rng.multinomial(200, weights / weights.sum(), size=1000).astype(np.int32))
     state = _state(X, n_topics, sampler)
-    held = {name: a.nbytes for name, a in _arrays(state).items() if not name.startswith("documents.")}
+    counted = _arrays(state).items()
+    held = {name: a.nbytes for name, a in counted if not name.split(".", 1)[1].startswith("documents.")}
     own = 8 * (len(state.shards) + 9) * n_words + 40 * X.shape[0] + 64 * n_topics
     assert sum(held.values()) <= 10 * X.sum() + own, held

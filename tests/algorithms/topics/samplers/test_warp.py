@@ -5,15 +5,16 @@ import itertools
 import numba as nb
 import numpy as np
 import pytest
+from lda_chains import Chain
 from scipy import sparse
 from scipy.special import gammaln
 
 import stradask as sd
-from stradask.algorithms.topics.samplers import auto, warp
+from stradask.algorithms.topics.samplers import auto, choose, warp
 from stradask.algorithms.topics.samplers import handover as takeover
-from stradask.algorithms.topics.samplers.choose import sampler_state
+from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.errors import DataError, ModelFileError
-from stradask.kernels.lda.alias import alias_tables
+from stradask.kernels.lda.alias import alias_tables, tables_of
 from stradask.kernels.lda.warp import document_pass, word_pass
 from stradask.kernels.random import hash32, philox4x32
 from stradask.scheduler.engine import run
@@ -24,7 +25,8 @@ SEED = np.uint64(5)
 def _state(X, n_topics, alpha=0.3, beta=0.4, **options):
     alpha = np.broadcast_to(np.asarray(alpha, float), n_topics).copy()
     beta = np.broadcast_to(np.asarray(beta, float), X.shape[1]).copy()
-    return warp.WarpState(sparse.csr_array(X.astype(np.int32)), n_topics, alpha, beta, 5, **options)
+    counts = sparse.csr_array(X.astype(np.int32))
+    return Chain(counts, n_topics, alpha, beta, 5, kind=warp.RotatingWarp, n_groups=1, **options)
 
 
 @pytest.fixture(scope="module")
@@ -53,41 +55,23 @@ def _accepted(current, proposed, prior, totals, beta_sum, key):
     return out
 
 
-def test_a_word_pass_is_what_its_docstring_says():
-    X = np.random.default_rng(0).poisson(3.0, (12, 7))
-    state = _state(X, 5)
-    rng = np.random.default_rng(1)
-    state.pairs[:] = rng.integers(0, 5, state.pairs.shape)
-    totals, before = np.bincount(state.pairs[:, 0], minlength=5) + 300_000, state.pairs.copy()
-    counted = np.zeros(5, np.int64)
-    word_pass(0, 7, state.word_start, state.pairs, totals, state.beta, state.beta.sum(), counted, SEED, 5, 3)
-    for w in range(7):
-        tokens = slice(*state.word_start[w : w + 2])
-        key = philox4x32(*(np.uint32(v) for v in (w, 0, 3, 5, 5, 0)))[0]
-        expected = _accepted(*before[tokens].T, np.full(5, 0.4), totals, state.beta.sum(), np.uint32(key))
-        assert (state.pairs[tokens, 0] == expected).all()
-    assert (counted == np.bincount(state.pairs[:, 0], minlength=5)).all()
-    assert (before[:, 0] != state.pairs[:, 0]).any()
-
-
 def test_a_document_pass_is_what_its_docstring_says():
     X = np.random.default_rng(0).poisson(3.0, (12, 7))
     alpha = np.array([0.1, 0.9, 0.3, 0.3, 2.0])
-    state = _state(X, 5, alpha)
-    rng = np.random.default_rng(1)
-    state.pairs[:] = rng.integers(0, 5, state.pairs.shape)
-    totals, before = np.bincount(state.pairs[:, 0], minlength=5), state.pairs.copy()
-    prior = (alpha.astype(np.float32), alpha.sum(), state._aliases, state._limits, state.beta.sum())
-    place = (0, 12, state.doc_start, state.position, state.order, state.pairs, totals)
-    distinct = document_pass(*place, *prior, np.zeros(5, np.int64), SEED, 6, 3)
-    assert distinct == sum(
-        len(set(before[state.position[slice(*state.doc_start[d : d + 2])], 0])) for d in range(12)
-    )
+    (shard,) = _state(X, 5, alpha).states
+    pairs, doc_start, position = shard["topics"], shard["doc_start"], shard["position"]
+    pairs[:] = np.random.default_rng(1).integers(0, 5, pairs.shape)
+    totals, before, changed = np.bincount(pairs[:, 0], minlength=5), pairs.copy(), np.zeros(5, np.int64)
+    prior = (alpha.astype(np.float32), alpha.sum(), *tables_of(alpha), 7 * 0.4)
+    place = (0, 12, doc_start, position, shard["names"], pairs, totals)
+    distinct = document_pass(*place, *prior, changed, SEED, 6, 3)
+    assert (totals + changed == np.bincount(pairs[:, 0], minlength=5)).all()
+    assert distinct == sum(len(set(before[position[slice(*doc_start[d : d + 2])], 0])) for d in range(12))
     for d in range(12):
-        tokens = state.position[slice(*state.doc_start[d : d + 2])]
-        key = philox4x32(*(np.uint32(v) for v in (state.order[d], 0, 3, 6, 5, 0)))[0]
-        expected = _accepted(*before[tokens].T, alpha, totals, state.beta.sum(), np.uint32(key))
-        assert (state.pairs[tokens, 0] == expected).all()
+        tokens = position[slice(*doc_start[d : d + 2])]
+        key = philox4x32(*(np.uint32(v) for v in (d, 0, 3, 6, 5, 0)))[0]
+        expected = _accepted(*before[tokens].T, alpha, totals, 7 * 0.4, np.uint32(key))
+        assert (pairs[tokens, 0] == expected).all()
 
 
 @pytest.mark.parametrize("alpha", [0.5, [0.1, 0.4, 1.5]], ids=["one alpha", "vector"])
@@ -95,14 +79,15 @@ def test_proposals_are_other_tokens_topics_or_the_prior(alpha):
     """Of a document of five tokens whose topics cannot move, over many passes."""
     state = _state(np.array([[5]]), 3, alpha)
     topics = np.array([0, 0, 1, 2, 2])
-    prior = (state._alpha32, state.alpha.sum(), state._aliases, state._limits, state.beta.sum())
+    (shard,), pairs = state.states, state.states[0]["topics"]
+    prior = (state.alpha.astype(np.float32), state.alpha.sum(), *tables_of(state.alpha), 0.4)
     drawn = np.zeros((5, 3))
     n = 20_000
     for r in range(n):
-        state.pairs[:] = topics[:, None]  # the proposal is the topic itself: nothing moves
-        place = (0, 1, state.doc_start, state.position, state.order, state.pairs, np.full(3, 9))
+        pairs[:] = topics[:, None]  # the proposal is the topic itself: nothing moves
+        place = (0, 1, shard["doc_start"], shard["position"], shard["names"], pairs, np.full(3, 9))
         document_pass(*place, *prior, np.zeros(3, np.int64), SEED, 6, r)
-        drawn[np.arange(5), state.pairs[:, 1]] += 1
+        drawn[np.arange(5), pairs[:, 1]] += 1
     others = np.bincount(topics, minlength=3) - np.eye(3)[topics]
     expected = (others + state.alpha) / (4 + state.alpha.sum())
     assert (abs(drawn / n - expected) < 5 * np.sqrt(expected * (1 - expected) / n)).all()
@@ -122,21 +107,24 @@ def test_alias_tables_hold_the_distribution(weights):
 
 
 @nb.njit
-def _chain(n, word_start, doc_start, position, names, pairs, totals, alpha, alpha_sum, beta, codes):
-    """Code of the topics (word by word) after each of n sweeps."""
+def _chain(n, word_start, doc_start, position, pairs, totals, alpha, alpha_sum, beta, codes):
+    """Code of the topics (word by word) after each of n sweeps of one shard."""
     n_topics, n_words, n_docs = len(totals), len(word_start) - 1, len(doc_start) - 1
     aliases, limits = np.empty(0, np.int64), np.empty(0, np.uint32)
+    names, rows, tokens = np.arange(n_docs), np.zeros((0, n_topics), np.int32), pairs[:, 0].copy()
+    words, begin, end = np.arange(n_words).astype(np.int32), word_start[:-1].copy(), word_start[1:].copy()
     zero = np.int64(0)  # no literals, for which numba would compile the kernels once more
     for r in range(n):
-        counted = np.zeros(n_topics, np.int64)
-        word_pass(zero, n_words, word_start, pairs, totals, beta, beta.sum(), counted, SEED, np.int64(5), r)
-        totals = counted
-        counted = np.zeros(n_topics, np.int64)
+        changed = np.zeros(n_topics, np.int64)
         document_pass(
             zero, n_docs, doc_start, position, names, pairs, totals, alpha, alpha_sum, aliases, limits,
-            beta.sum(), counted, SEED, np.int64(6), r,
+            beta.sum(), changed, SEED, np.int64(6), r,
         )  # fmt: skip
-        totals = counted
+        totals = totals + changed
+        word_pass(
+            words, begin, end, word_start, tokens, rows, word_start, pairs, totals, beta, beta.sum(), SEED,
+            np.int64(5), r,
+        )  # fmt: skip
         code = 0
         for i in range(len(pairs)):
             code = code * n_topics + pairs[i, 0]
@@ -145,9 +133,7 @@ def _chain(n, word_start, doc_start, position, names, pairs, totals, alpha, alph
 
 def _posterior(state):
     """Every assignment of the tokens, in the state's order, and its probability."""
-    words = np.repeat(np.arange(len(state.beta)), np.diff(state.word_start))
-    docs = np.empty(state.n_tokens, int)
-    docs[state.position] = np.repeat(np.arange(len(state.lengths)), state.lengths)
+    words, docs = state.words, state.token_doc[: state.n_tokens]
     z = np.array(list(itertools.product(range(state.n_topics), repeat=state.n_tokens)))
     joint = np.zeros(len(z))
     for k in range(state.n_topics):
@@ -164,8 +150,12 @@ def _total_variation(X, n_topics, beta=0.4):
     state = _state(X, n_topics, beta=beta)
     z, posterior = _posterior(state)
     codes = np.empty(400_000, np.int64)
-    place = (state.word_start, state.doc_start, state.position, state.order, state.pairs, state.totals)
-    _chain(len(codes), *place, state._alpha32, state.alpha.sum(), state.beta, codes)
+    doc_start = np.concatenate([[0], np.cumsum(state.lengths)])
+    position = np.argsort(state.token_doc[: state.n_tokens], kind="stable").astype(np.uint32)
+    pairs = np.repeat(state.topics[:, None], 2, axis=1)
+    place = (state.word_start, doc_start, position, pairs, state.totals)
+    alpha = state.alpha.astype(np.float32)
+    _chain(len(codes), *place, alpha, state.alpha.sum(), state.beta, codes)
     sampled = np.bincount(codes, minlength=len(z)) / len(codes)
     # Cells that names of topics do not change: which tokens agree.
     same = [np.unique(row, return_inverse=True)[1] for row in z]
@@ -195,7 +185,7 @@ def test_the_reported_joint_is_the_enumerated_one():
     z, posterior = _posterior(state)
     reported = []
     for row in z[[0, 100, 300]]:
-        state.begin_from(row.astype(np.uint16))
+        state.begin_from(row)
         reported.append(state.joint_log_likelihood() * state.n_tokens)
     np.testing.assert_allclose(np.diff(reported), np.diff(np.log(posterior[[0, 100, 300]])), rtol=1e-9)
 
@@ -247,7 +237,8 @@ def test_auto_goes_over_to_gibbs_when_the_topics_of_documents_have_settled(corpu
 def test_the_peak_of_the_topics_of_documents_is_no_settling(corpus):
     """K_d rises at first and then falls: across its peak, two sweeps far apart have the same."""
     alpha, beta = np.full(80, 0.1), np.full(corpus.shape[1], 0.01)
-    state = auto.AutoState(sparse.csr_array(corpus), 80, alpha, beta, 0, max_sweeps=100)
+    shards = corpus_of_matrix(sparse.csr_array(corpus), 2)
+    state = auto.RotatingAuto(shards, 80, alpha, beta, 0, max_sweeps=100)
     state.takeover.trace = [14, 15, 16, 17, 18, 19, 18, 17, 16, 15, 14]
     assert not state.takeover.is_time(state.annealed)
     state.takeover.trace += [14.1] * 9 + [14]
@@ -279,20 +270,20 @@ def test_a_checkpoint_goes_on_bit_for_bit(corpus, tmp_path, sampler, cut):
     assert (resumed.word_topic_counts_ != whole).nnz == 0
 
 
-def test_a_checkpoint_with_proposals_out_of_range_is_refused(corpus):
-    state = _state(corpus, 20)
-    arrays = state.arrays()
-    with pytest.raises(ModelFileError, match="proposals"):
-        state.restore(arrays | {"proposals": arrays["proposals"] + np.uint16(20)})
-    with pytest.raises(ModelFileError, match="do not fit"):
-        state.restore(arrays | {"topics": arrays["topics"][:-1]})
+def test_a_checkpoint_with_topics_or_proposals_out_of_range_is_refused(corpus):
+    for place in (0, 1):
+        state = _state(corpus, 20)
+        arrays = state.saved()
+        arrays["shard-0/topics"][3, place] = 20
+        with pytest.raises(ModelFileError, match="do not fit"):
+            state.restore(arrays)
 
 
 @pytest.mark.parametrize("sampler", ["gibbs", "warp", "light"])
 def test_a_checkpoint_with_other_priors_or_without_an_array_is_refused(corpus, sampler):
     priors = np.full(20, 0.1), np.full(500, 0.01)
-    choice = {"sampler": sampler, "exact": False, "max_sweeps": 5, "fits_priors": False, "known": {}}
-    state = sampler_state(sparse.csr_array(corpus), 20, *priors, 0, **choice)
+    kind = choose.program_of(sampler)
+    state = kind(corpus_of_matrix(sparse.csr_array(corpus), 2), 20, *priors, 0)
     arrays = state.arrays()
     for name in arrays:
         with pytest.raises(ModelFileError, match=f"lacks the array '{name}'"):
@@ -305,7 +296,8 @@ def test_a_checkpoint_with_other_priors_or_without_an_array_is_refused(corpus, s
 
 def _auto_state(corpus):
     alpha, beta = np.full(80, 0.1), np.full(corpus.shape[1], 0.01)
-    return auto.AutoState(sparse.csr_array(corpus), 80, alpha, beta, 0, max_sweeps=12)
+    corpus = corpus_of_matrix(sparse.csr_array(corpus), 2)
+    return auto.RotatingAuto(corpus, 80, alpha, beta, 0, max_sweeps=12)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""What is read of a topic model in shards and blocks, and what its coordinator keeps of it.
+"""The part that samplers over shards and blocks share: the coordinator, and the reading of the model.
 
-Counts of words lie in blocks, those of documents in shards; the coordinator has the topic totals and the
+Counts of words are in blocks, those of documents in shards; the coordinator has the topic totals and the
 priors, and of the last sweep the figures from which the log-likelihood and new priors follow.
 """
 
@@ -10,15 +10,15 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
-from ....errors import ModelFileError
 from ....kernels.lda import counts as topic_counts
 from ....scheduler.program import Outcome, Program
 from ...inputs.indices import narrow_csr
 from .. import priors
 from ..shard_input import Summary
-from .gathered import Fetched
-from .state import FIRST_PRIOR_FIT, taken
-from .word_blocks import Priors, SeedsOfBlocks, Words, add_changes, changes_of
+from .annealing import MEASURE_EVERY, Priors, is_time_for_priors
+from .gathered import Gathered
+from .restoring import taken, unfit
+from .word_blocks import SeedsOfBlocks, Words, add_changes, changes_of
 
 
 class RotatingModel(Program):
@@ -38,12 +38,41 @@ class RotatingModel(Program):
     kind: Any
     seed: Any
     fits_priors: bool
+    in_process: bool
     on_disk: bool
-    first_places: Any
     put_away: Any
+    rows: list | None  # which documents of X each shard has, where they are not in order
+    labels: Any
+    labelled: bool
     _word_part: float
     _figures: list[dict]
     _block_figures: list[dict]
+    on_gpu = False
+    name, travels, barrier, unit, measure_every = "", True, "step", "token", MEASURE_EVERY
+
+    def __getstate__(self):
+        """Arrays of all documents stay with the coordinator."""
+        return vars(self) | {"rows": None, "labels": None}
+
+    @property
+    def alpha(self):
+        """The document-topic prior."""
+        return self.priors.alpha
+
+    @property
+    def beta(self):
+        """The topic-word prior."""
+        return self.priors.beta
+
+    @property
+    def annealed(self):
+        """Number of annealed sweeps."""
+        return self.priors.annealed
+
+    @property
+    def ran(self):
+        """For `LatentDirichletAllocation.sampler_`."""
+        return [{"name": self.name, "sweep": 1, "topics_per_document": None}]
 
     # Reading ------------------------------------------------------------------------------------------
 
@@ -52,25 +81,25 @@ class RotatingModel(Program):
 
         Of counts on top of a background B it is lnG(B_wk + C_wk + beta_w) - lnG(B_wk + beta_w).
         """
-        here, n_rows = self.words.of(block), self.words.n_rows[block]
-        beta = beta[self.words.ids[here]]
+        n_rows = len(value.rows)
+        beta = beta[self.words.ids[self.words.of(block)]]
         row, topic = np.nonzero(value.rows)
-        known = 0 if self.background is None else self.background_of(block)[row, topic]
-        both = gammaln(value.rows[row, topic] + beta[row]) - gammaln(known + beta[row])
+        before = 0 if self.background is None else self.background_of(block)[row, topic]
+        both = gammaln(value.rows[row, topic] + beta[row]) - gammaln(before + beta[row])
         total = float(both.sum())
         n_others = len(beta) - n_rows
-        start = np.append(self.first_places(block)[n_rows:], len(value.tokens))
+        start = self.words.bounds(block)[n_rows:]
         none = (np.zeros((0, self.n_topics), np.int32), np.full(n_others, -1, np.int32))
         others = (0, n_others, start, value.tokens, *none, self.n_topics, beta[n_rows:])
         total += float(topic_counts.words(*others))
         if self.seeded is not None:
             counts = sparse.vstack(self.counts_of_block(block, value), format="csr")
-            known = None if self.background is None else self.background_of(block)
-            total += self.seeded.log_likelihood(block, counts, beta, known)
+            background = None if self.background is None else self.background_of(block)
+            total += self.seeded.log_likelihood(block, counts, beta, background)
         return total
 
     def measure(self, state):
-        """Compute what a shard's documents give to the log-likelihood."""
+        """Compute the part of a shard's documents for the log-likelihood."""
         alpha, lengths = state["priors"].alpha, state["lengths"]
         part = self.document_part(state, alpha)
         sums = state["documents"].prior_sums(alpha)
@@ -92,15 +121,13 @@ class RotatingModel(Program):
 
     def counts_of_block(self, block, value):
         """Topic counts of a block's words: CSR of those that keep a row, and of the others."""
-        start = np.append(self.first_places(block)[len(value.rows) :], len(value.tokens))
-        indptr, indices, data = topic_counts.word_topic_csr(start, value.tokens, self.n_topics)
-        others = narrow_csr(data, indices, indptr, self.n_topics)
-        others.sort_indices()
-        known = 0 if self.background is None else self.background_of(block)
-        return sparse.csr_array(value.rows - known), others
+        start = self.words.bounds(block)[len(value.rows) :]
+        others = csr_of_segments(start, value.tokens, self.n_topics)
+        background = 0 if self.background is None else self.background_of(block)
+        return sparse.csr_array(value.rows - background), others
 
     def background_of(self, block):
-        """Counts of a block's words that no token at hand has: int32, a row a word."""
+        """Counts of a block's words from documents of earlier batches: int32, a row a word."""
         return self.background[self.words.ids[self.words.of(block)]].toarray().astype(np.int32)
 
     @property
@@ -119,38 +146,37 @@ class RotatingModel(Program):
         row = 0
         while parts:  # let go of one after the other: together they take as much as the result
             part = parts.pop(0)
-            own = self.words.ids[row : row + part.shape[0]]
-            shift = np.repeat(indptr[own] - part.indptr[:-1], np.diff(part.indptr))
+            words = self.words.ids[row : row + part.shape[0]]
+            shift = np.repeat(indptr[words] - part.indptr[:-1], np.diff(part.indptr))
             there = np.arange(part.nnz) + shift
             indices[there], data[there] = part.indices, part.data
             row += part.shape[0]
         return sparse.csr_array((data, indices, indptr.astype(wide)), shape=(len(sizes), self.n_topics))
 
+    def in_order_of_X(self, documents):
+        """Put the rows of all documents, those of the shards one after the other, into the order of X."""
+        stacked = sparse.csr_array(sparse.vstack(documents, format="csr"))
+        return stacked if self.rows is None else stacked[np.argsort(np.concatenate(self.rows))]
+
     # At the coordinator -------------------------------------------------------------------------------
 
     def publish(self):
-        """Tell the topic totals, and priors where they are fitted."""
+        """Send the topic totals, and priors where they are fitted."""
         return {"totals": self.totals} | self._fitted_priors()
 
     def _fitted_priors(self):
-        own = self.priors
-        return {"alpha": own.alpha, "beta": float(own.beta[0])} if self.fits_priors else {}
-
-    def with_priors(self, alpha, beta):
-        """Make the priors that these, alpha and one beta for all words, come to."""
-        own = self.priors
-        return Priors(alpha, np.full(len(own.beta), beta), own.annealed, own.first)
+        return {"alpha": self.alpha, "beta": float(self.beta[0])} if self.fits_priors else {}
 
     def aggregate(self, tasks, partials):
-        """Add up what the shards did to the totals."""
+        """Add up the changes of the totals."""
         changes = np.zeros(self.n_topics, np.int64)
         for partial in partials:
             add_changes(changes, partial["changes"])
         self.totals = self.totals + changes
-        # With shards on disk, of which there are many in one process, a reference is less than all changes.
-        message = {"changes": changes_of(np.zeros_like(changes), changes)}
-        if self.on_disk:
-            message = {"totals": self.totals}
+        # In one process, which may have many shards, a reference is less than all changes.
+        message = (
+            {"totals": self.totals} if self.in_process else {"changes": changes_of(0 * changes, changes)}
+        )
         round_ = tasks[0].round
         place = self.schedule.place(round_, tasks[0].step)
         if place < 0:
@@ -175,58 +201,71 @@ class RotatingModel(Program):
 
     def joint(self, document_parts, word_part):
         """Compute log p(w, z) per token; with a background, of it given the background."""
-        beta = self.priors.beta.sum() + (0 if self.seeded is None else self.seeded.sums)
+        beta = self.beta.sum() + (0 if self.seeded is None else self.seeded.sums)
         total = sum(document_parts) + word_part
         total += (gammaln(self.background_totals + beta) - gammaln(self.totals + beta)).sum()
         return float(total / self.n_tokens)
 
     def fits_priors_after(self, swept):
         """Whether priors are fitted when so many sweeps are done."""
-        is_time = swept % self.measure_every == 0 and swept >= max(FIRST_PRIOR_FIT, self.priors.annealed)
-        return self.fits_priors and is_time
+        return self.fits_priors and is_time_for_priors(swept, self.annealed)
 
-    def _counts_of(self, block, value):
-        start = np.append(self.first_places(block)[len(value.rows) :], len(value.tokens))
-        _, _, counts = topic_counts.word_topic_csr(start, value.tokens, self.n_topics)
-        return np.concatenate([value.rows[value.rows > 0], counts])
+    def figures_of_documents(self, state):
+        """Figures for new priors: how often each count occurs, or, of labelled documents, all counts."""
+        if self.labelled:
+            return {"document_counts": self.document_counts(state)}
+        counts, lengths = priors.tally(self.document_csr(state)), priors.tally_values(state["lengths"])
+        return {"document_counts": counts, "lengths": lengths}
+
+    def figures_of_words(self, block, value):
+        """Figures for new priors: how often each count occurs, or, with seed words, all counts."""
+        counts = self.counts_of_block(block, value)
+        if self.seeded is not None:
+            return {"word_counts": counts}
+        return {"word_counts": priors.tally_values(np.concatenate([part.data for part in counts]))}
 
     def _fit_priors(self):
-        """Fit priors to how often each count occurs, which is all that their fixed points need."""
-        documents = priors.merged([figures["document_counts"] for figures in self._figures])
-        lengths = priors.merged([figures["lengths"] for figures in self._figures])
-        words = priors.merged([figures["word_counts"] for figures in self._block_figures])
-        alpha = priors.fit_tallied_doc_topic_prior(documents, lengths, self.priors.alpha)
-        beta = priors.fit_tallied_topic_word_prior(
-            words, self.totals, self.corpus.n_words, self.priors.beta[0]
-        )
-        self.priors = self.with_priors(alpha, beta)
-        counts, times = words
-        self._word_part = float((times * (gammaln(counts + beta) - gammaln(beta))).sum())
+        documents = [figures.pop("document_counts") for figures in self._figures]
+        words = [figures.pop("word_counts") for figures in self._block_figures]
+        if self.labelled:
+            alpha = priors.fit_doc_topic_prior(self.in_order_of_X(documents), self.alpha, labels=self.labels)
+        else:
+            lengths = priors.merged([figures["lengths"] for figures in self._figures])
+            alpha = priors.fit_tallied_doc_topic_prior(priors.merged(documents), lengths, self.alpha)
+        if self.seeded is not None:
+            counts = self.word_counts([part for block in words for part in block])
+            beta = priors.fit_topic_word_prior(counts, self.beta[0], seeds=self.seeds)
+            self._word_part = priors.seeded_word_part(counts, beta, self.seeds)
+        else:
+            counts, times = merged = priors.merged(words)
+            beta = priors.fit_tallied_topic_word_prior(merged, self.totals, self.corpus.n_words, self.beta[0])
+            self._word_part = float((times * (gammaln(counts + beta) - gammaln(beta))).sum())
+        self.priors = self.priors.replaced(alpha, beta)
 
     def collect(self, ask):
-        """Fetch the model."""
-        return Fetched.of(self, ask)
+        """Gather the model."""
+        return Gathered.of(self, ask)
 
     def arrays(self):
-        """What a checkpoint must hold beside what lies in shards and blocks."""
-        parts = {"seed": self.seed, "totals": self.totals, "alpha": self.priors.alpha}
-        parts |= {"beta": self.priors.beta, "annealed": np.int64(self.priors.annealed)}
+        """Arrays of a checkpoint besides shards and blocks."""
+        parts = {"seed": self.seed, "totals": self.totals} | self.priors.arrays()
         return {name: np.asarray(value) for name, value in parts.items()}
 
     def restore(self, arrays):
         """Go on from the arrays of a checkpoint of the same corpus and parameters."""
-        seed, totals, alpha, beta, annealed = taken(arrays, "seed", "totals", "alpha", "beta", "annealed")
-        own = self.priors
-        fits = seed.shape == annealed.shape == () and (seed.dtype, annealed.dtype) == (np.uint64, np.int64)
+        seed, totals = taken(arrays, "seed", "totals")
+        fits = seed.shape == () and seed.dtype == np.uint64
         fits = fits and totals.shape == self.totals.shape and totals.dtype == np.int64
         own_totals = totals - self.background_totals if fits else totals
-        fits = fits and bool((own_totals >= 0).all()) and int(own_totals.sum()) in (0, self.n_tokens)
-        for found, there in ((alpha, own.alpha), (beta, own.beta)):
-            fits = fits and found.shape == there.shape and found.dtype == there.dtype
-            fits = fits and bool((np.isfinite(found) & (found > 0)).all())
-        if not fits or annealed < 0:
-            raise ModelFileError(
-                "the checkpoint's arrays do not fit its data; remove the folder to start anew"
-            )
+        if not (fits and (own_totals >= 0).all() and int(own_totals.sum()) in (0, self.n_tokens)):
+            raise unfit()
+        self.priors = self.priors.of_checkpoint(arrays)
         self.seed, self.totals = np.uint64(seed), totals.copy()
-        self.priors = Priors(alpha, beta, int(annealed), own.first)
+
+
+def csr_of_segments(start, topics, n_topics):
+    """Count the topics ``start[i]:start[i + 1]`` in row i of a CSR array."""
+    indptr, indices, data = topic_counts.word_topic_csr(start, topics, n_topics)
+    counts = narrow_csr(data, indices, indptr, n_topics)
+    counts.sort_indices()
+    return counts
