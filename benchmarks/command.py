@@ -34,7 +34,8 @@ def family(name):
     if name not in families():
         known = ", ".join([*families(), *run.COMPARISONS])
         raise DataError(f"no benchmark of the name {shortened(name)}; there are: {known}")
-    return Family(run.collect, run.summary_of(name).table, run.page_of(name))
+    view = run.view_of(name)
+    return Family(run.collect, view.table, view.page)
 
 
 def main(args):

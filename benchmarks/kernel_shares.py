@@ -9,11 +9,9 @@ processor's clock. What a kernel does beyond (random numbers, exponentials, divi
 a share of one half is good.
 """
 
-import datetime
 import functools
 import statistics
 import time
-import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,8 +20,9 @@ import numpy as np
 
 from .. import datasets
 from ..errors import DataError
-from .pages.summary import aligned
-from .run import describe_machine
+from .pages.page import Page
+from .pages.tables import Table
+from .run import about_run
 
 REPEATS = 5
 LEAST_SECONDS = 0.1  # of a repeat
@@ -253,12 +252,7 @@ def collect(args, on_record, tell):
         if getattr(args, name):
             raise DataError(f"--{name}: ceilings measures this machine and has nothing of that kind")
     parts = QUICK if args.quick else WHOLE
-    common = {
-        "run": uuid.uuid4().hex[:12],
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "family": "ceilings",
-        "machine": describe_machine(),
-    }
+    common = about_run("ceilings")
     operations = {dtype: multiplying(dtype) for dtype in ("float32", "float64")}
     for kernel in kernels():
         if args.quick and not kernel.quick:
@@ -278,47 +272,38 @@ def collect(args, on_record, tell):
         tell(f"{kernel.name}: {rate / 1e6:.3g} M {kernel.unit} a second, {reached:.0%} of {bound}")
 
 
-HEADER = ["kernel", "M a second", "of", "bytes", "places", "operations", "bound by", "share"]
-
-
-def rows(records):
-    """Return header and rows (of strings)."""
-    return HEADER, [
-        [
-            r["kernel"],
-            f"{r['rate'] / 1e6:.3g}",
-            r["unit"],
-            f"{r['bytes']:g}",
-            f"{r['places']:g}",
-            f"{r['operations']:,.0f}",
-            r["bound"],
-            f"{r['share']:.0%}",
-        ]
-        for r in records
-    ]
+def shares_table(records):
+    """Return the table of kernels: rates, what a unit needs, and the share of the machine."""
+    columns = {
+        "M a second": lambda r: f"{r['rate'] / 1e6:.3g}",
+        "of": lambda r: r["unit"],
+        "bytes": lambda r: f"{r['bytes']:g}",
+        "places": lambda r: f"{r['places']:g}",
+        "operations": lambda r: f"{r['operations']:,.0f}",
+        "bound by": lambda r: r["bound"],
+        "share": lambda r: f"{r['share']:.0%}",
+    }
+    return Table.of(((r["kernel"], r) for r in records), columns, "kernel", setting(records))
 
 
 def setting(records):
     """Return a sentence with the ceilings."""
     read = [record["ceilings"]["bytes"] for record in records]
     operations = [record["ceilings"]["operations"] for record in records]  # of float32 and of float64
+    speeds = " to ".join(dict.fromkeys(f"{rate / 1e9:.1f}" for rate in (min(read), max(read))))
     return (
-        f"One thread of {records[0]['machine']['processor']}: reads {min(read) / 1e9:.1f} to "
-        f"{max(read) / 1e9:.1f} GB/s, multiplies {min(operations) / 1e9:.0f} to {max(operations) / 1e9:.0f} "
-        "G operations a second; bytes, places and operations are what a unit needs at least."
+        f"One thread of {records[0]['machine']['processor']}: reads {speeds} GB/s, multiplies "
+        f"{min(operations) / 1e9:.0f} to {max(operations) / 1e9:.0f} G operations a second; bytes, places "
+        "and operations are what a unit needs at least."
     )
 
 
 def table(records):
     """Return the table as text."""
-    return "\n".join([*aligned(*rows(records)), setting(records)])
+    return f"{shares_table(records).text()}\n{setting(records)}"
 
 
 def page(records):
     """Return the page of a run."""
-    from .pages.report import Page
-
-    header, body = rows(records)
     whole = Page("stradask bench ceilings: shares of the machine")
-    whole.text((__doc__ or "").partition("\n\n")[2])
-    return whole.table(body, header, setting(records))
+    return whole.text((__doc__ or "").partition("\n\n")[2]).table(*shares_table(records))

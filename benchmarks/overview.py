@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .pages import gap_summary, sampling_summary, summary
-from .pages.summary import Spread, aligned, number
+from .pages import sampling, solving, training
+from .pages.page import COLOURS, Page, plain, where
+from .pages.tables import Spread, Table, by_problem, by_solver, divided, not_run, number, power, shown
 
 GAP = 1e-6
 ESS = 1000.0  # effective draws, for whose seconds samplers are compared
@@ -59,10 +60,9 @@ def _compared(problem, groups, cost, memory):
     memory : callable
         Of a run.
     """
-    ours = next((runs for runs in groups.values() if runs[0]["ours"]), None)
+    ours, others = divided(groups)
     if ours is None:
         return None
-    others = {name: runs for name, runs in groups.items() if not runs[0]["ours"]}
     best, spread = None, Spread.of([])
     for name, runs in others.items():
         found = Spread.of(_ratios(ours, runs, cost))
@@ -97,14 +97,14 @@ def _ratios(ours, theirs, cost):
 
 def _training(records):
     """Seconds to the worse of the two final values of the first metric."""
-    groups = summary.finished(records)
+    groups = by_solver(records)
     if not groups:
         return []
     metric = next(iter(groups.values()))[0]["metrics"][0]
 
     def cost(run, others):
-        level = summary.common_level([run, *others], metric)
-        return summary.time_to(run, metric, level)
+        level = training.common_level([run, *others], metric)
+        return training.time_to(run, metric, level)
 
     def memory(run):
         return run["peak_mb"] - run["memory_before_mb"]
@@ -116,19 +116,16 @@ def _training(records):
 def _solving(records):
     """Seconds to a gap of a millionth, or to the finest target of a problem that has no such."""
     found = []
-    for (data, problem), groups in gap_summary.solved(records).items():
+    for (data, problem), groups in by_problem(records).items():
         targets = next(iter(groups.values()))[0]["targets"]
         target = GAP if GAP in targets else targets[-1]
 
         def cost(run, others, target=target):
-            return gap_summary.time_to(run, target)
+            return solving.time_to(run, target)
 
-        def memory(run):
-            return max((solve["beyond_mb"] for solve in run["solves"]), default=math.nan)
-
-        what = gap_summary.WORDS[next(iter(groups.values()))[0]["measure"]]
-        label = f"{data} {problem} {what} {gap_summary.power(target)}"
-        found.append(_compared(label, groups, cost, memory))
+        what = solving.WORDS[next(iter(groups.values()))[0]["measure"]]
+        label = f"{data} {problem} {what} {power(target)}"
+        found.append(_compared(label, groups, cost, solving.beyond))
     return [comparison for comparison in found if comparison is not None]
 
 
@@ -136,15 +133,15 @@ def _sampling(records):
     """CPU seconds for a thousand effective draws of the whole posterior, ours by what it picks itself."""
     found = []
     wholes: dict[str, dict[str, list]] = {}
-    for (data, problem), groups in sampling_summary.finished(records).items():
+    for (data, problem), groups in by_problem(records).items():
         for name, runs in groups.items():
             # "auto" is ours alone and comes after "chains", in whose place it stands.
-            if problem in sampling_summary.WHOLE:
+            if problem in sampling.WHOLE:
                 wholes.setdefault(data, {})[name] = runs
     for data, groups in wholes.items():
 
         def cost(run, others):
-            return ESS / sampling_summary.rate(run)
+            return ESS / sampling.rate(run)
 
         label = f"{data}: {ESS:,.0f} effective draws"
         found.append(_compared(label, groups, cost, lambda run: run.get("beyond_mb", math.nan)))
@@ -212,38 +209,29 @@ HEADER = [
 ]
 
 
-def rows(records):
-    """Return header and rows (of strings): one row a problem."""
-    return HEADER, [_row(comparison) for comparison in comparisons(records)]
+def comparison_table(records):
+    """Return the table of comparisons: one row a problem."""
+    rows = [_row(comparison) for comparison in comparisons(records)]
+    return Table(rows, HEADER, "Seconds to an equal result; compiling is timed apart")
 
 
 def _row(c):
-    speedup = _spread(c.speedup, "only ours") if c.other else "no peer"
+    speedup = shown(c.speedup, "only ours") if c.other else "no peer"
     figures = (number(value) for value in (*c.memory, *c.warm_up))
-    there = _spread(c.theirs, "never") if c.other else "-"
-    return [f"{c.family}: {c.problem}", _spread(c.ours, "never"), there, c.other or "-", speedup, *figures]
-
-
-def _spread(spread, missing):
-    middle, low, high = (number(value, missing) for value in (spread.median, spread.low, spread.high))
-    return middle if low == high else f"{middle} ({low}..{high})"
+    theirs = shown(c.theirs) if c.other else "-"
+    return [f"{c.family}: {c.problem}", shown(c.ours), theirs, c.other or "-", speedup, *figures]
 
 
 def left_out(records):
     """Return one line on each run that did not come to an end."""
-    lines = (
-        f"{r['family']}, {r['solver']}: {r['status']}: {r['error']}"
-        for r in records
-        if r.get("status") in ("failed", "unavailable")
-    )
-    return list(dict.fromkeys(lines))
+    return not_run(records, lambda record: f"{record['family']}, {record['solver']}")
 
 
 def table(records):
     """Return the table as text, and a line on each system that did not run."""
-    header, body = rows(records)
-    short = [[*row[:5]] for row in body]
-    return "\n".join([*(aligned(header[:5], short) if short else []), *left_out(records)])
+    body, header, _ = comparison_table(records)
+    narrow = Table([row[:5] for row in body], header[:5])
+    return "\n".join([*([narrow.text()] if body else []), *left_out(records)])
 
 
 def picture(found):
@@ -251,9 +239,6 @@ def picture(found):
     import itertools
 
     from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    from .pages.report import COLOURS
 
     shown = [c for c in found if c.speedup.median > 0]  # not NaN: there is a peer, and one of both is there
     figure = Figure(figsize=(8.0, 1.0 + 0.26 * len(shown)), layout="constrained")
@@ -267,14 +252,10 @@ def picture(found):
         marker = ">" if math.isinf(c.speedup.median) else "o"
         axes.plot(min(c.speedup.median, edge), place, marker, color=colours[c.family], markersize=6)
     axes.axvline(1, color="0.4", linewidth=1)
-    axes.set_xscale("log")
     axes.set_yticks(range(len(shown)), [f"{c.family}: {c.problem}" for c in shown], fontsize=8)
     axes.invert_yaxis()
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter("{x:g}")
+    plain(axes, log="x", grid=False)
     axes.set_xlabel("times as fast as the best other (right of 1: ours is faster)")
-    axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25, axis="x")
     return figure
 
@@ -287,14 +268,11 @@ def middle(found: Iterable[Comparison]):
 
 def page_of_all(records, pages):
     """Return one page: what all families share, and the page of each."""
-    from .pages.report import Page
-
     first = records[0]
     page = Page("stradask bench")
     page.text(
-        f"All families on {first['machine']['processor']} ({first['machine']['cores']} cores), "
-        f"{first['started']}. A quick look, one run of small problems: the recipes of the documentation's "
-        "tables are run by stradask bench FAMILY --full."
+        f"All families on {where(first)}. A quick look, one run of small problems: the recipes of the "
+        "documentation's tables are run by stradask bench FAMILY --full."
     )
     found = comparisons(records)
     if found:
@@ -308,7 +286,7 @@ def page_of_all(records, pages):
             "compared with one another.",
             f"Points of speed-ups: {said}.",
         )
-        page.table(rows(records)[1], HEADER, "Seconds to an equal result; compiling is timed apart")
+        page.table(*comparison_table(records))
     missing = left_out(records)
     if missing:
         page.heading("What did not run").text("\n\n".join(missing))

@@ -2,7 +2,7 @@
 
 Fits LDA on one worker process, on two and so on, in turns with as many threads, or on a cluster that runs
 (``--cluster``, which is also what ``stradask bench lda --cluster ADDRESS`` does), and shows what each worker
-did. What one worker measured goes into the model of `simulate_rotation`, whose prediction stands beside the
+did. What one worker measured goes into the model of `rotation_model`, whose prediction stands beside the
 measurement. In the end a worker is killed half way: the model must be the same, and the picture shows what
 the loss cost.
 """
@@ -11,17 +11,17 @@ import contextlib
 import hashlib
 import os
 import signal
-import uuid
 from typing import Any
 
 import numpy as np
 
 from ..errors import DataError
 from . import data
-from .pages.rotation_summary import GROUPS, settled, typical
-from .pages.rotation_summary import table as table  # as every family has it
-from .run import describe_machine
-from .simulate_rotation import Machines, simulate
+from .pages.rotation import GROUPS, settled, typical
+from .pages.rotation import page as page  # as every family has both
+from .pages.rotation import table as table
+from .rotation_model import Machines, simulate
+from .run import about_run
 
 
 def digest(model):
@@ -127,13 +127,7 @@ def bench(X, settings, *, workers=(1, 2), cluster=None, kill=True, repeats=1, on
     on_record, tell : callable
     """
     n_tokens, n_topics = int(X.sum()), settings["n_components"]
-    common = {
-        "family": "rotation",
-        "run": uuid.uuid4().hex[:12],
-        "machine": describe_machine(),
-        "n_tokens": n_tokens,
-        "settings": settings,
-    }
+    common = about_run("rotation") | {"n_tokens": n_tokens, "settings": settings}
     if cluster is not None:
         on_record(common | {"name": cluster, "predicted": None} | fit(X, cluster, settings))
         return
@@ -185,10 +179,3 @@ def collect(args, on_record, tell):
     repeats = args.repeats or (1 if args.quick else 3)
     options = {"cluster": args.cluster, "repeats": repeats, "on_record": on_record, "tell": tell}
     bench(X, known, workers=workers, kill=bool(own["kill"]), **options)
-
-
-def page(records):
-    """Return the page of a run of the benchmark."""
-    from .pages.rotation_report import rotation_report
-
-    return rotation_report(records)

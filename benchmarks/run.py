@@ -4,8 +4,7 @@ Every run is a process of its own with the same number of threads; the systems t
 C, ...), so that a slow minute of the machine falls on all of them. A process leaves models, and they are
 judged outside it by the objective of the family: the states of one long run (`runs.training`), the
 solutions of many short ones (`runs.solving`), or draws (`runs.sampling`). One line is appended
-to ``records.jsonl`` as soon as a run is judged; `summary`, `gap_summary` and
-`sampling_summary` make the tables, `report`, `gap_report` and `sampling_report` the pages.
+to ``records.jsonl`` as soon as a run is judged; the modules of `pages` make tables and pages of them.
 """
 
 import argparse
@@ -28,7 +27,6 @@ from ..errors import DataError
 from ..kernels.cuda.device import cuda_device, why_no_device
 from ..scheduler.threads import effective_n_jobs
 from .objectives import families, find_objective
-from .pages.summary import quality
 from .plan import Plan
 from .runs.environments import PeerUnavailable, interpreter_for
 from .runs.requested import Asked, SideBySide
@@ -67,13 +65,8 @@ def run_all(plans, *, on_record=None, tell=lambda line: None):
     then they are timed one after another, while the others wait.
     """
     common = {
-        plan.family: {
-            "run": uuid.uuid4().hex[:12],
-            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "family": plan.family,
-            "procedure": plan.objective.procedure,
-            "machine": describe_machine() | _gpu(plan),
-        }
+        plan.family: about_run(plan.family)
+        | {"procedure": plan.objective.procedure, "machine": describe_machine() | _gpu(plan)}
         for plan in plans
     }
     pairs = [(plan, dataset) for plan in plans for dataset in plan.names]
@@ -167,17 +160,23 @@ def one_line(record, rounds):
         head += f", {record['data']['name']} {record.get('problem', '')}"
     if record["status"] not in ("ok", "refused"):
         return f"{head} {record['status']}: {record['error']}"
-    if record["procedure"] != "training":
-        return f"{head}: {summary_of(record['family']).result_of(record)}"
-    last, metric = record["snapshots"][-1], record["metrics"][0]
-    reached = f"{metric['label']} {quality(last[metric['key']])}"
-    return f"{head}: {reached} after {last['seconds']:.1f} s of training"
+    return f"{head}: {view_of(record['family']).result_of(record)}"
 
 
 def _gpu(plan):
     """The name of the GPU that takes part, if one does."""
     is_asked = plan.device == "cuda" and why_no_device() is None
     return {"gpu": cuda_device().name} if is_asked else {}
+
+
+def about_run(family):
+    """Return what all records of one run of a family say: its id, when and where it ran."""
+    return {
+        "run": uuid.uuid4().hex[:12],
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "family": family,
+        "machine": describe_machine(),
+    }
 
 
 def describe_machine():
@@ -370,19 +369,9 @@ def _plan_of(args):
     )
 
 
-def summary_of(family):
-    """Return the module that makes the table of a family's records."""
-    from .pages import gap_summary, sampling_summary, summary
+def view_of(family):
+    """Return the module with ``table``, ``page`` and ``result_of`` for the records of a family with peers."""
+    from .pages import sampling, solving, training
 
-    by_procedure = {"training": summary, "solving": gap_summary, "sampling": sampling_summary}
-    return by_procedure[find_objective(family).procedure]
-
-
-def page_of(family):
-    """Return the function that makes the page of a family's records."""
-    from .pages.gap_report import gap_report
-    from .pages.report import bench_report
-    from .pages.sampling_report import sampling_report
-
-    by_procedure = {"training": bench_report, "solving": gap_report, "sampling": sampling_report}
-    return by_procedure[find_objective(family).procedure]
+    views = {"training": training, "solving": solving, "sampling": sampling}
+    return views[find_objective(family).procedure]

@@ -6,11 +6,9 @@ sleep, and on two worker processes. There are no peers here: the bounds are comp
 """
 
 import contextlib
-import datetime
 import functools
 import math
 import time
-import uuid
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +18,9 @@ from ..errors import DataError
 from ..scheduler.table.places import SimulatedClock
 from ..scheduler.table.replicas import run_replicas
 from ..scheduler.table.state import Adagrad
-from .pages.summary import aligned
-from .run import describe_machine
+from .pages.page import COLOURS, Page, plain, where
+from .pages.tables import Table
+from .run import about_run
 
 STALENESS = (0, 1, 3, 10, math.inf)
 SLOWNESS = ("one replica", "in turns")
@@ -152,14 +151,8 @@ def engines(places):
 def bench(*, places, quick, seed, on_record, tell):
     """Run everything: one record for each place, slowness and bound."""
     shape = QUICK if quick else WHOLE
-    common = {
-        "run": uuid.uuid4().hex[:12],
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "family": "ssp",
-        "machine": describe_machine(),
-        "seed": seed,
-        "data": shape | {"n_replicas": N_REPLICAS, "factor": FACTOR, "batch": BATCH, "unit": UNIT},
-    }
+    data = shape | {"n_replicas": N_REPLICAS, "factor": FACTOR, "batch": BATCH, "unit": UNIT}
+    common = about_run("ssp") | {"seed": seed, "data": data}
     problem = make_problem(n=shape["n"], p=shape["p"], seed=seed)
     with engines(places) as where:
         for place, engine in where:
@@ -175,16 +168,17 @@ def bench(*, places, quick, seed, on_record, tell):
 # Tables and pictures ------------------------------------------------------------------------------------
 
 
-def rows(records):
-    """Return header and rows: one row a place and slowness, one column a bound; time to the target."""
-    names = [str(s) for s in STALENESS]
+def times_table(records):
+    """Return the table of the time to the target: one row a place and slowness, one column a bound."""
     runs = {(r["place"], r["slowness"], r["staleness"]): r for r in records}
-    keys = list(dict.fromkeys((place, slowness) for place, slowness, _ in runs))
-    body = []
-    for key in keys:
-        cells = [_cell(runs[(*key, name)]) if (*key, name) in runs else "" for name in names]
-        body.append([f"{key[0]}, slow: {key[1]}", *cells])
-    return ["", *(f"s = {name}" for name in names)], body
+    kinds = dict.fromkeys((place, slowness) for place, slowness, _ in runs)
+
+    def column(name):
+        return lambda kind: _cell(runs[*kind, name]) if (*kind, name) in runs else ""
+
+    caption = f"Time to an excess of {TARGET:g} (share of the time spent waiting for rows)"
+    rows = [(f"{place}, slow: {slowness}", (place, slowness)) for place, slowness in kinds]
+    return Table.of(rows, {f"s = {name}": column(str(name)) for name in STALENESS}, caption=caption)
 
 
 def _cell(record):
@@ -194,19 +188,13 @@ def _cell(record):
 
 def table(records):
     """Return the table as text."""
-    header, body = rows(records)
-    lines = [
-        f"Time to an excess of {TARGET:g}, in clocks that are not slow (in brackets: share waiting for rows)"
-    ]
-    lines += aligned(header, body)
-    return "\n".join(lines)
+    unit = "in clocks that are not slow (in brackets: share waiting for rows)"
+    return f"Time to an excess of {TARGET:g}, {unit}\n{times_table(records).text()}"
 
 
 def picture(records):
     """Draw excess against time: a row of panels for each slowness, a column for each place."""
     from matplotlib.figure import Figure
-
-    from .pages.report import COLOURS
 
     places = list(dict.fromkeys(record["place"] for record in records))
     drawing = Figure(figsize=(4.2 * len(places), 3.2 * len(SLOWNESS)), layout="constrained")
@@ -226,8 +214,7 @@ def picture(records):
             axes.set(
                 yscale="log", title=f"{place}, slow: {slowness}", xlabel="time in clocks that are not slow"
             )
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.grid(alpha=0.25)
+            plain(axes)
         axes_row[0].set_ylabel("excess over the minimum")
     handles, labels = grid[0, 0].get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 3 * len(places)))
@@ -236,29 +223,23 @@ def picture(records):
 
 def page(records):
     """Return the page of a run of the benchmark."""
-    from .pages.report import Page
-
     first = records[0]
     data = first["data"]
     whole = Page("stradask bench ssp: what staleness buys")
     whole.text(
         f"A logistic regression of {data['n']:,} rows and {data['p']} columns by Downpour SGD with "
-        f"{data['n_replicas']} replicas over one table, on {first['machine']['processor']} "
-        f"({first['machine']['cores']} cores), {first['started']}. A slow clock takes {data['factor']:g} "
-        "times as long as others: those of one replica, or at each clock that of a replica that is drawn. "
-        "With staleness s a replica at clock c waits until all have done c - s clocks."
+        f"{data['n_replicas']} replicas over one table, on {where(first)}. A slow clock takes "
+        f"{data['factor']:g} times as long as others: those of one replica, or at each clock that of a "
+        "replica that is drawn. With staleness s a replica at clock c waits until all have done c - s clocks."
     )
     caption = "Excess of the first replica's parameters against time."
     whole.figure(picture(records), caption, f"Curves of excess against time. {table(records)}")
-    header, body = rows(records)
-    whole.table(body, header, f"Time to an excess of {TARGET:g} (share of the time spent waiting for rows)")
+    whole.table(*times_table(records))
     whole.text(
         "Where the same replica is slow all the time, a finite bound only puts off the moment from which the "
         "others wait for it; where slow clocks fall on one and another, it takes them up."
     )
-    for key in ("data", "machine"):
-        whole.table(first[key].items(), [key, ""], key.capitalize())
-    return whole
+    return whole.add_facts(first, "data", "machine")
 
 
 def collect(args, on_record, tell):

@@ -7,9 +7,7 @@ wherever it runs. There are no peers here: the schedules are compared with one a
 """
 
 import contextlib
-import datetime
 import time
-import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +16,10 @@ import numpy as np
 from ..algorithms.linear.sparse.scheduled import Correlated, ScheduledElasticNet
 from ..errors import DataError
 from ..scheduler import DynamicSchedule, StaticSchedule, run
-from .pages.strads_summary import LEAST, POLICIES, RHO, TARGETS
-from .pages.strads_summary import table as table  # as every family has it
-from .run import describe_machine
+from .pages.strads import LEAST, POLICIES, RHO, TARGETS
+from .pages.strads import page as page  # as every family has both
+from .pages.strads import table as table
+from .run import about_run
 
 SIZES = (1, 8, 32, 128)
 N_SHARDS = 2  # everywhere, so that sums are taken in one order
@@ -203,13 +202,7 @@ def engines(places):
 
 def bench(*, names, places, sizes, quick, max_seconds, seed, on_record, tell):
     """Run everything: one record for each place, problem, size and schedule."""
-    common = {
-        "run": uuid.uuid4().hex[:12],
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "family": "strads",
-        "machine": describe_machine(),
-        "seed": seed,
-    }
+    common = about_run("strads") | {"seed": seed}
     shape = QUICK if quick else WHOLE
     max_updates = 20 * shape["p"] if quick else 40 * shape["p"]
     with engines(places) as where:
@@ -257,10 +250,3 @@ def collect(args, on_record, tell):
         on_record=on_record,
         tell=tell,
     )
-
-
-def page(records):
-    """Return the page of a run of the benchmark."""
-    from .pages.strads_report import strads_report
-
-    return strads_report(records)

@@ -18,7 +18,7 @@ from scipy.special import digamma, polygamma
 
 import stradask as sd
 from stradask.algorithms.bayes.combine import combine
-from stradask.benchmarks.pages.report import COLOURS
+from stradask.benchmarks.pages.page import COLOURS
 
 HERE = Path(__file__).parent
 

@@ -17,7 +17,7 @@ import stradask
 ROOT = Path(__file__).parents[1]
 FACE = ROOT / "stradask"
 ROOMS = sorted(p.parent for p in ROOT.glob("*/__init__.py") if p.parent != FACE)
-NOT_IN_THE_WHEEL = {"stradask.benchmarks.experiments"}
+NOT_IN_THE_WHEEL = {"stradask.benchmarks.experiments", "stradask.benchmarks.experiments.solvers_on_dask"}
 SOURCES = sorted({*FACE.rglob("*.py"), *(source for room in ROOMS for source in room.rglob("*.py"))})
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..pages.summary import aligned
+from ..pages.tables import Table
 from ..run import append_record, describe_machine
 from .growth_sweeps import sweeps
 
@@ -143,7 +143,7 @@ def rows(records):
 
 def table(records):
     """Return the figures as lines of text."""
-    return "\n".join(aligned(HEADER, rows(records)))
+    return Table(rows(records), HEADER).text()
 
 
 def picture(records):
@@ -153,7 +153,7 @@ def picture(records):
     """
     from matplotlib.figure import Figure
 
-    from ..pages.report import COLOURS
+    from ..pages.page import COLOURS
 
     families = list(dict.fromkeys(record["family"].partition(",")[0] for record in records))
     figure = Figure(figsize=(3.1 * len(families), 6.2), layout="constrained")

@@ -1,20 +1,22 @@
-"""Write the measured parts of README.md and docs/benchmarks.md from records: no figure is typed by hand.
+"""Write the measured parts of README.md and of the guide from records: no figure is typed by hand.
 
     python -m stradask.benchmarks.experiments.readme [NAME ...]
 
-A name is a folder of `benchmarks/results` whose table and picture go to docs/benchmarks.md, from the last run
-of each data set (where sets cannot be mixed, from the last run); without names, all that have a part there,
-with the exponents of `growth` and the shares of `kernel_shares`. README.md gets one line for each of them.
+A name is a folder of `benchmarks/results`: of a family with peers, whose table and picture go to
+docs/benchmarks.md, from the last run of each data set (where sets cannot be mixed, from the last run), or one
+of `experiments.parts`; without names, all of them. README.md gets one line for each family with peers.
 ``package`` renews what `experiments.package` measures, ``topics`` the topics of the README's example.
 """
 
 import argparse
-import io
-import re
 from pathlib import Path
 
 from .. import overview, recipes
-from ..pages.summary import number
+from ..pages import sampling, solving, training
+from ..pages.page import COLOURS, write_parts
+from ..pages.tables import Table, by_problem, by_solver, latest_run, number
+from ..run import read_records
+from .parts import NOT_YET, PARTS, named_machines
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path("benchmarks") / "results"
@@ -36,24 +38,10 @@ TITLES = {
     "mcmc": "posteriors by MCMC",
     "mcmc-small": "posteriors: small data",
 }
-NOT_YET = "Not measured on this machine yet: `stradask bench {} --full --out benchmarks/results` does it.\n"
-
-
 STARVED = (
     "Other work took the core from some of these runs: what is reached can be compared, how fast cannot, and "
     "the README leaves them out."
 )
-
-
-GROWTH = ["size that grows", "seconds, at most", "measured", "bytes, at most", "measured", ""]
-
-
-def between(text, name, inside, page="README.md"):
-    """Replace what stands between the two comments of that name."""
-    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-    if not pattern.search(text):
-        raise SystemExit(f"{page} has no part <!-- {name} -->")
-    return pattern.sub(lambda match: match[1] + inside + match[2], text)
 
 
 def topics():
@@ -67,29 +55,19 @@ def topics():
     return "\n".join(["```", *lines[:9], "  ...", figures, "```", ""])
 
 
-def markdown(header, lines):
-    """Return a table of strings in Markdown."""
-    out = io.StringIO()
-    for cells in [header, ["---"] * len(header), *lines]:
-        out.write("| " + " | ".join(cell.strip() for cell in cells) + " |\n")
-    return out.getvalue()
-
-
 def table(records):
     """Return the table of one folder's records in Markdown, with the setting under it."""
-    from ..pages import gap_summary, sampling_summary, summary
-
     if records[0]["procedure"] == "training":
         data, settings = records[0]["data"], records[0]["settings"]
         sizes = [f"{v:,} {k.removeprefix('train_')}" for k, v in data.items() if k.startswith("train_")]
-        header, said = summary.rows(records), f"{data['name']}: {', '.join(sizes)} to learn from"
+        made, said = training.figures_table(records), f"{data['name']}: {', '.join(sizes)} to learn from"
         said += f", {settings['n_components']} components; medians (smallest to largest)."
     elif records[0]["procedure"] == "sampling":
-        header, said = sampling_summary.rows(records), sampling_summary.setting(records)
+        made, said = sampling.rates_table(records), sampling.setting(records)
     else:
-        header, said = gap_summary.rows(records, targets=(1e-6,)), gap_summary.setting(records)
+        made, said = solving.seconds_table(records, targets=(1e-6,)), solving.setting(records)
     notes = overview.left_out(records) + [STARVED] * starved(records)
-    return f"{markdown(*header)}\n{said} {machine(records)}.\n" + "".join(f"\n{note}\n" for note in notes)
+    return f"{made.markdown()}\n{said} {machine(records)}.\n" + "".join(f"\n{note}\n" for note in notes)
 
 
 def starved(records):
@@ -112,36 +90,31 @@ def machine(records):
     machines: dict[str, dict] = {}
     for record in records:
         machines.setdefault(record["machine"]["processor"], {})[record["data"]["name"]] = None
-    return f"{records[0]['settings']['n_jobs']} thread(s), {_said(machines)}, {n_runs} alternating run(s)"
+    n_jobs = records[0]["settings"]["n_jobs"]
+    return f"{n_jobs} thread(s), {named_machines(machines)}, {n_runs} alternating run(s)"
 
 
 def latest(records):
     """Return the records of each data set's last run, or those of the last run where sets cannot be mixed."""
     if records[-1]["procedure"] == "training":
-        return [record for record in records if record["run"] == records[-1]["run"]]
+        return latest_run(records)
     last = {record["data"]["name"]: record["run"] for record in records}
     return [record for record in records if record["run"] == last[record["data"]["name"]]]
 
 
 def picture(records):
     """Return the figure of one folder's records, as the report has it."""
-    from ..pages.report import COLOURS, curves
-
     if records[0]["procedure"] == "training":
-        from ..pages.summary import finished
-
-        runs = finished(records)
+        runs = by_solver(records)
         metric = next(iter(runs.values()))[0]["metrics"][0]
-        return curves(runs, metric, dict(zip(runs, COLOURS, strict=False)))[0]
+        return training.curves(runs, metric, dict(zip(runs, COLOURS, strict=False)))[0]
     if records[0]["procedure"] == "sampling":
         return overview.picture(overview.comparisons(records))
-    from ..pages.gap_report import gaps_against_seconds
-    from ..pages.gap_summary import solved, solvers_of
-
-    groups = solved(records)
-    first = next(iter(groups))[0]
-    panels = {problem: by_solver for (data, problem), by_solver in groups.items() if data == first}
-    return gaps_against_seconds(first, panels, dict(zip(solvers_of(records), COLOURS, strict=False)))[0]
+    problems = by_problem(records)
+    first = next(iter(problems))[0]
+    panels = {problem: runs_of for (data, problem), runs_of in problems.items() if data == first}
+    colours = dict(zip(by_solver(records), COLOURS, strict=False))
+    return solving.gaps_against_seconds(first, panels, colours)[0]
 
 
 def part(name, records):
@@ -151,15 +124,10 @@ def part(name, records):
     return f"![{TITLES[name]}, against seconds]({figure})\n\n{table(records)}"
 
 
-def in_short(found):
-    """Return the README's table of all folders.
-
-    Parameters
-    ----------
-    found : dict of str to list of records
-    """
+def in_short(records_of_folders):
+    """Return the README's table of all folders, a dict of records by folder."""
     lines = []
-    for name, records in found.items():
+    for name, records in records_of_folders.items():
         rows = [c for c in overview.comparisons(records) if c.other and c.speedup.median == c.speedup.median]
         if not rows or starved(records):
             continue
@@ -170,93 +138,18 @@ def in_short(found):
         shown = middle if len(rows) == 1 else f"{middle} ({low} .. {high})"
         lines.append([TITLES[name], ", ".join(peers), str(len(rows)), shown, str(behind)])
     header = ["", "beside", "problems", "times as fast as the best of them", "of these behind"]
-    return markdown(header, lines)
-
-
-def _processors(records):
-    """Return the first machine, and what was measured on others: the last record of a sweep counts."""
-    machines: dict[str, dict] = {}
-    for record in {(r["sweep"]["family"], r["sweep"]["size"]): r for r in records}.values():
-        machines.setdefault(record["machine"]["processor"], {})[record["sweep"]["size"]] = None
-    return _said(machines)
-
-
-def _said(machines):
-    """Return the first machine, and of the others what was measured on them."""
-    first, *others = machines
-    return "; ".join([first, *(f"{', '.join(machines[name])}: {name}" for name in others)])
-
-
-def growth_part():
-    """Return the promised exponents, beside them those that were measured, if they were."""
-    from . import growth
-
-    path = ROOT / RESULTS / "growth" / "growth.jsonl"
-    measured, said = {}, "Not measured on this machine yet."
-    if path.exists():
-        from ..run import read_records
-
-        records = read_records(path)
-        sweeps = [record["sweep"] for record in records]
-        measured = {(r["family"], r["size"]): row for r, row in zip(sweeps, growth.rows(sweeps), strict=True)}
-        growth.picture(list({(r["family"], r["size"]): r for r in sweeps}.values())).savefig(
-            ROOT / "docs" / "growth.png", dpi=90
-        )
-        said = f"{_processors(records)}.\n\n![Costs against sizes](growth.png)"
-    lines = []
-    for family, size, seconds, memory in growth.steepest():
-        row = measured.get((family, size))
-        found = ["", "", ""] if row is None else [row[5], row[8], row[10]]
-        lines.append([f"{family}: {size}", seconds, found[0], memory, found[1], found[2]])
-    return f"{markdown(GROWTH, lines)}\n{said}\n"
-
-
-def ceilings_part():
-    """Return the shares of the machine that kernels reach, of the last run."""
-    from .. import kernel_shares
-    from ..run import read_records
-
-    path = ROOT / RESULTS / "ceilings" / "records.jsonl"
-    if not path.exists():
-        return NOT_YET.format("ceilings")
-    records = read_records(path)
-    records = [record for record in records if record["run"] == records[-1]["run"]]
-    return f"{markdown(*kernel_shares.rows(records))}\n{kernel_shares.setting(records)}\n"
-
-
-def rotation_part():
-    """Return what threads and worker processes did, for each number of topics, of the last run of it."""
-    from ..pages import rotation_summary
-    from ..run import read_records
-
-    path = ROOT / RESULTS / "rotation" / "records.jsonl"
-    if not path.exists():
-        return NOT_YET.format("rotation")
-    runs: dict[int, list] = {}
-    for record in read_records(path):
-        runs.setdefault(record["settings"]["n_components"], []).append(record)
-    parts = []
-    for n_topics, found in sorted(runs.items()):
-        records = [record for record in found if record["run"] == found[-1]["run"]]
-        tokens, machine = records[0]["n_tokens"], records[0]["machine"]["processor"]
-        said = f"{tokens:,} tokens, {n_topics:,} topics, {machine}."
-        parts.append(f"{markdown(rotation_summary.HEADER, rotation_summary.rows(records))}\n{said}\n")
-    return "\n".join(parts)
+    return Table(lines, header).markdown()
 
 
 def records_of(name):
-    """Return the latest records of a folder; none if it has none."""
-    from ..run import read_records
-
-    path = ROOT / RESULTS / name / "records.jsonl"
-    return latest(read_records(path)) if path.exists() else []
-
-
-PARTS = {"growth": growth_part, "ceilings": ceilings_part, "rotation": rotation_part}
+    """Return all records of a folder; none if it has none."""
+    return [
+        record for path in sorted((ROOT / RESULTS / name).glob("*.jsonl")) for record in read_records(path)
+    ]
 
 
 def main(arguments=None):
-    """Rewrite the parts of docs/benchmarks.md that were asked for, and README's table."""
+    """Rewrite the parts that were asked for, and README's table."""
     from .package import line
 
     parser = argparse.ArgumentParser(
@@ -268,24 +161,26 @@ def main(arguments=None):
         parser.error(
             f"{', '.join(sorted(unknown))}: there are {', '.join([*TITLES, *PARTS])}, topics, package"
         )
-    readme, page = ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
-    shown, text = readme.read_text(encoding="utf-8"), page.read_text(encoding="utf-8")
-    found = {name: records for name in TITLES if (records := records_of(name))}
+    docs = ROOT / "docs"
+    compared = {name: latest(records) for name in TITLES if (records := records_of(name))}
+    written: dict[str, dict] = {"benchmarks.md": {}}  # of each page, its parts
     for name in names or TITLES:
         if name in TITLES:
             family = recipes.family_of(recipes.FULL[name][0])
-            inside = part(name, found[name]) if name in found else NOT_YET.format(family)
-            text = between(text, f"bench {name}", inside, page.name)
-    for name, written in PARTS.items():
-        if name in names or not names:
-            text = between(text, name, written(), page.name)
-    shown = between(shown, "bench", in_short(found))
+            inside = part(name, compared[name]) if name in compared else NOT_YET.format(family)
+            written["benchmarks.md"][f"bench {name}"] = inside
+    for name, other in PARTS.items():
+        inside = other.write(records_of(name), docs) if name in names or not names else None
+        if inside is not None:
+            written.setdefault(other.page, {})[other.mark] = inside
+    for page, parts in written.items():
+        write_parts(docs / page, parts)
+    shown = {"bench": in_short(compared)}
     if "topics" in names:
-        shown = between(shown, "topics", topics())
+        shown["topics"] = topics()
     if "package" in names:
-        shown = between(shown, "package", line() + "\n")
-    page.write_text(text, encoding="utf-8")
-    readme.write_text(shown, encoding="utf-8")
+        shown["package"] = line() + "\n"
+    write_parts(ROOT / "README.md", shown)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Are combined shards right, and what do they save: a logistic regression in ten shards of 300 draws.
 
     python -m stradask.benchmarks.experiments.shard_goals [--quick] [--out FOLDER]
-    python -m stradask.benchmarks.experiments.shard_goals --table
+    python -m stradask.benchmarks.experiments.readme shard-goals
 
 - "error": 50,000 rows of 50 columns, five seeds; the error of the means in posterior standard deviations,
   root mean square over coefficients, against importance sampling about the mode of all rows; k-hat.
@@ -11,7 +11,7 @@
   many of them lie in their intervals from 5 to 95 %.
 
 Shards run one after another, by the CPU's clock. One JSON line a run goes to ``FOLDER/records.jsonl``;
-``--table`` rewrites the table of docs/mcmc.md from the last one there.
+the second command rewrites the table of docs/mcmc.md from the last one there.
 """
 
 import argparse
@@ -30,8 +30,9 @@ from ...algorithms.bayes.models.model import Prior, regression
 from ...algorithms.bayes.posterior.convergence import ess
 from ...algorithms.bayes.posterior.psis import importance_ess
 from ...algorithms.bayes.shards.rows import cut_rows
-from ..run import append_record, describe_machine, read_records
-from .readme import ROOT, between, markdown
+from ..pages.tables import Table
+from ..run import append_record, describe_machine
+from .readme import ROOT
 
 N_SHARDS, N_CHAINS, N_DRAWS, PROPOSALS = 10, 2, 150, 8000  # 300 draws a shard
 TRUTH = 100_000  # weighted draws that the truth is known from
@@ -190,23 +191,15 @@ def table(record):
         seconds = record["chain_seconds"][sampler]
         what = f"slowest shard and combination, in parts of the {seconds:.2f} s of a chain by {sampler}"
         lines.append((data, what, f"{part:.3f}"))
-    return markdown(("data", "figure", "found"), lines)
+    return Table(lines, ["data", "figure", "found"]).markdown()
 
 
 def main(arguments=None):
-    """Run all three and keep a record, or write the table."""
+    """Run all three and keep a record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="little data: does it run?")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/shard-goals", metavar="FOLDER")
-    parser.add_argument(
-        "--table", action="store_true", help="write the table of the docs from the last record"
-    )
     args = parser.parse_args(arguments)
-    if args.table:
-        page = ROOT / "docs/mcmc.md"
-        found = table(read_records(args.out / "records.jsonl")[-1])
-        page.write_text(between(page.read_text(), "shard-goals", found, page.name))
-        return
     sizes = QUICK if args.quick else WHOLE
 
     def tell(line):

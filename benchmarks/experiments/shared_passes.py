@@ -15,7 +15,7 @@ import numpy as np
 from ...algorithms.bayes.chains.team import Team
 from ...algorithms.bayes.models.model import regression
 from ...scheduler.threads import run_tasks
-from ..pages.summary import aligned
+from ..pages.tables import Table
 
 
 def measure(n, d, dtype, turns, length):
@@ -88,7 +88,7 @@ def main(arguments=None):
             for name, own in found.items()
         ]
         header = [f"{options.rows:,} x {options.columns}, {dtype}", "best", "median", "of one alone"]
-        print(*aligned(header, body), sep="\n", end="\n\n")
+        print(Table(body, header).text(), end="\n\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How fast matrix factorization by rotation would be on many workers, and when the wire binds.
 
-A model of steps (`simulate_rotation`) fed with measured rates: in a sub-epoch a worker works on its groups
+A model of steps (`rotation_model`) fed with measured rates: in a sub-epoch a worker works on its groups
 of users, one after another, while the block of items that it is done with travels to the next worker. Of an
 item a block has d factors, d rounded up to 16, in four bytes each (two with ``half_blocks=True``), and four
 numbers more. Blocks go from worker to worker without the coordinator, which is asked once an epoch: a step
@@ -17,7 +17,8 @@ import argparse
 
 import numpy as np
 
-from ..simulate_rotation import Machines, dealt, simulate
+from ..rotation_model import Machines, simulate
+from .simulate_rotation import dealt
 
 LANES, OWN = 16, 4
 WIDTHS = (4, 2)  # bytes of a factor on the wire

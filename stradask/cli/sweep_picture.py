@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from ..benchmarks.pages.report import COLOURS
+from ..benchmarks.pages.page import COLOURS
 from ..scheduler.stores.store import write_atomic
 
 _PERPLEXITY, _COHERENCE, _QUIET = COLOURS[0], COLOURS[1], "#666666"

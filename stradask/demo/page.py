@@ -135,7 +135,7 @@ figure { max-width: 42rem; margin: .5rem 0 1.5rem; }
 def make_page():
     """Return an empty `DemoPage`."""
     # Imported here, so that reading the command line does not import what the page needs.
-    from ..benchmarks.pages.report import Page
+    from ..benchmarks.pages.page import Page
 
     class DemoPage(Page):
         """The page of a demo: what a `Page` has, bars of words, and pictures side by side."""

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 
-from ..benchmarks.pages.report import COLOURS
+from ..benchmarks.pages.page import COLOURS
 
 OURS, THEIRS, QUIET = COLOURS[0], COLOURS[1], "#666666"
 MAP_DOCUMENTS, QUICK_MAP_DOCUMENTS = 1500, 400

@@ -11,7 +11,7 @@ from scipy import optimize, sparse
 from stradask.benchmarks import command, run, solvers
 from stradask.benchmarks.objectives import logistic
 from stradask.benchmarks.objectives.logistic import Objective, least_objective, load, mean_objective
-from stradask.benchmarks.pages import gap_report
+from stradask.benchmarks.pages import solving
 from stradask.benchmarks.runs import worker
 from stradask.errors import DataError
 
@@ -181,7 +181,7 @@ def test_it_and_scikit_learn_solve_it_by_the_command(tmp_path, capsys):
     for solve in ours["solves"]:  # a tolerance is an estimate of the gap: what was asked for was given
         assert solve["gap"] <= 2 * solve["tolerance"]
     assert min(solve["gap"] for solve in ours["solves"]) <= ours["targets"][-1]
-    page = gap_report.gap_report(list(records.values())).html()
+    page = solving.page(list(records.values())).html()
     assert "relative excess over the minimum" in page
     assert "the excess over the least objective, relative to that" in page
     assert "duality" not in page
@@ -198,7 +198,7 @@ def test_the_package_lists_its_solvers_ours_first():
 
 # --- on worker processes ----------------------------------------------------------------------------
 
-ON_DASK = solvers.FOLDER.parent / "solvers_on_dask"
+ON_DASK = solvers.FOLDER.parent / "experiments" / "solvers_on_dask"
 
 
 def test_solvers_on_dask_are_found_where_one_asks_for_them():

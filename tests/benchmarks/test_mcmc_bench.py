@@ -16,7 +16,7 @@ from stradask.benchmarks import command, mcmc_cases, run, solvers
 from stradask.benchmarks.mcmc_cases import load, log_density, truth
 from stradask.benchmarks.objectives import mcmc
 from stradask.benchmarks.objectives.mcmc import Objective
-from stradask.benchmarks.pages import sampling_report, sampling_summary
+from stradask.benchmarks.pages import sampling
 from stradask.errors import DataError
 
 
@@ -237,22 +237,22 @@ def test_the_command_samples_judges_and_keeps_records(records):
 
 def test_the_table_puts_ours_beside_the_best_peer(records):
     found, _ = records
-    header, body = sampling_summary.rows(found)
+    body, header, _ = sampling.rates_table(found)
     assert header == ["tail ESS / CPU s (error)", "stradask", "stradask auto", "peer", "ours / best peer"]
     rates = {r["solver"] + r["problem"]: r["tail_ess"] / r["cpu_seconds"] for r in found}
     best = max(rates["stradaskchains"], rates["stradaskauto"]) / rates["peerchains"]
     assert float(body[0][-1].split()[0].replace(",", "")) == pytest.approx(best, rel=0.05)
-    assert [row[1] for row in sampling_summary.shard_rows(found)[1]] == ["M=2 consensus", "M=2 auto"]
+    assert [row[1] for row in sampling.shards_table(found).rows] == ["M=2 consensus", "M=2 auto"]
     refused = found[3] | {"status": "refused", "refused": "R-hat of shard 1\nmore"}
-    text = sampling_summary.table([*found[:3], refused])
+    text = sampling.table([*found[:3], refused])
     assert "M=2 auto: refused: R-hat of shard 1" in text
-    assert sampling_report.sampling_report([*found[:3], refused]).html().count("refused") >= 1
+    assert sampling.page([*found[:3], refused]).html().count("refused") >= 1
 
 
 def test_a_picture_has_a_line_for_every_way_to_combine(records):
     runs = [r for r in records[0] if r["problem"].startswith("M=")]
     race = [runs[0] | {"problem": f"M=5, {way}"} for way in ("auto", "full data as long")]
-    figure, _, said = sampling_report.errors_against_seconds("any", [*runs, *race])
+    figure, _, said = sampling.errors_against_seconds("any", [*runs, *race])
     lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
     assert {"auto", "full data as long"} <= set(lines)
     of_auto = sum(r["problem"].endswith("auto") for r in [*runs, *race])

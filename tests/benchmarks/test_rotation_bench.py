@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from stradask.benchmarks import rotation
-from stradask.benchmarks.pages import rotation_summary
+from stradask.benchmarks.pages import rotation as shown
 from stradask.cli.arguments import main
 
-GROUPS = rotation_summary.GROUPS
+GROUPS = shown.GROUPS
 
 
 def made(n_workers, worked, waited, seconds, sent=0, n_rounds=6):
@@ -54,9 +54,9 @@ def test_figures_are_of_the_sweeps_but_the_first_three():
     run = made(2, worked=1.0, waited=0.25, seconds=1.5)
     first = np.array(run["activity"]["round"]) <= 3
     run["activity"]["working"] = np.where(first, 99.0, run["activity"]["working"]).tolist()
-    assert rotation_summary.settled(run) == {f"tcp://{n}": pytest.approx((1.0, 0.25, 0.0)) for n in (0, 1)}
-    (row,) = rotation_summary.rows([run])
-    assert dict(zip(rotation_summary.HEADER, row, strict=True)) == {
+    assert shown.settled(run) == {f"tcp://{n}": pytest.approx((1.0, 0.25, 0.0)) for n in (0, 1)}
+    (row,), header, _ = shown.runs_table([run])
+    assert dict(zip(header, row, strict=True)) == {
         "": "2 workers",
         "s a sweep": "1.5",
         "predicted": "",
@@ -67,27 +67,25 @@ def test_figures_are_of_the_sweeps_but_the_first_three():
         "waiting": "20%",
         "model": "0123",
     }
-    assert "2 workers" in rotation_summary.table([run])
+    assert "2 workers" in shown.table([run])
 
 
 def test_turns_are_one_row_of_the_median_with_the_spread_of_their_ratios():
     turns = [made(2, 1.0, 0.0, s) | {"of_threads": 1.2 / s} for s in (2.0, 1.5, 1.25)]
-    (row,) = rotation_summary.rows(turns)
-    found = dict(zip(rotation_summary.HEADER, row, strict=True))
+    (row,), header, _ = shown.runs_table(turns)
+    found = dict(zip(header, row, strict=True))
     assert found["s a sweep"] == "1.5"
     assert found["of threads"] == "0.80 (0.60..0.96)"
     assert found["model"] == "0123"
     other = made(2, 1.0, 0.0, 9.0) | {"settings": {"n_components": 20, "sampler": "gibbs"}}
-    assert [row[1] for row in rotation_summary.rows([*turns, other])] == ["1.5", "9"]
+    assert [row[1] for row in shown.runs_table([*turns, other]).rows] == ["1.5", "9"]
     turns[0]["digest"] = "4567"
-    assert rotation_summary.rows(turns)[0][-1] == "4567, 0123"
+    assert shown.runs_table(turns).rows[0][-1] == "4567, 0123"
 
 
 def test_pictures_of_runs():
     pytest.importorskip("matplotlib")
-    from stradask.benchmarks.pages.rotation_report import rotation_report
-
-    page = rotation_report([made(1, 2.0, 0.0, 2.4), made(2, 1.0, 0.1, 1.5)]).html()
+    page = shown.page([made(1, 2.0, 0.0, 2.4), made(2, 1.0, 0.1, 1.5)]).html()
     assert page.count("<figure>") == 2
     assert "<td>1.5</td>" in page
 

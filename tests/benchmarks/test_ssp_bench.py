@@ -9,7 +9,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from stradask.benchmarks import command, run, ssp
-from stradask.benchmarks.experiments import ssp_page
+from stradask.benchmarks.experiments import parts, readme
+from stradask.benchmarks.pages.tables import latest_run
 from stradask.benchmarks.run import read_records
 from stradask.errors import DataError
 
@@ -79,7 +80,7 @@ def test_table_and_page_hold_every_run(folder, runs):
     for record in runs.values():
         assert f"{record['reached']:,.0f} ({record['waiting']:.0%})" in text
     assert "not reached" not in text
-    late = ssp.rows([runs["in turns", "0"] | {"reached": None}])[1]
+    late = ssp.times_table([runs["in turns", "0"] | {"reached": None}]).rows
     assert late == [["simulated, slow: in turns", "not reached (63%)", "", "", "", ""]]
 
 
@@ -113,13 +114,17 @@ def test_what_it_does_not_have(change, message, tmp_path):
         command.main(arguments(tmp_path, **change))
 
 
-def test_the_page_holds_what_was_measured():
-    records = ssp_page.newest(read_records(ssp_page.RECORDS))
-    assert ssp_page.measured(records) in ssp_page.PAGE.read_text()
-    assert ssp_page.PICTURE.exists()
+def test_the_page_holds_what_was_measured(tmp_path):
+    pytest.importorskip("matplotlib")
+    all_records = readme.records_of("ssp")
+    part = parts.PARTS["ssp"]
+    assert part.write(all_records, tmp_path) in (readme.ROOT / "docs" / part.page).read_text()
+    assert (tmp_path / "ssp.png").exists()
+    assert (readme.ROOT / "docs" / "ssp.png").exists()
+    records = latest_run(all_records)
     assert [(r["slowness"], r["staleness"]) for r in records if r["place"] == "simulated"] == [
         (slowness, str(staleness)) for slowness in ssp.SLOWNESS for staleness in ssp.STALENESS
     ]
     assert records[0]["data"].items() >= ssp.WHOLE.items()
     older = [{"run": "a"}, {"run": "b"}, {"run": "b"}]
-    assert ssp_page.newest(older) == older[1:]
+    assert latest_run(older) == older[1:]

@@ -1,6 +1,6 @@
 """The table of topic models beside other systems says what the records say."""
 
-from stradask.benchmarks.experiments import lda_goals
+from stradask.benchmarks.experiments import parts
 
 
 def a_run(solver, perplexities, ours):
@@ -23,7 +23,7 @@ def a_run(solver, perplexities, ours):
 
 def test_the_times_are_those_to_the_peers_last_value_and_half_a_per_cent():
     records = [a_run("peer", [400, 300, 202, 200], False), a_run("stradask", [202, 190, 180, 100], True)]
-    (row,) = lda_goals.lines(records)
+    (row,) = parts.goals(records)
     # 201 lies half way between the peer's 202 and 200, and 1/12 of the way from our 202 to 190
     assert row[:5] == ("tales, 0.0 M tokens, fitted priors", "1,000", "0.05", "2", "peer, 3 sweeps")
     assert row[5:] == ("201", "3.5", "1.08", "0.31", "100", "200")

@@ -9,8 +9,10 @@ import pytest
 from stradask.benchmarks import recipes, run
 from stradask.benchmarks.experiments import package, readme
 from stradask.benchmarks.objectives import families
+from stradask.benchmarks.pages.page import fill_part
 
 ROOT = Path(__file__).parents[3]
+MARKS = [part.mark for part in readme.PARTS.values() if part.page == "benchmarks.md"]
 
 
 def solved(solver, gaps, *, repeat=0, ours=False, **changes):
@@ -54,7 +56,7 @@ def tree(tmp_path, monkeypatch):
     ):
         run.append_record(results / "records.jsonl", made)
     parts = "".join(f"<!-- bench {name} -->\nstale\n<!-- /bench {name} -->\n" for name in readme.TITLES)
-    parts += "".join(f"<!-- {name} -->\nstale\n<!-- /{name} -->\n" for name in readme.PARTS)
+    parts += "".join(f"<!-- {mark} -->\nstale\n<!-- /{mark} -->\n" for mark in MARKS)
     (tmp_path / "docs" / "benchmarks.md").write_text(f"before\n{parts}after\n")
     shutil.copy(ROOT / "README.md", tmp_path)
     return tmp_path
@@ -91,9 +93,7 @@ def test_a_second_machine_is_named_with_what_it_measured():
 def test_one_part_leaves_the_others(tree):
     pytest.importorskip("matplotlib")
     readme.main(["lasso"])
-    assert (tree / "docs" / "benchmarks.md").read_text().count("stale") == len(readme.TITLES) + len(
-        readme.PARTS
-    ) - 1
+    assert (tree / "docs" / "benchmarks.md").read_text().count("stale") == len(readme.TITLES) + len(MARKS) - 1
 
 
 def test_an_unknown_name_is_an_error(tree, capsys):
@@ -131,8 +131,8 @@ def test_pages_have_a_part_for_every_folder_that_recipes_fill():
 @pytest.mark.skipif(not (ROOT / readme.RESULTS).exists(), reason="a source archive holds no records")
 def test_readme_and_page_are_those_of_the_records():
     shown = (ROOT / "README.md").read_text(encoding="utf-8")
-    found = {name: records for name in readme.TITLES if (records := readme.records_of(name))}
-    assert readme.between(shown, "bench", readme.in_short(found)) == shown
+    found = {name: readme.latest(records) for name in readme.TITLES if (records := readme.records_of(name))}
+    assert fill_part(shown, "bench", readme.in_short(found), "README.md") == shown
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     for records in found.values():
         assert readme.table(records) in page

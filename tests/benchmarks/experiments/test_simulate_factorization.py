@@ -3,7 +3,7 @@
 import pytest
 
 from stradask.benchmarks.experiments.simulate_factorization import binding, epochs, item_bytes, main
-from stradask.benchmarks.simulate_rotation import Machines
+from stradask.benchmarks.rotation_model import Machines
 
 
 def test_an_item_has_whole_vectors_of_factors_and_four_numbers():

@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from stradask.benchmarks.pages import report, summary
+from stradask.benchmarks.pages import page as pages
+from stradask.benchmarks.pages import tables, training
 
 PERPLEXITY = {"key": "held_out_perplexity", "label": "held-out perplexity", "lower_is_better": True}
 JOINT = {"key": "joint_log_likelihood", "label": "joint log-likelihood per token", "lower_is_better": False}
@@ -57,24 +58,24 @@ def records():
 
 def test_time_to_a_level_is_interpolated():
     run = record("a", OURS)
-    assert summary.time_to(run, PERPLEXITY, 800) == pytest.approx(1.5)
-    assert summary.time_to(run, JOINT, -7.5) == pytest.approx(3.0)
-    assert summary.time_to(run, PERPLEXITY, 950) == 1.0
-    assert math.isnan(summary.time_to(run, PERPLEXITY, 500))
+    assert training.time_to(run, PERPLEXITY, 800) == pytest.approx(1.5)
+    assert training.time_to(run, JOINT, -7.5) == pytest.approx(3.0)
+    assert training.time_to(run, PERPLEXITY, 950) == 1.0
+    assert math.isnan(training.time_to(run, PERPLEXITY, 500))
 
 
 def test_the_common_level_is_the_worst_final_one_with_a_margin():
     runs = [record("a", OURS), record("b", PEER)]
-    assert summary.common_level(runs, PERPLEXITY) == pytest.approx(800.8)
-    assert summary.common_level(runs, JOINT) == pytest.approx(-7.007)
+    assert training.common_level(runs, PERPLEXITY) == pytest.approx(800.8)
+    assert training.common_level(runs, JOINT) == pytest.approx(-7.007)
 
 
 def test_summary_takes_medians_over_repeats_and_ratios_within_a_round(records):
-    figures = summary.summarise(records)
+    figures = training.summarise(records)
     assert list(figures["systems"]) == ["stradask", "peer"]
     ours, peer = figures["systems"].values()
-    assert ours["rate"] == summary.Spread(1.5e6, 1e6, 2e6)
-    assert peer["rate_ratio"] == summary.Spread(0.525, 0.25, 0.8)
+    assert ours["rate"] == tables.Spread(1.5e6, 1e6, 2e6)
+    assert peer["rate_ratio"] == tables.Spread(0.525, 0.25, 0.8)
     assert figures["equal_seconds"] == 4.0
     assert peer["at_equal_seconds"]["held_out_perplexity"].median == pytest.approx(900 - 100 * 2 / 3)
     assert ours["time_to_level"]["held_out_perplexity"].median == pytest.approx(1 + 99.2 / 200)
@@ -84,21 +85,21 @@ def test_summary_takes_medians_over_repeats_and_ratios_within_a_round(records):
 
 
 def test_a_level_never_reached_counts_as_the_largest_time():
-    assert summary.Spread.of([1.0, math.nan, 3.0]) == summary.Spread(3.0, 1.0, math.inf)
+    assert tables.Spread.of([1.0, math.nan, 3.0]) == tables.Spread(3.0, 1.0, math.inf)
 
 
 def test_the_table_has_a_column_a_system_and_names_failures(records):
-    lines = summary.table(records).splitlines()
+    lines = training.table(records).splitlines()
     assert lines[0].split() == ["stradask", "peer"]
     rates = next(line for line in lines if line.startswith("million tokens"))
     assert "1.50 (1.00..2.00)" in rates
     assert lines[-1] == "broken: failed: <b>fell</b>"
-    assert summary.table(records[-1:]) == "broken: failed: <b>fell</b>"
+    assert training.table(records[-1:]) == "broken: failed: <b>fell</b>"
 
 
 def test_a_run_not_yet_judged_at_equal_seconds_is_shown_so():
     slow = record("slow", [(30.0, 700.0, None)])
-    lines = summary.table([record("quick", OURS), slow]).splitlines()
+    lines = training.table([record("quick", OURS), slow]).splitlines()
     line = next(line for line in lines if line.startswith("held-out perplexity at 4.0 s"))
     assert line.split()[-3:] == ["600", "not", "yet"]
 
@@ -131,7 +132,7 @@ class Reader(html.parser.HTMLParser):
 
 def test_the_page_is_whole_and_needs_nothing_from_outside(records, tmp_path):
     pytest.importorskip("matplotlib")
-    path = report.bench_report(records).write(tmp_path / "deep" / "report.html")
+    path = training.page(records).write(tmp_path / "deep" / "report.html")
     text = path.read_text(encoding="utf-8")
     page = Reader(text)
     assert page.tags.count("figure") == page.tags.count("img") == 3
@@ -147,7 +148,7 @@ def test_the_page_is_whole_and_needs_nothing_from_outside(records, tmp_path):
 
 
 def test_a_page_of_failures_alone_says_so(records):
-    page = Reader(report.bench_report(records[-1:]).html())
+    page = Reader(training.page(records[-1:]).html())
     assert "broken: failed: <b>fell</b>" in page.texts
     assert "img" not in page.tags
 
@@ -158,7 +159,7 @@ def test_equal_figures_give_equal_pages():
     def page(format):
         figure = figure_module.Figure()
         figure.add_subplot().plot([1, 2], [3, 4])
-        return report.Page("t").figure(figure, "caption", 'a "quoted" line', format=format).html()
+        return pages.Page("t").figure(figure, "caption", 'a "quoted" line', format=format).html()
 
     for format in ("svg", "png"):
         assert page(format) == page(format)
@@ -168,8 +169,8 @@ def test_equal_figures_give_equal_pages():
 
 def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
     path = tmp_path / "page.html"
-    report.Page("old").write(path)
-    page = report.Page("new")
+    pages.Page("old").write(path)
+    page = pages.Page("new")
     monkeypatch.setattr(page, "html", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         page.write(path)
@@ -179,7 +180,7 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch)
 
 def test_text_is_cut_into_paragraphs_and_escaped():
     page = Reader(
-        report.Page("a < b").text("one & two\n\n\n\nthree").table([["x", "<y>"]], ["h", "i"], "c").html()
+        pages.Page("a < b").text("one & two\n\n\n\nthree").table([["x", "<y>"]], ["h", "i"], "c").html()
     )
     assert page.tags.count("p") == 2
     assert {"one & two", "three", "<y>", "a < b"} <= set(page.texts)

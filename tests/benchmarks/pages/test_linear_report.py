@@ -5,7 +5,7 @@ import math
 import pytest
 
 from stradask.benchmarks import run
-from stradask.benchmarks.pages import gap_report, gap_summary, report
+from stradask.benchmarks.pages import solving, tables, training
 
 
 def solve(tolerance, seconds, gap, **more):
@@ -59,30 +59,30 @@ def records():
 
 
 def test_the_cheapest_solve_that_meets_a_target_counts():
-    assert gap_summary.time_to(record("q", QUICK), 1e-4) == 3.0
-    assert gap_summary.time_to(record("s", SLOW), 1e-6) == 8.0
-    assert gap_summary.time_to(record("q", QUICK), 1e-6) == math.inf
+    assert solving.time_to(record("q", QUICK), 1e-4) == 3.0
+    assert solving.time_to(record("s", SLOW), 1e-6) == 8.0
+    assert solving.time_to(record("q", QUICK), 1e-6) == math.inf
 
 
 def test_several_threads_are_compared_by_the_wall_clock():
     several = record("s", SLOW, settings={"n_jobs": 2, "max_seconds": 10.0, "intercept": False})
-    assert gap_summary.time_to(several, 1e-6) == 16.0
+    assert solving.time_to(several, 1e-6) == 16.0
 
 
 def test_ratios_are_to_the_best_peer_of_the_round(records):
-    (by_solver,) = gap_summary.solved(records).values()
+    (by_solver,) = tables.by_problem(records).values()
     assert list(by_solver) == ["stradask", "quick", "slow"]
-    spread, best = gap_summary.ratio_to_best(by_solver, 1e-4)
+    spread, best = solving.ratio_to_best(by_solver, 1e-4)
     assert (spread.low, spread.median, spread.high) == pytest.approx((1 / 3, 1 / 2, 2 / 3))
     assert best == "quick"
-    spread, best = gap_summary.ratio_to_best(by_solver, 1e-6)
+    spread, best = solving.ratio_to_best(by_solver, 1e-6)
     assert (spread.low, spread.high) == (2 / 8, 4 / 8)
     assert best == "slow"
 
 
 def test_the_table_says_what_was_not_reached_and_why(records):
     records.append(record("stuck", [(1e-4, 1.0, 1e-3)], over_time=True, repeat=0))
-    lines = gap_summary.table(records).splitlines()
+    lines = solving.table(records).splitlines()
     assert lines[0].split() == ["seconds", "stradask", "quick", "slow", "stuck", "ours", "/", "best", "peer"]
     assert lines[1].startswith("a /10 to gap 1e-4")
     assert lines[1].split()[5:] == [
@@ -102,19 +102,19 @@ def test_the_table_says_what_was_not_reached_and_why(records):
 
 def test_a_target_that_one_side_misses_is_said_in_words():
     ours, peer = record("stradask", OURS, ours=True), record("peer", QUICK)
-    _, rows = gap_summary.rows([ours, peer])
+    rows = solving.seconds_table([ours, peer]).rows
     assert [row[-1] for row in rows] == ["0.33 (peer)", "no peer"]
     ours, peer = record("stradask", QUICK, ours=True), record("peer", OURS)
-    _, rows = gap_summary.rows([ours, peer])
+    rows = solving.seconds_table([ours, peer]).rows
     assert [row[-1] for row in rows] == ["3.00 (peer)", "not ours (peer)"]
-    _, rows = gap_summary.rows([record("stradask", QUICK, ours=True), record("peer", QUICK)])
+    rows = solving.seconds_table([record("stradask", QUICK, ours=True), record("peer", QUICK)]).rows
     assert [row[-1] for row in rows] == ["1.00 (peer)", "-"]
-    _, rows = gap_summary.rows([ours])
+    rows = solving.seconds_table([ours]).rows
     assert [row[-1] for row in rows] == ["-", "-"]
 
 
 def test_memory_is_beside_what_rows_and_columns_allow(records):
-    header, (memory, warm_up, setup) = gap_summary.cost_rows(records)
+    (memory, warm_up, setup), header, _ = solving.cost_table(records)
     assert header[1:] == ["stradask", "quick", "slow"]
     assert memory[0].endswith("32 a column: 2.00)")  # 2**14 * 64 + 2**15 * 32 bytes
     assert memory[1:] == ["30.0 (20.0..40.0)", "60.0", "160"]
@@ -124,9 +124,9 @@ def test_memory_is_beside_what_rows_and_columns_allow(records):
 
 def test_a_system_without_a_single_solve_has_a_line_of_its_own():
     stuck = record("stuck", [], over_time=True)
-    text = gap_summary.table([record("stradask", OURS, ours=True), stuck])
+    text = solving.table([record("stradask", OURS, ours=True), stuck])
     assert "stopped" in text
-    assert gap_summary.result_of(stuck).endswith("0 solves, least gap nan, then stopped")
+    assert solving.result_of(stuck).endswith("0 solves, least gap nan, then stopped")
 
 
 def path(solver, errors, alpha, **changes):
@@ -139,11 +139,11 @@ def path(solver, errors, alpha, **changes):
 
 def test_paths_are_compared_at_equal_tolerances_and_by_their_curves():
     records = [path("stradask", [4.0, 2.0, 1.0], 0.5, ours=True), path("peer", [4.0, 2.0, 1.02], 0.25)]
-    _, rows = gap_summary.rows(records)
+    rows = solving.seconds_table(records).rows
     assert [row[0] for row in rows] == ["a 3 x 5 at tolerance 1e-4", "a 3 x 5 at tolerance 1e-6"]
     # The gap of the last fit would have let the loose solve stand for the tight one.
     assert [row[1] for row in rows] == ["2.00", "5.00"]
-    _, curves = gap_summary.agreement_rows(records)
+    curves = solving.agreement_table(records).rows
     assert [row[0].rpartition(" ")[2] for row in curves] == ["stradask", "stradask", "peer", "peer"]
     # To the median of the two tight curves, 1.01 at the last penalty.
     assert [row[1] for row in curves] == ["1.0e-01", "9.9e-03", "1.1e-01", "9.9e-03"]
@@ -153,14 +153,14 @@ def test_paths_are_compared_at_equal_tolerances_and_by_their_curves():
 def test_the_front_keeps_what_nothing_beats_in_both():
     np = pytest.importorskip("numpy")
     points = np.array([[3.0, 1e-3], [1.0, 1e-1], [2.0, 1e-3], [2.5, 1e-2], [4.0, 1e-5]])
-    assert gap_report.front(points).tolist() == [[1.0, 1e-1], [2.0, 1e-3], [4.0, 1e-5]]
-    assert gap_report.front(np.empty((0, 2))).shape == (0, 2)
+    assert solving.front(points).tolist() == [[1.0, 1e-1], [2.0, 1e-3], [4.0, 1e-5]]
+    assert solving.front(np.empty((0, 2))).shape == (0, 2)
 
 
 def test_a_problem_that_all_solve_exactly_is_drawn():
     pytest.importorskip("matplotlib")
     exact = [record("stradask", [(1e-2, 1.0, 0.0)], ours=True), record("quick", [(1e-2, 2.0, 0.0)])]
-    text = gap_report.gap_report(exact).html()
+    text = solving.page(exact).html()
     assert "/10 to 1e-6: 0.5 times the seconds of the best peer, quick" in text
 
 
@@ -169,25 +169,24 @@ def test_the_page_shows_each_data_set_and_escapes_what_it_is_told(records, tmp_p
     records += [path("stradask", [2.0, 1.0], 0.5, ours=True), path("slow", [2.0, 1.0], 0.5)]
     for other in records[-2:]:
         other["data"] = other["data"] | {"name": "path"}
-    text = gap_report.gap_report(records).write(tmp_path / "report.html").read_text()
+    text = solving.page(records).write(tmp_path / "report.html").read_text()
     assert text.count("<img") == 1  # the path has no gaps to be drawn
     assert "/10 to 1e-4: 0.5 times the seconds of the best peer, quick" in text
     assert "&lt;b&gt;fell&lt;/b&gt;" in text
     assert "&lt;abacus &amp; co&gt;" in text
     assert "path 3 x 5 at tolerance 1e-6" in text
     for page in ([records[0]], [records[6]]):  # without ours; and with nothing at all
-        assert gap_report.gap_report(page).html().endswith("</html>\n")
+        assert solving.page(page).html().endswith("</html>\n")
 
 
 def test_the_family_tells_which_table_and_page_its_records_have():
     pytest.importorskip("matplotlib")
-    assert run.summary_of("lasso") is run.summary_of("sparse-logistic") is gap_summary
-    assert run.page_of("sparse-logistic") is gap_report.gap_report
-    assert run.page_of("lda") is report.bench_report
+    assert run.view_of("lasso") is run.view_of("sparse-logistic") is solving
+    assert run.view_of("lda") is training
 
 
 def test_limits_that_differ_are_all_told():
     settings = {"intercept": False, "n_jobs": 1}
     several = [record("s", SLOW, settings=settings | {"max_seconds": limit}) for limit in (5.0, 12.0, 6.0)]
-    assert gap_summary.setting(several).endswith("stopped: beyond 5 to 12 s, by data set.")
-    assert gap_summary.setting(several[:1]).endswith("stopped: beyond 5 s.")
+    assert solving.setting(several).endswith("stopped: beyond 5 to 12 s, by data set.")
+    assert solving.setting(several[:1]).endswith("stopped: beyond 5 s.")

@@ -3,14 +3,8 @@
 import numpy as np
 import pytest
 
-from stradask.benchmarks.simulate_rotation import (
-    Machines,
-    dealt,
-    losses_to_heavy_words,
-    main,
-    simulate,
-    table,
-)
+from stradask.benchmarks.experiments.simulate_rotation import dealt, losses_to_heavy_words, main, table
+from stradask.benchmarks.rotation_model import Machines, simulate
 
 
 def test_a_word_of_two_fifths_of_the_corpus_bounds_a_sweep_from_below():

@@ -1,0 +1,127 @@
+"""``stradask bench strads``: tables, and pictures of the objective against updates and against seconds."""
+
+import numpy as np
+
+from .page import COLOURS, Page, plain, where
+from .tables import Table, power
+
+POLICIES = ("cyclic", "random", "priority", "priority + dependency")
+TARGETS = (1e-2, 1e-3, 1e-4)
+LEAST = TARGETS[-1]
+RHO = 0.3  # columns that correlate by as much never stand in one set
+FIGURES = ("updates", "rounds", "seconds")
+
+
+def cell(record, figure, target):
+    """Say when a run reached a target, in one of `FIGURES`; ``"diverges"``, or what it reached."""
+    reached = record["reached"][f"{target:g}"]
+    if reached is None:
+        if record["reason"] == "diverged":
+            return "diverges"
+        return f"({record['curve']['excess'][-1]:.0e} at {record['updates']:,})"
+    if figure == "rounds":  # at the least target a run ends, so that all its rounds count
+        return f"{record['rounds']:,}"
+    return f"{reached['updates']:,}" if figure == "updates" else f"{reached['seconds']:.3g}"
+
+
+def reached_table(records, place, figure, target=LEAST):
+    """Return the table of one of `FIGURES` to a target: one row a problem and size, one column a schedule."""
+    runs = {(r["problem"], r["size"], r["policy"]): r for r in records if r["place"] == place}
+    sizes = dict.fromkeys((problem, size) for problem, size, _ in runs)
+    rows = [(f"{problem}, {size} in flight", (problem, size)) for problem, size in sizes]
+
+    def column(policy):
+        return lambda key: cell(runs[*key, policy], figure, target) if (*key, policy) in runs else ""
+
+    caption = f"{figure.capitalize()} to an excess of {power(target)}, {place}"
+    return Table.of(rows, {policy: column(policy) for policy in POLICIES}, caption=caption)
+
+
+def all_tables(records):
+    """Return the tables of all places and figures, at the least target."""
+    places = dict.fromkeys(record["place"] for record in records)
+    return [reached_table(records, place, figure) for place in places for figure in FIGURES]
+
+
+def table(records):
+    """Return the tables as text."""
+    lines = [line for made in all_tables(records) for line in (made.caption, made.text())]
+    lines.append("In brackets: excess and updates at the end of a run that came to a limit of either.")
+    return "\n".join(lines)
+
+
+def page(records):
+    """Return the page of a run of the benchmark."""
+    first = records[0]
+    whole = Page("stradask bench strads: what scheduling buys")
+    whole.text(
+        f"A Lasso of {first['data']['n']:,} rows and {first['data']['p']:,} columns by parallel coordinate "
+        f"descent, on {where(first)}. The coefficients of a round (the updates in flight) are all stepped "
+        "from one residual. Cyclic and random take them blindly; priority draws them in proportion to their "
+        "last change (plus as much at random); priority + dependency drops in addition every column that "
+        f"correlates by {RHO} or more with one already in the set."
+    )
+    whole.text(_limits(records))
+    places = list(dict.fromkeys(record["place"] for record in records))
+    whole.figure(*panels([r for r in records if r["place"] == places[0]], "updates", places[0]))
+    for place in places:
+        whole.figure(*panels([r for r in records if r["place"] == place], "seconds", place))
+    for made in all_tables(records):
+        whole.table(*made)
+    whole.heading("How it was measured")
+    whole.text(
+        "Excess is the objective over its minimum (scikit-learn's Lasso at a tolerance of 1e-10), relative "
+        "to the objective at zero. A run ends at an excess of 1e-4, when it diverges, or at its limit of "
+        "updates or seconds; then the table has excess and updates at the end in brackets. Seconds are CPU "
+        "seconds of the process where it is local, and wall seconds with two worker processes; drawing, "
+        "thinning and messages are part of them, compiling is not. Rows lie in two shards in either case, so "
+        "that the curves against updates are the same bit for bit."
+    )
+    return whole.add_facts(first, "data", "settings", "machine")
+
+
+def _limits(records):
+    facts = {record["problem"]: record["data"] for record in records}
+    limits = " and ".join(f"{data['limit']:.0f} for {name} columns" for name, data in facts.items())
+    seconds = " and ".join(f"{data['working_set_seconds']:.2g}" for data in facts.values())
+    return (
+        f"p / lambda_max(X^T X), about what may be in flight at random, is {limits}. For comparison: "
+        f"stradask.Lasso, by its working set, takes {seconds} CPU seconds to a duality gap of 1e-4."
+    )
+
+
+def panels(records, figure, place):
+    """Draw excess against updates or seconds: one row of panels a problem, one column a number in flight."""
+    from matplotlib.figure import Figure
+
+    problems = list(dict.fromkeys(record["problem"] for record in records))
+    sizes = list(dict.fromkeys(record["size"] for record in records))
+    drawing = Figure(figsize=(3.2 * len(sizes), 3.0 * len(problems)), layout="constrained")
+    grid = drawing.subplots(len(problems), len(sizes), sharey=True, squeeze=False)
+    for record in records:
+        axes = grid[problems.index(record["problem"]), sizes.index(record["size"])]
+        _line(axes, record, figure)
+    for problem, axes_row in zip(problems, grid, strict=True):
+        axes_row[0].set_ylabel(f"{problem}\nexcess over the minimum")
+        for size, axes in zip(sizes, axes_row, strict=True):
+            axes.set(yscale="log", xscale="log", ylim=(5e-5, 20), title=f"{size} in flight", xlabel=figure)
+            plain(axes)
+    handles = {line.get_label(): line for axes in grid.flat for line in axes.get_lines()}
+    shown = [policy for policy in POLICIES if policy in handles]
+    drawing.legend([handles[policy] for policy in shown], shown, loc="outside upper center", ncols=len(shown))
+    said = "; ".join(
+        f"{label}: " + ", ".join(f"{name} {text}" for name, text in zip(POLICIES, cells, strict=True))
+        for label, *cells in reached_table(records, place, figure).rows
+    )
+    caption = f"Excess against {figure}, {place}. A cross: the run diverged."
+    return drawing, caption, f"Curves of the excess against {figure}. To 1e-4: {said}."
+
+
+def _line(axes, record, figure):
+    number = POLICIES.index(record["policy"])
+    x = np.array(record["curve"][figure][1:], dtype=float)
+    excess = np.array(record["curve"]["excess"][1:])
+    shown = np.minimum(excess, 10.0)
+    axes.plot(x, np.maximum(shown, 1e-9), color=COLOURS[number], label=record["policy"], linewidth=1.8)
+    if record["reason"] == "diverged":
+        axes.plot(x[-1:], shown[-1:], "x", color=COLOURS[number], markersize=9, label="_", clip_on=False)
