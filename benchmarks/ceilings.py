@@ -19,22 +19,12 @@ _ROUNDS = 50
 
 
 def measure(n_jobs=-1, megabytes=MEGABYTES):
-    """Measure the memory and a round on a cluster of two processes.
+    """Measure the memory, on one thread and on `n_jobs`, and a round on a cluster of two processes.
 
-    Parameters
-    ----------
-    n_jobs : int, default=-1
-        Threads of the second figure of each pair; the first is of one thread.
-    megabytes : int, default=256
-        Size of the arrays.
-
-    Returns
-    -------
-    dict
-        ``copy_gb_s`` and ``read_gb_s``: bytes read plus written, and bytes read, in 1e9 a second;
-        ``gather_m_s``: reads of 8 bytes at random places, in millions a second; each a dict of threads to
-        medians. ``task_ms`` and ``round_ms``: of a Dask task whose result is waited for, and of a round of
-        this library's on the same two workers.
+    Returns ``copy_gb_s`` and ``read_gb_s``, bytes read plus written, and bytes read, in 1e9 a second;
+    ``gather_m_s``, reads of 8 bytes at random places, in millions a second; each a dict of threads to
+    medians. ``task_ms`` and ``round_ms``: of a Dask task whose result is waited for, and of a round of
+    this library's on the same two workers.
 
     Examples
     --------

@@ -11,12 +11,8 @@ from ..errors import DataError
 def load_counts(name, seed):
     """Return a corpus as CSR counts, documents x words, without empty documents.
 
-    Parameters
-    ----------
-    name : str
-        "docstrings" (texts of the installed scientific packages), "synthetic" (about a million tokens
-        drawn from a known model by `seed`), or the path of a docword file.
-    seed : int
+    `name` is "docstrings" (texts of the installed scientific packages), "synthetic" (about a million tokens
+    drawn from a known model by `seed`), or the path of a docword file.
     """
     if name == "docstrings":
         counts, _ = datasets.load_docstrings()

@@ -11,28 +11,12 @@ from scipy.special import entr, expit
 
 
 def lasso_gap(X, y, coef, alpha, intercept=None):
-    """Return the relative duality gap of a Lasso, and its objective.
+    """Return the relative duality gap (P - D) / P(0) of a Lasso, and its objective P / n.
 
-    P(b) = 1/2 |y - X b - b0|^2 + n alpha |b|_1 and, for any s with |s X^T r|_inf <= n alpha,
-    D(s) = s y.r - s^2 |r|^2 / 2, r being the residual; with an intercept, the residual less its mean (a dual
-    point sums to 0 then). The best s is y.r / |r|^2, clipped to what is allowed.
-
-    Parameters
-    ----------
-    X : ndarray or sparse matrix of shape (n_samples, n_features)
-    y : ndarray of shape (n_samples,)
-    coef : ndarray of shape (n_features,)
-    alpha : float
-        The penalty of scikit-learn's ``Lasso``.
-    intercept : float or None
-        None for a model without one.
-
-    Returns
-    -------
-    gap : float
-        (P - D) / P(0).
-    objective : float
-        P / n.
+    P(b) = 1/2 |y - X b - b0|^2 + n alpha |b|_1 and, for any s with |s X^T r|_inf <= n alpha, D(s) = s y.r -
+    s^2 |r|^2 / 2, r being the residual; with an intercept (not None), the residual less its mean (a dual
+    point sums to 0 then). The best s is y.r / |r|^2, clipped to what is allowed. `alpha` is that of
+    scikit-learn's ``Lasso``.
 
     Examples
     --------
@@ -61,30 +45,12 @@ def lasso_gap(X, y, coef, alpha, intercept=None):
 
 
 def logistic_gap(X, y, coef, alpha, intercept=None):
-    """Return the relative duality gap of an l1-penalised logistic regression, and its objective.
+    """Return the relative duality gap of an l1-penalised logistic regression, and its objective P / n.
 
     P(b) = sum_i log(1 + exp(-y_i f_i)) + n alpha |b|_1 with f = X b + b0 and y_i = +-1. With
     u_i = 1 / (1 + exp(y_i f_i)) and any s in [0, 1] with |s X^T (y u)|_inf <= n alpha the dual objective is
-    the sum of the binary entropies of s u_i. With an intercept, f for the dual point is moved to where the
-    sum of y u is 0.
-
-    Parameters
-    ----------
-    X : ndarray or sparse matrix of shape (n_samples, n_features)
-    y : ndarray of shape (n_samples,)
-        Labels -1 and 1.
-    coef : ndarray of shape (n_features,)
-    alpha : float
-        The penalty for the mean loss: 1 / (C n) in scikit-learn's ``LogisticRegression``.
-    intercept : float or None
-        None for a model without one.
-
-    Returns
-    -------
-    gap : float
-        (P - D) / P(0); without an intercept P(0) is n log 2.
-    objective : float
-        P / n.
+    the sum of the binary entropies of s u_i. With an intercept (not None), f for the dual point is moved
+    to where the sum of y u is 0. `alpha` is 1 / (C n) in scikit-learn's ``LogisticRegression``.
 
     Examples
     --------

@@ -227,15 +227,9 @@ def kernels():
 
 
 def share(kernel, rate, ceilings):
-    """Return the share of the machine that a rate is, and what bounds it.
+    """Return the share of the machine that a rate (units a second) is, and what bounds it.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    rate : float
-        Units a second.
-    ceilings : dict
-        ``bytes`` a second, ``places`` a second (None without places), ``operations`` a second.
+    `ceilings` has ``bytes``, ``places`` (None without places) and ``operations`` a second.
     """
     least = {
         "reading": kernel.bytes / ceilings["bytes"],

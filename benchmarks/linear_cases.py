@@ -55,22 +55,11 @@ PATHS = {"path": ({"n_samples": 2_000, "n_features": 200_000}, {"n_samples": 500
 
 
 def load_regression(name, *, seed, quick=False):
-    """Return a design and a target of mean 0.
+    """Return a design (dense in Fortran order, or CSC) and a target of mean 0.
 
-    Parameters
-    ----------
-    name : str
-        "a" (500 x 20,000, neighbours correlate), "b" (the same kind, 5,000 x 2,000), "c" (sparse, 20,000 x
-        200,000), "d" (1,000 x 10,000, blocks of 50 with correlation 0.95), "path" (sparse, 2,000 x 200,000),
-        or the path of an svmlight file.
-    seed : int
-    quick : bool
-        Smaller designs of the same kinds.
-
-    Returns
-    -------
-    X : ndarray in Fortran order or csc_matrix, float64
-    y : ndarray of shape (n_samples,)
+    `name` is "a" (500 x 20,000, neighbours correlate), "b" (the same kind, 5,000 x 2,000), "c" (sparse,
+    20,000 x 200,000), "d" (1,000 x 10,000, blocks of 50 with correlation 0.95), "path" (sparse, 2,000 x
+    200,000), or the path of an svmlight file. `quick` makes smaller designs of the same kinds.
     """
     if name in PATHS:
         X, y, _ = datasets.make_sparse_regression(
@@ -84,23 +73,10 @@ def load_regression(name, *, seed, quick=False):
 
 
 def load_classification(name, *, seed, quick=False, several=False):
-    """Return a design and labels -1 and 1.
+    """Return a design (dense in Fortran order, or CSC) and labels -1 and 1.
 
-    Parameters
-    ----------
-    name : str
-        "a" (2,000 x 5,000, neighbours correlate), "c" (sparse, 20,000 x 200,000), or the path of an svmlight
-        file with two different labels.
-    seed : int
-    quick : bool
-        Smaller designs of the same kinds.
-    several : bool
-        Files may have more than two labels, which are numbered from 0.
-
-    Returns
-    -------
-    X : ndarray in Fortran order or csc_matrix, float64
-    y : ndarray of shape (n_samples,)
+    `name` is "a" (2,000 x 5,000, neighbours correlate), "c" (sparse, 20,000 x 200,000), or the path of an
+    svmlight file with two different labels; with `several` it may have more, which are numbered from 0.
     """
     if name in CLASSIFICATIONS:
         X, y = _drawn(CLASSIFICATIONS[name][quick], seed)

@@ -125,13 +125,7 @@ def start(kind, arrays):
 
 
 def truth(kind, arrays, seed=0):
-    """Return the `Truth` of a case.
-
-    Raises
-    ------
-    DataError
-        If importance sampling cannot be trusted.
-    """
+    """Return the `Truth` of a case; DataError if importance sampling cannot be trusted."""
     known = {"eight-schools": _schools, "saturation": _saturation}
     return known[kind](arrays) if kind in known else _by_importance(kind, arrays, seed)
 

@@ -48,17 +48,10 @@ def comparisons(records):
 
 
 def _compared(problem, groups, cost, memory):
-    """Compare ours with the best other of the solvers' runs.
+    """Compare ours with the best other of the solvers' runs (ours first); None without ours.
 
-    Parameters
-    ----------
-    problem : str
-    groups : dict of str to lists of records
-        Ours first, if it is there.
-    cost : callable
-        ``cost(run, other)``: seconds of a run to what it shares with the other system (its runs).
-    memory : callable
-        Of a run.
+    ``cost(run, others)`` are the seconds of a run to what it shares with the other system, ``memory(run)``
+    its MB.
     """
     ours, others = divided(groups)
     if ours is None:

@@ -13,39 +13,16 @@ from .solvers import find_solvers
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run.
+    """What to run of a family.
 
-    Parameters
-    ----------
-    family : str
-    against : sequence of str or None
-        Peers by name; None stands for those that are installed in this environment.
-    datasets : sequence of str or None
-        None stands for the family's defaults.
-    parameters : mapping
-        Parameters of the family, the same for all systems; those left out have the family's defaults.
-    max_seconds : float or None
-        Training seconds of each run, or the most CPU seconds of one solve and thread; None stands for the
-        family's default.
-    repeats : int or None
-        Runs of each system; run r has the seed ``seed + r``. None is 3, and 1 when quick.
-    n_jobs : int
-        Threads or processes of each system.
-    device : {"cpu", "cuda"}
-        "cuda" adds our solvers that run on a GPU.
-    seed : int
-        Also fixes the split of the data.
-    quick : bool
-        A look within a minute: smaller data or less time, one run.
-    out : Path
-        Folder of the records and the report.
-    environments : Path or None
-        Folder of the peers' environments; None is one in the user's cache folder.
-    solver_folders : sequence of Path
-        Folders with more solver files.
-    time_limit : float or None
-        Wall seconds after which a warm-up is stopped, and a training run; None is a quarter of an hour, and a
-        minute and five times `max_seconds`.
+    `max_seconds` are training seconds of each run, or the most CPU seconds of one solve and thread. Run r has
+    the seed ``seed + r``; `seed` also fixes the split of the data. `device` "cuda" adds our solvers that run
+    on a GPU.
+
+    None stands for a default: the peers installed in this environment (`against`), those of the family
+    (`datasets`, `max_seconds`, missing `parameters`), 3 `repeats` (1 when quick), the user's cache folder
+    (`environments`), and as `time_limit` a quarter of an hour for a warm-up, and a minute and five times
+    `max_seconds` for a training run.
     """
 
     family: str

@@ -36,11 +36,9 @@ def digest(model):
 def fit(X, engine, settings, callback=None):
     """Fit and return what was measured.
 
-    Returns
-    -------
-    dict
-        ``seconds``, ``tokens_per_second``, ``bytes_sent`` of each sweep; ``median_seconds`` of those but the
-        first three; ``digest`` of the model; ``activity``, see `stradask.scheduler.history.Activity`.
+    ``seconds``, ``tokens_per_second`` and ``bytes_sent`` are lists over sweeps, ``median_seconds`` that of
+    all but the first three; ``digest`` is the model's, ``activity`` that of
+    `stradask.scheduler.history.Activity`.
     """
     import stradask as sd
 
@@ -59,20 +57,9 @@ def fit(X, engine, settings, callback=None):
 
 
 def predict(one, run, n_tokens, n_workers, n_topics, latency=3e-4, bandwidth=1e9):
-    """Predict a sweep's seconds from what one worker of one thread measured.
+    """Predict a sweep's seconds, from the rate and the overhead of `one` worker of one thread (see `fit`).
 
-    Parameters
-    ----------
-    one : dict
-        See `fit`; its rate and its overhead are taken.
-    run : dict
-        The run that is predicted; of it the bytes of the blocks.
-    n_tokens, n_workers, n_topics : int
-    latency, bandwidth : float
-
-    Returns
-    -------
-    float
+    Of the run that is predicted the bytes of the blocks are taken.
     """
     working = sum(worked for worked, _, _ in settled(one).values())
     overhead = max(one["median_seconds"] - working, 0.0) / GROUPS
@@ -110,21 +97,10 @@ def _workers(n_workers):
 def bench(X, settings, *, workers=(1, 2), cluster=None, kill=True, repeats=1, on_record=list, tell=list):
     """Run everything; ``on_record`` is given each record as it is measured.
 
-    Parameters
-    ----------
-    X : CSR matrix of counts
-    settings : dict
-        Parameters of `LatentDirichletAllocation`.
-    workers : sequence of int
-        Numbers of worker processes of one thread, each beside as many threads without a cluster; the first
-        one's figures make the predictions.
-    cluster : str, optional
-        Address of a scheduler: only a run there.
-    kill : bool
-        Also a run on the most workers, one of which is killed half way.
-    repeats : int
-        Turns of threads and workers.
-    on_record, tell : callable
+    Each number of `workers`, processes of one thread, runs in `repeats` turns with as many threads without a
+    cluster; the first one's figures make the predictions. With `kill` there is also a run on the most
+    workers, one of which is killed half way. With the address of a `cluster`, there is a run on it alone.
+    `settings` are parameters of `LatentDirichletAllocation`.
     """
     n_tokens, n_topics = int(X.sum()), settings["n_components"]
     common = about_run("rotation") | {"n_tokens": n_tokens, "settings": settings}

@@ -16,18 +16,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Machines:
-    """What was measured, or is supposed.
+    """Machines as measured, or supposed.
 
-    Attributes
-    ----------
-    n_workers, n_threads : int
-        Threads of each worker.
-    rate : float
-        Tokens a second and thread.
-    latency, bandwidth : float
-        Seconds, and bytes a second from one worker to another.
-    overhead : float
-        Seconds of a step beside all this: one message to each worker and back.
+    `rate` is in tokens a second and thread, `latency` in seconds, `bandwidth` in bytes a second from one
+    worker to another; `overhead` are the seconds of a step beside all this: one message to each worker and
+    back.
     """
 
     n_workers: int
@@ -40,14 +33,9 @@ class Machines:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep took.
+    """Seconds of a sweep; ``sampling`` and ``waiting``, summed over threads: at work on tokens, and not.
 
-    Attributes
-    ----------
-    seconds, sampling, waiting : float
-        In all; and summed over threads: at work on tokens, and not.
-    n_bytes : float
-        Of blocks that changed workers, and of totals.
+    `n_bytes` are those of the blocks that changed workers, and of totals.
     """
 
     seconds: float
@@ -57,21 +45,10 @@ class Sweep:
 
 
 def simulate(tokens, block_bytes, totals_bytes, machines):
-    """Go through the steps of one sweep.
+    """Go through the steps of one sweep; return the `Sweep`.
 
-    Parameters
-    ----------
-    tokens : array of shape (n_shards, n_blocks)
-        How many meet; square.
-    block_bytes : array of shape (n_blocks,)
-        Of the blocks, packed.
-    totals_bytes : float
-        Of the changes of the topic totals, from a shard or to a worker.
-    machines : Machines
-
-    Returns
-    -------
-    Sweep
+    `tokens` (n_shards, n_blocks), square, is how many meet; `block_bytes` (n_blocks,) are those of packed
+    blocks, `totals_bytes` those of the changes of the topic totals, from a shard or to a worker.
     """
     tokens, block_bytes = np.asarray(tokens, float), np.asarray(block_bytes, float)
     n_shards, n_workers = len(tokens), machines.n_workers

@@ -29,7 +29,7 @@ from ..scheduler.threads import effective_n_jobs
 from .objectives import families, find_objective
 from .plan import Plan
 from .runs.environments import PeerUnavailable, interpreter_for
-from .runs.requested import Asked, SideBySide
+from .runs.requested import SideBySide, SolverWorker
 from .runs.sampling import draw_and_judge
 from .runs.solving import time_to_gaps
 from .runs.training import train_and_judge
@@ -43,17 +43,8 @@ PROCEDURES = {"training": train_and_judge, "solving": time_to_gaps, "sampling": 
 def run(plan, *, on_record=None, tell=lambda line: None):
     """Run a plan and return its records, in the order of running: one a run, or a run and problem.
 
-    Parameters
-    ----------
-    plan : Plan
-    on_record : callable, optional
-        Called with each record as soon as it is there; what it has seen survives an interrupt.
-    tell : callable
-        Called with a line of text on each event.
-
-    Returns
-    -------
-    list of dict
+    ``on_record`` is called with each record as soon as it is there, so that what it has seen survives an
+    interrupt; ``tell`` with a line of text on each event.
     """
     return run_all([plan], on_record=on_record, tell=tell)
 
@@ -90,15 +81,15 @@ def _run_part(pairs, tell, *, side_by_side):
         for plan, dataset in pairs:
             folder = places.enter_context(tempfile.TemporaryDirectory(prefix="stradask-bench-"))
             for about, turn in _turns(plan, dataset, Path(folder), tell):
-                asked = None if isinstance(turn, dict) else places.enter_context(Asked(turn))
-                runs.append((plan, about, turn, asked))
-                if side_by_side and asked is not None:
-                    warming.add(asked)
+                worker = None if isinstance(turn, dict) else places.enter_context(SolverWorker(turn))
+                runs.append((plan, about, turn, worker))
+                if side_by_side and worker is not None:
+                    warming.add(worker)
         if side_by_side:
             seconds = warming.wait()
             tell(f"{len(runs)} systems have imported and compiled, side by side: {seconds:.0f} s")
-        for plan, about, turn, asked in runs:
-            for outcome in [turn] if asked is None else _outcomes(turn, asked):
+        for plan, about, turn, worker in runs:
+            for outcome in [turn] if worker is None else _outcomes(turn, worker):
                 yield plan, about | outcome
 
 
@@ -142,11 +133,11 @@ def _python_of(solver, plan, tell):
     return interpreter_for(solver, plan.environments)
 
 
-def _outcomes(turn, asked):
+def _outcomes(turn, worker):
     """Run one solver once; what goes wrong is part of the outcome, not an exception."""
     load = {"load_before": os.getloadavg()[0]}
-    with asked:
-        outcomes = PROCEDURES[turn.objective.procedure](turn, asked)
+    with worker:
+        outcomes = PROCEDURES[turn.objective.procedure](turn, worker)
     for outcome in outcomes:
         if turn.solver.is_ours and "versions" in outcome:
             outcome["versions"]["stradask"] = __version__
@@ -165,8 +156,8 @@ def one_line(record, rounds):
 
 def _gpu(plan):
     """The name of the GPU that takes part, if one does."""
-    is_asked = plan.device == "cuda" and why_no_device() is None
-    return {"gpu": cuda_device().name} if is_asked else {}
+    takes_part = plan.device == "cuda" and why_no_device() is None
+    return {"gpu": cuda_device().name} if takes_part else {}
 
 
 def about_run(family):
@@ -219,10 +210,7 @@ def shortened(value):
 def append_record(path, record):
     """Append one JSON line in one write, so that readers and an interrupt see whole lines only.
 
-    Returns
-    -------
-    dict
-        The record as it was written, with fewer digits.
+    Returns the record as it was written, with fewer digits.
     """
     record = shortened(record)
     line = (json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n").encode()

@@ -90,13 +90,10 @@ def work(units, unit, table, task):
 def measure(problem, staleness, slowness, *, n_clocks, engine="simulated", seed=0):
     """Run one bound.
 
-    Returns
-    -------
-    dict
-        ``curve``: lists ``seconds`` (of `UNIT`, or simulated) and ``excess`` of the first replica's
-        parameters; ``reached``: seconds to `TARGET`, or None; ``units``: seconds in all; ``waiting``: share
-        of its time that the first replica waited for rows; ``apart``: clocks between the fastest and the
-        slowest when the slowest began the second half of its clocks.
+    ``curve`` has ``seconds`` (of `UNIT`, or simulated) and ``excess`` of the first replica's parameters;
+    ``reached`` is seconds to `TARGET`, or None; ``units`` seconds in all; ``waiting`` the share of its time
+    that the first replica waited for rows; ``apart`` the clocks between the fastest and the slowest when the
+    slowest began the second half of its clocks.
     """
     units = slow_clocks(slowness, n_clocks, seed)
     simulated = engine == "simulated"

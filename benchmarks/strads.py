@@ -30,19 +30,11 @@ WHOLE, QUICK = {"n": 500, "p": 5000, "n_groups": 20}, {"n": 200, "p": 1000, "n_g
 
 @dataclass(frozen=True)
 class Lasso:
-    """A problem with its minimum.
+    """A problem with its minimum: columns of mean 0 and variance 1, a target of mean 0.
 
-    Attributes
-    ----------
-    name : str
-    X, y : ndarrays
-        Columns of mean 0 and variance 1; the target has mean 0.
-    strength : float
-        lambda, a tenth of the least that makes all coefficients zero.
-    optimum, scale : float
-        Least objective, by scikit-learn at a tight tolerance, and the objective at zero.
-    limit : float
-        ``p / lambda_max(X^T X)`` for columns of norm 1: about how many updates may be in flight at random.
+    `strength` is lambda, a tenth of the least that makes all coefficients zero; `optimum` the least
+    objective, by scikit-learn at a tight tolerance, `scale` that at zero; `limit` is ``p / lambda_max(X^T
+    X)`` for columns of norm 1: about how many updates may be in flight at random.
     """
 
     name: str
@@ -115,13 +107,9 @@ def make_schedule(policy, problem, size, seed):
 def measure(problem, policy, size, *, engine="local", max_updates, max_seconds, seed=0):
     """Run one schedule on one problem.
 
-    Returns
-    -------
-    dict
-        ``reason`` of the end; ``rounds``, ``updates``, ``bytes_sent``; ``curve``: lists ``updates``,
-        ``seconds`` and ``excess``, the objective over its minimum relative to the objective at zero;
-        ``reached``: for each target updates and seconds, or None. Seconds are CPU seconds of this process
-        for ``engine="local"`` and wall seconds otherwise.
+    Returns the ``reason`` of the end, counts, the ``curve`` (lists ``updates``, ``seconds`` and ``excess``,
+    the objective over its minimum relative to that at zero) and ``reached``, updates and seconds to each
+    target or None. Seconds are CPU seconds of this process for ``engine="local"`` and wall seconds otherwise.
     """
     program = Watched(
         problem.X, problem.y, problem.strength, size=size, fit_intercept=False, n_shards=N_SHARDS

@@ -47,21 +47,10 @@ def progress_bar(total, name, verbose):
 
 
 class Reader:
-    """A file opened for reading; use it in a ``with`` statement.
+    """A file, or a member of a zip archive, opened for reading; use it in a ``with`` statement.
 
     Lines beyond 256 MiB, and compressed files that unfold to more than 64 MiB and a hundred times their
     size, are refused: memory stays in proportion to the file.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-    member : str, default=None
-        Name of the member to read where the file is a zip archive.
-    may_be_empty : bool, default=False
-        Whether a file of no bytes is in order.
-    verbose : int, default=0
-        Show a progress bar over the bytes of the file.
     """
 
     def __init__(self, path, *, member=None, may_be_empty=False, verbose=0):

@@ -6,21 +6,10 @@ _LOOKED_AT, _SHOWN = 1000, 100  # bytes of the beginning: to tell text by, and i
 
 
 def check_no_text(path, start, expected):
-    """Refuse a file that begins as text.
+    """Refuse a file whose beginning (`start`, bytes) is text; `expected` names the formats it could be in.
 
-    Parameters
-    ----------
-    path : str or path-like
-    start : bytes
-        The beginning of the file.
-    expected : str
-        The formats that the file could be in.
-
-    Raises
-    ------
-    DataError
-        If the beginning is UTF-8 without control signs, and letters for the greater part. Lines that begin
-        with ``#`` do not count: they are comments of the svmlight format.
+    Text is UTF-8 without control signs, and letters for the greater part. Lines that begin with ``#`` do not
+    count: they are comments of the svmlight format.
     """
     lines = start[:_LOOKED_AT].splitlines(keepends=True)
     body = b"".join(line for line in lines if not line.lstrip().startswith(b"#"))

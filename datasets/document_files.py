@@ -27,18 +27,11 @@ _BLOCK = 1 << 18  # bytes parsed at a time: what is made of them takes five time
 
 @dataclass(frozen=True)
 class Piece:
-    """Some documents of a file.
+    """Some documents of a file, docword or svmlight.
 
-    Attributes
-    ----------
-    path : str
-    format : {"docword", "svmlight"}
-    stated : tuple of three int, or None
-        Documents, words and entries that the head of a docword file states.
-    first, last : int
-        The documents ``first:last``, counted from 0, of a docword file; all of another if last is -1.
-    start, stop : int
-        Bytes in which their lines stand; -1 for all of the file.
+    `stated` are the documents, words and entries that the head of a docword file states. The documents are
+    ``first:last``, counted from 0, of a docword file; all of another if last is -1. Their lines are the bytes
+    ``start:stop``; -1 for all of the file.
     """
 
     path: str
@@ -63,21 +56,10 @@ class Piece:
 
 
 def document_files(paths):
-    """Make the sorted list of the files that names and patterns stand for.
+    """Return the sorted list of the files that names and patterns stand for.
 
-    Parameters
-    ----------
-    paths : str, path-like or list of them
-        A name with ``*``, ``?`` or ``[`` is a pattern unless there is such a file.
-
-    Returns
-    -------
-    list of str
-
-    Raises
-    ------
-    DataError
-        If a pattern fits nothing, a file is not there, or one comes twice.
+    A name with ``*``, ``?`` or ``[`` is a pattern unless there is such a file. DataError if a pattern fits
+    nothing, a file is not there, or one comes twice.
 
     Examples
     --------
@@ -121,20 +103,10 @@ def document_files(paths):
 
 
 def cut_files(paths, n_shards):
-    """Deal the documents of files into shards, in the order of names.
+    """Deal the documents of files into shards, tuples of `Piece`, in the order of names; none is empty.
 
-    Parameters
-    ----------
-    paths : list of str
-        As `document_files` gives them. Names with ``docword`` or headed by three lines of one number are in
-        the UCI bag-of-words format, others in the svmlight format.
-    n_shards : int
-        Wanted. Of files in the svmlight format there is at least one shard a file, and no more.
-
-    Returns
-    -------
-    list of tuple of Piece
-        Shards, none empty.
+    Names with ``docword`` or headed by three lines of one number are in the UCI bag-of-words format, others
+    in the svmlight format, of which there is at least one shard a file, and no more.
     """
     wholes = [_whole(path) for path in paths]
     total = max(sum(piece.n_bytes for piece in wholes), 1)
@@ -148,26 +120,11 @@ def cut_files(paths, n_shards):
 
 
 def read_pieces(pieces, n_features=None):
-    """Read documents as counts.
+    """Read documents as counts; return them (CSR) and the lines read of each piece (of svmlight, documents).
 
-    Parameters
-    ----------
-    pieces : sequence of Piece
-    n_features : int, optional
-        Columns; by default what the files state, or for svmlight as many as occur.
-
-    Returns
-    -------
-    X : csr_array of shape (n_documents, n_features)
-        int32; for the svmlight format float64. Memory at the peak is 20 bytes an entry of a docword file,
-        half of which stays.
-    n_entries : list of int
-        Lines that were read of each piece (of svmlight, documents).
-
-    Raises
-    ------
-    DataError
-        Names file, line and remedy.
+    Columns are `n_features`, or what the files state, or for svmlight as many as occur. Counts are int32, for
+    svmlight float64. Memory at the peak is 20 bytes an entry of a docword file, half of which stays.
+    DataError names file, line and remedy.
     """
     readers = {"docword": _read_docword, "svmlight": _read_lines}
     parts, n_entries = zip(*(readers[piece.format](piece, n_features) for piece in pieces), strict=True)
@@ -186,18 +143,9 @@ def read_pieces(pieces, n_features=None):
 
 
 def check_entries(pieces, n_entries):
-    """Hold the entries of files that were read in ranges against what their heads state.
+    """Check the entries of files that were read in ranges against what their heads state.
 
-    Parameters
-    ----------
-    pieces : iterable of Piece
-    n_entries : iterable of int
-        See `read_pieces`.
-
-    Raises
-    ------
-    DataError
-        If a file has fewer or more than its third line says.
+    DataError if a file has fewer or more than its third line says.
     """
     found: dict[tuple[str, int], int] = {}
     for piece, n in zip(pieces, n_entries, strict=True):

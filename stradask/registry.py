@@ -14,22 +14,11 @@ from .errors import DataError, shortened
 class Model:
     """What the command line knows of a model.
 
-    Parameters
-    ----------
-    name : str
-        What the user types.
-    estimator : str
-        Public name of its class in `stradask`.
-    data : str
-        What its DATA is; a key of `stradask.cli.inputs.READERS`.
-    summary : str
-        One line for the help.
-    report : str
-        ``module:function``: ``function(estimator, data, test)`` returns what `fit` tells of a fitted model,
-        a dict for JSON and a text; `data` and `test` (or None) are what the reader of `data` gave.
-    demo : str, optional
-        ``module:function``: ``function(settings, say)`` takes at most 15 seconds after compiling and
-        returns a part of the demo (see `stradask.demo.page`).
+    `estimator` is the public name of its class, `data` a key of `stradask.cli.inputs.READERS`, `summary` a
+    line for the help. `report` is ``module:function``: ``function(estimator, data, test)`` returns what `fit`
+    tells of a fitted model, a dict for JSON and a text; `data` and `test` (or None) are what the reader gave.
+    `demo`, if there is one, is ``module:function``: ``function(settings, say)`` takes at most 15 seconds
+    after compiling and returns a part of the demo (see `stradask.demo.page`).
 
     Examples
     --------
@@ -53,35 +42,12 @@ class Model:
 
 
 def _linear(name, estimator, data, summary, demo=None):
-    return Model(
-        name,
-        estimator,
-        data=data,
-        summary=summary,
-        report="stradask.cli.reports.linear:report",
-        demo=demo,
-    )
-
-
-_FACTORS = Model(
-    "mf",
-    "MatrixFactorization",
-    data="ratings",
-    summary="factors of users and items from ratings or counts, for recommendations",
-    report="stradask.cli.reports.factorization:report",
-    demo="stradask.demo.factorization:run",
-)
+    return Model(name, estimator, data, summary, "stradask.cli.reports.linear:report", demo)
 
 
 def _bayesian(name, estimator, data, summary, demo=False):
-    return Model(
-        name,
-        estimator,
-        data=data,
-        summary=summary,
-        report="stradask.cli.reports.bayes:report",
-        demo="stradask.demo.bayes:run" if demo else None,
-    )
+    demo = "stradask.demo.bayes:run" if demo else None
+    return Model(name, estimator, data, summary, "stradask.cli.reports.bayes:report", demo)
 
 
 def _network(name, estimator, data, summary):
@@ -140,7 +106,14 @@ MODELS = {
             "bayesian-linear", "BayesianLinearRegression", "dense targets", "a posterior of linear regression"
         ),
         _bayesian("bayesian-poisson", "BayesianPoissonRegression", "dense targets", "counts, a posterior"),
-        _FACTORS,
+        Model(
+            "mf",
+            "MatrixFactorization",
+            data="ratings",
+            summary="factors of users and items from ratings or counts, for recommendations",
+            report="stradask.cli.reports.factorization:report",
+            demo="stradask.demo.factorization:run",
+        ),
     )
 }
 

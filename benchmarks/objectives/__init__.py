@@ -39,20 +39,10 @@ class Metric:
 class Problem:
     """One thing to be solved on a data set.
 
-    Parameters
-    ----------
-    name : str
-    call : str
-        The method of the solvers; one that a solver lacks is not asked of it.
-    arguments : dict
-        Of the method, besides ``tolerance``.
-    targets : tuple of float
-        What to reach, falling.
-    measure : {"gap", "tolerance"}
-        What the targets are: gaps, for which a solver's tolerances are searched; or tolerances to ask for,
-        where libraries mean the same by them and no one figure judges the result.
-    patience : float
-        Times the seconds that a call may usually take.
+    `call` is the method of the solvers (not asked of one that lacks it), `arguments` what it is given besides
+    ``tolerance``. `targets` fall; they are gaps, for which a solver's tolerances are searched, or with
+    ``measure="tolerance"`` tolerances to ask for, where libraries mean the same by them and no one figure
+    judges the result. `patience` is how many times the usual seconds a call may take.
     """
 
     name: str

@@ -15,12 +15,8 @@ from ...errors import DataError
 class Choice:
     """What is made of the rows and labels of a data set.
 
-    Parameters
-    ----------
-    unit_rows : bool
-        Bring every row to the norm 1, as is usual for the counts of words.
-    one_class : int or None
-        Make two classes of many: that one, a number from 0 in the order of the labels, and the rest.
+    `unit_rows` brings every row to the norm 1, as is usual for the counts of words; `one_class` makes two
+    classes of many: that one, a number from 0 in the order of the labels, and the rest.
     """
 
     unit_rows: bool
@@ -50,15 +46,7 @@ class Choice:
 
 
 def against_the_rest(y, one_class):
-    """Return labels 1 for one class of several, and -1 for the others.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.benchmarks.objectives._classes import against_the_rest
-    >>> against_the_rest(np.array([0.0, 1.0, 2.0, 1.0]), 1).tolist()
-    [-1.0, 1.0, -1.0, 1.0]
-    """
+    """Return labels 1 for one class of several, and -1 for the others."""
     n_classes = len(np.unique(y))
     sound = isinstance(one_class, int) and not isinstance(one_class, bool) and 0 <= one_class < n_classes
     if not sound or n_classes < 3:

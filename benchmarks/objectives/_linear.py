@@ -20,15 +20,7 @@ TARGETS = (1e-4, 1e-6, 1e-8)  # a quick look leaves out the last
 class LinearObjective(ABC):
     """Time to a relative duality gap on one design, at penalties alpha_max / divisor.
 
-    Parameters
-    ----------
-    dataset : str
-        A name that `stradask.benchmarks.linear_cases` knows, or the path of an svmlight file.
-    seed : int
-    parameters : mapping
-        ``divisor`` (a number or several) and ``intercept`` (bool).
-    quick : bool
-        Smaller designs.
+    Parameters are ``divisor`` (a number or several) and ``intercept``; for data sets see `linear_cases`.
     """
 
     procedure = "solving"
@@ -96,24 +88,10 @@ class LinearObjective(ABC):
         return arrays_of(X, self.y) | {"alphas": np.array([largest / 5, largest / 50])}
 
     def evaluate(self, problem, arrays):
-        """Judge one solution.
+        """Judge ``coef`` (n_features,), a row a class where there are several, and ``intercept``.
 
-        Parameters
-        ----------
-        problem : Problem
-        arrays : mapping of arrays
-            ``coef`` of shape (n_features,), a row a class where there are several, and the number
-            ``intercept``.
-
-        Returns
-        -------
-        dict
-            ``gap`` (relative), ``objective`` (of the mean loss) and ``nonzeros``.
-
-        Raises
-        ------
-        DataError
-            Coefficients of another shape or not finite, or an intercept where none was asked for.
+        Returns the relative ``gap``, the ``objective`` of the mean loss and ``nonzeros``. DataError for
+        coefficients of another shape or not finite, or an intercept where none was asked for.
         """
         coef = np.asarray(arrays["coef"], dtype=np.float64)
         intercept = float(arrays["intercept"])

@@ -21,16 +21,7 @@ SHARE = 0.1  # of the ratings to validate by, and of those to test by
 
 
 class RatingsObjective:
-    """What both families of matrix factorization share: the data in three parts.
-
-    Parameters
-    ----------
-    dataset : str
-        See `load_ratings`.
-    seed : int
-    parameters : mapping
-    quick : bool
-    """
+    """What both families of matrix factorization share: the data in three parts."""
 
     procedure = "training"
     default_datasets = ("generated",)
@@ -67,17 +58,9 @@ class RatingsObjective:
 def load_ratings(name, seed, *, implicit, quick):
     """Return ratings (or counts) as a CSR matrix, users x items.
 
-    Parameters
-    ----------
-    name : str
-        "generated" or "generated-10m" (drawn by `seed`, with a long tail; 2 and 10 million ratings),
-        "movielens-100k", "movielens-1m" (downloaded once), or the path of a file that
-        `stradask.datasets.read_ratings` reads.
-    seed : int
-    implicit : bool
-        Of a file or of MovieLens, ratings of 4 or more become counts of 1.
-    quick : bool
-        A smaller table of those generated.
+    `name` is "generated" or "generated-10m" (drawn by `seed`, with a long tail; 2 and 10 million ratings),
+    "movielens-100k", "movielens-1m" (downloaded once), or a file for `stradask.datasets.read_ratings`. With
+    `implicit`, ratings of 4 or more of a file or of MovieLens become counts of 1.
     """
     if name in GENERATED:
         n_users, n_items, density = GENERATED[name][quick]

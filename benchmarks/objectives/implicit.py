@@ -14,15 +14,6 @@ class Objective(_ratings.RatingsObjective):
     """NDCG and recall among 20 recommendations, on a tenth of the choices, drawn by `seed`.
 
     All systems minimise the same function, of Hu, Koren and Volinsky, with the same penalty and confidence.
-
-    Parameters
-    ----------
-    dataset : str
-        See `_ratings.load_ratings`.
-    seed : int
-    parameters : mapping
-        ``n_components``, ``alpha`` and ``reg``.
-    quick : bool
     """
 
     family = "implicit"
@@ -36,17 +27,7 @@ class Objective(_ratings.RatingsObjective):
     quick_defaults: ClassVar[dict] = {"n_components": 16}
 
     def evaluate(self, snapshot):
-        """Judge factors: rank all items that the user has not chosen in training.
-
-        Parameters
-        ----------
-        snapshot : mapping of arrays
-            ``user_factors`` and ``item_factors``.
-
-        Returns
-        -------
-        dict
-        """
+        """Judge factors of users and items: rank all items that the user has not chosen in training."""
         P, Q = _ratings.factors_of(snapshot, self.train.shape, self.parameters["n_components"])
         users = np.flatnonzero(np.diff(self.test.indptr))[:MAX_USERS]
         discounts = 1 / np.log2(np.arange(2, PLACES + 2))

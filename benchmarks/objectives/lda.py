@@ -33,16 +33,8 @@ class Objective:
     topics, and the other half is scored. Words that no training document has are left out for every
     system, because not all of them give such words a probability.
 
-    Parameters
-    ----------
-    dataset : str
-        A name that `stradask.benchmarks.data` knows, or the path of a docword file.
-    seed : int
-    parameters : mapping
-        ``n_components``, ``doc_topic_prior`` and ``topic_word_prior`` (both symmetric), and
-        ``optimize_priors``: True lets the systems that can do it fit their priors, each in its own way.
-    quick : bool
-        Changes nothing here: the training time alone is shorter.
+    Parameters are ``n_components``, two symmetric priors, and ``optimize_priors``, which lets the systems
+    that can do it fit their priors, each in its own way. `quick` shortens the training time alone.
     """
 
     family = "lda"
@@ -109,26 +101,12 @@ class Objective:
         return csr_arrays(self.train[:SAMPLE_DOCUMENTS])
 
     def evaluate(self, snapshot):
-        """Judge one state.
+        """Judge one state: perplexity, and log p(w, z) per token or None (with fitted priors).
 
-        Parameters
-        ----------
-        snapshot : mapping of arrays
-            ``topic_word`` (K x V, rows sum to 1); ``doc_topic_prior`` (K) of systems that have fitted
-            it; and, of systems that assign topics to tokens,
-            ``doc_topic`` and ``word_topic``: rows of (document or word, topic, count), where equal pairs
-            may occur again (then their counts add up).
-
-        Returns
-        -------
-        dict
-            Perplexity, and log p(w, z) per token or None (fitted priors would make joints that do not
-            compare).
-
-        Raises
-        ------
-        DataError
-            Topics that are no distributions, or counts that are not those of the corpus.
+        It has ``topic_word`` (K x V, rows sum to 1); of systems that fit it ``doc_topic_prior`` (K,); and of
+        systems that assign topics to tokens ``doc_topic`` and ``word_topic``: rows of (document or word,
+        topic, count), where equal pairs may occur again (then their counts add up). DataError for topics that
+        are no distributions, or counts that are not those of the corpus.
         """
         from ...algorithms.topics.evaluation import document_completion
 
@@ -183,32 +161,15 @@ class Objective:
 
 
 def joint_log_likelihood(doc_topic_counts, word_topic_counts, doc_topic_prior, topic_word_prior):
-    """Return log p(w, z), the words and their topics, with topics and proportions integrated out.
+    """Return log p(w, z) in nats, the words and their topics, with topics and proportions integrated out.
 
-    Parameters
-    ----------
-    doc_topic_counts : array or sparse matrix of shape (D, K)
-    word_topic_counts : array or sparse matrix of shape (V, K)
-    doc_topic_prior : float or array of shape (K,)
-    topic_word_prior : float or array of shape (V,)
-
-    Returns
-    -------
-    float
-        In nats, over the whole corpus (divide by the tokens to compare corpora).
-
-    Notes
-    -----
-    With ``C`` the counts, ``a`` and ``b`` the priors and sums written as bare ``a`` and ``b``::
+    Counts are D x K and V x K (dense or sparse), priors numbers or vectors. With ``C`` the counts, ``a`` and
+    ``b`` the priors and sums written as bare ``a`` and ``b`` (Griffiths and Steyvers, PNAS 101, 2004)::
 
         sum_d [ lnG(a) - lnG(L_d + a) + sum_k lnG(C_dk + a_k) - lnG(a_k) ]
       + sum_k [ lnG(b) - lnG(C_k + b) + sum_w lnG(C_wk + b_w) - lnG(b_w) ]
 
     Zero counts add nothing, so only non-zeros are visited.
-
-    References
-    ----------
-    Griffiths and Steyvers, "Finding scientific topics", PNAS 101 (2004).
 
     Examples
     --------

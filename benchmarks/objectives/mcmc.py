@@ -109,20 +109,10 @@ class Objective:
         return small | {"kind": np.array(self.kind), "start": start(self.kind, self.data)}
 
     def evaluate(self, problem, arrays):
-        """Judge draws.
+        """Judge ``draws`` (chains, n, parameters), which may be ``refused``: then that reason is all.
 
-        Parameters
-        ----------
-        problem : Problem
-        arrays : mapping of arrays
-            ``draws`` (chains, n, parameters); perhaps ``worth``, the number that weighted draws are worth;
-            for shards ``shard_seconds`` (M,) and ``combine_seconds``. Or ``refused``, why there are none.
-
-        Returns
-        -------
-        dict
-            ``mean_error``, ``sd_error``, ``quantile_error`` (of 5 and 95 %, in standard deviations),
-            ``bulk_ess``, ``tail_ess``, ``parallel_seconds`` and ``k_hat`` (of shards), or ``refused``.
+        ``worth`` is the number that weighted draws are worth; shards have ``shard_seconds`` (M,) and
+        ``combine_seconds``. Errors are in posterior standard deviations.
         """
         if "refused" in arrays:
             return {"refused": str(arrays["refused"])}

@@ -12,18 +12,9 @@ class Objective(_ratings.RatingsObjective):
     """Root mean square error on a tenth of the ratings, drawn by `seed`, that is looked at when all is done.
 
     Another tenth is given to every solver, which chooses its penalty by it before the clock runs, from the
-    same number of values. A solver with a schedule of learning rates begins anew with more and more epochs;
-    the seconds of a state are those of the fit that led to it, from triples in memory to factors. Where more
-    epochs validate worse, the state before is judged.
-
-    Parameters
-    ----------
-    dataset : str
-        See `_ratings.load_ratings`.
-    seed : int
-    parameters : mapping
-        ``n_components``; ``penalties``, how many values each solver may try.
-    quick : bool
+    same number of values (``penalties``). A solver with a schedule of learning rates begins anew with more
+    and more epochs; the seconds of a state are those of the fit that led to it, from triples in memory to
+    factors. Where more epochs validate worse, the state before is judged.
     """
 
     family = "mf"
@@ -34,18 +25,7 @@ class Objective(_ratings.RatingsObjective):
     quick_defaults: ClassVar[dict] = {"n_components": 16, "penalties": 2}
 
     def evaluate(self, snapshot):
-        """Judge factors, biases and mean.
-
-        Parameters
-        ----------
-        snapshot : mapping of arrays
-            ``user_factors``, ``item_factors``, ``user_bias``, ``item_bias``, ``mean`` and ``penalty``.
-
-        Returns
-        -------
-        dict
-            ``rmse``, ``validation_rmse`` and ``penalty``.
-        """
+        """Judge factors, biases and mean of a state; its penalty goes into the record."""
         K = self.parameters["n_components"]
         P, Q = _ratings.factors_of(snapshot, self.train.shape, K)
         b, c = (np.asarray(snapshot[name], np.float64) for name in ("user_bias", "item_bias"))

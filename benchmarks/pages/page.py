@@ -32,12 +32,7 @@ tbody th { font-weight: normal; white-space: pre-wrap; position: sticky; left: 0
 class Page:
     """An HTML page that needs nothing outside itself.
 
-    Parts appear in the order in which they are added; each method returns the page. All text is
-    escaped.
-
-    Parameters
-    ----------
-    title : str
+    Parts appear in the order in which they are added; each method returns the page. All text is escaped.
 
     Examples
     --------
@@ -63,17 +58,10 @@ class Page:
         return self
 
     def figure(self, figure, caption, alt, *, format="svg"):
-        """Add a matplotlib figure.
+        """Add a matplotlib figure, best made with ``Figure(...)`` itself, without pyplot's global state.
 
-        Parameters
-        ----------
-        figure : matplotlib.figure.Figure
-            Best made with ``Figure(...)`` itself, without pyplot and its global state.
-        caption : str
-        alt : str
-            What the picture shows, for readers who do not see it.
-        format : {"svg", "png"}
-            "png" for pictures of very many points.
+        `alt` says what the picture shows, for readers who do not see it; `format` is "svg", or "png" for
+        pictures of very many points.
         """
         import matplotlib
 

@@ -9,13 +9,7 @@ GROUPS = 8  # of documents, and blocks of words, on any number of workers
 
 
 def settled(run):
-    """Sum up a run's activity: what each worker did in a sweep, those but the first three.
-
-    Returns
-    -------
-    dict of str to (float, float, float)
-        Seconds of ``working``, ``waiting`` and ``sending`` a sweep.
-    """
+    """Return each worker's seconds of working, waiting and sending a sweep, of all but the first three."""
     columns = {name: np.array(column) for name, column in run["activity"].items()}
     counted = columns["round"] > 3
     n_rounds = max(len(np.unique(columns["round"][counted])), 1)

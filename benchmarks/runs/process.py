@@ -35,19 +35,8 @@ class OverTime(StradaskError):
 class WorkerProcess:
     """``worker.py`` in a process group of its own; leaving the context kills the whole group.
 
-    Parameters
-    ----------
-    python : path-like
-        The interpreter.
-    solver : SolverFile
-    job : dict
-        What the worker is to do; where stradask is and the solver's file are added here.
-    data : Path
-        Folder of the arrays of the objective.
-    folder : Path
-        Where the worker leaves its files.
-    n_jobs : int
-        Threads of every library.
+    `job` is what the worker is to do; where stradask is and the solver's file are added here. It reads the
+    objective's arrays in `data`, leaves its files in `folder`, and every library in it has `n_jobs` threads.
     """
 
     def __init__(self, python, solver, job, *, data, folder, n_jobs):
@@ -98,21 +87,10 @@ class WorkerProcess:
             os.write(self._requests, json.dumps(request).encode() + b"\n")
 
     def answer(self, limit, *, meanwhile=lambda: None):
-        """Return the next answer.
+        """Return the next answer within `limit` seconds; ``meanwhile`` is called a few times a second.
 
-        Parameters
-        ----------
-        limit : float
-            Seconds to wait for it.
-        meanwhile : callable
-            Called a few times a second while waiting.
-
-        Raises
-        ------
-        OverTime
-            It did not come in time, or the worker has used up the CPU seconds that it allowed itself.
-        StradaskError
-            The worker ended without one; the message is the exception of its stderr.
+        OverTime if it did not come in time, or the worker has used up the CPU seconds that it allowed itself;
+        StradaskError if the worker ended without one (the message is the exception of its stderr).
         """
         deadline = time.monotonic() + limit
         while b"\n" not in self._unread:

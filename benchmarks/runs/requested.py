@@ -15,20 +15,11 @@ START_SECONDS = 900.0  # importing, compiling, reading the data, perhaps beside 
 WALL = 10  # times the CPU seconds of a call, after which it must hang
 
 
-class Asked:
+class SolverWorker:
     """A worker that answers calls; one that has ended is started anew for the next call.
 
-    Parameters
-    ----------
-    turn : Turn
-
-    Attributes
-    ----------
-    solver : SolverFile
-    folder : Path
-        Where the worker leaves its files; removed with it.
-    told : dict
-        What the worker last said of itself: versions, seconds of its warm-up, range of its tolerances.
+    It leaves its files in `folder`, which is removed with it. `about` is what it last said of itself:
+    versions, seconds of its warm-up, range of its tolerances.
     """
 
     def __init__(self, turn):
@@ -40,7 +31,7 @@ class Asked:
         self._failed: StradaskError | None = None
         self._ready, self._begun = False, 0.0
         self.folder = Path()
-        self.told: dict = {}
+        self.about: dict = {}
 
     def __enter__(self):
         return self
@@ -70,7 +61,7 @@ class Asked:
         assert self._running is not None
         if not self._ready:
             try:
-                self.told = self._running.answer(max(0.0, self._left()))
+                self.about = self._running.answer(max(0.0, self._left()))
             except OverTime as error:
                 self._end()
                 raise OverTime(f"not ready; stopped after {self._limit:.0f} s") from error
@@ -78,7 +69,7 @@ class Asked:
                 self._end()
                 raise
             self._ready = True
-        return self.told
+        return self.about
 
     def _left(self):
         """Seconds that the worker still has to become ready."""
@@ -115,15 +106,8 @@ class Asked:
     def call(self, name, arguments, limit, *, max_calls, budget):
         """Return the figures and the arrays of a call of the solver.
 
-        Parameters
-        ----------
-        name : str
-        arguments : dict
-        limit : float
-            CPU seconds, beyond which it is stopped (`OverTime`).
-        max_calls : int
-        budget : float
-            The call is timed again until so many, or so many seconds, are spent.
+        Beyond `limit` CPU seconds it is stopped (`OverTime`). It is timed again until `max_calls`, or
+        `budget` seconds, are spent.
         """
         request = {"call": name, "arguments": arguments, "max_calls": max_calls, "budget": budget}
         figures = self.ask(request | {"limit": limit}, WALL * limit)
@@ -140,26 +124,21 @@ class Asked:
 
 
 class SideBySide:
-    """Workers that import and compile at the same time, so many as there are cores.
+    """Workers that import and compile at the same time, so many as there are places (cores).
 
     Two of one solver do so one after the other: what the first compiled, the second finds in the cache.
     Nothing may be timed before `wait` has returned: from then on they wait to be asked, one after another.
-
-    Parameters
-    ----------
-    places : int
-        How many may be at work.
     """
 
     def __init__(self, places):
         self._places = places
-        self._waiting: list[Asked] = []
-        self._working: list[Asked] = []
+        self._waiting: list[SolverWorker] = []
+        self._working: list[SolverWorker] = []
         self._begun = time.monotonic()
 
-    def add(self, asked):
+    def add(self, worker):
         """Take a worker, which begins as soon as there is a place."""
-        self._waiting.append(asked)
+        self._waiting.append(worker)
         self._fill()
 
     def wait(self):
@@ -170,11 +149,11 @@ class SideBySide:
         return time.monotonic() - self._begun
 
     def _fill(self):
-        self._working = [asked for asked in self._working if not asked.settled()]
-        for asked in list(self._waiting):
+        self._working = [worker for worker in self._working if not worker.settled()]
+        for worker in list(self._waiting):
             if len(self._working) == self._places:
                 break
-            if asked.solver not in [other.solver for other in self._working]:
-                self._waiting.remove(asked)
-                asked.begin()
-                self._working.append(asked)
+            if worker.solver not in [other.solver for other in self._working]:
+                self._waiting.remove(worker)
+                worker.begin()
+                self._working.append(worker)

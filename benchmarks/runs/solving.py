@@ -16,19 +16,11 @@ NEAR = 0.5  # a gap above this share of its target wastes nothing that halving c
 QUARTERS = 4  # steps in a decade of tolerances
 
 
-def time_to_gaps(turn, asked):
+def time_to_gaps(turn, worker):
     """Solve all problems of an objective with one solver; return one outcome for each.
 
-    Parameters
-    ----------
-    turn : Turn
-    asked : Asked
-
-    Returns
-    -------
-    list of dict
-        ``problem``, ``measure``, ``targets``, ``status`` ("ok", "failed" or "not offered") and ``solves``:
-        dicts of tolerance, seconds, CPU seconds, gap, ...; ``over_time``: whether a call had to be stopped.
+    An outcome has ``problem``, ``measure``, ``targets``, ``status`` ("ok", "failed" or "not offered") and
+    ``solves``: dicts of tolerance, seconds, CPU seconds, gap, ...; ``over_time``: whether a call was stopped.
     """
     plan, objective, solver = turn.plan, turn.objective, turn.solver
     outcomes = []
@@ -42,15 +34,15 @@ def time_to_gaps(turn, asked):
         limit = plan.seconds * problem.patience * plan.n_jobs
         try:
             budget = QUICK_BUDGET if plan.quick else BUDGET
-            over_time = _solve(asked, objective, problem, limit, budget, outcome["solves"])
+            over_time = _solve(worker, objective, problem, limit, budget, outcome["solves"])
         except (StradaskError, ValueError, KeyError) as error:  # the latter two: arrays of the wrong kind
             outcome |= {"status": "failed", "error": str(error)}
         else:
-            outcome |= {"status": "ok", "over_time": over_time} | asked.told
+            outcome |= {"status": "ok", "over_time": over_time} | worker.about
     return outcomes
 
 
-def _solve(asked, objective, problem, limit, budget, solves):
+def _solve(worker, objective, problem, limit, budget, solves):
     """Append the solves of one problem; return whether a call had to be stopped."""
     over_time = []
 
@@ -58,7 +50,7 @@ def _solve(asked, objective, problem, limit, budget, solves):
         try:
             arguments = problem.arguments | {"tolerance": tolerance}
             # Within the budget the last timing starts.
-            figures, arrays = asked.call(
+            figures, arrays = worker.call(
                 problem.call, arguments, limit + budget, max_calls=MAX_CALLS, budget=budget
             )
         except OverTime:
@@ -69,7 +61,7 @@ def _solve(asked, objective, problem, limit, budget, solves):
         return judged["gap"]
 
     if problem.measure == "gap":
-        search(gap_at, problem.targets, asked.start()["tolerances"])
+        search(gap_at, problem.targets, worker.start()["tolerances"])
     else:
         for tolerance in problem.targets:
             gap_at(tolerance)
@@ -79,17 +71,9 @@ def _solve(asked, objective, problem, limit, budget, solves):
 def search(gap_at, targets, tolerances):
     """Ask for tolerances by decades until all targets are met, and more finely where one was just met.
 
-    Where a call takes too long the decade before it is halved in the same way, towards the tightest tolerance
-    that there is time for.
-
-    Parameters
-    ----------
-    gap_at : callable
-        Solves with a tolerance and returns the gap, or None where it took too long.
-    targets : sequence of float
-        Falling.
-    tolerances : pair of float
-        The loosest and the tightest tolerance, powers of ten.
+    ``gap_at`` solves with a tolerance and returns the gap, or None where it took too long; then the decade
+    before is halved in the same way, towards the tightest tolerance that there is time for. `targets` fall;
+    `tolerances` are the loosest and the tightest one, powers of ten.
     """
     first, last = (round(-QUARTERS * math.log10(tolerance)) for tolerance in tolerances)
     gaps: dict[int, float | None] = {}

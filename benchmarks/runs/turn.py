@@ -9,20 +9,7 @@ from .process import WorkerProcess
 
 @dataclass(frozen=True)
 class Turn:
-    """What is to be run once.
-
-    Parameters
-    ----------
-    plan : Plan
-    objective : object
-        As `stradask.benchmarks.objectives` describes.
-    solver : SolverFile
-    repeat : int
-    python : Path
-        The solver's interpreter.
-    data : Path
-        Folder of the objective's arrays.
-    """
+    """What is to be run once: the solver with its interpreter, and the folder of the objective's arrays."""
 
     plan: Any
     objective: Any

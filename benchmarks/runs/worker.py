@@ -33,17 +33,9 @@ MEGABYTE = 2**20
 class Stopwatch:
     """Training time of a solver; it stands still while a snapshot is taken.
 
-    A solver calls `tick` after each step that could be its last. The first tick at or after each
-    checkpoint saves a snapshot, and so does the tick that ends the run.
-
-    Parameters
-    ----------
-    checkpoints : sequence of float
-        Training seconds at which a snapshot is wanted, increasing; the last one ends the run.
-    folder : Path or None
-        Where snapshots go; None (the warm-up) takes them and throws them away.
-    max_ticks : int or None
-        End the run after so many ticks, whatever the time.
+    A solver calls `tick` after each step that could be its last. The first tick at or after each of the
+    `checkpoints` (increasing training seconds) saves a snapshot in `folder`, or with None (the warm-up)
+    throws it away; the tick at or after the last one, or the one of number `max_ticks`, ends the run.
     """
 
     def __init__(self, checkpoints, folder, max_ticks=None):
@@ -66,14 +58,9 @@ class Stopwatch:
         self._started = time.perf_counter()
 
     def tick(self, work, snapshot):
-        """Count `work` units done since the last tick; return True while the run should go on.
+        """Count `work` units (for topic models: tokens) of a step; return True while the run should go on.
 
-        Parameters
-        ----------
-        work : int
-            Units of work (for topic models: tokens) of this step.
-        snapshot : callable
-            Returns the state to be judged, a dict of arrays; called only at a checkpoint.
+        ``snapshot()`` returns the state to be judged, a dict of arrays; it is called only at a checkpoint.
         """
         self.seconds += time.perf_counter() - self._started
         self.ticks += 1

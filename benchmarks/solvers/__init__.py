@@ -65,18 +65,9 @@ class SolverFile:
 
 
 def find_solvers(family, folders=()):
-    """Return the solvers of a family by name, ours first.
+    """Return the solvers of a family by name, ours first, of this package and of more folders.
 
-    Parameters
-    ----------
-    family : str
-    folders : sequence of path-like
-        Folders to look through besides the one of this package.
-
-    Raises
-    ------
-    DataError
-        A solver file without the class or an attribute of it, or two solvers of one name.
+    DataError for a solver file without the class or an attribute of it, or two solvers of one name.
     """
     found: dict[str, SolverFile] = {}
     for folder in (FOLDER, *map(Path, folders)):

@@ -32,17 +32,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv=None):
-    """Run the command line.
+    """Run the command line with some arguments, or those of this process, and return its exit status.
 
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Arguments; by default those of this process.
-
-    Returns
-    -------
-    int
-        Exit status: 0, 2 after an error, 130 after Ctrl-C, 141 when the reader of stdout has gone.
+    It is 0, 2 after an error, 130 after Ctrl-C, 141 when the reader of stdout has gone.
 
     Examples
     --------
@@ -76,7 +68,7 @@ def _run(argv):
     parser = build_parser(with_bench="bench" in argv)
     try:
         args = parser.parse_args(argv)
-    except SystemExit as stop:  # help, --version, and wrong arguments, already told
+    except SystemExit as stop:  # help, --version, and wrong arguments, already printed
         return stop.code
     if args.run is None:
         parser.print_help()

@@ -70,7 +70,7 @@ def fit(args):
         "interrupted": interrupted,
         "saved": args.save and str(args.save),
     }
-    lines = [f"data         {args.data}: {read.told()}", text]
+    lines = [f"data         {args.data}: {read.in_words()}", text]
     if args.save is not None:
         lines += ["", f"saved as {args.save}"]
     show(args, header | document, "\n".join(lines))
@@ -280,18 +280,7 @@ def _load_and_read(args, ability):
 
 @dataclass(frozen=True)
 class _Table:
-    """Columns of numbers or labels with a name for each row.
-
-    Attributes
-    ----------
-    kind : str
-        What a row is.
-    names : list of str
-    header : list of str
-        One for each column of all `arrays`.
-    arrays : dict of str to ndarray
-        With one or two dimensions; their names are those of the arrays in an npz file.
-    """
+    """Columns with a name for each row; `kind` is what a row is, `header` names the columns of `arrays`."""
 
     kind: str
     names: list

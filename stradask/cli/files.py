@@ -9,14 +9,7 @@ from ..errors import DataError
 
 @dataclass(frozen=True)
 class Files:
-    """Files of documents that the fit itself, or the workers of a cluster, read.
-
-    Attributes
-    ----------
-    paths : list of str
-    vocabulary : sequence of str or None
-        The word of each column.
-    """
+    """Files of documents that the fit itself, or the workers of a cluster, read; and the words, if known."""
 
     paths: list
     vocabulary: Any = None
@@ -34,7 +27,7 @@ class Files:
             "bytes": sum(map(os.path.getsize, self.paths)),
         }
 
-    def told(self):
+    def in_words(self):
         """Sizes, in words."""
         sizes = self.describe()
         return f"{sizes['files']:,} files of {sizes['bytes']:,} bytes"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, shortened
+from .ratings import Rated
 from .tables import file_of, is_table, read_table
 
 DOCSTRINGS = "docstrings"
@@ -19,18 +20,7 @@ _DENSE_LIMIT = 1.0  # GiB up to which a sparse matrix is made dense for models t
 
 @dataclass(frozen=True)
 class Counts:
-    """Word counts with what is known of their words and documents.
-
-    Attributes
-    ----------
-    X : sparse matrix of shape (n_documents, n_words)
-    source : str
-        What the user typed.
-    vocabulary : sequence of str or None
-        The word of each column.
-    names : sequence of str or None
-        The name of each document.
-    """
+    """Word counts (sparse, documents x words), with words of columns and names of documents, or None."""
 
     X: Any
     source: str
@@ -49,7 +39,7 @@ class Counts:
             "tokens": int(tokens) if tokens.is_integer() else tokens,
         }
 
-    def told(self):
+    def in_words(self):
         """Sizes, in words."""
         sizes = self.describe()
         return f"{sizes['documents']:,} documents, {sizes['tokens']:,} tokens, {sizes['words']:,} words"
@@ -74,19 +64,9 @@ class Counts:
 
 @dataclass(frozen=True)
 class Labelled:
-    """Rows of numbers with a target each.
+    """Rows of numbers (dense or sparse) with a target each, or None where the targets are not known.
 
-    Attributes
-    ----------
-    X : sparse matrix or ndarray of shape (n_rows, n_columns)
-    y : ndarray of shape (n_rows,) or None
-        Numbers to predict, or labels; None where they are not known.
-    source : str
-        What the user typed.
-    classes : ndarray or None
-        The different labels, if the targets are labels.
-    vocabulary : sequence of str or None
-        The name of each column.
+    `classes` are the different labels, if the targets are labels; `vocabulary` names the columns.
     """
 
     X: Any
@@ -110,7 +90,7 @@ class Labelled:
         sizes = {"source": self.source, "rows": rows, "columns": columns, "nonzeros": self.nonzeros}
         return sizes if self.classes is None else sizes | {"classes": self.classes.tolist()}
 
-    def told(self):
+    def in_words(self):
         """Sizes, in words."""
         rows, columns = self.X.shape
         classes = "" if self.classes is None else f", {len(self.classes)} classes"
@@ -144,22 +124,10 @@ def _divided(data, share, seed, option, stratify=None):
 
 
 def read_counts(source, vocab=None, *, n_features=None, verbose=0):
-    """Read word counts.
+    """Read `Counts`: docstrings, or a file of UCI bag of words, svmlight or `scipy.sparse.save_npz`.
 
-    Parameters
-    ----------
-    source : str
-        ``"docstrings"``, or a file: UCI bag of words or svmlight (plain or compressed), or a sparse matrix
-        that scipy saved (npz).
-    vocab : path-like, optional
-        File with the word of each column, one a line.
-    n_features : int, optional
-        Columns of the model that will read the counts: an svmlight file does not state its own number.
-    verbose : int
-
-    Returns
-    -------
-    Counts
+    `vocab` is a file with the word of each column. `n_features` is that of the model which will read the
+    counts: an svmlight file does not state its own.
     """
     if source == DOCSTRINGS:
         if vocab is not None:
@@ -174,7 +142,8 @@ def read_counts(source, vocab=None, *, n_features=None, verbose=0):
 
         if vocab is None:
             return Counts(read_uci_bow(source, verbose=verbose), source)
-        return Counts(*_with_source(read_uci_bow(source, vocab, verbose=verbose), source))
+        X, vocabulary = read_uci_bow(source, vocab, verbose=verbose)
+        return Counts(X, source, vocabulary)
     if kind == "npz":
         X = read_npz_matrix(source)
     elif kind == "svmlight":
@@ -183,32 +152,13 @@ def read_counts(source, vocab=None, *, n_features=None, verbose=0):
         X = read_svmlight(source, n_features=n_features, verbose=verbose)[0]
     else:
         raise DataError(f"{source} holds {kind}; word counts are needed: UCI bag of words, svmlight, or npz")
-    return Counts(X, source, None if vocab is None else read_vocabulary(vocab, X.shape[1], source))
-
-
-def _with_source(pair, source):
-    X, vocabulary = pair
-    return X, source, vocabulary
+    return Counts(X, source, _words(vocab, X, source))
 
 
 def read_targets(source, vocab=None, *, n_features=None, verbose=0, labels=False):
-    """Read rows of numbers with the numbers to predict, from an svmlight file or a table.
+    """Read `Labelled` rows from an svmlight file or a table, ``FILE:COLUMN``.
 
-    Parameters
-    ----------
-    source : str
-        An svmlight file, plain or compressed; or ``FILE:COLUMN``, see `stradask.cli.tables`.
-    vocab : path-like, optional
-        File with the name of each column, one a line.
-    n_features : int, optional
-        Columns of the model that will read the rows; a table may then have these alone, and no targets.
-    verbose : int
-    labels : bool, default=False
-        Targets may be text.
-
-    Returns
-    -------
-    Labelled
+    A table of `n_features` columns has no targets; with ``labels`` targets may be text.
     """
     if is_table(source):
         X, y, names = read_table(source, labels=labels, n_features=n_features, verbose=verbose)
@@ -216,8 +166,7 @@ def read_targets(source, vocab=None, *, n_features=None, verbose=0, labels=False
             raise DataError(
                 f"--vocab: {file_of(source)} has a header with the names of columns; leave it out"
             )
-        names = names if vocab is None else read_vocabulary(vocab, X.shape[1], source)
-        return Labelled(X, y, source, None, names)
+        return Labelled(X, y, source, None, names if vocab is None else _words(vocab, X, source))
     kind = "the name docstrings" if source == DOCSTRINGS else kind_of(source)
     if kind != "svmlight":
         raise DataError(
@@ -227,7 +176,12 @@ def read_targets(source, vocab=None, *, n_features=None, verbose=0, labels=False
     from ..datasets import read_svmlight
 
     X, y = read_svmlight(source, n_features=n_features, verbose=verbose)
-    return Labelled(X, y, source, None, None if vocab is None else read_vocabulary(vocab, X.shape[1], source))
+    return Labelled(X, y, source, None, _words(vocab, X, source))
+
+
+def _words(vocab, X, source):
+    """Read the names of the columns of X, if there is a file of them."""
+    return None if vocab is None else read_vocabulary(vocab, X.shape[1], source)
 
 
 def with_target(source, column):
@@ -275,23 +229,8 @@ def _dense(read):
 
 
 def read_ratings(source, vocab=None, *, n_features=None, verbose=0):
-    """Read ratings: lines of user, item, rating (`stradask.datasets.read_ratings`), or a sparse matrix (npz).
-
-    Parameters
-    ----------
-    source : str
-    vocab : None
-        Ratings have no vocabulary.
-    n_features : None
-    verbose : int
-
-    Returns
-    -------
-    Rated
-    """
+    """Read `Rated`: lines of user, item, rating (see `stradask.datasets.read_ratings`), or a matrix (npz)."""
     import numpy as np
-
-    from .reports.factorization import Rated
 
     if vocab is not None:
         raise DataError("--vocab: ratings have no words; titles of items come with --titles")
@@ -415,15 +354,7 @@ def describe(source, *, verbose=0):
 def check_output(option, path, *, inputs=(), is_ours=None):
     """Refuse, before any work, an output file that cannot or should not be written.
 
-    Parameters
-    ----------
-    option : str
-        For the messages.
-    path : path-like
-    inputs : sequence of str
-        Files that this command reads.
-    is_ours : callable, optional
-        ``is_ours(path)`` tells whether an existing file was made by the same command and may be replaced.
+    `inputs` are files that this command reads; an existing file may be replaced where ``is_ours(path)``.
     """
     path = Path(path)
     folder = path.parent

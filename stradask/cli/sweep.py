@@ -29,18 +29,10 @@ _OWN = {
 
 @dataclass(frozen=True)
 class Row:
-    """What the fits of one K say together: means, and the standard deviation of the perplexity.
+    """What the fits of one K say together: means, and the standard deviation of the perplexity (or None).
 
-    Attributes
-    ----------
-    n_components, fits : int
-    perplexity : float
-        Of held-out documents, by document completion.
-    perplexity_sd : float or None
-        None of a single fit.
-    coherence : float
-        NPMI of the documents learnt from, mean over topics.
-    diversity, topics_per_document, seconds : float
+    Perplexity is of held-out documents by document completion, coherence the mean NPMI over topics of the
+    documents learnt from.
     """
 
     n_components: int
@@ -90,7 +82,7 @@ def sweep(args):
         "records": args.out and str(records.path),
         "picture": picture and str(picture),
     }
-    lines = [f"data         {args.data}: {train.told()}", f"judged by    {test.told()}", ""]
+    lines = [f"data         {args.data}: {train.in_words()}", f"judged by    {test.in_words()}", ""]
     lines += _table(rows, best, smallest) if rows else ["no fit was finished"]
     if rows and args.out is not None:
         lines += ["", f"records in {records.path}" + (f", picture in {picture}" if picture else "")]
@@ -99,23 +91,11 @@ def sweep(args):
 
 
 def choice(rows):
-    """Choose from the rows of a sweep, which rise by K.
+    """Choose from the rows of a sweep, which rise by K: the best, and the smallest that is as good.
 
-    Parameters
-    ----------
-    rows : list of Row
-
-    Returns
-    -------
-    best : int or None
-        The K of the least mean perplexity, the smaller of two that are equal; None without rows.
-    smallest : int or None
-        The least K whose mean is at most one standard error of the best above that of the best; None if a
-        single fit of the best cannot tell its error.
-
-    References
-    ----------
-    Breiman, Friedman, Olshen, Stone, "Classification and regression trees", 1984, section 3.4.3.
+    The best has the least mean perplexity, the smaller of two that are equal; None without rows. The smallest
+    is at most one standard error of the best above it (Breiman, Friedman, Olshen, Stone, "Classification and
+    regression trees", 1984, section 3.4.3); None if a single fit of the best cannot tell its error.
     """
     if not rows:
         return None, None
@@ -256,13 +236,9 @@ def _identity(estimator, train, test):
 
 
 class _Records:
-    """The fits that are done, by K and seed; in a file if there is one.
+    """The fits that are done, by K and seed; in the file at `path` if there is one.
 
-    Parameters
-    ----------
-    path : path or None
-    identity : dict
-        What the records of this sweep have in common; others stay in the file, for theirs.
+    `identity` is what the records of this sweep have in common; others stay in the file, for theirs.
     """
 
     def __init__(self, path, identity):
@@ -313,7 +289,7 @@ def _read_records(path):
     return records
 
 
-# What is told ---------------------------------------------------------------------------------------
+# What is shown ---------------------------------------------------------------------------------------
 
 
 def _table(rows, best, smallest):

@@ -16,20 +16,10 @@ def write(path, rows, best, smallest):
 
 
 def draw(rows, best, smallest):
-    """Draw the rows of a sweep.
+    """Draw the rows of a sweep, which rise by K, and mark two of them (or None).
 
-    Parameters
-    ----------
-    rows : list of Row
-        See `stradask.cli.sweep`; they rise by K.
-    best, smallest : int or None
-        The K to mark.
-
-    Returns
-    -------
-    matplotlib Figure
-        Its first axes have the perplexity, bars being a standard deviation of the fits up and down; the
-        second ones the coherence.
+    The first axes of the figure have the perplexity, bars being a standard deviation of the fits up and down;
+    the second ones the coherence.
     """
     axes = Figure(figsize=(6.4, 4.2), layout="constrained").add_subplot()
     numbers = [row.n_components for row in rows]

@@ -29,28 +29,13 @@ def is_table(source):
 
 
 def read_table(source, *, labels=False, n_features=None, verbose=0):
-    """Read a table of numbers with a column of targets.
+    """Read a table of numbers with a column of targets from ``FILE:COLUMN``.
 
-    The first line is a header if no cell of it is a number.
+    The first line is a header if no cell of it is a number. A table of `n_features` columns and no COLUMN has
+    no targets. With ``labels`` targets may be text; ``labels="text"`` leaves all of them as text.
 
-    Parameters
-    ----------
-    source : str
-        ``FILE:COLUMN``.
-    labels : bool or "text", default=False
-        The targets are labels, which may be text, and not numbers; ``"text"`` leaves all of them as text.
-    n_features : int, optional
-        Columns of the model that will read the rows: a table of so many, and no COLUMN, has no targets.
-    verbose : int, default=0
-        Show a progress bar over the bytes of the file.
-
-    Returns
-    -------
-    X : float64 ndarray of shape (n_rows, n_columns), Fortran-ordered
-    y : ndarray of shape (n_rows,) or None
-        float64, or str if a label is no number, or for ``labels="text"``; None without targets.
-    names : list of str or None
-        Of the columns of X, from the header.
+    Returns X (float64, Fortran-ordered), y (float64 or str, or None) and the names of the columns of X from
+    the header, or None.
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .pictures import OURS, QUIET, THEIRS, _axes
+from .drawing import OURS, QUIET, THEIRS, make_axes
 
 GRID = 300
 
@@ -41,7 +41,7 @@ def overlay(shard_draws, draws, truth):
     """Return marginals of the exposure's effect, shards and ways and truth: figure, caption, description."""
     from scipy.stats import gaussian_kde
 
-    axes = _axes(width=6.0, height=3.8)
+    axes = make_axes("effect of the exposure on the log odds", width=6.0, height=3.8)
     # A shard in which no exposed row is positive has a tail that would take the whole picture.
     width = 3 * np.median(shard_draws.std(axis=(1, 2)))
     grid = np.linspace(-width, width, GRID) + truth.mean()
@@ -55,7 +55,6 @@ def overlay(shard_draws, draws, truth):
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("effect of the exposure on the log odds", fontsize=11)
     axes.legend(frameon=False, fontsize=10, labelcolor="linecolor")
     axes.axvline(0, color=QUIET, linewidth=0.8, linestyle=":")
     caption = (

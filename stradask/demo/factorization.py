@@ -136,27 +136,18 @@ def story(explained):
 
 
 def _picture(document):
-    from .pictures import OURS, QUIET, THEIRS, _axes
+    from .drawing import OURS, THEIRS, draw_curve, draw_level, make_axes, write_beside
 
-    axes = _axes(width=4.8)
+    axes = make_axes("CPU seconds", "held-out RMSE")
     seconds, errors = ([point[name] for point in document["sgd"]] for name in ("seconds", "rmse"))
-    axes.plot(seconds, errors, color=OURS, linewidth=2, marker="o", markersize=5)
-    axes.annotate("sgd", (seconds[-1], errors[-1]), xytext=(4, 6), textcoords="offset points", color=OURS)
-    bayes = document["gibbs"]
-    axes.plot(bayes["seconds"], bayes["rmse"], color=THEIRS, marker="o", markersize=5)
-    axes.annotate(
-        "gibbs", (bayes["seconds"], bayes["rmse"]), xytext=(4, 6), textcoords="offset points", color=THEIRS
-    )
-    for name, value in (("biases alone", document["biases"]), ("the noise", document["truth"])):
-        axes.axhline(value["rmse"], color=QUIET, linestyle=":", linewidth=1.2)
-        axes.annotate(
-            name, (0.99, value["rmse"]), xycoords=axes.get_yaxis_transform(), xytext=(0, 3),
-            textcoords="offset points", color=QUIET, fontsize=9, ha="right",
-        )  # fmt: skip
+    draw_curve(axes, seconds, errors, OURS)
+    write_beside(axes, "sgd", (seconds[-1], errors[-1]), OURS)
+    gibbs = document["gibbs"]["seconds"], document["gibbs"]["rmse"]
+    draw_curve(axes, *gibbs, THEIRS)
+    write_beside(axes, "gibbs", gibbs, THEIRS)
+    for name, level in (("biases alone", document["biases"]), ("the noise", document["truth"])):
+        draw_level(axes, level["rmse"], name)
     axes.set_xlim(left=0)
-    axes.set_xlabel("CPU seconds", fontsize=11)
-    axes.set_ylabel("held-out RMSE", fontsize=11)
-    axes.grid(alpha=0.25)
     caption = (
         "Error on held-out ratings against seconds on one thread: one fit of gradient descent a point, of 1 "
         "to 16 epochs, and one by Gibbs sampling."

@@ -8,14 +8,7 @@ N_USERS, N_EACH, DENSITY = 1500, 100, 0.06
 
 
 def genre_ratings(seed):
-    """Draw ratings of items of three genres by users who like some of them, a few items being rated often.
-
-    Returns
-    -------
-    R : csr_array of shape (1500, 300)
-    titles : list of str
-        Genre and number.
-    """
+    """Draw ratings, users x items, of three genres by users who like some; a few items are rated often."""
     rng = np.random.default_rng(seed)
     n_items = N_EACH * len(GENRES)
     genre = np.repeat(np.arange(len(GENRES)), N_EACH)
@@ -31,12 +24,7 @@ def genre_ratings(seed):
 
 
 def picture(seed):
-    """Fit and draw.
-
-    Returns
-    -------
-    matplotlib Figure
-    """
+    """Fit and draw; return the figure."""
     from matplotlib.figure import Figure
 
     import stradask as sd

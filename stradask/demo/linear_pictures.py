@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .pictures import OURS, QUIET, THEIRS, _axes
+from .drawing import OURS, THEIRS, draw_curve, draw_level, make_axes, write_beside
 
 
 def add_linear(page, X, model, support, choices, seconds, ours, sklearn):
@@ -70,35 +70,14 @@ def path(model, support):
 
 def gaps(ours, sklearn):
     """Return both gaps against seconds."""
-    axes = _axes(width=4.8)
+    axes = make_axes("CPU seconds from nothing", "relative duality gap")
     for name, curve, colour in (("stradask", ours, OURS), ("scikit-learn", sklearn, THEIRS)):
-        axes.plot(curve.seconds, curve.gap, color=colour, linewidth=2, marker="o", markersize=5)
-        axes.annotate(
-            name,
-            (curve.seconds[0], curve.gap[0]),
-            xytext=(4, 6),
-            textcoords="offset points",
-            color=colour,
-            fontsize=11,
-            weight="bold",
-        )
+        draw_curve(axes, curve.seconds, curve.gap, colour)
+        write_beside(axes, name, (curve.seconds[0], curve.gap[0]), colour, fontsize=11, weight="bold")
     axes.set_yscale("log")
     axes.margins(y=0.12)
     axes.set_xlim(0, 1.15 * max(*ours.seconds, *sklearn.seconds))
-    axes.set_xlabel("CPU seconds from nothing", fontsize=11)
-    axes.set_ylabel("relative duality gap", fontsize=11)
-    axes.grid(alpha=0.25)
-    axes.axhline(1e-4, color=QUIET, linestyle=":", linewidth=1.2)
-    axes.annotate(
-        "default tol",
-        (0.99, 1e-4),
-        xycoords=axes.get_yaxis_transform(),
-        xytext=(0, 3),
-        textcoords="offset points",
-        color=QUIET,
-        fontsize=9,
-        ha="right",
-    )
+    draw_level(axes, 1e-4, "default tol")
     caption = (
         "The Lasso at the penalty of the best mean. One fit a point, each from nothing to a smaller "
         "tolerance, on one thread. The gap bounds how far the objective is from its minimum, as a part of "

@@ -1,6 +1,6 @@
 """The pictures of the demo of smooth models."""
 
-from .pictures import OURS, QUIET, THEIRS, _axes
+from .drawing import OURS, THEIRS, draw_curve, draw_level, make_axes
 
 NAMES = {
     "stradask": ("stradask", OURS),
@@ -25,21 +25,19 @@ def add_logistic(page, X, scales, found, most_steps):
 
 def picture(found, against, most_steps):
     """Return the excess against seconds or steps: figure, caption, description."""
-    axes = _axes(width=4.8)
+    x_label = "CPU seconds from nothing" if against == "seconds" else "steps"
+    axes = make_axes(x_label, "relative excess over the minimum")
     for curve in found:
         name, colour = NAMES[curve.name]
         x = getattr(curve, against)
         y = [max(excess, FLOOR) for excess in curve.excess]
-        axes.plot(x, y, color=colour, linewidth=2, marker="o", markersize=5, label=name)
+        draw_curve(axes, x, y, colour, label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(bottom=FLOOR / 2)
     axes.margins(x=0.08, y=0.12)
     axes.legend(frameon=False, fontsize=9, loc="best")
-    axes.set_xlabel("CPU seconds from nothing" if against == "seconds" else "steps", fontsize=11)
-    axes.set_ylabel("relative excess over the minimum", fontsize=11)
-    axes.grid(alpha=0.25)
-    axes.axhline(1e-6, color=QUIET, linestyle=":", linewidth=1.2)
+    draw_level(axes, 1e-6)
     caption = (
         "One fit a point, each from nothing, on one thread: stradask to smaller and smaller tolerances, the "
         "others for more and more steps. Dotted: the default tolerance of stradask."

@@ -20,17 +20,7 @@ _MARK = '<meta name="generator" content="stradask demo">'
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user asked for.
-
-    Parameters
-    ----------
-    n_components : int
-        Topics.
-    seed : int
-        Also draws what is held out.
-    quick : bool
-        Take less time than the results deserve.
-    """
+    """What the user asked for: topics, the seed (it also draws what is held out), and whether to be quick."""
 
     n_components: int = 30
     seed: int = 0
@@ -39,36 +29,18 @@ class Settings:
 
 @dataclass(frozen=True)
 class Part:
-    """What a family has to show.
-
-    Parameters
-    ----------
-    document : dict
-        Figures, fit for JSON.
-    add_to : callable
-        ``add_to(page)`` adds text and pictures to the report, a `DemoPage`.
-    """
+    """What a family has to show: figures for JSON, and ``add_to(page)``, which adds text and pictures."""
 
     document: dict
     add_to: Callable
 
 
 def run(settings, out=None, say=print):
-    """Run the demo and write its report.
+    """Run the demo, write its report, and return its figures by model with the report's path.
 
-    Parameters
-    ----------
-    settings : Settings
-    out : path-like, optional
-        The report; by default ``stradask-demo.html`` in the current folder, where a report of an earlier
-        demo is replaced, and no other file.
-    say : callable
-        Is given text, a few lines at a time.
-
-    Returns
-    -------
-    dict
-        Figures of the parts by model, and the path of the report (None without matplotlib).
+    The report goes to `out`, by default ``stradask-demo.html`` in the current folder, where a report of an
+    earlier demo is replaced, and no other file; without matplotlib there is none. ``say`` is given text, a
+    few lines at a time.
     """
     can_plot = importlib.util.find_spec("matplotlib") is not None
     if out is not None and not can_plot:
@@ -145,13 +117,7 @@ def make_page():
             return self._add(f"<h3>{html.escape(text)}</h3>")
 
         def bars(self, groups):
-            """Add labelled bars in columns.
-
-            Parameters
-            ----------
-            groups : sequence of (str, sequence of (str, float))
-                Headings, and under each labels with shares between 0 and 1.
-            """
+            """Add labelled bars in columns: pairs of a heading and (label, share between 0 and 1) pairs."""
             cards = []
             for heading, rows in groups:
                 longest = max(share for _, share in rows)

@@ -27,17 +27,10 @@ WORDS = 8
 
 @dataclass(frozen=True)
 class Text:
-    """The documents, divided.
+    """The documents, divided: counts to learn from, and two halves of each test document.
 
-    Attributes
-    ----------
-    train : Counts
-    observed, held_out : CSR matrices
-        Halves of the test documents.
-    versions : dict
-        Of the packages that the text comes from.
-    unigram : float
-        Perplexity of the held-out halves by word frequencies alone.
+    `versions` are those of the packages that the text comes from; `unigram` is the perplexity of the held-out
+    halves by word frequencies alone.
     """
 
     train: Any
@@ -102,7 +95,7 @@ def run(settings, say):
     }
 
     def add_to(page):
-        from .pictures import add_topics
+        from .topics_pictures import add_topics
 
         add_topics(page, settings, text, model, topics, ours, sklearn)
 
@@ -200,12 +193,8 @@ def judge(text):
 class Watch:
     """The clock of a solver of `stradask.benchmarks.solvers`; judges it at marks, while it stands still.
 
-    Parameters
-    ----------
-    judge : callable
-        ``judge(topic_word)`` gives the figure to keep.
-    steps, seconds : sequences of numbers, increasing
-        Marks, one of the two: judge after the first step that ends at or past each; the last ends the run.
+    ``judge(topic_word)`` gives the figure to keep. Marks are increasing `steps` or `seconds`: it is judged
+    after the first step that ends at or past each; the last ends the run.
     """
 
     max_ticks = None  # no warm-up

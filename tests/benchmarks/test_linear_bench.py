@@ -15,8 +15,7 @@ import pytest
 from stradask import datasets
 from stradask.benchmarks import command, linear_cases, run, solvers
 from stradask.benchmarks.objectives import lasso as lasso_objective
-from stradask.benchmarks.runs import requested as asked
-from stradask.benchmarks.runs import solving
+from stradask.benchmarks.runs import requested, solving
 from stradask.benchmarks.runs.process import WORKER
 
 # Coordinate descent in plain NumPy: its tolerance is the largest change of a sweep.
@@ -174,7 +173,7 @@ def test_a_call_beyond_the_time_is_ended_and_what_was_solved_is_kept(
 ):
     # The warm-up, with tolerances of 1e-3 and 1e-8, gets through, and so does what is a little looser.
     write_solver(folder, "slow", f"while 1e-7 < tolerance < 1.1e-4: {pastime}")
-    monkeypatch.setattr(asked, "WALL", 8 if "sleep" in pastime else 100)
+    monkeypatch.setattr(requested, "WALL", 8 if "sleep" in pastime else 100)
     records = run.run(plan(svmlight, tmp_path, parameters={"divisor": divisors}, max_seconds=0.7))
     assert [(record["status"], record.get("error")) for record in records] == [("ok", None)] * len(divisors)
     for record in records:  # the second problem has a process of its own after the first was ended

@@ -21,8 +21,8 @@ from stradask.demo import factorization as _demo_factors
 from stradask.demo import linear as _demo_linear
 from stradask.demo import logistic as _demo_logistic
 from stradask.demo import page as demo
-from stradask.demo import pictures as _demo_pictures
 from stradask.demo import topics as _demo_topics
+from stradask.demo import topics_pictures as _demo_pictures
 from stradask.registry import MODELS
 
 
@@ -358,7 +358,7 @@ def test_the_logistic_curves_compile_nothing(tmp_path):
     """In a process that finds no machine code of an earlier one."""
     script = (
         "import numba\n"
-        "from stradask import _demo_logistic as d, demo\n"
+        "from stradask.demo import logistic as d, page as demo\n"
         "from stradask.scheduler.compiling import compile_clock\n"
         "X, y, _ = d.draw(demo.Settings(quick=True))\n"
         "with compile_clock() as clock:\n"

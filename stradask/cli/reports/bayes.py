@@ -2,27 +2,13 @@
 
 import math
 
-from .linear import judged
+from .linear import add_scores
 
 N_ROWS = 20  # of the summary that are shown as text
 
 
 def report(estimator, data, test):
-    """Return the posterior's summary and the verdict of its diagnostics, for JSON and as text.
-
-    Parameters
-    ----------
-    estimator : BayesianLogisticRegression, BayesianLinearRegression or BayesianPoissonRegression
-        Fitted to `data`.
-    data : Labelled
-    test : Labelled or None
-        Rows that were held out.
-
-    Returns
-    -------
-    document : dict
-    text : str
-    """
+    """Return the posterior's summary and the verdict of its diagnostics, see `stradask.registry.Model`."""
     posterior = estimator.posterior_
     summary, diagnostics = _with_names(posterior.summary(), estimator), posterior.diagnostics
     document: dict = {
@@ -34,10 +20,7 @@ def report(estimator, data, test):
         "diagnostics": [_as_json({"figure": row} | diagnostics.row(row)) for row in diagnostics.rows],
     }
     lines = [f"posterior    {len(posterior):,} draws by {posterior.method}"]
-    for name, rows in (("training", data), ("test", test)):
-        if rows is not None:
-            document[name], text = judged(estimator, rows)
-            lines.append(f"{name:<12} {text}, {rows.X.shape[0]:,} rows")
+    add_scores(document, lines, estimator, data, test)
     document["summary"] = [_as_json({"parameter": row} | summary.row(row)) for row in summary.rows]
     return document, "\n".join([*lines, "", *_as_lines(summary), "", str(diagnostics)])
 

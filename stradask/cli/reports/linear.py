@@ -4,21 +4,7 @@ N_COEFFICIENTS = 10
 
 
 def report(estimator, data, test):
-    """Return figures and the largest coefficients of a fitted model, for JSON and as text.
-
-    Parameters
-    ----------
-    estimator : Lasso, ElasticNet, SparseLogisticRegression or one of their CV forms
-        Fitted to `data`.
-    data : Labelled
-    test : Labelled or None
-        Rows that were held out.
-
-    Returns
-    -------
-    document : dict
-    text : str
-    """
+    """Return figures and the largest coefficients of a fitted linear model, see `stradask.registry.Model`."""
     import numpy as np
 
     coef = np.atleast_2d(estimator.coef_)
@@ -37,12 +23,17 @@ def report(estimator, data, test):
         lines.append(f"solver       {estimator.solver_}, {rounds} steps")
     document |= {"nonzeros": int(np.count_nonzero(coef)), "coefficients": coef.size}
     lines.append(f"non-zeros    {document['nonzeros']:,} of {coef.size:,} coefficients")
+    add_scores(document, lines, estimator, data, test)
+    largest = _largest(estimator, coef)
+    return document | {"largest": largest}, "\n".join([*lines, *_as_lines(largest)])
+
+
+def add_scores(document, lines, estimator, data, test):
+    """Add how well a model predicts the rows that it learnt from, and those held out (or None)."""
     for name, rows in (("training", data), ("test", test)):
         if rows is not None:
             document[name], text = judged(estimator, rows)
             lines.append(f"{name:<12} {text}, {rows.X.shape[0]:,} rows")
-    largest = _largest(estimator, coef)
-    return document | {"largest": largest}, "\n".join([*lines, *_as_lines(largest)])
 
 
 def judged(estimator, data):

@@ -1,24 +1,10 @@
 """What the command line tells of a fitted network."""
 
-from .linear import judged
+from .linear import add_scores
 
 
 def report(estimator, data, test):
-    """Return figures of a fitted network, for JSON and as text.
-
-    Parameters
-    ----------
-    estimator : MLPClassifier or MLPRegressor
-        Fitted to `data`.
-    data : Labelled
-    test : Labelled or None
-        Rows that were held out.
-
-    Returns
-    -------
-    document : dict
-    text : str
-    """
+    """Return figures of a fitted network, see `stradask.registry.Model`."""
     widths = [estimator.n_features_in_, *(len(b) for b in estimator.intercepts_)]
     n_parameters = sum(W.size + b.size for W, b in zip(estimator.coefs_, estimator.intercepts_, strict=True))
     steps = "passes" if estimator.solver == "downpour" else "steps"
@@ -34,8 +20,5 @@ def report(estimator, data, test):
         f"network      {' - '.join(map(str, widths))}, {n_parameters:,} parameters, on {estimator.device_}",
         f"solver       {estimator.solver}, {estimator.n_iter_} {steps}, loss {estimator.loss_:.5g}",
     ]
-    for name, rows in (("training", data), ("test", test)):
-        if rows is not None:
-            document[name], text = judged(estimator, rows)
-            lines.append(f"{name:<12} {text}, {rows.X.shape[0]:,} rows")
+    add_scores(document, lines, estimator, data, test)
     return document, "\n".join(lines)

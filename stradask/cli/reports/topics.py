@@ -6,21 +6,7 @@ N_WORDS = 10
 
 
 def report(estimator, data, test):
-    """Return figures and topics of a fitted model, for JSON and as text.
-
-    Parameters
-    ----------
-    estimator : LatentDirichletAllocation
-        Fitted to `data`.
-    data : Counts
-    test : Counts or None
-        Documents that were held out.
-
-    Returns
-    -------
-    document : dict
-    text : str
-    """
+    """Return figures and topics of a fitted topic model, see `stradask.registry.Model`."""
     seconds, tokens = (float(estimator.history_[name].sum()) for name in ("seconds", "updates"))
     joint = float(estimator.log_likelihood_[-1])
     perplexity = None if test is None else estimator.perplexity(test.X)

@@ -1,15 +1,12 @@
-"""The pictures of the demo of topic models.
-
-They are small and their letters large, so that they can be read on a telephone.
-"""
+"""The pictures of the demo of topic models."""
 
 from collections import Counter
 
 import numpy as np
 
 from ..benchmarks.pages.page import COLOURS
+from .drawing import OURS, THEIRS, draw_curve, draw_level, make_axes, write_beside
 
-OURS, THEIRS, QUIET = COLOURS[0], COLOURS[1], "#666666"
 MAP_DOCUMENTS, QUICK_MAP_DOCUMENTS = 1500, 400
 SHOWN_PACKAGES = 7  # with a colour of their own; the rest share a grey
 WORDS_ON_MAP = 2
@@ -51,26 +48,14 @@ priors 1/K and 0.1 and batches of 512 documents, which were best for it of four 
 """
 
 
-def _axes(width=4.8, height=3.4):
-    from matplotlib.figure import Figure
-
-    axes = Figure(figsize=(width, height)).add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=10)
-    return axes
-
-
 def objective(model):
     """Return the joint log-likelihood against time: figure, caption, description."""
     values = model.history_["objective"]
     measured = ~np.isnan(values)
     seconds, values = model.history_["seconds"].cumsum()[measured], values[measured]
-    axes = _axes()
-    axes.plot(seconds, values, color=OURS, linewidth=2, marker="o", markersize=4)
+    axes = make_axes("seconds of training", "log p(words, topics) per word")
+    draw_curve(axes, seconds, values, OURS, markersize=4)
     axes.set_xlim(left=0)
-    axes.set_xlabel("seconds of training", fontsize=11)
-    axes.set_ylabel("log p(words, topics) per word", fontsize=11)
-    axes.grid(alpha=0.25)
     caption = "What the sampler raises: the joint log-likelihood per word, measured every 10 sweeps."
     said = f"A curve that rises from {values[0]:.2f} to {values[-1]:.2f} in {seconds[-1]:.1f} seconds."
     return axes.figure, caption, said
@@ -78,40 +63,21 @@ def objective(model):
 
 def perplexity(text, ours, sklearn):
     """Return both held-out perplexities against seconds."""
-    axes = _axes(width=3.9)  # the names beside the curves need the rest
+    # The names beside the curves need the rest of the width.
+    axes = make_axes("seconds of training (log scale)", "held-out perplexity", width=3.9)
     curves = (("stradask", ours, OURS), ("scikit-learn", sklearn, THEIRS))
     highest_end = max(curve.perplexity[-1] for _, curve, _ in curves)
     for name, curve, colour in curves:
-        axes.plot(curve.seconds, curve.perplexity, color=colour, linewidth=2, marker="o", markersize=4)
+        draw_curve(axes, curve.seconds, curve.perplexity, colour, markersize=4)
         above = curve.perplexity[-1] == highest_end
-        axes.annotate(
-            name,
-            (curve.seconds[-1], curve.perplexity[-1]),
-            xytext=(7, 2 if above else -2),
-            textcoords="offset points",
-            color=colour,
-            fontsize=11,
-            weight="bold",
-            va="bottom" if above else "top",
-        )
-    axes.axhline(text.unigram, color=QUIET, linestyle=":", linewidth=1.5)
-    axes.annotate(
-        "word frequencies alone",
-        (0.99, text.unigram),
-        xycoords=axes.get_yaxis_transform(),
-        xytext=(0, 3),
-        textcoords="offset points",
-        color=QUIET,
-        fontsize=10,
-        ha="right",
-    )
+        offset, va = ((7, 2), "bottom") if above else ((7, -2), "top")
+        end = curve.seconds[-1], curve.perplexity[-1]
+        write_beside(axes, name, end, colour, offset, fontsize=11, weight="bold", va=va)
+    draw_level(axes, text.unigram, "word frequencies alone", linewidth=1.5, fontsize=10)
     axes.set_xscale("log")
     axes.margins(y=0.1)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.set_xlabel("seconds of training (log scale)", fontsize=11)
-    axes.set_ylabel("held-out perplexity", fontsize=11)
-    axes.grid(alpha=0.25)
     caption = (
         "How well unseen words are predicted, lower is better: perplexity of the held-out halves of "
         f"{text.observed.shape[0]:,} documents."
@@ -130,7 +96,7 @@ def by_package(text, model, topics):
     packages, share = package_shares(text.packages, model.doc_topic_counts_)
     # Topics in the order of the package they are most of, so that blocks show.
     order = np.lexsort((-share.max(axis=0), share.argmax(axis=0)))
-    axes = _axes(4.8, 1.3 + 0.2 * len(order))
+    axes = make_axes(height=1.3 + 0.2 * len(order))
     # The root makes small shares visible.
     scale = PowerNorm(0.5, vmin=0, vmax=100 * share.max())
     picture = axes.imshow(100 * share[:, order].T, cmap="Blues", aspect="auto", norm=scale)
@@ -168,7 +134,7 @@ def document_map(text, model, topics, settings):
     documents, places = embedding(model.doc_topic_, settings)
     shares = model.doc_topic_[documents]
     group, names = grouped(text.packages)
-    axes = _axes(4.8, 5.6)
+    axes = make_axes(height=5.6)
     axes.set_position((0, 0.14, 1, 0.86))
     for i, name in enumerate(names):
         mine = group[documents] == i
