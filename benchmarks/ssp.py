@@ -5,7 +5,6 @@ where at each clock another one is; in simulated time, which is the same on ever
 sleep, and on two worker processes. There are no peers here: the bounds are compared with one another.
 """
 
-import contextlib
 import functools
 import math
 import time
@@ -18,6 +17,7 @@ from ..errors import DataError
 from ..scheduler.table.places import SimulatedClock
 from ..scheduler.table.replicas import run_replicas
 from ..scheduler.table.state import Adagrad
+from .engines import engines_of
 from .pages.page import COLOURS, Page, plain, where
 from .pages.tables import Table
 from .run import about_run
@@ -131,18 +131,9 @@ def _reached(curve):
     return curve["seconds"][below[0] + 9] if len(below) else None
 
 
-@contextlib.contextmanager
 def engines(places):
-    """Yield (place, engine) pairs; the cluster has two processes of two threads each."""
-    here = {"simulated": "simulated", "threads": "local"}
-    if "two processes" not in places:
-        yield [(place, here[place]) for place in places]
-        return
-    from distributed import LocalCluster
-
-    options = {"n_workers": 2, "threads_per_worker": 2, "processes": True, "dashboard_address": ":0"}
-    with LocalCluster(**options) as cluster:
-        yield [(place, here.get(place, cluster.scheduler_address)) for place in places]
+    """Return pairs of a place and its engine, as a context."""
+    return engines_of(places, {"simulated": "simulated", "threads": "local"}, n_threads=2)
 
 
 def bench(*, places, quick, seed, on_record, tell):

@@ -6,7 +6,6 @@ are stepped from one residual, so that what is measured against updates is the s
 wherever it runs. There are no peers here: the schedules are compared with one another.
 """
 
-import contextlib
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from ..algorithms.linear.sparse.scheduled import Correlated, ScheduledElasticNet
 from ..errors import DataError
 from ..scheduler import DynamicSchedule, StaticSchedule, run
+from .engines import engines_of
 from .pages.strads import LEAST, POLICIES, RHO, TARGETS
 from .pages.strads import page as page  # as every family has both
 from .pages.strads import table as table
@@ -175,17 +175,9 @@ def _first(curve, target):
     return {name: curve[name][below[0]] for name in ("updates", "seconds")}
 
 
-@contextlib.contextmanager
 def engines(places):
-    """Yield (place, engine) pairs; the cluster has two processes of one thread each."""
-    if "two processes" not in places:
-        yield [(place, "local") for place in places]
-        return
-    from distributed import LocalCluster
-
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
-    with LocalCluster(**options) as cluster:
-        yield [(p, "local" if p == "local" else cluster.scheduler_address) for p in places]
+    """Return pairs of a place and its engine, as a context."""
+    return engines_of(places, {"local": "local"}, n_threads=1)
 
 
 def bench(*, names, places, sizes, quick, max_seconds, seed, on_record, tell):

@@ -20,13 +20,9 @@ from ..objectives._ratings import load_ratings
 
 
 def measure(R, engine, n_jobs, **options):
-    """Fit once.
+    """Fit once; return the model and its figures.
 
-    Returns
-    -------
-    model : MatrixFactorization
-    figures : dict
-        Seconds in all, seconds of an epoch (median), of waiting in an epoch, bytes sent in an epoch.
+    These are seconds in all, of an epoch (median), of waiting in an epoch, and bytes sent in an epoch.
     """
     from ...algorithms.factorization.matrix_factorization import MatrixFactorization
 
@@ -40,13 +36,10 @@ def measure(R, engine, n_jobs, **options):
 
 
 def compare(R, n_workers, repeats, tell=print, **options):
-    """Alternate fits on threads and on worker processes.
+    """Alternate fits on threads and on worker processes; return the figures of both.
 
-    Returns
-    -------
-    dict
-        Figures of both, of the repeat of the median epoch; ``ratio``, the seconds of an epoch on threads over
-        those on workers; and ``equal``, whether all factors are.
+    They are of the repeat of the median epoch; ``ratio`` has the seconds of an epoch on threads over those on
+    workers, and ``equal`` says whether all factors are.
     """
     import distributed
 

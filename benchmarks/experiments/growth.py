@@ -26,13 +26,7 @@ _ENOUGH = 0.5  # seconds of repeated fits
 
 
 def measure(sweep, tell=lambda line: None):
-    """Measure one sweep.
-
-    Returns
-    -------
-    dict
-        ``family``, ``size``, ``sizes``, ``seconds``, ``bytes``, the exponents and the promised ones.
-    """
+    """Measure one sweep; return sizes, seconds, bytes, their exponents and the promised ones."""
     seconds, memory = [], []
     for size in sweep.sizes:
         with sweep.place(size) as where, warnings.catch_warnings():

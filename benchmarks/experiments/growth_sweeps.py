@@ -19,20 +19,11 @@ ITERATIONS = 5  # of what sweeps over data again and again
 
 @dataclass(frozen=True)
 class Sweep:
-    """One size that grows.
+    """One size that grows, and the largest exponents of seconds and bytes that are promised.
 
-    Parameters
-    ----------
-    family, size : str
-    sizes : sequence of int
-    make : callable
-        ``make(where)`` returns a function without arguments that fits once, its input made already.
-    promised, promised_memory : float
-        Largest exponents of seconds and of bytes.
-    place : callable
-        ``place(size)`` is a context; what it gives is `where`. By default the size itself.
-    clock : callable
-        Of the seconds: those of the processor, or on the clock where several threads or processes work.
+    ``make(where)`` returns a function without arguments that fits once, its input made already;
+    ``place(size)`` is a context that gives `where`, by default the size itself. `clock` counts the seconds:
+    those of the processor, or on the clock where several threads or processes work.
     """
 
     family: str

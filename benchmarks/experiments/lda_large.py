@@ -25,21 +25,10 @@ BETA = 0.01
 
 
 def measure(X, sampler, n_components, sweeps, n_jobs, limit_gb):
-    """Fit once and return what was seen.
+    """Fit once and return speed, memory, topics in use and log-likelihood per token.
 
-    Parameters
-    ----------
-    X : CSR matrix
-    sampler : str
-    n_components, sweeps, n_jobs : int
-    limit_gb : float
-        Address space that the process may take beyond what it has now.
-
-    Returns
-    -------
-    dict
-        ``tokens_per_second`` (median sweep), ``cpu_ns_per_token``, ``peak_mb``, ``training_mb`` (beyond the
-        process that holds X), ``topics_in_use``, ``log_likelihood`` per token, ``ran``.
+    `limit_gb` is the address space that the process may take beyond what it has now; ``training_mb`` is
+    memory beyond the process that holds X, ``tokens_per_second`` that of the median sweep.
     """
     import stradask
 

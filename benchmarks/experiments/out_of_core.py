@@ -52,13 +52,7 @@ def _held_bytes():
 
 
 def measure(path, folder, n_topics, max_iter, memory_limit=None):
-    """Fit the corpus of a file.
-
-    Returns
-    -------
-    dict
-        ``tokens_per_second`` of the sweeps but the first, ``peak_bytes`` of the fit, ``n_tokens``.
-    """
+    """Fit the corpus of a file; return tokens a second of the sweeps but the first, and the peak in bytes."""
     import numpy as np
 
     import stradask as sd
@@ -78,13 +72,7 @@ def measure(path, folder, n_topics, max_iter, memory_limit=None):
 
 
 def bench(n_documents, times, n_topics, max_iter, folder, repeats=1, path=None):
-    """Fit a corpus, drawn if there is no path of one, with and without a limit, by turns.
-
-    Returns
-    -------
-    dict
-        ``file_bytes``, ``memory_limit``, ``shards``; ``"limited"`` and ``"in_memory"``: what `measure` said.
-    """
+    """Fit a corpus (None: a drawn one) with and without a limit, by turns; return the figures of both."""
     from stradask.algorithms.topics.samplers.out_of_core import shards_for
     from stradask.datasets import make_lda_corpus, save_uci_bow
 

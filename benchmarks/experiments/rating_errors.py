@@ -31,14 +31,7 @@ GRIDS: dict[str, tuple[dict, dict]] = {
 
 
 def folds(R, n_folds, seed):
-    """Yield pairs of CSR arrays, ratings to learn from and those that are held out.
-
-    Parameters
-    ----------
-    R : sparse matrix
-    n_folds : int
-    seed : int
-    """
+    """Yield pairs of CSR arrays, ratings to learn from and those that are held out."""
     cells = R.tocoo()
     order = np.random.default_rng(seed).permutation(cells.nnz)
     for held in np.array_split(order, n_folds):

@@ -58,13 +58,9 @@ def model_of(X, y, power=1.0):
 
 
 def combined(X, y, seed):
-    """Sample and combine shards.
+    """Sample and combine shards; return the combination, seconds of the slowest shard, and of combining.
 
-    Returns
-    -------
-    found : Combination
-    slowest, combining : float
-        Seconds of the slowest shard, and of the combination with the shards' densities side by side.
+    The shards' densities are computed side by side.
     """
     models, samples, seconds = [], [], []
     for shard, rows in enumerate(cut_rows(len(y), N_SHARDS, seed, y)):

@@ -19,17 +19,9 @@ from ..pages.tables import Table
 
 
 def measure(n, d, dtype, turns, length):
-    """Return seconds a gradient of each way: a dict of lists, one entry a turn.
+    """Return seconds a gradient of each way, for n rows and d columns: a dict of lists, one entry a turn.
 
-    Parameters
-    ----------
-    n, d : int
-        Rows and columns.
-    dtype : str
-        "float64" or "float32".
-    turns : int
-    length : float
-        Seconds that one chain alone takes in a turn, about.
+    `length` is about the seconds that one chain alone takes in a turn.
     """
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d)).astype(dtype)

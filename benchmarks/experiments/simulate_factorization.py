@@ -38,20 +38,9 @@ def binding(n_ratings, n_items, n_factors, machines, width):
 def epochs(n_ratings, n_items, n_factors, machines, workers, groups_per_thread=2):
     """Simulate an epoch on several numbers of workers.
 
-    Parameters
-    ----------
-    n_ratings, n_items : float
-    n_factors : int
-    machines : Machines
-        ``rate`` in ratings a second and thread; ``n_workers`` is not read.
-    workers : iterable of int
-    groups_per_thread : int, default=2
-        Groups of users a thread: one is worked on while the block of the other travels.
-
-    Returns
-    -------
-    list of dict
-        Workers; for both widths seconds, speed-up over one worker, and bytes sent.
+    The rate of `machines` is in ratings a second and thread; its ``n_workers`` is not read. Of
+    `groups_per_thread` groups of users one is worked on while the block of the other travels. Returns dicts:
+    workers, and for both widths seconds, speed-up over one worker, and bytes sent.
     """
     alone = n_ratings / (machines.rate * machines.n_threads)
     rows = []

@@ -23,20 +23,10 @@ def dealt(n_tokens, n_shards, spread=0.05, seed=0):
 
 
 def losses_to_heavy_words(frequency, workers, shards_per_thread=1):
-    """Simulate blocks of whole words, with nothing else that takes time.
+    """Simulate blocks of whole words of some frequencies, with nothing else that takes time.
 
-    Parameters
-    ----------
-    frequency : array of shape (n_words,)
-        Tokens of each word.
-    workers : sequence of int
-    shards_per_thread : int, default=1
-
-    Returns
-    -------
-    list of (int, float, float)
-        Workers; the part by which a sweep is longer than one of as many equal shares; and the least part by
-        which it must be, because one word's tokens are met one after the other.
+    Returns triples: workers; the part by which a sweep is longer than one of as many equal shares; and the
+    least part by which it must be, because one word's tokens are met one after the other.
     """
     frequency = np.asarray(frequency)
     share = frequency / frequency.sum()
@@ -54,13 +44,9 @@ def losses_to_heavy_words(frequency, workers, shards_per_thread=1):
 
 
 def table(n_tokens, total_block_bytes, n_topics, machines, workers, shards_per_thread=2):
-    """Simulate several numbers of workers.
+    """Simulate several numbers of workers; return dicts of seconds, tokens and bytes a sweep, and efficiency.
 
-    Returns
-    -------
-    list of dict
-        Workers, seconds a sweep, tokens a second, efficiency (the part of the threads' time spent on tokens),
-        bytes a sweep.
+    Efficiency is the part of the threads' time spent on tokens.
     """
     rows = []
     for n_workers in workers:

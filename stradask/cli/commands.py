@@ -4,34 +4,16 @@ Results go to stdout, as text or with ``--json`` as one document; progress and n
 """
 
 import inspect
-import json
 import math
 import sys
 import warnings
-from dataclasses import dataclass
-from typing import Any
 
 from ..errors import DataError, InterruptedFitWarning, in_brief, shortened
 from ..registry import MODELS, find_model, model_of, resolve
 from . import inputs as data
+from .outputs import WRITERS, Table, bars, check_output, is_model_file, put_out, say, show
 
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
-
-
-def say(args, text):
-    """Tell something on the way, on stderr."""
-    if not getattr(args, "quiet", False):
-        print(text, file=sys.stderr, flush=True)
-
-
-def bars(args):
-    """Return whether readers and downloads draw bars; in a log they would be noise."""
-    return int(not args.quiet and sys.stderr.isatty())
-
-
-def show(args, document, text):
-    """Print a result."""
-    print(json.dumps(document, allow_nan=False, default=str) if args.json else text)
 
 
 # fit ---------------------------------------------------------------------------------------------
@@ -41,14 +23,11 @@ def fit(args):
     """Fit a model to a file and say what came out."""
     model = find_model(args.model)
     _refuse_what_goes_with_ratings(model, args)
-    files = _files(model, args)
-    if files is None:
-        args.data = _with_target(model, args)
+    source = data.source_of(model, args)
     estimator = make_estimator(model, args)
     if args.save is not None:
-        inputs = [data.file_of(args.data)] if files is None else files
-        data.check_output("--save", args.save, inputs=inputs, is_ours=data.is_model_file)
-    read, test = _read(model, args) if files is None else _find(files, args), None
+        check_output("--save", args.save, inputs=source.files, is_ours=is_model_file)
+    read, test = data.read_source(source, args), None
     keywords = {}
     if model.data == "ratings":
         read = read.with_features(args.user_features, args.item_features)
@@ -70,7 +49,7 @@ def fit(args):
         "interrupted": interrupted,
         "saved": args.save and str(args.save),
     }
-    lines = [f"data         {args.data}: {read.in_words()}", text]
+    lines = [f"data         {source}: {read.in_words()}", text]
     if args.save is not None:
         lines += ["", f"saved as {args.save}"]
     show(args, header | document, "\n".join(lines))
@@ -87,47 +66,9 @@ def _refuse_what_goes_with_ratings(model, args):
             raise DataError(f"{option}: {model.name} has no users and items; leave it out")
 
 
-def _files(model, args):
-    """Names of files that the fit reads in shards, or None where DATA is read here."""
-    if model.data == "counts" and (
-        len(args.data) > 1 or (args.cluster is not None and args.test_size is None)
-    ):
-        if args.target is not None:
-            raise DataError(f"--target: {model.name} predicts nothing; leave it out")
-        if args.data == [data.DOCSTRINGS] or any(name.endswith(".npz") for name in args.data):
-            args.data = args.data[0] if len(args.data) == 1 else args.data
-            return None if isinstance(args.data, str) else _refuse(args)
-        paths, args.data = args.data, " ".join(args.data)
-        return paths
-    if len(args.data) > 1:
-        return _refuse(args)
-    args.data = args.data[0]
-    return None
-
-
-def _refuse(args):
-    raise DataError(
-        f"DATA: {len(args.data)} files are a corpus only for lda, in the bag-of-words or in the "
-        "svmlight format; give one"
-    )
-
-
-def _find(paths, args):
-    from .files import read_files
-
-    say(args, f"{len(paths)} files, read where the model is fitted")
-    return read_files(paths, args.vocab)
-
-
 def _plain(value):
     """JSON has no infinity; None would be another value of the parameter."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _with_target(model, args):
-    if args.target is not None and model.data in ("counts", "ratings"):
-        raise DataError(f"--target: the data of {model.name} have no target column; leave it out")
-    return data.with_target(args.data, args.target)
 
 
 def make_estimator(model, args, **strongest):
@@ -156,11 +97,6 @@ def _on_cluster(args, known):
         raise DataError("--cluster and --param engine=... say the same; give one of them")
     # All cores of this machine, the default, are as many threads of a worker as it has.
     return {"engine": args.cluster} | ({"n_jobs": None} if "n_jobs" in known and args.n_jobs == -1 else {})
-
-
-def _read(model, args):
-    say(args, f"reading {in_brief(args.data, 200)}")
-    return data.READERS[model.data](args.data, args.vocab, verbose=bars(args))
 
 
 def run_fit(estimator, arguments, keywords=None):
@@ -210,7 +146,7 @@ def transform(args):
     names = [str(name) for name in (range(len(shares)) if read.names is None else read.names)]
     header = [f"topic{k}" for k in range(shares.shape[1])]
     size = f"{shares.shape[0]:,} documents x {shares.shape[1]} topics"
-    _put_out(args, _Table("document", names, header, {"doc_topic": shares}), size)
+    put_out(args, Table("document", names, header, {"doc_topic": shares}), size)
 
 
 def predict(args):
@@ -227,7 +163,7 @@ def predict(args):
         arrays["probability"] = estimator.predict_proba(read.X)
         header += [f"probability_of_{label}" for label in estimator.classes_]
     rows = [str(row) for row in range(read.X.shape[0])]
-    _put_out(args, _Table("row", rows, header, arrays), f"{len(rows):,} predictions")
+    put_out(args, Table("row", rows, header, arrays), f"{len(rows):,} predictions")
     if read.y is not None:
         say(args, f"note: against the targets in {args.data}: {judged(estimator, read)[1]}")
 
@@ -238,7 +174,7 @@ def _predict_ratings(args, estimator, read):
     users, items, values = predictions(estimator, read)
     names = [str(user) for user in users]
     arrays = {"prediction": values, "item": items}
-    _put_out(args, _Table("user", names, ["prediction", "item"], arrays), f"{len(names):,} predictions")
+    put_out(args, Table("user", names, ["prediction", "item"], arrays), f"{len(names):,} predictions")
     say(args, f"note: against the ratings in {args.data}: {judged(estimator, read)[1]}")
 
 
@@ -262,83 +198,15 @@ def recommend(args):
 def _load_and_read(args, ability):
     """Load a model and read data for it; the output is checked before."""
     if args.out is not None:
-        if args.out.suffix not in _WRITERS:
-            raise DataError(f"--out: {args.out} must end in {', '.join(_WRITERS)}")
-        data.check_output("--out", args.out, inputs=[args.file, data.file_of(args.data)])
+        if args.out.suffix not in WRITERS:
+            raise DataError(f"--out: {args.out} must end in {', '.join(WRITERS)}")
+        check_output("--out", args.out, inputs=[args.file, data.file_of(args.data)])
     estimator = _load(args.file, ability)
     if "n_jobs" in estimator.get_params():
         estimator.set_params(n_jobs=args.n_jobs)
     args.data = data.with_target(args.data, args.target)
-    read = data.READERS[model_of(estimator).data]
-    return estimator, read(
-        args.data, args.vocab, n_features=getattr(estimator, "n_features_in_", None), verbose=bars(args)
-    )
-
-
-# What models say of rows, and the files it goes into -------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Columns with a name for each row; `kind` is what a row is, `header` names the columns of `arrays`."""
-
-    kind: str
-    names: list
-    header: list
-    arrays: dict
-
-
-def _put_out(args, table, size):
-    """Write a table to the file of ``--out``, or print it."""
-    if args.out is not None:
-        from ..scheduler.stores.store import write_atomic
-
-        write_atomic(args.out, lambda file: _WRITERS[args.out.suffix](file, table))
-        shape = list(next(iter(table.arrays.values())).shape)
-        show(args, {"out": str(args.out), "shape": shape}, f"{size} in {args.out}")
-    elif args.json:
-        lists = {name: array.tolist() for name, array in table.arrays.items()}
-        show(args, {f"{table.kind}s": table.names} | lists, "")
-    else:
-        _write_csv(sys.stdout, table)
-
-
-def _write_csv(file, table):
-    import csv
-
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow([table.kind, *table.header])
-    columns = [array if array.ndim == 2 else array[:, None] for array in table.arrays.values()]
-    for name, *parts in zip(table.names, *columns, strict=True):
-        rows.writerow([name, *(_cell(value) for part in parts for value in part.tolist())])
-
-
-def _cell(value):
-    return f"{value:.6g}" if isinstance(value, float) else value
-
-
-def _write_csv_bytes(file, table):
-    import io
-
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-    _write_csv(text, table)
-    text.detach()  # or the wrapper would close the file
-
-
-def _write_npy(file, table):
-    import numpy as np
-
-    np.save(file, next(iter(table.arrays.values())), allow_pickle=False)
-
-
-def _write_npz(file, table):
-    import numpy as np
-
-    arrays: dict[str, Any] = {f"{table.kind}s": np.array(table.names), **table.arrays}
-    np.savez(file, **arrays)
-
-
-_WRITERS = {".npz": _write_npz, ".npy": _write_npy, ".csv": _write_csv_bytes}
+    n_features = getattr(estimator, "n_features_in_", None)
+    return estimator, data.read(model_of(estimator).data, args.data, args, n_features=n_features)
 
 
 def topics(args):

@@ -1,15 +1,14 @@
-"""What the command line reads and writes: DATA in its forms, vocabularies, and checks of output files."""
+"""DATA of the command line in its forms: what it names, who reads it, and what it holds."""
 
-import contextlib
 import itertools
 import os
-import tempfile
 import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, shortened
+from .outputs import bars, say
 from .ratings import Rated
 from .tables import file_of, is_table, read_table
 
@@ -108,6 +107,39 @@ class Labelled:
     def arguments(self):
         """What `fit` is given."""
         return self.X, self.y
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files of documents that the fit itself, or the workers of a cluster, read; and the words, if known."""
+
+    paths: list
+    vocabulary: Any = None
+
+    @property
+    def arguments(self):
+        """What `fit` takes."""
+        return (self.paths,)
+
+    def describe(self):
+        """Sizes, fit for JSON."""
+        return {
+            "source": self.paths,
+            "files": len(self.paths),
+            "bytes": sum(map(os.path.getsize, self.paths)),
+        }
+
+    def in_words(self):
+        """Sizes, in words."""
+        sizes = self.describe()
+        return f"{sizes['files']:,} files of {sizes['bytes']:,} bytes"
+
+    def held_out(self, share, seed, option):
+        """Refuse: nothing of the files is here."""
+        raise DataError(
+            f"{option} holds out documents of one file that is read here: leave it out and "
+            "score the saved model"
+        )
 
 
 def _divided(data, share, seed, option, stratify=None):
@@ -256,6 +288,74 @@ READERS = {
 }
 
 
+def read(kind, source, args, **options):
+    """Read DATA of a kind that `READERS` has, as the arguments say."""
+    return READERS[kind](source, args.vocab, verbose=bars(args), **options)
+
+
+@dataclass(frozen=True)
+class Source:
+    """DATA of a fit: of which kind, and as the user names it; a list of files is read by the fit itself."""
+
+    kind: str
+    data: str | list
+
+    def __str__(self):
+        return self.data if isinstance(self.data, str) else " ".join(self.data)
+
+    @property
+    def files(self):
+        """The files that it names."""
+        return [file_of(self.data)] if isinstance(self.data, str) else self.data
+
+
+def source_of(model, args):
+    """Return what the DATA of a fit stands for; DataError where it does not go with the model."""
+    several = len(args.data) > 1
+    of_counts = model.data == "counts"
+    apart = of_counts and (several or (args.cluster is not None and args.test_size is None))
+    if apart:
+        if args.target is not None:
+            raise DataError(f"--target: {model.name} predicts nothing; leave it out")
+        apart = not (args.data == [DOCSTRINGS] or any(name.endswith(".npz") for name in args.data))
+    if several and not apart:
+        raise DataError(
+            f"DATA: {len(args.data)} files are a corpus only for lda, in the bag-of-words or in the "
+            "svmlight format; give one"
+        )
+    if apart:
+        return Source(model.data, args.data)
+    if args.target is not None and model.data in ("counts", "ratings"):
+        raise DataError(f"--target: the data of {model.name} have no target column; leave it out")
+    return Source(model.data, with_target(args.data[0], args.target))
+
+
+def read_source(source, args):
+    """Read the DATA of a fit, or find the files that the fit itself reads."""
+    if isinstance(source.data, str):
+        say(args, f"reading {source}")
+        return read(source.kind, source.data, args)
+    say(args, f"{len(source.data)} files, read where the model is fitted")
+    return read_files(source.data, args.vocab)
+
+
+def read_files(paths, vocabulary=None):
+    """Find the files; nothing of them is read but the first lines and the vocabulary."""
+    from ..datasets.bag_of_words import read_vocabulary
+    from ..datasets.document_files import cut_files, document_files
+
+    files = document_files(paths)
+    words = None
+    if vocabulary is not None:
+        stated = max((p.stated[1] for (p, *_) in cut_files(files, len(files)) if p.stated), default=None)
+        if stated is None:
+            raise DataError(
+                "--vocab is for files in the bag-of-words format, which state how many words there are"
+            )
+        words = read_vocabulary(vocabulary, stated, files[0])
+    return Files(files, words)
+
+
 def kind_of(path):
     """Return the format of a file: "npz", or one that `stradask.datasets.describe_file` tells."""
     from ..datasets.describe import detect_format
@@ -346,38 +446,3 @@ def describe(source, *, verbose=0):
     X = read_npz_matrix(source)
     size = {"shape": list(X.shape), "dtype": X.dtype.name, "nnz": int(X.nnz), "sum": float(X.sum())}
     return {"path": source, "format": f"npz ({X.format})", "bytes": Path(source).stat().st_size, **size}
-
-
-# What is written ---------------------------------------------------------------------------------
-
-
-def check_output(option, path, *, inputs=(), is_ours=None):
-    """Refuse, before any work, an output file that cannot or should not be written.
-
-    `inputs` are files that this command reads; an existing file may be replaced where ``is_ours(path)``.
-    """
-    path = Path(path)
-    folder = path.parent
-    if path.is_dir():
-        raise DataError(f"{option}: {path} is a folder; give the name of a file")
-    if not folder.is_dir():
-        raise DataError(f"{option}: the folder {folder} does not exist; make it first")
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise DataError(f"{option}: cannot write into {folder.resolve()} ({error.strerror})") from error
-    if not path.exists():
-        return
-    for name in inputs:
-        if os.path.exists(name) and os.path.samefile(path, name):
-            raise DataError(f"{option}: {path} is what is read; give another name")
-    if is_ours is not None and not is_ours(path):
-        raise DataError(f"{option}: {path} is there and was not written by this command; give another name")
-
-
-def is_model_file(path):
-    """Tell whether a file looks like a model that `stradask fit --save` wrote."""
-    with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
-        return "header.npy" in archive.namelist()
-    return False

@@ -14,7 +14,8 @@ from .._version import __version__
 from ..errors import DataError, in_brief, shortened
 from ..registry import find_model
 from . import inputs as data
-from .commands import INTERRUPTED, bars, make_estimator, run_fit, say, show, swept_models
+from .commands import INTERRUPTED, make_estimator, run_fit, swept_models
+from .outputs import check_output, say, show
 from .reports.topics import check_test
 
 RECORDS = "records.jsonl"
@@ -138,12 +139,12 @@ def _prepared(args):
     """Check the folder of ``--out`` and what is in it; return the path of the picture."""
     records, picture = args.out / RECORDS, args.out / f"sweep.{args.format}"
     if args.out.is_dir():
-        data.check_output("--out", records)
-        data.check_output("--out", picture, is_ours=lambda path: records.exists())
+        check_output("--out", records)
+        check_output("--out", picture, is_ours=lambda path: records.exists())
     elif args.out.exists():
         raise DataError(f"--out: {args.out} is a file; give a folder")
     else:
-        data.check_output("--out", args.out)
+        check_output("--out", args.out)
     _read_records(records)
     return picture
 
@@ -174,7 +175,7 @@ def _counts(args, source, **options):
     """Read counts in the form that estimators take, so that what is wrong is said before any fit."""
     from ..algorithms.inputs.matrices import check_counts
 
-    read = data.read_counts(source, args.vocab, verbose=bars(args), **options)
+    read = data.read("counts", source, args, **options)
     try:
         return replace(read, X=check_counts("sweep", read.X))
     except DataError as error:

@@ -78,7 +78,7 @@ def _add_machine(page):
 
 def _check(path):
     """Find out before the work whether the report can be written."""
-    from ..cli.inputs import check_output
+    from ..cli.outputs import check_output
 
     check_output("--out", path, is_ours=is_report)
 
