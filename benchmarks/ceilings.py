@@ -79,8 +79,8 @@ def rounds():
             started = time.perf_counter()
             client.submit(_nothing, i, pure=False).result()
             tasks.append(time.perf_counter() - started)
-        found = minimize(_bowl, np.ones(8), list(range(8)), engine="dask", max_iter=_ROUNDS, tol=0.0)
-    seconds, passes = np.diff(found.history["seconds"]), np.diff(found.history["passes"])
+        fit = minimize(_bowl, np.ones(8), list(range(8)), engine="dask", max_iter=_ROUNDS, tol=0.0)
+    seconds, passes = np.diff(fit.history["seconds"]), np.diff(fit.history["passes"])
     return {"task_ms": 1e3 * statistics.median(tasks), "round_ms": 1e3 * float(np.median(seconds / passes))}
 
 
@@ -94,7 +94,7 @@ def _bowl(portion, x):
     return float(np.sum(scales * x**2) + np.sum(x**4)), 2 * scales * x + 4 * x**3
 
 
-def as_rows(found):
+def as_rows(figures):
     """Return rows of text for what `measure` found."""
     units = {
         "copy_gb_s": ("copying", "GB/s, read and written"),
@@ -103,7 +103,7 @@ def as_rows(found):
     }
     rows = []
     for name, (what, unit) in units.items():
-        cells = [f"{value:.1f} on {t} thread{'s' * (int(t) > 1)}" for t, value in found[name].items()]
+        cells = [f"{value:.1f} on {t} thread{'s' * (int(t) > 1)}" for t, value in figures[name].items()]
         rows.append((what, f"{', '.join(cells)} ({unit})"))
-    rows.append(("Dask", f"a task {found['task_ms']:.1f} ms, a round of a fit {found['round_ms']:.1f} ms"))
-    return rows
+    dask = f"a task {figures['task_ms']:.1f} ms, a round of a fit {figures['round_ms']:.1f} ms"
+    return [*rows, ("Dask", dask)]

@@ -47,14 +47,14 @@ def main(args):
     interrupted = False
     try:
         for out, jobs in jobs_of(args):
-            found: list[dict] = []
+            kept: list[dict] = []
             try:
                 for together in _together(jobs):
-                    _collect(together, _keeper(out, found))
-            finally:  # what was found is shown, also if the next family cannot go on
-                records += found
-                if found and not args.json:
-                    _show(found, out)
+                    _collect(together, _keeper(out, kept))
+            finally:  # what was kept is shown, also if the next family cannot go on
+                records += kept
+                if kept and not args.json:
+                    _show(kept, out)
     except KeyboardInterrupt:
         interrupted = True
         print(f"interrupted; {len(records)} finished runs are in {args.out}", file=sys.stderr)
@@ -85,12 +85,12 @@ def _tell(line):
     print(line, file=sys.stderr, flush=True)
 
 
-def _keeper(out, found):
+def _keeper(out, kept):
     """Return a function that writes a record and remembers it."""
 
     def keep(record):
         out.mkdir(parents=True, exist_ok=True)
-        found.append(run.append_record(out / "records.jsonl", record))
+        kept.append(run.append_record(out / "records.jsonl", record))
 
     return keep
 
@@ -123,9 +123,9 @@ def _full_jobs(args):
     family(args.family)
     jobs = []
     for folder, lines in recipes.full(args.family).items():
-        found = [job for line in lines if (job := _job(args, line)) is not None]
-        if found:
-            jobs.append((args.out / folder, found))
+        with_data = [job for line in lines if (job := _job(args, line)) is not None]
+        if with_data:
+            jobs.append((args.out / folder, with_data))
     if not jobs:
         raise DataError(f"--data: {str(args.data)!r} has none of the files that {args.family} --full runs on")
     return jobs

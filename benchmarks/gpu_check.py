@@ -190,9 +190,9 @@ def describe():
 
 def run_tests(args, seconds):
     """Run the tests that need a GPU; no other files are collected, whatever they would import."""
-    found = sorted((ROOT / "tests").rglob("test_*.py"))
+    all_tests = sorted((ROOT / "tests").rglob("test_*.py"))
     # The marks stand in the file, or with the KINDS of tests/cuda/cuda_devices.py.
-    files = [path for path in found if re.search(r"\b(mark\.gpu|KINDS)\b", path.read_text("utf-8"))]
+    files = [path for path in all_tests if re.search(r"\b(mark\.gpu|KINDS)\b", path.read_text("utf-8"))]
     if not files:
         yield left_out("pytest -m gpu", f"there are no tests in {ROOT / 'tests'}: run it from a checkout")
         return
@@ -220,11 +220,11 @@ def run_sanitizer(args, seconds):
         command = [program, "--tool", name, "--error-exitcode", "9", *fits("small", "--samplers", sampler)]
         share = (deadline - time.perf_counter()) / (len(cases) - i)
         done = timed(command, share, log_of(args, "sanitizer"))
-        found = [line for line in done["output"].splitlines() if "ERROR SUMMARY" in line or "hazard" in line]
+        errors = [line for line in done["output"].splitlines() if "ERROR SUMMARY" in line or "hazard" in line]
         refused = "not supported" in done["output"] or "Unable to" in done["output"]
         refused |= isinstance(done["status"], str) and not FOUND.search(done["output"])  # nothing up to then
         if done["status"] == 9 or not refused:
-            what = found[-1].strip("= ") if found else last_line(done)
+            what = errors[-1].strip("= ") if errors else last_line(done)
             yield outcome(f"{name}, {sampler}", done["status"] == 0, what, done)
         else:
             yield left_out(f"{name}, {sampler}", last_line(done))
@@ -238,8 +238,8 @@ def run_bench(args, seconds):
         # Texts are kept there; the user's own folder is asked of pooch, which may not be installed.
         done = timed(command, seconds, log_of(args, "bench"), STRADASK_DATA=folder)
         kept = Path(folder, "records.jsonl")
-        found = [json.loads(line) for line in kept.read_text("utf-8").splitlines()] if kept.exists() else []
-    for record in found:
+        records = [json.loads(line) for line in kept.read_text("utf-8").splitlines()] if kept.exists() else []
+    for record in records:
         if record["status"] != "ok":
             yield outcome(f"bench lda, {record['solver']}", False, record["error"], done)
             continue
@@ -247,7 +247,7 @@ def run_bench(args, seconds):
         detail = f"{metric['label']} {last[metric['key']]:.1f} after {last['seconds']:.1f} s"
         rate = {"tokens_per_second": last["work"] / last["seconds"], "bench": record}
         yield outcome(f"bench lda, {record['solver']}", True, detail, done) | rate
-    if done["status"] != 0 and all(record["status"] == "ok" for record in found):
+    if done["status"] != 0 and all(record["status"] == "ok" for record in records):
         yield outcome("bench lda", False, last_line(done), done)
 
 
@@ -274,9 +274,10 @@ def run_counters(args, seconds):
             share = (deadline - time.perf_counter()) / (len(cases) - i)
             done = timed(command, share, log_of(args, "counters"))
             said = told.read_text("utf-8", errors="replace") if told.exists() else ""
-        found, fitted = counters(said), [line for line in done["output"].splitlines() if line.startswith("{")]
-        if fitted and "instructions" in found:
-            detail, figures = counted(found, json.loads(fitted[0])["tokens"])
+        fitted = [line for line in done["output"].splitlines() if line.startswith("{")]
+        counts = counters(said)
+        if fitted and "instructions" in counts:
+            detail, figures = counted(counts, json.loads(fitted[0])["tokens"])
             yield outcome(what, True, detail, done) | figures
         else:
             errors = [line for line in said.splitlines() if "ERROR" in line] or [last_line(done)]
@@ -289,21 +290,21 @@ def counters(said):
     if not rows or not {"Metric Name", "Metric Value"} <= set(rows[0]):
         return {}
     name, value = (rows[0].index(column) for column in ("Metric Name", "Metric Value"))
-    names, found = {metric: short for short, metric in COUNTERS.items()}, {}
+    names, counts = {metric: short for short, metric in COUNTERS.items()}, {}
     for fields in rows[1:]:
         with contextlib.suppress(ValueError, IndexError):  # "n/a": a counter that this GPU does not have
-            found[names.get(fields[name])] = float(fields[value].replace(",", ""))
-    found.pop(None, None)
-    return found
+            counts[names.get(fields[name])] = float(fields[value].replace(",", ""))
+    counts.pop(None, None)
+    return counts
 
 
-def counted(found, tokens):
+def counted(counts, tokens):
     """What the counters come to, by the token."""
-    by_token = [f"{found[name] / tokens:.0f} {name}" for name in ("instructions", "bytes") if name in found]
+    by_token = [f"{counts[name] / tokens:.0f} {name}" for name in ("instructions", "bytes") if name in counts]
     shares = {"issued": "issue slots", "l1": "L1", "l2": "L2", "dram": "memory", "warps": "warps"}
-    used = [f"{found[name]:.0f} % of {words}" for name, words in shares.items() if name in found]
+    used = [f"{counts[name]:.0f} % of {words}" for name, words in shares.items() if name in counts]
     told = ", ".join([" and ".join(by_token), *used])
-    return f"a token: {told}", {"counters": found, "tokens": tokens}
+    return f"a token: {told}", {"counters": counts, "tokens": tokens}
 
 
 def run_fits(kind):
@@ -313,8 +314,8 @@ def run_fits(kind):
         options = ["--samplers", *args.samplers, "--tokens", str(args.tokens), "--sweeps", str(args.sweeps)]
         options += ["--topics", *map(str, args.topics)] if args.topics else []
         begun = time.perf_counter()
-        found = args.drawn(0.5 * seconds) if kind == "speed" else None
-        options += ["--corpus", str(found)] if found else []
+        corpus = args.drawn(0.5 * seconds) if kind == "speed" else None
+        options += ["--corpus", str(corpus)] if corpus else []
         seconds -= time.perf_counter() - begun
         command = fits(kind, *options, "--seconds", f"{0.9 * seconds:.1f}")
         done = timed(command, seconds, log_of(args, kind))

@@ -194,11 +194,11 @@ def _by_importance(kind, arrays, seed):
 
 def _weighted_quantiles(Q, weights):
     """Quantiles (2, d) of weighted draws."""
-    found = []
+    quantiles = []
     for column in Q.T:
         order = np.argsort(column)
-        found.append(np.interp(LEVELS, np.cumsum(weights[order]), column[order]))
-    return np.stack(found, axis=1)
+        quantiles.append(np.interp(LEVELS, np.cumsum(weights[order]), column[order]))
+    return np.stack(quantiles, axis=1)
 
 
 def _mode(kind, arrays):
@@ -218,9 +218,9 @@ def _mode(kind, arrays):
     def objective(q):
         return -log_density(kind, arrays, q)[0]
 
-    found = optimize.minimize(objective, start(kind, arrays), tol=1e-10)
-    h = 1e-3 * np.eye(len(found.x))
-    pairs = (found.x + i * u + j * v for u in h for v in h for i in (1, -1) for j in (1, -1))
+    least = optimize.minimize(objective, start(kind, arrays), tol=1e-10)
+    h = 1e-3 * np.eye(len(least.x))
+    pairs = (least.x + i * u + j * v for u in h for v in h for i in (1, -1) for j in (1, -1))
     values = log_density(kind, arrays, np.array(list(pairs))).reshape(len(h), len(h), 4)
     precision = -(values @ np.array([1, -1, -1, 1])) / 4e-6
-    return found.x, np.linalg.cholesky(np.linalg.inv((precision + precision.T) / 2))
+    return least.x, np.linalg.cholesky(np.linalg.inv((precision + precision.T) / 2))

@@ -39,12 +39,12 @@ class Comparison(NamedTuple):
 
 def comparisons(records):
     """Return the comparisons of records of one family or several."""
-    found = []
+    all_problems = []
     for family in dict.fromkeys(record["family"] for record in records):
         own = [record for record in records if record["family"] == family]
         compared = _BY_KIND.get(own[0].get("procedure", family), lambda records: [])
-        found += [comparison._replace(family=family) for comparison in compared(own)]
-    return found
+        all_problems += [comparison._replace(family=family) for comparison in compared(own)]
+    return all_problems
 
 
 def _compared(problem, groups, cost, memory):
@@ -58,9 +58,9 @@ def _compared(problem, groups, cost, memory):
         return None
     best, spread = None, Spread.of([])
     for name, runs in others.items():
-        found = Spread.of(_ratios(ours, runs, cost))
-        if best is None or found.median < spread.median:
-            best, spread = name, found
+        ratio = Spread.of(_ratios(ours, runs, cost))
+        if best is None or ratio.median < spread.median:
+            best, spread = name, ratio
     beside = others.get(best, [])
     return Comparison(
         "",
@@ -102,13 +102,13 @@ def _training(records):
     def memory(run):
         return run["peak_mb"] - run["memory_before_mb"]
 
-    found = _compared(f"{records[0]['data']['name']}: equal {metric['label']}", groups, cost, memory)
-    return [] if found is None else [found]
+    comparison = _compared(f"{records[0]['data']['name']}: equal {metric['label']}", groups, cost, memory)
+    return [] if comparison is None else [comparison]
 
 
 def _solving(records):
     """Seconds to a gap of a millionth, or to the finest target of a problem that has no such."""
-    found = []
+    compared = []
     for (data, problem), groups in by_problem(records).items():
         targets = next(iter(groups.values()))[0]["targets"]
         target = GAP if GAP in targets else targets[-1]
@@ -118,13 +118,13 @@ def _solving(records):
 
         what = solving.WORDS[next(iter(groups.values()))[0]["measure"]]
         label = f"{data} {problem} {what} {power(target)}"
-        found.append(_compared(label, groups, cost, solving.beyond))
-    return [comparison for comparison in found if comparison is not None]
+        compared.append(_compared(label, groups, cost, solving.beyond))
+    return [comparison for comparison in compared if comparison is not None]
 
 
 def _sampling(records):
     """CPU seconds for a thousand effective draws of the whole posterior, ours by what it picks itself."""
-    found = []
+    compared = []
     wholes: dict[str, dict[str, list]] = {}
     for (data, problem), groups in by_problem(records).items():
         for name, runs in groups.items():
@@ -137,8 +137,8 @@ def _sampling(records):
             return ESS / sampling.rate(run)
 
         label = f"{data}: {ESS:,.0f} effective draws"
-        found.append(_compared(label, groups, cost, lambda run: run.get("beyond_mb", math.nan)))
-    return [comparison for comparison in found if comparison is not None]
+        compared.append(_compared(label, groups, cost, lambda run: run.get("beyond_mb", math.nan)))
+    return [comparison for comparison in compared if comparison is not None]
 
 
 def _plain(problem, ours, other, theirs):
@@ -171,15 +171,15 @@ def _strads(records):
         reached = record["reached"][min(record["reached"], key=float)]
         key = record["problem"], record["place"], record["size"]
         runs.setdefault(key, {})[record["policy"]] = None if reached is None else reached["seconds"]
-    found = []
+    compared = []
     for (problem, place, size), by_policy in runs.items():
         others = {name: math.inf if s is None else s for name, s in by_policy.items() if name != FINE}
         if FINE in by_policy and others:
             best = min(others, key=others.__getitem__)
             theirs = others[best] if math.isfinite(others[best]) else None
             label = f"{problem}, {place}, {size} in flight, {FINE}"
-            found.append(_plain(label, by_policy[FINE], best, theirs))
-    return found
+            compared.append(_plain(label, by_policy[FINE], best, theirs))
+    return compared
 
 
 _BY_KIND = {
@@ -227,13 +227,14 @@ def table(records):
     return "\n".join([*([narrow.text()] if body else []), *left_out(records)])
 
 
-def picture(found):
+def picture(compared):
     """Draw the speed-ups as points with their range, families in colours, on a log axis."""
     import itertools
 
     from matplotlib.figure import Figure
 
-    shown = [c for c in found if c.speedup.median > 0]  # not NaN: there is a peer, and one of both is there
+    # Not NaN: there is a peer, and one of both is there.
+    shown = [c for c in compared if c.speedup.median > 0]
     figure = Figure(figsize=(8.0, 1.0 + 0.26 * len(shown)), layout="constrained")
     axes = figure.subplots()
     colours = dict(zip(dict.fromkeys(c.family for c in shown), itertools.cycle(COLOURS)))
@@ -253,9 +254,9 @@ def picture(found):
     return figure
 
 
-def middle(found: Iterable[Comparison]):
+def middle(compared: Iterable[Comparison]):
     """Return median, least and largest of the median speed-ups that are known; NaN if none is."""
-    known = [c.speedup.median for c in found if not math.isnan(c.speedup.median)]
+    known = [c.speedup.median for c in compared if not math.isnan(c.speedup.median)]
     return Spread(float(np.median(known)), min(known), max(known)) if known else Spread.of([])
 
 
@@ -267,13 +268,13 @@ def page_of_all(records, pages):
         f"All families on {where(first)}. A quick look, one run of small problems: the recipes of the "
         "documentation's tables are run by stradask bench FAMILY --full."
     )
-    found = comparisons(records)
-    if found:
+    compared = comparisons(records)
+    if compared:
         said = "; ".join(
-            f"{c.family} {c.problem} {number(c.speedup.median, 'only ours')}" for c in found if c.other
+            f"{c.family} {c.problem} {number(c.speedup.median, 'only ours')}" for c in compared if c.other
         )
         page.figure(
-            picture(found),
+            picture(compared),
             "How many times as fast as the best other system, at an equal result: median and range. A "
             "triangle: the other did not come to it. Schedules (strads) and bounds of staleness (ssp) are "
             "compared with one another.",

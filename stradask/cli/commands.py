@@ -219,8 +219,8 @@ def topics(args):
         vocabulary = data.read_vocabulary(args.vocab, estimator.n_features_in_, args.file)
     elif not hasattr(estimator, "vocabulary_") and not hasattr(estimator, "feature_names_in_"):
         say(args, "note: the model knows no words, so these are numbers of columns; --vocab FILE names them")
-    found = estimator.topics(vocabulary, args.n_words, rank_by=args.rank_by)
-    show(args, {"topics": as_documents(found)}, str(found))
+    shown = estimator.topics(vocabulary, args.n_words, rank_by=args.rank_by)
+    show(args, {"topics": as_documents(shown)}, str(shown))
 
 
 # Data, installation, demo ------------------------------------------------------------------------
@@ -250,13 +250,13 @@ def data_info(args):
     """Say what a file holds."""
     if args.memory is not None and args.n_components is None:
         raise DataError("--memory tells in how many chunks a corpus fits a GPU: give --n-components too")
-    found = data.describe(args.file, verbose=bars(args))
-    lines = [f"{name:<10} {_readable(value)}" for name, value in found.items()]
+    description = data.describe(args.file, verbose=bars(args))
+    lines = [f"{name:<10} {_readable(value)}" for name, value in description.items()]
     if args.n_components is not None:
-        found["memory"] = _memory(args)
+        description["memory"] = _memory(args)
         lines += [f"\nbytes of a fit with {args.n_components:,} topics"]
-        lines += [f"{name:<18} {_readable(value)}" for name, value in _flat(found["memory"])]
-    show(args, found, "\n".join(lines))
+        lines += [f"{name:<18} {_readable(value)}" for name, value in _flat(description["memory"])]
+    show(args, description, "\n".join(lines))
 
 
 def _memory(args):
@@ -270,9 +270,9 @@ def _memory(args):
     return footprint(X, args.n_components, memory, device_for("auto"))
 
 
-def _flat(found):
+def _flat(values):
     """Pairs of a name and a value, those of inner dicts under both names."""
-    for name, value in found.items():
+    for name, value in values.items():
         inner = value.items() if isinstance(value, dict) else [("", value)]
         yield from ((f"{name} {which}".strip(), each) for which, each in inner)
 
@@ -297,14 +297,14 @@ def info(args):
     """Say what is installed and what the machine has."""
     from .info import as_text, cluster, information
 
-    found = information()
+    facts = information()
     if args.cluster is not None:
-        found["cluster"] = cluster(args.cluster)
+        facts["cluster"] = cluster(args.cluster)
     if args.measure:
         from ..benchmarks.ceilings import measure
 
-        found["ceilings"] = measure()
-    show(args, found, as_text(found))
+        facts["ceilings"] = measure()
+    show(args, facts, as_text(facts))
 
 
 def demo(args):

@@ -55,15 +55,15 @@ def _cpu():
 
 def _memory():
     """Return total and free memory in GB, None where the system does not tell."""
-    found: dict[str, float | None] = {"total": None, "available": None}
+    gigabytes: dict[str, float | None] = {"total": None, "available": None}
     table = Path("/proc/meminfo")
     if table.exists():
         fields = dict(line.split(":") for line in table.read_text().splitlines())
         for name, field in (("total", "MemTotal"), ("available", "MemAvailable")):
-            found[name] = round(int(fields[field].split()[0]) / 2**20, 1)
+            gigabytes[name] = round(int(fields[field].split()[0]) / 2**20, 1)
     elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        found["total"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    return found
+        gigabytes["total"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    return gigabytes
 
 
 def _gpu():
@@ -139,21 +139,21 @@ def _asker():
     def versions():
         from importlib import metadata
 
-        found: dict[str, str | None] = {}
+        version_of: dict[str, str | None] = {}
         for name in ("stradask", "numba", "distributed"):
             try:
-                found[name] = metadata.version(name)
+                version_of[name] = metadata.version(name)
             except metadata.PackageNotFoundError:
-                found[name] = None
-        return found
+                version_of[name] = None
+        return version_of
 
     return versions
 
 
-def _cluster_rows(found):
+def _cluster_rows(cluster):
     """Return rows for the scheduler and each worker, with what would keep a fit from running there."""
-    rows = [("cluster", f"{found['address']}; {len(found['workers'])} workers")]
-    for seen in [{"address": "scheduler", **found["scheduler"]}, *found["workers"]]:
+    rows = [("cluster", f"{cluster['address']}; {len(cluster['workers'])} workers")]
+    for seen in [{"address": "scheduler", **cluster["scheduler"]}, *cluster["workers"]]:
         has = [f"{seen['threads']} threads, {seen['memory_gb']} GB"] if "threads" in seen else []
         if seen["stradask"] is None:
             has.append("stradask is not installed: no fit can run there")
@@ -166,16 +166,16 @@ def _cluster_rows(found):
     return rows
 
 
-def as_text(found):
+def as_text(facts):
     """Return the same for people."""
-    cpu, memory, gpu, folders = found["cpu"], found["memory_gb"], found["gpu"], found["folders"]
-    packages = ", ".join(f"{name} {version}" for name, version in found["packages"].items() if version)
-    missing = ", ".join(name for name, version in found["packages"].items() if not version)
+    cpu, memory, gpu, folders = (facts[name] for name in ("cpu", "memory_gb", "gpu", "folders"))
+    packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items() if version)
+    missing = ", ".join(name for name, version in facts["packages"].items() if not version)
     cores = f"{cpu['cores_in_affinity_mask']} of {cpu['cores']} cores in the affinity mask"
     amounts = ", ".join(f"{value} GB {name}" for name, value in memory.items() if value is not None)
     rows = [
-        ("stradask", found["stradask"]),
-        ("python", found["python"]),
+        ("stradask", facts["stradask"]),
+        ("python", facts["python"]),
         ("packages", packages),
         ("absent", missing),
         ("processor", f"{cpu['model']}; {cores}; --n-jobs -1 takes {cpu['threads_of_n_jobs_minus_1']}"),
@@ -185,9 +185,9 @@ def as_text(found):
         ("numba cache", folders["compiled_code"]),
         ("data in", folders["data"]),
     ]
-    rows += _cluster_rows(found["cluster"]) if "cluster" in found else []
-    if "ceilings" in found:
+    rows += _cluster_rows(facts["cluster"]) if "cluster" in facts else []
+    if "ceilings" in facts:
         from ..benchmarks.ceilings import as_rows
 
-        rows += as_rows(found["ceilings"])
+        rows += as_rows(facts["ceilings"])
     return "\n".join(f"{name:<12} {text}" for name, text in rows if text)

@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 
+from .curves import say_compiled
 from .page import Part
 
 SHARDS, ROWS, QUICK_ROWS = 20, 40_000, 20_000
@@ -28,9 +29,7 @@ def run(settings, say):
         f"data      {len(X):,} rows, {y.sum():,} positive; {int(X[:, EXPOSURE].sum()):,} rows are exposed, "
         f"{int((X[:, EXPOSURE] * y).sum())} of them positive"
     )
-    started = time.perf_counter()
-    _fit(X[:2000], y[:2000], settings, n_shards=2, n_samples=100)
-    say(f"compiling {time.perf_counter() - started:.1f} s (once: the machine code is kept)")
+    say_compiled(say, lambda: _fit(X[:2000], y[:2000], settings, n_shards=2, n_samples=100))
     truth = _fit(X, y, settings, sampler="nuts", n_samples=TRUTH_SAMPLES)
     whole, seconds = np.inf, np.inf
     for _ in range(REPEATS):  # in turns, the faster of each, with the same settings

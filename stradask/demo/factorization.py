@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 
+from .curves import say_compiled
 from .factorization_map import picture
 from .page import Part
 
@@ -34,10 +35,12 @@ def run(settings, say):
         f"data      {R.nnz:,} ratings of {items:,} items by {users:,} users; a tenth of the items has "
         f"{tail:.0%} of them"
     )
-    started = time.perf_counter()
-    for solver in ("sgd", "als", "gibbs"):
-        sd.MatrixFactorization(FACTORS, solver=solver, max_iter=2).fit(observed[:100])
-    say(f"compiling {time.perf_counter() - started:.1f} s (once: the machine code is kept)")
+
+    def compile():
+        for solver in ("sgd", "als", "gibbs"):
+            sd.MatrixFactorization(FACTORS, solver=solver, max_iter=2).fit(observed[:100])
+
+    say_compiled(say, compile)
 
     def fitted(n_components=FACTORS, **options):
         began = time.process_time()

@@ -7,32 +7,15 @@ the processor's.
 """
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 
+from .curves import Curve, say_compiled
 from .page import Part
 
 ROWS, COLUMNS, QUICK_COLUMNS, INFORMATIVE = 2000, 200_000, 20_000, 20
 ALPHAS, EPS, FOLDS = 60, 0.05, 5
 TOLERANCES = (1e-2, 1e-4, 1e-6, 1e-8)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Relative duality gap of a system against its seconds, one point a tolerance."""
-
-    seconds: list
-    gap: list
-
-    def as_document(self):
-        """Return it in a form for JSON."""
-        return {"seconds": self.seconds, "relative_gap": self.gap}
-
-    def seconds_to(self, gap):
-        """Return the fewest seconds of a point at or below a gap, None if there is none."""
-        reached = [seconds for seconds, there in zip(self.seconds, self.gap, strict=True) if there <= gap]
-        return min(reached, default=None)
 
 
 def run(settings, say):
@@ -46,10 +29,8 @@ def run(settings, say):
         f"data      {X.shape[0]:,} rows, {X.shape[1]:,} columns, {X.nnz:,} entries other than zero\n"
         f"target    made of {len(support)} of the columns; a third of its variance is noise"
     )
-    started = time.perf_counter()
     few = X[:, : X.shape[1] // 100]
-    sd.LassoCV(alphas=10, eps=EPS, cv=FOLDS).fit(few, y)
-    say(f"compiling {time.perf_counter() - started:.1f} s (once: the machine code is kept)")
+    say_compiled(say, lambda: sd.LassoCV(alphas=10, eps=EPS, cv=FOLDS).fit(few, y))
 
     started = time.perf_counter()
     model = sd.LassoCV(alphas=ALPHAS, eps=EPS, cv=FOLDS, n_jobs=-1).fit(X, y)
@@ -137,11 +118,11 @@ def curves(X, y, alpha):
     import stradask as sd
 
     with threadpool_limits(1):
-        ours = curve(lambda tol: sd.Lasso(alpha, tol=tol), X, y)
-        return ours, curve(lambda tol: Lasso(alpha, tol=tol, max_iter=10_000), X, y)
+        ours = curve("stradask", lambda tol: sd.Lasso(alpha, tol=tol), X, y)
+        return ours, curve("scikit-learn", lambda tol: Lasso(alpha, tol=tol, max_iter=10_000), X, y)
 
 
-def curve(make, X, y):
+def curve(name, make, X, y):
     """Fit from nothing for each tolerance; return seconds and the gap that the outside judge finds."""
     from ..benchmarks.gaps import lasso_gap
 
@@ -152,7 +133,7 @@ def curve(make, X, y):
         model.fit(X, y)
         seconds.append(time.process_time() - started)
         gaps.append(float(lasso_gap(X, y, model.coef_, model.alpha, model.intercept_)[0]))
-    return Curve(seconds, gaps)
+    return Curve(name, "relative_gap", seconds, gaps)
 
 
 def comparison(ours, sklearn):
@@ -162,7 +143,7 @@ def comparison(ours, sklearn):
         "    gap  stradask  scikit-learn",
     ]
     for gap in TOLERANCES:
-        cells = [curve.seconds_to(gap) for curve in (ours, sklearn)]
-        one, other = ("-" if seconds is None else f"{seconds:.3f}" for seconds in cells)
+        cells = [curve.to(gap) for curve in (ours, sklearn)]
+        one, other = ("-" if reached is None else f"{reached[0]:.3f}" for reached in cells)
         lines.append(f"{gap:7.0e}  {one:>8}  {other:>12}")
     return "\n".join(lines)

@@ -71,9 +71,10 @@ def path(model, support):
 def gaps(ours, sklearn):
     """Return both gaps against seconds."""
     axes = make_axes("CPU seconds from nothing", "relative duality gap")
-    for name, curve, colour in (("stradask", ours, OURS), ("scikit-learn", sklearn, THEIRS)):
-        draw_curve(axes, curve.seconds, curve.gap, colour)
-        write_beside(axes, name, (curve.seconds[0], curve.gap[0]), colour, fontsize=11, weight="bold")
+    for curve, colour in ((ours, OURS), (sklearn, THEIRS)):
+        draw_curve(axes, curve.seconds, curve.values, colour)
+        begin = curve.seconds[0], curve.values[0]
+        write_beside(axes, curve.name, begin, colour, fontsize=11, weight="bold")
     axes.set_yscale("log")
     axes.margins(y=0.12)
     axes.set_xlim(0, 1.15 * max(*ours.seconds, *sklearn.seconds))
@@ -84,7 +85,7 @@ def gaps(ours, sklearn):
         "the objective of the zero model; one function computes it for both."
     )
     said = ", ".join(
-        f"{name} reaches {curve.gap[-1]:.0e} in {curve.seconds[-1]:.2f} seconds"
-        for name, curve in (("stradask", ours), ("scikit-learn", sklearn))
+        f"{curve.name} reaches {curve.values[-1]:.0e} in {curve.seconds[-1]:.2f} seconds"
+        for curve in (ours, sklearn)
     )
     return axes.figure, caption, f"Falling curves: {said}."

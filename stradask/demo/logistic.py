@@ -7,10 +7,10 @@ all by how far the objective is above its minimum, which is certified. Seconds a
 
 import time
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 
+from .curves import Curve, say_compiled
 from .page import Part
 
 ROWS, QUICK_ROWS, COLUMNS, DECADES = 50_000, 10_000, 50, 2
@@ -18,26 +18,6 @@ TOLERANCES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 STEPS = (10, 30, 100, 300, 1000)  # of scikit-learn's L-BFGS
 NEWTON_STEPS = (1, 2, 3, 4, 5, 6, 8)
 TARGETS = (1e-2, 1e-4, 1e-6, 1e-8)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Relative excess of a system over the minimum against its steps and seconds, one point a fit."""
-
-    name: str
-    steps: list
-    seconds: list
-    excess: list
-
-    def as_document(self):
-        """Return it in a form for JSON."""
-        return {"steps": self.steps, "seconds": self.seconds, "relative_excess": self.excess}
-
-    def to(self, target):
-        """Return seconds and steps of the cheapest point at or below a target, None if there is none."""
-        points = zip(self.seconds, self.steps, self.excess, strict=True)
-        reached = [(seconds, steps) for seconds, steps, excess in points if excess <= target]
-        return min(reached, default=None)
 
 
 def run(settings, say):
@@ -48,20 +28,18 @@ def run(settings, say):
         f"data      {X.shape[0]:,} rows, {X.shape[1]} columns, standard deviations from {scales.min():.2g} "
         f"to {scales.max():.2g}"
     )
-    started = time.perf_counter()
-    warm_up(X, y)
-    say(f"compiling {time.perf_counter() - started:.1f} s (once: the machine code is kept)")
-    found = curves(X, y)
-    say(comparison(found))
+    say_compiled(say, lambda: warm_up(X, y))
+    systems = curves(X, y)
+    say(comparison(systems))
     document = {
         "data": {"rows": X.shape[0], "columns": X.shape[1], "spread": float(scales.max() / scales.min())},
-        **{curve.name: curve.as_document() for curve in found},
+        **{curve.name: curve.as_document() for curve in systems},
     }
 
     def add_to(page):
         from .logistic_pictures import add_logistic
 
-        add_logistic(page, X, scales, found, STEPS[-1])
+        add_logistic(page, X, scales, systems, STEPS[-1])
 
     return Part(document, add_to)
 
@@ -116,8 +94,8 @@ def curves(X, y):
         points = []
         for setting in settings:
             (coef, steps), seconds = timed(lambda setting=setting: fit(X, y, setting))
-            points.append((steps, seconds, float(max(0.0, mean_objective(X, y, coef, alpha) / least - 1))))
-        return Curve(name, *map(list, zip(*points, strict=True)))
+            points.append((seconds, float(max(0.0, mean_objective(X, y, coef, alpha) / least - 1)), steps))
+        return Curve(name, "relative_excess", *map(list, zip(*points, strict=True)))
 
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # steps are cut short on purpose, which scikit-learn warns of
@@ -138,7 +116,7 @@ def timed(call):
     return result, min(seconds)
 
 
-def comparison(found):
+def comparison(systems):
     """Return the table of all curves."""
     lines = [
         "\nCPU seconds from nothing, and steps, until the objective is that near to its minimum.\n",
@@ -146,7 +124,7 @@ def comparison(found):
     ]
     for target in TARGETS:
         cells = []
-        for reached in (curve.to(target) for curve in found):
+        for reached in (curve.to(target) for curve in systems):
             cells.append("-" if reached is None else f"{reached[0]:.3f} ({reached[1]} steps)")
         lines.append(f"{target:7.0e}  {cells[0]:>16}  {cells[1]:>20}  {cells[2]:>20}")
     return "\n".join(lines)

@@ -10,7 +10,7 @@ NAMES = {
 FLOOR = 1e-12  # below it the excess is rounding
 
 
-def add_logistic(page, X, scales, found, most_steps):
+def add_logistic(page, X, scales, systems, most_steps):
     """Add the part of the smooth models to the page."""
     page.heading("Logistic regression: columns of very different scales")
     page.text(
@@ -20,17 +20,17 @@ def add_logistic(page, X, scales, found, most_steps):
         "scales, but computes a whole Hessian at each step. stradask takes the Hessian of a sample of the "
         "rows, once, and then needs a few plain passes over the data."
     )
-    page.pair(picture(found, "seconds", most_steps), picture(found, "steps", most_steps))
+    page.pair(picture(systems, "seconds", most_steps), picture(systems, "steps", most_steps))
 
 
-def picture(found, against, most_steps):
+def picture(systems, against, most_steps):
     """Return the excess against seconds or steps: figure, caption, description."""
     x_label = "CPU seconds from nothing" if against == "seconds" else "steps"
     axes = make_axes(x_label, "relative excess over the minimum")
-    for curve in found:
+    for curve in systems:
         name, colour = NAMES[curve.name]
         x = getattr(curve, against)
-        y = [max(excess, FLOOR) for excess in curve.excess]
+        y = [max(excess, FLOOR) for excess in curve.values]
         draw_curve(axes, x, y, colour, label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -45,8 +45,8 @@ def picture(found, against, most_steps):
         else f"The same fits by their steps; L-BFGS was given up to {most_steps:,}."
     )
     said = ", ".join(
-        f"{NAMES[curve.name][0]} ends at {curve.excess[-1]:.0e} after "
+        f"{NAMES[curve.name][0]} ends at {curve.values[-1]:.0e} after "
         + (f"{curve.seconds[-1]:.2f} seconds" if against == "seconds" else f"{curve.steps[-1]} steps")
-        for curve in found
+        for curve in systems
     )
     return axes.figure, caption, f"Falling curves: {said}."

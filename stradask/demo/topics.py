@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..cli.reports import topics as _topics
+from .curves import Curve, say_compiled
 from .page import Part
 
 SWEEPS, QUICK_SWEEPS = 200, 40
@@ -45,19 +46,6 @@ class Text:
         return np.array([name.partition(".")[0] for name in self.train.names])
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Held-out perplexity of a system against its seconds of training."""
-
-    seconds: list
-    perplexity: list
-    steps: list
-
-    def as_document(self):
-        """Return it in a form for JSON."""
-        return {"seconds": self.seconds, "held_out_perplexity": self.perplexity, "steps": self.steps}
-
-
 def run(settings, say):
     """Fit, compare and describe; see `stradask.demo.page`."""
     say("Topic models: what is the documentation of your Python packages about?\n")
@@ -69,10 +57,7 @@ def run(settings, say):
         f"training  {train['documents']:,} of them: {train['tokens']:,} words, "
         f"{train['words']:,} different ones"
     )
-    started = time.perf_counter()
-    compile_kernels(text, settings)
-    say(f"compiling {time.perf_counter() - started:.1f} s (once: the machine code is kept)")
-
+    say_compiled(say, lambda: compile_kernels(text, settings))
     model, ours = fit_ours(text, settings)
     say(
         f"fitting   {settings.n_components} topics, {model.n_iter_} sweeps of Gibbs sampling in "
@@ -150,7 +135,7 @@ def fit_sklearn(text, settings, seconds):
     solver = Solver(_solver_settings(settings, 1 / settings.n_components, SKLEARN_TOPIC_WORD_PRIOR))
     solver.batch_size = SKLEARN_BATCH
     solver.set_data(_solver_data(text.train.X))
-    watch = Watch(judge(text), seconds=seconds)
+    watch = Watch(judge(text), "scikit-learn", seconds=seconds)
     with threadpool_limits(1):
         solver.run(watch)
     return watch.curve
@@ -199,8 +184,8 @@ class Watch:
 
     max_ticks = None  # no warm-up
 
-    def __init__(self, judge, *, steps=None, seconds=None):
-        self.curve = Curve([], [], [])
+    def __init__(self, judge, name="stradask", *, steps=None, seconds=None):
+        self.curve = Curve(name, "held_out_perplexity", [], [], [])
         self._judge = judge
         self._marks = list(steps or seconds)
         self._by_steps = steps is not None
@@ -214,7 +199,7 @@ class Watch:
         reached = self._steps if self._by_steps else self._seconds
         if reached >= self._marks[0]:
             self.curve.seconds.append(self._seconds)
-            self.curve.perplexity.append(self._judge(snapshot()["topic_word"]))
+            self.curve.values.append(self._judge(snapshot()["topic_word"]))
             self.curve.steps.append(self._steps)
             # A long step may have passed several marks.
             self._marks = [mark for mark in self._marks if mark > reached]
@@ -238,7 +223,7 @@ def comparison(text, ours, sklearn):
     lines += [
         f"{seconds:7.2f}  {perplexity:8,.0f}  {'-' if theirs is None else format(theirs, ',.0f'):>12}"
         for seconds, perplexity, theirs in zip(
-            ours.seconds, ours.perplexity, at(sklearn, ours.seconds), strict=True
+            ours.seconds, ours.values, at(sklearn, ours.seconds), strict=True
         )
     ]
     return "\n".join(lines)
@@ -252,5 +237,5 @@ def at(curve, times):
     values, end = [], np.searchsorted(curve.seconds, times)
     for i, place in enumerate(end):
         shown = place < len(curve.seconds) and (i + 1 == len(end) or end[i + 1] != place)
-        values.append(curve.perplexity[place] if shown else None)
+        values.append(curve.values[place] if shown else None)
     return values

@@ -65,14 +65,13 @@ def perplexity(text, ours, sklearn):
     """Return both held-out perplexities against seconds."""
     # The names beside the curves need the rest of the width.
     axes = make_axes("seconds of training (log scale)", "held-out perplexity", width=3.9)
-    curves = (("stradask", ours, OURS), ("scikit-learn", sklearn, THEIRS))
-    highest_end = max(curve.perplexity[-1] for _, curve, _ in curves)
-    for name, curve, colour in curves:
-        draw_curve(axes, curve.seconds, curve.perplexity, colour, markersize=4)
-        above = curve.perplexity[-1] == highest_end
+    highest_end = max(ours.values[-1], sklearn.values[-1])
+    for curve, colour in ((ours, OURS), (sklearn, THEIRS)):
+        draw_curve(axes, curve.seconds, curve.values, colour, markersize=4)
+        above = curve.values[-1] == highest_end
         offset, va = ((7, 2), "bottom") if above else ((7, -2), "top")
-        end = curve.seconds[-1], curve.perplexity[-1]
-        write_beside(axes, name, end, colour, offset, fontsize=11, weight="bold", va=va)
+        end = curve.seconds[-1], curve.values[-1]
+        write_beside(axes, curve.name, end, colour, offset, fontsize=11, weight="bold", va=va)
     draw_level(axes, text.unigram, "word frequencies alone", linewidth=1.5, fontsize=10)
     axes.set_xscale("log")
     axes.margins(y=0.1)
@@ -83,8 +82,8 @@ def perplexity(text, ours, sklearn):
         f"{text.observed.shape[0]:,} documents."
     )
     said = ", ".join(
-        f"{name} ends at {curve.perplexity[-1]:,.0f} after {curve.seconds[-1]:.1f} seconds"
-        for name, curve, _ in curves
+        f"{curve.name} ends at {curve.values[-1]:,.0f} after {curve.seconds[-1]:.1f} seconds"
+        for curve in (ours, sklearn)
     )
     return axes.figure, caption, f"Falling curves: {said}; word frequencies alone give {text.unigram:,.0f}."
 

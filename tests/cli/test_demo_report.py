@@ -23,6 +23,7 @@ from stradask.demo import logistic as _demo_logistic
 from stradask.demo import page as demo
 from stradask.demo import topics as _demo_topics
 from stradask.demo import topics_pictures as _demo_pictures
+from stradask.demo.curves import Curve
 from stradask.registry import MODELS
 
 
@@ -178,7 +179,7 @@ def test_excesses_are_above_a_minimum_found_otherwise(result):
 
 
 def test_points_at_or_below_an_excess():
-    curve = _demo_logistic.Curve("stradask", steps=[3, 5], seconds=[0.5, 0.25], excess=[1e-3, 1e-5])
+    curve = Curve("stradask", "relative_excess", seconds=[0.5, 0.25], values=[1e-3, 1e-5], steps=[3, 5])
     assert [curve.to(target) for target in (1e-2, 1e-4, 1e-6)] == [(0.25, 5), (0.25, 5), None]
     assert "0.250 (5 steps)" in _demo_logistic.comparison([curve] * 3)
 
@@ -203,8 +204,8 @@ def test_one_posterior_is_refused_with_its_reason(result, page):
 
 
 def test_seconds_to_a_gap():
-    curve = _demo_linear.Curve(seconds=[1.0, 3.0, 2.0], gap=[1e-2, 1e-4, 1e-5])
-    assert [curve.seconds_to(gap) for gap in (1e-1, 1e-3, 1e-6)] == [1.0, 2.0, None]
+    curve = Curve("stradask", "relative_gap", seconds=[1.0, 3.0, 2.0], values=[1e-2, 1e-4, 1e-5])
+    assert [curve.to(gap) for gap in (1e-1, 1e-3, 1e-6)] == [(1.0, 0), (2.0, 0), None]
     assert "-" in _demo_linear.comparison(curve, curve).splitlines()[-1]
 
 
@@ -235,7 +236,7 @@ def test_watch_judges_at_marks_while_it_stands_still(monkeypatch):
     # Step 2 ends at 1.8 and passes two marks; step 4 ends at 3.6.
     assert going == [True, True, True, False]
     assert watch.curve.seconds == pytest.approx([1.8, 3.6])
-    assert (watch.curve.perplexity, watch.curve.steps) == ([-2, -4], [2, 4])
+    assert (watch.curve.values, watch.curve.steps) == ([-2, -4], [2, 4])
 
 
 def test_a_run_that_stops_early_was_interrupted():
@@ -246,7 +247,7 @@ def test_a_run_that_stops_early_was_interrupted():
 
 
 def test_curves_meet_in_one_table():
-    curve = _demo_topics.Curve(seconds=[0.5, 2.0], perplexity=[9.0, 7.0], steps=[1, 2])
+    curve = Curve("stradask", "held_out_perplexity", seconds=[0.5, 2.0], values=[9.0, 7.0], steps=[1, 2])
     assert _demo_topics.at(curve, [0.1, 0.4, 1.0, 2.0, 2.5]) == [None, 9.0, None, 7.0, None]
 
 
