@@ -1,1 +1,1 @@
-"""Benchmarks beside the peers: objectives, data, solvers, runner and report."""
+"""Benchmarks against other libraries: objectives, data, solvers, runner and report."""

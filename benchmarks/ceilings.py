@@ -1,4 +1,4 @@
-"""What the machine can do at most: ``stradask info --measure``.
+"""Upper bounds of this machine: memory bandwidth, random reads, rounds (``stradask info --measure``).
 
 A report's tokens or entries a second mean little by themselves. Beside these figures they say which share of
 the machine a kernel reaches: bytes streamed (dense rows), entries gathered (sparse rows, counts), and, on a

@@ -16,7 +16,7 @@ SUFFIXES = (".gz", ".txt", ".csv")  # of recipes' data that are files
 
 
 class Family(NamedTuple):
-    """What the command needs of a family.
+    """The functions of a family that the command calls.
 
     ``collect(args, on_record, tell)`` runs it; ``table`` and ``page`` make text and a `Page` of its records.
     """

@@ -119,7 +119,7 @@ def all_records(args, deadline):
 
 
 def records_of(part, args, seconds):
-    """Run a part; what keeps it from running, or breaks it off, is a record too."""
+    """Run a part; an error or a missing package is a record, too."""
     lacking = list(filter(None, map(why_not, NEEDS.get(part, ()))))
     if lacking:
         yield left_out(part, f"{' and '.join(lacking)}: what the GPU is held against needs it")
@@ -146,7 +146,7 @@ def why_not(package):
 
 @contextlib.contextmanager
 def drawing(args):
-    """Draw the timed corpus beside the parts before; `args.drawn` waits for its file, None without."""
+    """Draw the timed corpus while earlier parts run; `args.drawn` waits for its file (None without)."""
     args.drawn = lambda seconds: None
     with tempfile.TemporaryDirectory() as folder, log_of(args, "corpus").open("ab") as log:
         if "speed" not in args.parts:
@@ -299,7 +299,7 @@ def counters(said):
 
 
 def counted(counts, tokens):
-    """What the counters come to, by the token."""
+    """Return counters divided by tokens."""
     by_token = [f"{counts[name] / tokens:.0f} {name}" for name in ("instructions", "bytes") if name in counts]
     shares = {"issued": "issue slots", "l1": "L1", "l2": "L2", "dram": "memory", "warps": "warps"}
     used = [f"{counts[name]:.0f} % of {words}" for name, words in shares.items() if name in counts]
@@ -372,7 +372,7 @@ def timed(command, seconds, log, **variables):
 
 
 def begin(command, file, **variables):
-    """Start a command in a session of its own, which says all it does to a file."""
+    """Start a command in a session of its own; its output goes to a file."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **variables}
     return subprocess.Popen(
@@ -388,7 +388,7 @@ def end(process):
 
 
 def last_line(done):
-    """What a command said last, and how it ended."""
+    """Return a command's last line of output and its status."""
     lines = done["output"].strip().splitlines() or ["no output"]
     return f"{lines[-1][:200]} (status: {done['status']})"
 

@@ -251,7 +251,7 @@ def bandwidth():
 
 
 def time_sweeps(X, place, n_sweeps, seconds, known):
-    """Fit, and tell the tokens of a second and what they came to, beside the bandwidth or the GPU's."""
+    """Fit; report tokens a second, as a share of the bandwidth, or against the GPU."""
     sampler, n_components, device = place
     if device == "cpu":
         X, n_sweeps = X[: -(-X.shape[0] // 10)], min(n_sweeps, _CPU_SWEEPS)
@@ -275,7 +275,7 @@ def time_sweeps(X, place, n_sweeps, seconds, known):
 
 
 def case(what, work, *arguments):
-    """Do some work that tells whether it went well, in what words, and figures; give the record of it."""
+    """Return the record of some work, which returns success, a message and figures."""
     begun = time.perf_counter()
     try:
         well, detail, figures = work(*arguments)

@@ -49,7 +49,7 @@ class Kernel(NamedTuple):
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")
 def _reach(table, places):
-    """Sum what lies at places that were drawn: nothing but reaching them."""
+    """Sum the entries at random places."""
     total = 0.0
     for i in range(len(places)):
         total += table[np.uint32(places[i])]
@@ -79,7 +79,7 @@ def _least(call):
 
 
 def reading(n_bytes):
-    """Bytes a second of one thread, of so many that are read again and again, as a kernel reads its data."""
+    """Return bytes a second of one thread that reads an array of this size again and again."""
     source = np.ones(max(2**16, int(n_bytes) // 8))
     return source.nbytes / _least(lambda: _read(source))
 

@@ -1,4 +1,4 @@
-"""Posteriors to be sampled, and what is known of them without any chain.
+"""Posteriors of the MCMC benchmark, with moments from quadrature or importance sampling.
 
 Five kinds of model, each with parameters that may be any real numbers:
 
@@ -55,7 +55,7 @@ class Truth:
 
 
 def load(name, *, seed, quick=False):
-    """Return the kind of a case and its arrays, drawn from a seed (the eight schools are what they are)."""
+    """Return the kind of a case and its arrays, drawn from a seed (the eight schools are fixed)."""
     if name not in CASES:
         raise DataError(f"--dataset: {name!r} is none of {', '.join(CASES)}")
     kind, *sizes = CASES[name]
@@ -115,7 +115,7 @@ def log_density(kind, arrays, Q):
 
 
 def start(kind, arrays):
-    """A point of the region where the density lies."""
+    """Return a starting point near the mode."""
     if kind == "mixture":
         low, high = np.quantile(arrays["y"], [0.2, 0.7])
         return np.array([low, np.log(high - low), 0.0, -0.5])

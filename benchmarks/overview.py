@@ -80,7 +80,7 @@ def _median(values):
 
 
 def _ratios(ours, theirs, cost):
-    """Theirs over ours for the rounds that both have; rounds in which neither came to it tell nothing."""
+    """Yield theirs over ours for each common round in which one of both got there."""
     by_round = {run["repeat"]: cost(run, ours) for run in theirs}
     for run in ours:
         mine, other = cost(run, theirs), by_round.get(run["repeat"], math.nan)
@@ -123,7 +123,7 @@ def _solving(records):
 
 
 def _sampling(records):
-    """CPU seconds for a thousand effective draws of the whole posterior, ours by what it picks itself."""
+    """Compare CPU seconds for a thousand effective draws of the whole posterior; ours chooses its sampler."""
     compared = []
     wholes: dict[str, dict[str, list]] = {}
     for (data, problem), groups in by_problem(records).items():
@@ -142,7 +142,7 @@ def _sampling(records):
 
 
 def _plain(problem, ours, other, theirs):
-    """Compare two numbers; None is what was not reached."""
+    """Compare two numbers; None was not reached."""
     mine, his = (Spread.of([math.inf if cost is None else cost]) for cost in (ours, theirs))
     speedup = Spread.of([] if ours is None and theirs is None else [his.median / mine.median])
     return Comparison("", problem, mine, other, his, speedup)
@@ -261,7 +261,7 @@ def middle(compared: Iterable[Comparison]):
 
 
 def page_of_all(records, pages):
-    """Return one page: what all families share, and the page of each."""
+    """Return one page: the comparison of all families, and the page of each."""
     first = records[0]
     page = Page("stradask bench")
     page.text(

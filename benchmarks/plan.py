@@ -107,6 +107,6 @@ class Plan:
         return [solver for name, solver in known.items() if solver.is_ours or name in self.against]
 
     def not_installed(self):
-        """Return the peers that are left out because nobody asked for them and they are not there."""
+        """Return the peers that are left out: neither asked for nor installed."""
         known = find_solvers(self.family, self.solver_folders) if self.against is None else {}
         return [name for name, solver in known.items() if not (solver.is_ours or solver.is_installed())]

@@ -1,4 +1,4 @@
-"""What is run where nothing is said: a look at every family, and the tables of the documentation.
+"""Default runs: a quick look at every family, and the tables of the documentation.
 
 A recipe is a command line of ``stradask bench``, so that each can be tried by itself. File names without a
 folder are looked for in the folder of ``--data``; what is not there is left out, and named.

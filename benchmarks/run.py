@@ -1,4 +1,4 @@
-"""Run solvers of one family in turn and write what they did as JSON lines.
+"""Run solvers of one family in turn and write records as JSON lines.
 
 Every run is a process of its own with the same number of threads; the systems take turns (A B C, A B
 C, ...), so that a slow minute of the machine falls on all of them. A process leaves models, and they are
@@ -94,7 +94,7 @@ def _run_part(pairs, tell, *, side_by_side):
 
 
 def _turns(plan, dataset, folder, tell):
-    """Yield what records say of each run on a data set, and its `Turn`, or the outcome if there is none."""
+    """Yield the facts of each run on a data set, and its `Turn`, or the outcome if it cannot run."""
     tell(f"loading {dataset}")
     objective = plan.objective(dataset, seed=plan.seed, parameters=plan.all_parameters(), quick=plan.quick)
     common = {
@@ -134,7 +134,7 @@ def _python_of(solver, plan, tell):
 
 
 def _outcomes(turn, worker):
-    """Run one solver once; what goes wrong is part of the outcome, not an exception."""
+    """Run one solver once; an error is part of the outcome, not an exception."""
     load = {"load_before": os.getloadavg()[0]}
     with worker:
         outcomes = PROCEDURES[turn.objective.procedure](turn, worker)
@@ -161,7 +161,7 @@ def _gpu(plan):
 
 
 def about_run(family):
-    """Return what all records of one run of a family say: its id, when and where it ran."""
+    """Return the facts that all records of one run of a family share: id, time and machine."""
     return {
         "run": uuid.uuid4().hex[:12],
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

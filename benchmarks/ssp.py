@@ -1,4 +1,4 @@
-"""What staleness buys: Downpour SGD over a stale-synchronous table, with a replica that is slowed on purpose.
+"""Bounds of staleness: Downpour SGD over a stale-synchronous table, one replica slowed on purpose.
 
 Objective against time for staleness 0, 1, 3, 10 and inf, where the same replica is slow all the time and
 where at each clock another one is; in simulated time, which is the same on every machine, on threads that

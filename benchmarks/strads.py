@@ -1,4 +1,4 @@
-"""What scheduling buys: a Lasso by parallel coordinate descent under four schedules.
+"""Schedules: a Lasso by parallel coordinate descent under four of them.
 
 Objective against updates and against seconds, for U = 1, 8, 32 and 128 updates in flight, on independent
 and on strongly correlated columns, on this process and on two worker processes. All U coefficients of a round

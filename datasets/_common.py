@@ -1,4 +1,4 @@
-"""What the generators and splits share.
+"""Helpers of the generators and splits.
 
 Checks of arguments, random generators, ranks within rows, and patterns of sparse matrices.
 """

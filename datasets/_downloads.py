@@ -136,7 +136,7 @@ def _one_at_a_time(home):
 
 @contextmanager
 def _quiet(logger):
-    """Keep pooch's messages back: this module says what there is to say."""
+    """Silence pooch's messages; this module has its own."""
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:

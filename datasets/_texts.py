@@ -1,4 +1,4 @@
-"""Text in a file where data are expected: how it is told, and what is said of it."""
+"""Detect text in a file where data are expected."""
 
 from ..errors import DataError, shortened
 

@@ -312,7 +312,7 @@ def _docstrings(package, root):
 
 
 def _walk(node, name):
-    """Docstrings of a module or class and of what it defines; functions' insides are private."""
+    """Yield the docstrings of a module or class and of its definitions; functions' insides are private."""
     text = ast.get_docstring(node)
     if text:
         yield name, text
@@ -329,7 +329,7 @@ def _walk(node, name):
 
 
 def _prose(text):
-    """What is left of a docstring without code, lists of names and type declarations."""
+    """Return a docstring without code, lists of names and type declarations."""
     first, *rest = _TITLE.split(text)
     bodies = [body for title, body in zip(rest[::2], rest[1::2], strict=True) if title not in _NOT_PROSE]
     text = "\n".join([first, *bodies])

@@ -1,4 +1,4 @@
-"""Tell what a data file is from what it holds."""
+"""Recognise the format of a data file by its content."""
 
 import re
 from pathlib import Path

@@ -218,7 +218,7 @@ def shard_uci_bow(path, n_shards, folder=None, *, verbose=0):
 
 
 def is_compressed(path):
-    """Whether a file is not plain, by what it holds."""
+    """Return whether a file is compressed, by its content."""
     with Reader(path) as reader:
         return reader.kind != "plain"
 

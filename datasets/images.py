@@ -82,7 +82,7 @@ def read_idx(path: FileName, *, verbose: int = 0) -> Array:
 
 
 def _read(reader, size):
-    """Read so many bytes, or what there is: a header that is not true takes up no memory."""
+    """Read up to so many bytes: a false header takes up no memory."""
     data = bytearray()
     while len(data) < size and (more := reader.read(min(size - len(data), BLOCK))):
         data += more

@@ -233,7 +233,7 @@ def _counts(X):
 
 
 def _stored(R, rows, chosen):
-    """The chosen entries of R in a matrix of their own, stored zeros among them."""
+    """Return a matrix of the chosen entries of R, with stored zeros."""
     index = R.indptr.dtype
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[chosen], minlength=R.shape[0]))])
     parts = (R.data[chosen], R.indices[chosen], indptr.astype(index))

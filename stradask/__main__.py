@@ -1,4 +1,4 @@
-"""The command line as ``python -m stradask``, and what the script ``stradask`` calls."""
+"""The command line as ``python -m stradask``, and the entry point of the script ``stradask``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""tqdm's progress bar, without what could make a program wait for ever."""
+"""tqdm's progress bar, without its thread and with a lock that is always released."""
 
 from tqdm import tqdm
 

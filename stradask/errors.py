@@ -26,7 +26,7 @@ class ModelFileError(StradaskError):
 
 
 class DeviceError(StradaskError, RuntimeError):
-    """A GPU that is not there, cannot be used or has no room; the message says what to do about it."""
+    """A GPU that is missing, cannot be used or has too little memory; the message has the remedy."""
 
 
 class WorkerLost(StradaskError):

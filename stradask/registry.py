@@ -12,7 +12,7 @@ from .errors import DataError, shortened
 
 @dataclass(frozen=True)
 class Model:
-    """What the command line knows of a model.
+    """The entry of a model on the command line.
 
     `estimator` is the public name of its class, `data` a key of `stradask.cli.inputs.READERS`, `summary` a
     line for the help. `report` is ``module:function``: ``function(estimator, data, test)`` returns what `fit`

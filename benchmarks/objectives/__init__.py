@@ -1,4 +1,4 @@
-"""One objective a family: what is solved, and the outside judge of every solver.
+"""One objective a family: the problem, and the independent code that scores every solver.
 
 An objective is a file ``FAMILY.py`` with one class `Objective`. All have
 

@@ -1,4 +1,4 @@
-"""What the two families of logistic regressions share: penalties by C, and what is made of a data set."""
+"""Shared by both families of logistic regressions: penalties by C, and changes of a data set."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ...errors import DataError
 
 @dataclass(frozen=True)
 class Choice:
-    """What is made of the rows and labels of a data set.
+    """Changes of the rows and labels of a data set.
 
     `unit_rows` brings every row to the norm 1, as is usual for the counts of words; `one_class` makes two
     classes of many: that one, a number from 0 in the order of the labels, and the rest.
@@ -40,7 +40,7 @@ class Choice:
         return X, y
 
     def named(self, name):
-        """Return the name of a data set with what was made of it."""
+        """Return the name of a data set with its changes."""
         name += "" if self.one_class is None else f", class {self.one_class} or not"
         return name + (", unit rows" if self.unit_rows else "")
 
@@ -58,7 +58,7 @@ def against_the_rest(y, one_class):
 
 
 def checked_cs(values):
-    """Return one C or several as a sequence; DataError for what is none."""
+    """Return one C or several as a sequence; DataError for a value that is no C."""
     values = values if isinstance(values, tuple | list) else (values,)
     for C in values:
         if isinstance(C, bool) or not isinstance(C, Real) or not 0 < float(C) < math.inf:

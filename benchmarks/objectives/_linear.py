@@ -1,4 +1,4 @@
-"""What the two linear families share: problems at fractions of the largest penalty, and their arrays."""
+"""Shared by the linear families: problems at fractions of the largest penalty, and their arrays."""
 
 import hashlib
 import math
@@ -49,7 +49,7 @@ class LinearObjective(ABC):
         """Return the smallest penalty at which all coefficients are 0."""
 
     def describe(self):
-        """What the records say of the data."""
+        """Return the facts of the data for the records."""
         is_dense = isinstance(self.X, np.ndarray)
         return {
             "name": Path(self.dataset).name.partition(".")[0] + (" (quick)" if self.quick else ""),

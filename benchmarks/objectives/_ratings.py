@@ -21,7 +21,7 @@ SHARE = 0.1  # of the ratings to validate by, and of those to test by
 
 
 class RatingsObjective:
-    """What both families of matrix factorization share: the data in three parts."""
+    """Shared by both families of matrix factorization: the data in three parts."""
 
     procedure = "training"
     default_datasets = ("generated",)
@@ -39,7 +39,7 @@ class RatingsObjective:
         self.train, self.validation, self.test = three_parts(R, seed)
 
     def describe(self):
-        """What the records say of the data."""
+        """Return the facts of the data for the records."""
         return describe(self.dataset, self.seed, self.train, self.validation, self.test)
 
     def settings(self):
@@ -99,7 +99,7 @@ def three_parts(R, seed):
 
 
 def arrays_of(train, validation):
-    """Return what solvers are given: triples of both parts, and the shape."""
+    """Return the arrays for solvers: triples of both parts, and the shape."""
     parts = {"train": train.tocoo(), "validation": validation.tocoo()}
     arrays = {"shape": np.array(train.shape)}
     for name, part in parts.items():
@@ -112,7 +112,7 @@ def arrays_of(train, validation):
 
 
 def describe(dataset, seed, train, validation, test):
-    """What the records say of the data."""
+    """Return the facts of the data for the records."""
     digest = hashlib.sha256()
     for part in (train, validation, test):
         for array in (part.indptr, part.indices, part.data):

@@ -1,4 +1,4 @@
-"""Topic models: held-out perplexity first, the joint log-likelihood beside it.
+"""Topic models: held-out perplexity, and the joint log-likelihood.
 
 The joint log-likelihood alone must not rank systems: a sampler that converges to a mode has a better
 joint and a worse model. It is recomputed here from the assignments, by formulas that share no code
@@ -74,7 +74,7 @@ class Objective:
         return 12 if self.parameters["n_components"] * self.train.shape[1] < LARGE_STATE else 4
 
     def describe(self):
-        """What the records say of the data."""
+        """Return the facts of the data for the records."""
         return {
             "name": Path(self.dataset).name,
             "fingerprint": self.fingerprint,
@@ -138,7 +138,7 @@ class Objective:
         return topic_word
 
     def _doc_topic_prior(self, snapshot):
-        """The prior that judging is to use: the system's own where it has fitted one."""
+        """Return the prior for scoring: the system's own where it has fitted one."""
         if not self.parameters["optimize_priors"] or "doc_topic_prior" not in snapshot:
             return self.parameters["doc_topic_prior"]
         prior = np.asarray(snapshot["doc_topic_prior"], dtype=np.float64)

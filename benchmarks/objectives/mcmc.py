@@ -64,7 +64,7 @@ class Objective:
         self.truth = truth(self.kind, self.data, seed)
 
     def describe(self):
-        """What the records say of the data."""
+        """Return the facts of the data for the records."""
         digest = hashlib.sha256()
         for array in self.data.values():
             digest.update(np.ascontiguousarray(array).tobytes())

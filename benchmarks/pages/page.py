@@ -137,7 +137,7 @@ class Page:
 
 
 def fill_part(text, name, inside, page):
-    """Replace what stands between the two comments of that name in Markdown."""
+    """Replace the text between the two comments of that name in Markdown."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
     if not pattern.search(text):
         raise SystemExit(f"{page} has no part <!-- {name} -->")

@@ -83,7 +83,7 @@ def shards_table(records):
 
 
 def setting(records):
-    """Return a sentence on what the figures are."""
+    """Return a sentence that explains the figures."""
     settings = records[0]["settings"]
     return (
         f"{settings['n_chains']} chains of {settings['n_warmup']} + {settings['n_samples']} draws. Tail ESS "
@@ -142,7 +142,7 @@ def page(records):
 
 
 def _of_shards(records, data):
-    """Records of one data set that are of shards, and the whole beside them."""
+    """Return the finished records of one data set that have seconds of parallel shards."""
     return [
         record
         for record in records

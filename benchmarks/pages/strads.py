@@ -13,7 +13,7 @@ FIGURES = ("updates", "rounds", "seconds")
 
 
 def cell(record, figure, target):
-    """Say when a run reached a target, in one of `FIGURES`; ``"diverges"``, or what it reached."""
+    """Say when a run reached a target, in one of `FIGURES`; or ``"diverges"``, or its last excess."""
     reached = record["reached"][f"{target:g}"]
     if reached is None:
         if record["reason"] == "diverged":

@@ -1,1 +1,1 @@
-"""One solver in a process of its own, and the procedures that ask and time it."""
+"""One solver in a process of its own, and the procedures that call and time it."""

@@ -1,4 +1,4 @@
-"""One solver in a process of its own: started, asked, watched, and ended with all that it has started."""
+"""One solver in a process of its own, which ends with all its child processes."""
 
 import contextlib
 import json
@@ -78,7 +78,7 @@ class WorkerProcess:
         return self._answers
 
     def ended(self):
-        """Return whether the worker has ended; what it has left behind may hold the pipe open."""
+        """Return whether the worker has ended; its child processes may still hold the pipe open."""
         return self._process.poll() is not None
 
     def ask(self, request):

@@ -49,7 +49,7 @@ class SolverWorker:
         self._ready, self._begun = False, time.monotonic()
 
     def start(self):
-        """Wait until the worker is ready, which is started unless it runs; return what it says of itself.
+        """Start the worker unless it runs, wait until it is ready, and return its first message.
 
         Why it did not come to be ready is raised once, and the next call starts another.
         """
@@ -81,7 +81,7 @@ class SolverWorker:
         return self._running.fileno()
 
     def settled(self):
-        """Return whether the worker is ready or has failed, which the next `start` will tell."""
+        """Return whether the worker is ready or has failed; the next `start` raises the error."""
         assert self._running is not None
         answered = select.select([self], [], [], 0)[0]
         if not (answered or self._running.ended() or self._left() <= 0):
@@ -93,7 +93,7 @@ class SolverWorker:
         return True
 
     def ask(self, request, seconds, *, meanwhile=lambda: None):
-        """Send a request and return what the worker answers within so many seconds; see `process`."""
+        """Send a request and return the answer, which must come within some seconds; see `process`."""
         self.start()
         assert self._running is not None
         try:
@@ -124,7 +124,7 @@ class SolverWorker:
 
 
 class SideBySide:
-    """Workers that import and compile at the same time, so many as there are places (cores).
+    """Workers that import and compile at the same time, one on each of some cores.
 
     Two of one solver do so one after the other: what the first compiled, the second finds in the cache.
     Nothing may be timed before `wait` has returned: from then on they wait to be asked, one after another.

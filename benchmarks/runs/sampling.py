@@ -1,4 +1,4 @@
-"""Draws of a posterior: a solver is asked once for each problem, and what it gives is judged outside."""
+"""Draws of a posterior: a solver is called once for each problem, and the objective scores the draws."""
 
 from ...errors import StradaskError
 

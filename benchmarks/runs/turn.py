@@ -1,4 +1,4 @@
-"""One solver's turn at one objective: what every procedure is told, and the process that it asks."""
+"""One solver's turn at one objective: the input of every procedure."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from .process import WorkerProcess
 
 @dataclass(frozen=True)
 class Turn:
-    """What is to be run once: the solver with its interpreter, and the folder of the objective's arrays."""
+    """One run of a solver: its interpreter, the objective, and the folder of the objective's arrays."""
 
     plan: Any
     objective: Any

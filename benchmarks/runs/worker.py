@@ -155,7 +155,7 @@ def installed_versions(requires):
 
 
 def prepared(job, load, warm_up):
-    """Return the solver with its data, and what importing, compiling and converting took."""
+    """Return the solver with its data, and the cost of importing, compiling and converting."""
     data, sample = (load(Path(job["data"]) / name) for name in ("data.npz", "sample.npz"))
     settings = SimpleNamespace(**job["settings"])
     started = time.perf_counter()
@@ -204,7 +204,7 @@ def train(job, folder, answer):
 
 
 def solve(job, folder, answer):
-    """Solve what is asked for, one line of stdin after another, as often as it is asked."""
+    """Solve the requests on stdin, one a line."""
 
     def warm_up(solver, sample):
         """Solve a few columns loosely and tightly: that calls most of what is compiled or loaded late."""
@@ -219,7 +219,7 @@ def solve(job, folder, answer):
 
 
 def sample(job, folder, answer):
-    """Draw what is asked for, one line of stdin after another."""
+    """Draw for the requests on stdin, one a line."""
 
     def warm_up(solver, sample):
         """A few draws of a small part of the data, in one piece and in shards."""
@@ -246,7 +246,7 @@ def answer_requests(solver, folder, answer):
 
 
 def allow_cpu_seconds(seconds):
-    """Let the system end this process (by SIGXCPU) when its threads have run for so many seconds more."""
+    """Let the system end this process (by SIGXCPU) after this many more CPU seconds."""
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(cpu_seconds() + seconds), most))
 

@@ -39,7 +39,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class SolverFile:
-    """A solver that was found: its file and what the file says of it."""
+    """A solver: its file, and the facts that the file states."""
 
     path: Path
     name: str

@@ -1,4 +1,4 @@
-"""The command line: arguments, help, and what becomes of errors.
+"""The command line: arguments, help, and errors in one line.
 
 Every error is one line on stderr and exit status 2; ``--debug`` shows where it came from. Parsing and help
 import neither numpy nor any other heavy package: the commands do, in `stradask.cli.commands`.

@@ -20,7 +20,7 @@ INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
 
 
 def fit(args):
-    """Fit a model to a file and say what came out."""
+    """Fit a model to a file and report its figures."""
     model = find_model(args.model)
     _refuse_what_goes_with_ratings(model, args)
     source = data.source_of(model, args)
@@ -247,7 +247,7 @@ def data_get(args):
 
 
 def data_info(args):
-    """Say what a file holds."""
+    """Describe a data file."""
     if args.memory is not None and args.n_components is None:
         raise DataError("--memory tells in how many chunks a corpus fits a GPU: give --n-components too")
     description = data.describe(args.file, verbose=bars(args))
@@ -260,7 +260,7 @@ def data_info(args):
 
 
 def _memory(args):
-    """What a topic model of the file's counts would take of memory."""
+    """Return the memory that a topic model of the file's counts would need."""
     from ..algorithms.topics.footprint import footprint
     from ..algorithms.topics.samplers.out_of_core import memory_in_bytes
     from ..kernels.cuda.device import device_for
@@ -294,7 +294,7 @@ def _readable(value):
 
 
 def info(args):
-    """Say what is installed and what the machine has."""
+    """Describe the installation and the machine."""
     from .info import as_text, cluster, information
 
     facts = information()

@@ -1,4 +1,4 @@
-"""What ``stradask --help`` and the help of its commands end with: examples, and what DATA may be."""
+"""Texts at the end of ``stradask --help`` and of its commands' help: examples, and forms of DATA."""
 
 from . import commands
 

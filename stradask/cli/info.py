@@ -1,4 +1,4 @@
-"""What ``stradask info`` tells: versions, processor, memory, GPU, folders."""
+"""The command ``stradask info``: versions, processor, memory, GPU, folders."""
 
 import os
 import platform
@@ -16,7 +16,7 @@ PACKAGES = (
 
 
 def information():
-    """Return what is known of this installation and machine, fit for JSON."""
+    """Return facts of this installation and machine, fit for JSON."""
     return {
         "stradask": __version__,
         "python": f"{platform.python_version()} ({platform.system()} {platform.machine()})",
@@ -54,7 +54,7 @@ def _cpu():
 
 
 def _memory():
-    """Return total and free memory in GB, None where the system does not tell."""
+    """Return total and free memory in GB, None where unknown."""
     gigabytes: dict[str, float | None] = {"total": None, "available": None}
     table = Path("/proc/meminfo")
     if table.exists():
@@ -108,7 +108,7 @@ def _data():
 
 
 def cluster(address):
-    """Return what a Dask scheduler says of itself and of its workers, fit for JSON."""
+    """Return facts of a Dask scheduler and its workers, fit for JSON."""
     from ..scheduler.sessions.clients import open_client
 
     client = open_client(address)
@@ -151,7 +151,7 @@ def _asker():
 
 
 def _cluster_rows(cluster):
-    """Return rows for the scheduler and each worker, with what would keep a fit from running there."""
+    """Return rows for the scheduler and each worker, with reasons why no fit can run there."""
     rows = [("cluster", f"{cluster['address']}; {len(cluster['workers'])} workers")]
     for seen in [{"address": "scheduler", **cluster["scheduler"]}, *cluster["workers"]]:
         has = [f"{seen['threads']} threads, {seen['memory_gb']} GB"] if "threads" in seen else []

@@ -1,4 +1,4 @@
-"""DATA of the command line in its forms: what it names, who reads it, and what it holds."""
+"""DATA of the command line: its forms, their readers, and the data as read."""
 
 import itertools
 import os
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, shortened
+from ..errors import DataError, in_brief, shortened
 from .outputs import bars, say
 from .ratings import Rated
 from .tables import file_of, is_table, read_table
@@ -310,7 +310,7 @@ class Source:
 
 
 def source_of(model, args):
-    """Return what the DATA of a fit stands for; DataError where it does not go with the model."""
+    """Return the source that the DATA of a fit names; DataError where it does not go with the model."""
     several = len(args.data) > 1
     of_counts = model.data == "counts"
     apart = of_counts and (several or (args.cluster is not None and args.test_size is None))
@@ -333,7 +333,7 @@ def source_of(model, args):
 def read_source(source, args):
     """Read the DATA of a fit, or find the files that the fit itself reads."""
     if isinstance(source.data, str):
-        say(args, f"reading {source}")
+        say(args, f"reading {in_brief(source, 200)}")
         return read(source.kind, source.data, args)
     say(args, f"{len(source.data)} files, read where the model is fitted")
     return read_files(source.data, args.vocab)
@@ -357,7 +357,7 @@ def read_files(paths, vocabulary=None):
 
 
 def kind_of(path):
-    """Return the format of a file: "npz", or one that `stradask.datasets.describe_file` tells."""
+    """Return the format of a file: "npz", or one of `stradask.datasets.describe_file`."""
     from ..datasets.describe import detect_format
 
     if zipfile.is_zipfile(path):
@@ -385,7 +385,7 @@ def read_npz_matrix(path):
 
 
 def read_vocabulary(path, n_words, source):
-    """Read a file of one word a line, `n_words` of them; `source` is what they must fit, for the message."""
+    """Read a file of one word a line, `n_words` of them; `source` is named in errors."""
     from ..datasets.bag_of_words import read_vocabulary
 
     return read_vocabulary(path, n_words, source)
@@ -436,7 +436,7 @@ def check_columns(read, model):
 
 
 def describe(source, *, verbose=0):
-    """Say what a data file holds; a dict for JSON."""
+    """Describe a data file; a dict for JSON."""
     if source == DOCSTRINGS:
         return read_counts(source).describe()
     if kind_of(source) != "npz":

@@ -127,7 +127,7 @@ def _read_features(path, what, known):
 
 
 def typed_ids(typed, known, option):
-    """Make ids of what was typed, of the kind of the known ones."""
+    """Return typed ids in the type of the known ones."""
     if known.dtype.kind == "U":
         return typed
     for name in typed:

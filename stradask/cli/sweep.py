@@ -30,7 +30,7 @@ _OWN = {
 
 @dataclass(frozen=True)
 class Row:
-    """What the fits of one K say together: means, and the standard deviation of the perplexity (or None).
+    """Summary of the fits of one K: means, and the standard deviation of the perplexity (or None).
 
     Perplexity is of held-out documents by document completion, coherence the mean NPMI over topics of the
     documents learnt from.
@@ -136,7 +136,7 @@ def _numbers(args):
 
 
 def _prepared(args):
-    """Check the folder of ``--out`` and what is in it; return the path of the picture."""
+    """Check the folder of ``--out`` and its files; return the path of the picture."""
     records, picture = args.out / RECORDS, args.out / f"sweep.{args.format}"
     if args.out.is_dir():
         check_output("--out", records)
@@ -150,7 +150,7 @@ def _prepared(args):
 
 
 def _documents(args):
-    """Read the documents to learn from and to judge by; what may be wrong with them is said here."""
+    """Read the documents to learn from and to judge by, and check them."""
     say(args, f"reading {in_brief(args.data, 200)}")
     train = _counts(args, args.data)
     width = train.X.shape[1]
@@ -172,7 +172,7 @@ def _documents(args):
 
 
 def _counts(args, source, **options):
-    """Read counts in the form that estimators take, so that what is wrong is said before any fit."""
+    """Read counts in the form that estimators take, so that errors come before any fit."""
     from ..algorithms.inputs.matrices import check_counts
 
     read = data.read("counts", source, args, **options)
@@ -207,7 +207,7 @@ def _fit_all(model, args, plan, documents, records):
 
 
 def _figures(estimator, train, test):
-    """Return what a record says of a fitted model."""
+    """Return the figures of a fitted model for its record."""
     topics = (estimator.doc_topic_counts_ > 0).sum(axis=1)
     return {
         "perplexity": estimator.perplexity(test.X),
@@ -220,7 +220,7 @@ def _figures(estimator, train, test):
 
 
 def _identity(estimator, train, test):
-    """Return what two fits must have in common, but for K and the seed, to be fits of one sweep."""
+    """Return the facts that all fits of one sweep share: all but K and the seed."""
     from ..scheduler.stores.store import fingerprint_csr
 
     own = {*_OWN, "n_jobs", "verbose"}
@@ -258,7 +258,7 @@ class _Records:
         return Row.of([self._found[place] for place in places if place in self._found])
 
     def add(self, number, seed, figures):
-        """Keep the record of a fit, beside those that another sweep may have written meanwhile."""
+        """Keep the record of a fit, and those that another sweep may have written meanwhile."""
         record = self.identity | {"n_components": number, "seed": seed} | figures
         self._found[number, seed] = record
         if self.path is not None:
@@ -294,7 +294,7 @@ def _read_records(path):
 
 
 def _table(rows, best, smallest):
-    """Return the rows as text, and what they cannot tell."""
+    """Return the rows as text, with notes on their limits."""
     lines = ["      K  fits  perplexity        sd  coherence  diversity  topics/document   seconds"]
     for row in rows:
         sd = "" if row.perplexity_sd is None else f"{row.perplexity_sd:,.2f}"

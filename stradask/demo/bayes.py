@@ -91,7 +91,7 @@ def _fit(X, y, settings, **options):
 
 
 def union(posterior):
-    """All shards' draws together: what no one should take for the posterior."""
+    """Pool all shards' draws, which are not draws of the posterior."""
     return posterior.shard_draws.reshape(-1, posterior.draws.shape[1])
 
 

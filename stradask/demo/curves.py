@@ -1,11 +1,11 @@
-"""What the demos share: time to compile, and curves of a figure against seconds."""
+"""Helpers of the demos: time to compile, and curves of a figure against seconds."""
 
 import time
 from dataclasses import dataclass, field
 
 
 def say_compiled(say, compile):
-    """Call what compiles all that a demo needs, and say how long it took."""
+    """Call a function that compiles all that a demo needs, and report its seconds."""
     started = time.perf_counter()
     compile()
     say(f"compiling {time.perf_counter() - started:.1f} s (once: the machine code is kept)")

@@ -1,4 +1,4 @@
-"""What the pictures of the demo share: colours, axes, and text at points and lines.
+"""Helpers of the demo's pictures: colours, axes, and text at points and lines.
 
 They are small and their letters large, so that they can be read on a telephone.
 """

@@ -85,14 +85,14 @@ def run(settings, say):
 
 
 def _expected(truth, R):
-    """What the model that the ratings were drawn from expects of the cells of R."""
+    """Return the expected ratings of the cells of R under the true model."""
     cells = R.tocoo()
     products = np.einsum("ij,ij->i", truth.user_factors[cells.row], truth.item_factors[cells.col])
     return truth.mean + truth.user_biases[cells.row] + truth.item_biases[cells.col] + products
 
 
 def explanation(model, observed):
-    """Recommend an item to a user, and tell which of the user's ratings speak for it most."""
+    """Recommend an item to a user, and the ratings of the user that contribute most to it."""
     found = model.recommend(USER, 1)
     item = int(found.items[0, 0])
     reasons = model.explain(observed[[USER]], [item], n=3)

@@ -1,4 +1,4 @@
-"""The demo's map of items: ratings of three genres, and where factorization puts what it is not told of."""
+"""The demo's map of items of three genres, which the model does not know."""
 
 import numpy as np
 from scipy import sparse

@@ -20,7 +20,7 @@ _MARK = '<meta name="generator" content="stradask demo">'
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user asked for: topics, the seed (it also draws what is held out), and whether to be quick."""
+    """Settings of a demo: topics, the seed (which also draws the held-out data), and whether to be quick."""
 
     n_components: int = 30
     seed: int = 0
@@ -29,7 +29,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Part:
-    """What a family has to show: figures for JSON, and ``add_to(page)``, which adds text and pictures."""
+    """One family's part of a demo: figures for JSON, and ``add_to(page)`` for text and pictures."""
 
     document: dict
     add_to: Callable
@@ -110,7 +110,7 @@ def make_page():
     from ..benchmarks.pages.page import Page
 
     class DemoPage(Page):
-        """The page of a demo: what a `Page` has, bars of words, and pictures side by side."""
+        """The page of a demo: a `Page` with bars of words, and pictures side by side."""
 
         def subheading(self, text):
             """Add a heading of the third level."""

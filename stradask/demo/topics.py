@@ -1,4 +1,4 @@
-"""The demo of topic models: topics of the docstrings on this machine, and scikit-learn's LDA beside ours.
+"""The demo of topic models: topics of the docstrings on this machine, compared with scikit-learn's LDA.
 
 Both learn from the same training documents, on one thread, and are judged by the same function on the
 same halves of the same held-out documents, as often as their training time passes certain marks. The clock
@@ -109,7 +109,7 @@ def read_text(seed):
 
 
 def compile_kernels(text, settings):
-    """Compile what the fit needs, on a few documents."""
+    """Compile the kernels of the fit, on a few documents."""
     few = text.train.rows(slice(0, 50))
     watch = Watch(lambda topic_word: 0.0, steps=[2])
     _gibbs(few, settings).run(watch)

@@ -1,1 +1,1 @@
-"""What the command line says of a fitted model, a file a family."""
+"""Reports of fitted models on the command line, a file a family."""

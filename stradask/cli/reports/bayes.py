@@ -1,4 +1,4 @@
-"""What the command line tells of a fitted Bayesian regression."""
+"""The report of a fitted Bayesian regression."""
 
 import math
 
@@ -37,7 +37,7 @@ def _with_names(summary, estimator):
 
 
 def _as_lines(summary):
-    """The first rows, and how many there are beside them."""
+    """Return the first rows, and the number of the others."""
     from ...algorithms.bayes.posterior.tables import Table
 
     shown = {name: values[:N_ROWS] for name, values in summary.columns.items()}

@@ -1,4 +1,4 @@
-"""What the command line tells of a fitted factorization: figures, predictions, recommendations, a map."""
+"""The report of a fitted factorization: figures, predictions, recommendations, a map."""
 
 from ...errors import DataError, in_brief
 from ..ratings import typed_ids
@@ -43,7 +43,7 @@ def judged(estimator, data):
 
 
 def predictions(estimator, data):
-    """Return the ids of pairs and what a model predicts for them."""
+    """Return the ids of pairs and their predictions."""
     users, items, _ = data.pairs()
     rows, columns, _ = _places(estimator, data)
     return users, items, estimator._sides.predict(rows, columns)

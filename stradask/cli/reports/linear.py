@@ -1,4 +1,4 @@
-"""What the command line tells of a fitted sparse linear model."""
+"""The report of a fitted linear model."""
 
 N_COEFFICIENTS = 10
 
@@ -56,7 +56,7 @@ def judged(estimator, data):
 
 
 def _choice(estimator):
-    """Return what cross-validation chose, for JSON and in words."""
+    """Return the choice of cross-validation, for JSON and in words."""
     names = [name for name in ("alpha_", "alpha_min_", "alpha_1se_", "l1_ratio_") if hasattr(estimator, name)]
     chosen = {name.rstrip("_"): float(getattr(estimator, name)) for name in names}
     text = (

@@ -1,4 +1,4 @@
-"""What the command line tells of a fitted network."""
+"""The report of a fitted network."""
 
 from .linear import add_scores
 

@@ -1,4 +1,4 @@
-"""What the command line tells of a fitted topic model."""
+"""The report of a fitted topic model."""
 
 import math
 
