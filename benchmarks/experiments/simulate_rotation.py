@@ -9,8 +9,7 @@ import argparse
 
 import numpy as np
 
-from ...algorithms.topics.samplers.state import deal_words
-from ..algorithms.topics.samplers.groups import deal_words
+from ...algorithms.topics.samplers.groups import deal_words
 from ..rotation_model import Machines, simulate
 
 _ZIPF = "tell instead what 100,000 words of frequencies 1 / (rank + Q) cost, which are not cut"

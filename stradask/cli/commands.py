@@ -8,7 +8,7 @@ import math
 import sys
 import warnings
 
-from ..errors import DataError, InterruptedFitWarning, in_brief, shortened
+from ..errors import DataError, InterruptedFitWarning, shortened
 from ..registry import MODELS, find_model, model_of, resolve
 from . import inputs as data
 from .outputs import WRITERS, Table, bars, check_output, is_model_file, put_out, say, show
