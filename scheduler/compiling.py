@@ -1,4 +1,4 @@
-"""How long numba has been compiling: a time that is no part of the rounds in which it happens to fall."""
+"""The time that numba spends compiling, which does not count for the rounds in which it happens."""
 
 import sys
 import threading
@@ -7,12 +7,9 @@ from contextlib import contextmanager
 
 
 class CompileClock:
-    """Adds up the seconds in which at least one thread compiles; code that is read from disk takes none.
+    """Adds up the seconds in which at least one thread compiles; cached code takes none.
 
-    Parameters
-    ----------
-    changed : callable, optional
-        ``changed(is_compiling)`` is called where compiling begins and where it ends.
+    ``changed(is_compiling)`` is called when compiling begins and ends.
     """
 
     def __init__(self, changed=None):
@@ -22,12 +19,12 @@ class CompileClock:
 
     @property
     def seconds(self):
-        """Seconds so far, those of a compilation that is going on included."""
+        """Seconds so far, including a compilation that is running."""
         with self._lock:
             return self._total + (time.perf_counter() - self._began if self._depth else 0.0)
 
     def on_start(self, event):
-        """Take note of numba's event; what a function calls is compiled within its own."""
+        """Handle numba's event; callees are compiled within their caller's compilation."""
         with self._lock:
             self._depth += 1
             outermost = self._depth == 1
@@ -37,7 +34,7 @@ class CompileClock:
             self._changed(True)
 
     def on_end(self, event):
-        """Take note of numba's event."""
+        """Handle numba's event."""
         with self._lock:
             self._depth -= 1
             outermost = self._depth == 0
@@ -49,7 +46,7 @@ class CompileClock:
 
 @contextmanager
 def compile_clock(changed=None):
-    """Give a `CompileClock` that runs inside of the block; it stands still where numba is not in use."""
+    """Give a `CompileClock` that runs inside the block; 0 where numba is not imported."""
     clock = CompileClock(changed)
     if sys.modules.get("numba") is None:
         yield clock

@@ -1,4 +1,4 @@
-"""When a run diverges: its objective is no number any more, or rises to the end without slowing."""
+"""Divergence: an objective that is not finite any more, or rises to the end without slowing."""
 
 import math
 import warnings
@@ -10,10 +10,10 @@ _LEAST = 8  # measured values to judge a rise by
 
 
 def broken_off(program):
-    """Make a stopping rule: the objective was finite once, and was not when it was measured several times.
+    """Make a stopping rule: the objective was finite once, and then was not several times in a row.
 
-    A start at infinity, outside the domain of the objective, counts for nothing. A NaN counts where
-    `Program.measure` was asked; elsewhere it stands for no value.
+    A start outside the domain of the objective, at infinity, does not count. A NaN counts where
+    `Program.measure` was called; elsewhere it means that nothing was measured.
     """
     n_seen, was_finite, n_lost = 0, False, 0
 
@@ -30,7 +30,7 @@ def broken_off(program):
 
 
 def _measured(program, history, first=0):
-    """Objectives that were measured, from a row on; NaN among them are results, and not missing."""
+    """Return the measured objectives from a row on; NaN among them are results, and not missing."""
     measures = program.measure_every and type(program).objective is not Program.objective
     return [
         value
@@ -40,12 +40,12 @@ def _measured(program, history, first=0):
 
 
 def check_end(program, history, reason, label):
-    """Return the reason of a run's end, ``"diverged"`` if it is one, with a ConvergenceWarning.
+    """Return the reason of a run's end; if that is ``"diverged"``, with a ConvergenceWarning.
 
-    After all rounds, a run has diverged if its last objective is the highest, more than the first by the
-    first's size, and rose in the last quarter of the rounds at least as much as in the quarter before. A run
-    that converges cannot do that, whatever it did on the way: in the end its steps shrink, and they
-    do not lead away. An objective below zero that is raised, such as a log-likelihood, stays below the limit.
+    After all rounds a run has diverged if its last objective is the highest, exceeds the first by the first's
+    size, and rose in the last quarter of the rounds at least as much as in the quarter before. A run that
+    converges cannot do that: in the end its steps shrink. An objective below zero that is maximised, such as
+    a log-likelihood, stays below the limit.
     """
     values, what = _measured(program, history), ""
     if reason == "diverged" or (reason == "finished" and values and not math.isfinite(values[-1])):

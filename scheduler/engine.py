@@ -1,4 +1,4 @@
-"""The engine: carries out the rounds of a schedule over a session, keeps history, survives losses."""
+"""The engine: carries out a schedule's rounds in a session, keeps the history and recovers lost workers."""
 
 import time
 import warnings
@@ -25,7 +25,7 @@ _KEEP_SECONDS, _KEEP_SHARE = 5.0, 20.0  # between snapshots: at least these, and
 
 @dataclass(frozen=True)
 class Run:
-    """What `run` did.
+    """The result of `run`.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Run:
         ``"callback"``, ``"interrupted"``, or ``"diverged"``: the objective is no finite number any more, or
         is at its highest after all rounds and rises without slowing.
     n_recoveries : int
-        How often workers were lost and the session was opened anew.
+        How often the session was opened again after workers were lost.
     fetched : object
         What `Program.collect` returned.
     activity : Activity, optional
@@ -180,17 +180,7 @@ def run(
 
 
 class Engine:
-    """Rounds of one program over one session, and what it takes to do them again.
-
-    Parameters
-    ----------
-    program : Program
-    schedule : Schedule
-    session : Session
-    store : Checkpoint, optional
-    fingerprint : dict, optional
-        What its states belong to.
-    """
+    """Runs the rounds of one program in one session, and does them again after a loss."""
 
     def __init__(self, program, schedule, session, store=None, fingerprint=None):
         self.program, self.schedule, self.session = program, schedule, session
@@ -309,7 +299,7 @@ class Engine:
         return figures
 
     def _shown(self, r, figures, seconds):
-        """What the progress bar tells of the workers."""
+        """Return what the progress bar shows of the workers."""
         rows = self.session.activity.of_round(r + 1)
         n_workers = len({row["worker"] for row in rows})
         waiting, working = (sum(row[name] for row in rows) for name in ("waiting", "working"))
@@ -337,7 +327,7 @@ class Engine:
         raise AssertionError("unreachable")
 
     def _measure(self):
-        """Ask the shards for their parts; where they hold nothing of their own, again after a loss."""
+        """Measure the shards; after a loss again, unless rounds have to be done again too."""
         for attempt in range(_ATTEMPTS):
             try:
                 parts = self.session.measure(self._pending)
@@ -370,7 +360,7 @@ class Engine:
             events.append((blocks_of(tasks), np.asarray(outcome.priorities, np.float64)))
 
     def result(self, n_rounds, reason):
-        """Let the program take in what shards and blocks hold, and sum up the run."""
+        """Let the program collect what shards and blocks hold; return the `Run`."""
         found = self.program.collect(self.ask)
         activity = self.session.activity if self.session.remote else None
         return Run(self.history, n_rounds, reason, self.n_recoveries, found, activity)
@@ -403,7 +393,7 @@ class Engine:
         self._pending = [] if message is None else [message]
 
     def _coordinator(self):
-        """Return the state of program and schedule as it lies."""
+        """Return the arrays of program and schedule, not copied."""
         arrays = {f"program/{name}": np.asarray(value) for name, value in self.program.arrays().items()}
         return arrays | {f"schedule/{name}": value for name, value in self._state.items()}
 
@@ -416,12 +406,12 @@ class Engine:
         self._state, self._plan = parts["schedule"], plan
 
     def _keep(self, round_):
-        """Keep a snapshot in memory now and then, so that a lost worker costs seconds and not the run."""
+        """Take a snapshot into memory from time to time, so that a lost worker costs seconds."""
         if self._rewinds and time.monotonic() >= self._kept.due:
             self._snapshot(round_)
 
     def _snapshot(self, round_):
-        """Return coordinator, shards and blocks as they are; keep them where rounds may be done again."""
+        """Return coordinator, shards and blocks; keep them where rounds may be done again."""
         began = time.monotonic()
         if self._shares:
             folder = self.store.folder_for(round_)
@@ -444,7 +434,7 @@ class Engine:
         return coordinator, shards
 
     def save(self, round_):
-        """Write a state; False if a worker was lost meanwhile, which the next round mends."""
+        """Write a checkpoint; False if a worker was lost meanwhile, which the next round repairs."""
         try:
             coordinator, shards = self._snapshot(round_)
         except WorkerLost:
@@ -475,7 +465,7 @@ def _keeps_without_restoring(kind):
 
 
 def _identity(program, schedule):
-    """What a checkpoint belongs to, whatever else the caller says."""
+    """Return what a checkpoint belongs to, beside the caller's fingerprint."""
     return {
         "program": type(program).__name__,
         "schedule": type(schedule).__name__,

@@ -1,4 +1,4 @@
-"""What a fit did, round by round."""
+"""The history of a fit, round by round, and what its workers did."""
 
 import itertools
 import math
@@ -31,15 +31,15 @@ _MOST_ROWS = 100_000
 
 
 class Activity:
-    """What the workers of a cluster did: one row for each worker and step, of these the newest 100,000.
+    """What the workers of a cluster did: one row for each worker and step, at most the newest 100,000.
 
     The columns are
 
-    - ``round``, ``step``: round, from 1, and the first of the steps that were asked for at once, from 0;
+    - ``round``, ``step``: round, from 1, and the first of the steps that were requested together, from 0;
     - ``worker``: address;
     - ``working``: seconds of updates, summed over its threads;
-    - ``waiting``: seconds without work for want of a block, and until the slowest worker was done;
-    - ``sending``: seconds that blocks were on their way from it, summed over blocks; others are worked on
+    - ``waiting``: seconds without work because a block was missing, and until the slowest worker was done;
+    - ``sending``: seconds that blocks were on their way from it, summed over blocks; it works on others
       meanwhile;
     - ``bytes_sent``: bytes of these blocks and of partial results.
 
@@ -79,19 +79,17 @@ class Activity:
 
 
 class History:
-    """The record of a fit: one row a round.
+    """The record of a fit: one row a round, about 250 bytes.
 
     The columns are
 
-    - ``round``: how many rounds were done when the row was written (1 after the first round);
+    - ``round``: rounds done when the row was written (1 after the first round);
     - ``seconds``: wall time of that round alone; ``cumsum`` gives the time since the start;
     - ``objective``: value after the round, NaN where it was not measured;
-    - ``updates``: how many updates the round made (tokens sampled, coordinates visited...);
+    - ``updates``: updates of the round (tokens sampled, coordinates visited...);
     - ``bytes_sent``: bytes that left a worker, 0 on one machine;
     - ``waiting``: seconds that workers waited for others, summed over the workers;
     - ``staleness``: mean age, in rounds, of the values that the round read.
-
-    A row takes about 250 bytes.
 
     Examples
     --------
@@ -119,23 +117,9 @@ class History:
         return copy
 
     def record(self, *, round, seconds, **figures):
-        """Append the row of one round.
+        """Append the row of a round, whose number must grow; `figures` are columns by name.
 
-        Parameters
-        ----------
-        round : int
-            Rounds done so far; greater than in the row before.
-        seconds : float
-            Wall time of this round alone.
-        **figures
-            Any of ``objective``, ``updates``, ``bytes_sent``, ``waiting``, ``staleness``.
-
-        Raises
-        ------
-        TypeError
-            For a figure that is not a column.
-        ValueError
-            If `round` does not grow.
+        Raises TypeError for a figure that is not a column and ValueError for a round that does not grow.
         """
         unknown = figures.keys() - _COLUMNS.keys()
         if unknown:
@@ -149,11 +133,11 @@ class History:
 
     @property
     def last_round(self):
-        """The round of the newest row, 0 if there is none."""
+        """Round of the newest row, 0 if there is none."""
         return self._columns["round"][-1] if len(self) else 0
 
     def recent_objectives(self, n):
-        """Return the last `n` objectives that were measured, the newest first; fewer if there are fewer."""
+        """Return at most the last `n` measured objectives, the newest first."""
         measured = (float(v) for v in reversed(self._columns["objective"]) if not math.isnan(v))
         return list(itertools.islice(measured, n))
 
@@ -163,32 +147,12 @@ class History:
         return list(zip(*columns, strict=True))
 
     def as_dict(self):
-        """Return the columns as a dict of numpy arrays of equal length.
-
-        Returns
-        -------
-        dict of str to ndarray
-            Fresh arrays; changing them does not change the history.
-        """
+        """Return the columns as a dict of fresh numpy arrays of equal length."""
         return {name: np.array(self._columns[name], dtype=dtype) for name, (dtype, _) in _COLUMNS.items()}
 
     @classmethod
     def from_dict(cls, columns):
-        """Rebuild a history from what `as_dict` gave, for instance from a checkpoint.
-
-        Parameters
-        ----------
-        columns : dict of str to array-like
-
-        Returns
-        -------
-        History
-
-        Raises
-        ------
-        ValueError
-            If a column is missing, unknown or of another length.
-        """
+        """Rebuild a history from `as_dict`; ValueError for missing, unknown or unequal columns."""
         if columns.keys() != _COLUMNS.keys():
             raise ValueError(f"a history has the columns {list(_COLUMNS)}, not {list(columns)}")
         history = cls()

@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from .progress import Progress
 
 @dataclass(frozen=True)
 class Round:
-    """What a callback is told after each round.
+    """What a callback gets after each round.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Round:
     objective : float
         Value after this round, NaN if it was not measured.
     seconds : float
-        Wall time of this round, without that in which numba compiled.
+        Wall time of this round, without the time in which numba compiled.
     updates : int
         Updates made in this round.
     history : History
@@ -54,6 +54,93 @@ class Round:
     gap: float = math.nan
 
 
+class Monitor:
+    """Follows a fit round by round: history, progress bar, callback and Ctrl-C; a context manager.
+
+    The first Ctrl-C is held back until the round is recorded (see `iterate`), unless `holds_interrupt` is
+    False.
+
+    Attributes
+    ----------
+    history : History
+    ended : str
+        Why the fit has to end, ``"callback"`` or ``"interrupted"`` or what a stopping rule said; else "".
+    """
+
+    def __init__(
+        self,
+        total,
+        *,
+        label,
+        unit,
+        verbose=0,
+        callback=None,
+        history=None,
+        start=0,
+        came_to=None,
+        holds_interrupt=True,
+    ):
+        self.history, self.ended = History() if history is None else history, ""
+        self._total, self._label, self._done = total, label, start
+        self._callback, self._came_to, self._holds_interrupt = callback, came_to, holds_interrupt
+        self._progress = Progress(total, label=label, unit=unit, verbose=verbose, start=start)
+
+    @property
+    def has_callback(self):
+        """Whether the user wants to be called."""
+        return self._callback is not None
+
+    @property
+    def compile_seconds(self):
+        """Seconds in which numba has compiled since the fit began."""
+        return self._progress.compile_seconds
+
+    def _now(self):
+        """Seconds by a clock that stands still while numba compiles."""
+        return time.perf_counter() - self.compile_seconds
+
+    def __enter__(self):
+        with ExitStack() as stack:
+            holding = deferred_interrupt() if self._holds_interrupt else nullcontext(lambda: False)
+            self._interrupted = stack.enter_context(holding)
+            stack.enter_context(self._progress)
+            self._last = self._now()
+            self._entered = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc_info):
+        self._entered.__exit__(*exc_info)  # SIGINT has its old handler again, whatever fails or is pressed
+        if self.ended == "interrupted":
+            so_far = f"{self._done} of {self._total} rounds; the model so far is kept"
+            warnings.warn(
+                f"{self._label} was interrupted after {self._came_to() if self._came_to else so_far}",
+                InterruptedFitWarning,
+                stacklevel=4,
+            )
+
+    def record(
+        self, figures, *, gap=math.nan, shown=None, snapshot=None, on_round=None, stop=None, done=False
+    ):
+        """Take in a round's figures for the history; return why the fit has to end, or None.
+
+        Its ``seconds`` are by default those since the round before, without those of compiling.
+        """
+        now = self._now()
+        seconds, self._last = figures.pop("seconds", now - self._last), now
+        self._done += 1
+        self.history.record(round=self._done, seconds=seconds, **figures)
+        objective, updates = figures.get("objective", math.nan), figures.get("updates", 0)
+        self._progress.advance(updates=updates, objective=objective, gap=gap, **(shown or {}))
+        info = Round(self._done, self._total, objective, seconds, updates, self.history, snapshot, gap)
+        if on_round is not None:
+            on_round(info)
+        enough = _why_stop(info, self._callback, stop) or _as_reason(done)
+        if self._interrupted():
+            enough = "interrupted"
+        self.ended = enough or self.ended
+        return enough
+
+
 def iterate(
     step,
     n_rounds,
@@ -69,23 +156,22 @@ def iterate(
     start=0,
     came_to=None,
 ):
-    """Run rounds until they are done, or something says that it is enough.
+    """Run rounds until they are done, or a rule or the user stops them.
 
-    Ctrl-C ends the loop after the round that is running, so that the state is never half a round
-    old; an `InterruptedFitWarning` tells how far the fit came. A second Ctrl-C raises
-    KeyboardInterrupt at once, and then the state may be of half a round. This holds where the
-    loop runs in the main thread, the only one that Python lets handle signals, and where
-    the program has not set SIGINT to be ignored or to kill.
+    Ctrl-C ends the loop after the running round, so that the state is never half a round old; an
+    `InterruptedFitWarning` says how far the fit came. A second Ctrl-C raises KeyboardInterrupt at once, and
+    then the state may be of half a round. This holds in the main thread, the only one that Python lets handle
+    signals, and where the program has not set SIGINT to be ignored or to kill.
 
     Parameters
     ----------
     step : callable
         ``step(r)`` does round number r, counted from 0, and returns a dict of figures for the history
         (``objective``, ``updates``, ...; ``seconds`` instead of the measured wall time) or None. A true
-        ``done`` among them ends the loop; if it is a str, that is the reason. A ``gap`` is shown and told
-        to callbacks; what is ``shown``, a dict of numbers, is for the progress bar alone.
+        ``done`` ends the loop; if it is a str, that is the reason. A ``gap`` goes to bar and callbacks;
+        ``shown``, a dict of numbers, to the bar alone.
     n_rounds : int
-        Rounds to do now; the step is called with r = start, ..., start + n_rounds - 1.
+        Rounds to do now, with r = start, ..., start + n_rounds - 1.
     history : History
         Gets one row a round.
     label, unit, verbose
@@ -97,12 +183,11 @@ def iterate(
     stop : callable, optional
         ``stop(history)`` returns False to go on, True or a reason (a non-empty str) to stop.
     snapshot : callable, optional
-        Handed on to the callbacks, see `Round`.
+        See `Round`.
     start : int, default=0
         Rounds that were done before.
     came_to : callable, optional
-        ``came_to()`` says for the warning how far the fit came, and what is kept, where rounds are not what
-        its user counts.
+        ``came_to()`` returns how far the fit came, for the warning, where users do not count rounds.
 
     Returns
     -------
@@ -122,40 +207,28 @@ def iterate(
     11
     """
     total = start + n_rounds
-    reason = "finished"
+    monitor = Monitor(
+        total,
+        label=label,
+        unit=unit,
+        verbose=verbose,
+        callback=callback,
+        history=history,
+        start=start,
+        came_to=came_to,
+    )
     n_done = 0
-    with (
-        deferred_interrupt() as interrupted,
-        Progress(total, label=label, unit=unit, verbose=verbose, start=start) as progress,
-    ):
+    with monitor:
         for r in range(start, total):
-            began, compiled = time.perf_counter(), progress.compile_seconds
+            began, compiled = time.perf_counter(), monitor.compile_seconds
             figures = dict(step(r) or {})
-            compiled = progress.compile_seconds - compiled
+            compiled = monitor.compile_seconds - compiled
             figures.setdefault("seconds", time.perf_counter() - began - compiled)
-            done, gap = figures.pop("done", False), figures.pop("gap", math.nan)
-            shown = figures.pop("shown", {})
+            of_round = {name: figures.pop(name) for name in ("done", "gap", "shown") if name in figures}
             n_done += 1
-            history.record(round=r + 1, **figures)
-            objective, updates = figures.get("objective", math.nan), figures.get("updates", 0)
-            progress.advance(updates=updates, objective=objective, gap=gap, **shown)
-            info = Round(r + 1, total, objective, figures["seconds"], updates, history, snapshot, gap)
-            if on_round is not None:
-                on_round(info)
-            enough = _why_stop(info, callback, stop) or _as_reason(done)
-            if interrupted():
-                enough = "interrupted"
-            if enough:
-                reason = enough
+            if monitor.record(figures, **of_round, snapshot=snapshot, on_round=on_round, stop=stop):
                 break
-    if reason == "interrupted":
-        so_far = f"{start + n_done} of {total} rounds; the model so far is kept"
-        warnings.warn(
-            f"{label} was interrupted after {so_far if came_to is None else came_to()}",
-            InterruptedFitWarning,
-            stacklevel=3,
-        )
-    return n_done, reason
+    return n_done, monitor.ended or "finished"
 
 
 def _why_stop(info, callback, stop):
@@ -174,23 +247,7 @@ def _as_reason(verdict):
 
 
 def small_change(tol):
-    """Make a stopping rule: the objective's last change is at most `tol`, relatively.
-
-    Parameters
-    ----------
-    tol : float or None
-        Stop when ``abs(new - old) <= tol * abs(old)`` for the two objectives measured last; None
-        never stops.
-
-    Returns
-    -------
-    callable
-        For the parameter `stop` of `iterate`.
-
-    Examples
-    --------
-    See `iterate`.
-    """
+    """Make a stopping rule: the last two measured objectives differ by at most `tol` times the first."""
 
     def stop(history):
         if tol is None:
@@ -203,7 +260,7 @@ def small_change(tol):
 
 @contextmanager
 def deferred_interrupt():
-    """Hold back the first SIGINT; give a function that tells whether there was one."""
+    """Hold back the first SIGINT; give a function that returns whether there was one."""
     pressed = False
     in_main = threading.current_thread() is threading.main_thread()
     before: Any = signal.getsignal(signal.SIGINT) if in_main else None
@@ -233,8 +290,8 @@ def deferred_interrupt():
 def unmasked_interrupt():
     """Raise KeyboardInterrupt where it would come out of compiled code as a SystemError.
 
-    numba runs Python functions where it makes the results of a kernel into objects; what a signal handler
-    raises there becomes the cause of errors that speak of a "result with an exception set".
+    numba calls Python to box the results of a kernel; an exception that a signal handler raises there becomes
+    the cause of errors about a "result with an exception set".
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What schedules share: checks of their numbers, seeds and random streams."""
+"""Checks of numbers, seeds and random streams, shared by schedules."""
 
 from numbers import Integral
 
@@ -11,7 +11,7 @@ PERMUTATION, CANDIDATES = 2**63, 2**63 + 1
 
 
 def check_count(name, value, least=1):
-    """Return a number as int; one below `least`, or none at all, raises an error that names it."""
+    """Return an integer of at least `least` as int; raise an error that names it otherwise."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise DataError(f"{name} must be an integer, got {shortened(value)}")
     if value < least:
@@ -20,7 +20,7 @@ def check_count(name, value, least=1):
 
 
 def known_numbers(schedule):
-    """Return the numbers of shards (1 if it was not given) and blocks that a schedule plans for."""
+    """Return the numbers of shards (1 if not given) and blocks of a schedule."""
     if schedule.n_blocks is None:
         raise DataError(
             f"this {type(schedule).__name__} has no n_blocks yet: stradask.scheduler.run takes it from the "
@@ -30,7 +30,7 @@ def known_numbers(schedule):
 
 
 def check_weights(name, values, n_blocks):
-    """Return finite numbers that are not negative, one a block, as a vector of float64."""
+    """Return finite, non-negative numbers, one a block, as a float64 vector."""
     values = numbers_of(name, values)
     if values.shape != (n_blocks,) or not (np.isfinite(values) & (values >= 0)).all():
         raise DataError(f"{name} must be {n_blocks} finite numbers that are not negative, one for each block")
@@ -38,7 +38,7 @@ def check_weights(name, values, n_blocks):
 
 
 def random_source(random_state):
-    """Make NumPy's RandomState of what scikit-learn takes for `random_state`; refuse the rest by name."""
+    """Make a RandomState of scikit-learn's `random_state`; refuse anything else by name."""
     from sklearn.utils import check_random_state
 
     try:
@@ -50,12 +50,12 @@ def random_source(random_state):
 
 
 def seed_from(random_state):
-    """Turn what scikit-learn takes for `random_state` into the key of random streams, 63 bits."""
+    """Turn scikit-learn's `random_state` into the 63-bit key of random streams."""
     return int(random_source(random_state).randint(0, 2**63, dtype=np.int64))
 
 
 def stream(seed, purpose, round_, index=0):
-    """Return the random stream of these numbers: a Philox generator that counts in its lowest word."""
+    """Return the Philox generator of these numbers, which fill the upper words of its counter."""
     return np.random.Generator(np.random.Philox(key=seed, counter=[0, purpose, round_, index]))
 
 

@@ -16,23 +16,12 @@ _BAR = "{desc}: {n_fmt}/{total_fmt} |{bar}| {elapsed}"
 class Progress:
     """Show how far a loop has come: rounds, objective, rate and time left.
 
-    On a terminal this is one tqdm bar on stderr. Where stderr is a file or a pipe (logs of a
-    batch job), a line is written after the first round, then at most every 30 seconds, and at the end.
-    A stderr that is missing, closed or broken ends the display, never the loop. While numba compiles, which
-    it does once on a machine, the display says so; these seconds are in neither the rate nor the time left.
+    On a terminal this is one tqdm bar on stderr. Where stderr is a file or a pipe (logs of a batch job), a
+    line is written after the first round, then at most every 30 seconds, and at the end. A stderr that is
+    missing, closed or broken ends the display, never the loop. The display says when numba compiles; these
+    seconds count neither for the rate nor for the time left.
 
-    Parameters
-    ----------
-    total : int
-        Rounds that the whole loop has.
-    label : str
-        What stands before the bar.
-    unit : str
-        What one update is, in the singular (``"token"``); the rate is shown in these.
-    verbose : int or bool
-        0 shows nothing.
-    start : int, default=0
-        Rounds that were done before (a fit that goes on from a checkpoint).
+    `unit` is the name of one update, in the singular; with ``verbose=0`` nothing is shown.
 
     Examples
     --------
@@ -87,17 +76,10 @@ class Progress:
             print(f"{self.label}: compiling (once: the machine code is kept)", file=self._stream, flush=True)
 
     def advance(self, n=1, *, updates=0, **figures):
-        """Tell that `n` more rounds are done.
+        """Count `n` more rounds and their `updates`; show `figures` after the bar.
 
-        Parameters
-        ----------
-        n : int, default=1
-        updates : int, default=0
-            Updates made since the last call; the rate is these per second.
-        **figures
-            What to show after the bar, by name, for instance ``objective=-7.5``; NaN is not
-            shown and leaves the value before. With a ``gap`` there is no time left to be told: the loop
-            will end when that is small enough, and `total` is only where it must.
+        A figure that is NaN leaves the value before. With a ``gap`` no time left is shown: the loop ends when
+        the gap is small enough, and `total` is only its limit.
         """
         now = time.perf_counter()
         self.done += n
@@ -114,7 +96,7 @@ class Progress:
             self._guarded(self._show, n, self._postfix())
 
     def _guarded(self, action, *args):
-        """Run `action` while there is a stream to write to; a stream that fails is given up."""
+        """Run `action` while there is a stream to write to; give up a stream that fails."""
         if self._stream is None:
             return
         try:
@@ -179,7 +161,7 @@ class Progress:
 
 
 def _width(stream):
-    """Tell tqdm to follow the terminal's width; some pseudo-terminals (of containers) say 0, or nothing."""
+    """Follow the terminal's width; some pseudo-terminals (of containers) report 0, or nothing."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError, AttributeError):

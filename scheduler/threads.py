@@ -19,22 +19,10 @@ _blas_users, _blas_limit = 0, None
 
 
 def effective_n_jobs(n_jobs):
-    """Turn the parameter `n_jobs` into a number of threads, as scikit-learn and joblib read it.
+    """Turn the parameter `n_jobs` into a number of threads, as scikit-learn and joblib do.
 
-    Parameters
-    ----------
-    n_jobs : int or None
-        None is 1, -1 all cores that this process may use (its affinity mask and the CPU limit of its
-        container), -2 all but one, and so on, but at least 1, and at most 4096.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    DataError
-        For 0 and for what is not an integer.
+    None is 1, -1 all cores that this process may use (its affinity mask and the CPU limit of its container),
+    -2 all but one, and so on, but at least 1 and at most 4096. Raises DataError for 0 and for other types.
 
     Examples
     --------
@@ -57,28 +45,11 @@ def effective_n_jobs(n_jobs):
 
 
 def run_tasks(tasks, n_jobs):
-    """Run tasks on at most `n_jobs` threads, the calling one included.
+    """Run tasks, callables or (callable, args) pairs, on at most `n_jobs` threads; results in their order.
 
-    Since the caller works too, a task may itself call `run_tasks`, and many threads may call it at
-    once: at worst each does its own work alone.
-
-    Parameters
-    ----------
-    tasks : iterable of callables or of (callable, args) pairs
-        Started in this order.
-    n_jobs : int or None
-        See `effective_n_jobs`; 1 runs everything in the calling thread.
-
-    Returns
-    -------
-    list
-        What the tasks returned, in their order.
-
-    Raises
-    ------
-    BaseException
-        If tasks fail, no further one is started, those that run are waited for, and the failure of
-        the first of them, in the order of the tasks, is raised.
+    The caller is one of the threads, so a task may itself call `run_tasks`, and many threads may call it at
+    once. If tasks fail, no further one is started, those that run are waited for, and the failure of the
+    first of them, in the order of the tasks, is raised.
 
     Examples
     --------
@@ -129,7 +100,7 @@ def _get_pool():
 
 
 def _forget_pool():
-    """In a forked child the pool's threads are gone, and its lock may be held by one of them."""
+    """In a forked child, forget the pool, whose threads are gone, and its lock, which may be held."""
     global _pool, _lock
     _pool = None
     _lock = threading.Lock()
@@ -141,10 +112,10 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def single_threaded_blas():
-    """Let the linear algebra libraries of this process use one thread while any such block runs.
+    """Limit the linear algebra libraries of this process to one thread while any such block runs.
 
-    Their own threads would fight with those of `run_tasks`, and change the last bits of a product with
-    their number. Blocks may overlap in several threads: the last one out lifts the limit.
+    Their own threads would compete with those of `run_tasks`, and their number would change the last bits of
+    products. Blocks may overlap in several threads: the last one to end lifts the limit.
 
     Examples
     --------
@@ -170,14 +141,14 @@ def single_threaded_blas():
 
 @functools.cache
 def _blas_libraries():
-    """The libraries of this process; to look for them costs a millisecond."""
+    """Find the BLAS libraries of this process, which takes a millisecond."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 def own_threads():
-    """Threads of the Dask worker in whose task this runs, where every session is local; None elsewhere."""
+    """Return the threads of the Dask worker in whose task this runs; None outside of tasks."""
     if "distributed" not in sys.modules:
         return None
     import distributed
@@ -189,7 +160,7 @@ def own_threads():
 
 
 def warn_in_task(engine, n_threads, *, stacklevel):
-    """Warn that a fit in a Dask task takes one worker of the cluster that its `engine` names."""
+    """Warn that a fit inside a Dask task uses this one worker only."""
     warnings.warn(
         f"engine={shortened(engine)} inside a Dask task: the fit runs on this one worker alone, on "
         f"{n_threads} of its "
@@ -200,9 +171,9 @@ def warn_in_task(engine, n_threads, *, stacklevel):
 
 
 def computed_here(*lazy):
-    """Compute collections of Dask's on threads of this process; returns a tuple.
+    """Compute Dask collections on threads of this process; returns a tuple.
 
-    By the function: of the scheduler's name Dask 2024 warns where there is a client.
+    The scheduler is given as a function: for its name Dask 2024 warns if there is a client.
     """
     import dask.threaded
 

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError, in_brief
-from ...scheduler.sessions.session import check_engine
+from ...scheduler.place import check_engine
 from ...scheduler.threads import effective_n_jobs, single_threaded_blas
 from .._base import Estimator
 from ..inputs.dask_arrays import is_frame

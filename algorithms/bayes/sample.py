@@ -11,7 +11,8 @@ import numpy as np
 from ..._typing import Callback, FileName, Names, RandomState
 from ...errors import DataError, PosteriorWarning, in_brief, shortened
 from ...scheduler.parameters import check_count, random_source
-from ...scheduler.sessions.session import check_engine
+from ...scheduler.place import check_engine
+from ...scheduler.tasks import check_ships
 from ...scheduler.threads import effective_n_jobs
 from ..inputs.pieces import checksum
 from .chains.sampling import CAREFUL, check_settings
@@ -22,7 +23,6 @@ from .models.mixture import GaussianMixtureDensity
 from .models.row_sums import NotASum, check_sum, depends, gaps, likelihood_alone
 from .posterior.draws import Posterior
 from .shards.chains import check_checkpoint, draw_posterior
-from .shards.places import check_ships
 from .shards.rows import Part, cut_rows, number_of_shards
 from .shards.sources import Source, find_sources, look_at, with_columns
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from ..._typing import ArrayLike, Callback, FileName
 from ...errors import DataError, shortened
-from ...scheduler.loop import unmasked_interrupt
+from ...scheduler.loop import Monitor, unmasked_interrupt
 from ...scheduler.parameters import check_count
-from ...scheduler.progress import Progress
 from ...scheduler.sessions.session import open_session
 from ...scheduler.threads import single_threaded_blas
 from ..inputs.matrices import check_takes
@@ -155,10 +154,20 @@ def minimize(
     with (
         unmasked_interrupt(),
         single_threaded_blas(),
-        Progress(max_iter, label="minimize", unit="evaluation", verbose=verbose) as bar,
+        Monitor(
+            max_iter, label="minimize", unit="evaluation", verbose=verbose, holds_interrupt=False
+        ) as monitor,
     ):
+        n_passes = 0
+
+        def each(iterate):
+            nonlocal n_passes
+            updates, n_passes = iterate.nfev - n_passes, iterate.nfev
+            monitor.record({"objective": iterate.fun, "updates": updates}, gap=iterate.gap)
+            return callback is not None and callback(iterate)
+
         problem = fun_and_grad, portions, x0, session, deterministic
-        return (run_sharded if sharded else run_whole)(*problem, _Each(bar, callback), states, options)
+        return (run_sharded if sharded else run_whole)(*problem, each, states, options)
 
 
 def _checked_weights(l1, n):
@@ -186,15 +195,3 @@ def _fingerprint(fun_and_grad, x0, portions, l1, memory):
         "memory": int(memory),
         "x0_and_l1": digest.hexdigest(),
     }
-
-
-class _Each:
-    """What is told of each step: to the bar and to the caller."""
-
-    def __init__(self, bar, callback):
-        self.bar, self.callback, self.passes = bar, callback, 0
-
-    def __call__(self, iterate):
-        updates, self.passes = iterate.nfev - self.passes, iterate.nfev
-        self.bar.advance(updates=updates, objective=iterate.fun, gap=iterate.gap)
-        return self.callback is not None and self.callback(iterate)

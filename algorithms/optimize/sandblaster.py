@@ -71,12 +71,7 @@ class Sandblaster:
 
     def __init__(self, fun_and_grad, portions, *, engine="local", n_jobs=None, deterministic=False):
         program = Summed(fun_and_grad, as_portions(portions))
-        self._session = open_session(engine, n_jobs)
-        try:
-            self._passes = open_passes(self._session, program, ordered=deterministic)
-        except BaseException:
-            self._session.close()
-            raise
+        self._passes = open_passes(open_session(engine, n_jobs), program, ordered=deterministic)
 
     def __call__(self, x):
         """Return value and gradient; raises `NonFiniteObjective` if a portion has none."""

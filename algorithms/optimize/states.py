@@ -1,4 +1,4 @@
-"""Checkpoints of a minimisation: of whole vectors, and of vectors that lie in slices."""
+"""Checkpoints of a minimisation: of whole vectors, and of vectors in slices on workers."""
 
 import itertools
 import re
@@ -9,16 +9,7 @@ from ...scheduler.stores.store import Checkpoint, read_npz, write_npz
 
 
 class States:
-    """All that `minimize_lbfgs` needs to go on bitwise, every few steps.
-
-    Parameters
-    ----------
-    path : path-like
-    every : int
-        Steps.
-    fingerprint : dict
-        See `stradask.scheduler.stores.store.Checkpoint`.
-    """
+    """The whole state of `minimize_lbfgs`, saved every few steps: a fit goes on from it bitwise."""
 
     def __init__(self, path, every, fingerprint):
         self.store, self.every, self.fingerprint = Checkpoint(path), every, fingerprint
@@ -30,13 +21,13 @@ class States:
         return None if found is None else found[1]
 
     def take(self, iterate, space=None):
-        """Save every few steps."""
+        """Note a step, and save it if it is due."""
         self._unsaved = iterate
         if iterate.nit % self.every == 0:
             self.finish(space)
 
     def forget(self):
-        """The last step's vectors are lost."""
+        """Forget the last step, whose vectors are lost."""
         self._unsaved = None
 
     def finish(self, space=None):
@@ -52,8 +43,8 @@ class States:
 class PieceStates(States):
     """The point only, in files of a bounded size that are written one after another.
 
-    The files of a point are written before the state that names it, and removed after the states that
-    follow: whatever the moment a process is killed, the newest state has its files.
+    The files of a point are written before the state that names it, and removed after the states that follow:
+    the newest state has its files, whenever a process is killed.
     """
 
     _NAME = re.compile(r"point-(\d{9})-\d{6}\.npz")
@@ -84,7 +75,7 @@ class PieceStates(States):
 
 
 def _cut(arrays, pieces):
-    """Yield the same numbers in other pieces: on other members they may be cut elsewhere."""
+    """Yield the same numbers in other pieces, as the present workers need them."""
     numbers = itertools.chain.from_iterable(arrays)
     for start, stop in pieces:
         yield np.fromiter(itertools.islice(numbers, stop - start), np.float64)

@@ -9,9 +9,9 @@ from scipy import sparse
 from ...datasets.document_files import Piece, check_entries, cut_files, document_files
 from ...errors import DataError
 from ...scheduler.engine import run
+from ...scheduler.place import check_engine
 from ...scheduler.program import Outcome, Program
 from ...scheduler.schedules.static import StaticSchedule
-from ...scheduler.sessions.session import check_engine
 from ...scheduler.stores.store import fingerprint_csr
 from ..inputs.dask_arrays import is_dask, is_frame
 from ..inputs.texts import check_are_names

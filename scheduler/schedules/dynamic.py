@@ -1,4 +1,4 @@
-"""Sets of blocks drawn by how much they changed last, no two of which depend on each other."""
+"""Dynamic scheduling: blocks drawn by their last change, no two of which depend on each other."""
 
 from typing import Any
 
@@ -127,14 +127,11 @@ class DynamicSchedule(Schedule):
         self._first = np.arange(self.n_schedulers + 1) * self.n_blocks // self.n_schedulers
 
     def start(self) -> dict[str, Array]:
-        """Make the state: no block was ever updated.
+        """Return the state in which no block was ever updated.
 
-        Returns
-        -------
-        dict
-            ``change``: the last change of each block. ``fresh``: for each range, whether some of its blocks
-            were never updated. ``tree``: a tree of sums for each range (see `stradask.kernels.scheduling`);
-            in a fresh range over 1 for blocks that were never updated and 0 for others, then over changes.
+        ``change``: the last change of each block. ``fresh``: for each range, whether some of its blocks were
+        never updated. ``tree``: a tree of sums for each range (see `stradask.kernels.scheduling`); in a fresh
+        range over 1 for blocks that were never updated and 0 for others, then over changes.
         """
         from ...kernels import scheduling
 
@@ -222,7 +219,7 @@ class DynamicSchedule(Schedule):
     # Checks: compiled code reads wherever these point ---------------------------------------------------
 
     def _check_state(self, state):
-        """Hold a state, which may come from a checkpoint, against the form that `start` gives it."""
+        """Check the form of a state, which may come from a checkpoint."""
         form = {"change": self.n_blocks, "fresh": self.n_schedulers, "tree": 2 * self.n_blocks}
         kinds = {"change": np.float64, "fresh": np.bool_, "tree": np.float64}
         for name, length in form.items():
@@ -253,7 +250,7 @@ class DynamicSchedule(Schedule):
 
 
 def _as_function(conflicts, n_blocks):
-    """Turn a matrix of conflicts into a function; check that it is one of booleans, symmetric."""
+    """Turn a matrix of conflicts into a function; check that it is boolean and symmetric."""
     if conflicts is None or callable(conflicts):
         return conflicts
     from scipy import sparse

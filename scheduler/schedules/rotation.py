@@ -1,4 +1,4 @@
-"""Which shard works on which block, when no two may share one."""
+"""Rotation: blocks that travel from shard to shard, no two shards on the same one."""
 
 import heapq
 from typing import Any
@@ -129,7 +129,7 @@ def _one_by_one(weights, items, group, loads):
 
 
 def _in_one_cut(weights, items, group, loads):
-    """Cut a slice of light items so that it lifts the lightest groups to one level, as far as it goes."""
+    """Cut a slice of light items so that it brings the lightest groups to one level, if it can."""
     amount = weights.sum()
     if amount == 0:
         group[items] = items % len(loads)
@@ -144,7 +144,7 @@ def _in_one_cut(weights, items, group, loads):
 
 
 def _rooms(loads, amount):
-    """How much each group takes when `amount` is poured over them like water."""
+    """Return how much each group takes if `amount` fills them to one level, like water."""
     ascending = np.sort(loads)
     # The level, were only the k + 1 lightest groups under water.
     levels = (amount + np.cumsum(ascending)) / np.arange(1, len(loads) + 1)

@@ -1,4 +1,4 @@
-"""What every schedule offers: state and event in, plan out."""
+"""The interface of schedules: state and event in, plan out."""
 
 import copy
 from typing import Any, Self
@@ -10,11 +10,11 @@ from ...errors import DataError, shortened
 
 
 class Schedule:
-    """Says which blocks meet which shards in each round.
+    """Chooses the blocks that meet the shards in each round.
 
-    A schedule is pure: it holds its parameters and nothing else. What it learns during a run lies in a
-    state, a dict of arrays that the engine keeps and puts into checkpoints. It knows no
-    algorithm: it sees indices and priorities.
+    A schedule is pure: it holds its parameters only. What it learns during a run is in a state, a dict of
+    arrays that the engine keeps and puts into checkpoints. It knows no algorithm, only indices and
+    priorities.
 
     Attributes
     ----------
@@ -22,8 +22,8 @@ class Schedule:
         The plan of round r is made from the events of rounds up to ``r - 1 - lookahead``; with 1 it is made
         while round r - 1 runs. Part of the promise of the same plan for the same seed.
     n_shards, n_blocks : int or None, default=None
-        What the plans are made for; None until the program is known. A schedule that sets them is refused
-        beside a program of other numbers.
+        Numbers that the plans are made for; None until the program is known. A schedule that sets them is
+        refused for a program of other numbers.
     """
 
     lookahead: int = 0
@@ -31,22 +31,9 @@ class Schedule:
     n_blocks: Any = None
 
     def bound(self, n_shards: int, n_blocks: int) -> Self:
-        """Return this schedule for a program of so many shards and blocks.
+        """Return a copy for a program's numbers of shards and blocks; itself if it has both.
 
-        Parameters
-        ----------
-        n_shards, n_blocks : int
-            Those of the program.
-
-        Returns
-        -------
-        Schedule
-            A copy that has both numbers; the schedule itself where it has them.
-
-        Raises
-        ------
-        DataError
-            If the schedule was made for other numbers.
+        DataError if the schedule was made for other numbers.
         """
         name, found = type(self).__name__, {"n_shards": n_shards, "n_blocks": n_blocks}
         for key, number in found.items():
@@ -65,26 +52,14 @@ class Schedule:
         return other
 
     def _prepare(self):
-        """Make what needs the numbers of shards and blocks, once they are known."""
+        """Compute what needs the numbers of shards and blocks."""
 
     def start(self) -> dict[str, Array]:
-        """Make the state before round 0.
-
-        Returns
-        -------
-        dict of str to ndarray
-        """
+        """Return the state before round 0, a dict of arrays."""
         return {}
 
     def plan(self, round: int, state: Any) -> Any:
-        """Plan a round.
-
-        Parameters
-        ----------
-        round : int
-            From 0.
-        state : dict of str to ndarray
-            Left as it is.
+        """Plan a round, counted from 0; `state` is not changed.
 
         Returns
         -------
@@ -95,17 +70,9 @@ class Schedule:
         raise NotImplementedError(f"{type(self).__name__} must say what is planned")
 
     def observe(self, state: Any, round: int, blocks: Any, priorities: Any) -> None:
-        """Take what became of a round into the state.
+        """Update the state with the results of a round.
 
-        Parameters
-        ----------
-        state : dict of str to ndarray
-            Changed in place.
-        round : int
-        blocks : ndarray of int64
-            What was updated.
-        priorities : ndarray of float64
-            For each of them, not negative: how much it changed.
+        `blocks` (int64) were updated; `priorities` (float64, not negative) are how much each of them changed.
         """
 
 
@@ -128,7 +95,7 @@ def check_plan(plan, program, schedule):
 
 
 def plan_as_json(plan):
-    """Turn a plan, or None, into what JSON can hold."""
+    """Turn a plan, or None, into a value for JSON."""
     if plan is None:
         return None
     return [
@@ -137,7 +104,7 @@ def plan_as_json(plan):
 
 
 def plan_from_json(plan, program, schedule):
-    """Make a plan of what JSON held, which may not be what was written; kernels read where it points."""
+    """Make a plan of a value of JSON, with all checks: kernels read where it points."""
     if plan is None:
         return None
     if not isinstance(plan, list) or not plan or not all(plan):

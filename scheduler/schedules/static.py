@@ -1,4 +1,4 @@
-"""Sets of blocks in an order that is known before the first round."""
+"""Static scheduling: sets of blocks in an order that is known before the first round."""
 
 from typing import Any
 

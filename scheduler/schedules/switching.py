@@ -7,18 +7,9 @@ from .schedule import Schedule
 
 
 class PassesSchedule(Schedule):
-    """Every shard works on the same block at the same time, block after block, so many times a round.
+    """All shards work on the same block at the same time, block after block, `repeats` times a round.
 
     For programs of passes that must not overlap: all shards end one before any begins the next.
-
-    Parameters
-    ----------
-    n_shards : int
-        Parts of the data.
-    n_blocks : int
-        Passes that a repetition has.
-    repeats : int, default=1
-        Repetitions a round.
 
     Examples
     --------
@@ -39,12 +30,10 @@ class PassesSchedule(Schedule):
 
 
 class SwitchSchedule(Schedule):
-    """One schedule after the other: the next takes over when the program gives a positive priority.
+    """Schedules one after the other: a positive priority of the program starts the next.
 
-    Parameters
-    ----------
-    *schedules : Schedule
-        Without a state of their own. Each may name fewer blocks than the program has: a phase of its own.
+    The schedules have no state of their own. Each may name fewer blocks than the program has: a phase of its
+    own.
 
     Examples
     --------
@@ -72,7 +61,7 @@ class SwitchSchedule(Schedule):
         return {"phase": np.zeros(1, np.int64)}
 
     def plan(self, round, state):
-        """Ask the schedule of the present phase."""
+        """Return the plan of the present phase's schedule."""
         return self.schedules[int(state["phase"][0])].plan(round, {})
 
     def observe(self, state, round, blocks, priorities):

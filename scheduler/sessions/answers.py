@@ -1,4 +1,4 @@
-"""What members answer, packed: an exception that does not unpickle would break the connection."""
+"""Answers of workers, packed: an exception that does not unpickle would break the connection."""
 
 import pickle
 import traceback
@@ -15,7 +15,7 @@ _SMALL = 10_000  # bytes
 
 
 def wired(value):
-    """Pack an object for Dask's comms, which take large frames as they lie and small ones best in a row."""
+    """Pack an object for Dask's comms, which send large frames uncopied and small ones best in a row."""
     frames = Parcel.of(value).frames
     return [to_serialize(frame) if frame.nbytes > _SMALL else frame.tobytes() for frame in frames]
 
@@ -48,7 +48,7 @@ def failure(error):
 
 
 def refused(version):
-    """Answer who has another version; None to others."""
+    """Return the answer to another version; None to the same."""
     if version == __version__:
         return None
     text = f"stradask {__version__} is installed there and {version} here"
@@ -56,12 +56,12 @@ def refused(version):
 
 
 def not_here(epoch):
-    """Answer who takes part in something else."""
+    """Return the answer to a message of another epoch."""
     return {"lost": f"no session of epoch {epoch} is there"}
 
 
 def opened(answer, member):
-    """Unpack an answer, or raise what it tells of."""
+    """Unpack an answer, or raise its error."""
     if answer is None:  # Dask's answer where there is no such handler
         raise WorkerLost(f"{member} has no session plugin")
     if "ok" in answer:

@@ -1,4 +1,4 @@
-"""When shards should move from slow members of a cluster to fast ones, by what was seen of their pace."""
+"""Balancing: moves of shards from slow workers to fast ones, by their measured pace."""
 
 import heapq
 
@@ -11,22 +11,13 @@ _FORGETTING = 0.99  # a round: how long a member without shards is remembered as
 
 
 class Balance:
-    """Watches how long members work on their shards, and says where the shards would be better.
+    """Measures the pace of workers, and proposes better places for the shards.
 
-    A member's first round does not count, for in it kernels are compiled. Its pace is the better one of its
-    last two rounds after that, so that a single bad round moves nothing. Shards move once the rounds that
-    passed in worse places have cost as much time as the last move took: a lasting trouble costs at most twice
-    the price of moving at once.
-
-    Parameters
-    ----------
-    weights : sequence of float
-        Work of each shard, in any unit.
-
-    Attributes
-    ----------
-    pace : dict of str to float
-        Seconds that a thread of the member takes for a unit of work.
+    A worker's first round does not count, since kernels are compiled in it. Its pace is the better one of its
+    last two rounds after that, so that a single bad round moves nothing. Shards move once the time lost to
+    worse places has reached the time of the last move: a lasting slowdown costs at most twice the price of
+    moving at once. `weights` are the work of each shard, in any unit; `pace` is the seconds that a thread of
+    each worker takes for a unit.
 
     Examples
     --------
@@ -49,17 +40,7 @@ class Balance:
         self._price, self._lost = _FIRST_PRICE, 0.0
 
     def observe(self, seconds, places, members):
-        """Take in how long each shard was worked on in a round.
-
-        Parameters
-        ----------
-        seconds : dict of int to float
-            By shard.
-        places : list of str
-            Which member held each shard.
-        members : dict of str to int
-            The threads of all members there are.
-        """
+        """Record a round: seconds by shard, the worker of each shard, and the threads of all workers."""
         for known in (self.pace, self._last):
             for gone in known.keys() - members.keys():
                 del known[gone]
@@ -77,10 +58,7 @@ class Balance:
                 self.pace[member] = usual + _FORGETTING * (self.pace[member] - usual)
 
     def better(self, places, members):
-        """Return other places for the shards if it is time to move; None if all is well or not yet bad.
-
-        To be called once a round.
-        """
+        """Return other places for the shards if it is time to move, else None; once a round."""
         if not self.pace:
             return None
         pace = {member: self.pace.get(member, self._usual()) for member in members}
@@ -96,7 +74,7 @@ class Balance:
         return wished if self._lost >= self._price else None
 
     def moved(self, seconds):
-        """Tell that the shards were moved, and how long it took."""
+        """Record how long moving the shards took."""
         self._price, self._lost = seconds, 0.0
 
     def _usual(self):
@@ -104,18 +82,7 @@ class Balance:
 
 
 def slowest(weights, places, pace, members):
-    """Compute how long the member that takes longest works on its shards.
-
-    Parameters
-    ----------
-    weights : array
-        By shard.
-    places : list of str
-        By shard.
-    pace : dict of str to float
-    members : dict of str to int
-        Threads.
-    """
+    """Return the time of the worker that takes longest; arguments by shard or by worker."""
     own: dict[str, list] = {}
     for weight, place in zip(weights, places, strict=True):
         own.setdefault(place, []).append(weight)
@@ -123,7 +90,7 @@ def slowest(weights, places, pace, members):
 
 
 def _duration(weights, pace, n_threads):
-    """How long threads take that fetch the next shard as they come free."""
+    """Return the time of threads that each take the next shard when they are free."""
     free = [0.0] * n_threads
     for weight in weights:
         heapq.heappush(free, heapq.heappop(free) + weight * pace)
@@ -131,26 +98,15 @@ def _duration(weights, pace, n_threads):
 
 
 def contiguous(weights, pace, members, places):
-    """Give each member neighbouring shards such that the slowest is done as soon as can be.
+    """Give each worker neighbouring shards such that the slowest ends as soon as possible.
 
-    Neighbours together, because then of all travelling blocks few change their member. Members stay in the
-    order of their first shards, newcomers last; one that is too slow to help gets none.
-
-    Parameters
-    ----------
-    weights, pace, members
-        As `slowest`.
-    places : list of str
-        Of now.
-
-    Returns
-    -------
-    list of str
+    With neighbours together, few travelling blocks change their worker. Workers stay in the order of their
+    first shards, new ones last; one that is too slow to help gets none. Returns the worker of each shard.
     """
     order = list(dict.fromkeys([*places, *members]))
 
     def filled(limit):
-        """Fill member after member up to a time limit; None if shards are left."""
+        """Fill worker after worker up to a time limit; None if shards are left."""
         found: list[str] = []
         for member in order:
             free = [0.0] * members[member]

@@ -1,4 +1,4 @@
-"""Clients of Dask clusters: the caller's, which sessions share, and those that they make for themselves."""
+"""Clients of Dask clusters: the caller's, which sessions share, and our own."""
 
 import asyncio
 import concurrent.futures
@@ -35,21 +35,9 @@ def scheduler_timeout():
 def open_client(scheduler, timeout=None):
     """Make a client of our own, which its maker closes.
 
-    Parameters
-    ----------
-    scheduler : str or distributed.Client
-        An address, or a client whose scheduler and certificates are taken.
-    timeout : float, optional
-        Seconds to wait for the scheduler; `scheduler_timeout` by default.
-
-    Returns
-    -------
-    distributed.Client
-
-    Raises
-    ------
-    DataError
-        If no scheduler answers, or the certificates for ``tls://`` are missing.
+    `scheduler` is an address, or a client whose scheduler and certificates are taken. DataError if no
+    scheduler answers in time (`scheduler_timeout` by default), or the certificates for ``tls://`` are
+    missing.
     """
     timeout = scheduler_timeout() if timeout is None else timeout
     address, security = scheduler, distributed.Security()
@@ -71,10 +59,7 @@ def open_client(scheduler, timeout=None):
 
 
 def close_client(client):
-    """Close a client that `open_client` made.
-
-    One that tries to reach its scheduler again would log the end of its trial, a traceback.
-    """
+    """Close a client of `open_client`, without the traceback of one that tries to reconnect."""
     log = logging.getLogger("distributed.client")
     with contextlib.ExitStack() as stack:
         if client.status != "running":
@@ -84,30 +69,19 @@ def close_client(client):
 
 
 def _tells_more(record):
-    """Say whether a record of a log is more than the cancelling of a task."""
+    """Return whether a log record is more than the cancelling of a task."""
     kind = record.exc_info[0] if record.exc_info else None
     return kind is None or not issubclass(kind, asyncio.CancelledError)
 
 
 def take_exception(task):
-    """Take a task's exception when it ends: of one that is awaited no more, asyncio would print it."""
+    """Retrieve the exception of a task that is awaited no more: asyncio would print it."""
     task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
 
 
 @contextlib.contextmanager
 def scheduler_named(client):
-    """Say in our words that the scheduler has gone, where what Dask raises of it would come through.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The one that is talked through within the ``with`` block.
-
-    Raises
-    ------
-    StradaskError
-        For a connection to the scheduler that broke, and for tasks that it took along.
-    """
+    """Turn a broken connection to the scheduler, and tasks lost with it, into a StradaskError."""
     try:
         yield
     except StradaskError:
@@ -124,7 +98,7 @@ def scheduler_named(client):
 
 @dataclass(eq=False)
 class _Company:
-    """What the sessions of one client share."""
+    """State that the sessions of one client share."""
 
     connection: Any = None  # to the scheduler that knows of the plugins
     plugins: set = field(default_factory=set)  # names of those that its workers have
@@ -146,20 +120,11 @@ def _company(client):
 
 
 class Lent:
-    """A client that a session talks through, its connections and the scheduler's news.
+    """A client that a session borrows, its connections and the scheduler's events.
 
-    The caller's own is used where that can be, so that nothing has to be opened; it is not closed. An
-    address, an asynchronous client (its event loop waits for the caller) and one that listens to the
-    scheduler's news itself get a client beside them, which `close` closes.
-
-    Parameters
-    ----------
-    scheduler : str or distributed.Client
-
-    Attributes
-    ----------
-    client : distributed.Client
-    pool : Connections
+    The caller's client is used where possible, and not closed. An address, an asynchronous client (its event
+    loop waits for the caller) and one that subscribes to the scheduler's events itself get a second client,
+    which `close` closes.
     """
 
     def __init__(self, scheduler):
@@ -170,7 +135,7 @@ class Lent:
         self.pool = Connections(self.client)
 
     async def install(self, plugin, *, anew=False):
-        """Put a plugin on the workers, unless an earlier session of this client has done so."""
+        """Register a plugin on the workers, unless an earlier session of this client has done so."""
         company, connection = _company(self.client), self.client.scheduler_comm
         if company.connection is not connection:  # perhaps to another scheduler than before
             company.connection = connection
@@ -180,13 +145,13 @@ class Lent:
             company.plugins.add(plugin.name)
 
     def listen(self, listener):
-        """Have the scheduler's news told from now on; on the client's event loop."""
+        """Subscribe to the scheduler's events; on the client's event loop."""
         company = _company(self.client)
         self.client.subscribe_topic(_TOPIC, company.tell)  # anew: a scheduler that came back has forgotten
         company.listeners.append(listener)
 
     def ignore(self, listener):
-        """Have no more news told to a listener; on the client's event loop."""
+        """End a subscription; on the client's event loop."""
         company = _company(self.client)
         if listener not in company.listeners:
             return
@@ -210,18 +175,18 @@ def _can_be_shared(client):
 
 
 class Connections:
-    """The connections of a client, on which nobody waits long for an address where nobody is any more."""
+    """The connections of a client, with a short timeout for addresses that are gone."""
 
     def __init__(self, client):
         self._pool = client.rpc
         self.reuse, self.remove = self._pool.reuse, self._pool.remove
 
     def __call__(self, address):
-        """An object whose methods are the handlers of a worker."""
+        """Return an object whose methods are the handlers of a worker."""
         return PooledRPCCall(address, self, self._pool.serializers, self._pool.deserializers)
 
     async def connect(self, address):
-        """A connection, which `reuse` takes back."""
+        """Open a connection, which `reuse` takes back."""
         return await self._pool.connect(address, timeout=connect_timeout())
 
     async def close(self):

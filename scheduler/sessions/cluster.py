@@ -7,19 +7,15 @@ import logging
 import time
 from typing import Any
 
-import distributed
-
 from ..._version import __version__
-from ...errors import DataError, StradaskError, WorkerLost
+from ...errors import StradaskError, WorkerLost
 from ..history import Activity
 from ..stores.saved import check_complete
 from ..stores.shared_store import StoredState, saved_block, saved_shard
-from ..threads import effective_n_jobs, own_threads, warn_in_task
 from .answers import wired
 from .balancing import Balance
 from .clients import scheduler_named
 from .keep_alive import end_presences, presence_key, show_presence
-from .local import LocalSession
 from .migration import Migration
 from .placement import ShardData, holds_dask, place, stays
 from .routes import itineraries
@@ -29,25 +25,6 @@ from .worker_state import payload_bytes
 _PATIENCE = 1.0  # seconds that workers which have just joined have to be ready, when others are
 _ATTEMPTS = 5  # to open a session while workers come and go
 _log = logging.getLogger("stradask")
-
-
-def cluster_session(engine, n_jobs=None):
-    """Make the session of an `engine` other than "local"; see `session.open_session`."""
-    threads = own_threads()
-    if threads is not None:
-        n_jobs = threads if n_jobs is None else n_jobs
-        warn_in_task(engine, effective_n_jobs(n_jobs), stacklevel=3)
-        return LocalSession(n_jobs)
-    if engine != "dask":
-        return ClusterSession(engine, n_jobs)
-    try:
-        client = distributed.default_client()
-    except ValueError as error:
-        raise DataError(
-            "engine='dask' is the current Dask client, and there is none: make one with "
-            "dask.distributed.Client(...) before the fit, or give the scheduler's address as engine"
-        ) from error
-    return ClusterSession(client, n_jobs)
 
 
 class ClusterSession(Migration):

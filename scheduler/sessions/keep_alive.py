@@ -1,7 +1,8 @@
-"""How workers learn that a client is gone: seats that end with the task that shows the scheduler their use.
+"""Keep-alive tasks: how workers learn that a client is gone.
 
-A client that closes, dies or is cut off has its tasks released by the scheduler. One task for each seat, a
-*presence*, is therefore all that a worker must watch; it also keeps the worker from being retired as idle.
+When a client closes, dies or is cut off, the scheduler releases its tasks. One task for each worker session,
+a *keep-alive*, is therefore all that a worker must watch; it also keeps the worker from being retired as
+idle.
 """
 
 import asyncio
@@ -20,10 +21,10 @@ from .clients import connect_timeout
 
 
 class SeatKeeper(WorkerPlugin):
-    """A plugin that keeps one seat for each session, and drops it when the session's presence goes.
+    """A plugin with one worker session for each session, which ends with its keep-alive.
 
-    A seat has its `epoch`, `presence` (the key of the task), `gone` (an event, set by `end`) and `end()`. All
-    of this happens on the worker's event loop.
+    A worker session has its `epoch`, `presence` (the key of the task), `gone` (an event, set by `end`) and
+    `end()`. All of this happens on the worker's event loop.
     """
 
     idempotent = True  # without it a second registration tears down the sessions that run
@@ -31,7 +32,7 @@ class SeatKeeper(WorkerPlugin):
     answers_to: tuple[str, ...]  # names of handlers, methods that return what `answers` packs
 
     async def setup(self, worker):
-        """Begin to answer, without a seat."""
+        """Register the handlers."""
         self.worker, self.loop = worker, asyncio.get_running_loop()
         self.seats: dict[str, Any] = {}
         self.pool = ConnectionPool(
@@ -42,7 +43,7 @@ class SeatKeeper(WorkerPlugin):
             worker.handlers[f"stradask_{name}"] = getattr(self, name)
 
     async def teardown(self, worker):
-        """End all seats, and answer no more."""
+        """End all worker sessions, and remove the handlers."""
         for session in list(self.seats):
             self.drop_seat(session)
         for name in self.answers_to:
@@ -50,7 +51,7 @@ class SeatKeeper(WorkerPlugin):
         await self.pool.close()
 
     async def reach(self, to, handler, **message):
-        """Ask another worker, a second time if the connection breaks: handlers tell repeats."""
+        """Call another worker, a second time if the connection breaks: handlers recognise repeats."""
         for again in (True, False):
             try:
                 answer = await getattr(self.pool(to), f"stradask_{handler}")(**message)
@@ -61,10 +62,10 @@ class SeatKeeper(WorkerPlugin):
                 return opened(answer, to)
 
     def transition(self, key, start, finish, **kwargs):
-        """End the session whose presence task was released: its client closed, died, or was cut off.
+        """End the worker session whose keep-alive was released with its client.
 
-        Only a seat's own presence counts (a dead worker's may have been moved here), and only while the
-        worker runs: one that retires loses it too, and its shards are still wanted.
+        Only its own keep-alive counts (a dead worker's may have been moved here), and only while the worker
+        runs: one that retires loses it too, and its shards are still wanted.
         """
         if finish in ("cancelled", "released", "forgotten", "error") and self.worker.status is Status.running:
             for session, seat in self.seats.items():
@@ -72,7 +73,7 @@ class SeatKeeper(WorkerPlugin):
                     self.loop.call_soon(self.drop_seat, session, seat)
 
     def expect_presence(self, session, epoch):
-        """End the seat unless its presence comes in time: its client died while it made the seats."""
+        """End the worker session unless its keep-alive comes in time."""
         patience = parse_timedelta(dask.config.get("stradask.timeout", "30s"))
         self.loop.call_later(patience, self._give_up, session, epoch)
 
@@ -82,7 +83,7 @@ class SeatKeeper(WorkerPlugin):
             self.drop_seat(session)
 
     def drop_seat(self, session, only=None):
-        """End a seat, if it is still this one: a new epoch may have made another."""
+        """End a worker session; with `only`, only if it is still this one."""
         seat = self.seats.get(session)
         if seat is not None and only in (None, seat):
             del self.seats[session]
@@ -90,13 +91,9 @@ class SeatKeeper(WorkerPlugin):
 
 
 def show_presence(client, plugin, session, member, epoch):
-    """Submit the presence of a seat: now, and not when all seats are there, or the first are given up.
+    """Submit the keep-alive of a worker session; return its key and its future, to be held.
 
-    Returns
-    -------
-    key : str
-    task : distributed.Future
-        To be held as long as the seat is wanted.
+    At once, and not when all worker sessions are there: the first would be given up.
     """
     key = presence_key(session, member, epoch)
     where = {"workers": [member], "allow_other_workers": True}  # or it waits for a lost one for ever
@@ -104,7 +101,7 @@ def show_presence(client, plugin, session, member, epoch):
 
 
 def end_presences(shown):
-    """Release the tasks of a dict ``{member: (key, task)}``, and empty it.
+    """Release the keep-alives of a dict ``{worker: (key, future)}``, and empty it.
 
     At once: a cycle of references may keep the futures until the garbage collector comes.
     """
@@ -114,14 +111,14 @@ def end_presences(shown):
 
 
 def presence_key(session, member, epoch):
-    """Name the presence of a member in an epoch."""
+    """Return the key of a worker's keep-alive in an epoch."""
     return f"stradask-presence-{session}-{member}-{epoch}"
 
 
 async def presence(plugin_name, session, key, address):
-    """Keep a worker busy as long as its seat lasts.
+    """Keep a worker busy as long as its worker session lasts; the keep-alive task.
 
-    A coroutine needs no thread, and one that secedes no slot. Its release ends the session (see
+    A coroutine needs no thread, and one that secedes no slot. Its release ends the worker session (see
     `SeatKeeper.transition`).
     """
     worker = distributed.get_worker()

@@ -1,4 +1,4 @@
-"""Shards in this process, on its threads: the session that needs no cluster."""
+"""Sessions in this process, on its threads, without a cluster."""
 
 from typing import Any
 
@@ -10,18 +10,9 @@ from ..threads import effective_n_jobs, run_tasks
 
 
 class LocalSession:
-    """The reference: shards lie in this process, blocks and messages go by reference.
+    """The reference session: shards in this process, blocks and messages passed by reference.
 
     The tasks of a step run on `n_jobs` threads of the process's pool.
-
-    Parameters
-    ----------
-    n_jobs : int or None, default=None
-        See `stradask.scheduler.threads.effective_n_jobs`.
-
-    Examples
-    --------
-    See `stradask.scheduler.run`.
     """
 
     remote = False
@@ -48,7 +39,7 @@ class LocalSession:
             self._lay_over(name, array)
 
     def _lay_over(self, name, array):
-        """Put an array of a snapshot where it belongs; it may come from a file."""
+        """Restore an array of a snapshot, which may come from a file."""
         place, _, key = name.partition("/")
         kind, _, number = place.partition("-")
         if kind == "block":
@@ -70,7 +61,7 @@ class LocalSession:
         ]
 
     def _read_ahead(self, first, steps, later):
-        """Tell the program, once for each turn, of the shards that come after those of these steps."""
+        """Announce to the program, once a turn, the shards that follow those of these steps."""
         here = {shard for step in steps for shard, _ in step}
         if not first:
             self._first = here  # they come again in the next round
@@ -86,13 +77,13 @@ class LocalSession:
         return self.program.update(self.states[shard], Task(round, step, shard, blocks, value))
 
     def measure(self, messages, method="measure"):
-        """Ask a method of the program of each shard."""
+        """Call a method of the program for each shard."""
         self._sync(messages)
         asked = getattr(self.program, method)
         return run_tasks([(asked, (state,)) for state in self.states], self.n_jobs)
 
     def snapshot(self, messages, *, blocks_only=False):
-        """Copy what updates change."""
+        """Copy the saved arrays and the blocks."""
         self._sync(messages)
         arrays = {
             f"shard-{s}/{name}": state[name].copy()

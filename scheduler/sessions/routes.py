@@ -1,31 +1,22 @@
-"""Which member of a cluster does what in a round, and on which ways the blocks travel."""
+"""Routes: which worker does what in a round, and where the blocks travel."""
 
 from .worker_state import Assignment
 
 
 def itineraries(first, steps, shard_at, block_at, stamps, later=()):
-    """Turn steps into what each member does, and where each block goes from there.
+    """Turn steps of (shard, block) pairs into the assignments of each worker, and the transfers of blocks.
 
-    Parameters
-    ----------
-    first : int
-        Number of the first step.
-    steps : list of list of (int, int)
-        Shards and blocks that meet.
-    shard_at, block_at : list of str
-        Which member holds each shard, and each block before these steps; `block_at` is empty where blocks
-        do not travel.
-    stamps : list of int
-        How often each block was used or moved.
-    later : list of list of (int, int), default=()
-        Steps that are known to follow: a block goes on to where it is needed then, as soon as it is free.
+    `first` is the number of the first step. `shard_at` and `block_at` name the worker of each shard and block
+    (`block_at` is empty if blocks do not travel), `stamps` count how often each block was used or moved.
+    `later` are steps that are known to follow: a block goes on to where it is needed then, as soon as it is
+    free.
 
     Returns
     -------
     plans : dict of str to list of Assignment
-        By member, in the order of steps.
+        By worker, in the order of steps.
     moves : dict of str to list of (int, int, str)
-        By member, the blocks that it sends off first: number, stamp, and to whom.
+        By worker, the blocks that it sends off first: number, stamp, and to whom.
     block_at, stamps : list
         After these steps.
 

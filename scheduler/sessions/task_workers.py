@@ -1,34 +1,25 @@
-"""Plain Dask tasks on the workers that have this stradask, and on no others."""
+"""Plain Dask tasks on the workers that have this version of stradask, and on no others."""
 
 import asyncio
 import contextlib
 from concurrent.futures import CancelledError
 from typing import Any
 
+import dask
+
 from .clients import scheduler_named, take_exception
 from .membership import Membership
-from .session import open_session
 
 _LOOK = 0.1  # seconds between looks at whether the scheduler is there
 
 
 class TaskWorkers(Membership):
-    """Submits tasks to the workers that may take part; which ones these are, `Membership` decides.
+    """Submits tasks to the workers that may take part; `Membership` decides which ones.
 
-    Workers that join later take part as soon as they answer, those of another version never. A task all of
-    whose workers are lost would wait for them for ever: it is cancelled, and can be submitted again. All
-    tasks are cancelled when the connection to the scheduler breaks: Dask forgets those that are submitted
-    while its client tries to connect again.
-
-    Parameters
-    ----------
-    scheduler : str or distributed.Client
-        An address, or a client, which is not closed.
-
-    Attributes
-    ----------
-    n_orphaned : int
-        Tasks that were cancelled because all their workers were lost.
+    Workers that join later take part as soon as they answer, those of another version never. A task whose
+    workers are all lost would wait for them for ever: it is cancelled, counted in `n_orphaned`, and can be
+    submitted again. All tasks are cancelled when the connection to the scheduler breaks: Dask forgets those
+    that are submitted while its client tries to connect again.
     """
 
     def __init__(self, scheduler):
@@ -39,13 +30,7 @@ class TaskWorkers(Membership):
         self._tasks: Any = None  # the client through which tasks go
 
     def open(self):
-        """Find the workers that may take part; wait for a first one.
-
-        Returns
-        -------
-        distributed.Client
-            The one through which tasks go.
-        """
+        """Find the workers that may take part, wait for a first one; return the client for tasks."""
         try:
             self._tasks = self._stack.enter_context(self.client())
             self._connect()
@@ -56,7 +41,7 @@ class TaskWorkers(Membership):
         return self._tasks
 
     def close(self):
-        """Let go of all tasks."""
+        """Release all tasks."""
         self.cancel(self._watched)
         try:
             super().close()
@@ -67,10 +52,7 @@ class TaskWorkers(Membership):
     def where(self):
         """Return Dask's arguments that keep tasks on these workers; wait for one if all were lost.
 
-        Raises
-        ------
-        StradaskError
-            If none comes within the timeout, or all that run have another version.
+        StradaskError if none comes within the timeout, or all that run have another version.
         """
         if not self._members or self._client.status != "running":
             with scheduler_named(self._client):
@@ -79,12 +61,12 @@ class TaskWorkers(Membership):
         return {"workers": sorted(self._members), "allow_other_workers": False}
 
     def submit(self, function, *args):
-        """Submit a task; see `distributed.Client.submit`."""
+        """Submit a task; of Dask collections among `args` it gets the computed values."""
         where = self.where()
-        return self.watch(self._tasks.submit(function, *args, pure=False, **where), where)
-
-    def watch(self, future, where):
-        """Care for a task that was submitted with what `where` returned."""
+        if any(map(dask.is_dask_collection, args)):
+            future = self._tasks.compute(dask.delayed(function)(*args), **where)
+        else:
+            future = self._tasks.submit(function, *args, pure=False, **where)
         self._watched[future] = set(where["workers"])
         self._client.loop.add_callback(self._cancel_orphans)  # its workers may have been lost meanwhile
         return future
@@ -92,11 +74,8 @@ class TaskWorkers(Membership):
     def gather(self, futures):
         """Fetch results; see `distributed.Client.gather`.
 
-        Raises
-        ------
-        CancelledError
-            If the connection to the scheduler breaks meanwhile; `where` then waits for it, or says that it is
-            gone. Dask itself would try for half a minute.
+        CancelledError if the connection to the scheduler breaks meanwhile; `where` then waits for it, or
+        raises. Dask itself would try for half a minute.
         """
         return self._tasks.sync(self._while_connected, self._tasks.gather, futures)
 
@@ -130,7 +109,7 @@ class TaskWorkers(Membership):
         self._in_background(self._cancel_unheard())
 
     async def _cancel_unheard(self):
-        """Cancel tasks that no scheduler may have heard of, as Dask does with those submitted before."""
+        """Cancel tasks that a lost scheduler may not have received, as Dask does with earlier ones."""
         while True:
             if self._tasks.status != "running":
                 for future in list(self._watched):
@@ -163,25 +142,25 @@ class TaskWorkers(Membership):
         await self._widen()
 
     async def _widen(self):
-        """Let the scheduler know where tasks may run by now, those too that are on the way to it."""
+        """Tell the scheduler the workers on which tasks may run by now, also for tasks on the way to it."""
         late = list(self._watched)
         while late := [f for f in late if f.status == "pending" and f in self._watched]:
             found = await self._client.scheduler.get_task_status(keys=[f.key for f in late])
             known = {f.key: sorted(self._watched[f]) for f in late if found.get(f.key) and f in self._watched}
             if known:
                 await self._client.scheduler.set_restrictions(worker=known)
+                # If its workers are lost, Dask looks at a task again only when another worker joins.
+                found = await self._client.scheduler.get_task_status(keys=list(known))
+                self._cancel_orphaned([f for f in late if found.get(f.key) == "no-worker"])
             late = [f for f in late if f.key not in known]
             await asyncio.sleep(0.1)
 
     def _cancel_orphans(self):
-        orphans = [f for f, places in list(self._watched.items()) if not places & self._members.keys()]
-        for future in orphans:
-            del self._watched[future]
+        watched = list(self._watched.items())
+        self._cancel_orphaned([f for f, workers in watched if not workers & self._members.keys()])
+
+    def _cancel_orphaned(self, orphans):
+        orphans = [future for future in orphans if self._watched.pop(future, None) is not None]
         self.n_orphaned += len(orphans)
         if orphans:
             self._in_background(asyncio.to_thread(self._tasks.cancel, orphans, force=True))
-
-
-def task_workers(engine):
-    """Make the `TaskWorkers` of an `engine` other than "local"."""
-    return TaskWorkers(open_session(engine)._scheduler)

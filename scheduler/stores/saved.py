@@ -1,4 +1,4 @@
-"""What a program keeps in snapshots and checkpoints, held against what it has."""
+"""Checks of what a program saves in snapshots and checkpoints."""
 
 import numpy as np
 
@@ -16,10 +16,7 @@ def check_saved(program, state):
 
 
 def check_complete(program, names):
-    """See that a snapshot has arrays of these names: all that a program keeps, and no others.
-
-    What is not in it would silently begin anew.
-    """
+    """Check that a snapshot has all names that a program saves, and no others."""
     wanted = {f"shard-{s}/{name}" for s in range(len(program.shards)) for name in program.saved}
     if program.travels:
         wanted |= {f"block-{b}" for b in range(program.n_blocks)}
@@ -28,7 +25,7 @@ def check_complete(program, names):
 
 
 def check_same_form(name, array, there):
-    """Hold an array of a snapshot, which may come from a file, against the one that it replaces."""
+    """Check the shape and dtype of an array of a snapshot, which may come from a file."""
     if array.shape != there.shape or array.dtype != there.dtype:
         raise ModelFileError(
             f"the checkpoint's array {name} is {array.dtype}{array.shape}, but the program has "
@@ -37,7 +34,7 @@ def check_same_form(name, array, there):
 
 
 def laid_over(program, block, packed, there):
-    """Make a block of its saved form, held against the one that it replaces; an array keeps its form."""
+    """Unpack a saved block; an array must have the form of the one that it replaces."""
     if type(there) is np.ndarray:
         check_same_form(f"block-{block}", packed, program.pack(block, there))
     return program.unpack(block, packed.copy())

@@ -1,8 +1,8 @@
-"""Checkpoints in a place that all workers see: every worker writes the shards that lie with it.
+"""Checkpoints in a place that all workers see: every worker writes its own shards.
 
-The place is a URL that fsspec knows (``file:///mnt/all/fit``, ``s3://bucket/fit``). A state is a folder
-with a file for each shard and block and one of the coordinator; the manifest, written last, names the folder
-and the size of each file, so that half a state is never taken for a whole one.
+The place is a URL that fsspec knows (``file:///mnt/all/fit``, ``s3://bucket/fit``). A state is a folder with
+a file for each shard and block and one of the coordinator; the manifest, written last, names the folder and
+the size of each file, so that a partial state never counts.
 """
 
 import contextlib
@@ -26,16 +26,7 @@ _log = logging.getLogger("stradask")
 
 
 def open_checkpoint(path):
-    """Make the checkpoint that a parameter names: a folder of this machine, or a URL.
-
-    Parameters
-    ----------
-    path : path-like
-
-    Returns
-    -------
-    Checkpoint or SharedCheckpoint
-    """
+    """Return the `Checkpoint` of a folder, or the `SharedCheckpoint` of a URL."""
     return SharedCheckpoint(str(path)) if "://" in str(path) else Checkpoint(path)
 
 
@@ -68,14 +59,14 @@ def write_part(url, folder, name, arrays):
 
 @dataclass(frozen=True)
 class StoredPart:
-    """The arrays of one shard or block, which whoever needs them reads himself."""
+    """A reference to the file of one shard or block, which its reader opens itself."""
 
     url: str
     folder: str
     name: str
 
     def items(self):
-        """Read the arrays; pairs of name and array."""
+        """Read pairs of name and array."""
         system, path = file_system(self.url)
         file = posixpath.join(path, self.folder, self.name)
         arrays, header = opened_npz(
@@ -92,26 +83,19 @@ class StoredPart:
 
 @dataclass(frozen=True)
 class StoredState:
-    """All shards and blocks of a state, by reference.
-
-    Attributes
-    ----------
-    url, folder : str
-    sizes : dict of str to int
-        Bytes of each file.
-    """
+    """A reference to all shards and blocks of a state; `sizes` has the bytes of each file."""
 
     url: str
     folder: str
     sizes: dict
 
     def part(self, name):
-        """Refer to ``"shard-3"`` or ``"block-7"``; None if it is not there."""
+        """Return the `StoredPart` of ``"shard-3"`` or ``"block-7"``; None if there is none."""
         file = f"{name}.npz"
         return StoredPart(self.url, self.folder, file) if file in self.sizes else None
 
     def names(self, saved):
-        """Names that `arrays` gives where `saved` names the arrays of each shard."""
+        """Return the names that `arrays` gives, where `saved` names the arrays of each shard."""
         parts = [file.removesuffix(".npz") for file in self.sizes]
         return [
             f"{part}/{name}" if name else part
@@ -120,7 +104,7 @@ class StoredState:
         ]
 
     def arrays(self):
-        """Read everything, with the names that `Session.snapshot` gives."""
+        """Read everything, under the names of `Session.snapshot`."""
         found = {}
         for file in self.sizes:
             name, part = file.removesuffix(".npz"), StoredPart(self.url, self.folder, file)
@@ -132,25 +116,21 @@ class StoredState:
 
 
 def saved_shard(snapshot, shard, names):
-    """What a snapshot has of a shard: arrays, or a reference to where they are stored."""
+    """Return a snapshot's arrays of a shard, or the `StoredPart` that has them."""
     if isinstance(snapshot, StoredState):
         return snapshot.part(f"shard-{shard}") or {}
     return {name: snapshot[f"shard-{shard}/{name}"] for name in names} if snapshot else {}
 
 
 def saved_block(snapshot, block):
-    """What a snapshot has of a block; None if nothing."""
+    """Return a snapshot's array of a block, or the `StoredPart` that has it; None if nothing."""
     if isinstance(snapshot, StoredState):
         return snapshot.part(f"block-{block}")
     return snapshot.get(f"block-{block}")
 
 
 class SharedCheckpoint(Checkpoint):
-    """As `Checkpoint`, at a URL, with a file for each shard and block.
-
-    Parameters
-    ----------
-    url : str
+    """A `Checkpoint` at a URL, with a file for each shard and block.
 
     Examples
     --------
@@ -178,7 +158,7 @@ class SharedCheckpoint(Checkpoint):
     # Before the start ---------------------------------------------------------------------------------
 
     def leave_word(self):
-        """Write a file that whoever sees this place can read; return its contents."""
+        """Write a file with a random word for the workers to find; return the word."""
         word = secrets.token_hex(8)
         try:
             self.system.makedirs(self.path, exist_ok=True)
@@ -193,7 +173,7 @@ class SharedCheckpoint(Checkpoint):
         return word
 
     def check_answers(self, answers):
-        """Hold what workers wrote (see `answer_word`) against what arrived here, and clean up."""
+        """Check the files that workers wrote (see `answer_word`), and remove them."""
         missing = []
         for member, (word, wrong) in answers.items():
             if not wrong:
@@ -218,12 +198,12 @@ class SharedCheckpoint(Checkpoint):
     # States -------------------------------------------------------------------------------------------
 
     def folder_for(self, round):
-        """Name a folder for a new state; the last one that was not finished does not count any more."""
+        """Name the folder of a new state; an unfinished one before it counts no more."""
         self._held = f"round-{round:09d}-{secrets.token_hex(4)}"
         return self._held
 
     def store(self, round, arrays):
-        """Write shards and blocks that lie in this process."""
+        """Write the shards and blocks of this process."""
         folder = self.folder_for(round)
         parts: dict[str, dict] = {}
         for name, array in arrays.items():
@@ -233,7 +213,7 @@ class SharedCheckpoint(Checkpoint):
         return StoredState(self.url, folder, sizes)
 
     def check_seen(self, state):
-        """See that all that workers wrote is here: one that joined may have another place under the URL."""
+        """Check that all files of workers are here: one that joined may see another place."""
         try:
             here = self.system.ls(self._at(state.folder), detail=True)
         except FileNotFoundError:
@@ -248,7 +228,7 @@ class SharedCheckpoint(Checkpoint):
             )
 
     def finish(self, round, state, own, header, fingerprint):
-        """Make a state whose shards and blocks are written the newest one that counts; drop old ones."""
+        """Make a state, whose shards and blocks are written, the newest; drop old ones."""
         fingerprint = json.loads(json.dumps(fingerprint))
         manifest = self._manifest() or {"rounds": [], "states": {}, "fingerprint": fingerprint}
         self._compare(manifest["fingerprint"], fingerprint)
@@ -272,19 +252,19 @@ class SharedCheckpoint(Checkpoint):
         self.tidy({state["folder"] for state in manifest["states"].values()})
 
     def state(self, round):
-        """Refer to the shards and blocks of a state that `load` has found whole."""
+        """Return the `StoredState` of a round that `load` has found whole."""
         known = self._manifest()["states"][str(round)]
         sizes = {name: size for name, size in known["sizes"].items() if name != _OWN}
         return StoredState(self.url, known["folder"], sizes)
 
     def save(self, round, arrays, header, fingerprint):
-        """Write a state that lies in this process; see `Checkpoint`."""
+        """Write a state of this process; see `Checkpoint`."""
         shards = {name: a for name, a in arrays.items() if name.startswith(("shard-", "block-"))}
         own = {name: a for name, a in arrays.items() if name not in shards}
         self.finish(round, self.store(round, shards), own, header, fingerprint)
 
     def tidy(self, kept=None):
-        """Remove states that no longer count, and what killed processes left."""
+        """Remove states that no longer count, and leftovers of killed processes."""
         if kept is None:
             manifest = self._manifest()
             kept = {state["folder"] for state in manifest["states"].values()} if manifest else set()
@@ -308,7 +288,7 @@ class SharedCheckpoint(Checkpoint):
         return posixpath.join(self.path, *names)
 
     def _replace(self, name, content):
-        """Write a file aside and put it in its place; stores of objects put them whole anyway."""
+        """Write a file under another name and rename it."""
         aside = self._at(f".{name}.{secrets.token_hex(6)}.tmp")
         self.system.pipe_file(aside, content)
         self._rename(aside, self._at(name))
@@ -323,10 +303,7 @@ class SharedCheckpoint(Checkpoint):
             self.system.mv(aside, there)
 
     def _manifest_bytes(self):
-        """The manifest; where it was cut off while it was replaced, the one that was to stand in its place.
-
-        That one was written when all files that it names were, so that it counts as much.
-        """
+        """Read the manifest; if it was cut off while it was replaced, the new one, written before."""
         there, content = self._at("manifest.json"), None
         with contextlib.suppress(FileNotFoundError):
             content = self.system.cat_file(there)
@@ -355,7 +332,7 @@ class SharedCheckpoint(Checkpoint):
 
 
 def _is_json(content):
-    """Whether bytes are a whole JSON document; what was cut off is none."""
+    """Whether bytes are a whole JSON document."""
     try:
         return isinstance(json.loads(content), dict)
     except ValueError:
@@ -363,7 +340,7 @@ def _is_json(content):
 
 
 def _names_states(manifest):
-    """Whether a manifest tells of each round in which folder its files lie, and how long they are."""
+    """Whether a manifest names the folder and the file sizes of each round."""
     states = manifest.get("states")
     return (
         isinstance(states, dict)
@@ -379,12 +356,9 @@ def _names_states(manifest):
 
 
 def answer_word(url, word, member, number):
-    """On a worker: read what `leave_word` wrote, and write something back.
+    """On a worker: read the word of `leave_word`, and write a file in answer.
 
-    Returns
-    -------
-    word, wrong : str
-        Where the answer stands; and what is the matter, if anything.
+    Returns the name of the answer and what is wrong, or "".
     """
     system, path = file_system(url)
     try:

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: npz with a JSON header, and checkpoints."""
+"""Atomic files, npz with a JSON header, and checkpoints."""
 
 import contextlib
 import errno
@@ -24,22 +24,11 @@ _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.form
 
 
 def write_atomic(path, writer, *, follow=True):
-    """Write a file aside and put it in place at once.
+    """Write a file under a temporary name and rename it: it is either whole or not there.
 
-    Parameters
-    ----------
-    path : path-like
-    writer : callable
-        ``writer(file)`` writes into the binary file it is given.
-    follow : bool, default=True
-        Where `path` is a symbolic link: whether to replace the file that it points to, or the link itself.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written (a full disk, for instance). Whatever happens, `path` is as it was
-        before, and nothing is left beside it; only a process killed half-way leaves a hidden
-        file ``.NAME.*.tmp``.
+    ``writer(file)`` writes into an open binary file. With `follow`, a symbolic link at `path` stays, and the
+    file that it points to is replaced. On an OSError (a full disk, for instance) `path` is as it was before;
+    only a killed process leaves a hidden file ``.NAME.*.tmp``.
 
     Examples
     --------
@@ -74,7 +63,7 @@ def write_atomic(path, writer, *, follow=True):
 
 
 def _explained(error, target):
-    """The same OSError, with words on what it means for the file."""
+    """Return the same OSError, with the consequence for the file and the remedy."""
     remedy = {
         errno.ENOENT: f"the folder {target.parent} does not exist",
         errno.ENOSPC: "make room",
@@ -87,7 +76,7 @@ def _explained(error, target):
 
 
 def _sync_folder(folder):
-    """Make the renaming itself last through a power cut, where the system can (not on Windows)."""
+    """Make a rename survive a power cut, where the system can (not on Windows)."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -101,27 +90,10 @@ def _sync_folder(folder):
 
 
 def write_npz(path, arrays, header, *, follow=True):
-    """Write arrays and a JSON header into one npz file, aside first.
+    """Write arrays and a JSON header into one npz file, atomically; equal content gives equal bytes.
 
-    Equal content gives equal bytes.
-
-    Parameters
-    ----------
-    path : path-like
-    arrays : dict of str to ndarray
-        Any name but ``"header"``, with ``/`` between its parts if it has several; no array of objects.
-    header : dict
-        What JSON can hold, and NaN and infinity, written as Python's json does; stored as the array
-        ``header`` of UTF-8 bytes.
-    follow : bool, default=True
-        See `write_atomic`.
-
-    Raises
-    ------
-    DataError
-        For an array of objects, a forbidden name, or a header that JSON cannot hold.
-    OSError
-        See `write_atomic`.
+    Arrays have any name but ``"header"``, with ``/`` between its parts, and hold no objects; the header is
+    stored as the array ``header`` of UTF-8 bytes. DataError for what cannot be written; see `write_atomic`.
 
     Examples
     --------
@@ -136,7 +108,7 @@ def write_npz(path, arrays, header, *, follow=True):
 
 
 def npz_writer(arrays, header):
-    """Make the function that writes what `write_npz` is given into an open file."""
+    """Return the function that writes the content of a `write_npz` into an open file."""
     members = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in members.items():
         if array.dtype.hasobject:
@@ -162,27 +134,11 @@ def npz_writer(arrays, header):
 
 
 def read_npz(path):
-    """Read what `write_npz` wrote; no pickle is ever read.
+    """Read the arrays and the header that `write_npz` wrote; no pickle is ever read.
 
-    Every byte is held against its checksum before it is understood as an array. Memory: the size of the
-    file, whatever it states of itself, since nothing in it may be compressed or be there twice. Names of
-    members name arrays, never files.
-
-    Parameters
-    ----------
-    path : path-like
-
-    Returns
-    -------
-    arrays : dict of str to ndarray
-    header : dict
-
-    Raises
-    ------
-    ModelFileError
-        If the file is truncated, damaged, or not one of stradask's.
-    OSError
-        If there is no such file, or it cannot be opened.
+    Every byte is checked against its checksum before it is parsed. Memory: the size of the file, whatever it
+    states of itself, since nothing in it may be compressed or be there twice. ModelFileError if the file is
+    truncated, damaged or not one of stradask's; OSError if it cannot be opened.
     """
     check_path(path)
     with open(path, "rb") as file:
@@ -190,7 +146,7 @@ def read_npz(path):
 
 
 def opened_npz(file, path):
-    """Read as `read_npz`, from a file that is open; `path` is what errors call it."""
+    """Read an open file as `read_npz` does; errors call it `path`."""
     if not file.read(1):
         raise ModelFileError(f"{path} is empty: not a file of stradask, or one cut off at the start")
     try:
@@ -214,7 +170,7 @@ def opened_npz(file, path):
 
 
 def _check_members(members, n_bytes):
-    """See that reading all members takes no more memory than the file has bytes."""
+    """Check that reading all members takes no more memory than the file has bytes."""
     if any(info.compress_type != zipfile.ZIP_STORED for info in members):
         raise zipfile.BadZipFile("its arrays are compressed, as those of stradask never are")
     if sum(info.file_size for info in members) > n_bytes or len({i.filename for i in members}) < len(members):
@@ -235,17 +191,9 @@ def _read_member(archive, info):
 
 
 def fingerprint_csr(X):
-    """Hash a CSR matrix: shape, types, indices and values.
+    """Hash a CSR matrix to 32 hexadecimal digits: shape, types, indices and values.
 
-    Parameters
-    ----------
-    X : CSR matrix or array
-        Read in place, nothing is copied if its arrays are contiguous. A second or two a GB.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits.
+    It is read in place, a second or two a GB.
 
     Examples
     --------
@@ -262,16 +210,10 @@ def fingerprint_csr(X):
 
 
 class Checkpoint:
-    """A folder with the newest two states of a fit.
+    """A folder with the newest two states of a fit, each an npz file.
 
-    A state is an npz file; ``manifest.json``, written last, says which files count. A process that is
-    killed at any moment leaves a folder from which the last finished state is read. One fit
-    at a time writes into a folder.
-
-    Parameters
-    ----------
-    path : path-like
-        The folder, made when first needed. Files of other names in it are left alone.
+    ``manifest.json``, written last, names the files that count: a process that is killed at any moment leaves
+    the last finished state. One fit at a time writes into a folder; files of other names are left alone.
 
     Examples
     --------
@@ -303,24 +245,11 @@ class Checkpoint:
         self._lost: set[int] = set()  # rounds whose files were found damaged
 
     def save(self, round, arrays, header, fingerprint):
-        """Add a state, and drop all but the newest two.
+        """Add the state after `round` rounds, and drop all but the newest two.
 
-        Parameters
-        ----------
-        round : int
-            Rounds that led to this state.
-        arrays : dict of str to ndarray
-        header : dict
-            What JSON can hold.
-        fingerprint : dict of str to value
-            What the state belongs to: parameters and hashes of data, as JSON can hold them.
-
-        Raises
-        ------
-        CheckpointMismatch
-            If the folder holds the states of another fit.
-        OSError
-            If the disk is full, for instance; the states before are still there.
+        `header` and `fingerprint` (parameters and hashes of data) are dicts that JSON can hold.
+        CheckpointMismatch if the folder holds the states of another fit; after an OSError the states before
+        are still there.
         """
         fingerprint = json.loads(json.dumps(fingerprint))
         self.path.mkdir(parents=True, exist_ok=True)
@@ -344,29 +273,10 @@ class Checkpoint:
         self._tidy(rounds)
 
     def load(self, fingerprint):
-        """Read the newest state that is whole.
+        """Read the newest whole state as (round, arrays, header); None if there is none.
 
-        Parameters
-        ----------
-        fingerprint : dict of str to value
-            As given to `save`.
-
-        Returns
-        -------
-        None or (round, arrays, header)
-            None if no state was ever finished here.
-
-        Raises
-        ------
-        CheckpointMismatch
-            If the states belong to something else; says what differs.
-        ModelFileError
-            If no state, or the manifest, can be read.
-
-        Warns
-        -----
-        UserWarning
-            If the newest state is damaged and the one before it is taken.
+        Warns if the newest state is damaged and the one before it is taken. CheckpointMismatch says what
+        differs from `fingerprint`; ModelFileError if no state, or the manifest, can be read.
         """
         manifest = self._manifest()
         if manifest is None:
@@ -405,7 +315,7 @@ class Checkpoint:
         return (self.path / "manifest.json").read_bytes()
 
     def _manifest(self):
-        """Return the manifest, None if there is none, ModelFileError if it makes no sense."""
+        """Return the manifest, None if there is none; ModelFileError if it is damaged."""
         path = f"{self.path}/manifest.json"
         try:
             manifest = json.loads(self._manifest_bytes())
@@ -455,7 +365,7 @@ class Checkpoint:
         )
 
     def _tidy(self, rounds):
-        """Remove states that no longer count, and what killed processes left."""
+        """Remove states that no longer count, and leftovers of killed processes."""
         kept = {self._file(r).name for r in rounds}
         for file in self.path.iterdir():
             if self._OURS.fullmatch(file.name) and file.name not in kept:

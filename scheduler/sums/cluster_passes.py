@@ -1,4 +1,4 @@
-"""Passes over the portions of a sum on a Dask cluster: carries out what `portions` says."""
+"""Passes over the portions of a sum on a Dask cluster: carries out the instructions of `portions`."""
 
 import asyncio
 import concurrent.futures
@@ -19,21 +19,10 @@ _GRAIN, _GRAIN_PER_BYTE = 0.005, 4e-9  # seconds: of an order, four times what i
 class ClusterPasses:
     """Passes on the workers of a Dask cluster.
 
-    x goes to each worker once a pass, and one partial sum comes back for each order. A lost worker's
-    portions are read again by the others and computed in the same pass; if it was the only one, the pass
-    goes on with those that come.
-
-    Parameters
-    ----------
-    session : ClusterSession
-    program : Summed
-    ordered : bool, default=False
-        Whether sums have the same bits whoever computed what.
-
-    Attributes
-    ----------
-    n_taken_over : int
-        Workers that were lost, and whose portions others took over.
+    x goes to each worker once a pass, and one partial sum comes back for each order. The portions of a lost
+    worker are loaded by others and computed in the same pass; if it was the only one, the pass goes on with
+    workers that join. With `ordered`, sums have the same bits whoever computed what. `n_taken_over` counts
+    the lost workers.
     """
 
     def __init__(self, session, program, *, ordered=False):
@@ -56,17 +45,13 @@ class ClusterPasses:
     def run(self, x):
         """Return the sums of value and gradient at x.
 
-        Raises
-        ------
-        NonFiniteObjective
-        WorkerLost
-            If five times all workers were lost.
+        Raises NonFiniteObjective, and WorkerLost if five times all workers were lost.
         """
         self._settle()
         return self._run(x)
 
     def begin(self, x):
-        """Begin a pass, and return a future of its sums: what is called next waits for it."""
+        """Begin a pass; return a future of its sums. The next pass waits for its end."""
         self._settle()
         thread = concurrent.futures.ThreadPoolExecutor(1, "stradask-pass")
         self._begun = thread.submit(self._run, x)
@@ -101,7 +86,7 @@ class ClusterPasses:
         return self._total.value, self._total.vector
 
     def close(self):
-        """Empty the rooms."""
+        """Release the portions on the workers."""
         self._over = True
         try:
             self._settle()
@@ -114,7 +99,7 @@ class ClusterPasses:
             self.session._client.sync(self._forget, list(self._calls))
 
     async def _forget(self, calls):
-        """Wait no more for calls, whose answers or failures nobody needs."""
+        """Stop waiting for calls whose results are not needed."""
         for call in calls:
             del self._calls[call]
             call.cancel()
@@ -124,7 +109,7 @@ class ClusterPasses:
     # On the client's event loop -----------------------------------------------------------------------
 
     async def _pass(self, x, event):
-        """Carry out what the state machine says until every portion has been counted."""
+        """Carry out the instructions of the state machine until every portion has been counted."""
         self.session.check_shown()
         now, machine = asyncio.get_running_loop().time, self.machine
         self._told: set[str] = set()  # who has been sent x
@@ -157,7 +142,7 @@ class ClusterPasses:
             await asyncio.gather(*guards, return_exceptions=True)
 
     def _membership(self):
-        """Say who is there, with how many threads, and which portions lie there."""
+        """Return, for each worker, its threads and the portions that it holds."""
         session = self.session
         held: dict[str, set] = {m: set(self._extra.get(m, ())) for m in session._members}
         for portion, member in enumerate(session._shard_at):
@@ -166,7 +151,7 @@ class ClusterPasses:
         return {m: (n_threads, held[m]) for m, n_threads in session._members.items()}
 
     def _taken(self, call, now):
-        """Take in a call that has ended: what is to be done now, and what is wrong if anything is."""
+        """Handle a call that has ended; return instructions, and a `Trouble` or None."""
         order = self._calls.pop(call)
         try:
             found, seconds = call.result()
@@ -188,7 +173,7 @@ class ClusterPasses:
         self._total.add(order.first, order.size, *found, owned=True)
 
     def _lost(self, member, now):
-        """Go on without a member."""
+        """Go on without a worker."""
         if member not in self.machine.members:
             return []
         self.n_taken_over += 1
@@ -197,7 +182,7 @@ class ClusterPasses:
         return self.machine.handle(Lost(now, member))
 
     async def _work(self, order, x):
-        """Send an order, and before it what its member lacks."""
+        """Send an order, and before it the portions that its worker lacks."""
         member, session = order.member, self.session
         for portion in range(order.first, order.last):
             home = session._shard_at[portion]

@@ -11,18 +11,7 @@ from .summed import Trouble, raise_trouble
 
 
 class LocalPasses:
-    """Passes on threads of this process; bitwise the same on any number of them.
-
-    Parameters
-    ----------
-    session : LocalSession
-    program : Summed
-
-    Attributes
-    ----------
-    n_taken_over : int
-        See `ClusterPasses`; 0.
-    """
+    """Passes on threads of this process; the same bits on any number of them. Loads the portions."""
 
     n_taken_over = 0
 
@@ -34,12 +23,7 @@ class LocalPasses:
         self.members = {str(k): (1, range(n)) for k in range(session.n_jobs)}
 
     def run(self, x):
-        """Return the sums of value and gradient at x.
-
-        Raises
-        ------
-        NonFiniteObjective
-        """
+        """Return the sums of value and gradient at x; raises NonFiniteObjective."""
         machine, lock = self.machine, threading.Lock()
         total = TreeSum(machine.n)
         waiting: dict[str, deque] = {name: deque() for name in self.members}
@@ -82,22 +66,16 @@ class LocalPasses:
 
 
 def open_passes(session, program, *, ordered=False):
-    """Load a program's portions in a session; return what runs passes over them.
+    """Load a program's portions in a session, which is closed if that fails; return what runs passes.
 
-    Parameters
-    ----------
-    session : Session
-        Of `stradask.scheduler.sessions.session.open_session`.
-    program : Summed
-    ordered : bool, default=False
-        On a cluster, whether sums have the same bits whoever computed what. Locally they always do.
-
-    Returns
-    -------
-    LocalPasses or ClusterPasses
+    With `ordered` the sums of a cluster have the same bits whoever computed what; locally they always do.
     """
-    if not session.remote:
-        return LocalPasses(session, program)
-    from .cluster_passes import ClusterPasses
+    try:
+        if not session.remote:
+            return LocalPasses(session, program)
+        from .cluster_passes import ClusterPasses
 
-    return ClusterPasses(session, program, ordered=ordered)
+        return ClusterPasses(session, program, ordered=ordered)
+    except BaseException:
+        session.close()
+        raise

@@ -1,11 +1,11 @@
-"""Sandblaster's coordination: who computes which portion of a sum next, and what counts.
+"""Sandblaster's coordination: which worker computes which portion of a sum next, and which answers count.
 
-A pass sums a value and a vector over portions, many more than there are workers. Portions are given out in
+A pass sums a value and a vector over portions, many more than there are workers. Portions are assigned in
 *orders*: nodes of a binary tree over the portions' numbers, so consecutive ones, large at first and single
-near the end. Whoever is idle gets the next order, of portions that lie there as long as there are any. A
-lost worker's orders are given out again in the same pass; one that takes long is started once more
-elsewhere, and the answer that comes first counts. Nothing here waits, sends, computes or reads a clock:
-events go in and instructions come out.
+near the end. An idle worker gets the next order, of portions that it holds as long as there are any. The
+orders of a lost worker are assigned again in the same pass; a late order is started once more elsewhere, and
+the first answer counts. This is a state machine without clock, threads or network: events in, instructions
+out.
 
 Reference: Dean, Corrado, Monga, Chen, Devin, Le, Mao, Ranzato, Senior, Tucker, Yang, Ng, "Large scale
 distributed deep networks", NIPS 2012.
@@ -26,20 +26,10 @@ _WORTH = 2  # rounds of work that another must have left before data are moved t
 
 @dataclass(frozen=True)
 class Order:
-    """Consecutive portions for one member.
+    """Consecutive portions for one worker.
 
-    Attributes
-    ----------
-    number : int
-        Of this order, unique in all passes.
-    round : int
-        Pass.
-    member : str
-    first, size : int
-        A node of the tree: `size` is a power of two that divides `first`; the last node may have fewer
-        portions than that.
-    last : int
-        One behind its last portion.
+    `first` and `size` are a node of the tree: `size` is a power of two that divides `first`; the last node
+    may have fewer portions. `last` is one past the last portion.
     """
 
     number: int
@@ -57,7 +47,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Members:
-    """These members are there: for each how many orders it works on at once, and which portions lie there."""
+    """The workers that take part: for each its number of slots, and the portions that it holds."""
 
     now: float
     members: Mapping[str, tuple]
@@ -65,17 +55,14 @@ class Members:
 
 @dataclass(frozen=True)
 class Begin(Members):
-    """A pass over all portions begins. The last one is over, whatever still runs of it.
-
-    Passes of one kind take about as long as each other.
-    """
+    """A pass over all portions begins, and the last one is over. Passes of one kind take equally long."""
 
     kind: str = ""
 
 
 @dataclass(frozen=True)
 class Answered:
-    """An order was carried out, its member having worked `seconds` on it; NaN if it was broken off."""
+    """An order was carried out in `seconds` of work; NaN if it was broken off."""
 
     now: float
     number: int
@@ -84,7 +71,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Failed:
-    """An order cannot be carried out by anybody: the pass ends without a sum."""
+    """An order cannot be carried out by any worker: the pass ends without a sum."""
 
     now: float
     number: int
@@ -92,7 +79,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Lost:
-    """A member is gone; what it may still answer is unknown to anybody."""
+    """A worker is lost; its answers do not count any more."""
 
     now: float
     member: str
@@ -107,14 +94,14 @@ class Tick:
 
 @dataclass(frozen=True)
 class Work:
-    """Instruction: send this order to its member (and first those of its portions that do not lie there)."""
+    """Instruction: send this order to its worker (and first the portions that it lacks)."""
 
     order: Order
 
 
 @dataclass(frozen=True)
 class Count:
-    """Instruction: the answer to this order counts; no other answer for its portions ever will."""
+    """Instruction: this answer counts; no other answer for its portions ever will."""
 
     order: Order
 
@@ -131,22 +118,15 @@ class _Member:
 class Portions:
     """The state machine.
 
-    Parameters
-    ----------
-    n_portions : int
-    backup : float, default=2.0
-        An order is started again when it has taken this many times what it should; infinity never does it.
-    ahead : bool, default=True
-        Whether a member is sent its next order before it has finished the last, so that it need not wait.
+    An order that takes `backup` times as long as expected is started again; infinity never does it. With
+    `ahead` a worker gets its next order before it has finished the last.
 
     Attributes
     ----------
     grain : float
-        Seconds that an order of more than one portion should last at most. The longer it takes to send
-        an answer, the fewer there should be.
+        Most seconds that an order of several portions should last: more where an answer is slow to send.
     late : float
-        Seconds beyond what is expected before an order is started again: the more, the longer it takes to
-        bring a portion to another member.
+        Seconds beyond the expected before an order is started again: more where a portion is slow to load.
 
     Examples
     --------
@@ -190,7 +170,7 @@ class Portions:
         return min(times, default=math.inf)
 
     def handle(self, event):
-        """Take in an event; return what is to be done now, as a list of `Work` and `Count`."""
+        """Take in an event; return a list of `Work` and `Count`."""
         done = getattr(self, f"_on_{type(event).__name__.lower()}")(event)
         names = [name for name, m in self.members.items() if len(m.orders) < self._room(m)]
         return [*done, *self._assign(event.now, names)]
@@ -266,7 +246,7 @@ class Portions:
         return []
 
     def _lose(self, name):
-        """Open the portions again that nobody else works on."""
+        """Reopen the portions of a lost worker that nobody else works on."""
         lost = self.members.pop(name)
         self._n_slots -= lost.slots
         for number in lost.orders:
@@ -287,7 +267,7 @@ class Portions:
     # Assignment -------------------------------------------------------------------------------------
 
     def _assign(self, now, names):
-        """Give members orders until nobody can be given one; who has the least to do comes first."""
+        """Assign orders until nobody can take one; the worker with the fewest comes first."""
         given: list[Work] = []
         waiting = [(len(self.members[name].orders), rank, name) for rank, name in enumerate(names)]
         heapq.heapify(waiting)
@@ -301,7 +281,7 @@ class Portions:
         return given
 
     def _room(self, member):
-        """How many orders a member may have: near the end none that wait, which others could work on."""
+        """How many orders a worker may have: near the end none that wait, for others could take them."""
         return member.slots * (2 if self.ahead and self._n_open > self._n_slots else 1)
 
     def _order_for(self, name, now):
@@ -323,14 +303,14 @@ class Portions:
         return None
 
     def _work_of_others(self, now):
-        """What an idle member may take: open portions that lie elsewhere, else orders that are late."""
+        """Return what an idle worker may take: open portions elsewhere, else late orders."""
         moved = self._worth_moving(now)
         if moved is not None:
             return [("", moved, 1)]
         return [(order.member, order.first, order.size) for order, due in self._overdue() if due <= now]
 
     def _block(self, member, here):
-        """Choose a node of the tree that is wholly here and open, from the member's own part of the range."""
+        """Choose an open node that the worker holds wholly, from its own part of the range."""
         places = np.flatnonzero(here)
         first = int(places[np.searchsorted(places, member.start) % len(places)])
         if member.pace > 0:
@@ -343,7 +323,7 @@ class Portions:
         return first, size
 
     def _worth_moving(self, now):
-        """Find an open portion whose holders, none of them idle, are lost, have much to do, or are stuck."""
+        """Find an open portion whose holders are lost, have much to do, or are stuck."""
         if not self._n_open:
             return None
         orphans = self.open.copy()
@@ -360,12 +340,12 @@ class Portions:
         return int(np.flatnonzero(waits[max(waits)])[-1]) if waits else None
 
     def _stuck(self, name):
-        """When a member that is at work should have answered something; infinity if nobody can say."""
+        """When a working worker should have answered; infinity if that is unknown."""
         dues = [self._due(*self._orders[number], 0) for number in self.members[name].orders]
         return min(dues, default=math.inf)
 
     def _overdue(self):
-        """Orders of this pass with a single copy, and when each should be started again."""
+        """Yield orders of this pass with a single copy, and when each should be started again."""
         for member in self.members.values():
             for place, number in enumerate(member.orders):
                 order, given = self._orders[number]
@@ -374,7 +354,7 @@ class Portions:
                     yield order, self._due(order, given, place // member.slots)
 
     def _due(self, order, given, before):
-        """When an order has taken `backup` times what it should, `before` others of its size going first."""
+        """When an order is late, `before` others of its size going first."""
         if math.isnan(self._pace) or math.isinf(self.backup):
             return math.inf
         return given + self.backup * self._pace * (order.last - order.first) * (1 + before) + self.late
@@ -393,17 +373,11 @@ class Portions:
 
 
 class TreeSum:
-    """The sum of a number and a vector over portions, added along a binary tree over their numbers.
+    """The sum of numbers and vectors over `n` portions, added along a binary tree over their numbers.
 
-    It has the same bits in whatever order and in whatever nodes the portions come. In place of vectors there
-    may be lists, which are joined as they come: what is in them should say whose it is.
-
-    Parameters
-    ----------
-    n : int
-        Portions.
-    ordered : bool, default=True
-        False adds everything to one vector as it comes: less memory, and bits that hang on the order.
+    It has the same bits in whatever order and in whatever nodes the portions come; with ``ordered=False``
+    they are added to one vector as they come, with less memory. Instead of vectors there may be lists, which
+    are joined.
 
     Examples
     --------
@@ -422,7 +396,7 @@ class TreeSum:
         self._top = 1 << (n - 1).bit_length()
 
     def add(self, first, size, value, vector, *, owned=False):
-        """Add a node; its vector may be changed later if it is `owned`, otherwise it is copied."""
+        """Add a node; its vector is copied unless it is `owned`."""
         if not self.ordered:
             first, size = 0, self._top
             if (first, size) in self.nodes:

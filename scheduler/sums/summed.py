@@ -18,28 +18,24 @@ class NonFiniteObjective(StradaskError, ArithmeticError):
 
 
 class Trouble(NamedTuple):
-    """Instead of a partial sum: what is wrong with which portion."""
+    """What is wrong with a portion, instead of a partial sum."""
 
     portion: int
     what: str
 
 
 class Summed(Program):
-    """A value and a gradient that are sums over portions of the data.
+    """A value and a gradient that are sums over portions of the data, its shards.
 
-    Parameters
-    ----------
-    fun_and_grad : callable
-        ``fun_and_grad(portion, x)`` returns a number and a vector as long as x. It must not change x.
-    portions : sequence
-        The shards. Dask collections in an entry are computed where they lie.
+    ``fun_and_grad(portion, x)`` returns a number and a vector as long as x, and must not change x. Dask
+    collections in a portion are computed on its worker.
     """
 
     def __init__(self, fun_and_grad, portions):
         self.fun_and_grad, self.shards = fun_and_grad, portions
 
     def load(self, data):
-        """Return the portion; what Dask has still to compute is computed in a session of this process."""
+        """Return the portion; in a session of this process, Dask collections in it are computed."""
         return computed_here(data)[0] if "dask" in sys.modules else data
 
     def renew(self, state):
@@ -47,7 +43,7 @@ class Summed(Program):
         return state
 
     def portion(self, number, state, x):
-        """Evaluate one portion and check what comes of it; numpy raises if x is written into."""
+        """Evaluate one portion and check the result; numpy raises if x is written into."""
         read_only = x.view()
         read_only.flags.writeable = False
         try:
@@ -73,12 +69,9 @@ class Summed(Program):
         return (value, gradient) if finite else Trouble(number, "the gradient is not finite")
 
     def partial(self, states, x, first, last, current, ordered=True):
-        """Sum portions `first` to `last`, as a node of the tree.
+        """Sum portions `first` to `last`, as a node of the tree; or return a `Trouble`.
 
-        Returns
-        -------
-        (float, ndarray), Trouble, or None
-            None if ``current()`` has become false meanwhile: nobody waits for the answer any more.
+        None if ``current()`` has become false meanwhile: nobody waits for the answer any more.
         """
         total = TreeSum(last - first, ordered=ordered)
         for number in range(first, last):
@@ -91,7 +84,7 @@ class Summed(Program):
         return total.value, total.vector
 
     def kind(self, x):
-        """Name what takes about as long as this; x is the same to all objectives."""
+        """Name the passes that take about as long as this; all of an objective do."""
         return ""
 
     def answer_bytes(self, x):
@@ -99,7 +92,7 @@ class Summed(Program):
         return x.nbytes
 
     def answer(self, room, round_, first, last, ordered):
-        """On a worker: an order's partial sum and the seconds it took."""
+        """On a worker: the partial sum of an order, and the seconds it took."""
         began = time.perf_counter()
         told, x = room.told
         if told != round_:
@@ -109,7 +102,7 @@ class Summed(Program):
 
 
 def _real(number, value, gradient):
-    """Value and gradient of a portion as numbers of double precision."""
+    """Return value and gradient in double precision."""
     try:
         if np.iscomplexobj(gradient):
             raise TypeError("complex numbers in the gradient")
@@ -122,5 +115,5 @@ def _real(number, value, gradient):
 
 
 def raise_trouble(trouble):
-    """Raise what is wrong with a portion."""
+    """Raise the `Trouble` of a portion."""
     raise NonFiniteObjective(f"{trouble.what} in portion {trouble.portion}")

@@ -1,7 +1,7 @@
-"""Tables on Dask: shards lie in workers, replicas are tasks there, messages go straight to the shards.
+"""Tables on Dask: shards are on workers, replicas are tasks there, messages go straight to the shards.
 
-Shards are kept by a plugin with handlers of its own. A lost worker takes rows with it: then a new epoch
-begins on the workers that are left, from the newest state, and messages of the old one are refused.
+A plugin with handlers of its own keeps the shards. If a worker is lost with its rows, a new epoch begins on
+the other workers, from the newest state, and messages of the old epoch are refused.
 """
 
 import asyncio
@@ -13,16 +13,14 @@ import distributed
 import numpy as np
 
 from ..._version import __version__
-from ...errors import DataError, WorkerLost, shortened
+from ...errors import WorkerLost
 from ..sessions.answers import failure, not_here, refused, wired
 from ..sessions.clients import scheduler_named
-from ..sessions.cluster import cluster_session
 from ..sessions.keep_alive import SeatKeeper, end_presences, presence_key, show_presence
-from ..sessions.local import LocalSession
 from ..sessions.membership import Membership
 from ..sessions.placement import ShardData, place
 from ..sessions.worker_state import Parcel
-from .places import Host, LocalPlace, call_replica
+from .places import Host, call_replica
 from .table import ParameterTable
 
 NAME = "stradask-tables"
@@ -34,7 +32,7 @@ _PATIENCE = 0.05  # seconds between two looks at who is still there
 
 
 class TablePlugin(SeatKeeper):
-    """The shards of all tables on one worker, and the handlers through which they are reached."""
+    """The shards of all tables on one worker, and their handlers."""
 
     name = NAME
 
@@ -114,7 +112,7 @@ class Seat:
 
 
 def run_replica(session, epoch, number, address, function, task):
-    """Be a replica; a Dask task, so that data come to it."""
+    """Run a replica; a Dask task, so that its data come to the worker."""
     worker = distributed.get_worker()
     plugin: Any = worker.plugins.get(NAME)
     seat = plugin and plugin.seats.get(session)
@@ -130,7 +128,7 @@ def run_replica(session, epoch, number, address, function, task):
 
 
 class _Lost(NamedTuple):
-    """Instead of a replica's result: why it came to an end."""
+    """The reason why a replica ended without a result."""
 
     reason: str
 
@@ -139,7 +137,7 @@ class _Lost(NamedTuple):
 
 
 class _Workers(Membership):
-    """Workers that come and go, each with the plugin for tables."""
+    """Workers with the plugin for tables."""
 
     async def _install(self, lent, *, anew=False):
         await super()._install(lent, anew=anew)
@@ -151,15 +149,11 @@ class _Workers(Membership):
         await super()._leave(lent)
 
 
-class ClusterPlace:
-    """Shards and replicas on the workers of a Dask cluster; see `stradask.scheduler.table.places.Place`.
+class ClusterTable:
+    """Shards and replicas on the workers of a Dask cluster; see `places.TableRunner`.
 
-    A shard lies on each worker that has replicas; a presence shows the scheduler that it is in use.
-
-    Parameters
-    ----------
-    scheduler : str or distributed.Client
-        An address, or a client, which is not closed.
+    A shard is on each worker that has replicas; a keep-alive task shows the scheduler that it is in use.
+    `scheduler` is an address, or a client, which is not closed.
     """
 
     remote = True
@@ -224,7 +218,7 @@ class ClusterPlace:
         return self._calls
 
     async def _watch(self, members, calls):
-        """Fail the calls when a member leaves or falls silent: others may be waiting for its replicas."""
+        """Fail the calls when a worker leaves or falls silent: others may wait for its replicas."""
         workers = self._workers
         guards = [asyncio.ensure_future(workers._guard(member)) for member in members]
         try:
@@ -254,7 +248,7 @@ class ClusterPlace:
         return len(self._holders)
 
     def stop(self, error):
-        """End the replicas of this epoch; numerics that run go on to their end, and nobody hears of them."""
+        """End the replicas of this epoch; kernels that run go on, and their results are discarded."""
         for call in self._calls:
             _fail(call, error)
         end_presences(self._workers._presences)  # with them the shards go, and whoever waits for these wakes
@@ -263,20 +257,9 @@ class ClusterPlace:
                 self._client.cancel(self._tasks, force=True)
 
     def close(self):
-        """Empty the workers; the caller's client stays open."""
+        """Release the workers; the caller's client stays open."""
         self._workers.close()
         self._tasks = []
-
-
-def cluster_place(engine):
-    """Make the place of an `engine` other than "local"; see `stradask.scheduler.run_replicas`."""
-    if isinstance(engine, str):
-        session = cluster_session(engine)  # inside a Dask task a local one, with a warning
-        return LocalPlace() if isinstance(session, LocalSession) else ClusterPlace(session._scheduler)
-    if not isinstance(engine, distributed.Client):
-        known = "'local', 'dask', an address, a client or a SimulatedClock"
-        raise DataError(f"engine must be {known}, got {shortened(engine)}")
-    return ClusterPlace(engine)
 
 
 def _passed_to(call):

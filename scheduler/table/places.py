@@ -1,4 +1,4 @@
-"""Where a table's shards lie and its replicas run: threads of this process, in real or simulated time."""
+"""The shards and replicas of a table on threads of this process, in real or simulated time."""
 
 import heapq
 import itertools
@@ -17,12 +17,7 @@ from .table import ParameterTable
 
 
 class Host:
-    """Shards that lie in this process; any thread may deliver messages to them.
-
-    Parameters
-    ----------
-    shards : dict of int to Shard
-    """
+    """Shards of this process; any thread may deliver messages to them."""
 
     def __init__(self, shards):
         self.shards = shards
@@ -57,8 +52,8 @@ class Host:
                     future.set_exception(error)
 
 
-class Place(Protocol):
-    """Where a table's shards lie and its replicas run; `open` begins anew after a loss."""
+class TableRunner(Protocol):
+    """Holds the shards of a table and runs its replicas; `open` begins anew after a loss."""
 
     remote: bool  # whether `WorkerLost` can come
 
@@ -84,11 +79,8 @@ class Place(Protocol):
         """Let go of everything."""
 
 
-class LocalPlace:
-    """Replicas are threads of this process, and one shard is enough.
-
-    `n_shards` is for tests.
-    """
+class LocalTable:
+    """Replicas are threads of this process, and one shard is enough; `n_shards` is for tests."""
 
     remote = False
 
@@ -142,7 +134,7 @@ class LocalPlace:
 
 
 def call_replica(function, view, task):
-    """Run a replica to its end; what it changed last is sent, and nobody waits for it afterwards."""
+    """Run a replica to its end, and send its last changes."""
     with single_threaded_blas(), view._timed():
         result = function(view, task)
     view._leave()
@@ -152,7 +144,7 @@ def call_replica(function, view, task):
 # Simulated time ---------------------------------------------------------------------------------------
 
 
-class SimulatedClock(LocalPlace):
+class SimulatedClock(LocalTable):
     """An `engine` in which replicas take the time that they are told: a run is repeatable to the bit.
 
     One replica runs at a time, the one whose simulated time is least; the order of reads and updates depends
@@ -229,7 +221,7 @@ class SimulatedClock(LocalPlace):
 
 
 class _Turns:
-    """Who runs: of those that do not wait for an answer, the replica whose time is least."""
+    """Gives the turn to the replica whose time is least among those that do not wait for an answer."""
 
     def __init__(self, n_replicas):
         self.times = [0.0] * n_replicas
@@ -252,7 +244,7 @@ class _Turns:
         self.await_turn(replica)
 
     def _wake(self, replica):
-        """An answer is there, by what the running replica did: time has gone on to its."""
+        """Advance a replica, whose answer has come, to the time of the running one."""
         self.times[replica] = max(self.times[replica], self.times[self._running])
         heapq.heappush(self._ready, (self.times[replica], replica))
 
@@ -277,7 +269,7 @@ class _Turns:
 
 
 class _SimulatedTable(ParameterTable):
-    """A view that lets others run whenever its time goes on."""
+    """A view that passes the turn on whenever its time advances."""
 
     def __init__(self, state, n_replicas, send, turns, cost, latency):
         super().__init__(state, n_replicas, send)

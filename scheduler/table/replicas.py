@@ -1,4 +1,4 @@
-"""The run of replicas over a parameter table: starts them, keeps states, begins anew after losses."""
+"""The run of replicas over a parameter table: starts them, saves states, recovers from losses."""
 
 import hashlib
 import itertools
@@ -12,9 +12,8 @@ import numpy as np
 from ..._typing import FileName
 from ...errors import DataError, ModelFileError, StradaskError, WorkerLost, in_brief, shortened
 from ..parameters import check_count
-from ..sessions.session import check_engine
+from ..place import ClusterPlace, open_place
 from ..stores.store import Checkpoint
-from .places import LocalPlace
 from .state import OVER, Add, Design, Keep, Read
 
 _ATTEMPTS = 5  # to go on from one state, each ended by a lost worker
@@ -23,14 +22,14 @@ _KEEP_SECONDS, _KEEP_RATE = 5.0, 5e6  # states kept against losses: seconds betw
 
 @dataclass(frozen=True)
 class TableRun:
-    """What `run_replicas` did.
+    """The result of `run_replicas`.
 
     Attributes
     ----------
     values : ndarray of shape (n_rows, width)
         The table at the end.
     slots : ndarray of shape (n_rows, n_slots, width)
-        What the rule keeps beside the values: Adagrad's sums of squares.
+        Numbers that the rule keeps beside the values: Adagrad's sums of squares.
     results : list
         What the function returned for each replica.
     n_recoveries : int
@@ -122,23 +121,24 @@ def run_replicas(
     if not tasks:
         raise DataError("tasks is empty: there is one replica for each of them")
     check_count("checkpoint_every", checkpoint_every)
-    run = _Run(design, function, tasks, _place(engine), checkpoint_every)
+    run = _Run(design, function, tasks, _runner(engine), checkpoint_every)
     store = None if checkpoint is None else Checkpoint(checkpoint)
     if fingerprint is None:
         fingerprint = {"beginning": hashlib.blake2b(cells.tobytes(), digest_size=16).hexdigest()}
     return run.to_end(cells, store, {**fingerprint, **_identity(design)})
 
 
-def _place(engine):
-    if isinstance(engine, str) and engine == "local":
-        return LocalPlace()
+def _runner(engine):
     if hasattr(engine, "deliver"):
         return engine
     if isinstance(engine, str):
-        check_engine(engine)
-    from .cluster import cluster_place
+        return open_place(engine).table()
+    import distributed
 
-    return cluster_place(engine)
+    if not isinstance(engine, distributed.Client):
+        known = "'local', 'dask', an address, a client or a SimulatedClock"
+        raise DataError(f"engine must be {known}, got {engine!r}")
+    return ClusterPlace(engine).table()
 
 
 def _cells(values, slots, rule):
@@ -180,10 +180,10 @@ def _identity(design):
 
 
 class _Run:
-    """Starts replicas, takes states meanwhile, and begins again from the newest when a worker is lost."""
+    """Starts replicas, takes states meanwhile, and starts again from the newest when a worker is lost."""
 
-    def __init__(self, design, function, tasks, place, every):
-        self.design, self.function, self.tasks, self.place = design, function, tasks, place
+    def __init__(self, design, function, tasks, table, every):
+        self.design, self.function, self.tasks, self.table = design, function, tasks, table
         self.every = every
         self.n_recoveries = 0
 
@@ -200,25 +200,25 @@ class _Run:
                 try:
                     return self._attempt()
                 except WorkerLost as error:
-                    self.place.stop(error)
+                    self.table.stop(error)
                     failures = failures + 1 if self.state[0] == began_from else 0
                     if failures >= _ATTEMPTS:
                         text = f"{_ATTEMPTS} attempts to go on from clock {began_from} each lost a worker"
                         raise WorkerLost(f"{text}: {error}") from error
                     self.n_recoveries += 1
         except BaseException as error:
-            self.place.stop(_ended(error))
+            self.table.stop(_ended(error))
             raise
         finally:
-            self.place.close()
+            self.table.close()
 
     def _attempt(self):
         clock, cells = self.state
-        self.place.open(self.design, cells, clock)
-        keeper = _Keeper(self, clock) if self.store is not None or self.place.remote else None
+        self.table.open(self.design, cells, clock)
+        keeper = _Keeper(self, clock) if self.store is not None or self.table.remote else None
         if keeper:
             keeper.ask()
-        calls = self.place.start(self.function, self.tasks)
+        calls = self.table.start(self.function, self.tasks)
         pending = set(calls)
         while pending:
             waiting = pending | keeper.futures if keeper else pending
@@ -236,14 +236,14 @@ class _Run:
         )
 
     def _everything(self):
-        starts = self.design.starts(self.place.n_shards())
+        starts = self.design.starts(self.table.n_shards())
         spans = list(enumerate(itertools.pairwise(starts)))
-        futures = [self.place.deliver(n, Read(0, np.arange(a, b), 0)) for n, (a, b) in spans]
+        futures = [self.table.deliver(n, Read(0, np.arange(a, b), 0)) for n, (a, b) in spans]
         return np.concatenate([future.result().cells for future in futures])
 
 
 class _Keeper:
-    """Takes states while replicas run: asks all shards for the cells of one clock, again and again."""
+    """Takes states while replicas run: requests the cells of one clock from all shards, repeatedly."""
 
     def __init__(self, run, clock):
         self.run, self.newest = run, clock
@@ -253,17 +253,17 @@ class _Keeper:
         self.pause: float | None = None
 
     def ask(self):
-        """Ask all shards for the next clock at which a state is wanted."""
+        """Request the next clock at which a state is wanted from all shards."""
         every = self.run.every if self.run.store is not None else 1
         self._ask((max(self.newest, self._least - 1) // every + 1) * every)
 
     def _ask(self, boundary):
-        n_shards = self.run.place.n_shards()
-        self._order = [self.run.place.deliver(shard, Keep(boundary)) for shard in range(n_shards)]
+        n_shards = self.run.table.n_shards()
+        self._order = [self.run.table.deliver(shard, Keep(boundary)) for shard in range(n_shards)]
         self.futures, self.pause = set(self._order), None
 
     def look(self):
-        """Take what has come; ask for the next state when it is time."""
+        """Take the answers; request the next state when it is time."""
         if self._order and all(future.done() for future in self._order):
             self._take([future.result() for future in self._order])
         if not self._order and time.monotonic() >= self._due:

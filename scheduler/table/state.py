@@ -1,8 +1,7 @@
 """Stale-synchronous parallel tables as two state machines: messages in, messages out.
 
-Nothing here waits, sends or knows a thread: a `Shard` keeps some rows of a table and a vector clock, a
-`Replica` one reader's cache and the log of its own updates. Who carries the messages is the matter of
-`table` and `table_cluster`; they may arrive twice and in any order.
+A `Shard` keeps some rows of a table and a vector clock, a `Replica` one reader's cache and the log of its own
+updates. They use no threads or network; messages may arrive twice and in any order.
 
 References
 ----------
@@ -29,13 +28,7 @@ OVER = 2**62  # the clock of a shard when all replicas have left
 
 
 class Rule(Protocol):
-    """What an update does to the cells of its rows.
-
-    Attributes
-    ----------
-    n_slots : int
-        Numbers kept on the shard beside each value.
-    """
+    """How an update changes the cells of its rows; a shard keeps `n_slots` numbers beside each value."""
 
     n_slots: int
 
@@ -45,7 +38,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class Add:
-    """An update is added to the values.
+    """Adds an update to the values.
 
     Examples
     --------
@@ -111,7 +104,7 @@ class Adagrad:
 
 
 class Push(NamedTuple):
-    """What a replica changed between two ticks of its clock; (replica, stamp) tells a repeat."""
+    """A replica's changes between two ticks of its clock; (replica, stamp) identifies a repeat."""
 
     replica: int
     stamp: int
@@ -120,7 +113,7 @@ class Push(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Asks for rows once the shard's clock has reached `clock`."""
+    """Requests rows once the shard's clock has reached `clock`."""
 
     replica: int
     rows: np.ndarray
@@ -128,13 +121,13 @@ class Read(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """The replica has ended or died: nobody waits for it any more."""
+    """The replica has ended or died, and nobody waits for it any more."""
 
     replica: int
 
 
 class Keep(NamedTuple):
-    """Asks for all cells with exactly the updates stamped below `clock`."""
+    """Requests all cells with exactly the updates stamped below `clock`."""
 
     clock: int
 
@@ -164,23 +157,12 @@ class Kept(NamedTuple):
 
 
 class Shard:
-    """Some rows of a table, and how far each replica has come.
+    """Some rows of a table, and the clocks of all replicas.
 
-    The shard's clock is the least number of pushes received from a replica that is still there. An update is
-    made when it arrives; with `ordered` (staleness 0) those of one stamp are made together, in the order of
-    replicas, once all are there, so that sums depend on no race.
-
-    Parameters
-    ----------
-    cells : ndarray of shape (n_rows, 1 + n_slots, width)
-        Changed in place.
-    first : int
-        Number of the first row in the table.
-    n_replicas : int
-    rule : Rule
-    ordered : bool
-    clock : int, default=0
-        From which all replicas start.
+    `cells`, of shape (n_rows, 1 + n_slots, width), are changed in place; `first` is the number of the first
+    row in the table. The shard's clock is the least number of pushes received from a replica that is still
+    there. An update is applied when it arrives; with `ordered` (staleness 0) those of one stamp are applied
+    together, in the order of replicas, once all are there, so that sums do not depend on a race.
     """
 
     def __init__(self, cells, first, n_replicas, rule, *, ordered, clock=0):
@@ -195,7 +177,7 @@ class Shard:
         self._shadow: np.ndarray | None = None  # the cells without the updates from the wanted clock on
 
     def receive(self, ticket, message):
-        """Take in a message; return what can be answered now, as (ticket, answer) pairs."""
+        """Handle a message; return the answers that are due, as (ticket, answer) pairs."""
         if isinstance(message, Push):
             return self._push(ticket, message)
         if isinstance(message, Leave):
@@ -215,7 +197,7 @@ class Shard:
         return [*self._settle(), (ticket, Taken(self.applied[replica]))]
 
     def _settle(self):
-        """Make the updates that are due; tell whom they were awaited by."""
+        """Apply the updates that are due; return the answers that waited for them."""
         clock = min((self.received[replica] for replica in self.live), default=OVER)
         for stamp, replica in sorted(self._inbox):
             due = self.received[replica] if not self.ordered else min(clock, self.received[replica])
@@ -271,24 +253,11 @@ class Shard:
 
 
 class Replica:
-    """One reader's view of a table: its cache, its clock, and what it has changed.
+    """One reader's view of a table: its cache, its clock, and its own changes.
 
-    A row that was never read or changed takes no memory: its pages are never touched.
-
-    Parameters
-    ----------
-    number : int
-        Which replica this is.
-    starts : sequence of int
-        First row of each shard, and the number of rows at the end.
-    width : int
-        Numbers in a row.
-    dtype : dtype
-    rule : Rule
-    staleness : int or inf
-        s: at clock c a row must hold all updates stamped below ``c - s``.
-    clock : int, default=0
-        At which it starts.
+    `starts` has the first row of each shard, and the number of rows at the end. With staleness s a row must
+    hold, at clock c, all updates stamped below ``c - s``. A row that was never read or changed takes no
+    memory: its pages are never touched.
     """
 
     def __init__(self, number, starts: Sequence[int], width, dtype, rule, staleness, clock=0):
@@ -316,11 +285,8 @@ class Replica:
     def ask(self, rows, refresh=False):
         """Return the reads, by shard, that must be answered and taken before `values` of these rows.
 
-        Parameters
-        ----------
-        rows : ndarray of int64, ascending
-        refresh : bool
-            Ask also for rows whose cached values are fresh enough.
+        `rows` are ascending int64; with `refresh` also rows whose cached values are fresh enough are
+        requested.
         """
         self._forget()
         if not refresh:
@@ -329,13 +295,13 @@ class Replica:
         return {s: Read(self.number, part, self.wanted) for s, part in self._split(rows) if len(part)}
 
     def _forget(self):
-        """Drop what shards have made; never between a question and its answer, which may be the older."""
+        """Drop pushes that shards have applied; never while a read is open, whose answer may be older."""
         for shard, log in enumerate(self._log):
             while log and log[0].stamp < self._applied[shard]:
                 log.popleft()
 
     def take(self, shard, read, answer):
-        """Take rows into the cache, and make the own updates that the shard had not when it answered."""
+        """Put rows into the cache, and apply the own updates that the shard lacked when it answered."""
         rows = read.rows
         cells = answer.cells.copy()
         for push in self._log[shard]:
@@ -370,9 +336,9 @@ class Replica:
             self._cells[cached] = cells
 
     def tick(self):
-        """End the clock: return a push for each shard, empty ones included, since shards count them.
+        """End the clock; return a push for each shard, empty ones included, since shards count them.
 
-        Not while a question is open.
+        Not while a read is open.
         """
         self._forget()
         rows = np.flatnonzero(self._changed)
@@ -386,7 +352,7 @@ class Replica:
         return pushes
 
     def taken(self, shard, answer):
-        """Note how many of the own pushes a shard has made."""
+        """Note how many of the own pushes a shard has applied."""
         self._applied[shard] = max(self._applied[shard], answer.applied)
 
     def _split(self, rows):
@@ -399,7 +365,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Design:
-    """What a table is, wherever it lies."""
+    """The form of a table, which all shards and replicas share."""
 
     n_rows: int
     width: int
@@ -409,7 +375,7 @@ class Design:
     rule: Rule
 
     def starts(self, n_shards):
-        """First rows of equal shards, and the number of rows at the end."""
+        """Return the first rows of equal shards, and the number of rows at the end."""
         return [self.n_rows * shard // n_shards for shard in range(n_shards + 1)]
 
     def shard(self, cells, first, clock):

@@ -1,11 +1,11 @@
 """A table of parameters that replicas read and change at the same time, with bounded staleness.
 
-Replicas are calls of one function. Each counts its own clock; what a replica reads at clock c holds every
-update of all replicas stamped ``c - s - 1`` or less, perhaps newer ones, and always its own. With staleness
+Replicas are calls of one function. Each counts its own clock; a read at clock c holds every update of all
+replicas stamped ``c - s - 1`` or less, perhaps newer ones, and always the reader's own. With staleness
 ``s = 0`` the replicas work in step (bulk-synchronous, and bitwise repeatable), with ``s = inf`` nobody waits.
 
-The protocol is in `table_state`; here is the user's view, in `replicas` the run. Shards and replicas lie in
-threads of this process (`table_places`), also in simulated time, or on Dask (`table_cluster`).
+The protocol is in `state`, the run in `replicas`, the shards on threads (also in simulated time) in `places`
+and on Dask in `cluster`.
 """
 
 import time
@@ -163,7 +163,7 @@ class ParameterTable:
         self._pushes = []
 
     def _leave(self):
-        """Send what is left and tell the shards that nobody need wait for this replica."""
+        """Send the last changes and a `Leave` to all shards."""
         if self._state.changed:
             self.clock()
         self._flush()
@@ -178,7 +178,7 @@ class ParameterTable:
         return future.result()
 
     def _rows(self, rows):
-        """Check row numbers; nothing after this looks at them again."""
+        """Check row numbers."""
         if rows is None:
             return np.arange(self.shape[0])
         found = np.atleast_1d(np.asarray(rows))

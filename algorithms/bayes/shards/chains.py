@@ -15,7 +15,7 @@ from ...._version import __version__
 from ....errors import DataError, StradaskError, shortened
 from ....scheduler.history import History
 from ....scheduler.loop import Round
-from ....scheduler.sessions.session import check_engine
+from ....scheduler.place import check_engine
 from ....scheduler.threads import single_threaded_blas
 from ..chains.chain import STATISTICS, Draws, State, advance, is_tuning
 from ..chains.sampling import CHUNK, Plan, check_settings, make_plan, sample_model

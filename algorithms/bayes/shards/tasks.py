@@ -1,9 +1,9 @@
 """Chains of shards as chunks, each a pure function, on threads of this process or as plain Dask tasks.
 
-A chunk is known by its numbers (seed, shard, chain, chunk) and depends on the shard's data and the state that
-the chunk before left: done again, on whatever machine, it gives the same bytes. So any worker may die, a run
-goes on where it stopped, and the draws do not depend on how many workers there are. Data of shards are tasks
-too and never scattered, for what is scattered dies with its worker.
+A chunk is identified by its numbers (seed, shard, chain, chunk) and depends on the shard's data and the state
+that the chunk before left: done again, on any machine, it gives the same bytes. So any worker may die, a run
+resumes where it stopped, and the draws do not depend on the number of workers. The data of shards are tasks
+too and never scattered, for what is scattered is lost with its worker.
 """
 
 import json
@@ -12,24 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....errors import DataError, in_brief, shortened
-from ....scheduler.progress import Progress
-from .places import Chunk, Work, make_place
+from ....scheduler.place import check_engine, open_place
+from ....scheduler.tasks import Chain, Load
+from ....scheduler.threads import own_threads
+from .chunks import Chunk, Work, load_shard, run_chunk, value_of
 
 
 @dataclass(frozen=True, eq=False)
 class ShardRuns:
     """All chains of all shards.
 
-    Attributes
-    ----------
-    arrays : dict of str to ndarray of shape (M, chains, draws, ...)
-        What the chunks from number 1 on gave, in their order.
-    last : list of list of Chunk
-        For each shard and chain the chunk that the next one follows.
-    n_chunks : int
-        After the warm-up.
-    n_found : int
-        Chunks that were read from files.
+    `arrays` have the shape (M, chains, draws, ...) and hold the chunks from number 1 on, in their order;
+    `last` is for each shard and chain the chunk that the next one follows; `n_chunks` counts those after the
+    warm-up, `n_found` those that were read from files.
     """
 
     arrays: dict[str, np.ndarray]
@@ -39,7 +34,7 @@ class ShardRuns:
 
 
 class ShardPool:
-    """The data of shards where they are worked on, and what is asked of them.
+    """The data of shards on the workers or in this process, and functions of them.
 
     Parameters
     ----------
@@ -54,15 +49,9 @@ class ShardPool:
     checkpoint : path-like, optional
         A folder, of the workers as well, for the chunks' files. A chunk whose file is there is read and not
         done again. The name of a file has a digest of everything that the chunk depends on.
-
     n_held : int, optional
         Shards whose data the local engine holds at a time; others are loaded again when they are needed. All
         by default.
-
-    Raises
-    ------
-    DataError
-        For an engine that is unknown or a load function that cannot be shipped to workers.
 
     Examples
     --------
@@ -85,11 +74,17 @@ class ShardPool:
                 f"checkpoint={shortened(str(checkpoint), 200)} is a URL; give a folder that all workers see"
             )
         self.n_shards, self.checkpoint = int(n_shards), None if checkpoint is None else str(checkpoint)
-        self._place = make_place(engine, n_jobs, n_held)
+        check_engine(engine)
+        place = open_place(engine, own_threads() if n_jobs is None else n_jobs)
         loads = [load] * self.n_shards if callable(load) else list(load)
         if len(loads) != self.n_shards:
             raise DataError(f"load holds {len(loads)} functions for {self.n_shards} shards: one a shard")
-        self._place.open(loads, self.checkpoint is not None)
+        with_digest = self.checkpoint is not None
+        inputs = [Load(load_shard, (load, shard, with_digest)) for shard, load in enumerate(loads)]
+        told = {"name": "the data of shards", "advice": "more shards, or larger workers"}
+        self._tasks = place.tasks(inputs, n_held=n_held, **told)
+        self._tasks.check_ships("load", loads[0])
+        self._tasks.open()
 
     def __enter__(self):
         return self
@@ -98,8 +93,8 @@ class ShardPool:
         self.close()
 
     def close(self):
-        """Let go of the data; a client that was the caller's stays open."""
-        self._place.close()
+        """Release the data; a client that was the caller's stays open."""
+        self._tasks.close()
 
     def run(
         self,
@@ -115,7 +110,7 @@ class ShardPool:
         verbose=0,
         on_chunk=None,
     ):
-        """Run all chains of all shards.
+        """Run all chains of all shards: the same bits on any engine and number of workers, resumed or not.
 
         Parameters
         ----------
@@ -126,31 +121,23 @@ class ShardPool:
             one row a draw.
         n_chunks : int
             After the warm-up, those of `after` included.
-        n_chains : int, default=1
-        seed : int, default=0
         identity : dict, optional
             What JSON can hold: the model, the sampler, draws a chunk; all that `step` depends on beside its
             arguments. Needed with a checkpoint.
         fits : callable, optional
-            ``fits(data, state, arrays, key)`` says whether what a file holds can be what `step` made; a chunk
-            whose file cannot be is made anew.
+            ``fits(data, state, arrays, key)`` says whether a file's content can be a result of `step`; if
+            not, the chunk is made anew.
         optional : dict of str to dtype, optional
             Arrays of one number or text a draw that a file may lack, which are zeros or "" then.
         after : ShardRuns, optional
             A finished run with the same arguments but fewer chunks, to go on from.
-        verbose : int, default=0
         on_chunk : callable, optional
-            ``on_chunk(shard)`` is called after each chunk, one at a time; what it raises ends the run.
-
-        Returns
-        -------
-        ShardRuns
-            The same, bit for bit, on any engine and number of workers, interrupted or not.
+            ``on_chunk(shard)`` is called after each chunk, one at a time; an exception of it ends the run.
 
         Raises
         ------
         DataError
-            For arguments that do not fit. Whatever `step` raises is passed on, with the shard in a note.
+            For arguments that do not fit. An exception of `step` is passed on, with the shard in a note.
         WorkerLost
             If one chunk's workers died again and again: it may need more memory than they have.
         """
@@ -161,22 +148,30 @@ class ShardPool:
         self._check_after(after, n_chains, n_chunks)
         work = Work(step, int(seed), _as_json(identity), self.checkpoint, fits)
         numbers = range(0 if after is None else after.n_chunks + 1, n_chunks + 1)
-        total = self.n_shards * n_chains * len(numbers)
-        with Progress(total, label="shards", unit="chunk", verbose=verbose) as progress:
+        last = [[None] * n_chains] * self.n_shards if after is None else after.last
+        chains = [
+            Chain(shard, [(work, shard, chain, number) for number in numbers], last[shard][chain])
+            for shard in range(self.n_shards)
+            for chain in range(n_chains)
+        ]
+        n_done = 0
 
-            def done(shard):
-                progress.advance(updates=1)
-                if on_chunk is not None:
-                    on_chunk(shard)
+        def done(number):
+            nonlocal n_done
+            n_done += 1
+            if on_chunk is not None:
+                on_chunk(chains[number].input)
 
-            try:
-                chains = self._place.chains(work, n_chains, numbers, after, done)
-            except KeyboardInterrupt as error:
-                raise KeyboardInterrupt(self._kept(progress.done, total)) from error
-        return _joined(chains, after, n_chains, n_chunks, optional or {})
+        self._tasks.check_ships("step", step)
+        bar = {"label": "shards", "unit": "chunk", "verbose": verbose}
+        try:
+            results = self._tasks.chains(run_chunk, chains, done, **bar)
+        except KeyboardInterrupt as error:
+            raise KeyboardInterrupt(self._kept(n_done, len(chains) * len(numbers))) from error
+        return _joined(results, after, n_chains, n_chunks, optional or {})
 
     def _kept(self, n_done, total):
-        """Say what Ctrl-C leaves."""
+        """Return what Ctrl-C leaves, for its message."""
         kept = "nothing is kept, which a checkpoint would"
         if self.checkpoint is not None:
             kept = (
@@ -196,21 +191,13 @@ class ShardPool:
 
     def values(self, function, points):
         """Return ``function(data, points)`` of each shard, a list in the order of shards."""
-        return self._place.values(function, points)
+        self._tasks.check_ships("function", function)
+        return self._tasks.map(value_of, [(shard, function, points) for shard in range(self.n_shards)])
 
     def sum(self, function, points):
-        """Add up a function of all shards at the same points: the second round's log densities.
+        """Add up ``function(data, points)``, one number a point, over the shards.
 
-        Parameters
-        ----------
-        function : callable
-            ``function(data, points)`` returns one number a point.
-        points : ndarray of shape (K, d)
-
-        Returns
-        -------
-        ndarray of shape (K,)
-            Added in the order of shards, so that the last bits do not depend on the engine.
+        In the order of shards, so that the last bits do not depend on the engine; of shape (n_points,).
         """
         total = np.zeros(len(points))
         for shard, values in enumerate(self.values(function, points)):
@@ -225,19 +212,7 @@ class ShardPool:
 
 
 def run_shards(load, step, n_shards, *, engine="local", n_jobs=None, checkpoint=None, **arguments):
-    """Run chains of shards once; see `ShardPool` and `ShardPool.run`.
-
-    Parameters
-    ----------
-    load, n_shards, engine, n_jobs, checkpoint
-        See `ShardPool`.
-    step, **arguments
-        See `ShardPool.run`.
-
-    Returns
-    -------
-    ShardRuns
-    """
+    """Run chains of shards once; see `ShardPool` and `ShardPool.run` for the arguments."""
     with ShardPool(load, n_shards, engine=engine, n_jobs=n_jobs, checkpoint=checkpoint) as pool:
         return pool.run(step, **arguments)
 

@@ -6,6 +6,7 @@ is the one of the training rows alone.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -13,7 +14,9 @@ import numpy as np
 from sklearn.model_selection import check_cv
 
 from ....errors import DataError, shortened
-from ....scheduler.progress import Progress
+from ....scheduler.place import open_place
+from ....scheduler.tasks import Load
+from ....scheduler.threads import own_threads, single_threaded_blas
 from ...inputs.targets import check_class_weights, check_weights
 from ..path import alpha_grid, stacked
 from ..sparse.fitting import SHORT, Design, Fit, solve
@@ -318,12 +321,33 @@ def path_of(fits, n_features, n_outputs=1):
     )
 
 
-def score_folds(where, problem, grids, folds, scorings, *, label, verbose):
+def tasks_over(X, engine, n_jobs):
+    """Return the tasks of a search, whose one input is X; of a Dask array the whole, laid by columns."""
+    from ...inputs.dask_arrays import engine_for, is_dask
+    from ..sparse.distributed import by_columns
+
+    if own_threads() is None:  # a Dask array goes to the current client if there is one
+        engine = engine_for(X, engine)
+    return open_place(engine, n_jobs).tasks([Load(by_columns, (X,)) if is_dask(X) else X], name="X")
+
+
+def alone(function):
+    """Keep the linear algebra libraries from using more threads than the task has."""
+    return partial(_alone, function)
+
+
+def _alone(function, *args):
+    with single_threaded_blas():
+        return function(*args)
+
+
+def score_folds(tasks, problem, grids, folds, scorings, *, label, verbose):
     """Fit every path on every fold and score it, one task for each pair.
 
     Parameters
     ----------
-    where : stradask.algorithms.linear.cv.places.Here or There
+    tasks : Tasks
+        Of `tasks_over`.
     problem : PathProblem
     grids : list of (float, ndarray)
         Shares of the l1 penalty with their alphas.
@@ -338,9 +362,8 @@ def score_folds(where, problem, grids, folds, scorings, *, label, verbose):
     unsolved : list of float
         Relative gaps of the fits that did not reach the tolerance.
     """
-    tasks = [(fold, l1_ratio, alphas, scorings) for l1_ratio, alphas in grids for fold in folds]
-    with Progress(len(tasks), label=label, unit="fold", verbose=verbose) as progress:
-        results = where.map(problem.scores, tasks, progress.advance)
+    work = [(0, fold, l1_ratio, alphas, scorings) for l1_ratio, alphas in grids for fold in folds]
+    results = tasks.map(alone(problem.scores), work, label=label, unit="fold", verbose=verbose)
     table = np.array([scores for scores, _ in results])  # tasks, scorings, alphas
     table = table.reshape(len(grids), len(folds), len(scorings), -1).transpose(2, 0, 3, 1)
     return table, [gap for _, unsolved in results for gap in unsolved]

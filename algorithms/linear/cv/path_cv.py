@@ -14,8 +14,7 @@ from ...._typing import Matrix, Vector
 from ....errors import DataError, in_brief, shortened
 from ...inputs.targets import check_alphas
 from .evaluation import choose, mean_and_error, path_scorer
-from .folds import folds_of, score_folds
-from .places import place_of
+from .folds import alone, folds_of, score_folds, tasks_over
 
 
 class PathCV:
@@ -81,15 +80,15 @@ class PathCV:
         classes = problem.classes
         path_scorer(self.scoring, classes)  # refuses before the work
         folds = folds_of(self.cv, len(problem.y), problem.y, groups, problem.weights, classes)
-        with place_of(X, self.engine, self.n_jobs) as where:
+        with tasks_over(X, self.engine, self.n_jobs) as tasks:
             n_alphas, ratios = self._n_alphas(), self._l1_ratios()
             if n_alphas is None:
                 grids = [(ratio, check_alphas(self.alphas)) for ratio in ratios]
             else:
-                tasks = [(ratio, self.eps, n_alphas) for ratio in ratios]
-                grids = list(zip(ratios, where.map(problem.grid, tasks, lambda: None), strict=True))
+                asked = [(0, ratio, self.eps, n_alphas) for ratio in ratios]
+                grids = list(zip(ratios, tasks.map(alone(problem.grid), asked), strict=True))
             (scores, *others), unsolved = score_folds(
-                where,
+                tasks,
                 problem,
                 grids,
                 folds,
@@ -101,12 +100,14 @@ class PathCV:
             mean, error = mean_and_error(scores)
             chosen = int(np.unravel_index(np.argmax(mean), mean.shape)[0])  # of equals the first
             l1_ratio, alphas = grids[chosen]
-            path = where.one(problem.path, l1_ratio, alphas, problem.weights)
+            whole = (0, l1_ratio, alphas, problem.weights, tasks.n_jobs)
+            (path,) = tasks.map(problem.path, [whole])
             best, spare = choose(mean[chosen], error[chosen])
             at = spare if self.rule == "1se" else best
             model = problem.model(path, at)
             if X.dtype != np.float64:
-                model = where.one(problem.rounded, model, l1_ratio, alphas[at], problem.weights)
+                task = (0, model, l1_ratio, alphas[at], problem.weights, tasks.n_jobs)
+                (model,) = tasks.map(problem.rounded, [task])
         self._warn_unsolved([*unsolved, *path.unsolved], (len(grids) * len(folds) + 1) * len(alphas))
         several = n_alphas is not None and len(grids) > 1
         self.alphas_ = np.array([grid for _, grid in grids]) if several else alphas

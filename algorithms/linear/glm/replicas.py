@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ....errors import DataError
 from ....scheduler.history import History
 from ....scheduler.parameters import seed_from
-from ....scheduler.sessions.session import open_session
+from ....scheduler.place import open_place
 from ....scheduler.threads import computed_here, own_threads, single_threaded_blas
 from ...inputs.dask_arrays import is_dask
 from ...optimize.downpour import watched
@@ -205,13 +205,13 @@ def portions_beside(estimator, rows, beside, y, sample_weight, engine):
 @contextlib.contextmanager
 def _held(values, engine):
     """Compute delayed values, once, and hold them where they are; yield them, and what computes others."""
-    session = open_session(engine)
-    if not session.remote:  # inside a task
+    place = open_place(engine)
+    if not place.remote:  # inside a task
         import dask.threaded
 
         yield dask.persist(*values, scheduler=dask.threaded.get), lambda others: computed_here(*others)
         return
-    with session.client() as client:
+    with place.workers().client() as client:
         yield client.persist(values), lambda others: client.gather(client.compute(others))
 
 

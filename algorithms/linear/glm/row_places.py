@@ -9,8 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from ....errors import DataError
-from ....scheduler.sessions.session import open_session
-from ....scheduler.sums.passes import open_passes
+from ....scheduler.place import open_place
 from ....scheduler.threads import computed_here
 from ...inputs.dask_arrays import (
     aligned,
@@ -180,13 +179,7 @@ def _row_weights(rows, sample_weight):
 
 @contextlib.contextmanager
 def _opened(estimator, program, engine):
-    session = open_session(engine, estimator.n_jobs)
-    try:
-        passes = open_passes(session, program, ordered=True)
-    except BaseException:
-        session.close()
-        raise
-    with contextlib.closing(passes):
+    with contextlib.closing(open_place(engine, estimator.n_jobs).sum(program, ordered=True)) as passes:
         yield passes
 
 

@@ -22,9 +22,9 @@ import numpy as np
 from scipy import sparse
 
 from ....errors import DataError
+from ....scheduler.place import open_place
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.static import StaticSchedule
-from ....scheduler.sessions.session import open_session
 from ....scheduler.threads import computed_here, own_threads
 from ...inputs.dask_arrays import aligned, is_dask
 from .columns import columns_of, cut
@@ -83,9 +83,7 @@ class Layout:
             return replace(self, pieces=laid)
         import distributed
 
-        from ....scheduler.sessions.task_workers import task_workers
-
-        with contextlib.closing(task_workers("dask")) as workers:
+        with contextlib.closing(open_place("dask").workers()) as workers:
             workers.open()
             # Elsewhere only if all of these are lost: nothing else would end the wait for them.
             where = {"workers": workers.where()["workers"], "allow_other_workers": True}
@@ -120,7 +118,7 @@ def lay_out(X, engine, *, allow_rows):
     if is_dask(X):
         return _chunked(X, allow_rows)
     by_rows = allow_rows and n_rows > n_columns
-    n_shards = _n_threads(engine)
+    n_shards = open_place(engine).n_threads()
     if by_rows:
         n_shards = min(n_shards, n_rows)
         edges = [n_rows * s // n_shards for s in range(n_shards + 1)]
@@ -153,14 +151,6 @@ def _chunked(X, allow_rows):
     )
 
 
-def _n_threads(engine):
-    session = open_session(engine)
-    try:
-        return session.n_threads()
-    finally:
-        session.close()
-
-
 class ColumnBlocks(Mean, SparseLinearProgram):
     """The working-set solver over shards of columns that lie in workers."""
 
@@ -184,13 +174,13 @@ class RowBlocks(Mean, RowProgram):
 
     def read(self, source):
         """Check a block and lay it by columns."""
-        return _by_columns(source)
+        return by_columns(source)
 
 
 def _laid(block, first, by_rows=False):
     """Check a block and lay it by columns; say where it begins if it cannot be used."""
     try:
-        return _by_columns(block)
+        return by_columns(block)
     except DataError as error:
         raise DataError(f"in the {'rows' if by_rows else 'columns'} of X from {first} on: {error}") from error
 
@@ -199,7 +189,8 @@ def _same(block):
     return block
 
 
-def _by_columns(block):
+def by_columns(block):
+    """Check a block of X, computed or of Dask, and lay it by columns."""
     if is_dask(block):  # in a session of this process
         block = computed_here(block)[0]
     if not isinstance(block, np.ndarray) and not sparse.issparse(block):
@@ -239,7 +230,7 @@ class Scales(Program):
 
     def load(self, data):
         """Check and lay out a shard."""
-        return {"X": _by_columns(data[0]), "weights": data[1]}
+        return {"X": by_columns(data[0]), "weights": data[1]}
 
     def renew(self, state):
         """Forget the means."""

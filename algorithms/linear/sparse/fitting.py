@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from ....errors import DataError
-from ....scheduler.sessions.session import check_engine
+from ....scheduler.place import check_engine
 from ....scheduler.threads import effective_n_jobs, own_threads, single_threaded_blas
 from ...inputs.dask_arrays import engine_for, is_dask
 from .penalties import ENDLESS, ElasticNet

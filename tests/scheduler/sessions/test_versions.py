@@ -91,7 +91,7 @@ def test_a_worker_of_another_version_gets_no_work_in_any_fit(mixed, name):
 
 @pytest.mark.filterwarnings("always")
 def test_one_that_joins_in_mid_search_gets_no_work(start_cluster, another_worker):
-    from stradask.scheduler.sessions.task_workers import task_workers
+    from stradask.scheduler.place import open_place
 
     def slow(seconds):
         import time
@@ -100,7 +100,7 @@ def test_one_that_joins_in_mid_search_gets_no_work(start_cluster, another_worker
         return "done"
 
     with start_cluster(1, processes=False, protocol="tcp://", client=True) as (_, client):
-        workers = task_workers("dask")
+        workers = open_place("dask").workers()
         workers.open()
         first = workers.submit(slow, 0.1)
         other = another_worker(client)
@@ -116,7 +116,7 @@ def test_one_that_joins_in_mid_search_gets_no_work(start_cluster, another_worker
 
 
 def test_one_of_our_version_that_joins_takes_part(start_cluster):
-    from stradask.scheduler.sessions.task_workers import task_workers
+    from stradask.scheduler.place import open_place
 
     def slow(number):
         import time
@@ -127,7 +127,7 @@ def test_one_of_our_version_that_joins_takes_part(start_cluster):
         return distributed.get_worker().address
 
     with start_cluster(1, processes=False, protocol="tcp://", client=True) as (cluster, client):
-        workers = task_workers("dask")
+        workers = open_place("dask").workers()
         workers.open()
         asked = [workers.submit(slow, number) for number in range(12)]
         cluster.scale(2)
@@ -141,26 +141,26 @@ def test_tasks_go_on_where_all_accepted_workers_were_lost(start_cluster):
     with start_cluster(1, client=True) as (_, client), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = draws("local")
-        from stradask.algorithms.bayes.shards import places as shard_places
+        from stradask.scheduler.cluster_tasks import ClusterTasks
 
-        submitted = shard_places._Cluster._waited
+        submitted = ClusterTasks._attempt
 
-        def kill_first(self, rows, tell, killed=[]):  # noqa: B006   the list is its memory
+        def kill_first(self, *args, killed=[]):  # noqa: B006   the list is its memory
             if not killed:
                 killed.append(True)
                 client.run(_exit, on_error="ignore", wait=False)
-            return submitted(self, rows, tell)
+            return submitted(self, *args)
 
         def _exit():
             import os
 
             os._exit(1)
 
-        shard_places._Cluster._waited = kill_first
+        ClusterTasks._attempt = kill_first
         try:
             np.testing.assert_array_equal(draws("dask"), expected)
         finally:
-            shard_places._Cluster._waited = submitted
+            ClusterTasks._attempt = submitted
 
 
 @pytest.mark.parametrize("name", FITS)

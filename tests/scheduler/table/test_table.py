@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from stradask.errors import CheckpointMismatch, DataError
-from stradask.scheduler.table.places import LocalPlace, SimulatedClock
+from stradask.scheduler.table.places import LocalTable, SimulatedClock
 from stradask.scheduler.table.replicas import run_replicas
 from stradask.scheduler.table.state import Adagrad
 from stradask.scheduler.table.table import ParameterTable
@@ -20,7 +20,7 @@ from stradask.scheduler.table.table import ParameterTable
 @pytest.fixture(params=["three shards", "simulated"])
 def place(request):
     """Other forms that run in this process."""
-    return LocalPlace(3) if request.param == "three shards" else SimulatedClock([1.0, 1.5, 0.3])
+    return LocalTable(3) if request.param == "three shards" else SimulatedClock([1.0, 1.5, 0.3])
 
 
 def counting(staleness, n_clocks=12):
@@ -269,7 +269,7 @@ def test_a_state_has_exactly_the_updates_before_its_clock(staleness, tmp_path):
             staleness=staleness,
             checkpoint=tmp_path,
             checkpoint_every=2,
-            engine=LocalPlace(2),
+            engine=LocalTable(2),
         )
     assert states[-1][0] == 40
     for clock, cells in states:

@@ -90,7 +90,7 @@ def vanish(*args, **options):
 if sys.argv[2] == "presence":
     there.show_presence = vanish
 else:
-    there.ClusterPlace.start = vanish
+    there.ClusterTable.start = vanish
 from stradask.scheduler.table.replicas import run_replicas
 run_replicas(print, [None], np.zeros((1, 1)), engine=sys.argv[1])
 """

@@ -65,7 +65,7 @@ def test_shapes_and_order(reference):
     np.testing.assert_array_equal(reference.arrays["draws"][1, 0, -1], reference.last[1][0].state["x"])
     # By hand: chain 1 of shard 2.
     load, step = walk()
-    from stradask.algorithms.bayes.shards.places import Key
+    from stradask.algorithms.bayes.shards.chunks import Key
 
     state, _ = step(load(2), None, Key(11, 2, 1, 0))
     parts = []

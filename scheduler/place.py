@@ -1,0 +1,145 @@
+"""The one entry to parallel work: threads of this process, or the workers of a Dask cluster."""
+
+from ..errors import DataError, shortened
+from .sessions.local import LocalSession
+from .tasks import LocalTasks
+from .threads import effective_n_jobs, own_threads, warn_in_task
+
+
+def check_engine(engine):
+    """Refuse what is neither "local" nor "dask" nor an address."""
+    if not isinstance(engine, str) or (engine not in ("local", "dask") and "://" not in engine):
+        raise DataError(
+            f"engine={shortened(engine)} is unknown: take 'local', 'dask' or an address such as "
+            "'tcp://host:8786'"
+        )
+
+
+def open_place(engine, n_jobs=None):
+    """Return the place that an estimator's parameter `engine` names; nothing is connected yet.
+
+    Parameters
+    ----------
+    engine : str
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or the address of a Dask
+        scheduler. Inside a Dask task every place is local, with a warning.
+    n_jobs : int or None, default=None
+        Threads, on each worker where there are workers.
+
+    Returns
+    -------
+    LocalPlace or ClusterPlace
+
+    Examples
+    --------
+    >>> from stradask.scheduler.place import open_place
+    >>> with open_place("local", n_jobs=2).tasks([10, 20]) as tasks:
+    ...     tasks.map(pow, [(0, 2), (1, 2), (1, 3)])
+    [100, 400, 8000]
+    """
+    check_engine(engine)
+    if engine == "local":
+        return LocalPlace(n_jobs)
+    threads = own_threads()
+    if threads is not None:
+        n_jobs = threads if n_jobs is None else n_jobs
+        warn_in_task(engine, effective_n_jobs(n_jobs), stacklevel=3)
+        return LocalPlace(n_jobs)
+    return ClusterPlace(_current_client() if engine == "dask" else engine, n_jobs)
+
+
+def _current_client():
+    import distributed
+
+    try:
+        return distributed.default_client()
+    except ValueError as error:
+        raise DataError(
+            "engine='dask' is the current Dask client, and there is none: make one with "
+            "dask.distributed.Client(...) before the fit, or give the scheduler's address as engine"
+        ) from error
+
+
+class LocalPlace:
+    """Threads of this process.
+
+    Every kind of parallel work has its method, here and in `ClusterPlace`: `tasks` for independent work,
+    `sum` for passes over portions of the data, `session` for scheduled programs, `table` for replicas that
+    share parameters.
+    """
+
+    remote = False
+
+    def __init__(self, n_jobs=None):
+        self.n_jobs = n_jobs
+
+    def n_threads(self):
+        """Count the threads that work at once."""
+        return effective_n_jobs(self.n_jobs)
+
+    def session(self):
+        """Return a `Session`, not opened yet."""
+        return LocalSession(self.n_jobs)
+
+    def sum(self, program, *, ordered=False):
+        """Load the portions of a `Summed` program; return what runs passes over them."""
+        from .sums.passes import open_passes
+
+        return open_passes(self.session(), program, ordered=ordered)
+
+    def tasks(self, inputs, *, name="data", advice="larger workers", n_held=None):
+        """Return a context manager that maps functions over inputs; see `stradask.scheduler.tasks.Tasks`."""
+        return LocalTasks(self.n_jobs, inputs, n_held)
+
+    def table(self):
+        """Return what holds the shards of a parameter table and runs its replicas."""
+        from .table.places import LocalTable
+
+        return LocalTable()
+
+
+class ClusterPlace:
+    """The workers of a Dask cluster; see `LocalPlace`. `scheduler` is an address or the caller's client."""
+
+    remote = True
+
+    def __init__(self, scheduler, n_jobs=None):
+        self.scheduler, self.n_jobs = scheduler, n_jobs
+
+    def n_threads(self):
+        """Count the threads of all workers."""
+        session = self.session()
+        try:
+            return session.n_threads()
+        finally:
+            session.close()
+
+    def session(self):
+        """Return a `Session`, not opened yet."""
+        from .sessions.cluster import ClusterSession
+
+        return ClusterSession(self.scheduler, self.n_jobs)
+
+    def sum(self, program, *, ordered=False):
+        """As `LocalPlace.sum`; with `ordered` the sums have the same bits whoever computed what."""
+        from .sums.passes import open_passes
+
+        return open_passes(self.session(), program, ordered=ordered)
+
+    def tasks(self, inputs, *, name="data", advice="larger workers", n_held=None):
+        """As `LocalPlace.tasks`."""
+        from .cluster_tasks import ClusterTasks
+
+        return ClusterTasks(self.workers(), self.n_jobs, inputs, name, advice)
+
+    def workers(self):
+        """Return what submits single Dask tasks to the workers of this version, not opened yet."""
+        from .sessions.task_workers import TaskWorkers
+
+        return TaskWorkers(self.scheduler)
+
+    def table(self):
+        """As `LocalPlace.table`."""
+        from .table.cluster import ClusterTable
+
+        return ClusterTable(self.scheduler)
