@@ -156,12 +156,13 @@ def iterate(
     start=0,
     came_to=None,
 ):
-    """Run rounds until they are done, or a rule or the user stops them.
+    """Run rounds until they are done, or a rule or the user stops them; return their number and the reason.
 
+    The reason is ``"finished"``, ``"converged"`` (or what `stop` said), ``"callback"`` or ``"interrupted"``.
     Ctrl-C ends the loop after the running round, so that the state is never half a round old; an
-    `InterruptedFitWarning` says how far the fit came. A second Ctrl-C raises KeyboardInterrupt at once, and
-    then the state may be of half a round. This holds in the main thread, the only one that Python lets handle
-    signals, and where the program has not set SIGINT to be ignored or to kill.
+    `InterruptedFitWarning` says how far the fit came. A second Ctrl-C raises KeyboardInterrupt at once. This
+    holds in the main thread, the only one that Python lets handle signals, and where the program has not set
+    SIGINT to be ignored or to kill.
 
     Parameters
     ----------
@@ -172,29 +173,14 @@ def iterate(
         ``shown``, a dict of numbers, to the bar alone.
     n_rounds : int
         Rounds to do now, with r = start, ..., start + n_rounds - 1.
-    history : History
-        Gets one row a round.
-    label, unit, verbose
-        See `Progress`.
     callback : callable, optional
         ``callback(info)`` is called after each round with a `Round`; if it returns True, the loop ends.
     on_round : callable, optional
         As `callback`, before it, its value ignored: for checkpoints.
     stop : callable, optional
         ``stop(history)`` returns False to go on, True or a reason (a non-empty str) to stop.
-    snapshot : callable, optional
-        See `Round`.
-    start : int, default=0
-        Rounds that were done before.
     came_to : callable, optional
         ``came_to()`` returns how far the fit came, for the warning, where users do not count rounds.
-
-    Returns
-    -------
-    n_done : int
-        Rounds done by this call.
-    reason : str
-        ``"finished"``, ``"converged"`` (or what `stop` said), ``"callback"`` or ``"interrupted"``.
 
     Examples
     --------
@@ -271,7 +257,7 @@ def deferred_interrupt():
             before(signum, frame)
             return
         pressed = True
-        _tell("\nstopping after this round; Ctrl-C again stops at once\n")
+        _write_out("\nstopping after this round; Ctrl-C again stops at once\n")
 
     if not callable(before):  # another thread, or a program that ignores SIGINT or dies of it
         yield lambda: False
@@ -304,7 +290,7 @@ def unmasked_interrupt():
         raise
 
 
-def _tell(text):
+def _write_out(text):
     """Write to the terminal past Python's buffers, which a signal handler may find half-way in a write."""
     # An error raised here would surface in the midst of whatever the signal interrupted.
     with suppress(OSError, ValueError):

@@ -40,7 +40,7 @@ class Progress:
         self._verbose = verbose
         self._rate = None
         self._figures = {}
-        self._told = False  # that it compiles
+        self._has_said = False  # that it compiles
         self._written = None  # rounds done when the last line was written
         self._bar: Any = None
         self._stream: Any = None
@@ -71,8 +71,8 @@ class Progress:
     def _show_compiling(self, is_compiling):
         if self._bar is not None:
             self._bar.set_description_str(f"{self.label}, compiling" if is_compiling else self.label)
-        elif is_compiling and not self._told:
-            self._told = True
+        elif is_compiling and not self._has_said:
+            self._has_said = True
             print(f"{self.label}: compiling (once: the machine code is kept)", file=self._stream, flush=True)
 
     def advance(self, n=1, *, updates=0, **figures):

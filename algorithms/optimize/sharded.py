@@ -1,9 +1,9 @@
 """Vectors whose slices lie on the workers of a session: the coordinator sends commands and sees scalars.
 
-Slice k of every vector lies on the k-th member. A command (``axpy``, ``scale``, ``dots``...) is carried out
-by each member on its slices, by `LocalSpace`; one that returns no number waits until one is sent that does.
-For a pass each member puts x together from all slices, and keeps the partial sums of its orders; those that
-count are then added up slice by slice, each where the slice lies, along the tree over portions. A member
+Slice k of every vector lies on the k-th worker. A command (``axpy``, ``scale``, ``dots``...) is carried out
+by each worker on its slices, by `LocalSpace`; one that returns no number waits until one is sent that does.
+For a pass each worker puts x together from all slices, and keeps the partial sums of its orders; those that
+count are then added up slice by slice, each where the slice lies, along the tree over portions. A worker
 keeps beside its slices the whole of two points: that of the pass, and the last one that was accepted, from
 which the others begin anew when it is lost.
 """
@@ -34,92 +34,92 @@ class Name(NamedTuple):
 
 
 class ShardedProgram(Summed):
-    """What members do with slices, and with partial sums that stay where they were made."""
+    """What workers do with slices, and with partial sums that stay where they were made."""
 
     # Commands ---------------------------------------------------------------------------------------
 
-    def command(self, room, commands, dropped):
+    def command(self, state, commands, dropped):
         """Carry out commands on the slices here; return what those without an output gave."""
         local, numbers = LocalSpace(), []
         for method, output, args in commands:
             if method == "accept":  # keep the point of the last pass for the time after a loss
-                room.spare.update(mark=args[0], whole=room.kept["whole"])
+                state.spare.update(mark=args[0], whole=state.kept["whole"])
                 continue
-            done = getattr(local, method)(*_resolved(room.kept, args))
+            done = getattr(local, method)(*_resolved(state.kept, args))
             if output is None:
                 numbers.append(done)
             else:
-                room.kept[output] = done
+                state.kept[output] = done
         for name in dropped:
-            room.kept.pop(name, None)
+            state.kept.pop(name, None)
         return numbers
 
-    def lay(self, room, name, size, start, values):
+    def lay(self, state, name, size, start, values):
         """Take in a part of a slice, from `start` on."""
         if start == 0:
-            room.kept[name] = np.empty(size)
-        room.kept[name][start : start + len(values)] = values
+            state.kept[name] = np.empty(size)
+        state.kept[name][start : start + len(values)] = values
 
     # Passes -----------------------------------------------------------------------------------------
 
-    def assemble(self, room, number, name, places):
+    def assemble(self, state, number, name, places):
         """Put the whole of a vector together, for the pass of this number."""
-        for old in [key for key in list(room.kept) if key.startswith("part-")]:
-            del room.kept[old]
-        whole = np.concatenate([_part(room, member, name, 0, size) for member, size in places])
-        room.kept["whole"] = whole
-        room.tell(number, whole)
+        for old in [key for key in list(state.kept) if key.startswith("part-")]:
+            del state.kept[old]
+        whole = np.concatenate([_part(state, worker, name, 0, size) for worker, size in places])
+        state.kept["whole"] = whole
+        state.set_message(number, whole)
 
-    def answer(self, room, round_, first, last, ordered):
+    def answer(self, state, round_, first, last, ordered):
         """See `Summed.answer`; the vector stays here."""
-        found, seconds = super().answer(room, round_, first, last, ordered)
+        found, seconds = super().answer(state, round_, first, last, ordered)
         if found is None or isinstance(found, Trouble):
             return found, seconds
-        room.kept[f"part-{round_}-{first}-{last}"] = found[1]
+        state.kept[f"part-{round_}-{first}-{last}"] = found[1]
         return (found[0], _NO_VECTOR), seconds
 
-    def settle(self, room, round_, orders, n, ordered):
+    def settle(self, state, round_, orders, n, ordered):
         """Add up the partial sums that count; return the nodes of the tree that result."""
         total = TreeSum(n, ordered=ordered)
         for first, size, last in orders:
-            total.add(first, size, 0.0, room.kept.pop(f"part-{round_}-{first}-{last}"), owned=True)
+            total.add(first, size, 0.0, state.kept.pop(f"part-{round_}-{first}-{last}"), owned=True)
         for (first, size), (_, vector) in total.nodes.items():
-            room.kept[f"part-node-{first}-{size}"] = vector
+            state.kept[f"part-node-{first}-{size}"] = vector
         return sorted(total.nodes)
 
-    def gather(self, room, output, nodes, n, ordered, start, stop):
-        """Add up this member's slice over all members' nodes."""
+    def gather(self, state, output, nodes, n, ordered, start, stop):
+        """Add up this worker's slice over all workers' nodes."""
         total = TreeSum(n, ordered=ordered)
-        for member, first, size in nodes:
-            part = _part(room, member, f"part-node-{first}-{size}", start, stop)
+        for worker, first, size in nodes:
+            part = _part(state, worker, f"part-node-{first}-{size}", start, stop)
             total.add(first, size, 0.0, part)
-        room.kept[output] = total.vector
+        state.kept[output] = total.vector
 
     # Losses -----------------------------------------------------------------------------------------
 
-    def rescue(self, room):
+    def rescue(self, state):
         """Show others the point that was kept; return its mark, None if there is none here."""
-        if "whole" in room.spare:
-            room.kept["rescued"] = room.spare["whole"]
-        return room.spare.get("mark")
+        if "whole" in state.spare:
+            state.kept["rescued"] = state.spare["whole"]
+        return state.spare.get("mark")
 
-    def reread(self, room, output, member, start, stop):
-        """Take a slice of the point that a member rescued."""
-        room.kept[output] = _part(room, member, "rescued", start, stop).copy()
+    def reread(self, state, output, worker, start, stop):
+        """Take a slice of the point that a worker rescued."""
+        state.kept[output] = _part(state, worker, "rescued", start, stop).copy()
 
-    def forget_rescued(self, room):
+    def forget_rescued(self, state):
         """Show it no more."""
-        room.kept.pop("rescued", None)
+        state.kept.pop("rescued", None)
 
 
-def take(session, epoch, member, name):
-    """Hand a slice over to Dask; a task on the member where it lies."""
+def take(session, epoch, address, name):
+    """Hand a slice over to Dask; a task on the worker where it lies."""
     worker = distributed.get_worker()
     plugin: Any = worker.plugins.get(NAME)
-    seat = plugin and plugin._seat(session, epoch)
-    if worker.address != member or seat is None:
-        raise WorkerLost(f"{member} was lost before its part of the result was read")
-    return seat.room.kept[name]
+    local = plugin and plugin._local(session, epoch)
+    if worker.address != address or local is None:
+        raise WorkerLost(f"{address} was lost before its part of the result was read")
+    return local.state.kept[name]
 
 
 def _same(value):
@@ -138,9 +138,9 @@ def _resolved(kept, args):
     return [_resolved(kept, arg) for arg in args] if type(args) in (list, tuple) else args
 
 
-def _part(room, member, name, start, stop):
-    """Part of a vector that lies on a member, "" for this one."""
-    return room.fetch(member, name, start, stop) if member else room.kept[name][start:stop]
+def _part(state, worker, name, start, stop):
+    """Part of a vector that lies on a worker, "" for this one."""
+    return state.fetch(worker, name, start, stop) if worker else state.kept[name][start:stop]
 
 
 class Vector:
@@ -207,7 +207,7 @@ class ShardedSpace(ClusterPasses):
     def _open(self):
         super()._open()
         self.dropped, self._pending = [], []
-        self._everyone = list(self.session._members)
+        self._everyone = list(self.session._workers)
         self._owners = self._everyone[: self.n]  # nobody owns an empty slice
         self._edges = [self.n * k // len(self._owners) for k in range(len(self._owners) + 1)]
 
@@ -235,8 +235,8 @@ class ShardedSpace(ClusterPasses):
         return [sum(parts) for parts in zip(*answers, strict=True)]
 
     def _ask_all(self, name, args):
-        """Ask members, each once; answers in the order of `args`."""
-        calls = {member: (name, *rest) for member, rest in args.items()}
+        """Ask workers, each once; answers in the order of `args`."""
+        calls = {worker: (name, *rest) for worker, rest in args.items()}
         return self.session._sync(self.session._calls, "ask", calls, None)
 
     def dots(self, pairs):
@@ -252,7 +252,7 @@ class ShardedSpace(ClusterPasses):
         return self._vector("scale", float(a), x)
 
     def rows(self, n, like):
-        """Room for n vectors."""
+        """WorkerState for n vectors."""
         return ShardedRows(self, n)
 
     def weights(self, l1, like):
@@ -300,7 +300,7 @@ class ShardedSpace(ClusterPasses):
         return made
 
     def pieces(self):
-        """Cut the range of parameters so that no piece is long, or lies on two members."""
+        """Cut the range of parameters so that no piece is long, or lies on two workers."""
         for start, stop in itertools.pairwise(self._edges):
             for at in range(start, stop, _PIECE):
                 yield at, min(at + _PIECE, stop)
@@ -314,9 +314,9 @@ class ShardedSpace(ClusterPasses):
             self.session.bytes_sent += 8 * (stop - start)
             yield self.session._sync(self._look, self._owners[k], x.name, start - first, stop - first)
 
-    async def _look(self, member, name, first, last):
+    async def _look(self, worker, name, first, last):
         message = {"epoch": self.session._epoch, "name": name, "first": first, "last": last}
-        return await self.session._ask(member, "look", **message)
+        return await self.session._ask(worker, "look", **message)
 
     def published(self, x):
         """Return a vector as a Dask array that outlives the session; as numpy if no client can hold it."""
@@ -329,12 +329,12 @@ class ShardedSpace(ClusterPasses):
         self._flush()
         session, epoch = self.session._id, self.session._epoch
         parts = []
-        for member, size in zip(self._owners, np.diff(self._edges).tolist(), strict=True):
-            where = {"workers": [member], "allow_other_workers": True}  # or it waits for ever for a lost one
-            future = client.submit(take, session, epoch, member, x.name, pure=False, **where)
+        for worker, size in zip(self._owners, np.diff(self._edges).tolist(), strict=True):
+            where = {"workers": [worker], "allow_other_workers": True}  # or it waits for ever for a lost one
+            future = client.submit(take, session, epoch, worker, x.name, pure=False, **where)
             distributed.wait(future)
             if future.status != "finished":
-                raise WorkerLost(f"{member} was lost before its part of the result was read")
+                raise WorkerLost(f"{worker} was lost before its part of the result was read")
             parts.append(dask.array.from_delayed(dask.delayed(_same)(future), (size,), np.float64))
         return dask.array.concatenate(parts)
 
@@ -353,30 +353,30 @@ class ShardedSpace(ClusterPasses):
             raise_trouble(trouble)
         settled = {m: (number, o, n_portions, self.ordered) for m, o in self._counted.items()}
         nodes = [
-            (member, *node)
-            for member, found in zip(settled, self._ask_all("settle", settled), strict=True)
+            (worker, *node)
+            for worker, found in zip(settled, self._ask_all("settle", settled), strict=True)
             for node in found
         ]
         made, args = self._new(), {}
-        for member, ends in zip(self._owners, itertools.pairwise(self._edges), strict=True):
-            seen = [("" if at == member else at, *node) for at, *node in nodes]
-            args[member] = made.name, seen, n_portions, self.ordered, *ends
+        for worker, ends in zip(self._owners, itertools.pairwise(self._edges), strict=True):
+            seen = [("" if at == worker else at, *node) for at, *node in nodes]
+            args[worker] = made.name, seen, n_portions, self.ordered, *ends
         self._ask_all("gather", args)
         return self._total.value, made
 
-    def _places(self, member):
-        """Where the slices lie, as a member sees it."""
+    def _places(self, worker):
+        """Where the slices lie, as a worker sees it."""
         sizes = np.diff(self._edges).tolist()
-        return [("" if m == member else m, size) for m, size in zip(self._owners, sizes, strict=True)]
+        return [("" if m == worker else m, size) for m, size in zip(self._owners, sizes, strict=True)]
 
     def _count(self, order, found):
         self._total.add(order.first, order.size, *found)
-        self._counted.setdefault(order.member, []).append((order.first, order.size, order.last))
+        self._counted.setdefault(order.worker, []).append((order.first, order.size, order.last))
 
-    def _lost(self, member, now):
-        """Slices are lost with their member, and so is the pass."""
-        super()._lost(member, now)
-        raise WorkerLost(f"{member} is lost, and with it a slice of every vector")
+    def _lost(self, worker, now):
+        """Slices are lost with their worker, and so is the pass."""
+        super()._lost(worker, now)
+        raise WorkerLost(f"{worker} is lost, and with it a slice of every vector")
 
     # Losses -----------------------------------------------------------------------------------------
 
@@ -387,7 +387,7 @@ class ShardedSpace(ClusterPasses):
             self._pending.append(("accept", None, [self._mark]))
 
     def recover(self):
-        """Begin anew on the members that there are; return the last point that one of them kept, or None."""
+        """Begin anew on the workers that there are; return the last point that one of them kept, or None."""
         self._open()
         marks = self._ask_all("rescue", dict.fromkeys(self._owners, ()))
         newest = max((mark for mark in marks if mark is not None), default=None)

@@ -9,14 +9,14 @@ from distributed.protocol.pickle import dumps
 from ..._version import __version__
 from ...errors import StradaskError, WorkerLost
 from .shards import StaleEpoch
-from .worker_state import Parcel
+from .worker_state import Frames
 
 _SMALL = 10_000  # bytes
 
 
 def wired(value):
     """Pack an object for Dask's comms, which send large frames uncopied and small ones best in a row."""
-    frames = Parcel.of(value).frames
+    frames = Frames.of(value).frames
     return [to_serialize(frame) if frame.nbytes > _SMALL else frame.tobytes() for frame in frames]
 
 
@@ -60,21 +60,21 @@ def not_here(epoch):
     return {"lost": f"no session of epoch {epoch} is there"}
 
 
-def opened(answer, member):
+def opened(answer, worker):
     """Unpack an answer, or raise its error."""
     if answer is None:  # Dask's answer where there is no such handler
-        raise WorkerLost(f"{member} has no session plugin")
+        raise WorkerLost(f"{worker} has no session plugin")
     if "ok" in answer:
-        return Parcel(answer["ok"]).open() if answer["ok"] else None
+        return Frames(answer["ok"]).open() if answer["ok"] else None
     if "lost" in answer:
-        raise WorkerLost(f"{member}: {answer['lost']}")
+        raise WorkerLost(f"{worker}: {answer['lost']}")
     if "refused" in answer:
-        raise StradaskError(f"{member}: {answer['refused']}")
+        raise StradaskError(f"{worker}: {answer['refused']}")
     error = StradaskError(answer["failed"])
     if answer["pickled"]:
         try:
             error = pickle.loads(answer["pickled"])
         except Exception as broken:
             error.add_note(f"(it does not unpickle here: {broken})")
-    error.add_note(f"on worker {member}:\n{answer['traceback']}")
+    error.add_note(f"on worker {worker}:\n{answer['traceback']}")
     raise error

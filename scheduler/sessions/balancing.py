@@ -7,7 +7,7 @@ import numpy as np
 _WORTH = 0.8  # a round must become shorter than this part of itself, or nothing moves
 _FIRST_PRICE = 0.5  # seconds that moving is thought to take before any was seen
 _LEAST = 1e-3  # of the mean weight, that a shard has at least
-_FORGETTING = 0.99  # a round: how long a member without shards is remembered as slow
+_FORGETTING = 0.99  # a round: how long a worker without shards is remembered as slow
 
 
 class Balance:
@@ -35,38 +35,38 @@ class Balance:
         # A shard without work still takes a moment, which tells nothing of the pace.
         self.weights = np.maximum(weights, _LEAST * weights.mean() or 1.0)
         self.pace: dict[str, float] = {}
-        self._begun: set[str] = set()  # members that have had a round with shards
+        self._begun: set[str] = set()  # workers that have had a round with shards
         self._last: dict[str, float] = {}  # of one round
         self._price, self._lost = _FIRST_PRICE, 0.0
 
-    def observe(self, seconds, places, members):
+    def observe(self, seconds, places, workers):
         """Record a round: seconds by shard, the worker of each shard, and the threads of all workers."""
         for known in (self.pace, self._last):
-            for gone in known.keys() - members.keys():
+            for gone in known.keys() - workers.keys():
                 del known[gone]
-        self._begun &= members.keys()
-        for member in members:
-            own = [shard for shard, place in enumerate(places) if place == member and shard in seconds]
-            if own and member not in self._begun:
-                self._begun.add(member)
+        self._begun &= workers.keys()
+        for worker in workers:
+            own = [shard for shard, place in enumerate(places) if place == worker and shard in seconds]
+            if own and worker not in self._begun:
+                self._begun.add(worker)
             elif own:
                 pace = sum(seconds[shard] for shard in own) / self.weights[own].sum()
-                self.pace[member] = min(pace, self._last.get(member, pace))
-                self._last[member] = pace
-            elif member in self.pace:  # it may have come to itself: in time it is tried again
+                self.pace[worker] = min(pace, self._last.get(worker, pace))
+                self._last[worker] = pace
+            elif worker in self.pace:  # it may have come to itself: in time it is tried again
                 usual = self._usual()
-                self.pace[member] = usual + _FORGETTING * (self.pace[member] - usual)
+                self.pace[worker] = usual + _FORGETTING * (self.pace[worker] - usual)
 
-    def better(self, places, members):
+    def better(self, places, workers):
         """Return other places for the shards if it is time to move, else None; once a round."""
         if not self.pace:
             return None
-        pace = {member: self.pace.get(member, self._usual()) for member in members}
-        now = slowest(self.weights, places, pace, members)
+        pace = {worker: self.pace.get(worker, self._usual()) for worker in workers}
+        now = slowest(self.weights, places, pace, workers)
         wished, then = places, now
-        if self.weights.sum() / sum(n / pace[m] for m, n in members.items()) <= _WORTH * now:  # it may pay
-            wished = contiguous(self.weights, pace, members, places)
-            then = slowest(self.weights, wished, pace, members)
+        if self.weights.sum() / sum(n / pace[m] for m, n in workers.items()) <= _WORTH * now:  # it may pay
+            wished = contiguous(self.weights, pace, workers, places)
+            then = slowest(self.weights, wished, pace, workers)
         if then > _WORTH * now:
             self._lost = 0.0
             return None
@@ -81,12 +81,12 @@ class Balance:
         return float(np.median(list(self.pace.values())))
 
 
-def slowest(weights, places, pace, members):
+def slowest(weights, places, pace, workers):
     """Return the time of the worker that takes longest; arguments by shard or by worker."""
     own: dict[str, list] = {}
     for weight, place in zip(weights, places, strict=True):
         own.setdefault(place, []).append(weight)
-    return max(_duration(shards, pace[member], members[member]) for member, shards in own.items())
+    return max(_duration(shards, pace[worker], workers[worker]) for worker, shards in own.items())
 
 
 def _duration(weights, pace, n_threads):
@@ -97,28 +97,28 @@ def _duration(weights, pace, n_threads):
     return max(free)
 
 
-def contiguous(weights, pace, members, places):
+def contiguous(weights, pace, workers, places):
     """Give each worker neighbouring shards such that the slowest ends as soon as possible.
 
     With neighbours together, few travelling blocks change their worker. Workers stay in the order of their
     first shards, new ones last; one that is too slow to help gets none. Returns the worker of each shard.
     """
-    order = list(dict.fromkeys([*places, *members]))
+    order = list(dict.fromkeys([*places, *workers]))
 
     def filled(limit):
         """Fill worker after worker up to a time limit; None if shards are left."""
         found: list[str] = []
-        for member in order:
-            free = [0.0] * members[member]
+        for worker in order:
+            free = [0.0] * workers[worker]
             while len(found) < len(weights):
-                end = heapq.heappop(free) + weights[len(found)] * pace[member]
+                end = heapq.heappop(free) + weights[len(found)] * pace[worker]
                 if end > limit:
                     break
                 heapq.heappush(free, end)
-                found.append(member)
+                found.append(worker)
         return found if len(found) == len(weights) else None
 
-    low, high = 0.0, min(_duration(weights, pace[member], members[member]) for member in order) * (1 + 1e-9)
+    low, high = 0.0, min(_duration(weights, pace[worker], workers[worker]) for worker in order) * (1 + 1e-9)
     best = filled(high)
     while high - low > 1e-3 * high:
         middle = (low + high) / 2

@@ -97,7 +97,7 @@ def scheduler_named(client):
 
 
 @dataclass(eq=False)
-class _Company:
+class _Shared:
     """State that the sessions of one client share."""
 
     connection: Any = None  # to the scheduler that knows of the plugins
@@ -105,21 +105,21 @@ class _Company:
     listeners: list = field(default_factory=list)
 
     def __post_init__(self):
-        self.tell = self._tell  # the same object each time: what the client is known to listen with
+        self.notify = self._notify  # the same object each time: what the client is known to listen with
 
-    def _tell(self, event):
+    def _notify(self, event):
         for listener in tuple(self.listeners):
             listener(event)
 
 
-_companies: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by client
+_shared_of_clients: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by client
 
 
-def _company(client):
-    return _companies.setdefault(client, _Company())
+def _shared_by(client):
+    return _shared_of_clients.setdefault(client, _Shared())
 
 
-class Lent:
+class BorrowedClient:
     """A client that a session borrows, its connections and the scheduler's events.
 
     The caller's client is used where possible, and not closed. An address, an asynchronous client (its event
@@ -136,27 +136,27 @@ class Lent:
 
     async def install(self, plugin, *, anew=False):
         """Register a plugin on the workers, unless an earlier session of this client has done so."""
-        company, connection = _company(self.client), self.client.scheduler_comm
-        if company.connection is not connection:  # perhaps to another scheduler than before
-            company.connection = connection
-            company.plugins.clear()
-        if anew or plugin.name not in company.plugins:
+        shared, connection = _shared_by(self.client), self.client.scheduler_comm
+        if shared.connection is not connection:  # perhaps to another scheduler than before
+            shared.connection = connection
+            shared.plugins.clear()
+        if anew or plugin.name not in shared.plugins:
             await asyncio.wait_for(self.client.register_plugin(plugin), connect_timeout())
-            company.plugins.add(plugin.name)
+            shared.plugins.add(plugin.name)
 
     def listen(self, listener):
         """Subscribe to the scheduler's events; on the client's event loop."""
-        company = _company(self.client)
-        self.client.subscribe_topic(_TOPIC, company.tell)  # anew: a scheduler that came back has forgotten
-        company.listeners.append(listener)
+        shared = _shared_by(self.client)
+        self.client.subscribe_topic(_TOPIC, shared.notify)  # anew: a scheduler that came back has forgotten
+        shared.listeners.append(listener)
 
     def ignore(self, listener):
         """End a subscription; on the client's event loop."""
-        company = _company(self.client)
-        if listener not in company.listeners:
+        shared = _shared_by(self.client)
+        if listener not in shared.listeners:
             return
-        company.listeners.remove(listener)
-        last = not company.listeners and self.client._event_handlers.get(_TOPIC) is company.tell
+        shared.listeners.remove(listener)
+        last = not shared.listeners and self.client._event_handlers.get(_TOPIC) is shared.notify
         if last and self.client.status == "running":  # or the scheduler logs a traceback when we are gone
             self.client.unsubscribe_topic(_TOPIC)
 
@@ -171,7 +171,7 @@ def _can_be_shared(client):
     if isinstance(client, str) or client.asynchronous or client.status != "running":
         return False
     heard = client._event_handlers.get(_TOPIC)
-    return heard is None or heard is _company(client).tell
+    return heard is None or heard is _shared_by(client).notify
 
 
 class Connections:

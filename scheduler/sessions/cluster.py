@@ -1,4 +1,4 @@
-"""Sessions on Dask: shards lie on workers, calls go straight to them, blocks travel from one to the next."""
+"""Sessions on Dask: shards are on workers, which are called directly; blocks travel between workers."""
 
 import asyncio
 import contextlib
@@ -15,10 +15,10 @@ from ..stores.shared_store import StoredState, saved_block, saved_shard
 from .answers import wired
 from .balancing import Balance
 from .clients import scheduler_named
-from .keep_alive import end_presences, presence_key, show_presence
+from .keep_alive import end_keep_alives, keep_alive_key, start_keep_alive
 from .migration import Migration
 from .placement import ShardData, holds_dask, place, stays
-from .routes import itineraries
+from .routes import plan_routes
 from .worker import NAME
 from .worker_state import payload_bytes
 
@@ -28,36 +28,26 @@ _log = logging.getLogger("stradask")
 
 
 class ClusterSession(Migration):
-    """Shards in the workers of a Dask cluster (see `stradask.scheduler.sessions.session.Session`).
+    """Shards on the workers of a Dask cluster (see `stradask.scheduler.sessions.session.Session`).
 
-    Each member, a worker, is told in one call what it has to do in a round. A travelling block goes straight
-    to the worker that needs it next, while this one works on another. Results are put in the order of steps
-    and shards, so they are bitwise those of `LocalSession`, wherever the shards lie.
+    Each worker gets its part of a round in one call. A travelling block goes straight to the worker that
+    needs it next, while this one works on another. Results are put in the order of steps and shards, so they
+    are bitwise those of `LocalSession`, wherever the shards are.
 
     Messages and partial results are arrays, plain values, scipy sparse matrices, and tuples, lists and dicts
     of them. A program goes to the workers once, without its `shards`; each entry of these only to the worker
-    that holds the shard. Entries may contain Dask futures, delayed values and arrays: their data are used
-    on the worker where they lie.
+    of the shard. Entries may contain Dask futures, delayed values and arrays: their data are used on their
+    worker.
 
-    ``dask.config`` ``stradask.timeout`` (default "30s") is the time without a sign of life after which a
-    worker counts as lost, and for which a session waits for workers.
-
-    Parameters
-    ----------
-    scheduler : str or distributed.Client
-        An address, or a client of the cluster, which is not closed.
-    n_jobs : int or None, default=None
-        Threads of each worker, as many as it has when None.
+    ``dask.config`` ``stradask.timeout`` (default "30s") is the time without an answer after which a worker
+    counts as lost, and for which a session waits for workers.
 
     Attributes
     ----------
     bytes_sent : int
-        Bytes of the arrays in messages (once for each worker), in partial results, and of the
-        blocks that went from one worker to another.
+        Bytes of the arrays in messages (once for each worker), in partial results, and of travelling blocks.
     waiting : float
         Seconds that workers waited for blocks, and for the last of them to answer.
-    activity : Activity
-        What each worker did in each step.
     """
 
     remote = True
@@ -67,15 +57,15 @@ class ClusterSession(Migration):
         self.bytes_sent, self.waiting, self._serial = 0, 0.0, 0
         self._data: Any = None  # `ShardData` while it is needed
         self._whole = False  # whether all shards and blocks are where they should be
-        self._shown: Any = None  # a task that ends when the scheduler shows the members busy
-        self._program: list = []  # packed, for members that come later
+        self._shown: Any = None  # a task that ends when the scheduler shows the workers busy
+        self._program: list = []  # packed, for workers that come later
         self._opened: Any = None  # the program
         self._since = (0, 0)  # the first epoch with this program, and the first one of this opening
-        self._kept: dict[int, str] = {}  # shards that members have, and need not read again
-        self._ready: dict[str, tuple[int, int]] = {}  # newcomers with a room: epoch, threads
-        self._warm: set[str] = set()  # workers that have had a room
+        self._kept: dict[int, str] = {}  # shards that workers have, and need not read again
+        self._ready: dict[str, tuple[int, int]] = {}  # newcomers with a worker state: epoch, threads
+        self._warm: set[str] = set()  # workers that have had a worker state
         self._balance: Balance | None = None
-        self._late: dict[str, float] = {}  # how long each member waited for the last answer of a call
+        self._late: dict[str, float] = {}  # how long each worker waited for the last answer of a call
         self._seconds: dict[int, float] = {}  # by shard, in the round so far
         self.load_seconds = 0.0  # that the slowest shard took to be loaded
         self.activity = Activity()
@@ -83,14 +73,13 @@ class ClusterSession(Migration):
     # The interface ----------------------------------------------------------------------------------
 
     def open(self, program, snapshot=None, *, keeps_data=False, at_once=False):
-        """Load every shard on the workers that there are, lay a `snapshot` over them.
+        """Load every shard on the workers that there are, and lay a `snapshot` over them.
 
-        When the same program is opened again, and when a worker is lost meanwhile, the others keep what they
-        have read (see `Program.renew`).
-
-        With `keeps_data` Dask's own copy of the shards stays as well, for members that take one over later.
-        With `at_once` it does not wait until the scheduler shows the workers busy: who calls must bear that
-        one leaves unheard, and ask `check_shown` before each call.
+        When the same program is opened again, and when a worker is lost meanwhile, the others keep the shards
+        that they have read (see `Program.renew`). With `keeps_data` Dask's own copy of the shards stays as
+        well, for workers that take one over later. With `at_once` it does not wait until the scheduler shows
+        the workers busy: the caller must tolerate that a loss goes unnoticed, and call `check_shown` before
+        each call.
         """
         if snapshot is not None:
             stored = isinstance(snapshot, StoredState)
@@ -101,34 +90,34 @@ class ClusterSession(Migration):
         with scheduler_named(self._client):
             self._data = ShardData(program.shards, self._scheduler, self._client)
             self._open(program, self._data, snapshot or {}, keeps_data, at_once)
-        self._tell()
+        self._warn()
         if not keeps_data:
             self._data = None
 
     def run(self, round, first, steps, messages, later=()):
-        """Carry out the steps; partial results in their order."""
+        """Carry out the steps; return partial results in their order."""
         partials = self._sync(self._run, round, first, steps, messages, later)
-        self._tell()
+        self._warn()
         return partials
 
     def measure(self, messages, method="measure"):
-        """Ask a method of the program of each shard."""
+        """Call a method of the program for each shard."""
         return self._sync(self._measure, messages, method)
 
     def snapshot(self, messages, *, blocks_only=False):
-        """Fetch what updates change."""
+        """Gather the saved arrays and the blocks."""
         return self._sync(self._snapshot, messages, blocks_only)
 
     def store(self, messages, url, folder):
-        """Have members write what `snapshot` would fetch to a shared place; return the sizes of the files."""
+        """Have workers write their parts of a snapshot to a shared place; return the sizes."""
         return self._sync(self._store, messages, url, folder)
 
     def differing(self, program, trial):
-        """Make the first shard again on the worker that has it; not what Dask would have to compute."""
+        """Make the first shard again on its worker, unless Dask would have to compute it."""
         return [] if holds_dask(program.shards[0]) else self._sync(self._differing, program, trial)
 
     def probe(self, checkpoint):
-        """Hold the place of a `SharedCheckpoint` against what every worker sees under its name."""
+        """Check that every worker sees the place of a `SharedCheckpoint`."""
         self._connect()
         self._client.sync(self._probe, checkpoint)
 
@@ -151,66 +140,69 @@ class ClusterSession(Migration):
             return await function(*args)
 
     def check_shown(self):
-        """Raise what was amiss with showing the scheduler that members are busy, if that is known by now."""
+        """Raise what went wrong with showing the scheduler that workers are busy, if known."""
         if self._shown.done() and not self._shown.cancelled():
             self._shown.result()
 
     # Coming and going of workers ------------------------------------------------------------------------
 
     async def _assemble(self, program, n_shards):
-        """Begin an epoch: new rooms on all workers that run and answer."""
+        """Begin an epoch: new worker states on all workers that run and answer."""
         async with self._lock:
             self._whole = False
             self._epoch += 1
             if self._shown is not None:
                 self._shown.cancel()
             self._kept = {}
-            await self._make_rooms(program)
-            self._kept = stays(n_shards, self._members, self._kept)
+            await self._make_worker_states(program)
+            self._kept = stays(n_shards, self._workers, self._kept)
 
-    async def _make_rooms(self, program):
-        found, self._program = await self._find_members(), program
-        # Those that had no room must import the program first: where others had one they are not waited for.
-        self._members = {m: n for m, n in found.items() if m in self._warm} or found
-        cold = {m: n for m, n in found.items() if m not in self._members}
-        # Of every epoch anew: a worker that came back under its old address may have finished the old task.
-        # Dropped at the end, the old ones are released: rooms of members that are not among us go with them.
-        before, self._presences = self._presences, {}
-        preparing = [self._in_background(self._prepare(m, self._epoch, n)) for m, n in cold.items()]
-        await self._furnish(self._members)
-        end_presences(before)
+    async def _make_worker_states(self, program):
+        available, self._program = await self._find_workers(), program
+        # Those that had no worker state must import the program first: where others had one they are not
+        # waited for.
+        self._workers = {worker: n for worker, n in available.items() if worker in self._warm} or available
+        cold = {worker: n for worker, n in available.items() if worker not in self._workers}
+        # Keep-alives are new in every epoch: a worker that came back under its old address may have finished
+        # the old task. The old ones are released at the end, and worker states elsewhere end with them.
+        before, self._keep_alives = self._keep_alives, {}
+        preparing = [self._in_background(self._prepare(w, self._epoch, n)) for w, n in cold.items()]
+        await self._open_workers(self._workers)
+        end_keep_alives(before)
         if preparing:
             await asyncio.wait(preparing, timeout=_PATIENCE)
             self._take_ready()
 
-    async def _furnish(self, members):
-        """Make rooms on members, and tasks that show them busy."""
+
+    async def _open_workers(self, workers):
+        """Make worker states, and their keep-alive tasks."""
         message = {"version": __version__, "program": self._program, "n_jobs": self._n_jobs}
         message["same"], epoch = self._since, self._epoch
 
-        async def make_room(member):
-            key = presence_key(self._id, member, epoch)
-            held = await self._ask(member, "open", epoch=epoch, presence=key, **message)
-            self._warm.add(member)
-            if epoch == self._epoch:  # else a newcomer's room, while the others began anew
-                self._kept.update(dict.fromkeys(held, member))
-                self._presences[member] = show_presence(self._client, NAME, self._id, member, epoch)
+        async def make_worker_state(worker):
+            key = keep_alive_key(self._id, worker, epoch)
+            held = await self._ask(worker, "open", epoch=epoch, keep_alive=key, **message)
+            self._warm.add(worker)
+            if epoch == self._epoch:  # else a newcomer's worker state, while the others began anew
+                self._kept.update(dict.fromkeys(held, worker))
+                self._keep_alives[worker] = start_keep_alive(self._client, NAME, self._id, worker, epoch)
 
-        await self._all(map(make_room, members), members)
+        await self._all(map(make_worker_state, workers), workers)
 
     async def _be_seen(self):
-        """Wait until the scheduler shows all members busy. What we told it before that holds too: from here
-        on we hear of every worker that leaves, and those that have left already are found here.
+        """Wait until the scheduler shows all workers busy, and so has handled our earlier messages.
+
+        From here on we hear of every worker that leaves; those that have left already are found here.
         """
         end = time.monotonic() + self._timeout
         while time.monotonic() < end:
             shown = await self._client.scheduler.processing(workers=None)
             running = dict(await self._running())
-            if left := [m for m in self._members if m not in running]:
+            if left := [m for m in self._workers if m not in running]:
                 raise WorkerLost(f"{left[0]} left while the shards were loaded")
-            if all(key in shown.get(member, ()) for member, (key, _) in self._presences.items()):
+            if all(key in shown.get(worker, ()) for worker, (key, _) in self._keep_alives.items()):
                 return
-            for _, task in self._presences.values():
+            for _, task in self._keep_alives.values():
                 if task.status == "error":
                     error = await task.exception()
                     raise StradaskError(f"the scheduler cannot run stradask ({error}): install it there, too")
@@ -224,7 +216,9 @@ class ClusterSession(Migration):
 
     def _open(self, program, data, snapshot, keeps_data, at_once):
         packed, epoch = wired(_bare(program)), self._epoch + 1
-        if self._opened is not program:  # nobody has any of its shards: Dask computes while rooms are made
+        if (
+            self._opened is not program
+        ):  # nobody has any of its shards: Dask computes while worker states are made
             self._opened, self._since = program, (epoch, epoch)
             data.want(range(len(data)))
         self._since = self._since[0], epoch
@@ -246,51 +240,51 @@ class ClusterSession(Migration):
         async with self._lock:
             await self._put(program, data, snapshot, at_once)
             self._whole = True
-        if self._leaving & self._members.keys():  # they could not be relieved before
+        if self._leaving & self._workers.keys():  # they could not be relieved before
             self._in_background(self._relieve())
 
     async def _put(self, program, data, snapshot, at_once):
-        """Put every shard and block where it belongs: neighbours together, Dask's data where they lie."""
+        """Put shards and blocks on workers: neighbours together, Dask's data where they are."""
         held = await data.whereabouts(self._client)
-        self._shard_at = place(len(data), self._members, held, self._kept)
+        self._shard_at = place(len(data), self._workers, held, self._kept)
         self.reports: list = [None] * len(data)
         n_blocks = program.n_blocks if program.travels else 0
-        self._block_at, self._stamps = place(n_blocks, self._members), [0] * n_blocks
+        self._block_at, self._stamps = place(n_blocks, self._workers), [0] * n_blocks
         self._balance = None if program.shard_weights is None else Balance(program.shard_weights)
         self._seconds, self.load_seconds = {}, 0.0
         # One more than there are threads: what is loaded next is on its way meanwhile.
-        places = {m: asyncio.Semaphore(n + 1) for m, n in self._members.items()}
+        places = {m: asyncio.Semaphore(n + 1) for m, n in self._workers.items()}
 
-        async def load(shard, member):
-            async with places[member]:
+        async def load(shard, worker):
+            async with places[worker]:
                 began = time.monotonic()
                 saved = saved_shard(snapshot, shard, program.saved)
-                bring = self._keep if shard in self._kept else self._load
-                self.reports[shard] = await bring(shard, member, saved)
+                deliver_values = self._keep if shard in self._kept else self._load
+                self.reports[shard] = await deliver_values(shard, worker, saved)
                 self.load_seconds = max(self.load_seconds, time.monotonic() - began)
 
-        async def make_block(block, member):
-            async with places[member]:
-                await self._call(member, "make_block", (block, saved_block(snapshot, block)))
+        async def make_block(block, worker):
+            async with places[worker]:
+                await self._call(worker, "make_block", (block, saved_block(snapshot, block)))
 
-        loads = [load(shard, member) for shard, member in enumerate(self._shard_at)]
-        blocks = [make_block(block, member) for block, member in enumerate(self._block_at)]
+        loads = [load(shard, worker) for shard, worker in enumerate(self._shard_at)]
+        blocks = [make_block(block, worker) for block, worker in enumerate(self._block_at)]
         self._shown = self._in_background(self._be_seen())
-        await self._all([*loads, *blocks, *(() if at_once else (self._shown,))], self._members)
+        await self._all([*loads, *blocks, *(() if at_once else (self._shown,))], self._workers)
 
-    async def _keep(self, shard, member, saved):
-        (report,) = await self._call(member, "keep", (shard, saved))
+    async def _keep(self, shard, worker, saved):
+        (report,) = await self._call(worker, "keep", (shard, saved))
         return report
 
-    async def _load(self, shard, member, saved):
+    async def _load(self, shard, worker, saved):
         entry, keys = self._data.form(shard)
         args = shard, entry, len(keys), saved
         if keys:
             about = {"epoch": self._epoch, "shard": shard, "keys": keys}
-            if found := await self._ask(member, "load", args=wired(args), **about):
+            if found := await self._ask(worker, "load", args=wired(args), **about):
                 return found[0]
-            await self._data.bring(shard, self._id, self._epoch, member)
-        (report,) = await self._call(member, "load", args)
+            await self._data.deliver_values(shard, self._id, self._epoch, worker)
+        (report,) = await self._call(worker, "load", args)
         return report
 
     # Rounds -------------------------------------------------------------------------------------------
@@ -298,24 +292,24 @@ class ClusterSession(Migration):
     async def _run(self, round_, first, steps, messages, later=()):
         if not first and self._balance is not None:
             await self._rebalance()
-        plans, moves, block_at, stamps = self._itineraries(first, steps, later)
-        told = set(plans) | set(moves) | (set(self._shard_at) if messages else set())
-        args = {m: (round_, moves.get(m, []), plans.get(m, [])) for m in told}
+        plans, moves, block_at, stamps = self._plan_routes(first, steps, later)
+        called = set(plans) | set(moves) | (set(self._shard_at) if messages else set())
+        args = {m: (round_, moves.get(m, []), plans.get(m, [])) for m in called}
         partials = {}
-        for member, (done, effort) in zip(args, await self._calls("run", args, messages), strict=True):
+        for worker, (done, effort) in zip(args, await self._calls("run", args, messages), strict=True):
             partials.update(done)
             sent = effort["bytes"] + sum(map(payload_bytes, done.values()))
             self.bytes_sent += sent
             self.waiting += effort["waiting"]
             for shard, seconds in effort["working"].items():
                 self._seconds[shard] = self._seconds.get(shard, 0.0) + seconds
-            working, waiting = sum(effort["working"].values()), effort["waiting"] + self._late[member]
-            self.activity.record(round_ + 1, first, member, working, waiting, effort["sending"], sent)
+            working, waiting = sum(effort["working"].values()), effort["waiting"] + self._late[worker]
+            self.activity.record(round_ + 1, first, worker, working, waiting, effort["sending"], sent)
         self._block_at, self._stamps = block_at, stamps
         return [partials[position] for position in range(len(partials))]
 
-    def _itineraries(self, first, steps, later=()):
-        return itineraries(first, steps, self._shard_at, self._block_at, self._stamps, later)
+    def _plan_routes(self, first, steps, later=()):
+        return plan_routes(first, steps, self._shard_at, self._block_at, self._stamps, later)
 
     async def _measure(self, messages, method="measure"):
         parts = {}
@@ -339,28 +333,28 @@ class ClusterSession(Migration):
         return sizes
 
     async def _differing(self, program, trial):
-        member = self._shard_at[0]
-        (can_be,) = await self._calls("can_be_tried", {member: (0,)}, None)
+        worker = self._shard_at[0]
+        (can_be,) = await self._calls("can_be_tried", {worker: (0,)}, None)
         if not can_be:  # its entry would be as large
             return []
         (found,) = await self._calls(
-            "differing", {member: (0, _bare(program), program.shards[0], trial)}, None
+            "differing", {worker: (0, _bare(program), program.shards[0], trial)}, None
         )
         return found
 
     async def _probe(self, checkpoint):
-        members, word = await self._find_members(), await asyncio.to_thread(checkpoint.leave_word)
+        workers, word = await self._find_workers(), await asyncio.to_thread(checkpoint.leave_word)
         asked = [
-            self._ask(member, "probe", url=checkpoint.url, word=word, number=number)
-            for number, member in enumerate(members)
+            self._ask(worker, "probe", url=checkpoint.url, word=word, number=number)
+            for number, worker in enumerate(workers)
         ]
-        answers = dict(zip(members, await self._all(asked, members), strict=True))
+        answers = dict(zip(workers, await self._all(asked, workers), strict=True))
         await asyncio.to_thread(checkpoint.check_answers, answers)
 
     # Calls --------------------------------------------------------------------------------------------
 
     async def _calls(self, method, args, messages):
-        """Call a method on several members, each with its arguments, and all with the messages if any."""
+        """Call a method on several workers, each with its arguments, and all with the messages."""
         if not args:
             return []
         self._serial += 1
@@ -368,9 +362,9 @@ class ClusterSession(Migration):
         shared = None if messages is None else wired(messages)
         loop, arrivals = asyncio.get_running_loop(), {}
 
-        async def call(member):
-            answer = await self._call(member, method, args[member], shared=shared, serial=self._serial)
-            arrivals[member] = loop.time()
+        async def call(worker):
+            answer = await self._call(worker, method, args[worker], shared=shared, serial=self._serial)
+            arrivals[worker] = loop.time()
             return answer
 
         try:
@@ -379,16 +373,16 @@ class ClusterSession(Migration):
             self._whole = False
             raise
         last = max(arrivals.values())
-        self._late = {member: last - arrival for member, arrival in arrivals.items()}
+        self._late = {worker: last - arrival for worker, arrival in arrivals.items()}
         self.waiting += sum(self._late.values())
         return answers
 
-    async def _call(self, member, method, args, **rest):
-        return await self._ask(member, "call", epoch=self._epoch, method=method, args=wired(args), **rest)
+    async def _call(self, worker, method, args, **rest):
+        return await self._ask(worker, "call", epoch=self._epoch, method=method, args=wired(args), **rest)
 
 
 def _bare(program):
-    """What goes to the members: a program without its shards."""
+    """Return a copy of a program without its shards, for the workers."""
     bare = copy.copy(program)
     with contextlib.suppress(AttributeError):  # a property, which holds nothing
         bare.shards = ()

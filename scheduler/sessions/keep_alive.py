@@ -20,10 +20,10 @@ from .answers import opened
 from .clients import connect_timeout
 
 
-class SeatKeeper(WorkerPlugin):
+class KeepAlivePlugin(WorkerPlugin):
     """A plugin with one worker session for each session, which ends with its keep-alive.
 
-    A worker session has its `epoch`, `presence` (the key of the task), `gone` (an event, set by `end`) and
+    A worker session has its `epoch`, `keep-alive` (the key of the task), `gone` (an event, set by `end`) and
     `end()`. All of this happens on the worker's event loop.
     """
 
@@ -34,7 +34,7 @@ class SeatKeeper(WorkerPlugin):
     async def setup(self, worker):
         """Register the handlers."""
         self.worker, self.loop = worker, asyncio.get_running_loop()
-        self.seats: dict[str, Any] = {}
+        self.worker_sessions: dict[str, Any] = {}
         self.pool = ConnectionPool(
             timeout=connect_timeout(), connection_args=worker.connection_args, server=worker
         )
@@ -44,8 +44,8 @@ class SeatKeeper(WorkerPlugin):
 
     async def teardown(self, worker):
         """End all worker sessions, and remove the handlers."""
-        for session in list(self.seats):
-            self.drop_seat(session)
+        for session in list(self.worker_sessions):
+            self.end_session(session)
         for name in self.answers_to:
             worker.handlers.pop(f"stradask_{name}", None)
         await self.pool.close()
@@ -68,39 +68,39 @@ class SeatKeeper(WorkerPlugin):
         runs: one that retires loses it too, and its shards are still wanted.
         """
         if finish in ("cancelled", "released", "forgotten", "error") and self.worker.status is Status.running:
-            for session, seat in self.seats.items():
-                if seat.presence == key:
-                    self.loop.call_soon(self.drop_seat, session, seat)
+            for session, local in self.worker_sessions.items():
+                if local.keep_alive == key:
+                    self.loop.call_soon(self.end_session, session, local)
 
-    def expect_presence(self, session, epoch):
+    def expect_keep_alive(self, session, epoch):
         """End the worker session unless its keep-alive comes in time."""
         patience = parse_timedelta(dask.config.get("stradask.timeout", "30s"))
         self.loop.call_later(patience, self._give_up, session, epoch)
 
     def _give_up(self, session, epoch):
-        seat = self.seats.get(session)
-        if seat is not None and seat.epoch == epoch and seat.presence not in self.worker.state.tasks:
-            self.drop_seat(session)
+        local = self.worker_sessions.get(session)
+        if local is not None and local.epoch == epoch and local.keep_alive not in self.worker.state.tasks:
+            self.end_session(session)
 
-    def drop_seat(self, session, only=None):
+    def end_session(self, session, only=None):
         """End a worker session; with `only`, only if it is still this one."""
-        seat = self.seats.get(session)
-        if seat is not None and only in (None, seat):
-            del self.seats[session]
-            seat.end()
+        local = self.worker_sessions.get(session)
+        if local is not None and only in (None, local):
+            del self.worker_sessions[session]
+            local.end()
 
 
-def show_presence(client, plugin, session, member, epoch):
+def start_keep_alive(client, plugin, session, worker, epoch):
     """Submit the keep-alive of a worker session; return its key and its future, to be held.
 
     At once, and not when all worker sessions are there: the first would be given up.
     """
-    key = presence_key(session, member, epoch)
-    where = {"workers": [member], "allow_other_workers": True}  # or it waits for a lost one for ever
-    return key, client.submit(presence, plugin, session, key, member, key=key, pure=False, **where)
+    key = keep_alive_key(session, worker, epoch)
+    where = {"workers": [worker], "allow_other_workers": True}  # or it waits for a lost one for ever
+    return key, client.submit(keep_alive, plugin, session, key, worker, key=key, pure=False, **where)
 
 
-def end_presences(shown):
+def end_keep_alives(shown):
     """Release the keep-alives of a dict ``{worker: (key, future)}``, and empty it.
 
     At once: a cycle of references may keep the futures until the garbage collector comes.
@@ -110,21 +110,21 @@ def end_presences(shown):
     shown.clear()
 
 
-def presence_key(session, member, epoch):
+def keep_alive_key(session, worker, epoch):
     """Return the key of a worker's keep-alive in an epoch."""
-    return f"stradask-presence-{session}-{member}-{epoch}"
+    return f"stradask-keep-alive-{session}-{worker}-{epoch}"
 
 
-async def presence(plugin_name, session, key, address):
+async def keep_alive(plugin_name, session, key, address):
     """Keep a worker busy as long as its worker session lasts; the keep-alive task.
 
     A coroutine needs no thread, and one that secedes no slot. Its release ends the worker session (see
-    `SeatKeeper.transition`).
+    `KeepAlivePlugin.transition`).
     """
     worker = distributed.get_worker()
     plugin: Any = worker.plugins.get(plugin_name)
-    seat = plugin and plugin.seats.get(session)
-    if worker.address != address or seat is None or seat.presence != key:
+    local = plugin and plugin.worker_sessions.get(session)
+    if worker.address != address or local is None or local.keep_alive != key:
         return  # moved here after its own worker went
     worker.handle_stimulus(SecedeEvent(key=key, compute_duration=0.0, stimulus_id=f"secede-{key}"))
-    await seat.gone.wait()
+    await local.gone.wait()

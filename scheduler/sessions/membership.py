@@ -1,7 +1,4 @@
-"""Which workers of a Dask cluster take part in something that is open, and calls to them.
-
-A session of shards (`cluster`) and a table of parameters (`table_cluster`) are both made on it.
-"""
+"""Membership: the workers of a Dask cluster that take part in a session or table, and calls to them."""
 
 import asyncio
 import contextlib
@@ -19,7 +16,7 @@ from ...errors import StradaskError, WorkerLost
 from ..threads import effective_n_jobs
 from .answers import opened
 from .clients import (
-    Lent,
+    BorrowedClient,
     close_client,
     connect_timeout,
     open_client,
@@ -27,7 +24,7 @@ from .clients import (
     scheduler_timeout,
     take_exception,
 )
-from .keep_alive import end_presences
+from .keep_alive import end_keep_alives
 from .worker import SessionPlugin
 
 _WITHOUT = "stradask does not come up there; install it there"
@@ -38,14 +35,10 @@ _GRACE = 0.25  # seconds for workers that have just joined to answer, when other
 
 
 class Membership:
-    """Members come, answer, fall silent and leave.
+    """Finds workers that answer, hears of those that join, fall silent or leave, and calls them.
 
-    Parameters
-    ----------
-    scheduler : str or distributed.Client
-        An address, or a client of the cluster, which is not closed.
-    n_jobs : int or None, default=None
-        Threads of each worker, as many as it has when None.
+    `scheduler` is an address, or a client, which is not closed; `n_jobs` the threads of each worker, as many
+    as it has when None.
     """
 
     def __init__(self, scheduler, n_jobs=None):
@@ -53,45 +46,45 @@ class Membership:
         effective_n_jobs(n_jobs)  # refuses what the workers would
         self._timeout = parse_timedelta(dask.config.get("stradask.timeout", "30s"))
         self._id, self._epoch = uuid.uuid4().hex, -1
-        self._lent: Any = None  # the client that is talked through, while the session is open
+        self._borrowed: Any = None  # the client that is talked through, while the session is open
         self._client: Any = None
-        self._members: dict[str, int] = {}  # address: threads
+        self._workers: dict[str, int] = {}  # address: threads
         self._leaving: set[str] = set()  # retired; they answer until their shards are handed on
         self._dead: set[str] = set()
-        self._presences: dict[str, tuple] = {}  # member: key, future
+        self._keep_alives: dict[str, tuple] = {}  # worker: key, future
         self._background: set[asyncio.Task] = set()
         self._newcomers: set[str] = set()  # workers that joined since the session was opened
         self._unfit: set[str] = set()  # workers that get no work
         self._others: dict[str, str] = {}  # those of them that answered with another version
         self._without_scheduler: float | None = None  # since when
-        self._untold: list[str] = []  # warnings for the caller
+        self._warnings: list[str] = []  # warnings for the caller
 
     def n_threads(self):
-        """Count the threads of the workers that take part, before that of all that there are; at least 1."""
+        """Count the threads of the workers that take part, or of all; at least 1."""
         self._connect()
-        if self._members or (self._n_jobs or 0) <= 0:
-            return max(sum((self._members or self._client.nthreads()).values()), 1)
+        if self._workers or (self._n_jobs or 0) <= 0:
+            return max(sum((self._workers or self._client.nthreads()).values()), 1)
         return max(effective_n_jobs(self._n_jobs) * len(self._client.nthreads()), 1)
 
     def close(self):
-        """Empty the rooms; the caller's client stays open."""
+        """Release the workers; the caller's client stays open."""
         if self._client is None:
             return
-        lent, self._lent, self._client = self._lent, None, None
+        borrowed, self._borrowed, self._client = self._borrowed, None, None
         try:
-            lent.client.sync(self._leave, lent)
+            borrowed.client.sync(self._leave, borrowed)
         finally:
-            lent.close()
+            borrowed.close()
 
-    def _tell(self):
-        while self._untold:
-            warnings.warn(self._untold.pop(0), stacklevel=2)
+    def _warn(self):
+        while self._warnings:
+            warnings.warn(self._warnings.pop(0), stacklevel=2)
 
     @contextlib.contextmanager
     def client(self):
-        """Lend the caller's client, or else one that is closed at the end; for tasks that need no session.
+        """Give the caller's client, or one that is closed at the end; for tasks that need no session.
 
-        Nobody can wait for an asynchronous one: it gets another beside it.
+        An asynchronous client gets a second one beside it, since nobody can wait for it here.
         """
         if not isinstance(self._scheduler, str) and not self._scheduler.asynchronous:
             yield self._scheduler
@@ -105,54 +98,56 @@ class Membership:
     # Coming and going -----------------------------------------------------------------------------------
 
     def _connect(self):
-        """Borrow the caller's client, or make one; hear from now on what becomes of the workers."""
+        """Borrow the caller's client, or make one, and subscribe to the scheduler's events."""
         if self._client is not None:
             return
-        lent = Lent(self._scheduler)
+        borrowed = BorrowedClient(self._scheduler)
         try:
-            with scheduler_named(lent.client):
-                lent.client.sync(self._begin, lent)
+            with scheduler_named(borrowed.client):
+                borrowed.client.sync(self._begin, borrowed)
         except BaseException:
-            lent.client.loop.add_callback(lent.ignore, self._hear)  # an interrupt may come when it listens
-            lent.close()
+            borrowed.client.loop.add_callback(
+                borrowed.ignore, self._hear
+            )  # an interrupt may come when it listens
+            borrowed.close()
             raise
-        self._lent, self._client = lent, lent.client
+        self._borrowed, self._client = borrowed, borrowed.client
 
-    async def _begin(self, lent):
-        self._address = lent.client.scheduler.address
-        self._lock, self._pool = asyncio.Lock(), lent.pool
-        lent.listen(
+    async def _begin(self, borrowed):
+        self._address = borrowed.client.scheduler.address
+        self._lock, self._pool = asyncio.Lock(), borrowed.pool
+        borrowed.listen(
             self._hear
         )  # from now on: a worker may be lost, and replaced, while the plugin is installed
-        await self._install(lent)
+        await self._install(borrowed)
 
-    async def _install(self, lent, *, anew=False):
-        await self._install_one(lent, SessionPlugin(), anew=anew)
+    async def _install(self, borrowed, *, anew=False):
+        await self._install_one(borrowed, SessionPlugin(), anew=anew)
 
-    async def _install_one(self, lent, plugin, *, anew):
+    async def _install_one(self, borrowed, plugin, *, anew):
         try:
             for _ in range(_INSTALLATIONS - 1):
                 with contextlib.suppress(distributed.comm.CommClosedError):  # a worker was lost meanwhile
-                    return await lent.install(plugin, anew=anew)
+                    return await borrowed.install(plugin, anew=anew)
                 await asyncio.sleep(0.02)
-            await lent.install(plugin, anew=anew)
-        except TimeoutError:  # a worker hangs; it will not be a member, and the others have the plugin
+            await borrowed.install(plugin, anew=anew)
+        except TimeoutError:  # a worker hangs; it takes no part, and the others have the plugin
             pass
         except ImportError as error:
             raise StradaskError(f"the workers cannot import stradask ({error}): install it there") from error
 
-    async def _leave(self, lent):
+    async def _leave(self, borrowed):
         for task in self._background:
             task.cancel()
-        lent.ignore(self._hear)
-        await self._drop(self._members)
-        end_presences(self._presences)
-        if lent.ours:
+        borrowed.ignore(self._hear)
+        await self._drop(self._workers)
+        end_keep_alives(self._keep_alives)
+        if borrowed.ours:
             with contextlib.suppress(TimeoutError):  # connections to a worker that hangs
                 await asyncio.wait_for(self._pool.close(), 2)
 
     def _hear(self, event):
-        """Take in the scheduler's news of a worker: lost (fail its calls now), or retired (relieve it)."""
+        """Handle an event of the scheduler: a worker joined, was lost (fail its calls) or retired."""
         _, news = event
         if not isinstance(news, dict):  # a user's own
             return
@@ -164,23 +159,23 @@ class Membership:
             self._newcomers.add(news["worker"])
         if news.get("action") != "remove-worker":
             return
-        member = news["worker"]
-        self._newcomers.discard(member)
+        worker = news["worker"]
+        self._newcomers.discard(worker)
         if news.get("expected"):
-            self._leaving.add(member)
-            if member in self._members:
+            self._leaving.add(worker)
+            if worker in self._workers:
                 self._in_background(self._relieve())
-            elif member in self._presences:  # it has a room, and no shards yet
-                self._in_background(self._drop([member]))
+            elif worker in self._keep_alives:  # it has a worker state, and no shards yet
+                self._in_background(self._drop([worker]))
         else:
-            self._dead.add(member)
-            self._pool.remove(member, reason="the scheduler lost this worker")
+            self._dead.add(worker)
+            self._pool.remove(worker, reason="the scheduler lost this worker")
 
     async def _relieve(self):
-        """Do what there is to be done for members that leave."""
+        """Hand over what leaving workers hold; overridden."""
 
-    async def _drop(self, members, handler="drop"):
-        asked = [asyncio.ensure_future(self._ask(m, handler, once=True)) for m in members]
+    async def _drop(self, workers, handler="drop"):
+        asked = [asyncio.ensure_future(self._ask(m, handler, once=True)) for m in workers]
         if asked:
             _, late = await asyncio.wait(asked, timeout=2)
             for task in late:
@@ -188,37 +183,37 @@ class Membership:
                 take_exception(task)
             await asyncio.gather(*(a for a in asked if a not in late), return_exceptions=True)
 
-    async def _find_members(self):
+    async def _find_workers(self):
         """Wait for workers that run and answer; return their threads by address.
 
-        Those that joined since we listen are waited for only if there are no others: what they have to import
-        first may take longer than the fit.
+        Those that joined since we listen are waited for only if there are no others: their imports may take
+        longer than the fit.
         """
         began, wanted, installed = time.monotonic(), None, False
         while True:
             out = self._leaving | self._dead | self._unfit
             threads = {m: n for m, n in await self._running() if m not in out}
             pairs = await self._asked(list(threads))
-            members = {m: threads[m] for m, answer in pairs if answer == "ready"}
-            answers = [answer for m, answer in pairs if m not in self._newcomers or not members]
+            workers = {m: threads[m] for m, answer in pairs if answer == "ready"}
+            answers = [answer for m, answer in pairs if m not in self._newcomers or not workers]
             if self._epoch <= 0 and pairs and {answer for _, answer in pairs} == {"other"}:
                 first, version = pairs[0][0], self._others[pairs[0][0]]
                 raise StradaskError(
                     f"all workers of {self._address} have another version of stradask: {version} is "
                     f"installed on {first} and {__version__} here; install the same version on both"
                 )
-            for member, answer in pairs:
+            for worker, answer in pairs:
                 if answer == "other":
-                    self._turn_away_other(member)
+                    self._turn_away_other(worker)
             if "coming" in answers and not installed:  # of another scheduler than last time, perhaps
                 installed = True
-                await self._install(self._lent, anew=True)
+                await self._install(self._borrowed, anew=True)
             waited = time.monotonic() - began
-            if members and ("coming" not in answers or waited > self._timeout):
-                self._newcomers -= members.keys()
-                return members
+            if workers and ("coming" not in answers or waited > self._timeout):
+                self._newcomers -= workers.keys()
+                return workers
             self._check_scheduler()
-            if not members and waited > self._timeout:
+            if not workers and waited > self._timeout:
                 raise StradaskError(
                     f"no worker of {self._address} has answered for {self._timeout:g} s (dask.config "
                     "stradask.timeout): is the scheduler there, do workers run, can this machine reach them?"
@@ -227,9 +222,9 @@ class Membership:
                 wanted = self._client.submit(_nothing, pure=False)  # makes an adaptive cluster bring workers
             await asyncio.sleep(0.05)
 
-    async def _asked(self, members):
-        """Ask workers whether they are ready; return pairs of those that answered in time."""
-        asked = {m: asyncio.ensure_future(self._answers(m)) for m in members}
+    async def _asked(self, workers):
+        """Ask workers whether they are ready; return pairs of worker and answer, of those in time."""
+        asked = {m: asyncio.ensure_future(self._answers(m)) for m in workers}
         began = time.monotonic()
         try:
             while waiting := [m for m, answer in asked.items() if not answer.done() and m not in self._dead]:
@@ -248,7 +243,7 @@ class Membership:
                 take_exception(answer)
 
     def _check_scheduler(self):
-        """Raise if the scheduler is gone, and has been for longer than a connection may take to come back."""
+        """Raise if the scheduler has been gone for longer than a reconnection may take."""
         waited = 0.0 if self._without_scheduler is None else time.monotonic() - self._without_scheduler
         if self._client.status in ("closing", "closed") or waited > scheduler_timeout():
             raise StradaskError(
@@ -257,29 +252,29 @@ class Membership:
                 "call finds what was written to a checkpoint"
             )
 
-    async def _joined(self, member):
-        """Wait until a worker that joined has the plugin; return its answer, turn it away if it is unfit."""
+    async def _joined(self, worker):
+        """Wait until a worker that joined has the plugin; return its answer. Unfit ones are refused."""
         end = time.monotonic() + self._timeout
-        while (answer := await self._answers(member)) == "coming" and time.monotonic() < end:
+        while (answer := await self._answers(worker)) == "coming" and time.monotonic() < end:
             await asyncio.sleep(0.1)
         if answer == "coming":
-            self._turn_away(member, _WITHOUT)
+            self._turn_away(worker, _WITHOUT)
         if answer == "other":
-            self._turn_away_other(member)
+            self._turn_away_other(worker)
         return answer
 
-    def _turn_away_other(self, member):
-        there = self._others.get(member, "another version")
+    def _turn_away_other(self, worker):
+        there = self._others.get(worker, "another version")
         self._turn_away(
-            member,
+            worker,
             f"stradask {there} is installed there and {__version__} here; install the same version on both",
         )
 
-    def _turn_away(self, member, why):
-        """Give no work to a worker, and have the caller warned, once a fit."""
-        if member not in self._unfit:
-            self._unfit.add(member)
-            self._untold.append(f"the worker {member} gets no work: {why}")
+    def _turn_away(self, worker, why):
+        """Give no work to a worker, and warn the caller once a fit."""
+        if worker not in self._unfit:
+            self._unfit.add(worker)
+            self._warnings.append(f"the worker {worker} gets no work: {why}")
 
     async def _running(self):
         scheduler, began = self._client.scheduler, time.monotonic()
@@ -298,21 +293,21 @@ class Membership:
             self._without_scheduler = began
         # Shards go by the threads that work on them; of a negative n_jobs the worker alone knows how many.
         asked = effective_n_jobs(self._n_jobs) if (self._n_jobs or 0) > 0 else None
-        return [(member, n_threads if asked is None else asked) for member, n_threads in found]
+        return [(worker, n_threads if asked is None else asked) for worker, n_threads in found]
 
-    async def _answers(self, member):
-        """Tell whether a worker is ready, of another version, about to get the plugin, or silent."""
+    async def _answers(self, worker):
+        """Return whether a worker is "ready", of an "other" version, "coming" or "silent"."""
         try:
-            ping = self._pool(member).stradask_ping()
+            ping = self._pool(worker).stradask_ping()
             answer = await asyncio.wait_for(ping, min(self._timeout, connect_timeout()))
         except OSError:
             return "silent"
         if answer is None:
             return "coming"
-        version = opened(answer, member)
+        version = opened(answer, worker)
         if version == __version__:
             return "ready"
-        self._others[member] = version
+        self._others[worker] = version
         return "other"
 
     def _in_background(self, work):
@@ -328,26 +323,27 @@ class Membership:
 
     # Calls ----------------------------------------------------------------------------------------------
 
-    async def _ask(self, member, handler, *, once=False, **message):
-        """Ask a member, a second time if the connection breaks: handlers tell repeats."""
+    async def _ask(self, worker, handler, *, once=False, **message):
+        """Call a worker, a second time if the connection breaks: handlers recognise repeats."""
         if handler != "ping":
             message["session"] = self._id
         while True:
             try:
-                answer = await getattr(self._pool(member), f"stradask_{handler}")(**message)
+                answer = await getattr(self._pool(worker), f"stradask_{handler}")(**message)
             except OSError as error:
-                if once or member in self._dead:
-                    raise WorkerLost(f"{member} cannot be reached: {error}") from error
+                if once or worker in self._dead:
+                    raise WorkerLost(f"{worker} cannot be reached: {error}") from error
                 once = True
             else:
-                return opened(answer, member)  # which may raise the program's own OSError
+                return opened(answer, worker)  # which may raise the program's own OSError
 
-    async def _all(self, calls, members):
-        """Await calls to members. The first that fails, or a member that falls silent, ends the wait: the
-        others may be waiting for a block that will not come.
+    async def _all(self, calls, workers):
+        """Await calls to workers. The first failure, or a worker that falls silent, ends the wait.
+
+        The others may be waiting for a block that will not come.
         """
         tasks = [asyncio.ensure_future(call) for call in calls]
-        guards = [asyncio.ensure_future(self._guard(member)) for member in members]
+        guards = [asyncio.ensure_future(self._guard(worker)) for worker in workers]
         everything = [*tasks, *guards]
         try:
             while not all(task.done() for task in tasks):
@@ -363,16 +359,16 @@ class Membership:
                 take_exception(task)  # the first one counts
             await asyncio.wait(everything, timeout=1)  # closing a connection to a worker that hangs may hang
 
-    async def _guard(self, member):
-        """Raise once a member has shown no life for the timeout; numerics do not keep it from that."""
+    async def _guard(self, worker):
+        """Raise once a worker has not answered pings for the timeout; its numerics do not delay them."""
         heard = time.monotonic()
         while time.monotonic() - heard < self._timeout:
             await asyncio.sleep(self._timeout / 4)
             with contextlib.suppress(TimeoutError, WorkerLost):
-                await asyncio.wait_for(self._ask(member, "ping"), self._timeout)
+                await asyncio.wait_for(self._ask(worker, "ping"), self._timeout)
                 heard = time.monotonic()
-        self._pool.remove(member, reason="it does not answer")
-        raise WorkerLost(f"{member} has not answered for {self._timeout:g} s (dask.config stradask.timeout)")
+        self._pool.remove(worker, reason="it does not answer")
+        raise WorkerLost(f"{worker} has not answered for {self._timeout:g} s (dask.config stradask.timeout)")
 
 
 def _nothing():

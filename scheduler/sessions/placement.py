@@ -1,4 +1,4 @@
-"""Which worker holds which shard, and data of shards that Dask holds or can compute."""
+"""Placement: the worker of each shard, and shards' data that Dask holds or can compute."""
 
 import asyncio
 import math
@@ -11,27 +11,15 @@ from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, Layer
 
 from ...errors import DataError, StradaskError, shortened
-from .shards import Brought
-from .worker import bring
+from .shards import DaskValue
+from .worker import deliver_values
 
 
 def place(n_items, threads, held=(), kept=None):
-    """Spread items over members, in their order and in proportion to threads.
+    """Spread items over workers, in their order and in proportion to `threads` (by worker).
 
-    Parameters
-    ----------
-    n_items : int
-    threads : dict of str to int
-        Of each member.
-    held : sequence of dict of str to int, optional
-        For each item how many bytes of its data lie on which member: it goes where most of them lie,
-        unless that member has its share already.
-    kept : dict of int to str, optional
-        Items that stay where they are; no member may have more of them than its share (`stays`).
-
-    Returns
-    -------
-    list of str
+    `held` has for each item the bytes of its data by worker: it goes where most of them are, unless that
+    worker has its share already. `kept` are items that stay on their worker, at most its share (`stays`).
 
     Examples
     --------
@@ -41,37 +29,26 @@ def place(n_items, threads, held=(), kept=None):
     >>> place(3, {"a": 1, "b": 1}, held=[{"b": 8}, {}, {"a": 8}])
     ['b', 'a', 'a']
     """
-    slots = [member for member, n in threads.items() for _ in range(n)]
+    slots = [worker for worker, n in threads.items() for _ in range(n)]
     if not any(held) and not kept:
         return [slots[item * len(slots) // n_items] for item in range(n_items)]
     free, homes = _shares(n_items, threads), dict(kept or {})
-    for member in homes.values():
-        free[member] -= 1
+    for worker in homes.values():
+        free[worker] -= 1
     for item, where in enumerate(held):
-        wished = [member for member in where if free.get(member)]
+        wished = [worker for worker in where if free.get(worker)]
         if wished and item not in homes:
             homes[item] = max(wished, key=where.__getitem__)
             free[homes[item]] -= 1
     for item in range(n_items):
         if item not in homes:
-            homes[item] = next(member for member in free if free[member])
+            homes[item] = next(worker for worker in free if free[worker])
             free[homes[item]] -= 1
     return [homes[item] for item in range(n_items)]
 
 
 def stays(n_items, threads, homes):
-    """Say which items need not move: of each member as many as its share is.
-
-    Parameters
-    ----------
-    n_items : int
-    threads : dict of str to int
-    homes : dict of int to str
-        Where items are.
-
-    Returns
-    -------
-    dict of int to str
+    """Return the items that need not move: of each worker as many as its share.
 
     Examples
     --------
@@ -80,31 +57,23 @@ def stays(n_items, threads, homes):
     {0: 'a', 1: 'a'}
     """
     free, found = _shares(n_items, threads), {}
-    for item, member in sorted(homes.items()):
-        if free.get(member):
-            found[item] = member
-            free[member] -= 1
+    for item, worker in sorted(homes.items()):
+        if free.get(worker):
+            found[item] = worker
+            free[worker] -= 1
     return found
 
 
 def _shares(n_items, threads):
     n_threads = sum(threads.values())
-    return {member: math.ceil(n_items * n / n_threads) for member, n in threads.items()}
+    return {worker: math.ceil(n_items * n / n_threads) for worker, n in threads.items()}
 
 
 class ShardData:
-    """The entries of a program's `shards`; what Dask can compute in them becomes futures when it is wanted.
+    """The entries of a program's `shards`; values that Dask can compute become futures when wanted.
 
     Blocks that Dask holds already, of arrays that were persisted or made of futures, are these futures: no
-    task is made of them.
-
-    Parameters
-    ----------
-    shards : sequence
-    scheduler : str or distributed.Client
-        What the session was given.
-    own : distributed.Client
-        The session's.
+    task is made of them. `scheduler` is the session's parameter, `own` its client.
     """
 
     def __init__(self, shards, scheduler, own):
@@ -120,7 +89,7 @@ class ShardData:
         return len(self.shards)
 
     def want(self, shards):
-        """Have Dask compute what there is to compute in these shards, unless it has been told before."""
+        """Have Dask compute the values of these shards, unless that was requested before."""
         found = {s: self._known[s] for s in shards if s in self._known and s not in self.entries}
         pairs = [pair for pairs in found.values() for pair in pairs]
         lazy = [value for value, future in pairs if future is None]
@@ -131,12 +100,12 @@ class ShardData:
             self.futures[s] = list(_dask_values(self.entries[s]))
 
     def form(self, shard):
-        """Return a shard's entry with `Brought` in the places of Dask's data, and the keys of these."""
+        """Return a shard's entry with `DaskValue` in the places of Dask's data, and their keys."""
         keys = [future.key for future in self.futures.get(shard, ())]
-        return _replaced(self.shards[shard], iter(map(Brought, range(len(keys))))), keys
+        return _replaced(self.shards[shard], iter(map(DaskValue, range(len(keys))))), keys
 
     async def whereabouts(self, own):
-        """Wait for what is wanted of Dask; return for each shard how many bytes of it lie on which worker."""
+        """Wait for the wanted values; return for each shard the bytes of it by worker."""
         keys = [future.key for futures in self.futures.values() for future in futures]
         if not keys:
             return ()
@@ -146,14 +115,14 @@ class ShardData:
         held: list[dict[str, int]] = [{} for _ in self.shards]
         for shard, futures in self.futures.items():
             for key in (future.key for future in futures):
-                for member in holders.get(key, ()):
-                    held[shard][member] = held[shard].get(member, 0) + sizes.get(key, 0)
+                for worker in holders.get(key, ()):
+                    held[shard][worker] = held[shard].get(worker, 0) + sizes.get(key, 0)
         return held
 
-    async def bring(self, shard, session, epoch, member):
-        """Have Dask put its data of a shard into the room that wants them."""
-        arguments = bring, session, epoch, member, shard, self.futures[shard]
-        where = {"workers": [member], "allow_other_workers": True}  # or it waits for ever for a lost worker
+    async def deliver_values(self, shard, session, epoch, worker):
+        """Have Dask put its data of a shard into the worker state that wants them."""
+        arguments = deliver_values, session, epoch, worker, shard, self.futures[shard]
+        where = {"workers": [worker], "allow_other_workers": True}  # or it waits for ever for a lost worker
         await _settled([self.client.submit(*arguments, pure=False, **where)])
 
 
@@ -166,12 +135,12 @@ def _dask_values(entry):
 
 
 def holds_dask(entry):
-    """Whether there is something in a shard's entry that Dask holds or computes."""
+    """Whether a shard's entry has values that Dask holds or computes."""
     return next(_dask_values(entry), None) is not None
 
 
 def _replaced(entry, others):
-    """Put others in the places of Dask's values, in the order of `_dask_values`."""
+    """Replace Dask's values by others, in the order of `_dask_values`."""
     if isinstance(entry, distributed.Future) or dask.is_dask_collection(entry):
         return next(others)
     if type(entry) in (tuple, list):
@@ -182,9 +151,10 @@ def _replaced(entry, others):
 
 
 def future_of(value):
-    """Find the future that a value is, or is another name of; None where something is to be computed.
+    """Return the future that a value is or refers to; None if something is to be computed.
 
-    A collection is one if its result is the block of its only key: an array of one chunk, or a delayed value.
+    A collection refers to one if its result is the block of its only key: an array of one chunk, or a delayed
+    value.
     """
     if isinstance(value, distributed.Future):
         return value
@@ -234,7 +204,7 @@ def _cluster_of(client):
 
 
 async def _settled(futures):
-    """Wait for futures, perhaps of a client on another event loop; raise what made one of them fail.
+    """Wait for futures, perhaps of a client on another event loop; raise the failure of one.
 
     One that is "lost" is on its way again, or else "cancelled" soon.
     """

@@ -3,7 +3,7 @@
 from .worker_state import Assignment
 
 
-def itineraries(first, steps, shard_at, block_at, stamps, later=()):
+def plan_routes(first, steps, shard_at, block_at, stamps, later=()):
     """Turn steps of (shard, block) pairs into the assignments of each worker, and the transfers of blocks.
 
     `first` is the number of the first step. `shard_at` and `block_at` name the worker of each shard and block
@@ -22,8 +22,8 @@ def itineraries(first, steps, shard_at, block_at, stamps, later=()):
 
     Examples
     --------
-    >>> from stradask.scheduler.sessions.routes import itineraries
-    >>> plans, moves, block_at, stamps = itineraries(0, [[(0, 0)], [(1, 0)]], ["a", "b"], ["b"], [0])
+    >>> from stradask.scheduler.sessions.routes import routes
+    >>> plans, moves, block_at, stamps = routes(0, [[(0, 0)], [(1, 0)]], ["a", "b"], ["b"], [0])
     >>> moves
     {'b': [(0, 0, 'a')]}
     >>> plans["a"][0].to, block_at, stamps

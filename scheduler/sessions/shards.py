@@ -1,4 +1,4 @@
-"""The shards of a session on one member: loaded, kept from one epoch to the next, handed on."""
+"""The shards of a session on one worker: loaded, kept from one epoch to the next, handed on."""
 
 import threading
 import time
@@ -11,19 +11,19 @@ from ..threads import run_tasks
 
 
 class StaleEpoch(StradaskError):
-    """A message of an earlier membership: its sender has been left behind."""
+    """A message of an earlier epoch: its sender is not part of the session any more."""
 
 
 @dataclass(frozen=True)
-class Brought:
-    """In a shard's entry: the value that Dask holds, of this number among those of the shard."""
+class DaskValue:
+    """A placeholder in a shard's entry: the value of this number among those that Dask holds."""
 
     number: int
 
 
 def _filled(entry, values):
-    """Put values in the places of `Brought`."""
-    if type(entry) is Brought:
+    """Replace each `DaskValue` by its value."""
+    if type(entry) is DaskValue:
         return values[entry.number]
     if type(entry) in (tuple, list):
         return type(entry)(_filled(value, values) for value in entry)
@@ -33,20 +33,14 @@ def _filled(entry, values):
 
 
 class Shards:
-    """What a member holds of a program's shards, in one epoch.
-
-    Parameters
-    ----------
-    program : Program
-        Without its shards.
-    n_threads : int
+    """A worker's shards of a program (which is without its shards), in one epoch.
 
     Attributes
     ----------
     states : dict
         By shard.
     left : dict
-        States from the epoch before, as `Program.load` would make them, until `keep` asks for them.
+        States from the epoch before, as `Program.load` would make them, until `keep` takes them.
     fresh : bool
         Whether nothing has been done with the shards since they were loaded.
     seconds : float
@@ -58,26 +52,23 @@ class Shards:
         self.states: dict[int, Any] = {}
         self.left: dict[int, Any] = {}
         self.fresh, self.seconds = True, 0.0
-        self.brought: dict[int, list] = {}  # values of Dask's for `load`, by shard
+        self.dask_values: dict[int, list] = {}  # values of Dask's for `load`, by shard
         self._lock = threading.RLock()
         self.changed = threading.Condition(self._lock)  # shards, blocks
         self.failure: BaseException | None = None
 
     def check(self):
-        """Raise what made an end of this epoch, if anything has."""
+        """Raise the error that ended this epoch, if any."""
         if self.failure is not None:
             raise self.failure
 
-    def load(self, shard, entry, n_brought, saved):
-        """Make a shard's state and lay saved arrays over it; of a call that came twice the first counts.
-
-        What there is to be told of it comes back, in a tuple.
-        """
+    def load(self, shard, entry, n_values, saved):
+        """Make a shard's state and lay saved arrays over it, once; return its report, in a tuple."""
         self.check()
         if shard in self.states:
             return (self.program.report(self.states[shard]),)
-        values = self.brought.get(shard, ())
-        if len(values) != n_brought:
+        values = self.dask_values.get(shard, ())
+        if len(values) != n_values:
             raise StaleEpoch(f"Dask did not bring the data of shard {shard}")
         began = time.monotonic()
         state = self.program.load(_filled(entry, values))
@@ -87,7 +78,7 @@ class Shards:
         return self._laid_over(shard, state, saved)
 
     def keep(self, shard, saved):
-        """Go on with a state from the epoch before; otherwise as `load`."""
+        """Take a state from the epoch before; otherwise as `load`."""
         self.check()
         if shard in self.states:
             return (self.program.report(self.states[shard]),)
@@ -104,13 +95,13 @@ class Shards:
             state[name] = array.copy()  # in one process it is the caller's
         with self.changed:  # also if the epoch has ended meanwhile: the next one need not read it again
             self.states.setdefault(shard, state)
-            self.brought.pop(shard, None)
+            self.dask_values.pop(shard, None)
             self.left.pop(shard, None)
         self.check()
         return (self.program.report(state),)
 
     def adopt(self, shard, state):
-        """Take in a shard from another member, unless it is here."""
+        """Take a shard from another worker, unless it is here."""
         with self.changed:
             self.check()
             self.fresh = False
@@ -121,20 +112,15 @@ class Shards:
         return self.states[shard]
 
     def begin(self):
-        """Begin to work with the shards; what was left and not asked for is let go."""
+        """Begin to work with the shards; states that were left and not kept are released."""
         self.check()
         self.fresh, self.left = False, {}
 
     def take_over(self, before, as_they_are):
-        """Take the shards of the epoch before that need not be read again.
+        """Take the shards of the epoch before, in which nothing runs any more, instead of reading them.
 
-        Parameters
-        ----------
-        before : Shards
-            In which nothing runs any more.
-        as_they_are : bool
-            Whether its program was this one too, so that fresh shards are what `load` would make. All others
-            are asked for by `Program.renew`.
+        With `as_they_are` its program was this one too, so that fresh shards are as `load` would make them.
+        All others go through `Program.renew`.
         """
         states = before.left | before.states
         if not (as_they_are and before.fresh):
@@ -144,6 +130,6 @@ class Shards:
         before.clear()
 
     def clear(self):
-        """Let go of all shards."""
+        """Release all shards."""
         with self.changed:
-            self.states, self.left, self.brought = {}, {}, {}
+            self.states, self.left, self.dask_values = {}, {}, {}

@@ -47,18 +47,18 @@ class TaskWorkers(Membership):
             super().close()
         finally:
             self._stack.close()
-        self._tell()
+        self._warn()
 
     def where(self):
         """Return Dask's arguments that keep tasks on these workers; wait for one if all were lost.
 
         StradaskError if none comes within the timeout, or all that run have another version.
         """
-        if not self._members or self._client.status != "running":
+        if not self._workers or self._client.status != "running":
             with scheduler_named(self._client):
                 self._client.sync(self._find)
-        self._tell()
-        return {"workers": sorted(self._members), "allow_other_workers": False}
+        self._warn()
+        return {"workers": sorted(self._workers), "allow_other_workers": False}
 
     def submit(self, function, *args):
         """Submit a task; of Dask collections among `args` it gets the computed values."""
@@ -104,8 +104,8 @@ class TaskWorkers(Membership):
             await asyncio.wait([asked], timeout=_LOOK)
         return asked.result()
 
-    async def _begin(self, lent):
-        await super()._begin(lent)
+    async def _begin(self, borrowed):
+        await super()._begin(borrowed)
         self._in_background(self._cancel_unheard())
 
     async def _cancel_unheard(self):
@@ -118,7 +118,7 @@ class TaskWorkers(Membership):
             await asyncio.sleep(_LOOK)
 
     async def _find(self):
-        self._members = await self._find_members()
+        self._workers = await self._find_workers()
         self._epoch = 0
 
     def _hear(self, event):
@@ -128,36 +128,39 @@ class TaskWorkers(Membership):
             return
         if news.get("action") == "add-worker":
             self._in_background(self._admit(news["worker"]))
-        elif news.get("action") == "remove-worker" and self._members.pop(news["worker"], None):
+        elif news.get("action") == "remove-worker" and self._workers.pop(news["worker"], None):
             self._cancel_orphans()
 
-    async def _admit(self, member):
+    async def _admit(self, worker):
         """Let a worker that joined take part if it may."""
-        if await self._joined(member) != "ready" or member in self._dead | self._leaving:
+        if await self._joined(worker) != "ready" or worker in self._dead | self._leaving:
             return
         self._cancel_orphans()
-        self._members[member] = 1
+        self._workers[worker] = 1
         for places in self._watched.values():
-            places.add(member)
+            places.add(worker)
         await self._widen()
 
     async def _widen(self):
-        """Tell the scheduler the workers on which tasks may run by now, also for tasks on the way to it."""
-        late = list(self._watched)
-        while late := [f for f in late if f.status == "pending" and f in self._watched]:
+        """Tell the scheduler the workers on which tasks may run by now, also for tasks on the way to it.
+
+        Tasks that are done are among them: their results may be lost, and made again.
+        """
+        late = [f for f in self._watched if f.status not in ("error", "cancelled")]
+        while late:
             found = await self._client.scheduler.get_task_status(keys=[f.key for f in late])
             known = {f.key: sorted(self._watched[f]) for f in late if found.get(f.key) and f in self._watched}
             if known:
                 await self._client.scheduler.set_restrictions(worker=known)
-                # If its workers are lost, Dask looks at a task again only when another worker joins.
+                # Its workers are lost, and Dask looks at it again only when another one joins.
                 found = await self._client.scheduler.get_task_status(keys=list(known))
                 self._cancel_orphaned([f for f in late if found.get(f.key) == "no-worker"])
-            late = [f for f in late if f.key not in known]
             await asyncio.sleep(0.1)
+            late = [f for f in late if f.key not in known and f.status == "pending" and f in self._watched]
 
     def _cancel_orphans(self):
         watched = list(self._watched.items())
-        self._cancel_orphaned([f for f, workers in watched if not workers & self._members.keys()])
+        self._cancel_orphaned([f for f, workers in watched if not workers & self._workers.keys()])
 
     def _cancel_orphaned(self, orphans):
         orphans = [future for future in orphans if self._watched.pop(future, None) is not None]

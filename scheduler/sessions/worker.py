@@ -1,8 +1,8 @@
-"""A Dask worker as a member of sessions: a plugin with handlers of its own.
+"""The plugin that makes a Dask worker part of sessions, with handlers of its own.
 
 An actor dies for good with its worker, and a task for every update costs milliseconds in the scheduler; a
-plugin is put on every worker that ever joins, and its handlers cost one round trip. They only look things up:
-arithmetic runs on other threads, so that a worker answers however long its numerics take.
+plugin is put on every worker that joins, and its handlers cost one round trip. They only look things up:
+arithmetic runs on other threads, so that a worker always answers.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from ...errors import StradaskError, WorkerLost, shortened
 from ..stores.shared_store import answer_word
 from ..threads import effective_n_jobs
 from .answers import answered, bytes_of, failure, not_here, refused, wired
-from .keep_alive import SeatKeeper
-from .worker_state import Parcel, Room
+from .keep_alive import KeepAlivePlugin
+from .worker_state import Frames, WorkerState
 
 NAME = "stradask-sessions"
 _OVER = float("inf")  # the epoch of a session that has ended here
@@ -40,95 +40,95 @@ _METHODS = (
 )
 
 
-class SessionPlugin(SeatKeeper):
-    """The rooms of all sessions on one worker, and the handlers through which they are reached."""
+class SessionPlugin(KeepAlivePlugin):
+    """The worker sessions of one worker, and their handlers."""
 
     name = NAME
 
     answers_to = ("ping", "probe", "open", "load", "call", "put", "look", "hand_on", "drop")
 
     async def teardown(self, worker):
-        """Wait, while the worker still answers, until the coordinator has taken the shards and drops rooms.
+        """Wait, while the worker still answers, until the coordinator has moved the shards away.
 
-        An empty room is no sign: its last block may still be on the way.
+        A worker state without shards is no sign: its last block may still be on the way.
         """
         end = time.monotonic() + _LINGER
-        while self.seats and time.monotonic() < end:
+        while self.worker_sessions and time.monotonic() < end:
             await asyncio.sleep(0.02)
         await super().teardown(worker)
 
     # Handlers -------------------------------------------------------------------------------------
 
     async def ping(self):
-        """Show that the worker is alive, and which stradask it has."""
+        """Answer with the version of stradask."""
         return {"ok": wired(__version__)}
 
     async def probe(self, session, url, word, number):
-        """See whether a place for checkpoints is the same here and where the word was written."""
+        """Check that a place for checkpoints is the same here as where the word was written."""
         answering = answer_word, url, word, self.worker.address, number
         return await asyncio.get_running_loop().run_in_executor(None, answered, *answering)
 
     async def open(self, session, version, **message):
-        """Begin an epoch with a new room; answer which shards of the last one need not be read again."""
+        """Begin an epoch; answer with the shards of the last one that need not be read again."""
         return refused(version) or await self._open(session, **message)
 
-    async def _open(self, session, epoch, presence, program, n_jobs, same):
-        seat = self.seats.setdefault(session, Seat())
-        if epoch < seat.epoch:
+    async def _open(self, session, epoch, keep_alive, program, n_jobs, same):
+        local = self.worker_sessions.setdefault(session, WorkerSession())
+        if epoch < local.epoch:
             return not_here(epoch)
-        if epoch > seat.epoch:  # else the message came twice
-            seat.begin(epoch, presence)
+        if epoch > local.epoch:  # else the message came twice
+            local.begin(epoch, keep_alive)
         try:  # this imports the program's module, which may take a while
-            program = await seat.loop.run_in_executor(None, Parcel(program).open)
+            program = await local.loop.run_in_executor(None, Frames(program).open)
         except Exception as error:
             return failure(error)
         finally:
-            self.expect_presence(session, epoch)
+            self.expect_keep_alive(session, epoch)
         n_threads = self.worker.state.nthreads if n_jobs is None else effective_n_jobs(n_jobs)
-        ways = self._sender(session, epoch, seat.loop), self._fetcher(session, epoch, seat.loop)
-        async with seat.furnishing:
-            if seat.epoch == epoch and seat.room is None:
+        ways = self._sender(session, epoch, local.loop), self._fetcher(session, epoch, local.loop)
+        async with local.filling:
+            if local.epoch == epoch and local.state is None:
                 try:
-                    await seat.furnish(epoch, Room(program, n_threads, *ways, seat.spare), *same)
+                    await local.fill(epoch, WorkerState(program, n_threads, *ways, local.spare), *same)
                 except Exception as error:  # of the program's
                     return failure(error)
-            if seat.epoch != epoch:
+            if local.epoch != epoch:
                 return not_here(epoch)
-            return {"ok": wired(sorted(seat.room.left))}
+            return {"ok": wired(sorted(local.state.left))}
 
-    async def call(self, session, epoch, method, args, shared=None, serial=None, needs=-1, news=None):
-        """Carry out a method of the room on its threads; with a serial number, once.
+    async def call(self, session, epoch, method, args, shared=None, serial=None, needs=-1, broadcast=None):
+        """Call a method of the worker state on its threads; with a serial number, once.
 
-        Its arguments are `args` and, last, `shared`: what many members are told, packed once. It waits, on
-        no thread, until the room has been told something numbered `needs` (or later): the `news` of this
-        call, or of another one that may be on its way.
+        Its arguments are `args` and, last, `shared`: the same for several workers, packed once. The call
+        waits, on no thread, until the worker state has a message numbered `needs` (or later): the `broadcast`
+        of this call, or of another one that may be on its way.
         """
-        if news is not None and (seat := self._seat(session, epoch)) is not None:
-            seat.room.tell(needs, Parcel(news).open())
-            seat.wake()
-        while (seat := self._seat(session, epoch)) is not None and seat.room.told[0] < needs:
-            await seat.news.wait()
-        return not_here(epoch) if seat is None else await seat.answer(_call, method, args, shared, serial)
+        if broadcast is not None and (local := self._local(session, epoch)) is not None:
+            local.state.set_message(needs, Frames(broadcast).open())
+            local.wake()
+        while (local := self._local(session, epoch)) is not None and local.state.message[0] < needs:
+            await local.broadcast.wait()
+        return not_here(epoch) if local is None else await local.answer(_call, method, args, shared, serial)
 
     async def put(self, session, epoch, block, stamp, value):
         """Take in a block."""
-        seat = self._seat(session, epoch)
-        return not_here(epoch) if seat is None else answered(seat.room.receive, block, stamp, value)
+        local = self._local(session, epoch)
+        return not_here(epoch) if local is None else answered(local.state.receive, block, stamp, value)
 
     async def look(self, session, epoch, name, first, last):
-        """Show a part of what the program keeps here under a name."""
-        seat = self._seat(session, epoch)
-        if seat is None or name not in seat.room.kept:
+        """Return a part of an array that the program keeps here under a name."""
+        local = self._local(session, epoch)
+        if local is None or name not in local.state.kept:
             return not_here(epoch)
-        return {"ok": wired(seat.room.kept[name][first:last])}
+        return {"ok": wired(local.state.kept[name][first:last])}
 
     async def hand_on(self, session, epoch, shard, to):
-        """Send a shard's whole state to another member and forget it; answer how many bytes that were."""
-        seat = self._seat(session, epoch)
-        if seat is None or shard not in seat.room.states:
+        """Send a shard's state to another worker and release it; answer with its bytes."""
+        local = self._local(session, epoch)
+        if local is None or shard not in local.state.states:
             return not_here(epoch)
-        room = seat.room  # another one may be there when the shard has arrived
-        packed = await seat.answer(Room.state, shard)
+        state = local.state  # another one may be there when the shard has arrived
+        packed = await local.answer(WorkerState.state, shard)
         if "ok" not in packed:
             return packed
         message = {"session": session, "epoch": epoch, "method": "adopt", "args": wired((shard,))}
@@ -136,40 +136,40 @@ class SessionPlugin(SeatKeeper):
             await self.reach(to, "call", shared=packed["ok"] or wired(None), **message)
         except Exception as error:
             return failure(error)
-        room.states.pop(shard, None)
+        state.states.pop(shard, None)
         return {"ok": wired(sum(map(bytes_of, packed["ok"])))}
 
     async def drop(self, session):
         """End a session here."""
-        self.drop_seat(session)
+        self.end_session(session)
         return {"ok": []}
 
     async def load(self, session, epoch, shard, keys, args):
-        """Load a shard, whose data of Dask's lie here under these keys; answer False if one does not."""
-        seat, data = self._seat(session, epoch), self.worker.data
-        if seat is not None:
+        """Load a shard whose Dask values are here under these keys; answer False if one is not."""
+        local, data = self._local(session, epoch), self.worker.data
+        if local is not None:
             if not all(key in data for key in keys):
                 return {"ok": wired(False)}
-            if shard not in seat.room.states:  # else the message came twice
-                seat.room.brought[shard] = [data[key] for key in keys]
+            if shard not in local.state.states:  # else the message came twice
+                local.state.dask_values[shard] = [data[key] for key in keys]
         return await self.call(session, epoch, "load", args)
 
-    def _seat(self, session, epoch):
-        seat = self.seats.get(session)
-        return None if seat is None or seat.epoch != epoch or seat.room is None else seat
+    def _local(self, session, epoch):
+        local = self.worker_sessions.get(session)
+        return None if local is None or local.epoch != epoch or local.state is None else local
 
     # Blocks on their way ------------------------------------------------------------------------------
 
     def _sender(self, session, epoch, loop):
-        """Make the function with which a room sends blocks, from any of its threads."""
+        """Make the function that sends blocks, from any thread."""
 
         def send(to, block, stamp, value):
             message = {"session": session, "epoch": epoch, "block": int(block), "stamp": stamp}
-            hop = self.reach(to, "put", value=to_serialize(value), **message)
+            transfer = self.reach(to, "put", value=to_serialize(value), **message)
             try:
-                return asyncio.run_coroutine_threadsafe(hop, loop)
+                return asyncio.run_coroutine_threadsafe(transfer, loop)
             except RuntimeError as error:  # the loop is closed: this process ends
-                hop.close()
+                transfer.close()
                 failed: Future = Future()
                 failed.set_exception(WorkerLost(f"the worker is closing: {error}"))
                 return failed
@@ -177,7 +177,7 @@ class SessionPlugin(SeatKeeper):
         return send
 
     def _fetcher(self, session, epoch, loop):
-        """Make the function with which a room's threads read what another member keeps."""
+        """Make the function that reads, on a thread, what another worker keeps."""
 
         def fetch(to, name, first, last):
             message = {"session": session, "epoch": epoch, "name": name, "first": first, "last": last}
@@ -192,88 +192,88 @@ class SessionPlugin(SeatKeeper):
 
 
 class _Before(NamedTuple):
-    """A room of an epoch that is over."""
+    """The worker state of an epoch that is over."""
 
     epoch: int
-    room: Room
+    state: WorkerState
     calls: set[Future]  # that may still run in it
 
 
-class Seat:
-    """One session on one worker: its epoch, room and threads. Changed on the event loop only."""
+class WorkerSession:
+    """One session on one worker: epoch, worker state, threads. Changed on the event loop only."""
 
     def __init__(self):
         self.before: _Before | None = None
-        self.furnishing = asyncio.Lock()
-        self.calls: set[Future] = set()  # that run in the room
-        self.epoch, self.presence = -1, ""
+        self.filling = asyncio.Lock()
+        self.calls: set[Future] = set()  # that run in the worker state
+        self.epoch, self.keep_alive = -1, ""
         self.spare: dict[str, Any] = {}
-        self.room: Room | None = None
+        self.state: WorkerState | None = None
         self.threads: Any = None
         self.gone, self.loop = asyncio.Event(), asyncio.get_running_loop()
-        self.news = asyncio.Event()  # set, and replaced, when a call that waits should look again
+        self.broadcast = asyncio.Event()  # set, and replaced, when a call that waits should look again
 
     def wake(self):
-        """Let the calls look that wait for news."""
-        self.news.set()
-        self.news = asyncio.Event()
+        """Let waiting calls look again."""
+        self.broadcast.set()
+        self.broadcast = asyncio.Event()
 
-    def begin(self, epoch, presence):
-        """Leave the last epoch's room; numerics under way end there, and nobody hears of them."""
-        if self.room is not None and self.threads is not None:
-            self.room.close()
+    def begin(self, epoch, keep_alive):
+        """Leave the last epoch's worker state; results of running kernels are discarded."""
+        if self.state is not None and self.threads is not None:
+            self.state.close()
             self.threads.shutdown(wait=False)
-            self.before = _Before(self.epoch, self.room, self.calls)
-        self.epoch, self.presence, self.room, self.threads = epoch, presence, None, None
+            self.before = _Before(self.epoch, self.state, self.calls)
+        self.epoch, self.keep_alive, self.state, self.threads = epoch, keep_alive, None, None
         self.calls = set()
         self.wake()
 
-    async def furnish(self, epoch, room, program_since, opening_since):
-        """Give an epoch its room, with shards of the last one that need not be read again.
+    async def fill(self, epoch, state, program_since, opening_since):
+        """Give an epoch its worker state, with shards of the last one that need not be read again.
 
-        These are of epochs with the same program. What still works on them is waited for, but not longer than
-        it would take to read them again.
+        These are of epochs with the same program. Calls that still work on them are waited for, but not
+        longer than it would take to read them again.
         """
         before, self.before = self.before, None
         if before is not None and before.epoch >= program_since:
-            patience = _PATIENCE + before.room.seconds
+            patience = _PATIENCE + before.state.seconds
             _, late = await self.loop.run_in_executor(None, wait, list(before.calls), patience)
             if not late:
                 as_they_are = before.epoch >= opening_since
-                await self.loop.run_in_executor(None, room.take_over, before.room, as_they_are)
+                await self.loop.run_in_executor(None, state.take_over, before.state, as_they_are)
         if epoch == self.epoch:
-            self.room, self.threads = room, ThreadPoolExecutor(room.n_threads, "stradask-room")
+            self.state, self.threads = state, ThreadPoolExecutor(state.n_threads, "stradask-session")
         elif self.epoch < _OVER:
-            self.before = _Before(epoch, room, set())
+            self.before = _Before(epoch, state, set())
 
     async def answer(self, function, *args):
-        """Call ``function(room, *args)`` on a thread of the room; return what goes back to the caller."""
-        call = self.threads.submit(answered, function, self.room, *args)
+        """Call ``function(state, *args)`` on a thread; return the packed answer."""
+        call = self.threads.submit(answered, function, self.state, *args)
         self.calls.add(call)
         call.add_done_callback(self.calls.discard)
         return await asyncio.wrap_future(call)
 
     def end(self):
-        """Let go of everything."""
+        """Release everything."""
         self.begin(_OVER, "")
         if self.before is not None:
-            self.before.room.clear()
+            self.before.state.clear()
             self.before = None
         self.gone.set()
 
 
-def _call(room, method, args, shared, serial):
+def _call(state, method, args, shared, serial):
     if method not in _METHODS:
-        raise StradaskError(f"a room has no method {shortened(method)} for others to call")
-    function = getattr(room, method)
-    args = Parcel(args).open() + (() if shared is None else (Parcel(shared).open(),))
-    return function(*args) if serial is None else room.once(serial, function, *args)
+        raise StradaskError(f"a worker state has no method {shortened(method)} for others to call")
+    function = getattr(state, method)
+    args = Frames(args).open() + (() if shared is None else (Frames(shared).open(),))
+    return function(*args) if serial is None else state.once(serial, function, *args)
 
 
-def bring(session, epoch, address, shard, values):
-    """Put what Dask holds into the room that wants it; a task, so that Dask finds or computes it again."""
+def deliver_values(session, epoch, address, shard, values):
+    """Put Dask's values into a worker state; a task, so that Dask finds or computes them again."""
     worker = distributed.get_worker()
     plugin: Any = worker.plugins.get(NAME)
-    seat = plugin and plugin._seat(session, epoch)
-    if worker.address == address and seat is not None:
-        seat.room.brought[shard] = values
+    local = plugin and plugin._local(session, epoch)
+    if worker.address == address and local is not None:
+        local.state.dask_values[shard] = values

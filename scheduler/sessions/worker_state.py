@@ -1,6 +1,6 @@
-"""A worker's part of a session: shards and blocks that lie there, and the tasks done with them.
+"""The state of a session on one worker: shards, blocks, and the tasks done with them.
 
-Knows no transport: who calls a `Room`, and how it reaches others, is the matter of `members` and `cluster`.
+It knows no transport: `worker` and `cluster` call a `WorkerState` and carry its blocks.
 """
 
 import pickle
@@ -29,19 +29,8 @@ _SPARSE = ("csr", "csc", "coo", "bsr", "dia")
 def payload_bytes(value):
     """Count the bytes of the arrays in a message or a partial result.
 
-    Parameters
-    ----------
-    value : object
-        Arrays, plain values, scipy sparse matrices, and tuples, lists and dicts of them.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    TypeError
-        If there is anything else in it: it would be pickled, and differ from machine to machine.
+    That is arrays, plain values, scipy sparse matrices, and tuples, lists and dicts of them; TypeError for
+    anything else, which would be pickled and differ from machine to machine.
 
     Examples
     --------
@@ -70,26 +59,20 @@ def payload_bytes(value):
 
 
 @dataclass(frozen=True)
-class Parcel:
-    """An object on its way: its pickle, and the buffers of its arrays beside it, which are not copied.
-
-    Attributes
-    ----------
-    frames : list of bytes or ndarray of uint8
-        The pickle first.
-    """
+class Frames:
+    """A packed object: the frames of its pickle and of its arrays' buffers, which are not copied."""
 
     frames: list
 
     @classmethod
     def of(cls, value):
-        """Pack anything that pickles; classes of ``__main__`` and notebooks go by value."""
+        """Pack any object that pickles; classes of ``__main__`` and notebooks go by value."""
         buffers: list[pickle.PickleBuffer] = []
         head = dumps(value, buffer_callback=buffers.append)
         return cls([np.frombuffer(frame, np.uint8) for frame in (head, *(b.raw() for b in buffers))])
 
     def open(self):
-        """Unpack; what cannot be written, or begins at an odd address, is moved: kernels want neither."""
+        """Unpack; buffers that are read-only or misaligned are copied, for the kernels."""
         head, *buffers = self.frames
         return pickle.loads(head, buffers=[_usable(frame) for frame in buffers])
 
@@ -101,18 +84,18 @@ def _usable(frame):
 
 
 class Assignment(NamedTuple):
-    """One task of a call, as it is told to the member that does it.
+    """One task of a call, for the worker that does it.
 
     Attributes
     ----------
     position : int
-        Among all tasks of the call, on all members: in the order of steps.
+        Among all tasks of the call, on all workers: in the order of steps.
     step, shard, blocks
         See `Task`.
     stamp : int
-        Updates and hops of the travelling block so far; -1 where blocks do not travel.
+        Transfers of the travelling block so far; -1 where blocks do not travel.
     to : str
-        Member that the block goes on to; "" if it stays.
+        Worker that the block goes on to; "" if it stays.
     """
 
     position: int
@@ -123,43 +106,34 @@ class Assignment(NamedTuple):
     to: str = ""
 
 
-class Room(Shards):
-    """Shards and blocks of one session, in one epoch, on one member.
+class WorkerState(Shards):
+    """Shards and blocks of one session, in one epoch, on one worker.
 
-    A new epoch is a new room: numerics that cannot be interrupted end in the old one, where nobody hears
-    of them.
-
-    Parameters
-    ----------
-    program : Program
-        Without its shards.
-    n_threads : int
-        On which tasks run; those of one shard in order, those of several at the same time.
-    send : callable
-        ``send(to, block, stamp, value)`` hands a block on and returns a `concurrent.futures.Future`.
-    fetch : callable, optional
-        ``fetch(member, name, first, last)`` returns a part of what another member keeps under a name.
+    A new epoch has a new worker state: kernels that cannot be interrupted end in the old one, and their
+    results are discarded. Tasks run on `n_threads`, those of one shard in order, those of several at the same
+    time. ``send(to, block, stamp, value)`` hands a block on and returns a `concurrent.futures.Future`;
+    ``fetch(worker, name, first, last)`` returns a part of an array that another worker keeps under a name.
 
     Attributes
     ----------
     kept : dict
-        What the program keeps here beside shards and blocks: arrays, by name.
-    told : tuple
-        Number and value of what `tell` last brought.
+        Arrays that the program keeps here beside shards and blocks, by name.
+    message : tuple
+        Number and value of the newest `set_message`.
     spare : dict
-        As `kept`, and still there in the room of the next epoch.
+        As `kept`, and passed on to the worker state of the next epoch.
     """
 
     def __init__(self, program, n_threads, send, fetch=None, spare=None):
         super().__init__(program, n_threads)
         self._send, self.fetch = send, fetch
         self.kept: dict[Any, Any] = {}
-        self.told: tuple[int, Any] = (-1, None)
+        self.message: tuple[int, Any] = (-1, None)
         self.spare = {} if spare is None else spare
         self.blocks: dict[int, np.ndarray] = {}
         self.stamps: dict[int, int] = {}
-        self._delivered = threading.Condition(self._lock)  # hops
-        self._hops: dict[Any, float] = {}  # when they set out
+        self._delivered = threading.Condition(self._lock)  # transfers
+        self._transfers: dict[Any, float] = {}  # when they set out
         self._effort: dict[str, Any] = {"sending": 0.0}  # of the present `run`
         self._answering = threading.Lock()
         self._answer: tuple[int, Any] = (-1, None)
@@ -167,23 +141,23 @@ class Room(Shards):
     # Coming and going -------------------------------------------------------------------------------
 
     def close(self):
-        """End the room: whoever waits in it wakes with `StaleEpoch`. Its shards are left to the next one."""
+        """End the epoch: waiting calls raise `StaleEpoch`. Its shards are left to the next one."""
         self.fail(StaleEpoch("the session went on without this member"))
         with self.changed:
-            hops, self.blocks, self.brought = list(self._hops), {}, {}
-            self.kept, self.told = {}, (self.told[0], None)
-        for hop in hops:
-            hop.cancel()
+            transfers, self.blocks, self.dask_values = list(self._transfers), {}, {}
+            self.kept, self.message = {}, (self.message[0], None)
+        for transfer in transfers:
+            transfer.cancel()
 
     def fail(self, error):
-        """Wake whoever waits, with an error; the first one counts."""
+        """Wake all that wait, with an error; the first one counts."""
         with self.changed:
             self.failure = self.failure or error
             self.changed.notify_all()
             self._delivered.notify_all()
 
     def make_block(self, block, saved=None):
-        """Make a travelling block, or take its saved value."""
+        """Make a travelling block, or restore its saved value."""
         value = self.program.block(block)
         if isinstance(saved, StoredPart):
             saved = saved.value()
@@ -202,7 +176,7 @@ class Room(Shards):
         return packed
 
     def put(self, block, stamp, value):
-        """Take in a block; one that is not newer than what was here has been sent twice."""
+        """Take a block; one that is not newer than the block here was sent twice."""
         with self.changed:
             self.check()
             if stamp > self.stamps.get(block, -1):
@@ -210,7 +184,7 @@ class Room(Shards):
                 self.changed.notify_all()
 
     def receive(self, block, stamp, packed):
-        """Take in a block that comes from another member; who uses it unpacks it."""
+        """Take a block from another worker; it is unpacked when it is used."""
         fits = type(block) is int and 0 <= block < self.program.n_blocks and type(stamp) is int and stamp >= 0
         if not fits or type(packed) is not np.ndarray or packed.dtype.hasobject:
             came = f"block {shortened(block, 40)}, stamp {shortened(stamp, 40)}, {type(packed).__name__}"
@@ -218,57 +192,57 @@ class Room(Shards):
         self.put(block, stamp, _Packed(packed))
 
     def pass_on(self, block, stamp, value, to):
-        """Put a block down here, or send it to another member; return the bytes that were sent."""
+        """Put a block down here, or send it to another worker; return the bytes that were sent."""
         if not to:
             self.put(block, stamp, value)
             return 0
         began = time.monotonic()
         packed = value.array if type(value) is _Packed else self._packed(block, value)
-        hop = self._send(to, block, stamp, packed)
+        transfer = self._send(to, block, stamp, packed)
         with self.changed:
-            self._hops[hop] = began
-        hop.add_done_callback(self._arrived)
+            self._transfers[transfer] = began
+        transfer.add_done_callback(self._arrived)
         return packed.nbytes
 
-    def _arrived(self, hop):
+    def _arrived(self, transfer):
         with self.changed:
-            began = self._hops.pop(hop, None)
+            began = self._transfers.pop(transfer, None)
             if began is not None:
                 self._effort["sending"] += time.monotonic() - began
             self._delivered.notify_all()
-        if not hop.cancelled() and hop.exception() is not None:
-            self.fail(hop.exception())
+        if not transfer.cancelled() and transfer.exception() is not None:
+            self.fail(transfer.exception())
 
     # Requests of programs that need no rounds ---------------------------------------------------------
 
-    def tell(self, number, value):
-        """Take in what all members are told; of numbers the greatest counts."""
+    def set_message(self, number, value):
+        """Take a message to all workers; the one of the greatest number counts."""
         with self.changed:
-            if number > self.told[0]:
-                self.told = number, value
+            if number > self.message[0]:
+                self.message = number, value
 
     def ask(self, name, *args):
-        """Call a method of the program with this room."""
+        """Call a method of the program with this worker state."""
         self.begin()
         return getattr(self.program, name)(self, *args)
 
     # Calls: each ends when all that it sent has arrived -----------------------------------------------
 
     def once(self, serial, function, *args):
-        """Answer a call; one that comes twice is not carried out twice."""
+        """Answer a call, once: a repeat gets the same answer, when all blocks have arrived."""
         with self._answering:
             if self._answer[0] != serial:
                 self.check()
                 answer = function(*args)
                 with self._delivered:
-                    while self._hops and self.failure is None:
+                    while self._transfers and self.failure is None:
                         self._delivered.wait()
                     self.check()
                 self._answer = serial, answer
             return self._answer[1]
 
     def run(self, round_, moves, assignments, messages):
-        """Do tasks; return their partial results by position, and what it took.
+        """Do tasks; return their partial results by position, and the effort.
 
         That is a dict: the seconds of ``working`` on each shard, of ``waiting`` for a block, and for which
         blocks were on their way to others, summed over blocks (``sending``); and the ``bytes`` of these.
@@ -279,7 +253,7 @@ class Room(Shards):
         for block, stamp, to in moves:
             moved += self.pass_on(block, stamp + 1, self._taken(block, stamp), to)
         self._sync(messages)
-        work = _Itinerary(self, round_, assignments)
+        work = _CallTasks(self, round_, assignments)
         work.carry_out()
         effort |= {"working": work.seconds, "waiting": work.waited, "bytes": moved + work.sent}
         return work.partials, effort
@@ -291,7 +265,7 @@ class Room(Shards):
             return self.blocks.pop(block)
 
     def measure(self, method, messages):
-        """Return what a method of the program says of each shard."""
+        """Call a method of the program for each shard; return results by shard."""
         self._sync(messages)
         shards, asked = sorted(self.states), getattr(self.program, method)
         parts = self._on_threads([(asked, (self.states[s],)) for s in shards])
@@ -300,7 +274,7 @@ class Room(Shards):
         return dict(zip(shards, parts, strict=True))
 
     def snapshot(self, blocks_only, messages):
-        """Return copies of what `Program.saved` names and of the blocks here."""
+        """Return copies of the saved arrays and of the blocks here."""
         self._sync(messages)
         arrays = {
             f"shard-{s}/{name}": state[name].copy()
@@ -314,7 +288,7 @@ class Room(Shards):
         return arrays
 
     def store(self, url, folder, messages):
-        """Write what `snapshot` would copy to a shared place; return the sizes of the files."""
+        """Write the content of `snapshot` to a shared place; return the sizes of the files."""
         self._sync(messages)
         parts = {
             f"shard-{s}.npz": {name: state[name] for name in self.program.saved}
@@ -332,7 +306,7 @@ class Room(Shards):
         return can_be_tried(self.states[shard])
 
     def differing(self, shard, program, entry, trial):
-        """Make a shard again from its entry, by the program as it is at the coordinator now."""
+        """Make a shard again from its entry, by the coordinator's present program."""
         return differing(program, self.states[shard], entry, trial)
 
     def _sync(self, messages):
@@ -346,25 +320,25 @@ class Room(Shards):
 
 @dataclass(frozen=True)
 class _Packed:
-    """A block as it came from another member."""
+    """A block as it came from another worker."""
 
     array: np.ndarray
 
 
-class _Itinerary:
-    """The tasks of one call, worked off by a room's threads as shards and blocks come free.
+class _CallTasks:
+    """The tasks of one call, done by the worker's threads as shards and blocks become free.
 
     A thread takes the first task, in the order of steps, whose shard is idle and whose block is here. No
-    thread waits while there is such a task, so any number of threads gets through any plan.
+    thread waits while there is such a task, so any number of threads completes any plan.
     """
 
-    def __init__(self, room, round_, assignments):
-        self.room, self.round = room, round_
+    def __init__(self, worker_state, round_, assignments):
+        self.worker_state, self.round = worker_state, round_
         self.chains: dict[int, deque] = defaultdict(
             deque
         )  # of each idle or working shard: what is left to do
         for assignment in sorted(assignments, key=lambda a: a.position):
-            if assignment.shard not in room.states:
+            if assignment.shard not in worker_state.states:
                 raise StaleEpoch(f"shard {assignment.shard} is not here")
             self.chains[assignment.shard].append(assignment)
         self.busy: set[int] = set()
@@ -373,23 +347,23 @@ class _Itinerary:
         self.sent, self.waited, self._idle_since = 0, 0.0, None
 
     def carry_out(self):
-        n_threads = min(self.room.n_threads, len(self.chains))
+        n_threads = min(self.worker_state.n_threads, len(self.chains))
         run_tasks([self._work] * n_threads, max(n_threads, 1))
-        self.room.check()
+        self.worker_state.check()
 
     def _work(self):
         try:
             while (found := self._next()) is not None:
                 self._do(*found)
         except BaseException as error:
-            self.room.fail(error)  # the other threads may be waiting for what this one will not send
+            self.worker_state.fail(error)  # the other threads may be waiting for what this one will not send
             raise
 
     def _next(self):
         """Wait for a task that can be done; return it and its block, or None if all are taken."""
-        room = self.room
-        with room.changed:
-            while room.failure is None:
+        worker_state = self.worker_state
+        with worker_state.changed:
+            while worker_state.failure is None:
                 ready = [
                     c[0] for shard, c in self.chains.items() if shard not in self.busy and self._here(c[0])
                 ]
@@ -399,11 +373,13 @@ class _Itinerary:
                     return None
                 if not self.busy and self._idle_since is None:
                     self._idle_since = time.monotonic()
-                room.changed.wait()
+                worker_state.changed.wait()
             return None
 
     def _here(self, a):
-        return a.stamp < 0 or (self.room.stamps.get(a.blocks) == a.stamp and a.blocks in self.room.blocks)
+        return a.stamp < 0 or (
+            self.worker_state.stamps.get(a.blocks) == a.stamp and a.blocks in self.worker_state.blocks
+        )
 
     def _taken(self, a):
         if self._idle_since is not None:
@@ -414,22 +390,22 @@ class _Itinerary:
         if not chain:
             del self.chains[a.shard]
         self.busy.add(a.shard)
-        return a, None if a.stamp < 0 else self.room.blocks.pop(a.blocks)
+        return a, None if a.stamp < 0 else self.worker_state.blocks.pop(a.blocks)
 
     def _do(self, a, value):
-        room, began = self.room, time.monotonic()
+        worker_state, began = self.worker_state, time.monotonic()
         if type(value) is _Packed:  # it may begin anywhere, and kernels want it aligned
             array = np.require(value.array, requirements=["ALIGNED", "WRITEABLE"])
-            value = room.program.unpack(a.blocks, array)
-        partial = room.program.update(
-            room.states[a.shard], Task(self.round, a.step, a.shard, a.blocks, value)
+            value = worker_state.program.unpack(a.blocks, array)
+        partial = worker_state.program.update(
+            worker_state.states[a.shard], Task(self.round, a.step, a.shard, a.blocks, value)
         )
         payload_bytes(partial)
         worked = time.monotonic() - began
-        sent = 0 if a.stamp < 0 else room.pass_on(a.blocks, a.stamp + 1, value, a.to)
-        with room.changed:
+        sent = 0 if a.stamp < 0 else worker_state.pass_on(a.blocks, a.stamp + 1, value, a.to)
+        with worker_state.changed:
             self.partials[a.position] = partial
             self.seconds[a.shard] += worked
             self.sent += sent
             self.busy.discard(a.shard)
-            room.changed.notify_all()
+            worker_state.changed.notify_all()

@@ -1,4 +1,4 @@
-"""Whether a snapshot gives back what a shard is: what `saved` forgets would be lost with a worker."""
+"""A trial whether a snapshot restores a shard: parts that `saved` forgets would be lost with a worker."""
 
 import copy
 from typing import Any, NamedTuple
@@ -15,18 +15,10 @@ _RTOL = 1e-6  # what `publish` gives may be summed in another order than what `s
 
 
 class Trial(NamedTuple):
-    """What the first shard is made again from, and what it is asked then.
+    """The data from which the first shard is made again, and its next task.
 
-    Attributes
-    ----------
-    saved : dict of str to ndarray, or StoredPart
-        Its arrays in the snapshot.
-    message : object
-        What `Program.publish` says.
-    task : Task or None
-        Its next update, if there is one in the round.
-    packed : ndarray, StoredPart or None
-        The block that travels there.
+    `saved` are its arrays in the snapshot, or a `StoredPart`; `message` is `Program.publish`'s; `task` its
+    next update in the round, or None; `packed` the block that travels there, a `StoredPart`, or None.
     """
 
     saved: Any
@@ -36,23 +28,12 @@ class Trial(NamedTuple):
 
 
 def check_forgotten(program, session, snapshot, plan, round_):
-    """Make the first shard again from a snapshot; raise DataError if it is another one.
+    """Make the first shard again from a snapshot of now; raise DataError if it differs.
 
-    The shard and what was made again must answer `measure` and `update` alike. Entries that only hold work
-    space or are made again when needed do not count: no answer depends on them. This is done where the shard
-    lies, of which its entry in `shards` is read again. States that are large are not tried, nor, on a
-    cluster, entries that Dask would have to compute.
-
-    Parameters
-    ----------
-    program : Program
-    session : Session
-    snapshot : dict of str to ndarray, or StoredState
-        That of the session as it is now.
-    plan : list
-        Of the next round.
-    round_ : int
-        Its number.
+    The shard and its copy must give the same `measure` and `update` (in the `plan` of the next round).
+    Entries that only hold work space or are made again when needed do not count: no result depends on them.
+    This is done on the shard's worker, where its entry in `shards` is read again. Large states are not tried
+    nor, on a cluster, entries that Dask would have to compute.
     """
     places = ((n, blocks) for n, step in enumerate(plan) for shard, blocks in step if shard == 0)
     step, blocks = next(places, (0, None))
@@ -74,22 +55,7 @@ def can_be_tried(state):
 
 
 def differing(program, state, entry, trial):
-    """Make a shard again, and name the parts in which it is another one, if its answers are.
-
-    Parameters
-    ----------
-    program : Program
-    state : object
-        Of the shard, which is not changed.
-    entry : object
-        What `Program.load` makes it of.
-    trial : Trial
-
-    Returns
-    -------
-    list of str
-        Empty if it is the same, or cannot be copied.
-    """
+    """Make a shard again, and name the parts that differ if its results do; [] if it cannot be copied."""
     if not can_be_tried(state):
         return []
     try:
@@ -119,7 +85,7 @@ def differing(program, state, entry, trial):
 
 
 def _answers(program, state, trial):
-    """What a shard answers when it is measured and gets its next update, on copies."""
+    """Measure a shard and do its next update, on copies."""
     answers = [program.measure(copy.deepcopy(state))]
     if trial.task is not None:
         task, packed = copy.copy(trial.task), trial.packed
@@ -131,7 +97,7 @@ def _answers(program, state, trial):
 
 
 def _parts(state):
-    """The parts of a state, by what they are called."""
+    """Return the parts of a state by name."""
     if isinstance(state, dict):
         return {repr(name): value for name, value in state.items()}
     if isinstance(state, (list, tuple)) and not hasattr(state, "_fields"):
@@ -149,7 +115,7 @@ def _n_bytes(state):
 
 
 def _alike(one, other):
-    """Whether two values are equal up to rounding; what cannot be compared is taken for equal."""
+    """Whether two values are equal up to rounding; values that cannot be compared count as equal."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):

@@ -175,17 +175,17 @@ class SharedCheckpoint(Checkpoint):
     def check_answers(self, answers):
         """Check the files that workers wrote (see `answer_word`), and remove them."""
         missing = []
-        for member, (word, wrong) in answers.items():
+        for worker, (word, wrong) in answers.items():
             if not wrong:
                 try:
                     there = self.system.cat_file(self._at(f"probe-{word}"))
                 except OSError as error:
                     wrong = f"what it wrote is not seen here: {in_brief(error)}"
                 else:
-                    wrong = "" if there.decode() == member else "what it wrote arrived as something else"
+                    wrong = "" if there.decode() == worker else "what it wrote arrived as something else"
                     self.system.rm_file(self._at(f"probe-{word}"))
             if wrong:
-                missing.append(f"{member} ({wrong})")
+                missing.append(f"{worker} ({wrong})")
         self.system.rm_file(self._at("probe"))
         if missing:
             raise DataError(
@@ -355,7 +355,7 @@ def _names_states(manifest):
     )
 
 
-def answer_word(url, word, member, number):
+def answer_word(url, word, worker, number):
     """On a worker: read the word of `leave_word`, and write a file in answer.
 
     Returns the name of the answer and what is wrong, or "".
@@ -365,7 +365,7 @@ def answer_word(url, word, member, number):
         there = system.cat_file(posixpath.join(path, "probe"))
         if there.decode() != word:
             return word, "it sees another place under this name"
-        system.pipe_file(posixpath.join(path, f"probe-{word}-{number}"), member.encode())
+        system.pipe_file(posixpath.join(path, f"probe-{word}-{number}"), worker.encode())
     except OSError as error:
         return word, f"{type(error).__name__}: {in_brief(error)}"
     return f"{word}-{number}", ""

@@ -9,7 +9,7 @@ from ...errors import WorkerLost
 from ..sessions.answers import wired
 from ..sessions.clients import take_exception
 from ..sessions.worker_state import payload_bytes
-from .portions import Answered, Begin, Count, Failed, Lost, Members, Order, Portions, Tick, TreeSum, Work
+from .portions import Answered, Begin, Count, Failed, Lost, Order, Portions, Tick, TreeSum, Work, Workers
 from .summed import Trouble, raise_trouble
 
 _ATTEMPTS = 5  # of a pass, each ended by the loss of the last worker
@@ -35,12 +35,12 @@ class ClusterPasses:
         self._open()
 
     def _open(self):
-        for name in list(self.machine.members):
+        for name in list(self.machine.workers):
             self.machine.handle(Lost(0.0, name))
         self._end_calls()
         self.session.open(self.program, keeps_data=True, at_once=True)
         self.machine.late = max(self.machine.late, self.session.load_seconds)
-        self._extra: dict[str, set] = {}  # portions loaded beside a member's own
+        self._extra: dict[str, set] = {}  # portions loaded beside a worker's own
 
     def run(self, x):
         """Return the sums of value and gradient at x.
@@ -68,7 +68,7 @@ class ClusterPasses:
         before = self.machine.round
         for _ in range(_ATTEMPTS):
             try:
-                event = Begin if self.machine.round == before else Members
+                event = Begin if self.machine.round == before else Workers
                 trouble = self.session._sync(self._pass, x, event)
                 break
             except WorkerLost as error:
@@ -112,24 +112,24 @@ class ClusterPasses:
         """Carry out the instructions of the state machine until every portion has been counted."""
         self.session.check_shown()
         now, machine = asyncio.get_running_loop().time, self.machine
-        self._told: set[str] = set()  # who has been sent x
-        guards = {asyncio.ensure_future(self.session._guard(m)): m for m in self.session._members}
+        self._sent_to: set[str] = set()  # workers that have x
+        guards = {asyncio.ensure_future(self.session._guard(m)): m for m in self.session._workers}
         about = (self.program.kind(x),) if event is Begin else ()
-        instructions = machine.handle(event(now(), self._membership(), *about))
+        instructions = machine.handle(event(now(), self._holdings(), *about))
         try:
             while True:
                 for order in (i.order for i in instructions if isinstance(i, Work)):
                     self._calls[asyncio.ensure_future(self._work(order, x))] = order
                 if machine.finished:
                     return None
-                if not machine.members:
+                if not machine.workers:
                     raise WorkerLost("no worker is left")
                 wait = None if math.isinf(machine.wake) else max(machine.wake - now(), 0.0)
-                pending = [*self._calls, *(g for g, m in guards.items() if m in machine.members)]
+                pending = [*self._calls, *(g for g, m in guards.items() if m in machine.workers)]
                 done, _ = await asyncio.wait(pending, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
                 instructions = [] if done else machine.handle(Tick(now()))
                 for task in done:
-                    if task in guards:  # which end only when a member is silent
+                    if task in guards:  # which end only when a worker is silent
                         instructions += self._lost(guards[task], now())
                         continue
                     new, trouble = self._taken(task, now())
@@ -141,14 +141,14 @@ class ClusterPasses:
                 guard.cancel()
             await asyncio.gather(*guards, return_exceptions=True)
 
-    def _membership(self):
+    def _holdings(self):
         """Return, for each worker, its threads and the portions that it holds."""
         session = self.session
-        held: dict[str, set] = {m: set(self._extra.get(m, ())) for m in session._members}
-        for portion, member in enumerate(session._shard_at):
-            if member in held:
-                held[member].add(portion)
-        return {m: (n_threads, held[m]) for m, n_threads in session._members.items()}
+        held: dict[str, set] = {m: set(self._extra.get(m, ())) for m in session._workers}
+        for portion, worker in enumerate(session._shard_at):
+            if worker in held:
+                held[worker].add(portion)
+        return {m: (n_threads, held[m]) for m, n_threads in session._workers.items()}
 
     def _taken(self, call, now):
         """Handle a call that has ended; return instructions, and a `Trouble` or None."""
@@ -156,7 +156,7 @@ class ClusterPasses:
         try:
             found, seconds = call.result()
         except WorkerLost:
-            return self._lost(order.member, now), None
+            return self._lost(order.worker, now), None
         except BaseException:
             self.machine.handle(Failed(now, order.number))
             raise
@@ -172,30 +172,30 @@ class ClusterPasses:
         self.session.bytes_sent += payload_bytes(found)
         self._total.add(order.first, order.size, *found, owned=True)
 
-    def _lost(self, member, now):
+    def _lost(self, worker, now):
         """Go on without a worker."""
-        if member not in self.machine.members:
+        if worker not in self.machine.workers:
             return []
         self.n_taken_over += 1
-        for known in (self.session._members, self.session._presences, self._extra):
-            known.pop(member, None)
-        return self.machine.handle(Lost(now, member))
+        for known in (self.session._workers, self.session._keep_alives, self._extra):
+            known.pop(worker, None)
+        return self.machine.handle(Lost(now, worker))
 
     async def _work(self, order, x):
         """Send an order, and before it the portions that its worker lacks."""
-        member, session = order.member, self.session
+        worker, session = order.worker, self.session
         for portion in range(order.first, order.last):
             home = session._shard_at[portion]
-            if member != home and portion not in self._extra.get(member, ()):
-                await session._load(portion, member, {})
-                if home in session._members:
-                    self._extra.setdefault(member, set()).add(portion)
+            if worker != home and portion not in self._extra.get(worker, ()):
+                await session._load(portion, worker, {})
+                if home in session._workers:
+                    self._extra.setdefault(worker, set()).add(portion)
                 else:
-                    session._shard_at[portion] = member
+                    session._shard_at[portion] = worker
         args = wired(("answer", order.round, order.first, order.last, self.ordered))
         message = {"epoch": session._epoch, "method": "ask", "args": args, "needs": order.round}
-        if x is not None and member not in self._told:  # what goes first takes x along
-            self._told.add(member)
+        if x is not None and worker not in self._sent_to:  # what goes first takes x along
+            self._sent_to.add(worker)
             session.bytes_sent += payload_bytes(x)
-            message["news"] = wired(x)
-        return await session._ask(member, "call", **message)
+            message["broadcast"] = wired(x)
+        return await session._ask(worker, "call", **message)

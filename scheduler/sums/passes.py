@@ -20,18 +20,18 @@ class LocalPasses:
         session.open(program)
         n = len(program.shards)
         self.machine = Portions(n, backup=math.inf, ahead=False)
-        self.members = {str(k): (1, range(n)) for k in range(session.n_jobs)}
+        self.workers = {str(k): (1, range(n)) for k in range(session.n_jobs)}
 
     def run(self, x):
         """Return the sums of value and gradient at x; raises NonFiniteObjective."""
         machine, lock = self.machine, threading.Lock()
         total = TreeSum(machine.n)
-        waiting: dict[str, deque] = {name: deque() for name in self.members}
+        waiting: dict[str, deque] = {name: deque() for name in self.workers}
         troubles: list[Trouble] = []
 
         def take(instructions):
             for order in (i.order for i in instructions if isinstance(i, Work)):
-                waiting[order.member].append(order)
+                waiting[order.worker].append(order)
 
         def work(name):
             while waiting[name] and not troubles:
@@ -49,7 +49,7 @@ class LocalPasses:
                     total.add(order.first, order.size, *found, owned=True)
                     take(machine.handle(Answered(ended, order.number, ended - began)))
 
-        take(machine.handle(Begin(time.perf_counter(), self.members)))
+        take(machine.handle(Begin(time.perf_counter(), self.workers)))
         try:
             run_tasks([(work, (name,)) for name in waiting], self.session.n_jobs)
         finally:

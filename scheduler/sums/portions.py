@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 _LATE = 0.02  # seconds beyond what is expected before an order is started again
-_WORTH = 2  # rounds of work that another must have left before data are moved to an idle member
+_WORTH = 2  # rounds of work that another must have left before data are moved to an idle worker
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Order:
 
     number: int
     round: int
-    member: str
+    worker: str
     first: int
     size: int
     last: int
@@ -46,15 +46,15 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Members:
+class Workers:
     """The workers that take part: for each its number of slots, and the portions that it holds."""
 
     now: float
-    members: Mapping[str, tuple]
+    workers: Mapping[str, tuple]
 
 
 @dataclass(frozen=True)
-class Begin(Members):
+class Begin(Workers):
     """A pass over all portions begins, and the last one is over. Passes of one kind take equally long."""
 
     kind: str = ""
@@ -82,7 +82,7 @@ class Lost:
     """A worker is lost; its answers do not count any more."""
 
     now: float
-    member: str
+    worker: str
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Count:
 
 
 @dataclass(eq=False)
-class _Member:
+class _Worker:
     slots: int
     holds: np.ndarray
     start: int = 0
@@ -133,7 +133,7 @@ class Portions:
     >>> from stradask.scheduler.sums.portions import Answered, Begin, Portions
     >>> machine = Portions(4, ahead=False)
     >>> work = machine.handle(Begin(0.0, {"a": (1, range(2)), "b": (1, range(2, 4))}))
-    >>> [(instruction.order.member, instruction.order.first) for instruction in work]
+    >>> [(instruction.order.worker, instruction.order.first) for instruction in work]
     [('a', 0), ('b', 2)]
     >>> machine.handle(Answered(1.0, 1, 1.0))[0].order.last, machine.left
     (3, 3)
@@ -141,17 +141,17 @@ class Portions:
 
     def __init__(self, n_portions, *, backup=2.0, ahead=True):
         self.n, self.backup, self.ahead, self.grain, self.late = n_portions, backup, ahead, 0.005, _LATE
-        self.members: dict[str, _Member] = {}
+        self.workers: dict[str, _Worker] = {}
         self.round, self.left = -1, 0
         self.open = np.zeros(n_portions, bool)  # nobody works on them
         self.counted = np.ones(n_portions, bool)
         self._orders: dict[int, tuple[Order, float]] = {}  # given out, and when
         self._copies: Counter = Counter()  # of a node in a pass: orders given out
-        self._pace = math.nan  # of the member in the middle
+        self._pace = math.nan  # of the worker in the middle
         self._kind, self._since = "", 0  # of this pass and of those before it, back to that round
-        self._paces: dict[str, dict] = {}  # of the members in passes of other kinds
+        self._paces: dict[str, dict] = {}  # of the workers in passes of other kinds
         self._n_slots = self._n_open = 0
-        self._spare: list | None = None  # what an idle member may take, while it is known
+        self._spare: list | None = None  # what an idle worker may take, while it is known
         self._next_number = 0
 
     @property
@@ -162,17 +162,17 @@ class Portions:
     @property
     def wake(self):
         """When a `Tick` may bring an instruction if nothing else happens; infinity if never."""
-        idle = {name for name, m in self.members.items() if len(m.orders) < m.slots}
+        idle = {name for name, m in self.workers.items() if len(m.orders) < m.slots}
         if not idle:
             return math.inf
-        times = [due for order, due in self._overdue() if idle - {order.member}]
-        times += [self._stuck(name) for name, m in self.members.items() if (self.open & m.holds).any()]
+        times = [due for order, due in self._overdue() if idle - {order.worker}]
+        times += [self._stuck(name) for name, m in self.workers.items() if (self.open & m.holds).any()]
         return min(times, default=math.inf)
 
     def handle(self, event):
         """Take in an event; return a list of `Work` and `Count`."""
         done = getattr(self, f"_on_{type(event).__name__.lower()}")(event)
-        names = [name for name, m in self.members.items() if len(m.orders) < self._room(m)]
+        names = [name for name, m in self.workers.items() if len(m.orders) < self._room(m)]
         return [*done, *self._assign(event.now, names)]
 
     # Events -----------------------------------------------------------------------------------------
@@ -182,33 +182,33 @@ class Portions:
         self.left = self.n
         self.open[:], self.counted[:] = True, False
         self._n_open = self.n
-        instructions = self._on_members(event)
+        instructions = self._on_workers(event)
         if event.kind != self._kind:
             self._change_kind(event.kind)
         return instructions
 
-    def _on_members(self, event):
-        for name in self.members.keys() - event.members.keys():
+    def _on_workers(self, event):
+        for name in self.workers.keys() - event.workers.keys():
             self._lose(name)
-        for rank, (name, (slots, held)) in enumerate(event.members.items()):
+        for rank, (name, (slots, held)) in enumerate(event.workers.items()):
             holds = np.zeros(self.n, bool)
             holds[list(held)] = True
-            member = self.members.setdefault(name, _Member(slots, holds))
-            member.slots, member.holds = slots, holds
-            member.start = rank * self.n // len(event.members)
-        self._n_slots = sum(member.slots for member in self.members.values())
+            worker = self.workers.setdefault(name, _Worker(slots, holds))
+            worker.slots, worker.holds = slots, holds
+            worker.start = rank * self.n // len(event.workers)
+        self._n_slots = sum(worker.slots for worker in self.workers.values())
         return []
 
     def _on_answered(self, event):
-        if event.number not in self._orders:  # of a member that was given up
+        if event.number not in self._orders:  # of a worker that was given up
             return []
         order = self._take_back(event.number)
-        member = self.members[order.member]
-        member.orders.remove(order.number)
-        member.holds[order.first : order.last] = True
+        worker = self.workers[order.worker]
+        worker.orders.remove(order.number)
+        worker.holds[order.first : order.last] = True
         pace = event.seconds / (order.last - order.first)
         if order.round >= self._since and not math.isnan(pace):
-            member.pace = pace if math.isnan(member.pace) else 0.5 * (member.pace + pace)
+            worker.pace = pace if math.isnan(worker.pace) else 0.5 * (worker.pace + pace)
             self._find_pace()
         portions = slice(order.first, order.last)
         if order.round != self.round or self.counted[portions].any():
@@ -219,27 +219,27 @@ class Portions:
 
     def _change_kind(self, kind):
         """Take up the paces of the last pass of this kind."""
-        self._paces[self._kind] = {name: member.pace for name, member in self.members.items()}
+        self._paces[self._kind] = {name: worker.pace for name, worker in self.workers.items()}
         known, self._kind, self._since = self._paces.get(kind, {}), kind, self.round
-        for name, member in self.members.items():
-            member.pace = known.get(name, math.nan)
+        for name, worker in self.workers.items():
+            worker.pace = known.get(name, math.nan)
         self._find_pace()
 
     def _find_pace(self):
-        paces = [m.pace for m in self.members.values() if not math.isnan(m.pace)]
+        paces = [m.pace for m in self.workers.values() if not math.isnan(m.pace)]
         self._pace = statistics.median_low(paces) if paces else math.nan
 
     def _on_failed(self, event):
         if event.number in self._orders:
             order = self._take_back(event.number)
-            self.members[order.member].orders.remove(order.number)
+            self.workers[order.worker].orders.remove(order.number)
             if order.round == self.round:
                 self.left = 0
         return []
 
     def _on_lost(self, event):
-        if event.member in self.members:
-            self._lose(event.member)
+        if event.worker in self.workers:
+            self._lose(event.worker)
         return []
 
     def _on_tick(self, event):
@@ -247,7 +247,7 @@ class Portions:
 
     def _lose(self, name):
         """Reopen the portions of a lost worker that nobody else works on."""
-        lost = self.members.pop(name)
+        lost = self.workers.pop(name)
         self._n_slots -= lost.slots
         for number in lost.orders:
             order = self._take_back(number)
@@ -269,7 +269,7 @@ class Portions:
     def _assign(self, now, names):
         """Assign orders until nobody can take one; the worker with the fewest comes first."""
         given: list[Work] = []
-        waiting = [(len(self.members[name].orders), rank, name) for rank, name in enumerate(names)]
+        waiting = [(len(self.workers[name].orders), rank, name) for rank, name in enumerate(names)]
         heapq.heapify(waiting)
         self._spare = None
         while waiting and not self.finished:
@@ -280,19 +280,19 @@ class Portions:
                 heapq.heappush(waiting, (n_orders + 1, rank, name))
         return given
 
-    def _room(self, member):
+    def _room(self, worker):
         """How many orders a worker may have: near the end none that wait, for others could take them."""
-        return member.slots * (2 if self.ahead and self._n_open > self._n_slots else 1)
+        return worker.slots * (2 if self.ahead and self._n_open > self._n_slots else 1)
 
     def _order_for(self, name, now):
-        member = self.members[name]
-        n_orders = len(member.orders)
-        if n_orders >= self._room(member):
+        worker = self.workers[name]
+        n_orders = len(worker.orders)
+        if n_orders >= self._room(worker):
             return None
-        here = self.open & member.holds
+        here = self.open & worker.holds
         if here.any():
-            return self._given(name, now, *self._block(member, here))
-        if n_orders >= member.slots:
+            return self._given(name, now, *self._block(worker, here))
+        if n_orders >= worker.slots:
             return None
         if self._spare is None:
             self._spare = self._work_of_others(now)
@@ -307,16 +307,16 @@ class Portions:
         moved = self._worth_moving(now)
         if moved is not None:
             return [("", moved, 1)]
-        return [(order.member, order.first, order.size) for order, due in self._overdue() if due <= now]
+        return [(order.worker, order.first, order.size) for order, due in self._overdue() if due <= now]
 
-    def _block(self, member, here):
+    def _block(self, worker, here):
         """Choose an open node that the worker holds wholly, from its own part of the range."""
         places = np.flatnonzero(here)
-        first = int(places[np.searchsorted(places, member.start) % len(places)])
-        if member.pace > 0:
-            most = min(int(self.grain / member.pace), -(-len(places) // member.slots))
+        first = int(places[np.searchsorted(places, worker.start) % len(places)])
+        if worker.pace > 0:
+            most = min(int(self.grain / worker.pace), -(-len(places) // worker.slots))
         else:
-            most = len(places) // (2 * member.slots)
+            most = len(places) // (2 * worker.slots)
         size = 1
         while 2 * size <= most and first % (2 * size) == 0 and here[first : first + 2 * size].all():
             size *= 2
@@ -327,31 +327,31 @@ class Portions:
         if not self._n_open:
             return None
         orphans = self.open.copy()
-        for member in self.members.values():
-            orphans &= ~member.holds
+        for worker in self.workers.values():
+            orphans &= ~worker.holds
         if orphans.any():
             return int(orphans.argmax())
         waits = {}
-        for name, member in self.members.items():
-            mine = self.open & member.holds
+        for name, worker in self.workers.items():
+            mine = self.open & worker.holds
             left = mine.sum()
-            if left and (left >= _WORTH * member.slots or self._stuck(name) <= now):
-                waits[left / member.slots * (1.0 if math.isnan(member.pace) else member.pace)] = mine
+            if left and (left >= _WORTH * worker.slots or self._stuck(name) <= now):
+                waits[left / worker.slots * (1.0 if math.isnan(worker.pace) else worker.pace)] = mine
         return int(np.flatnonzero(waits[max(waits)])[-1]) if waits else None
 
     def _stuck(self, name):
         """When a working worker should have answered; infinity if that is unknown."""
-        dues = [self._due(*self._orders[number], 0) for number in self.members[name].orders]
+        dues = [self._due(*self._orders[number], 0) for number in self.workers[name].orders]
         return min(dues, default=math.inf)
 
     def _overdue(self):
         """Yield orders of this pass with a single copy, and when each should be started again."""
-        for member in self.members.values():
-            for place, number in enumerate(member.orders):
+        for worker in self.workers.values():
+            for place, number in enumerate(worker.orders):
                 order, given = self._orders[number]
                 fresh = order.round == self.round and not self.counted[order.first]
                 if fresh and self._copies[order.node] == 1:
-                    yield order, self._due(order, given, place // member.slots)
+                    yield order, self._due(order, given, place // worker.slots)
 
     def _due(self, order, given, before):
         """When an order is late, `before` others of its size going first."""
@@ -367,8 +367,8 @@ class Portions:
         self._copies[order.node] += 1
         self._n_open -= int(self.open[first:last].sum())  # none if it is a copy
         self.open[first:last] = False
-        self.members[name].orders.append(order.number)
-        self.members[name].start = last
+        self.workers[name].orders.append(order.number)
+        self.workers[name].start = last
         return order
 
 

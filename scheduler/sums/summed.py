@@ -91,13 +91,15 @@ class Summed(Program):
         """Bytes of a portion's vector."""
         return x.nbytes
 
-    def answer(self, room, round_, first, last, ordered):
+    def answer(self, worker_state, round_, first, last, ordered):
         """On a worker: the partial sum of an order, and the seconds it took."""
         began = time.perf_counter()
-        told, x = room.told
-        if told != round_:
+        message, x = worker_state.message
+        if message != round_:
             return None, math.nan
-        found = self.partial(room.states, x, first, last, lambda: room.told[0] == round_, ordered)
+        found = self.partial(
+            worker_state.states, x, first, last, lambda: worker_state.message[0] == round_, ordered
+        )
         return found, math.nan if found is None else time.perf_counter() - began
 
 

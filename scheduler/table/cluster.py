@@ -16,10 +16,10 @@ from ..._version import __version__
 from ...errors import WorkerLost
 from ..sessions.answers import failure, not_here, refused, wired
 from ..sessions.clients import scheduler_named
-from ..sessions.keep_alive import SeatKeeper, end_presences, presence_key, show_presence
+from ..sessions.keep_alive import KeepAlivePlugin, end_keep_alives, keep_alive_key, start_keep_alive
 from ..sessions.membership import Membership
 from ..sessions.placement import ShardData, place
-from ..sessions.worker_state import Parcel
+from ..sessions.worker_state import Frames
 from .places import Host, call_replica
 from .table import ParameterTable
 
@@ -31,67 +31,67 @@ _PATIENCE = 0.05  # seconds between two looks at who is still there
 # On the workers -------------------------------------------------------------------------------------
 
 
-class TablePlugin(SeatKeeper):
+class TablePlugin(KeepAlivePlugin):
     """The shards of all tables on one worker, and their handlers."""
 
     name = NAME
 
     answers_to = ("table_open", "table_deliver", "table_drop")
 
-    async def table_open(self, session, epoch, presence, version, body):
+    async def table_open(self, session, epoch, keep_alive, version, body):
         """Begin an epoch: take a shard of the table."""
         if (answer := refused(version)) is not None:
             return answer
         try:  # this imports the rule's module, which may take a while
-            opened_body = await self.loop.run_in_executor(None, Parcel(body).open)
+            opened_body = await self.loop.run_in_executor(None, Frames(body).open)
         except Exception as error:
             return failure(error)
-        seat = self.seats.get(session)
-        if seat is not None and seat.epoch >= epoch:  # the message came twice, or late
-            return {"ok": []} if seat.epoch == epoch else not_here(epoch)
-        self.drop_seat(session)
-        self.seats[session] = Seat(epoch, presence, *opened_body)
-        self.expect_presence(session, epoch)
+        table = self.worker_sessions.get(session)
+        if table is not None and table.epoch >= epoch:  # the message came twice, or late
+            return {"ok": []} if table.epoch == epoch else not_here(epoch)
+        self.end_session(session)
+        self.worker_sessions[session] = WorkerTable(epoch, keep_alive, *opened_body)
+        self.expect_keep_alive(session, epoch)
         return {"ok": []}
 
     async def table_deliver(self, session, epoch, shard, body):
         """Give a message to a shard; answer when the shard does."""
-        seat = self.seats.get(session)
-        if seat is None or seat.epoch != epoch or shard != seat.number:
+        table = self.worker_sessions.get(session)
+        if table is None or table.epoch != epoch or shard != table.number:
             return not_here(epoch)
         try:
-            answer = await self.loop.run_in_executor(seat.thread, seat.deliver, Parcel(body))
+            answer = await self.loop.run_in_executor(table.thread, table.deliver, Frames(body))
             return {"ok": wired(await asyncio.wrap_future(answer))}
         except Exception as error:
             return failure(error)
 
     async def table_drop(self, session):
         """End a table here."""
-        self.drop_seat(session)
+        self.end_session(session)
         return {"ok": []}
 
-    def sender(self, session, seat):
+    def sender(self, session, table):
         """Make the function with which a replica's thread gives messages to shards, here or elsewhere."""
 
         def send(shard, message):
-            if shard == seat.number:
-                return seat.host.deliver(shard, message)
-            ask = {"session": session, "epoch": seat.epoch, "shard": shard, "body": wired(message)}
-            hop = self.reach(seat.holders[shard], "table_deliver", **ask)
+            if shard == table.number:
+                return table.host.deliver(shard, message)
+            ask = {"session": session, "epoch": table.epoch, "shard": shard, "body": wired(message)}
+            transfer = self.reach(table.holders[shard], "table_deliver", **ask)
             try:
-                return asyncio.run_coroutine_threadsafe(hop, self.loop)
+                return asyncio.run_coroutine_threadsafe(transfer, self.loop)
             except RuntimeError as error:  # the loop is closed: this process ends
-                hop.close()
+                transfer.close()
                 raise WorkerLost(f"the worker is closing: {error}") from error
 
         return send
 
 
-class Seat:
-    """One table on one worker, in one epoch: a shard and what replicas here must know."""
+class WorkerTable:
+    """One table on one worker, in one epoch: a shard, and the numbers that replicas here need."""
 
-    def __init__(self, epoch, presence, design, number, holders, cells, clock):
-        self.epoch, self.presence, self.gone = epoch, presence, asyncio.Event()
+    def __init__(self, epoch, keep_alive, design, number, holders, cells, clock):
+        self.epoch, self.keep_alive, self.gone = epoch, keep_alive, asyncio.Event()
         self.design, self.number, self.holders, self.clock = design, number, holders, clock
         self.starts = design.starts(len(holders))
         cells = np.require(
@@ -100,9 +100,9 @@ class Seat:
         self.host = Host({number: design.shard(cells, self.starts[number], clock)})
         self.thread = ThreadPoolExecutor(1, "stradask-shard")  # numerics; the event loop stays free
 
-    def deliver(self, parcel):
+    def deliver(self, frames):
         """Unpack a message and give it to the shard."""
-        return self.host.deliver(self.number, parcel.open())
+        return self.host.deliver(self.number, frames.open())
 
     def end(self):
         """Wake whoever waits, and let go of everything."""
@@ -115,12 +115,12 @@ def run_replica(session, epoch, number, address, function, task):
     """Run a replica; a Dask task, so that its data come to the worker."""
     worker = distributed.get_worker()
     plugin: Any = worker.plugins.get(NAME)
-    seat = plugin and plugin.seats.get(session)
-    if worker.address != address or seat is None or seat.epoch != epoch:
+    table = plugin and plugin.worker_sessions.get(session)
+    if worker.address != address or table is None or table.epoch != epoch:
         return _Lost(f"replica {number} was moved here after its own worker went")
     distributed.secede()  # its slot is free: replicas that others wait for must be able to begin
-    state = seat.design.replica(number, seat.starts, seat.clock)
-    view = ParameterTable(state, seat.design.n_replicas, plugin.sender(session, seat))
+    state = table.design.replica(number, table.starts, table.clock)
+    view = ParameterTable(state, table.design.n_replicas, plugin.sender(session, table))
     try:
         return call_replica(function, view, task)
     except WorkerLost as error:  # another worker's end is no failure of this task, and not to be logged so
@@ -136,17 +136,17 @@ class _Lost(NamedTuple):
 # At the client --------------------------------------------------------------------------------------
 
 
-class _Workers(Membership):
+class _TableMembership(Membership):
     """Workers with the plugin for tables."""
 
-    async def _install(self, lent, *, anew=False):
-        await super()._install(lent, anew=anew)
-        await self._install_one(lent, TablePlugin(), anew=anew)
+    async def _install(self, borrowed, *, anew=False):
+        await super()._install(borrowed, anew=anew)
+        await self._install_one(borrowed, TablePlugin(), anew=anew)
 
-    async def _leave(self, lent):
-        members, self._members = self._members, {}  # they have no rooms
-        await self._drop(members, "table_drop")
-        await super()._leave(lent)
+    async def _leave(self, borrowed):
+        workers, self._workers = self._workers, {}  # they have no worker states
+        await self._drop(workers, "table_drop")
+        await super()._leave(borrowed)
 
 
 class ClusterTable:
@@ -159,7 +159,7 @@ class ClusterTable:
     remote = True
 
     def __init__(self, scheduler):
-        self._workers: Any = _Workers(scheduler)
+        self._membership: Any = _TableMembership(scheduler)
         self._holders: list[str] = []
         self._homes: list[str] = []
         self._tasks: list[Any] = []  # Dask's futures
@@ -168,46 +168,48 @@ class ClusterTable:
 
     def open(self, design, cells, clock):
         """Begin an epoch on the workers that there are."""
-        self._workers._connect()
-        self._client = self._workers._client
+        self._membership._connect()
+        self._client = self._membership._client
         self._design, self._clock = design, clock
         with scheduler_named(self._client):
             self._client.sync(self._open, cells)
-        self._workers._tell()
+        self._membership._warn()
 
     async def _open(self, cells):
-        workers, design = self._workers, self._design
-        workers._epoch += 1
-        epoch = workers._epoch
-        members = await workers._find_members()
-        workers._members = dict.fromkeys(members, 1)
-        self._homes = place(design.n_replicas, members)
+        membership, design = self._membership, self._design
+        membership._epoch += 1
+        epoch = membership._epoch
+        workers = await membership._find_workers()
+        membership._workers = dict.fromkeys(workers, 1)
+        self._homes = place(design.n_replicas, workers)
         self._holders = list(dict.fromkeys(self._homes))
         starts = design.starts(len(self._holders))
 
-        async def give(number, member):
+        async def give(number, worker):
             part = cells[starts[number] : starts[number + 1]].copy()
             body = wired((design, number, self._holders, part, self._clock))
-            key = presence_key(workers._id, member, epoch)
-            message = {"epoch": epoch, "presence": key, "version": __version__, "body": body}
-            await workers._ask(member, "table_open", **message)
-            workers._presences[member] = show_presence(self._client, NAME, workers._id, member, epoch)
+            key = keep_alive_key(membership._id, worker, epoch)
+            message = {"epoch": epoch, "keep_alive": key, "version": __version__, "body": body}
+            await membership._ask(worker, "table_open", **message)
+            membership._keep_alives[worker] = start_keep_alive(
+                self._client, NAME, membership._id, worker, epoch
+            )
 
-        await workers._all([give(*pair) for pair in enumerate(self._holders)], self._holders)
+        await membership._all([give(*pair) for pair in enumerate(self._holders)], self._holders)
 
     def start(self, function, tasks):
         """Submit the replicas, each to its worker."""
-        workers = self._workers
+        membership = self._membership
         if self._data is None:
-            self._data = ShardData(tasks, workers._scheduler, self._client)
+            self._data = ShardData(tasks, membership._scheduler, self._client)
             self._data.want(range(len(tasks)))
         self._tasks, self._calls = [], []
         for number, home in enumerate(self._homes):
             held = number in self._data.futures
             client = self._data.client if held else self._client
             entry = self._data.entries[number] if held else tasks[number]
-            key = f"{_PREFIX}-{workers._id}-{workers._epoch}-{number}"
-            arguments = run_replica, workers._id, workers._epoch, number, home, function, entry
+            key = f"{_PREFIX}-{membership._id}-{membership._epoch}-{number}"
+            arguments = run_replica, membership._id, membership._epoch, number, home, function, entry
             where = {"workers": [home], "allow_other_workers": True}  # or it waits for a lost one for ever
             self._tasks.append(client.submit(*arguments, key=key, pure=False, **where))
             self._calls.append(Future())
@@ -217,14 +219,14 @@ class ClusterTable:
         )
         return self._calls
 
-    async def _watch(self, members, calls):
+    async def _watch(self, workers, calls):
         """Fail the calls when a worker leaves or falls silent: others may wait for its replicas."""
-        workers = self._workers
-        guards = [asyncio.ensure_future(workers._guard(member)) for member in members]
+        membership = self._membership
+        guards = [asyncio.ensure_future(membership._guard(worker)) for worker in workers]
         try:
             while not all(call.done() for call in calls):
                 await asyncio.sleep(_PATIENCE)
-                if gone := [m for m in members if m in workers._dead | workers._leaving]:
+                if gone := [m for m in workers if m in membership._dead | membership._leaving]:
                     raise WorkerLost(f"{gone[0]} has left")
                 for guard in guards:
                     if guard.done():
@@ -238,9 +240,9 @@ class ClusterTable:
 
     def deliver(self, shard, message):
         """Give a message to a shard."""
-        workers = self._workers
-        ask = {"epoch": workers._epoch, "shard": shard, "body": wired(message)}
-        asking = workers._ask(self._holders[shard], "table_deliver", **ask)
+        membership = self._membership
+        ask = {"epoch": membership._epoch, "shard": shard, "body": wired(message)}
+        asking = membership._ask(self._holders[shard], "table_deliver", **ask)
         return asyncio.run_coroutine_threadsafe(asking, self._client.loop.asyncio_loop)
 
     def n_shards(self):
@@ -251,14 +253,16 @@ class ClusterTable:
         """End the replicas of this epoch; kernels that run go on, and their results are discarded."""
         for call in self._calls:
             _fail(call, error)
-        end_presences(self._workers._presences)  # with them the shards go, and whoever waits for these wakes
+        end_keep_alives(
+            self._membership._keep_alives
+        )  # with them the shards go, and whoever waits for these wakes
         if self._tasks:
             with contextlib.suppress(OSError, TimeoutError):
                 self._client.cancel(self._tasks, force=True)
 
     def close(self):
         """Release the workers; the caller's client stays open."""
-        self._workers.close()
+        self._membership.close()
         self._tasks = []
 
 

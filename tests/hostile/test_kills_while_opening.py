@@ -1,8 +1,8 @@
 """A worker killed at many moments, above all while a fit opens: equal bits, only what was lost is read again.
 
-Each fit makes its own client, so that the connection, the plugin and the rooms are made anew. What is killed
-is replaced by a process that must import and load everything first; the fit must not wait for it. Times are
-printed, and not judged: other work on the machine would be.
+Each fit makes its own client, so that the connection, the plugin and the worker states are made anew. What is
+killed is replaced by a process that must import and load everything first; the fit must not wait for it.
+Times are printed, and not judged: other work on the machine would be.
 """
 
 import collections
@@ -69,7 +69,7 @@ def client():
 
 
 class Computed(SchedulerPlugin):
-    """Counts how often each task was computed; presences of sessions are none."""
+    """Counts how often each task was computed; keep-alives of sessions do not count."""
 
     name = "computed"
 
@@ -77,7 +77,7 @@ class Computed(SchedulerPlugin):
         self.times = collections.Counter()
 
     def transition(self, key, start, finish, *args, **kwargs):
-        if (start, finish) == ("processing", "memory") and not str(key).startswith("stradask-presence"):
+        if (start, finish) == ("processing", "memory") and not str(key).startswith("stradask-keep-alive"):
             self.times[key] += 1
 
 

@@ -208,11 +208,11 @@ def test_many_fits_leave_nothing_behind_on_a_cluster(name):
     dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
 
     def left(cluster, client):
-        seats = client.run(
+        worker_sessions = client.run(
             lambda dask_worker: sum(len(getattr(p, "seats", ())) for p in dask_worker.plugins.values())
         )
         tasks = [len(worker.state.tasks) for worker in cluster.workers.values()]
-        return len(cluster.scheduler.tasks), len(client.futures), tasks, list(seats.values())
+        return len(cluster.scheduler.tasks), len(client.futures), tasks, list(worker_sessions.values())
 
     def fit(times):
         with warnings.catch_warnings():

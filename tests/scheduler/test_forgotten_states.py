@@ -130,15 +130,15 @@ def test_the_snapshots_against_losses_are_tried_too(one_process, monkeypatch):
 
 
 def test_a_shard_is_read_again_once_at_most(one_process, monkeypatch, tmp_path):
-    from stradask.scheduler.sessions.worker_state import Room
+    from stradask.scheduler.sessions.worker_state import WorkerState
 
-    tried, differing = collections.Counter(), Room.differing
+    tried, differing = collections.Counter(), WorkerState.differing
 
     def noting(room, shard, *args):
         tried[shard] += 1
         return differing(room, shard, *args)
 
-    monkeypatch.setattr(Room, "differing", noting)
+    monkeypatch.setattr(WorkerState, "differing", noting)
     options = {"engine": one_process.scheduler_address, "checkpoint": tmp_path, "checkpoint_every": 1}
     run(smoothing("dict", ("memory",)), StaticSchedule(), max_rounds=4, **options)
     assert tried == {0: 1}

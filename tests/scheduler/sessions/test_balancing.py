@@ -268,7 +268,7 @@ def test_shards_go_by_the_threads_that_work_on_them(start_cluster, make_rotation
         for n_jobs, sizes in ((None, [2, 6]), (1, [4, 4])):
             session = open_session(cluster.scheduler_address, n_jobs)
             session.open(make_rotation(8))
-            assert sorted(map(session._shard_at.count, session._members)) == sizes
+            assert sorted(map(session._shard_at.count, session._workers)) == sizes
             session.close()
 
 
@@ -302,9 +302,9 @@ def test_a_newcomer_that_does_not_fit_is_told_of_once(what, remedy):
     for _ in range(2):
         asyncio.run(session._prepare("tcp://new", 0, 1))
     assert session._unfit == {"tcp://new"}
-    assert len(session._untold) == 1
-    assert session._untold[0].startswith("the worker tcp://new gets no work: ")
-    assert remedy in session._untold[0]
+    assert len(session._warnings) == 1
+    assert session._warnings[0].startswith("the worker tcp://new gets no work: ")
+    assert remedy in session._warnings[0]
 
 
 def wait_until(condition):
@@ -325,7 +325,7 @@ def test_a_worker_that_joins_gets_shards(start_cluster, make_rotation, reference
                 cluster.scale(2)
                 client.wait_for_workers(2, timeout=60)
             if info.round == 5:
-                wait_until(lambda: session._ready or len(session._members) == 2)  # its room is made meanwhile
+                wait_until(lambda: session._ready or len(session._workers) == 2)  # its room is made meanwhile
 
         program = slowed(make_rotation(8), os.getpid(), 0.003)  # workers are threads here
         done = run(program, RotationSchedule(8, 16), max_rounds=10, engine=session, callback=join)

@@ -176,19 +176,19 @@ def test_a_client_that_is_closed_in_mid_fit_is_named(one_process, make_rotation)
 
 
 def test_whoever_is_interrupted_while_a_session_begins_hears_no_more(caller, monkeypatch):
-    from stradask.scheduler.sessions.clients import Lent, _companies
+    from stradask.scheduler.sessions.clients import BorrowedClient, _shared_of_clients
 
-    listen = Lent.listen
+    listen = BorrowedClient.listen
 
     def interrupted(lent, listener):
         listen(lent, listener)
         raise CancelledError
 
-    monkeypatch.setattr(Lent, "listen", interrupted)
+    monkeypatch.setattr(BorrowedClient, "listen", interrupted)
     with pytest.raises(StradaskError, match="scheduler went away"):
         session_on(caller).n_threads()
     caller.sync(_a_moment)
-    assert _companies[caller].listeners == []
+    assert _shared_of_clients[caller].listeners == []
 
 
 async def _a_moment():
@@ -199,13 +199,13 @@ def test_a_client_that_finds_another_scheduler_puts_the_plugins_there(one_proces
     """It is connected anew; what the last scheduler knew is not taken for known."""
     import distributed
 
-    from stradask.scheduler.sessions.clients import Lent
+    from stradask.scheduler.sessions.clients import BorrowedClient
 
     class Plugin(distributed.WorkerPlugin):
         name, idempotent = "stradask-of-a-test", True
 
     with distributed.Client(one_process, set_as_default=False) as client:
-        lent, asked = Lent(client), []
+        lent, asked = BorrowedClient(client), []
 
         async def register(plugin):
             asked.append(plugin.name)

@@ -26,10 +26,10 @@ def distant(processes):
 # Together with other users of the cluster ---------------------------------------------------------------
 
 
-def seats(client):
+def worker_sessions(client):
     def count(dask_worker):
         plugin = dask_worker.plugins.get("stradask-sessions")
-        return len(plugin.seats) if plugin else 0
+        return len(plugin.worker_sessions) if plugin else 0
 
     return sum(client.run(count).values())
 
@@ -40,10 +40,12 @@ def test_a_fit_leaves_nothing_behind_and_the_client_open(processes, fit):
 
     with Client(processes) as client:
         found = []
-        got, _ = fit("dask", callback=lambda info: found.append((seats(client), len(client.who_has()))))
+        got, _ = fit(
+            "dask", callback=lambda info: found.append((worker_sessions(client), len(client.who_has())))
+        )
         assert got == fit("local")[0]
         assert [n for n, _ in found] == [2] * 6
-        assert seats(client) == 0
+        assert worker_sessions(client) == 0
         assert client.submit(sum, [1, 2]).result(60) == 3
         tasks = client.run_on_scheduler(
             lambda dask_scheduler: [k for k in dask_scheduler.tasks if "stradask" in k]
@@ -54,7 +56,7 @@ def test_a_fit_leaves_nothing_behind_and_the_client_open(processes, fit):
 def test_a_fit_leaves_no_threads_behind(one_process, fit):
     fit(one_process.scheduler_address)
     for _ in range(1200):
-        left = [t.name for t in threading.enumerate() if t.name.startswith("stradask-room")]
+        left = [t.name for t in threading.enumerate() if t.name.startswith("stradask-session")]
         if not left:
             return
         time.sleep(0.05)
@@ -73,7 +75,7 @@ def test_the_scheduler_sees_that_workers_are_busy(distant, make_rotation):
 
         shown = client.run_on_scheduler(processing)
         assert [len(keys) for keys in shown] == [1, 1]
-        assert all(keys[0].startswith("stradask-presence") for keys in shown)
+        assert all(keys[0].startswith("stradask-keep-alive") for keys in shown)
         # It takes no slot: other tasks run on these workers of one thread.
         assert client.gather(client.map(abs, range(-4, 0), pure=False)) == [4, 3, 2, 1]
         time.sleep(0.2)  # until they are forgotten, which must not end the session

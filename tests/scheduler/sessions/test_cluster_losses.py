@@ -54,10 +54,10 @@ def pids(client):
     return sorted(client.run(os.getpid).values())
 
 
-def seats(client):
+def worker_sessions(client):
     def count(dask_worker):
         plugin = dask_worker.plugins.get("stradask-sessions")
-        return len(plugin.seats) if plugin else 0
+        return len(plugin.worker_sessions) if plugin else 0
 
     return sum(client.run(count).values())
 
@@ -96,7 +96,7 @@ def test_a_worker_that_stops_answering_is_lost_in_time(start_cluster, fit, refer
             os.kill(victim, signal.SIGCONT)
         assert got == reference()
         assert done.n_recoveries >= 1
-        wait_until(lambda: seats(client) == 0)  # also on the one that had been left behind
+        wait_until(lambda: worker_sessions(client) == 0)  # also on the one that had been left behind
 
 
 def test_without_any_worker_the_wait_ends(start_cluster, make_rotation):
@@ -153,7 +153,7 @@ def test_a_shard_is_handed_on_whole(start_cluster):
         for r in range(3):
             if r:
                 client.retire_workers([session._shard_at[0]])
-                wait_until(lambda left=3 - r: len(session._members) == left)
+                wait_until(lambda left=3 - r: len(session._workers) == left)
             want = [(r + 1, data, "once") for data in (1, 2, 3)]
             assert session.run(r, 0, [[(s, 0) for s in range(3)]], [] if r else ["once"]) == want
         session.close()
@@ -290,9 +290,9 @@ def test_a_killed_client_leaves_the_workers_free(processes, tmp_path):
         command = [sys.executable, str(script), processes.scheduler_address]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout.readline() == "running\n"
-            assert seats(client) == 2
+            assert worker_sessions(client) == 2
             process.kill()
-        wait_until(lambda: seats(client) == 0)
+        wait_until(lambda: worker_sessions(client) == 0)
         assert client.submit(sum, [1, 2]).result(60) == 3
 
 

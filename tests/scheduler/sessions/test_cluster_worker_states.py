@@ -15,7 +15,7 @@ from stradask.scheduler import Program
 from stradask.scheduler.sessions.cluster import ClusterSession
 from stradask.scheduler.sessions.local import LocalSession
 from stradask.scheduler.sessions.placement import place
-from stradask.scheduler.sessions.worker_state import Parcel, Room, StaleEpoch, payload_bytes
+from stradask.scheduler.sessions.worker_state import Frames, StaleEpoch, WorkerState, payload_bytes
 
 
 class Tracing(Program):
@@ -47,7 +47,7 @@ class Network:
 
     def __init__(self, program, n_members, n_threads, seed=0):
         self.random, self.pool = random.Random(seed), ThreadPoolExecutor(8)
-        self.rooms = {f"m{i}": Room(program, n_threads, self.send) for i in range(n_members)}
+        self.rooms = {f"m{i}": WorkerState(program, n_threads, self.send) for i in range(n_members)}
         # The coordinator's half, which knows where everything lies.
         self.session = ClusterSession("tcp://nowhere:1")
         threads = dict.fromkeys(self.rooms, n_threads)
@@ -121,7 +121,7 @@ def test_any_plan_gives_what_one_thread_gives(situation):
 
 
 def test_a_block_that_is_not_newer_is_dropped():
-    room = Room(Tracing(1, 1), 1, None)
+    room = WorkerState(Tracing(1, 1), 1, None)
     room.put(0, 3, np.array([3.0]))
     room.put(0, 3, np.array([33.0]))
     room.put(0, 2, np.array([2.0]))
@@ -131,7 +131,7 @@ def test_a_block_that_is_not_newer_is_dropped():
 
 
 def test_a_call_is_carried_out_once_and_the_next_again():
-    room, calls = Room(Tracing(1, 1), 1, None), []
+    room, calls = WorkerState(Tracing(1, 1), 1, None), []
     for serial in (1, 1, 2, 2, 2):
         room.once(serial, calls.append, serial)
     assert calls == [1, 2]
@@ -153,7 +153,7 @@ def test_whoever_waits_in_a_room_is_woken(how):
             return 0.0
 
     program = Failing(2, 3)
-    room = Room(program, 2, send)
+    room = WorkerState(program, 2, send)
     for shard in range(2):
         room.load(shard, shard, 0, {})
     for block in range(2):
@@ -184,7 +184,7 @@ def test_whoever_waits_in_a_room_is_woken(how):
 
 def test_a_call_ends_when_all_that_it_sent_has_arrived():
     arrived, begun = Future(), threading.Event()
-    room = Room(Tracing(1, 1), 1, lambda *message: begun.set() or arrived)
+    room = WorkerState(Tracing(1, 1), 1, lambda *message: begun.set() or arrived)
     room.make_block(0)
     with ThreadPoolExecutor(1) as caller:
         call = caller.submit(room.once, 1, room.run, 0, [(0, 0, "other")], [], [])
@@ -212,7 +212,7 @@ def test_a_call_ends_when_all_that_it_sent_has_arrived():
     ],
 )
 def test_what_is_no_block_is_refused_and_harms_nothing(block, stamp, value):
-    room = Room(Tracing(1, 1), 1, None)
+    room = WorkerState(Tracing(1, 1), 1, None)
     with pytest.raises(StradaskError, match="not one that travels here"):
         room.receive(block, stamp, value)
     assert (room.blocks, room.stamps, room.failure) == ({}, {}, None)
@@ -221,7 +221,7 @@ def test_what_is_no_block_is_refused_and_harms_nothing(block, stamp, value):
 
 
 def test_waiting_is_counted_while_no_thread_works():
-    room = Room(Tracing(1, 2), 2, None)
+    room = WorkerState(Tracing(1, 2), 2, None)
     room.load(0, 0, 0, {})
     room.make_block(0)
     from stradask.scheduler.sessions.worker_state import Assignment
@@ -246,11 +246,11 @@ def test_payloads_are_counted_by_their_arrays():
 
 def test_buffers_at_odd_addresses_are_moved():
     array = np.arange(1000.0)
-    parcel = Parcel.of(array)
+    parcel = Frames.of(array)
     raw = np.zeros(8001, np.uint8)
     odd = raw[1:] if raw.ctypes.data % 2 == 0 else raw[:8000]
     odd[:] = parcel.frames[1]
-    moved = Parcel([parcel.frames[0], odd]).open()
+    moved = Frames([parcel.frames[0], odd]).open()
     assert moved.flags.aligned
     np.testing.assert_array_equal(moved, array)
     assert np.shares_memory(parcel.open(), array)  # in one process nothing is copied
@@ -273,9 +273,11 @@ def test_every_message_may_come_twice(one_process, fit):
                 def __getattr__(self, handler):
                     async def call(**message):
                         answer = await getattr(breaking.pool(address), handler)(**message)
-                        told = next((message[k] for k in ("args", "value", "program") if k in message), None)
-                        if told is not None and not any(told is before for before in breaking.broken):
-                            breaking.broken.append(told)
+                        message = next(
+                            (message[k] for k in ("args", "value", "program") if k in message), None
+                        )
+                        if message is not None and not any(message is before for before in breaking.broken):
+                            breaking.broken.append(message)
                             raise CommClosedError("the connection broke after the answer")
                         return answer
 

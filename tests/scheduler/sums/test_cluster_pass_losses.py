@@ -55,10 +55,10 @@ def pids(client):
     return sorted(client.run(os.getpid).values())
 
 
-def seats(client):
+def worker_sessions(client):
     def count(dask_worker):
         plugin = dask_worker.plugins.get("stradask-sessions")
-        return len(plugin.seats) if plugin else 0
+        return len(plugin.worker_sessions) if plugin else 0
 
     return sum(client.run(count).values())
 
@@ -91,7 +91,7 @@ def test_a_worker_killed_in_mid_pass_changes_nothing(start_cluster, portions, ei
             deterministic=deterministic,
             callback=kill,
         )
-        assert seats(client) == 0
+        assert worker_sessions(client) == 0
     assert result.n_recoveries == 1
     if deterministic:
         assert result.x.tobytes() == eight_steps.x.tobytes()
@@ -229,10 +229,10 @@ minimize(loss, np.zeros(3), list(np.ones((200, 3))), tol=0.0, engine=sys_argv[1]
     with start_cluster(2, client=True) as (cluster, client):
         other = subprocess.Popen([sys.executable, "-c", code, cluster.scheduler_address, str(begun)])
         until(begun.exists)
-        assert seats(client) == 2
+        assert worker_sessions(client) == 2
         other.kill()
         other.wait()
-        until(lambda: seats(client) == 0)
+        until(lambda: worker_sessions(client) == 0)
         result = minimize(
             make_loss(),
             np.zeros(2),
@@ -260,4 +260,4 @@ session.open(Summed(lambda portion, x: (0.0, x), list(np.ones((4, 3)))))
     ):
         other = subprocess.Popen([sys.executable, "-c", code, cluster.scheduler_address])
         assert other.wait(60) == 77  # at the first task, which comes after the room
-        until(lambda: seats(client) == 0)
+        until(lambda: worker_sessions(client) == 0)

@@ -74,7 +74,7 @@ def test_x_goes_to_each_worker_once_and_portions_stay(one_process, portions, mon
     monkeypatch.setattr(machine, "_LATE", 1000.0)
     session = open_session(one_process.scheduler_address)
     with Sandblaster(make_loss(), portions, engine=session) as objective:
-        n_workers = len(session._members)
+        n_workers = len(session._workers)
         x = np.zeros(N_PARAMETERS)
         for _ in range(3):
             sent = session.bytes_sent

@@ -14,11 +14,11 @@ from stradask.scheduler.sums.portions import (
     Count,
     Failed,
     Lost,
-    Members,
     Portions,
     Tick,
     TreeSum,
     Work,
+    Workers,
 )
 
 
@@ -49,15 +49,15 @@ class World:
                 assert order.number == event.number
                 self.counted += range(order.first, order.last)
                 continue
-            assert order.member in self.there, "an order for somebody who is not there"
+            assert order.worker in self.there, "an order for somebody who is not there"
             assert order.round == self.machine.round
             assert order.size & (order.size - 1) == 0
             assert order.first % order.size == 0, "not a node of the tree"
             assert order.last == min(order.first + order.size, self.n)
             assert not counted_before & set(range(order.first, order.last)), "already counted"
-            mine = [o for o in self.running if o.member == order.member]
+            mine = [o for o in self.running if o.worker == order.worker]
             assert all((o.round, o.first) != (order.round, order.first) for o in mine), "a copy to itself"
-            assert len(mine) < 2 * self.there[order.member][0]
+            assert len(mine) < 2 * self.there[order.worker][0]
             self.running.append(order)
         assert len(self.counted) == len(set(self.counted)), "counted twice"
         assert self.machine.left == self.n - len(self.counted)
@@ -71,9 +71,9 @@ class World:
         self.send(Answered(self.now, order.number, self.random.choice((1e-4, 0.01, 1.0, math.nan))))
 
     def lose(self, name):
-        late = [o for o in self.running if o.member == name]
+        late = [o for o in self.running if o.worker == name]
         del self.there[name]
-        self.running = [o for o in self.running if o.member != name]
+        self.running = [o for o in self.running if o.worker != name]
         self.send(Lost(self.now, name))
         for order in late:  # an answer that was on its way counts for nothing
             if self.random.random() < 0.5:
@@ -87,7 +87,7 @@ class World:
         name, self.names = f"m{self.names}", self.names + 1
         held = {p for p in range(self.n) if self.random.random() < 0.1}
         self.there[name] = self.random.randint(1, 3), held
-        self.send(Members(self.now, self.there))
+        self.send(Workers(self.now, self.there))
 
     def step(self, may_lose):
         self.now += self.random.choice((0.0, 0.001, 0.1, 10.0))
@@ -135,22 +135,22 @@ def fast(machine, work, now, seconds=1e-3):
 
 def test_data_stay_where_they_lie():
     machine = Portions(64)
-    members = {"a": (1, range(32)), "b": (1, range(32, 64))}
+    workers = {"a": (1, range(32)), "b": (1, range(32, 64))}
     for _ in range(3):
-        done = fast(machine, machine.handle(Begin(0.0, members)), 0.0)
+        done = fast(machine, machine.handle(Begin(0.0, workers)), 0.0)
         assert machine.finished
-        assert all((o.member == "a") == (o.first < 32) for o in done)
-        for name in members:  # consecutive ones in a row
-            firsts = [o.first for o in done if o.member == name]
+        assert all((o.worker == "a") == (o.first < 32) for o in done)
+        for name in workers:  # consecutive ones in a row
+            firsts = [o.first for o in done if o.worker == name]
             assert firsts == sorted(firsts)
 
 
 def test_small_portions_go_out_in_few_orders_and_large_ones_singly():
-    members = {"a": (1, range(32)), "b": (1, range(32, 64))}
+    workers = {"a": (1, range(32)), "b": (1, range(32, 64))}
     for seconds, orders in ((1e-6, 2), (1.0, 64)):
         machine = Portions(64)
-        fast(machine, machine.handle(Begin(0.0, members)), 0.0, seconds)
-        done = fast(machine, machine.handle(Begin(0.0, members)), 0.0, seconds)
+        fast(machine, machine.handle(Begin(0.0, workers)), 0.0, seconds)
+        done = fast(machine, machine.handle(Begin(0.0, workers)), 0.0, seconds)
         assert len(done) == orders
 
 
@@ -158,9 +158,9 @@ def test_who_has_much_left_is_helped():
     """b does nothing at all for a while; a takes over what lies there."""
     machine = Portions(8, ahead=False, backup=math.inf)
     work = machine.handle(Begin(0.0, {"a": (1, range(4)), "b": (1, range(4, 8))}))
-    held = next(i.order for i in work if i.order.member == "b")
-    done = fast(machine, [i for i in work if i.order.member == "a"], 1.0)
-    assert {o.member for o in done} == {"a"}
+    held = next(i.order for i in work if i.order.worker == "b")
+    done = fast(machine, [i for i in work if i.order.worker == "a"], 1.0)
+    assert {o.worker for o in done} == {"a"}
     helped = {p for o in done for p in range(o.first, o.last)} - set(range(4))
     assert helped
     assert not helped & set(range(held.first, held.last))
@@ -168,23 +168,23 @@ def test_who_has_much_left_is_helped():
 
 def test_what_lies_with_somebody_stuck_in_the_last_pass_is_taken_over():
     machine = Portions(2, ahead=False)
-    members = {"a": (1, [0]), "b": (1, [1])}
-    first = {i.order.member: i.order for i in machine.handle(Begin(0.0, members))}
+    workers = {"a": (1, [0]), "b": (1, [1])}
+    first = {i.order.worker: i.order for i in machine.handle(Begin(0.0, workers))}
     machine.handle(Answered(1.0, first["a"].number, 1.0))
-    work = machine.handle(Begin(1.1, members))  # b is still at its order of the first pass
-    assert [(i.order.member, i.order.first) for i in work] == [("a", 0)]
+    work = machine.handle(Begin(1.1, workers))  # b is still at its order of the first pass
+    assert [(i.order.worker, i.order.first) for i in work] == [("a", 0)]
     assert machine.handle(Answered(1.5, work[0].order.number, 1.0))[1:] == []
     assert 2.0 <= machine.wake < 2.1
-    assert [(i.order.member, i.order.first) for i in machine.handle(Tick(2.1))] == [("a", 1)]
+    assert [(i.order.worker, i.order.first) for i in machine.handle(Tick(2.1))] == [("a", 1)]
 
 
 def test_a_pass_of_another_kind_is_not_late_by_what_the_last_one_took():
     machine = Portions(2, ahead=False)
     machine.late = 0.5
-    members = {"a": (1, [0]), "b": (1, [1])}
+    workers = {"a": (1, [0]), "b": (1, [1])}
 
     def a_pass(kind, now, seconds):
-        orders = {i.order.member: i.order for i in machine.handle(Begin(now, members, kind))}
+        orders = {i.order.worker: i.order for i in machine.handle(Begin(now, workers, kind))}
         machine.handle(Answered(now + seconds, orders["a"].number, seconds))
         wake = machine.wake
         machine.handle(Answered(now + seconds, orders["b"].number, seconds))
@@ -193,28 +193,28 @@ def test_a_pass_of_another_kind_is_not_late_by_what_the_last_one_took():
     assert a_pass("gradient", 0.0, 0.125) == 0.75
     assert a_pass("hessian", 1.0, 8.0) == 16.5
     assert a_pass("gradient", 10.0, 0.125) == 0.75
-    slow = {i.order.member: i.order for i in machine.handle(Begin(20.0, members, "hessian"))}
+    slow = {i.order.worker: i.order for i in machine.handle(Begin(20.0, workers, "hessian"))}
     assert machine.handle(Tick(36.0)) == []
     machine.handle(Answered(21.0, slow["a"].number, 1.0))
-    assert machine.handle(Begin(40.0, members, "gradient"))[0].order.member == "a"
+    assert machine.handle(Begin(40.0, workers, "gradient"))[0].order.worker == "a"
     machine.handle(Answered(50.0, slow["b"].number, 30.0))  # says nothing of gradients
-    assert machine.members["b"].pace == 0.125
+    assert machine.workers["b"].pace == 0.125
 
 
 def test_a_slow_order_is_started_again_once_and_the_first_answer_counts():
     machine = Portions(4, backup=2.0)
     everywhere = {name: (1, range(4)) for name in "abc"}
     orders = [i.order for i in machine.handle(Begin(0.0, everywhere))]
-    slow = next(o for o in orders if o.member == "a")
+    slow = next(o for o in orders if o.worker == "a")
     for order in fast(machine, [Work(o) for o in orders if o is not slow], 1.0, 1.0):
-        assert order.member != "a"
+        assert order.worker != "a"
     assert machine.left == slow.last - slow.first
     due = 2.0 * (slow.last - slow.first)  # twice what it should take
     assert due <= machine.wake < due + 0.1
     assert machine.handle(Tick(due - 0.1)) == []
     copies = [i.order for i in machine.handle(Tick(due + 0.1))]
     assert [(o.first, o.last) for o in copies] == [(slow.first, slow.last)]
-    assert copies[0].member != "a"
+    assert copies[0].worker != "a"
     assert machine.handle(Tick(99.0)) == []
     assert math.isinf(machine.wake)
     assert machine.handle(Answered(100.0, copies[0].number, 1.0)) == [Count(copies[0])]
@@ -225,18 +225,18 @@ def test_a_slow_order_is_started_again_once_and_the_first_answer_counts():
 def test_an_order_with_a_copy_is_not_opened_when_one_of_them_is_lost():
     machine = Portions(1, backup=0.5)
     first = machine.handle(Begin(0.0, {"a": (1, [0]), "b": (1, [0])}))[0].order
-    other = "b" if first.member == "a" else "a"
+    other = "b" if first.worker == "a" else "a"
     machine.handle(Answered(1.0, first.number, 1.0))
     first = machine.handle(Begin(1.0, {"a": (1, [0]), "b": (1, [0])}))[0].order
-    other = "b" if first.member == "a" else "a"
+    other = "b" if first.worker == "a" else "a"
     copy = machine.handle(Tick(50.0))[0].order
-    assert copy.member == other
-    assert machine.handle(Lost(51.0, first.member)) == []
+    assert copy.worker == other
+    assert machine.handle(Lost(51.0, first.worker)) == []
     assert not machine.open.any()
     assert machine.handle(Lost(52.0, other)) == []
     assert machine.open.all()
-    again = machine.handle(Members(53.0, {"c": (1, ())}))
-    assert [i.order.member for i in again] == ["c"]
+    again = machine.handle(Workers(53.0, {"c": (1, ())}))
+    assert [i.order.worker for i in again] == ["c"]
 
 
 def test_without_anybody_portions_wait():
@@ -244,16 +244,16 @@ def test_without_anybody_portions_wait():
     assert machine.handle(Begin(0.0, {})) == []
     assert machine.left == 3
     assert math.isinf(machine.wake)
-    done = fast(machine, machine.handle(Members(1.0, {"a": (2, ())})), 1.0)
+    done = fast(machine, machine.handle(Workers(1.0, {"a": (2, ())})), 1.0)
     assert machine.finished
     assert sum(o.last - o.first for o in done) == 3
 
 
 def test_a_late_answer_of_the_last_pass_frees_its_member_only():
     machine = Portions(2, ahead=False)
-    members = {"a": (1, [0]), "b": (1, [1])}
-    old = machine.handle(Begin(0.0, members))
-    new = machine.handle(Begin(1.0, members))
+    workers = {"a": (1, [0]), "b": (1, [1])}
+    old = machine.handle(Begin(0.0, workers))
+    new = machine.handle(Begin(1.0, workers))
     assert new == []  # both are at work
     for instruction in old:
         got = machine.handle(Answered(2.0, instruction.order.number, 2.0))
@@ -264,15 +264,15 @@ def test_a_late_answer_of_the_last_pass_frees_its_member_only():
 
 def test_a_failure_ends_the_pass_and_frees_the_member():
     machine = Portions(3, ahead=False)
-    members = {"a": (1, range(3)), "b": (1, range(3))}
-    first, second = [i.order for i in machine.handle(Begin(0.0, members))]
+    workers = {"a": (1, range(3)), "b": (1, range(3))}
+    first, second = [i.order for i in machine.handle(Begin(0.0, workers))]
     assert machine.handle(Failed(1.0, first.number)) == []
     assert machine.finished
-    again = machine.handle(Begin(2.0, members))
-    assert [i.order.member for i in again] == [first.member]
+    again = machine.handle(Begin(2.0, workers))
+    assert [i.order.worker for i in again] == [first.worker]
     assert machine.left == 3
     work = machine.handle(Failed(3.0, second.number))  # of the last pass: this one goes on
-    assert [i.order.member for i in work] == [second.member]
+    assert [i.order.worker for i in work] == [second.worker]
     assert machine.left == 3
 
 

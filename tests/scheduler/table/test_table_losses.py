@@ -22,7 +22,7 @@ def until(client, wanted):
     def tables(dask_worker):  # in here, since workers cannot import a test module
         plugin = dask_worker.plugins.get("stradask-tables")
         shards = [t.name for t in threading.enumerate() if t.name.startswith("stradask-shard")]
-        return None if plugin is None else (len(plugin.seats), len(shards))
+        return None if plugin is None else (len(plugin.worker_sessions), len(shards))
 
     end = time.monotonic() + 120
     while (found := set(client.run(tables).values())) != wanted:
@@ -95,7 +95,7 @@ from stradask.scheduler.table.replicas import run_replicas
 run_replicas(print, [None], np.zeros((1, 1)), engine=sys.argv[1])
 """
     with dask.config.set({"stradask.timeout": "3s"}), start_cluster(1, client=True) as (cluster, client):
-        for last in ("presence", "replicas"):
+        for last in ("keep_alive", "replicas"):
             other = subprocess.Popen([sys.executable, "-c", code, cluster.scheduler_address, last])
             assert other.wait(60) == 77
             until(client, {(0, 0)})
