@@ -6,6 +6,7 @@ idle.
 """
 
 import asyncio
+from concurrent.futures import Future
 from typing import Any
 
 import dask
@@ -23,7 +24,7 @@ from .clients import connect_timeout
 class KeepAlivePlugin(WorkerPlugin):
     """A plugin with one worker session for each session, which ends with its keep-alive.
 
-    A worker session has its `epoch`, `keep-alive` (the key of the task), `gone` (an event, set by `end`) and
+    A worker session has its `epoch`, `keep_alive` (the key of the task), `gone` (an event, set by `end`) and
     `end()`. All of this happens on the worker's event loop.
     """
 
@@ -49,6 +50,17 @@ class KeepAlivePlugin(WorkerPlugin):
         for name in self.answers_to:
             worker.handlers.pop(f"stradask_{name}", None)
         await self.pool.close()
+
+    def reach_from_thread(self, to, handler, **message):
+        """Call another worker from any thread; return a `concurrent.futures.Future`."""
+        call = self.reach(to, handler, **message)
+        try:
+            return asyncio.run_coroutine_threadsafe(call, self.loop)
+        except RuntimeError as error:  # the loop is closed: this process ends
+            call.close()
+            failed: Future = Future()
+            failed.set_exception(WorkerLost(f"the worker is closing: {error}"))
+            return failed
 
     async def reach(self, to, handler, **message):
         """Call another worker, a second time if the connection breaks: handlers recognise repeats."""

@@ -14,7 +14,7 @@ import distributed
 from distributed.protocol import to_serialize
 
 from ..._version import __version__
-from ...errors import StradaskError, WorkerLost, shortened
+from ...errors import StradaskError, shortened
 from ..stores.shared_store import answer_word
 from ..threads import effective_n_jobs
 from .answers import answered, bytes_of, failure, not_here, refused, wired
@@ -85,7 +85,7 @@ class SessionPlugin(KeepAlivePlugin):
         finally:
             self.expect_keep_alive(session, epoch)
         n_threads = self.worker.state.nthreads if n_jobs is None else effective_n_jobs(n_jobs)
-        ways = self._sender(session, epoch, local.loop), self._fetcher(session, epoch, local.loop)
+        ways = self._sender(session, epoch), self._fetcher(session, epoch)
         async with local.filling:
             if local.epoch == epoch and local.state is None:
                 try:
@@ -107,7 +107,7 @@ class SessionPlugin(KeepAlivePlugin):
             local.state.set_message(needs, Frames(broadcast).open())
             local.wake()
         while (local := self._local(session, epoch)) is not None and local.state.message[0] < needs:
-            await local.broadcast.wait()
+            await local.message_came.wait()
         return not_here(epoch) if local is None else await local.answer(_call, method, args, shared, serial)
 
     async def put(self, session, epoch, block, stamp, value):
@@ -160,33 +160,21 @@ class SessionPlugin(KeepAlivePlugin):
 
     # Blocks on their way ------------------------------------------------------------------------------
 
-    def _sender(self, session, epoch, loop):
+    def _sender(self, session, epoch):
         """Make the function that sends blocks, from any thread."""
 
         def send(to, block, stamp, value):
             message = {"session": session, "epoch": epoch, "block": int(block), "stamp": stamp}
-            transfer = self.reach(to, "put", value=to_serialize(value), **message)
-            try:
-                return asyncio.run_coroutine_threadsafe(transfer, loop)
-            except RuntimeError as error:  # the loop is closed: this process ends
-                transfer.close()
-                failed: Future = Future()
-                failed.set_exception(WorkerLost(f"the worker is closing: {error}"))
-                return failed
+            return self.reach_from_thread(to, "put", value=to_serialize(value), **message)
 
         return send
 
-    def _fetcher(self, session, epoch, loop):
+    def _fetcher(self, session, epoch):
         """Make the function that reads, on a thread, what another worker keeps."""
 
         def fetch(to, name, first, last):
             message = {"session": session, "epoch": epoch, "name": name, "first": first, "last": last}
-            looking = self.reach(to, "look", **message)
-            try:
-                return asyncio.run_coroutine_threadsafe(looking, loop).result()
-            except RuntimeError as error:  # the loop is closed: this process ends
-                looking.close()
-                raise WorkerLost(f"the worker is closing: {error}") from error
+            return self.reach_from_thread(to, "look", **message).result()
 
         return fetch
 
@@ -211,12 +199,12 @@ class WorkerSession:
         self.state: WorkerState | None = None
         self.threads: Any = None
         self.gone, self.loop = asyncio.Event(), asyncio.get_running_loop()
-        self.broadcast = asyncio.Event()  # set, and replaced, when a call that waits should look again
+        self.message_came = asyncio.Event()  # set, and replaced, when a call that waits should look again
 
     def wake(self):
         """Let waiting calls look again."""
-        self.broadcast.set()
-        self.broadcast = asyncio.Event()
+        self.message_came.set()
+        self.message_came = asyncio.Event()
 
     def begin(self, epoch, keep_alive):
         """Leave the last epoch's worker state; results of running kernels are discarded."""

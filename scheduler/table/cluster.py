@@ -77,12 +77,7 @@ class TablePlugin(KeepAlivePlugin):
             if shard == table.number:
                 return table.host.deliver(shard, message)
             ask = {"session": session, "epoch": table.epoch, "shard": shard, "body": wired(message)}
-            transfer = self.reach(table.holders[shard], "table_deliver", **ask)
-            try:
-                return asyncio.run_coroutine_threadsafe(transfer, self.loop)
-            except RuntimeError as error:  # the loop is closed: this process ends
-                transfer.close()
-                raise WorkerLost(f"the worker is closing: {error}") from error
+            return self.reach_from_thread(table.holders[shard], "table_deliver", **ask)
 
         return send
 

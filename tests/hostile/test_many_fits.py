@@ -209,7 +209,9 @@ def test_many_fits_leave_nothing_behind_on_a_cluster(name):
 
     def left(cluster, client):
         worker_sessions = client.run(
-            lambda dask_worker: sum(len(getattr(p, "seats", ())) for p in dask_worker.plugins.values())
+            lambda dask_worker: sum(
+                len(getattr(p, "worker_sessions", ())) for p in dask_worker.plugins.values()
+            )
         )
         tasks = [len(worker.state.tasks) for worker in cluster.workers.values()]
         return len(cluster.scheduler.tasks), len(client.futures), tasks, list(worker_sessions.values())

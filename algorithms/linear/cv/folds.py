@@ -6,7 +6,6 @@ is the one of the training rows alone.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -331,16 +330,6 @@ def tasks_over(X, engine, n_jobs):
     return open_place(engine, n_jobs).tasks([Load(by_columns, (X,)) if is_dask(X) else X], name="X")
 
 
-def alone(function):
-    """Keep the linear algebra libraries from using more threads than the task has."""
-    return partial(_alone, function)
-
-
-def _alone(function, *args):
-    with single_threaded_blas():
-        return function(*args)
-
-
 def score_folds(tasks, problem, grids, folds, scorings, *, label, verbose):
     """Fit every path on every fold and score it, one task for each pair.
 
@@ -363,7 +352,8 @@ def score_folds(tasks, problem, grids, folds, scorings, *, label, verbose):
         Relative gaps of the fits that did not reach the tolerance.
     """
     work = [(0, fold, l1_ratio, alphas, scorings) for l1_ratio, alphas in grids for fold in folds]
-    results = tasks.map(alone(problem.scores), work, label=label, unit="fold", verbose=verbose)
+    with single_threaded_blas():  # in this process; its threads would compete with those of the folds
+        results = tasks.map(problem.scores, work, label=label, unit="fold", verbose=verbose)
     table = np.array([scores for scores, _ in results])  # tasks, scorings, alphas
     table = table.reshape(len(grids), len(folds), len(scorings), -1).transpose(2, 0, 3, 1)
     return table, [gap for _, unsolved in results for gap in unsolved]

@@ -12,9 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Matrix, Vector
 from ....errors import DataError, in_brief, shortened
+from ....scheduler.threads import single_threaded_blas
 from ...inputs.targets import check_alphas
 from .evaluation import choose, mean_and_error, path_scorer
-from .folds import alone, folds_of, score_folds, tasks_over
+from .folds import folds_of, score_folds, tasks_over
 
 
 class PathCV:
@@ -86,7 +87,8 @@ class PathCV:
                 grids = [(ratio, check_alphas(self.alphas)) for ratio in ratios]
             else:
                 asked = [(0, ratio, self.eps, n_alphas) for ratio in ratios]
-                grids = list(zip(ratios, tasks.map(alone(problem.grid), asked), strict=True))
+                with single_threaded_blas():
+                    grids = list(zip(ratios, tasks.map(problem.grid, asked), strict=True))
             (scores, *others), unsolved = score_folds(
                 tasks,
                 problem,

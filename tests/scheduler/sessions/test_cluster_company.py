@@ -224,7 +224,7 @@ def test_blocks_that_dask_holds_are_lent_without_a_task(client, make_summing, mo
     def bring(*arguments):
         raise AssertionError("a task was made")
 
-    monkeypatch.setattr(ShardData, "bring", bring)
+    monkeypatch.setattr(ShardData, "deliver_values", bring)
     session = open_session("dask")
     session.open(make_summing([(entry, {"factor": 1}) for entry in entries]))
     assert session._shard_at == [first] * 3 + [second] * 3

@@ -73,7 +73,7 @@ class Network:
         return self.pool.submit(deliver)
 
     def run(self, round_, steps, messages):
-        plans, moves, self.session._block_at, self.session._stamps = self.session._itineraries(0, steps)
+        plans, moves, self.session._block_at, self.session._stamps = self.session._plan_routes(0, steps)
         partials, calls = {}, {}
         with ThreadPoolExecutor(2 * len(self.rooms)) as callers:
             for name, room in self.rooms.items():

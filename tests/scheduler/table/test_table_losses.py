@@ -87,8 +87,8 @@ import os, sys, numpy as np
 import stradask.scheduler.table.cluster as there
 def vanish(*args, **options):
     os._exit(77)
-if sys.argv[2] == "presence":
-    there.show_presence = vanish
+if sys.argv[2] == "keep-alive":
+    there.start_keep_alive = vanish
 else:
     there.ClusterTable.start = vanish
 from stradask.scheduler.table.replicas import run_replicas
