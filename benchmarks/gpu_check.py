@@ -103,9 +103,9 @@ def main(arguments=None):
                 file.flush()
                 print(row(record), flush=True)
     finally:
-        told = table(records, common)
-        (args.out / "table.txt").write_text(f"{told.strip()}\n", encoding="utf-8")
-        print(told)
+        text = table(records, common)
+        (args.out / "table.txt").write_text(f"{text.strip()}\n", encoding="utf-8")
+        print(text)
     return int(any(record["result"] == "failed" for record in records))
 
 
@@ -262,8 +262,8 @@ def run_counters(args, seconds):
     for i, n_topics in enumerate(cases):
         what, sizes = f"sample, {n_topics:,} topics", ["--tokens", str(tokens), "--sweeps", "10"]
         with tempfile.TemporaryDirectory() as folder:
-            told = Path(folder, "counters.csv")
-            options = ["--csv", "--print-units", "base", "--log-file", str(told), "--clock-control", "none"]
+            path = Path(folder, "counters.csv")
+            options = ["--csv", "--print-units", "base", "--log-file", str(path), "--clock-control", "none"]
             options += ["--kernel-name", "sample", "--launch-skip", "9", "--launch-count", "1"]
             options += ["--metrics", ",".join(COUNTERS.values())]
             command = [
@@ -273,20 +273,20 @@ def run_counters(args, seconds):
             ]
             share = (deadline - time.perf_counter()) / (len(cases) - i)
             done = timed(command, share, log_of(args, "counters"))
-            said = told.read_text("utf-8", errors="replace") if told.exists() else ""
+            output = path.read_text("utf-8", errors="replace") if path.exists() else ""
         fitted = [line for line in done["output"].splitlines() if line.startswith("{")]
-        counts = counters(said)
+        counts = counters(output)
         if fitted and "instructions" in counts:
             detail, figures = counted(counts, json.loads(fitted[0])["tokens"])
             yield outcome(what, True, detail, done) | figures
         else:
-            errors = [line for line in said.splitlines() if "ERROR" in line] or [last_line(done)]
+            errors = [line for line in output.splitlines() if "ERROR" in line] or [last_line(done)]
             yield left_out(what, f"ncu counts nothing here: {errors[0].strip('= ')}")
 
 
-def counters(said):
+def counters(output):
     """Read the counters of a launch from what ncu writes as CSV, with messages before and after it."""
-    rows = list(csv.reader(line for line in said.splitlines() if line.startswith('"')))
+    rows = list(csv.reader(line for line in output.splitlines() if line.startswith('"')))
     if not rows or not {"Metric Name", "Metric Value"} <= set(rows[0]):
         return {}
     name, value = (rows[0].index(column) for column in ("Metric Name", "Metric Value"))
@@ -303,8 +303,8 @@ def counted(counts, tokens):
     by_token = [f"{counts[name] / tokens:.0f} {name}" for name in ("instructions", "bytes") if name in counts]
     shares = {"issued": "issue slots", "l1": "L1", "l2": "L2", "dram": "memory", "warps": "warps"}
     used = [f"{counts[name]:.0f} % of {words}" for name, words in shares.items() if name in counts]
-    told = ", ".join([" and ".join(by_token), *used])
-    return f"a token: {told}", {"counters": counts, "tokens": tokens}
+    detail = ", ".join([" and ".join(by_token), *used])
+    return f"a token: {detail}", {"counters": counts, "tokens": tokens}
 
 
 def run_fits(kind):

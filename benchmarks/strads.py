@@ -7,6 +7,7 @@ wherever it runs. There are no peers here: the schedules are compared with one a
 """
 
 import time
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,16 +138,13 @@ def measure(problem, policy, size, *, engine="local", max_updates, max_seconds, 
             return "reached"
         return program.stop(history) or ("time" if clock() - began >= max_seconds else False)
 
+    from sklearn.exceptions import ConvergenceWarning
+
     schedule = make_schedule(policy, problem, size, seed)
     began = clock()
-    result = run(
-        program,
-        schedule,
-        max_rounds=max_updates,
-        engine=engine,
-        callback=watch,
-        stop=stop,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # that a schedule diverges is a result here
+        result = run(program, schedule, max_rounds=max_updates, engine=engine, callback=watch, stop=stop)
     return {
         "reason": {"callback": "updates"}.get(result.reason, result.reason),
         "rounds": result.n_rounds,

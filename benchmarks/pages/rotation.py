@@ -29,44 +29,44 @@ def typical(runs):
 
 def turns_of(records):
     """Put the turns of one kind of run into one list: those of a name, on one corpus and model."""
-    found: dict[tuple, list] = {}
+    turns: dict[tuple, list] = {}
     for record in records:
         key = record["name"], record["n_tokens"], record["settings"]["n_components"]
-        found.setdefault(key, []).append(record)
-    return list(found.values())
+        turns.setdefault(key, []).append(record)
+    return list(turns.values())
 
 
 def runs_table(records):
     """Return the table of all kinds of runs: the figures of the median turn, and the ratios of all turns."""
 
-    def waiting(runs):
-        worked, waited = (
-            sum(column) for column in list(zip(*settled(typical(runs)).values(), strict=True))[:2]
-        )
-        return f"{waited / (worked + waited):.0%}"
-
-    def beside_work(runs):
-        if "killed" in runs[0]["name"]:  # there sweeps that were done again count twice
-            return ""
-        busiest = max(worked for worked, _, _ in settled(typical(runs)).values())
-        return f"{1e3 * (typical(runs)['median_seconds'] - busiest) / GROUPS:.3g}"
-
-    def of_activity(figure):
-        return lambda runs: figure(runs) if typical(runs)["activity"] else ""
-
     def of_typical(figure):
         return lambda runs: f"{figure(typical(runs)):.3g}"
 
+    def of_workers(figure):
+        return lambda runs: figure(typical(runs), settled(typical(runs))) if runs[0]["activity"] else ""
+
+    def predicted(runs):
+        seconds = typical(runs)["predicted"]
+        return "" if seconds is None else f"{seconds:.3g}"
+
+    def beside_work(run, workers):
+        if "killed" in run["name"]:  # there sweeps that were done again count twice
+            return ""
+        busiest = max(worked for worked, _, _ in workers.values())
+        return f"{1e3 * (run['median_seconds'] - busiest) / GROUPS:.3g}"
+
+    def waiting(run, workers):
+        worked, waited, _ = (sum(column) for column in zip(*workers.values(), strict=True))
+        return f"{waited / (worked + waited):.0%}"
+
     columns = {
         "s a sweep": of_typical(lambda run: run["median_seconds"]),
-        "predicted": lambda runs: (
-            "" if typical(runs)["predicted"] is None else f"{typical(runs)['predicted']:.3g}"
-        ),
+        "predicted": predicted,
         "M tokens/s": of_typical(lambda run: run["n_tokens"] / run["median_seconds"] / 1e6),
         "of threads": lambda runs: _ratio([run["of_threads"] for run in runs if "of_threads" in run]),
         "MB a sweep": of_typical(lambda run: np.median(run["bytes_sent"][3:]) / 1e6),
-        "ms a step beside work": of_activity(beside_work),
-        "waiting": of_activity(waiting),
+        "ms a step beside work": of_workers(beside_work),
+        "waiting": of_workers(waiting),
         "model": lambda runs: ", ".join(dict.fromkeys(run["digest"] for run in runs)),
     }
     return Table.of(((runs[0]["name"], runs) for runs in turns_of(records)), columns, caption="Runs")

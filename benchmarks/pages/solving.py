@@ -244,7 +244,7 @@ def gaps_against_seconds(data, panels, colours):
 
     figure = Figure(figsize=(4.0 * max(2, len(panels)), 4.2), layout="constrained")
     axes_row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    said = []
+    description = []
     for axes, (problem, runs_of) in zip(axes_row, panels.items(), strict=True):
         for name, runs in runs_of.items():
             key = clock(runs[0])
@@ -254,7 +254,7 @@ def gaps_against_seconds(data, panels, colours):
             axes.plot(*front(points).T, color=colours[name], linewidth=2, label=name)
         for target in next(iter(runs_of.values()))[0]["targets"]:
             axes.axhline(target, color="0.7", linewidth=0.8, linestyle=":")
-            said.append(_best(runs_of, target, problem))
+            description.append(_best(runs_of, target, problem))
         plain(axes, log="xy")
         axes.set_title(f"{data} {problem}")
         axes.set_xlabel("CPU seconds" if key == "cpu_seconds" else "seconds")
@@ -263,7 +263,7 @@ def gaps_against_seconds(data, panels, colours):
     handles = {line.get_label(): line for axes in axes_row for line in axes.get_legend_handles_labels()[0]}
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles), frameon=False)
     caption = f"{data}: {what} against seconds (lower and further left is better)."
-    return figure, caption, f"Gap against seconds on {data}. {'; '.join(said)}."
+    return figure, caption, f"Gap against seconds on {data}. {'; '.join(description)}."
 
 
 def front(points):

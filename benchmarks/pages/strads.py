@@ -109,12 +109,12 @@ def panels(records, figure, place):
     handles = {line.get_label(): line for axes in grid.flat for line in axes.get_lines()}
     shown = [policy for policy in POLICIES if policy in handles]
     drawing.legend([handles[policy] for policy in shown], shown, loc="outside upper center", ncols=len(shown))
-    said = "; ".join(
+    description = "; ".join(
         f"{label}: " + ", ".join(f"{name} {text}" for name, text in zip(POLICIES, cells, strict=True))
         for label, *cells in reached_table(records, place, figure).rows
     )
     caption = f"Excess against {figure}, {place}. A cross: the run diverged."
-    return drawing, caption, f"Curves of the excess against {figure}. To 1e-4: {said}."
+    return drawing, caption, f"Curves of the excess against {figure}. To 1e-4: {description}."
 
 
 def _line(axes, record, figure):

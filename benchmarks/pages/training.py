@@ -243,11 +243,15 @@ def curves(groups, metric, colours):
     axes.set_ylabel(metric["label"])
     _label_ends(axes, ends)
     better = "lower" if metric["lower_is_better"] else "higher"
-    said = ", ".join(f"{name} ends at {value:.4g}" for value, name, _ in ends)
+    description = ", ".join(f"{name} ends at {value:.4g}" for value, name, _ in ends)
     caption = (
         f"{metric['label'].capitalize()} against seconds of training ({better} is better): median and range."
     )
-    return axes.figure, caption, f"Curves of the {metric['label']} against seconds of training: {said}."
+    return (
+        axes.figure,
+        caption,
+        f"Curves of the {metric['label']} against seconds of training: {description}.",
+    )
 
 
 def _resampled(runs, metric):
@@ -286,6 +290,6 @@ def _bars(groups, unit, colours):
     axes.set_yticks(range(len(groups)), list(groups))
     axes.invert_yaxis()
     axes.set_xlabel(f"million {unit} a second")
-    said = ", ".join(f"{name} {spread.median:.3g}" for name, spread in spreads.items())
+    description = ", ".join(f"{name} {spread.median:.3g}" for name, spread in spreads.items())
     caption = f"Million {unit} a second over whole runs: median and range."
-    return axes.figure, caption, f"Bars of million {unit} a second: {said}."
+    return axes.figure, caption, f"Bars of million {unit} a second: {description}."
