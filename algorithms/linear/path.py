@@ -251,25 +251,9 @@ def _check_kind(kind, **given):
 def alpha_grid(design, subproblem, l1_ratio, eps, n_alphas):
     """Lay out falling penalties, from the smallest at which every penalised coefficient is zero.
 
-    Parameters
-    ----------
-    design : Design
-    subproblem : Subproblem
-        With an empty working set; it is changed.
-    l1_ratio : float
-        Above 0.
-    eps : float
-        Smallest over largest.
-    n_alphas : int
-
-    Returns
-    -------
-    ndarray of shape (n_alphas,)
-
-    Raises
-    ------
-    DataError
-        For ``l1_ratio=0``, where no alpha is large enough, and for `eps` or `n_alphas` out of range.
+    `subproblem`: Subproblem; with an empty working set; it is changed. `l1_ratio`: above 0. `eps`: smallest
+    over largest. Returns array (n_alphas,). Raises DataError: For ``l1_ratio=0``, where no alpha is large
+    enough, and for `eps` or `n_alphas` out of range.
     """
     if l1_ratio == 0:
         raise DataError("l1_ratio=0 leaves no largest alpha to begin a path with: give the alphas themselves")
@@ -292,15 +276,7 @@ def alpha_grid(design, subproblem, l1_ratio, eps, n_alphas):
 def stacked(fits, n_features, dtype):
     """Put the coefficients of several models side by side.
 
-    Parameters
-    ----------
-    fits : list of Fit
-    n_features : int
-    dtype : numpy type
-
-    Returns
-    -------
-    csc_array of shape (n_features, n_models)
+    `fits`: list of Fit. Returns csc_array (n_features, n_models).
     """
     ends = np.cumsum([0, *(len(fit.features) for fit in fits)])
     features = np.concatenate([fit.features for fit in fits])

@@ -69,68 +69,32 @@ def minimize_downpour(
     With ``staleness=0`` the result is *bitwise* repeatable, on threads and on Dask alike; so is it with any
     staleness on a `SimulatedClock`.
 
-    Parameters
-    ----------
-    fun_and_grad : callable
-        ``fun_and_grad(rows, w)`` returns the sum of a loss over rows of a portion, and its gradient. `rows`
-        has the form of a portion. A penalty is the rows' share of it.
-    x0 : array-like of shape (n_parameters,)
-        float32 and float64 are kept.
-    portions : sequence of arrays, sparse matrices, or tuples of them
-        One for each replica; arrays of a tuple have their rows in common. On Dask they may be futures and
-        the like.
-    validation : as a portion, optional
-        Rows held out. The objective on them decides when to stop, and the best parameters are returned.
-        Without it the objective is the mean over the minibatches since the last look.
-    evaluate : callable, optional
-        ``evaluate(validation, w)`` returns what is to become small in place of the mean of `fun_and_grad`,
-        the share of errors, for instance.
-    learning_rate : float or None, default=None
-        gamma; looked for among 0.001 to 3.16 when None, by 40 steps with each from `x0`.
-    staleness : int or float("inf"), default=0
-        How many clocks, of `n_push` steps each, the replicas may be apart. ``inf`` is the paper's.
-    n_fetch, n_push : int, default=1
-    batch_size : int, default=100
-        Rows of a minibatch.
-    max_epochs : int, default=100
-        Passes of each replica over its portion.
-    evaluate_every : int or None, default=None
-        Steps of the first replica between two looks at the objective; about one pass when None.
-    n_iter_no_change : int, default=10
-        Looks in a row without a gain of `tol`, after which all stop.
-    tol : float, default=1e-4
-    target : float or None, default=None
-        Stop as soon as the objective is not above it.
-    warm_steps : int, default=100
-        Minibatches of one replica before the others begin.
-    engine : str, SimulatedClock or Client, default="local"
-        See `stradask.scheduler.run_replicas`.
-    random_state : int, RandomState or None, default=None
-    callback : callable, optional
-        ``callback(look)`` after each look at the objective, with `x`, `fun` and `nit` (looks so far); True
-        stops all. On threads only, and on that of the first replica.
-    checkpoint : path-like, optional
-        Folder of states. A run of the same problem with the same integer `random_state` goes on from the
-        newest, without staleness bitwise as if it had not stopped; history and counts are of what it did
-        itself.
-    checkpoint_every : int, default=100
-        Clocks between two states.
-
-    Returns
-    -------
-    scipy.optimize.OptimizeResult
-        ``x``; ``fun``, the last objective, or the best with `validation`; ``nit``, clocks of the first
-        replica; ``nfev``, minibatches of all; ``samples``, rows of all of these; ``learning_rate``;
-        ``squares``, Adagrad's h at the end;
-        ``success``, ``status`` (0: it stopped by itself, or as `callback` said; 1: `max_epochs`; 4: a value,
-        a gradient or its square was not finite, x being the last good point) and ``message``; ``history``, a
-        dict of arrays samples (of all replicas up to then), seconds (simulated if the engine is), loss (the
-        mean over the first replica's minibatches since the look before) and objective; ``n_recoveries``.
-
-    Raises
-    ------
-    DataError
-        For arguments that cannot be used.
+    `fun_and_grad`: ``fun_and_grad(rows, w)`` returns the sum of a loss over rows of a portion, and its
+    gradient. `rows` has the form of a portion. A penalty is the rows' share of it. `x0`: array-like of shape
+    (n_parameters,), float32 and float64 are kept. `portions`: sequence of arrays, sparse matrices, or tuples
+    of them; one for each replica; arrays of a tuple have their rows in common. On Dask they may be futures
+    and the like. `validation`: as a portion; rows held out. The objective on them decides when to stop, and
+    the best parameters are returned. Without it the objective is the mean over the minibatches since the last
+    look. `evaluate`: ``evaluate(validation, w)`` returns what is to become small in place of the mean of
+    `fun_and_grad`, the share of errors, for instance. `learning_rate`: gamma; looked for among 0.001 to 3.16
+    when None, by 40 steps with each from `x0`. `staleness`: int or float("inf"); how many clocks, of `n_push`
+    steps each, the replicas may be apart. ``inf`` is the paper's. `batch_size`: rows of a minibatch.
+    `max_epochs`: passes of each replica over its portion. `evaluate_every`: steps of the first replica
+    between two looks at the objective; about one pass when None. `n_iter_no_change`: looks in a row without a
+    gain of `tol`, after which all stop. `target`: stop as soon as the objective is not above it.
+    `warm_steps`: minibatches of one replica before the others begin. `engine`: str, SimulatedClock or Client;
+    see `stradask.scheduler.run_replicas`. `random_state`: int, RandomState or None. `callback`:
+    ``callback(look)`` after each look at the objective, with `x`, `fun` and `nit` (looks so far); True stops
+    all. On threads only, and on that of the first replica. `checkpoint`: folder of states. A run of the same
+    problem with the same integer `random_state` goes on from the newest, without staleness bitwise as if it
+    had not stopped; history and counts are of what it did itself. `checkpoint_every`: clocks between two
+    states. Returns scipy.optimize.OptimizeResult; ``x``; ``fun``, the last objective, or the best with
+    `validation`; ``nit``, clocks of the first replica; ``nfev``, minibatches of all; ``samples``, rows of all
+    of these; ``learning_rate``; ``squares``, Adagrad's h at the end; ``success``, ``status`` (0: it stopped
+    by itself, or as `callback` said; 1: `max_epochs`; 4: a value, a gradient or its square was not finite, x
+    being the last good point) and ``message``; ``history``, a dict of arrays samples (of all replicas up to
+    then), seconds (simulated if the engine is), loss (the mean over the first replica's minibatches since the
+    look before) and objective; ``n_recoveries``.
 
     Examples
     --------

@@ -29,18 +29,10 @@ _SAME = 0.5  # of the smallest Ritz value of half of the products: no flatter di
 class Excess:
     """Tells how many times the allowed excess a point is above the minimum.
 
-    Parameters
-    ----------
-    objective : LinearObjective or MultinomialObjective
-    tol : float
-        Allowed excess relative to the objective; at least its precision is taken.
-    scaling : callable
-        ``scaling(x)`` makes the preconditioner of conjugate gradients at x: curvatures may have changed by
-        orders of magnitude since the start.
-    by_factor : bool
-        Whether a Hessian and its factor are cheap.
-    space : Space, default=None
-        Where vectors lie; numpy arrays of this process when None.
+    `objective`: LinearObjective or MultinomialObjective. `tol`: allowed excess relative to the objective; at
+    least its precision is taken. `scaling`: ``scaling(x)`` makes the preconditioner of conjugate gradients at
+    x: curvatures may have changed by orders of magnitude since the start. `by_factor`: whether a Hessian and
+    its factor are cheap. `space`: Space; where vectors lie; numpy arrays of this process when None.
     """
 
     def __init__(self, objective, tol, scaling, by_factor, space=None):

@@ -32,19 +32,11 @@ _MOST_PASSES = 2**53  # that a checkpoint may state
 class Iterate:
     """What a callback is told after each step.
 
-    Attributes
-    ----------
-    nit, nfev : int
-        Steps, and passes over the data, so far.
-    x, jac : vector
-        The point and the gradient of the smooth part there.
-    fun, gradient_norm : float
-    gap : float
-        `gradient_norm` as a part of that at the start, which is what `tol_gradient` ends.
-    state : callable
-        ``state()`` returns a dict of arrays from which `minimize_lbfgs` goes on bitwise (`resume`); of numpy
-        vectors only. ``state(whole=False)`` leaves out all vectors: with an ``x`` added, the minimiser goes
-        on from there without pairs.
+    Attributes: `nit`, `nfev`: steps, and passes over the data, so far. `x`, `jac`: the point and the gradient
+    of the smooth part there. `gap`: `gradient_norm` as a part of that at the start, which is what
+    `tol_gradient` ends. `state`: ``state()`` returns a dict of arrays from which `minimize_lbfgs` goes on
+    bitwise (`resume`); of numpy vectors only. ``state(whole=False)`` leaves out all vectors: with an ``x``
+    added, the minimiser goes on from there without pairs.
     """
 
     nit: int
@@ -73,14 +65,6 @@ class Trace:
 
     Several minimisations may write into one, for instance one on a sample and one on all rows. Seconds in
     which numba compiles do not count.
-
-    Examples
-    --------
-    >>> from stradask.algorithms.optimize.lbfgs import Trace
-    >>> trace = Trace()
-    >>> trace.record(2.0, 1.0, 1)
-    >>> trace.as_dict()["objective"]
-    array([2.])
     """
 
     def __init__(self):
@@ -151,62 +135,28 @@ def minimize_lbfgs(
     unless s.y > 1e-10 abs(s) abs(y); all are dropped where the direction does not go down, or no point along
     it is lower.
 
-    Parameters
-    ----------
-    fun_and_grad : callable
-        ``fun_and_grad(x)`` returns f and a gradient that is not changed later. A value that is not finite, or
-        a `NonFiniteObjective`, shortens the step; if that does not help, or five steps in a row met such
-        values, the minimiser stops at the last good point.
-    x0 : ndarray of shape (n,), or vector of `space`
-        Not changed.
-    space : Space, default=None
-        Where vectors lie; numpy arrays of this process when None.
-    memory : int, default=10
-        Pairs kept; 2 n numbers each.
-    l1 : None, float or ndarray of shape (n,), default=None
-        Weights of the l1 penalty, not negative.
-    preconditioner : object, default=None
-        A change of variables x = P u: ``direct(v)`` is P v and ``transposed(v)`` P^T v; P P^T should be near
-        the inverse Hessian. With `l1` P must be diagonal and positive.
-    max_iter : int, default=1000
-        Steps.
-    tol_gradient : float, default=1e-6
-        Stop when the 2-norm of the gradient (with `l1` of the pseudo-gradient) is at most this part of that
-        at `x0`.
-    tol_decrease : float, default=0.0
-        Stop when -g.d/2, which estimates f(x) - min f, is at most this part of abs(f). Needs no scaling of x.
-    tol_objective : float, default=0.0
-        Stop when a step lowers the objective by at most this part of its size.
-    precision : float, default=1e-12
-        Relative precision of f, about 1e-7 where it is computed from float32: if no lower point is found,
-        the run counts as converged where the promised decrease is at most this part of abs(f).
-    excess : callable, default=None
-        ``excess(x, f, gradient)``, the part of the allowed excess over the minimum that is there, is asked
-        before a small promised decrease ends the run: above 1 it goes on, for a smaller one.
-    callback : callable, default=None
-        ``callback(iterate)`` after each step, with an `Iterate`; True stops.
-    history : Trace, default=None
-        Written into; a new one when None.
-    resume : dict of arrays, default=None
-        What ``Iterate.state()`` gave: goes on from there, bitwise as if it had never stopped; `x0` is unused.
-
-    Returns
-    -------
-    scipy.optimize.OptimizeResult
-        ``x``, ``fun``, ``jac`` (of the smooth part), ``nit``, ``nfev`` (passes), ``success``, ``status`` (0:
-        converged; 1: `max_iter`; 2: no lower point was found, or the objective falls without end; 3:
-        `callback`; 4: the objective is not finite), ``message``, ``history`` (dict of arrays objective,
-        gradient_norm, passes, seconds).
-
-    Raises
-    ------
-    DataError
-        For parameters out of range.
-
-    References
-    ----------
-    Nocedal, "Updating quasi-Newton matrices with limited storage", Math. Comp. 1980; Andrew, Gao, "Scalable
-    training of L1-regularized log-linear models", ICML 2007.
+    `fun_and_grad`: ``fun_and_grad(x)`` returns f and a gradient that is not changed later. A value that is
+    not finite, or a `NonFiniteObjective`, shortens the step; if that does not help, or five steps in a row
+    met such values, the minimiser stops at the last good point. `x0`: array (n,), or vector of `space`; not
+    changed. `space`: Space; where vectors lie; numpy arrays of this process when None. `memory`: pairs kept;
+    2 n numbers each. `l1`: None, float or array (n,); weights of the l1 penalty, not negative.
+    `preconditioner`: A change of variables x = P u: ``direct(v)`` is P v and ``transposed(v)`` P^T v; P P^T
+    should be near the inverse Hessian. With `l1` P must be diagonal and positive. `max_iter`: steps.
+    `tol_gradient`: stop when the 2-norm of the gradient (with `l1` of the pseudo-gradient) is at most this
+    part of that at `x0`. `tol_decrease`: stop when -g.d/2, which estimates f(x) - min f, is at most this part
+    of abs(f). Needs no scaling of x. `tol_objective`: stop when a step lowers the objective by at most this
+    part of its size. `precision`: relative precision of f, about 1e-7 where it is computed from float32: if
+    no lower point is found, the run counts as converged where the promised decrease is at most this part of
+    abs(f). `excess`: ``excess(x, f, gradient)``, the part of the allowed excess over the minimum that is
+    there, is asked before a small promised decrease ends the run: above 1 it goes on, for a smaller one.
+    `callback`: ``callback(iterate)`` after each step, with an `Iterate`; True stops. `history`: Trace;
+    written into; a new one when None. `resume`: dict of arrays; what ``Iterate.state()`` gave: goes on from
+    there, bitwise as if it had never stopped; `x0` is unused. Returns scipy.optimize.OptimizeResult; ``x``,
+    ``fun``, ``jac`` (of the smooth part), ``nit``, ``nfev`` (passes), ``success``, ``status`` (0: converged;
+    1: `max_iter`; 2: no lower point was found, or the objective falls without end; 3: `callback`; 4: the
+    objective is not finite), ``message``, ``history`` (dict of arrays objective, gradient_norm, passes,
+    seconds). References: Nocedal, "Updating quasi-Newton matrices with limited storage", Math. Comp. 1980;
+    Andrew, Gao, "Scalable training of L1-regularized log-linear models", ICML 2007.
 
     Examples
     --------

@@ -13,14 +13,8 @@ _MARGIN = 0.05  # of the bracket: a cubic's minimum nearer to an end than this i
 class Trial(NamedTuple):
     """A point on the way.
 
-    Attributes
-    ----------
-    t : float
-        Length of the step.
-    value, slope : float
-        Objective, and its derivative by `t`; infinite where the objective is not finite.
-    state : object
-        What the caller knows of the point; None at the start.
+    Attributes: `t`: length of the step. `value`, `slope`: objective, and its derivative by `t`; infinite
+    where the objective is not finite. `state`: what the caller knows of the point; None at the start.
     """
 
     t: float
@@ -41,25 +35,10 @@ def strong_wolfe(phi, value, slope, first=1.0, *, max_trials=25):
     shrinks to the minimum of the cubic through its ends, or to its middle where that is too near to an end.
     Where the objective is not finite the step is cut to a tenth of the way.
 
-    Parameters
-    ----------
-    phi : callable
-        ``phi(t)`` returns a `Trial`.
-    value, slope : float
-        f(0) and f'(0), the latter negative.
-    first : float, default=1.0
-        First step tried.
-    max_trials : int, default=25
-
-    Returns
-    -------
-    Trial or None
-        The best point with enough decrease if no point within `max_trials` meets both conditions; None if
-        there is none.
-
-    References
-    ----------
-    Nocedal, Wright, "Numerical optimization", 2nd edition, algorithms 3.5 and 3.6.
+    `phi`: ``phi(t)`` returns a `Trial`. `value`, `slope`: f(0) and f'(0), the latter negative. `first`: first
+    step tried. Returns Trial or None; the best point with enough decrease if no point within `max_trials`
+    meets both conditions; None if there is none. References: Nocedal, Wright, "Numerical optimization", 2nd
+    edition, algorithms 3.5 and 3.6.
 
     Examples
     --------
@@ -125,25 +104,8 @@ def _between(low, high):
 def backtrack(phi, value, first=1.0, factor=0.5, *, max_trials=40):
     """Find the first t = first, first * factor, ... with ``f(t) <= f(0) + c1 m(t)``, c1 = 1e-4.
 
-    Parameters
-    ----------
-    phi : callable
-        ``phi(t)`` returns a `Trial` whose slope is m(t): the decrease that the gradient at the start
-        promises for the point that was reached, negative.
-    value : float
-        f(0).
-    first, factor : float
-    max_trials : int, default=40
-
-    Returns
-    -------
-    Trial or None
-
-    Examples
-    --------
-    >>> from stradask.algorithms.optimize.line_search import Trial, backtrack
-    >>> backtrack(lambda t: Trial(t, (t - 3) ** 2, -6 * t), 9.0, first=16.0).t
-    4.0
+    `phi`: ``phi(t)`` returns a `Trial` whose slope is m(t): the decrease that the gradient at the start
+    promises for the point that was reached, negative. `value`: f(0). Returns Trial or None.
     """
     t = first
     for _ in range(max_trials):

@@ -20,11 +20,7 @@ CURVED = 1e-10  # a pair is kept if s.y is at least this part of |s| |y|
 class Memory:
     """The pairs of the last steps and their scalar products.
 
-    Parameters
-    ----------
-    space : Space
-    size : int
-        Pairs kept, at least 1.
+    `size`: pairs kept, at least 1.
 
     Examples
     --------
@@ -80,14 +76,8 @@ class Memory:
     def add(self, s, y, g, t=None):
         """Take in a pair, unless it has too little curvature; tell whether it was taken.
 
-        Parameters
-        ----------
-        s, y : vectors
-            The step, and the change of the gradient.
-        g : vector
-            The gradient after it.
-        t : float, optional
-            If s is `t` times the last direction: its products with the pairs are then known.
+        `s`, `y`: the step, and the change of the gradient. `g`: the gradient after it. `t`: if s is `t` times
+        the last direction: its products with the pairs are then known.
         """
         ss, sy, yy, sg, yg = self.space.dots([(s, s), (s, y), (y, y), (s, g), (y, g)])
         if not (yy > 0 and sy > CURVED * math.sqrt(ss) * math.sqrt(yy)):

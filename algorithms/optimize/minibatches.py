@@ -11,20 +11,9 @@ _ORDER = 2**63 + 16  # purpose of a random stream
 class Minibatches:
     """The minibatches of a replica: each pass over its portion takes the rows in another order.
 
-    Parameters
-    ----------
-    portion : array, sparse matrix, or tuple of them
-    size : int
-        Rows of a minibatch.
-    seed : int
-    replica : int
-        Whose orders these are.
-
-    Attributes
-    ----------
-    n_rows : int
-    in_a_pass : int
-        Minibatches of a pass; what is left over at its end waits for another order.
+    `portion`: array, sparse matrix, or tuple of them. `size`: rows of a minibatch. `replica`: whose orders
+    these are. Attributes: `in_a_pass`: minibatches of a pass; what is left over at its end waits for another
+    order.
     """
 
     def __init__(self, portion, size, seed, replica):

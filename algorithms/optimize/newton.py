@@ -23,37 +23,12 @@ _RIDGE = 1e-10  # of the diagonal: columns that repeat each other
 def minimize_newton(objective, x0, *, max_iter=100, tol_decrease=1e-6, callback=None):
     """Minimise with the Hessian of all rows.
 
-    Parameters
-    ----------
-    objective : object
-        ``value_and_gradient(x, curvature=)``, ``hessian(x, means)``, `fit_intercept`, `constant` and `ridge`,
-        see `LinearObjective`.
-    x0 : float64 ndarray of shape (p,)
-    max_iter : int, default=100
-        Steps.
-    tol_decrease : float, default=1e-6
-        See the module.
-    callback : callable, optional
-        ``callback(result)`` after each step, with `x`, `fun`, `nit` and `decrement` (of before the step); the
-        minimisation ends if it returns True.
-
-    Returns
-    -------
-    OptimizeResult
-        `x`, `fun`, `jac`, `nit`, `nfev`, `decrement`, `success`, `status` (0: converged; 1: `max_iter`; 2:
-        rounding
-        allows no further decrease; 3: callback) and `message`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.optimize.newton import minimize_newton
-    >>> from stradask.algorithms.linear.glm.objective import LinearObjective
-    >>> from stradask.algorithms.linear.glm.rows import LOGISTIC, make_rows
-    >>> rows = make_rows(np.array([[1.0], [2.0], [3.0]]), np.array([-1.0, 1.0, 1.0]))
-    >>> result = minimize_newton(LinearObjective(rows, LOGISTIC, l2=1.0), np.zeros(2))
-    >>> result.success, result.x.round(3).tolist()
-    (True, [0.702, -0.656])
+    `objective`: ``value_and_gradient(x, curvature=)``, ``hessian(x, means)``, `fit_intercept`, `constant` and
+    `ridge`, see `LinearObjective`. `x0`: float64 (p,). `max_iter`: steps. `tol_decrease`: see the module.
+    `callback`: ``callback(result)`` after each step, with `x`, `fun`, `nit` and `decrement` (of before the
+    step); the minimisation ends if it returns True. Returns OptimizeResult; `x`, `fun`, `jac`, `nit`, `nfev`,
+    `decrement`, `success`, `status` (0: converged; 1: `max_iter`; 2: rounding allows no further decrease; 3:
+    callback) and `message`.
     """
 
     factors = Factors(objective)
@@ -76,21 +51,10 @@ def minimize_newton_cg(
 
     A system is solved until its residual is a share ``min(forcing, sqrt(|g| / |g_0|))`` of |g|.
 
-    Parameters
-    ----------
-    objective : object
-        As for `minimize_newton`, but ``hessian_product(x, v)``, `n_rows` and, without `scaling`,
-        ``hessian_diagonal(x)``.
-    x0, max_iter, tol_decrease, callback
-        See `minimize_newton`.
-    scaling : callable, optional
-        ``scaling(x)`` makes the preconditioner of a step; by default the diagonal of the Hessian.
-    forcing : float, default=0.1
-        At most 1e-4 or so for a quadratic objective, whose systems are all the same.
-
-    Returns
-    -------
-    OptimizeResult
+    `objective`: as for `minimize_newton`, but ``hessian_product(x, v)``, `n_rows` and, without `scaling`,
+    ``hessian_diagonal(x)``. `x0`, `max_iter`, `tol_decrease`, `callback`: see `minimize_newton`. `scaling`:
+    ``scaling(x)`` makes the preconditioner of a step; by default the diagonal of the Hessian. `forcing`: at
+    most 1e-4 or so for a quadratic objective, whose systems are all the same. Returns OptimizeResult.
     """
     first: list[float] = []
     ridge = objective.ridge
@@ -117,17 +81,9 @@ def minimize_proximal_newton(objective, x0, l1, *, max_iter=100, tol_decrease=1e
     The quadratic model of f plus the penalty is minimised by `sparse_quadratic`, and the step to its minimum
     is shortened until the objective falls by a share of what the model promises.
 
-    Parameters
-    ----------
-    objective, x0, max_iter, tol_decrease, callback
-        See `minimize_newton`; the decrement is what the model falls by.
-    l1 : float64 ndarray of shape (p,)
-        Not negative; 0 for an intercept.
-
-    Returns
-    -------
-    OptimizeResult
-        See `minimize_newton`; `fun` has the penalty in it.
+    `objective`, `x0`, `max_iter`, `tol_decrease`, `callback`: see `minimize_newton`; the decrement is what
+    the model falls by. `l1`: float64 (p,); not negative; 0 for an intercept. Returns OptimizeResult; see
+    `minimize_newton`; `fun` has the penalty in it.
     """
     smooth, g = objective.value_and_gradient(x0, curvature=True)
     state, factors = _State(x0, smooth + l1 @ np.abs(x0), g), Factors(objective)

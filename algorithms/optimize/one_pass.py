@@ -14,14 +14,9 @@ _PASS = 2**63 + 19  # purpose of a random stream
 class Passed(NamedTuple):
     """Where a pass has ended.
 
-    Attributes
-    ----------
-    x, squares : ndarray of shape (n_parameters,)
-        Parameters, and Adagrad's sums of squared gradients.
-    rate : float
-    loss : float
-        The mean over the minibatches, each before its step; NaN where a value or a gradient was not finite,
-        `x` being the last good point.
+    Attributes: `x`, `squares`: array (n_parameters,); parameters, and Adagrad's sums of squared gradients.
+    `loss`: the mean over the minibatches, each before its step; NaN where a value or a gradient was not
+    finite, `x` being the last good point.
     """
 
     x: np.ndarray
@@ -33,23 +28,10 @@ class Passed(NamedTuple):
 def one_pass(fun_and_grad, x, squares, portion, *, learning_rate, batch_size, seed, number):
     """Take a step of Adagrad's for each minibatch of a portion, all of its rows once in a drawn order.
 
-    Parameters
-    ----------
-    fun_and_grad : callable
-        See `minimize_downpour`.
-    x, squares : ndarray of shape (n_parameters,)
-        Where the pass begins; zeros where no gradient has come. Not changed.
-    portion : array, sparse matrix, or tuple of them
-    learning_rate : float or None
-        gamma; None looks for one, as `minimize_downpour` does.
-    batch_size : int
-        The last minibatch takes what is left.
-    seed, number : int
-        Of the order: what comes later has another number.
-
-    Returns
-    -------
-    Passed
+    `x`, `squares`: array (n_parameters,); where the pass begins; zeros where no gradient has come. Not
+    changed. `portion`: array, sparse matrix, or tuple of them. `learning_rate`: gamma; None looks for one, as
+    `minimize_downpour` does. `batch_size`: the last minibatch takes what is left. `seed`, `number`: of the
+    order: what comes later has another number. Returns Passed.
 
     Examples
     --------

@@ -23,14 +23,8 @@ _TRUST = 10.0  # an end by the promised decrease wants the last real one below t
 class Orthant(Smooth):
     """The steps of OWL-QN; as `Smooth`.
 
-    Parameters
-    ----------
-    fun_and_grad, space, preconditioner
-        See `Smooth`; the preconditioner is diagonal.
-    l1 : float or array of shape (n,)
-        Not negative.
-    like : vector
-        Any vector of the space.
+    `fun_and_grad`, `space`, `preconditioner`: see `Smooth`; the preconditioner is diagonal. `l1`: float or
+    array (n,); not negative. `like`: any vector of the space.
     """
 
     def __init__(self, fun_and_grad, space, preconditioner, l1, like):

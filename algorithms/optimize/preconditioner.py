@@ -25,15 +25,8 @@ def _inverse_roots(diagonal):
 def far_means(h, column):
     """Means of the columns, weighted by curvature, where one is so far from zero that h lost its variance.
 
-    Parameters
-    ----------
-    h, column : float64 ndarrays of shape (p,)
-        Diagonal of a Hessian, and the intercept's column, the last.
-
-    Returns
-    -------
-    float64 ndarray of shape (p - 1,) or None
-        None where h will do.
+    `h`, `column`: float64 (p,); diagonal of a Hessian, and the intercept's column, the last. Returns float64
+    (p - 1,) or None; None where h will do.
     """
     if not h[-1] > 0:
         return None
@@ -44,17 +37,7 @@ def far_means(h, column):
 class Diagonal:
     """P = diag(h)^(-1/2).
 
-    Parameters
-    ----------
-    h : float64 ndarray of shape (p,)
-        Diagonal of a Hessian.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.optimize.preconditioner import Diagonal
-    >>> Diagonal(np.array([4.0, 0.25])).direct(np.ones(2))
-    array([0.5, 2. ])
+    `h`: float64 (p,); diagonal of a Hessian.
     """
 
     def __init__(self, h):
@@ -73,14 +56,9 @@ class Centred:
     In the variables u the coefficients are D u and the intercept is ``u_c / sqrt(h_c) - m . D u``, m being
     the means of the columns (weighted by curvature) and ``D^(-2) = h - h_c m^2``, about their variances.
 
-    Parameters
-    ----------
-    h : float64 ndarray of shape (p,)
-        Diagonal of a Hessian; the last entry, h_c, is the intercept's.
-    column : float64 ndarray of shape (p,)
-        The intercept's column of the Hessian, which is h_c m.
-    centred : float64 ndarray of shape (p,), optional
-        The diagonal for columns less m, where it was computed for itself.
+    `h`: float64 (p,); diagonal of a Hessian; the last entry, h_c, is the intercept's. `column`: float64 (p,);
+    the intercept's column of the Hessian, which is h_c m. `centred`: float64 (p,); the diagonal for columns
+    less m, where it was computed for itself.
     """
 
     def __init__(self, h, column, centred=None):
@@ -108,20 +86,11 @@ class Cholesky:
     A matrix that is singular to working precision gets a multiple of its diagonal added, from 1e-14 on and
     a hundred times more as often as it takes.
 
-    Parameters
-    ----------
-    H : float64 ndarray of shape (p, p)
-        Symmetric, positive semi-definite up to rounding, finite.
-    means : float64 ndarray of shape (p - 1,), optional
-        If H is that of columns less these means, the intercept being the last: P is then for the columns
-        themselves.
-    ridge : float, default=0.0
-        Part of the diagonal that is added where a pivot is smaller, see `LinearObjective.ridge`.
-
-    Attributes
-    ----------
-    jitter : float
-        What was added beyond the ridge, as a part of the diagonal; 0 for a matrix that has a factor as it is.
+    `H`: float64 (p, p); symmetric, positive semi-definite up to rounding, finite. `means`: float64 (p - 1,);
+    if H is that of columns less these means, the intercept being the last: P is then for the columns
+    themselves. `ridge`: part of the diagonal that is added where a pivot is smaller, see
+    `LinearObjective.ridge`. Attributes: `jitter`: what was added beyond the ridge, as a part of the diagonal;
+    0 for a matrix that has a factor as it is.
     """
 
     def __init__(self, H, means=None, ridge=0.0):
@@ -167,9 +136,7 @@ class Cholesky:
 class Factors:
     """Cholesky factors of an objective's Hessians, columns far from zero less their means.
 
-    Parameters
-    ----------
-    objective : LinearObjective
+    `objective`: LinearObjective.
     """
 
     def __init__(self, objective):
@@ -211,12 +178,7 @@ class BetweenClasses:
     What is added to all classes alike changes no probability. There only the penalty bends the objective,
     which a diagonal that differs from class to class hides; at a minimum these means are zero, and stay so.
 
-    Parameters
-    ----------
-    h : float64 ndarray of shape (p K,)
-        Diagonal of a Hessian.
-    n_classes : int
-        K.
+    `h`: float64 (p K,); diagonal of a Hessian. `n_classes`: K.
     """
 
     def __init__(self, h, n_classes):
@@ -234,12 +196,7 @@ class BetweenClasses:
 class Repeated:
     """The same preconditioner for each of K columns of parameters that are an array (p, K).
 
-    Parameters
-    ----------
-    one : preconditioner
-        For vectors of length p.
-    n_columns : int
-        K.
+    `one`: preconditioner; for vectors of length p. `n_columns`: K.
     """
 
     def __init__(self, one, n_columns):

@@ -15,10 +15,7 @@ _ATTEMPTS = 5  # of one step, each ended by the loss of a worker
 def as_portions(portions):
     """Return the portions as a list; a Dask array or DataFrame falls into its chunks of rows.
 
-    Raises
-    ------
-    DataError
-        If there are none, or an array is chunked along another axis, too.
+    Raises DataError: If there are none, or an array is chunked along another axis, too.
     """
     if is_dask(portions):
         if not hasattr(portions, "to_delayed"):
@@ -40,25 +37,12 @@ class Sandblaster:
     cluster. Each call is a pass over all of them (see `stradask.scheduler.sums.portions`). Close it, or use
     it in a ``with``.
 
-    Parameters
-    ----------
-    fun_and_grad : callable
-        ``fun_and_grad(portion, x)`` returns f_i(x) and its gradient. It must not change x, and runs on
-        several threads at once.
-    portions : sequence
-        What `fun_and_grad` takes; on a cluster each goes to the worker where it stays, and Dask's futures,
-        delayed values and arrays, also within a tuple, list or dict, are used where they lie.
-    engine : str or Session, default="local"
-        ``"local"``, ``"dask"`` or the address of a Dask scheduler.
-    n_jobs : int or None, default=None
-        Threads; on Dask of each worker.
-    deterministic : bool, default=False
-        On Dask: whether the sum has the same bits whoever computed what. Locally it always has.
-
-    Attributes
-    ----------
-    n_taken_over : int
-        Workers lost so far.
+    `fun_and_grad`: ``fun_and_grad(portion, x)`` returns f_i(x) and its gradient. It must not change x, and
+    runs on several threads at once. `portions`: sequence; what `fun_and_grad` takes; on a cluster each goes
+    to the worker where it stays, and Dask's futures, delayed values and arrays, also within a tuple, list or
+    dict, are used where they lie. `engine`: str or Session; ``"local"``, ``"dask"`` or the address of a Dask
+    scheduler. `n_jobs`: threads; on Dask of each worker. `deterministic`: on Dask: whether the sum has the
+    same bits whoever computed what. Locally it always has. Attributes: `n_taken_over`: workers lost so far.
 
     Examples
     --------
@@ -96,13 +80,7 @@ class Sandblaster:
 def run_whole(fun_and_grad, portions, x0, session, deterministic, each, states, options):
     """Minimise with vectors of this process; the parameters are those of `minimize`, checked.
 
-    Parameters
-    ----------
-    each : callable
-        Called with each `Iterate`; True stops.
-    states : States or None
-    options : dict
-        For `minimize_lbfgs`.
+    `each`: called with each `Iterate`; True stops. `states`: States or None. `options`: for `minimize_lbfgs`.
     """
 
     def after(iterate):

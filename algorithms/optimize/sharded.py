@@ -187,14 +187,7 @@ class ShardedSpace(ClusterPasses):
 
     See `stradask.algorithms.optimize.space.Space` for the methods that are not described here.
 
-    Parameters
-    ----------
-    session : ClusterSession
-    program : ShardedProgram
-    n : int
-        Parameters.
-    ordered : bool
-        See `ClusterPasses`.
+    `session`: ClusterSession. `program`: ShardedProgram. `n`: parameters.
     """
 
     def __init__(self, session, program, n, *, ordered=False):

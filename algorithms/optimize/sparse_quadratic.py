@@ -18,21 +18,9 @@ _GAIN = 1e-14  # of what the quadratic was lowered: what single parameters may s
 def minimise_quadratic(H, g, x, l1, *, start=None, least=0.0):
     """Minimise ``g.(b - x) + (b - x)^T H (b - x) / 2 + sum_j l1_j |b_j|`` over b.
 
-    Parameters
-    ----------
-    H : float64 ndarray of shape (p, p)
-        Symmetric, positive definite but for rounding.
-    g, x, l1 : float64 ndarrays of shape (p,)
-    start : float64 ndarray of shape (p,), optional
-        Where to begin; x when None.
-    least : float, default=0.0
-        End, too, when a round lowers it by at most this part of what it fell by.
-
-    Returns
-    -------
-    b : float64 ndarray of shape (p,)
-    fell : float
-        How much lower that is than at x.
+    `H`: float64 (p, p); symmetric, positive definite but for rounding. `g`, `x`, `l1`: float64 (p,). `start`:
+    float64 (p,); where to begin; x when None. `least`: end, too, when a round lowers it by at most this part
+    of what it fell by. Returns `b`: float64 (p,). `fell`: how much lower that is than at x.
 
     Examples
     --------

@@ -10,22 +10,10 @@ LBFGS_SHARE = 0.1  # of a tolerance for L-BFGS: its steps promise less than is t
 class Stages:
     """Runs minimisers one after the other, each from where the last one ended.
 
-    Parameters
-    ----------
-    objective : object
-        ``value_and_gradient(x)`` and `precision`, see `LinearObjective`.
-    x0 : float64 ndarray
-    max_iter : int
-        Steps of all stages together.
-    callback : callable or None
-        See `minimize_newton`; steps are counted over all stages.
-
-    Attributes
-    ----------
-    x : float64 ndarray
-        Where the last stage ended, and the next one begins.
-    over : bool
-        Whether a stage has converged, the steps are used up or the callback has ended it.
+    `objective`: ``value_and_gradient(x)`` and `precision`, see `LinearObjective`. `x0`: float64 ndarray.
+    `max_iter`: steps of all stages together. `callback`: callable or None; see `minimize_newton`; steps are
+    counted over all stages. Attributes: `x`: float64 ndarray; where the last stage ended, and the next one
+    begins. `over`: whether a stage has converged, the steps are used up or the callback has ended it.
     """
 
     def __init__(self, objective, x0, max_iter, callback=None):
@@ -56,15 +44,8 @@ class Stages:
     def run_lbfgs(self, scaling, steps, *, first=None, tol_decrease, excess):
         """Run L-BFGS for so many steps, then twice as many and so on, preconditioned anew each time.
 
-        Parameters
-        ----------
-        scaling : callable
-            ``scaling(x)`` makes a preconditioner at x.
-        steps : int
-        first : preconditioner, optional
-            To begin with.
-        tol_decrease : float
-        excess : Excess or None
+        `scaling`: ``scaling(x)`` makes a preconditioner at x. `first`: preconditioner; to begin with.
+        `excess`: Excess or None.
         """
         preconditioner = first or scaling(self.x)
         while True:

@@ -14,17 +14,8 @@ _ENDLESS = 1e15  # times the first step
 class Point:
     """Where the minimiser is.
 
-    Attributes
-    ----------
-    x : vector
-    value : float
-        The objective, penalty included.
-    gradient : vector
-        Of the smooth part.
-    uphill : vector
-        The gradient, or with l1 the pseudo-gradient.
-    scaled : vector
-        P^T uphill.
+    Attributes: `value`: the objective, penalty included. `gradient`: of the smooth part. `uphill`: the
+    gradient, or with l1 the pseudo-gradient. `scaled`: P^T uphill.
     """
 
     x: Any
@@ -45,14 +36,7 @@ class Identity:
 
 
 class Smooth:
-    """The steps of L-BFGS on a smooth objective.
-
-    Parameters
-    ----------
-    fun_and_grad : callable
-    space : Space
-    preconditioner : object
-    """
+    """The steps of L-BFGS on a smooth objective."""
 
     def __init__(self, fun_and_grad, space, preconditioner):
         self.fun_and_grad, self.space, self.preconditioner = fun_and_grad, space, preconditioner

@@ -84,17 +84,10 @@ def csc_largest(data, indptr, columns, out):
 def dense_take(XT, columns, scales, roots, centre, out, offset, means, norms):
     """Copy columns into the rows ``out[offset:]``: each times its scale, less its mean, times sqrt(weight).
 
-    Parameters
-    ----------
-    scales : float64 array (m,)
-        Powers of two.
-    roots : float64 array (n,) or (0,)
-        Square roots of the weights; empty for weights of 1.
-    centre : bool
-        Subtract the (weighted) mean.
-    out : float32 or float64 array (>= offset + m, n)
-    means, norms : float64 arrays (m,)
-        Filled with the mean that was subtracted (of the scaled column) and the squared norm of the copy.
+    `scales`: float64 array (m,); powers of two. `roots`: float64 array (n,) or (0,); square roots of the
+    weights; empty for weights of 1. `centre`: subtract the (weighted) mean. `out`: float32 or float64 array
+    (>= offset + m, n). `means`, `norms`: float64 arrays (m,); filled with the mean that was subtracted (of
+    the scaled column) and the squared norm of the copy.
     """
     n, weighted = XT.shape[1], len(roots) > 0
     total_weight = float(n)
@@ -136,15 +129,10 @@ def dense_take(XT, columns, scales, roots, centre, out, offset, means, norms):
 def csc_take(data, indices, indptr, columns, scales, roots, out_data, out_indices, out_indptr, sums, norms):
     """Copy columns behind one another, each times its scale and sqrt(weight).
 
-    Parameters
-    ----------
-    roots : float64 array (n,) or (0,)
-        Square roots of the weights; empty for weights of 1.
-    out_data, out_indices : arrays (at least the entries of these columns,)
-    out_indptr : int64 array (m + 1,)
-        The first element says where to begin; the others are filled.
-    sums, norms : float64 arrays (m,)
-        Filled with the weighted sum of each scaled column, and the squared norm of the copy (not centred).
+    `roots`: float64 array (n,) or (0,); square roots of the weights; empty for weights of 1. `out_data`,
+    `out_indices`: arrays (at least the entries of these columns,). `out_indptr`: int64 array (m + 1,); the
+    first element says where to begin; the others are filled. `sums`, `norms`: float64 arrays (m,); filled
+    with the weighted sum of each scaled column, and the squared norm of the copy (not centred).
     """
     weighted = len(roots) > 0
     to = out_indptr[0]

@@ -36,23 +36,10 @@ def dense_sweeps(AT, columns, norms, slopes, change, coef, l1, l2, positive, sup
     What is moved is kept as a change from an anchor, so that float32 limits the step and not the solution:
     ``rho = rho_at_the_anchor + change``, and ``slopes`` are exact products with the first of them.
 
-    Parameters
-    ----------
-    AT : float32 array (m, n)
-    columns : int64 array
-        Which are visited; the others keep their coefficient.
-    norms : float64 array (m,)
-        Squared norms; columns of norm 0 keep their coefficient.
-    slopes : float64 array (m,)
-        ``A^T rho`` at the anchor.
-    change : float32 array (n,)
-        Of rho since then; kept.
-    coef, l1, l2 : float64 arrays (m,)
-
-    Returns
-    -------
-    int
-        Coordinates visited.
+    `AT`: float32 array (m, n). `columns`: int64 array; which are visited; the others keep their coefficient.
+    `norms`: float64 array (m,); squared norms; columns of norm 0 keep their coefficient. `slopes`: float64
+    array (m,); ``A^T rho`` at the anchor. `change`: float32 array (n,); of rho since then; kept. `coef`,
+    `l1`, `l2`: float64 arrays (m,). Returns coordinates visited.
     """
     n, m = len(change), len(columns)
     active = np.empty(m, np.int64)
@@ -90,11 +77,6 @@ def csc_sweeps(
     The residual is ``rho - carried * roots``, where roots are the square roots of the weights: a visit
     touches only the rows of its column. The residual is orthogonal to roots, so its product with a column
     needs no mean. Sweeps over the support, at most `most`, end when they change little.
-
-    Returns
-    -------
-    visits : int
-    carried : float
     """
     m = len(columns)
     active = np.empty(m, np.int64)

@@ -165,20 +165,10 @@ def _scatter(tile, apart, start, m, out):
 def dense_gradient(loss, X, y, weights, coef, intercept, gradient, curvature):
     """Add the gradient of these rows; return their loss.
 
-    Parameters
-    ----------
-    loss : int
-        See `glm_losses`.
-    X : float32 or float64 array (n, d), C-ordered
-    y : array (n,) of the type of X
-    weights : array (n,) or (0,) of the type of X
-        Empty for weights of 1.
-    coef : array (d,) of the type of X
-    intercept : float64
-    gradient : float64 array (d + 1,)
-        Added to.
-    curvature : float64 array (n,) or (0,)
-        Filled with ``s l''``, unless it is empty.
+    `X`: float32 or float64 array (n, d), C-ordered. `y`: array (n,) of the type of X. `weights`: array (n,)
+    or (0,) of the type of X; empty for weights of 1. `coef`: array (d,) of the type of X. `intercept`:
+    float64. `gradient`: float64 array (d + 1,); added to. `curvature`: float64 array (n,) or (0,); filled
+    with ``s l''``, unless it is empty.
     """
     n, d = X.shape
     apart = n // _STREAMS
@@ -226,14 +216,8 @@ def dense_gradient(loss, X, y, weights, coef, intercept, gradient, curvature):
 def dense_product(X, curvature, v, v_intercept, out):
     """Add the Hessian times a vector, ``X^T (curvature * (X v + v_intercept))``.
 
-    Parameters
-    ----------
-    X : float32 or float64 array (n, d), C-ordered
-    curvature : float64 array (n,)
-    v : array (d,) of the type of X
-    v_intercept : float64
-    out : float64 array (d + 1,)
-        Added to.
+    `X`: float32 or float64 array (n, d), C-ordered. `curvature`: float64 array (n,). `v`: array (d,) of the
+    type of X. `v_intercept`: float64. `out`: float64 array (d + 1,); added to.
     """
     n, d = X.shape
     apart = n // _STREAMS
@@ -292,11 +276,8 @@ def dense_diagonal(X, curvature, out):
 def dense_scaled(X, curvature, out):
     """Fill ``out = sqrt(curvature) [X, 1]``: the Hessian of these rows is ``out^T out``.
 
-    Parameters
-    ----------
-    X : float32 or float64 array (n, d), C-ordered
-    curvature : float64 array (n,)
-    out : array (n, d + 1) of the type of X
+    `X`: float32 or float64 array (n, d), C-ordered. `curvature`: float64 array (n,). `out`: array (n, d + 1)
+    of the type of X.
     """
     n, d = X.shape
     kind = X.dtype.type

@@ -14,18 +14,8 @@ def descend(gram, slopes, coef, l1, l2, positive, sweeps, inner):
 
     Minimises ``b G b / 2 - c b + sum_j l1_j |b_j| + l2_j b_j^2 / 2`` where ``slopes = c - G b`` is kept.
 
-    Parameters
-    ----------
-    gram : float64 array of shape (m, m), symmetric
-    slopes, coef : float64 arrays of shape (m,), changed
-    l1, l2 : float64 arrays of shape (m,)
-    positive : bool
-    sweeps, inner : int
-
-    Returns
-    -------
-    int
-        Coordinates visited.
+    `gram`: float64 (m, m), symmetric. `slopes`, `coef`: float64 (m,), changed. `l1`, `l2`: float64 (m,).
+    Returns coordinates visited.
     """
     m = len(coef)
     support = np.empty(m, np.int64)

@@ -22,11 +22,7 @@ _SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
 def binary_shares(signs, weights, f, shares):
     """Fill the shares of two classes; return the weighted loss.
 
-    Parameters
-    ----------
-    signs : float64 array (n,)
-        1 or -1.
-    weights, f, shares : float64 arrays (n,)
+    `signs`: float64 array (n,); 1 or -1. `weights`, `f`, `shares`: float64 arrays (n,).
     """
     total = 0.0
     for i in range(len(f)):
@@ -52,12 +48,8 @@ def binary_entropy(weights, shares, s):
 def multinomial_shares(labels, weights, F, P):
     """Fill ``P = softmax(F)`` over classes; return the loss ``sum_i w_i (log sum_k exp F_ki - F_li)``.
 
-    Parameters
-    ----------
-    labels : int64 array (n,)
-        The class of each row.
-    weights : float64 array (n,)
-    F, P : float64 arrays (n_classes, n)
+    `labels`: int64 array (n,); the class of each row. `weights`: float64 array (n,). `F`, `P`: float64 arrays
+    (n_classes, n).
     """
     n_classes, n = F.shape
     top, norm = F[0].copy(), np.zeros(n)

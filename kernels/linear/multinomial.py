@@ -56,17 +56,9 @@ def _residual(z, label, weight, n_classes):
 def csr_multinomial(data, indices, indptr, labels, weights, W, n_classes, gradient):
     """Add the gradient of these rows; return their loss.
 
-    Parameters
-    ----------
-    data, indices, indptr : arrays of CSR
-        As in `glm_sparse`.
-    labels : int64 array (n,)
-    weights : array (n,) or (0,) of the type of data
-        Empty for weights of 1.
-    W : array (d + 1, Q) of the type of data
-    n_classes : int
-    gradient : float64 array (d + 1, Q)
-        Added to.
+    `data`, `indices`, `indptr`: arrays of CSR; as in `glm_sparse`. `labels`: int64 array (n,). `weights`:
+    array (n,) or (0,) of the type of data; empty for weights of 1. `W`: array (d + 1, Q) of the type of data.
+    `gradient`: float64 array (d + 1, Q); added to.
     """
     last, width = W.shape[0] - 1, W.shape[1]
     z, slopes = np.empty(width, W.dtype), np.empty(width)
@@ -121,13 +113,8 @@ def _bend(z, v, weight, n_classes):
 def csr_multinomial_product(data, indices, indptr, weights, W, V, n_classes, out):
     """Add the Hessian of these rows at W times V.
 
-    Parameters
-    ----------
-    data, indices, indptr, weights, W, n_classes
-        See `csr_multinomial`.
-    V : array (d + 1, Q) of the type of data
-    out : float64 array (d + 1, Q)
-        Added to.
+    `data`, `indices`, `indptr`, `weights`, `W`, `n_classes`: see `csr_multinomial`. `V`: array (d + 1, Q) of
+    the type of data. `out`: float64 array (d + 1, Q); added to.
     """
     last, width = W.shape[0] - 1, W.shape[1]
     z, v = np.empty(width, W.dtype), np.empty(width)
@@ -163,12 +150,8 @@ def _curve(z, weight, n_classes):
 def csr_multinomial_diagonal(data, indices, indptr, weights, W, n_classes, out):
     """Add the diagonal of the Hessian of these rows at W, laid out as W.
 
-    Parameters
-    ----------
-    data, indices, indptr, weights, W, n_classes
-        See `csr_multinomial`.
-    out : float64 array (d + 1, Q)
-        Added to.
+    `data`, `indices`, `indptr`, `weights`, `W`, `n_classes`: see `csr_multinomial`. `out`: float64 array (d +
+    1, Q); added to.
     """
     last, width = W.shape[0] - 1, W.shape[1]
     z = np.empty(width)
@@ -206,13 +189,8 @@ def multinomial_bends(Z, V, weights, n_classes):
 def csc_gram(data, indices, indptr, R, out):
     """Add ``X X^T R`` to `out`, column by column.
 
-    Parameters
-    ----------
-    data, indices, indptr : arrays of CSC
-        `indptr` may be a slice of the matrix's, for some of its columns.
-    R : float64 array (n, Q)
-    out : float64 array (n, Q)
-        Added to.
+    `data`, `indices`, `indptr`: arrays of CSC; `indptr` may be a slice of the matrix's, for some of its
+    columns. `R`: float64 array (n, Q). `out`: float64 array (n, Q); added to.
     """
     width = R.shape[1]
     sums = np.empty(width)

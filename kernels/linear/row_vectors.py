@@ -24,22 +24,9 @@ _SUMS: dict[str, Any] = {
 def go(loss, vector, t, d, y, weights, scale, l2, there, slopes, curvatures):
     """Fill ``there = vector + t d``, and the slopes and curvatures of the rows there, times `scale`.
 
-    Parameters
-    ----------
-    loss : int
-        See `glm_losses`.
-    vector : vector
-    t : float64
-    d : vector
-    y, weights : arrays (n,) of one type; `weights` may be (0,)
-    scale, l2 : float64
-    there : vector
-    slopes, curvatures : float64 arrays (n,)
-
-    Returns
-    -------
-    value, slope : float64
-        Of ``scale loss + l2 / 2 <there, there>``, and its derivative by t.
+    `t`: float64. `y`, `weights`: arrays (n,) of one type; `weights` may be (0,). `scale`, `l2`: float64.
+    `slopes`, `curvatures`: float64 arrays (n,). Returns `value`, `slope`: float64; of ``scale loss + l2 / 2
+    <there, there>``, and its derivative by t.
     """
     n, with_free = len(y), vector.shape[1] > len(y)
     for half in range(2):
@@ -96,21 +83,10 @@ def product(v, w):
 def advance(bent, square, d, residual, step):
     """Take a step of conjugate gradients.
 
-    Parameters
-    ----------
-    bent : vector
-        The matrix times `step`.
-    square : float64
-        Of the residual.
-    d, residual, step : vectors
-        Changed; `d` grows by a multiple of `step`, and `step` becomes the next one.
-
-    Returns
-    -------
-    gain : float64
-        What the quadratic falls by; 0, and nothing is changed, unless `step` has curvature above 0.
-    square : float64
-        Of the new residual.
+    `bent`: the matrix times `step`. `square`: float64; of the residual. `d`, `residual`, `step`: changed; `d`
+    grows by a multiple of `step`, and `step` becomes the next one. Returns `gain`: float64; what the
+    quadratic falls by; 0, and nothing is changed, unless `step` has curvature above 0. `square`: float64; of
+    the new residual.
     """
     curvature = product(bent, step)
     if not curvature > 0:
@@ -131,17 +107,9 @@ def advance(bent, square, d, residual, step):
 def keep_pair(steps, changes, numbers, n_pairs, step, change, least):
     """Keep a pair in place of the oldest, unless it has too little curvature; tell whether it was kept.
 
-    Parameters
-    ----------
-    steps, changes : arrays (m, 2, n) of vectors
-    numbers : float64 array (2, m)
-        Of each pair ``s.y`` and ``y.y``.
-    n_pairs : int
-        Pairs that were kept so far; the next one's place is this modulo m.
-    step, change : vectors
-        s and y.
-    least : float64
-        A pair is kept if ``s.y`` is more than this part of ``|s| |y|``.
+    `steps`, `changes`: arrays (m, 2, n) of vectors. `numbers`: float64 array (2, m); of each pair ``s.y`` and
+    ``y.y``. `n_pairs`: pairs that were kept so far; the next one's place is this modulo m. `step`, `change`:
+    s and y. `least`: float64; A pair is kept if ``s.y`` is more than this part of ``|s| |y|``.
     """
     between, of_step, of_change = product(step, change), product(step, step), product(change, change)
     if not (of_step > 0 and of_change > 0 and between > least * np.sqrt(of_step) * np.sqrt(of_change)):

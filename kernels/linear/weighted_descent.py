@@ -33,28 +33,13 @@ def _target(slope, h, old, l1, l2, positive):
 def dense_descent(AT, columns, g, h, b, q, D, l1, l2, positive, sweeps, support_sweeps, tol, bar):
     """Sweep over dense columns, and between two such sweeps over those with a coefficient.
 
-    Parameters
-    ----------
-    AT : float32 or float64 array (m, n)
-    columns : int64 array
-        Which columns may move.
-    g, h, b, l1, l2 : float64 arrays (m,)
-        `h` holds -1 where it is not known yet; `h` and `b` are changed in place.
-    q, D : arrays (n,) of the type of A
-        `q` is changed in place.
-    positive : bool array (m,)
-        Which coefficients are held at or above zero.
-    sweeps, support_sweeps : int
-        Most full sweeps; most sweeps over the support after each.
-    tol, bar : float
-        End when the largest ``change^2 h_j`` of a full sweep is at most `bar`, or, if that is 0, at most
-        `tol` times what it was in the first sweep.
-
-    Returns
-    -------
-    first, last : float
-        Largest ``change^2 h_j`` of the first and of the last full sweep.
-    visits : int
+    `AT`: float32 or float64 array (m, n). `columns`: int64 array; which columns may move. `g`, `h`, `b`,
+    `l1`, `l2`: float64 arrays (m,); `h` holds -1 where it is not known yet; `h` and `b` are changed in place.
+    `q`, `D`: arrays (n,) of the type of A; `q` is changed in place. `positive`: bool array (m,); which
+    coefficients are held at or above zero. `sweeps`, `support_sweeps`: most full sweeps; most sweeps over the
+    support after each. `tol`, `bar`: end when the largest ``change^2 h_j`` of a full sweep is at most `bar`,
+    or, if that is 0, at most `tol` times what it was in the first sweep. Returns `first`, `last`: largest
+    ``change^2 h_j`` of the first and of the last full sweep.
     """
     n = AT.shape[1]
     active = np.empty(len(columns), np.int64)
@@ -160,19 +145,8 @@ def csc_weighted_gram(data, indices, indptr, columns, D, most):
 
     Takes 12 bytes an entry of these columns, and 16 a row, for the time of the call.
 
-    Parameters
-    ----------
-    data, indices, indptr
-        As in scipy.
-    columns : int64 array (m,)
-    D : float64 array (n,)
-    most : float
-        Multiplications an entry that it may cost.
-
-    Returns
-    -------
-    float64 array (m, m)
-        Or (0, 0) if it would cost more.
+    `data`, `indices`, `indptr`: as in scipy. `columns`: int64 array (m,). `D`: float64 array (n,). `most`:
+    multiplications an entry that it may cost. Returns float64 array (m, m); or (0, 0) if it would cost more.
     """
     m, n = len(columns), len(D)
     starts = np.zeros(n + 1, np.int64)
@@ -210,22 +184,10 @@ def csc_weighted_gram(data, indices, indptr, columns, D, most):
 def gram_descent(G, slopes, b, l1, l2, positive, sweeps, tol):
     """The same problem when ``G = A^T D A`` is known.
 
-    Parameters
-    ----------
-    G : float64 array (m, m)
-    slopes, b, l1, l2 : float64 arrays (m,)
-        `slopes` are minus those of the quadratic part at b; `slopes` and `b` are changed in place.
-    positive : bool array (m,)
-    sweeps : int
-        At most.
-    tol : float
-        End when the largest ``change^2 h_j`` of a sweep is at most `tol` times that of the first one.
-
-    Returns
-    -------
-    first : float
-        Largest ``change^2 h_j`` of the first sweep.
-    visits : int
+    `G`: float64 array (m, m). `slopes`, `b`, `l1`, `l2`: float64 arrays (m,); `slopes` are minus those of the
+    quadratic part at b; `slopes` and `b` are changed in place. `positive`: bool array (m,). `sweeps`: at
+    most. `tol`: end when the largest ``change^2 h_j`` of a sweep is at most `tol` times that of the first
+    one. Returns `first`: largest ``change^2 h_j`` of the first sweep.
     """
     m = len(b)
     first = 0.0

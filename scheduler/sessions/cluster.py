@@ -173,7 +173,6 @@ class ClusterSession(Migration):
             await asyncio.wait(preparing, timeout=_PATIENCE)
             self._take_ready()
 
-
     async def _open_workers(self, workers):
         """Make worker states, and their keep-alive tasks."""
         message = {"version": __version__, "program": self._program, "n_jobs": self._n_jobs}

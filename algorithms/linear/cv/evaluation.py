@@ -27,16 +27,8 @@ def decision_path(X, rows, coefs, intercepts):
     Only the columns of `X` that some model uses are touched, and the result is the one dense array of
     the size of the path.
 
-    Parameters
-    ----------
-    X : ndarray or sparse matrix of shape (n_samples, n_features)
-    rows : ndarray of int
-    coefs : CSC array of shape (n_features, n_models)
-    intercepts : ndarray of shape (n_models,)
-
-    Returns
-    -------
-    ndarray of float64, shape (len(rows), n_models)
+    `X`: ndarray or sparse matrix of shape (n_samples, n_features). `rows`: ndarray of int. `coefs`: CSC array
+    (n_features, n_models). `intercepts`: array (n_models,). Returns float64 (len(rows), n_models).
     """
     used = np.unique(coefs.indices)
     decision = np.empty((len(rows), coefs.shape[1]))
@@ -58,26 +50,12 @@ def decision_path(X, rows, coefs, intercepts):
 def score_path(scorer, X, y, rows, coefs, intercepts, *, weights=None, offset=None, n_outputs=1):
     """Score all models of a path on some rows, in blocks of models of at most 32 MiB.
 
-    Parameters
-    ----------
-    scorer : callable
-        What `path_scorer` returned.
-    X : ndarray or sparse matrix of shape (n_samples, n_features)
-    y : ndarray of shape (n_samples,)
-        Targets, or numbers of classes.
-    rows : ndarray of int
-        The rows to judge by; a row may stand several times.
-    coefs : CSC array of shape (n_features, n_alphas * n_outputs)
-    intercepts : ndarray of shape (n_alphas * n_outputs,)
-    weights : ndarray of shape (n_samples,), optional
-    offset : ndarray of shape (n_samples,) or (n_samples, n_outputs), optional
-        Added to the linear predictors.
-    n_outputs : int, default=1
-        Linear predictors of a model: the number of classes of a multinomial one.
-
-    Returns
-    -------
-    ndarray of shape (n_alphas,)
+    `scorer`: what `path_scorer` returned. `X`: ndarray or sparse matrix of shape (n_samples, n_features).
+    `y`: array (n_samples,); targets, or numbers of classes. `rows`: ndarray of int; the rows to judge by; a
+    row may stand several times. `coefs`: CSC array (n_features, n_alphas * n_outputs). `intercepts`: array
+    (n_alphas * n_outputs,). `weights`: array (n_samples,). `offset`: array (n_samples,) or (n_samples,
+    n_outputs); added to the linear predictors. `n_outputs`: linear predictors of a model: the number of
+    classes of a multinomial one. Returns array (n_alphas,).
     """
     step = max(1, _BLOCK // max(1, len(rows) * n_outputs)) * n_outputs
     row_weights = None if weights is None else weights[rows]
@@ -97,25 +75,12 @@ def score_path(scorer, X, y, rows, coefs, intercepts, *, weights=None, offset=No
 def path_scorer(scoring, classes=None):
     """Return a function that scores many models on the same rows.
 
-    Parameters
-    ----------
-    scoring : str or callable
-        The name of a scorer of scikit-learn, "mse" or "deviance", or ``scoring(estimator, X, y)``.
-        "mse" is minus the mean squared error; "deviance" is minus the mean deviance: of squared loss the
-        same, of logistic loss twice the log loss.
-    classes : ndarray, optional
-        Labels of a classifier, whose targets are then numbers of classes.
-
-    Returns
-    -------
-    callable
-        ``scorer(X, y, rows, decision, weights)`` with `decision` of shape (n_rows, n_models, n_outputs)
-        gives an ndarray of shape (n_models,).
-
-    Raises
-    ------
-    DataError
-        For a name that is none of these.
+    `scoring`: str or callable; the name of a scorer of scikit-learn, "mse" or "deviance", or
+    ``scoring(estimator, X, y)``. "mse" is minus the mean squared error; "deviance" is minus the mean
+    deviance: of squared loss the same, of logistic loss twice the log loss. `classes`: ndarray; labels of a
+    classifier, whose targets are then numbers of classes. Returns ``scorer(X, y, rows, decision, weights)``
+    with `decision` of shape (n_rows, n_models, n_outputs) gives an ndarray of shape (n_models,). Raises:
+    DataError: For a name that is none of these.
     """
     quick = _quick_scores(classes)
     if isinstance(scoring, str) and scoring in quick:
@@ -262,23 +227,9 @@ class _Classified(ClassifierMixin, BaseEstimator):
 def mean_and_error(scores):
     """Return the mean over folds, and its standard error.
 
-    Parameters
-    ----------
-    scores : ndarray of shape (..., n_folds)
-
-    Returns
-    -------
-    mean, error : ndarrays of shape (...)
-        The standard error is the sample standard deviation of the folds over the root of their number; it
-        is 0 for a single fold, of which nothing is known.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.linear.cv.evaluation import mean_and_error
-    >>> mean, error = mean_and_error(np.array([[1.0, 2.0, 3.0, 4.0]]))
-    >>> mean.tolist(), error.round(4).tolist()
-    ([2.5], [0.6455])
+    `scores`: array (..., n_folds). Returns `mean`, `error`: array (...); the standard error is the sample
+    standard deviation of the folds over the root of their number; it is 0 for a single fold, of which nothing
+    is known.
     """
     n_folds = scores.shape[-1]
     mean = scores.mean(axis=-1)
@@ -290,21 +241,10 @@ def mean_and_error(scores):
 def choose(mean, error):
     """Choose a penalty on a path that goes from the largest to the smallest.
 
-    Parameters
-    ----------
-    mean, error : ndarrays of shape (n_alphas,)
-        Mean score and its standard error, by falling penalty.
-
-    Returns
-    -------
-    best : int
-        Where the mean is greatest; of equals the largest penalty.
-    one_standard_error : int
-        The largest penalty whose mean is no more than one standard error (that of the best) below the best.
-
-    References
-    ----------
-    Breiman, Friedman, Stone, Olshen, "Classification and regression trees", 1984, section 3.4.3.
+    `mean`, `error`: array (n_alphas,); mean score and its standard error, by falling penalty. Returns `best`:
+    where the mean is greatest; of equals the largest penalty. `one_standard_error`: the largest penalty whose
+    mean is no more than one standard error (that of the best) below the best. References: Breiman, Friedman,
+    Stone, Olshen, "Classification and regression trees", 1984, section 3.4.3.
 
     Examples
     --------

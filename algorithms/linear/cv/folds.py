@@ -27,12 +27,8 @@ from .evaluation import path_scorer, score_path
 class Fold:
     """One division of the rows.
 
-    Attributes
-    ----------
-    weights : ndarray of float64, shape (n_samples,)
-        How often each row is learnt from, times its sample weight.
-    test : ndarray of int64
-        The rows to judge by.
+    Attributes: `weights`: float64 (n_samples,); how often each row is learnt from, times its sample weight.
+    `test`: ndarray of int64; the rows to judge by.
     """
 
     weights: np.ndarray
@@ -42,28 +38,11 @@ class Fold:
 def folds_of(cv, n_samples, y, groups=None, weights=None, classes=None):
     """Divide the rows.
 
-    Parameters
-    ----------
-    cv : int, splitter, iterable of (train, test) or None
-        As in scikit-learn.
-    n_samples : int
-    y : ndarray of shape (n_samples,)
-        Targets, or numbers of classes.
-    groups : array-like of shape (n_samples,), optional
-        Given to the splitter.
-    weights : ndarray of shape (n_samples,), optional
-    classes : ndarray, optional
-        Labels of a classifier: stratify by `y` where `cv` leaves it open.
-
-    Returns
-    -------
-    list of Fold
-
-    Raises
-    ------
-    DataError
-        If the splitter refuses, a row does not exist, a part of a fold is empty or has no weight, or a class
-        is not among the training rows.
+    `cv`: int, splitter, iterable of (train, test) or None; as in scikit-learn. `y`: array (n_samples,);
+    targets, or numbers of classes. `groups`: array-like of shape (n_samples,); given to the splitter.
+    `weights`: array (n_samples,). `classes`: ndarray; labels of a classifier: stratify by `y` where `cv`
+    leaves it open. Returns list of Fold. Raises DataError: If the splitter refuses, a row does not exist, a
+    part of a fold is empty or has no weight, or a class is not among the training rows.
 
     Examples
     --------
@@ -141,15 +120,9 @@ def _rows(part, n_samples, number, name):
 class Path:
     """The models for falling penalties.
 
-    Attributes
-    ----------
-    coefs : CSC array of shape (n_features, n_alphas * n_outputs)
-    intercepts : ndarray of shape (n_alphas * n_outputs,)
-    gaps : ndarray of shape (n_alphas,)
-        Duality gap in the scale of the objective.
-    rounds : ndarray of int64, shape (n_alphas,)
-    unsolved : list of float
-        The relative gaps of those that did not reach the tolerance.
+    Attributes: `coefs`: CSC array (n_features, n_alphas * n_outputs). `intercepts`: array (n_alphas *
+    n_outputs,). `gaps`: array (n_alphas,); duality gap in the scale of the objective. `rounds`: int64
+    (n_alphas,). `unsolved`: list of float; the relative gaps of those that did not reach the tolerance.
     """
 
     coefs: object
@@ -163,21 +136,10 @@ class Path:
 class PathProblem:
     """All of a path but the matrix and the penalties.
 
-    Attributes
-    ----------
-    y : ndarray of shape (n_samples,)
-        Targets, or numbers of classes.
-    weights : ndarray of shape (n_samples,) or None
-        Of the samples; of mean 1.
-    factors : ndarray of shape (n_features,) or None
-        Of the penalty.
-    standardize, fit_intercept, positive : bool
-    tol : float
-    max_iter : int or None
-    classes : ndarray or None
-        Labels of a logistic model; None is least squares.
-    class_weight : None, "balanced" or dict
-    offset : ndarray or None
+    Attributes: `y`: array (n_samples,); targets, or numbers of classes. `weights`: array (n_samples,) or
+    None; of the samples; of mean 1. `factors`: array (n_features,) or None; of the penalty. `classes`:
+    ndarray or None; labels of a logistic model; None is least squares. `class_weight`: None, "balanced" or
+    dict. `offset`: ndarray or None.
     """
 
     y: np.ndarray
@@ -225,9 +187,7 @@ class PathProblem:
     def path(self, X, l1_ratio, alphas, weights, n_jobs=None):
         """Solve for falling alphas; Ctrl-C raises KeyboardInterrupt, as a part of a path cannot be judged.
 
-        Returns
-        -------
-        Path
+        Returns Path.
         """
         design = self.design(X, weights)
         fits, done = solve(
@@ -262,19 +222,8 @@ class PathProblem:
     def scores(self, X, fold, l1_ratio, alphas, scorings):
         """Solve a path on a fold and score it on the test rows.
 
-        Parameters
-        ----------
-        X : ndarray or CSC array of shape (n_samples, n_features)
-        fold : Fold
-        l1_ratio : float
-        alphas : ndarray of shape (n_alphas,)
-        scorings : list of str or callable
-
-        Returns
-        -------
-        scores : list of ndarray of shape (n_alphas,)
-        unsolved : list of float
-            See `Path`.
+        `X`: ndarray or CSC array (n_samples, n_features). `alphas`: array (n_alphas,). `scorings`: list of
+        str or callable. Returns `scores`: list of array (n_alphas,). `unsolved`: list of float; see `Path`.
         """
         path = self.path(X, l1_ratio, alphas, fold.weights)
         scores = [
@@ -297,14 +246,7 @@ class PathProblem:
 def path_of(fits, n_features, n_outputs=1):
     """Put the models of a path side by side.
 
-    Parameters
-    ----------
-    fits : list of Fit
-    n_features, n_outputs : int
-
-    Returns
-    -------
-    Path
+    `fits`: list of Fit. Returns Path.
     """
     outputs = [
         replace(fit, coef=coef) for fit in fits for coef in fit.coef.reshape(len(fit.features), n_outputs).T

@@ -63,20 +63,9 @@ class PathCV:
     def _search(self, X, problem, groups, losses=()):
         """Score all paths on all folds, choose a penalty, and fit the path to all rows.
 
-        Parameters
-        ----------
-        X : ndarray or CSC array of shape (n_samples, n_features)
-        problem : PathProblem
-        groups : array-like or None
-        losses : tuple of str
-            Scores to compute beside `scoring`.
-
-        Returns
-        -------
-        model : Fit
-            Of all rows, at the place on their path that `rule` chooses.
-        scores : list of ndarray
-            Of `losses`.
+        `X`: ndarray or CSC array (n_samples, n_features). `problem`: PathProblem. `groups`: array-like or
+        None. `losses`: tuple of str; scores to compute beside `scoring`. Returns `model`: Fit; of all rows,
+        at the place on their path that `rule` chooses. `scores`: list of ndarray; of `losses`.
         """
         classes = problem.classes
         path_scorer(self.scoring, classes)  # refuses before the work

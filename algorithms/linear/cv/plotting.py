@@ -21,24 +21,11 @@ def plot_path(
 ):
     """Draw coefficient paths and the cross-validation curve; see the method `plot` of the estimators.
 
-    Parameters
-    ----------
-    alphas : ndarray of shape (n_alphas,)
-        Falling.
-    coef_path : CSC array of shape (n_features, n_alphas * n_outputs)
-    mean, error : ndarrays of shape (n_alphas,)
-        Scores and their standard errors.
-    alpha, alpha_min, alpha_1se : float
-        The penalty of the model, of the best mean score, and within one standard error of it.
-    scoring : str or callable
-    names : sequence of str, optional
-        Of the features.
-    axes : sequence of two matplotlib axes, optional
-    n_named : int, default=6
-
-    Returns
-    -------
-    ndarray of two matplotlib axes
+    `alphas`: array (n_alphas,); falling. `coef_path`: CSC array (n_features, n_alphas * n_outputs). `mean`,
+    `error`: array (n_alphas,); scores and their standard errors. `alpha`, `alpha_min`, `alpha_1se`: the
+    penalty of the model, of the best mean score, and within one standard error of it. `scoring`: str or
+    callable. `names`: sequence of str; of the features. `axes`: sequence of two matplotlib axes. Returns
+    ndarray of two matplotlib axes.
     """
     upper, lower = np.asarray(_new_axes() if axes is None else axes, dtype=object).ravel()
     x = _places(alphas)

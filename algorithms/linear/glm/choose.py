@@ -71,24 +71,11 @@ _FORCING, _QUADRATIC = 0.1, 1e-5  # residuals of Newton systems; a quadratic has
 def minimise(objective, x0, *, solver="auto", max_iter=1000, tol=1e-6, callback=None):
     """Minimise a `LinearObjective`.
 
-    Parameters
-    ----------
-    objective : LinearObjective
-    x0 : float64 ndarray
-    solver : {"auto", "newton", "sandblaster"}, default="auto"
-        "newton": with the Hessian for up to 2,000 parameters, else with conjugate gradients. "sandblaster":
-        L-BFGS with the diagonal of the Hessian.
-    max_iter : int, default=1000
-    tol : float, default=1e-6
-        Estimated excess of the objective over its minimum, relative to its size.
-    callback : callable, optional
-        See `minimize_newton`.
-
-    Returns
-    -------
-    result : OptimizeResult
-    name : str
-        What ran first: "newton", "newton-cg", "sketch" or "lbfgs".
+    `objective`: LinearObjective. `x0`: float64 ndarray. `solver`: {"auto", "newton", "sandblaster"};
+    "newton": with the Hessian for up to 2,000 parameters, else with conjugate gradients. "sandblaster":
+    L-BFGS with the diagonal of the Hessian. `tol`: estimated excess of the objective over its minimum,
+    relative to its size. Returns `result`: OptimizeResult. `name`: what ran first: "newton", "newton-cg",
+    "sketch" or "lbfgs".
     """
     if solver == "newton":
         name = "newton" if objective.n_parameters <= NEWTON_MOST else "newton-cg"
@@ -128,17 +115,9 @@ def minimise_square(objective, x0, *, solver="auto", factor=None, max_iter=1000,
     Its Hessian is the same everywhere and for all targets: L-BFGS in the variables of its Cholesky factor
     takes the Newton step, and then corrects what rounding left.
 
-    Parameters
-    ----------
-    objective, x0, solver, max_iter, tol, callback
-        See `minimise`.
-    factor : Cholesky or DualFactor, optional
-        Of the Hessian, or for fewer rows than columns of `dual_ridge`, as an earlier call has returned it.
-
-    Returns
-    -------
-    result : OptimizeResult
-    (name, factor) : (str, Cholesky, DualFactor or None)
+    `objective`, `x0`, `solver`, `max_iter`, `tol`, `callback`: see `minimise`. `factor`: Cholesky or
+    DualFactor; of the Hessian, or for fewer rows than columns of `dual_ridge`, as an earlier call has
+    returned it. Returns `result`: OptimizeResult. `(name, factor)`.
     """
     if solver != "sandblaster" and applies(objective):
         return _by_rows(objective, x0, factor, max_iter=max_iter, tol=tol, callback=callback)

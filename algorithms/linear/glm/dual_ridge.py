@@ -29,15 +29,8 @@ def applies(objective):
 class DualFactor:
     """The Cholesky factor of ``Z Z^T + l2``, for any targets of the same rows and weights.
 
-    Parameters
-    ----------
-    objective : LinearObjective
-        For which `applies` holds.
-
-    Raises
-    ------
-    LinAlgError
-        Where l2 is lost beside rounding.
+    `objective`: LinearObjective; for which `applies` holds. Raises LinAlgError: Where l2 is lost beside
+    rounding.
     """
 
     def __init__(self, objective):
@@ -72,9 +65,7 @@ class DualFactor:
     def solve(self, y):
         """Coefficients and intercept for targets y.
 
-        Returns
-        -------
-        float64 ndarray of shape (d,), float
+        Returns float64 (d,), float.
         """
         mean = float(self._shares @ y)
         t = self._roots * (y - mean)
@@ -92,14 +83,8 @@ def minimize_dual(objective, x0, *, factor, tol_decrease, max_iter=1, callback=N
 
     It has converged where strong convexity proves it: the excess is at most ``|g|^2 / (2 l2)``.
 
-    Parameters
-    ----------
-    objective : LinearObjective
-    x0 : float64 ndarray
-    factor : DualFactor
-    tol_decrease : float
-        Excess over the minimum relative to the objective.
-    callback : callable or None
+    `objective`: LinearObjective. `x0`: float64 ndarray. `factor`: DualFactor. `tol_decrease`: excess over the
+    minimum relative to the objective. `callback`: callable or None.
     """
     fun, jac = objective.value_and_gradient(x0)
     if _excess(objective, jac) <= tol_decrease * abs(fun):

@@ -48,15 +48,7 @@ def tree_sum(parts):
 class _Penalised:
     """What the objectives share: portions, threads, the squared penalty.
 
-    Parameters
-    ----------
-    rows : DenseRows or SparseRows
-    scale : float
-    l2 : float
-    fit_intercept : bool
-    n_jobs : int or None
-    width : int
-        Numbers that an entry of the parameters has.
+    `rows`: DenseRows or SparseRows. `width`: numbers that an entry of the parameters has.
     """
 
     def __init__(self, rows, *, scale, l2, fit_intercept, n_jobs, width, constant=0.0):
@@ -140,28 +132,8 @@ class _Penalised:
 class LinearObjective(_Penalised):
     """One linear predictor: the squared, the logistic (two classes) or the Poisson loss.
 
-    Parameters
-    ----------
-    rows : DenseRows or SparseRows
-        Data with targets and weights.
-    loss : int
-        ``rows.SQUARED``, ``LOGISTIC`` or ``POISSON``.
-    scale : float, default=1.0
-    l2 : float, default=0.0
-    constant : float, default=0.0
-    fit_intercept : bool, default=True
-    n_jobs : int or None, default=None
-        Threads.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.linear.glm.objective import LinearObjective
-    >>> from stradask.algorithms.linear.glm.rows import SQUARED, make_rows
-    >>> rows = make_rows(np.array([[1.0], [2.0]]), np.array([1.0, 3.0]))
-    >>> objective = LinearObjective(rows, SQUARED, l2=2.0)
-    >>> objective.value_and_gradient(np.array([1.0, 0.0]))
-    (1.5, array([ 0., -1.]))
+    `rows`: DenseRows or SparseRows; data with targets and weights. `loss`: ``rows.SQUARED``, ``LOGISTIC`` or
+    ``POISSON``. `n_jobs`: threads.
     """
 
     def __init__(self, rows, loss, *, scale=1.0, l2=0.0, constant=0.0, fit_intercept=True, n_jobs=None):
@@ -181,16 +153,9 @@ class LinearObjective(_Penalised):
     def value_and_gradient(self, w, *, curvature=False):
         """Compute F and its gradient at w, in one pass.
 
-        Parameters
-        ----------
-        w : float64 ndarray of shape (n_parameters,)
-        curvature : bool, default=False
-            Keep the curvatures of the rows, for a Hessian at this point: it then costs no pass of its own.
-            Values of the last point are remembered: to ask for them again costs nothing.
-
-        Returns
-        -------
-        float, float64 ndarray of shape (n_parameters,)
+        `w`: float64 (n_parameters,). `curvature`: keep the curvatures of the rows, for a Hessian at this
+        point: it then costs no pass of its own. Values of the last point are remembered: to ask for them
+        again costs nothing. Returns float, float64 (n_parameters,).
         """
         if self._known_at(w) and (self._curvature is not None or not curvature):
             return self._known[1:]
@@ -268,12 +233,8 @@ class LinearObjective(_Penalised):
     def sample(self, rows, whole=_NO_ROWS):
         """The same objective on a copy of some rows, scaled up as if they were all.
 
-        Parameters
-        ----------
-        rows : int ndarray
-            Numbers of rows: a sample of all that are not in `whole`.
-        whole : int ndarray
-            Rows that stand for themselves alone.
+        `rows`: int ndarray; numbers of rows: a sample of all that are not in `whole`. `whole`: int ndarray;
+        rows that stand for themselves alone.
         """
         part = self.rows.take(np.concatenate([rows, whole]))
         weights = part.row_weights()
@@ -298,13 +259,7 @@ class LinearObjective(_Penalised):
 
         From at most some thousand rows; 0 where numbers become too small or too large to tell.
 
-        Parameters
-        ----------
-        w : float64 ndarray of shape (n_parameters,)
-
-        Returns
-        -------
-        float64 ndarray of shape (n_columns,)
+        `w`: float64 (n_parameters,). Returns float64 (n_columns,).
         """
         step = -(-self.n_rows // _ROWS_TO_COUNT)
         some = slice(None, None, step)
@@ -328,13 +283,8 @@ class MultinomialObjective(_Penalised):
 
     The parameters are an array (d, K), or (d + 1, K) with intercepts in the last row, as one vector.
 
-    Parameters
-    ----------
-    rows : DenseRows or SparseRows
-        With numbers of classes as targets.
-    n_classes : int
-    scale, l2, fit_intercept, n_jobs
-        See `LinearObjective`.
+    `rows`: DenseRows or SparseRows; with numbers of classes as targets. `scale`, `l2`, `fit_intercept`,
+    `n_jobs`: see `LinearObjective`.
     """
 
     def __init__(self, rows, n_classes, *, scale=1.0, l2=0.0, fit_intercept=True, n_jobs=None):

@@ -26,18 +26,11 @@ _SAMPLE_ENTRIES = 1 << 26  # that a sample may bring to the coordinator
 class FarPortions(Summed):
     """What is asked of portions of rows.
 
-    Parameters
-    ----------
-    shards : list
-        What `read` takes, and lists of targets and weights of the same rows.
-    read : callable
-        ``read(source)`` returns an ndarray in C order or a csr_array, checked.
-    n_columns : int
-    beside : object, optional
-        What reads targets and weights that lie beside the rows: the shards then hold these as they lie.
-        ``beside.load(source, y, weights)`` checks them, ``beside.survey(them)`` returns numbers and arrays
-        that tell of them, ``beside.rows(them, dtype, coding)`` targets and weights as a coding makes them;
-        the last part of a coding is None where all weights are 1.
+    `shards`: what `read` takes, and lists of targets and weights of the same rows. `read`: ``read(source)``
+    returns an ndarray in C order or a csr_array, checked. `beside`: what reads targets and weights that lie
+    beside the rows: the shards then hold these as they lie. ``beside.load(source, y, weights)`` checks them,
+    ``beside.survey(them)`` returns numbers and arrays that tell of them, ``beside.rows(them, dtype, coding)``
+    targets and weights as a coding makes them; the last part of a coding is None where all weights are 1.
     """
 
     def __init__(self, shards, read, n_columns, beside=None):
@@ -168,15 +161,8 @@ def surveys(passes):
 class FarRows:
     """All rows of a cluster, in the place of `DenseRows` or `SparseRows`.
 
-    Parameters
-    ----------
-    passes : LocalPasses or ClusterPasses
-        Over `FarPortions`.
-    dtype : dtype
-    target : int, default=0
-        Which of the targets the portions hold.
-    coding : tuple of arrays, optional
-        How targets and weights are made of what lies beside the rows.
+    `passes`: LocalPasses or ClusterPasses; over `FarPortions`. `target`: which of the targets the portions
+    hold. `coding`: tuple of arrays; how targets and weights are made of what lies beside the rows.
     """
 
     def __init__(self, passes, dtype, target=0, coding=None):
@@ -332,11 +318,7 @@ _FAR: dict = {LinearObjective: FarLinearObjective, MultinomialObjective: FarMult
 def objective_over(rows, kind, *args, **options):
     """Make an objective over rows, wherever they are.
 
-    Parameters
-    ----------
-    rows : DenseRows, SparseRows or FarRows
-    kind : {LinearObjective, MultinomialObjective}
-    *args, **options
-        Its other parameters.
+    `rows`: DenseRows, SparseRows or FarRows. `kind`: {LinearObjective, MultinomialObjective}. `*args`,
+    `**options`: its other parameters.
     """
     return (_FAR[kind] if isinstance(rows, FarRows) else kind)(rows, *args, **options)

@@ -26,13 +26,8 @@ _SEEDS = 2**31
 class RowLoss:
     """The loss summed over rows, with their share of the penalty, and its gradient; it travels to workers.
 
-    Parameters
-    ----------
-    n_outputs : int
-        1 for two classes, else their number.
-    fit_intercept : bool
-    l2 : float
-        Weight of half the squared coefficients in the mean over all rows.
+    `n_outputs`: 1 for two classes, else their number. `l2`: weight of half the squared coefficients in the
+    mean over all rows.
 
     Examples
     --------
@@ -69,30 +64,11 @@ class RowLoss:
 def run_replicas_of(estimator, portions, least, engine, loss, x0, *, unit, callback, snapshot):
     """Minimise the mean of a `RowLoss`, and warn of a fit that fell short.
 
-    Parameters
-    ----------
-    estimator : estimator
-        With the parameters `n_replicas`, `staleness`, `max_iter`, `tol` and `random_state`.
-    portions : list of tuples
-        One for each replica, of rows, targets, and weights if there are any.
-    least : int
-        Rows of the smallest portion.
-    engine : str
-    loss : RowLoss
-    x0 : float64 ndarray
-    unit, callback, snapshot
-        See `Watch`; a callback is called on threads only.
-
-    Returns
-    -------
-    x : float64 ndarray
-    history : History
-        One row a pass of the first replica.
-
-    Raises
-    ------
-    DataError
-        Where a value or gradient is not finite.
+    `estimator`: with the parameters `n_replicas`, `staleness`, `max_iter`, `tol` and `random_state`.
+    `portions`: list of tuples; one for each replica, of rows, targets, and weights if there are any. `least`:
+    rows of the smallest portion. `loss`: RowLoss. `x0`: float64 ndarray. `unit`, `callback`, `snapshot`: see
+    `Watch`; a callback is called on threads only. Returns `x`: float64 ndarray. `history`: History; one row a
+    pass of the first replica. Raises DataError: Where a value or gradient is not finite.
     """
     watch = Watch(
         estimator.max_iter,
@@ -137,19 +113,9 @@ def run_replicas_of(estimator, portions, least, engine, loss, x0, *, unit, callb
 def portions_of(estimator, rows, target, weights):
     """Cut rows and vectors of this process: one portion for each replica.
 
-    Parameters
-    ----------
-    estimator : estimator
-        With the parameter `n_replicas`.
-    rows : ndarray in C order, csr_array or Dask array
-        Every n-th row is a replica's, or every n-th chunk of a Dask array.
-    target, weights : ndarray of shape (n_samples,); `weights` may be None
-
-    Returns
-    -------
-    portions : list of tuples
-    least : int
-        Rows of the smallest.
+    `estimator`: with the parameter `n_replicas`. `rows`: ndarray in C order, csr_array or Dask array; every
+    n-th row is a replica's, or every n-th chunk of a Dask array. `target`, `weights`: array (n_samples,);
+    `weights` may be None. Returns `portions`: list of tuples. `least`: rows of the smallest.
     """
     beside = (target,) if weights is None else (target, weights)
     if not is_dask(rows):
@@ -167,20 +133,10 @@ def portions_of(estimator, rows, target, weights):
 def portions_beside(estimator, rows, beside, y, sample_weight, engine):
     """Cut rows whose targets, and perhaps weights, lie beside them on a cluster and stay there.
 
-    Parameters
-    ----------
-    estimator, rows
-        See `portions_of`.
-    beside : FarLabels
-    y, sample_weight, engine
-        See `row_places.opened_beside`.
-
-    Yields
-    ------
-    answers : list of tuples
-        Columns of what ``beside.survey`` tells of the blocks.
-    made : callable
-        ``made(coding)`` returns portions, to be used while this lasts, and the rows of the smallest.
+    `estimator`, `rows`: see `portions_of`. `beside`: FarLabels. `y`, `sample_weight`, `engine`: see
+    `row_places.opened_beside`. Yields `answers`: list of tuples; columns of what ``beside.survey`` tells of
+    the blocks. `made`: ``made(coding)`` returns portions, to be used while this lasts, and the rows of the
+    smallest.
     """
     import dask
 

@@ -43,11 +43,7 @@ def applies(objective, x0):
     It takes sparse rows of this process, fewer than the columns, no column being far larger than the others;
     no squared loss, whose one system has better solvers.
 
-    Parameters
-    ----------
-    objective : LinearObjective
-    x0 : float64 ndarray
-        Its coefficients must be zero.
+    `objective`: LinearObjective. `x0`: float64 ndarray; its coefficients must be zero.
     """
     if (
         not isinstance(objective.rows, SparseRows)
@@ -63,30 +59,9 @@ def applies(objective, x0):
 def minimize_by_row_newton(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback=None):
     """Minimise; see the module.
 
-    Parameters
-    ----------
-    objective : LinearObjective
-        One that `applies`.
-    x0, max_iter, tol_decrease, callback
-        See `minimize_newton`.
-
-    Returns
-    -------
-    OptimizeResult
-        See `minimize_newton`; status 1 also where products with the Hessian became too many. `method` is what
-        came first, "newton-cg" or "lbfgs".
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy import sparse
-    >>> from stradask.algorithms.linear.glm.objective import LinearObjective
-    >>> from stradask.algorithms.linear.glm.row_newton import minimize_by_row_newton
-    >>> from stradask.algorithms.linear.glm.rows import LOGISTIC, make_rows
-    >>> X, y = sparse.eye_array(3, 7, format="csr"), np.array([-1.0, 1.0, 1.0])
-    >>> objective = LinearObjective(make_rows(X, y), LOGISTIC, l2=1.0, fit_intercept=False)
-    >>> minimize_by_row_newton(objective, np.zeros(7), tol_decrease=1e-12).x.round(3)[:4]
-    array([-0.401,  0.401,  0.401,  0.   ])
+    `objective`: LinearObjective; one that `applies`. `x0`, `max_iter`, `tol_decrease`, `callback`: see
+    `minimize_newton`. Returns OptimizeResult; see `minimize_newton`; status 1 also where products with the
+    Hessian became too many. `method` is what came first, "newton-cg" or "lbfgs".
     """
     problem = _Problem(objective)
     point = problem.start(x0)
@@ -212,12 +187,7 @@ class _Problem:
     def newton_step(self, point, forcing, allowed, most):
         """Solve for the Newton step to a part of the gradient, and until it tells how far the minimum is.
 
-        Returns
-        -------
-        d : vector
-        proved : bool
-            Whether F is within `allowed` of it, as far as a quadratic tells.
-        products : int
+        Returns `proved`: whether F is within `allowed` of it, as far as a quadratic tells.
         """
         residual = -point.gradient
         d, step, square, found = np.zeros_like(residual), residual.copy(), self.dot(residual, residual), 0.0

@@ -33,27 +33,12 @@ _MOST_PORTIONS, _LEAST_ENTRIES = 64, 60_000
 def check_beside(estimator, X, y, sample_weight, *, stays_up_to=0):
     """Check X for where it will be read, and compute what stands beside it.
 
-    Parameters
-    ----------
-    estimator : estimator
-        With the parameter `engine`.
-    X : ndarray, sparse matrix, DataFrame or collection of Dask's, shape (n_samples, n_features)
-    y, sample_weight : array-like, Dask vector or None
-    stays_up_to : float, default=0
-        Columns up to which targets of Dask's may stay on the cluster beside the rows, for `opened_beside`.
-
-    Returns
-    -------
-    rows : ndarray in C order, csr_array or Dask array
-        A Dask array where its blocks stay on a cluster; their values are checked there.
-    y, sample_weight : of this process
-        Or Dask arrays in the chunks of the rows.
-    engine : str
-        "local", "dask" or an address.
-
-    Raises
-    ------
-    DataError
+    `estimator`: with the parameter `engine`. `X`: ndarray, sparse matrix, DataFrame or collection of Dask's,
+    shape (n_samples, n_features). `y`, `sample_weight`: array-like, Dask vector or None. `stays_up_to`:
+    columns up to which targets of Dask's may stay on the cluster beside the rows, for `opened_beside`.
+    Returns `rows`: ndarray in C order, csr_array or Dask array; A Dask array where its blocks stay on a
+    cluster; their values are checked there. `y`, `sample_weight`: of this process; or Dask arrays in the
+    chunks of the rows. `engine`: "local", "dask" or an address.
     """
     if is_dask(X):
         blocks = check_blocks(X, type(estimator).__name__)
@@ -98,19 +83,9 @@ def columns_in_use(rows, n_outputs, fit_intercept):
 def opened_rows(estimator, rows, targets, weights, engine):
     """Lay rows out for the passes of a fit.
 
-    Parameters
-    ----------
-    estimator : estimator
-    rows : ndarray in C order, csr_array or Dask array
-    targets : list of ndarray of shape (n_samples,)
-    weights : None or ndarray of shape (n_samples,)
-    engine : str
-        From `check_beside`.
-
-    Yields
-    ------
-    list of DenseRows, SparseRows or FarRows
-        One for each target; on a cluster X is sent once for all of them, or read where it lies.
+    `rows`: ndarray in C order, csr_array or Dask array. `targets`: list of array (n_samples,). `weights`:
+    None or array (n_samples,). `engine`: from `check_beside`. Yields list of DenseRows, SparseRows or
+    FarRows; one for each target; on a cluster X is sent once for all of them, or read where it lies.
     """
     if engine == "local":
         yield [make_rows(rows, y, weights) for y in targets]
@@ -130,20 +105,9 @@ def opened_rows(estimator, rows, targets, weights, engine):
 def opened_beside(estimator, rows, beside, y, sample_weight, engine):
     """Lay rows out with targets, and perhaps weights, that stay beside them on the cluster.
 
-    Parameters
-    ----------
-    estimator : estimator
-    rows, y : Dask arrays of the same chunks of rows
-    beside : FarLabels or FarTargets
-    sample_weight : None, float, array-like, or Dask array of the same chunks
-    engine : str
-
-    Yields
-    ------
-    answers : list of tuples
-        Columns of what ``beside.survey`` tells of the blocks.
-    made : callable
-        ``made(coding)`` returns a `FarRows`.
+    `rows`, `y`: Dask arrays of the same chunks of rows. `beside`: FarLabels or FarTargets. `sample_weight`:
+    None, float, array-like, or Dask array of the same chunks. Yields `answers`: list of tuples; columns of
+    what ``beside.survey`` tells of the blocks. `made`: ``made(coding)`` returns a `FarRows`.
     """
     shards = shards_beside(rows, y, sample_weight)
     program = FarPortions(shards, reader(estimator, rows), rows.shape[1], beside)

@@ -37,13 +37,9 @@ _PIECES, _ENTRIES_A_SUM = 4, 8  # of columns, each of so many entries for a numb
 class RowVector:
     """A vector of coefficients in the space of the rows.
 
-    Parameters
-    ----------
-    coef : float64 ndarray of shape (m,)
-        A, row by row, and the intercepts.
-    image : float64 ndarray of shape (m,), or callable
-        Z likewise (the intercepts are no part of it, but stand at its end again); a function that makes it,
-        for vectors whose image is perhaps never asked for.
+    `coef`: float64 (m,); A, row by row, and the intercepts. `image`: float64 (m,), or callable; Z likewise
+    (the intercepts are no part of it, but stand at its end again); a function that makes it, for vectors
+    whose image is perhaps never asked for.
     """
 
     __slots__ = ("_image", "coef")
@@ -104,11 +100,7 @@ def applies(objective, x0):
 
     It takes sparse rows of this process, fewer than half of the columns, these of one scale or so.
 
-    Parameters
-    ----------
-    objective : MultinomialObjective
-    x0 : float64 ndarray
-        Its coefficients must be zero.
+    `objective`: MultinomialObjective. `x0`: float64 ndarray; its coefficients must be zero.
     """
     if (
         not isinstance(objective.rows, SparseRows)
@@ -133,30 +125,8 @@ def of_one_scale(rows):
 def minimize_by_rows(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback=None):
     """Minimise by L-BFGS in the space of the rows; see the module.
 
-    Parameters
-    ----------
-    objective : MultinomialObjective
-        One that `applies`.
-    x0, max_iter, tol_decrease, callback
-        See `minimize_newton`.
-
-    Returns
-    -------
-    OptimizeResult
-        See `minimize_lbfgs`; `x` and `jac` are those of the columns.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy import sparse
-    >>> from stradask.algorithms.linear.glm.objective import MultinomialObjective
-    >>> from stradask.algorithms.linear.glm.row_space import minimize_by_rows
-    >>> from stradask.algorithms.linear.glm.rows import make_rows
-    >>> X = sparse.csr_array([[1.0, 0, 2, 0, 0, 1], [0, 3.0, 0, 0, 1, 0], [0, 0, 0, 2.0, 0, 1]])
-    >>> objective = MultinomialObjective(make_rows(X, np.array([0, 1, 2])), 3, l2=1.0, fit_intercept=False)
-    >>> found = minimize_by_rows(objective, np.zeros(18), tol_decrease=1e-12)
-    >>> bool(found.success), bool(np.abs(objective.value_and_gradient(found.x)[1]).max() < 1e-5)
-    (True, True)
+    `objective`: MultinomialObjective; one that `applies`. `x0`, `max_iter`, `tol_decrease`, `callback`: see
+    `minimize_newton`. Returns OptimizeResult; see `minimize_lbfgs`; `x` and `jac` are those of the columns.
     """
     problem = _RowProblem(objective)
     space = RowSpace()

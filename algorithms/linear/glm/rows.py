@@ -88,13 +88,9 @@ class _Rows:
 class DenseRows(_Rows):
     """Rows of a dense matrix.
 
-    Parameters
-    ----------
-    X : float32 or float64 ndarray of shape (n, d), C-ordered
-    y : ndarray of shape (n,)
-        Targets in the type of `X` (signs 1 and -1 of a logistic loss), or int64 numbers of classes.
-    weights : ndarray of shape (n,) or (0,), in the type of `X`
-        Empty for weights of 1.
+    `X`: float32 or float64 (n, d), C-ordered. `y`: array (n,); targets in the type of `X` (signs 1 and -1 of
+    a logistic loss), or int64 numbers of classes. `weights`: array (n,) or (0,), in the type of `X`; empty
+    for weights of 1.
     """
 
     X: np.ndarray
@@ -226,15 +222,8 @@ class DenseRows(_Rows):
 class SparseRows(_Rows):
     """Rows of a CSR matrix; columns rise within a row.
 
-    Parameters
-    ----------
-    data, indices : ndarrays
-        Of the whole matrix, or at least of these rows.
-    indptr : ndarray of shape (n + 1,)
-        Where rows begin in `data`.
-    n_columns : int
-    y, weights : ndarrays
-        See `DenseRows`.
+    `data`, `indices`: ndarrays; of the whole matrix, or at least of these rows. `indptr`: array (n + 1,);
+    where rows begin in `data`. `y`, `weights`: ndarrays; see `DenseRows`.
     """
 
     data: np.ndarray
@@ -375,18 +364,8 @@ class SparseRows(_Rows):
 def rare_columns(counts, below, most):
     """Mark the columns that are rare.
 
-    Parameters
-    ----------
-    counts : int ndarray of shape (d,)
-        Entries of the columns.
-    below : float
-        Columns with fewer entries are rare.
-    most : int
-        Entries that the rare columns may have together: the rarest count.
-
-    Returns
-    -------
-    bool ndarray of shape (d,)
+    `counts`: int (d,); entries of the columns. `below`: columns with fewer entries are rare. `most`: entries
+    that the rare columns may have together: the rarest count. Returns bool (d,).
 
     Examples
     --------
@@ -403,18 +382,9 @@ def rare_columns(counts, below, most):
 def make_rows(X, y, weights=None):
     """Lay out data in the form that the kernels read.
 
-    Parameters
-    ----------
-    X : ndarray in C order or csr_array, float32 or float64
-        Checked: finite, indices sound and rising. A CSR matrix without a single zero is read as a dense one.
-    y : ndarray of shape (n,)
-        Integers are numbers of classes and stay so.
-    weights : None or ndarray of shape (n,)
-
-    Returns
-    -------
-    DenseRows or SparseRows
-        Sharing memory with `X`.
+    `X`: ndarray in C order or csr_array, float32 or float64; checked: finite, indices sound and rising. A CSR
+    matrix without a single zero is read as a dense one. `y`: array (n,); integers are numbers of classes and
+    stay so. `weights`: None or array (n,). Returns DenseRows or SparseRows; sharing memory with `X`.
     """
     y = y.astype(np.int64 if y.dtype.kind in "iu" else X.dtype, copy=False)
     weights = np.empty(0, X.dtype) if weights is None else weights.astype(X.dtype)
@@ -428,16 +398,8 @@ def make_rows(X, y, weights=None):
 def cut(rows, width=1):
     """Cut rows into portions, by the shape of the data alone.
 
-    Parameters
-    ----------
-    rows : DenseRows or SparseRows
-    width : int, default=1
-        Parameters a column has.
-
-    Returns
-    -------
-    list of the same kind
-        At most 16, each of at least 60,000 entries, and of 8 an entry of the vector of sums that it makes.
+    `rows`: DenseRows or SparseRows. `width`: parameters a column has. Returns list of the same kind; at most
+    16, each of at least 60,000 entries, and of 8 an entry of the vector of sums that it makes.
     """
     n, d = rows.shape
     size = rows.n_entries

@@ -54,17 +54,9 @@ _SEEN = 10.0  # rows that made a column's entry of the diagonal, or that of all 
 def minimize_sketch(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback=None, solve_sample=True):
     """Minimise; see the module.
 
-    Parameters
-    ----------
-    objective : LinearObjective
-    x0, max_iter, tol_decrease, callback
-        See `minimize_newton`; steps on samples are not counted.
-    solve_sample : bool, default=True
-        Begin from the solution of the sample's problem; False where `x0` is better than that.
-
-    Returns
-    -------
-    OptimizeResult
+    `objective`: LinearObjective. `x0`, `max_iter`, `tol_decrease`, `callback`: see `minimize_newton`; steps
+    on samples are not counted. `solve_sample`: begin from the solution of the sample's problem; False where
+    `x0` is better than that. Returns OptimizeResult.
     """
     stages = Stages(objective, x0, max_iter, callback)
     n_rows = sample_size(objective)

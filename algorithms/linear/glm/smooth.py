@@ -28,13 +28,7 @@ class Layout:
     Columns of a sparse matrix that hold nothing are left out of it: their coefficients are 0. The vector is
     an array (columns, n_outputs), row by row, the intercepts at its end.
 
-    Parameters
-    ----------
-    n_features : int
-    used : ndarray of int or None
-        The columns that are not empty; None for all.
-    n_outputs : int
-    fit_intercept : bool
+    `used`: ndarray of int or None; the columns that are not empty; None for all.
     """
 
     n_features: int
@@ -62,17 +56,7 @@ class Layout:
 def lay_out(X, n_outputs, fit_intercept):
     """Leave out empty columns, where there are so many that it pays.
 
-    Parameters
-    ----------
-    X : ndarray or csr_array
-    n_outputs : int
-    fit_intercept : bool
-
-    Returns
-    -------
-    X : of the same kind
-        The columns that count; it shares what it can.
-    layout : Layout
+    `X`: ndarray or csr_array. Returns `X`: of the same kind; the columns that count; it shares what it can.
 
     Examples
     --------
@@ -100,12 +84,8 @@ def lay_out(X, n_outputs, fit_intercept):
 def linear_predictor(estimator, method, X):
     """Compute ``X @ coef_.T + intercept_`` of a fitted regressor.
 
-    Parameters
-    ----------
-    estimator : estimator
-    method : callable
-        The estimator's own, which asks: for a Dask array it is applied to the blocks.
-    X : ndarray, sparse matrix, DataFrame or Dask array of shape (n_samples, n_features)
+    `method`: the estimator's own, which asks: for a Dask array it is applied to the blocks. `X`: ndarray,
+    sparse matrix, DataFrame or Dask array (n_samples, n_features).
     """
     check_is_fitted(estimator)
     if is_dask(X):
@@ -117,28 +97,11 @@ def linear_predictor(estimator, method, X):
 def run(estimator, minimise, objective, x0, *, unit, callback, snapshot):
     """Minimise under a `Watch`, with one thread a product, and warn of a fit that fell short.
 
-    Parameters
-    ----------
-    estimator : estimator
-        With the parameters `max_iter`, `tol` (raised to what the type of the data allows) and `verbose`.
-    minimise : callable
-        ``minimise(objective, x0, max_iter=, tol=, callback=)`` returns a result and a name.
-    objective : object
-    x0 : float64 ndarray
-        If the objective is not finite there, zero is taken.
-    unit : float
-        See `Watch`.
-    callback : callable or None
-        The user's.
-    snapshot : callable
-        See `Watch`.
-
-    Returns
-    -------
-    result : OptimizeResult
-    name : str
-    watch : Watch
-        With history, and whether it was ended.
+    `estimator`: with the parameters `max_iter`, `tol` (raised to what the type of the data allows) and
+    `verbose`. `minimise`: ``minimise(objective, x0, max_iter=, tol=, callback=)`` returns a result and a
+    name. `x0`: float64 ndarray; if the objective is not finite there, zero is taken. `callback`: callable or
+    None; the user's. Returns `result`: OptimizeResult. `watch`: Watch; with history, and whether it was
+    ended.
     """
     label = type(estimator).__name__
     tol = max(estimator.tol, LAST_PLACES * float(np.finfo(objective.rows.dtype).eps))

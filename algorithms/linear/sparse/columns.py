@@ -20,20 +20,9 @@ _INT32_MAX = np.iinfo(np.int32).max
 def columns_of(X):
     """Wrap a matrix by its columns, sharing its memory.
 
-    Parameters
-    ----------
-    X : ndarray in Fortran order, or CSC matrix or array, of float32 or float64
-        With finite values and, for CSC, index arrays (32 or 64 bits) known to be sound: compiled code
-        trusts them.
-
-    Returns
-    -------
-    DenseColumns or SparseColumns
-
-    Raises
-    ------
-    DataError
-        For another format, order or type.
+    `X`: ndarray in Fortran order, or CSC matrix or array, of float32 or float64; with finite values and, for
+    CSC, index arrays (32 or 64 bits) known to be sound: compiled code trusts them. Returns DenseColumns or
+    SparseColumns. Raises DataError: For another format, order or type.
     """
     matrix: Any = X
     if X.dtype not in (np.float32, np.float64):
@@ -50,15 +39,8 @@ def columns_of(X):
 def columns_from(parts, n_rows):
     """Rebuild the columns of a message: what `DenseColumns.take` or `SparseColumns.take` gave, side by side.
 
-    Parameters
-    ----------
-    parts : list of tuple of ndarray
-    n_rows : int
-
-    Returns
-    -------
-    DenseColumns or SparseColumns
-        Of all columns, in the order of `parts`.
+    `parts`: list of tuple of ndarray. Returns DenseColumns or SparseColumns; of all columns, in the order of
+    `parts`.
     """
     if len(parts[0]) == 1:
         return DenseColumns(np.concatenate([part[0].T for part in parts]).T)
@@ -74,9 +56,7 @@ def columns_from(parts, n_rows):
 class DenseColumns:
     """Columns of a dense matrix in Fortran order.
 
-    Parameters
-    ----------
-    X : float32 or float64 ndarray of shape (n_rows, n_columns), Fortran-ordered
+    `X`: float32 or float64 (n_rows, n_columns), Fortran-ordered.
     """
 
     is_sparse = False
@@ -96,15 +76,8 @@ class DenseColumns:
     def dot(self, columns, V):
         """Multiply some columns with vectors.
 
-        Parameters
-        ----------
-        columns : int64 array of shape (m,)
-        V : float array of shape (k, n_rows), C-ordered
-
-        Returns
-        -------
-        float64 array of shape (k, m)
-            A column's products have the same bits whatever the other columns are.
+        `columns`: int64 (m,). `V`: float (k, n_rows), C-ordered. Returns float64 (k, m); A column's products
+        have the same bits whatever the other columns are.
         """
         out = np.empty((len(V), len(columns)))
         kernels.dense_dot(self.X.T, columns, V, out)
@@ -125,14 +98,8 @@ class DenseColumns:
     def take(self, columns):
         """Copy some columns for a message; `columns_from` reads it.
 
-        Parameters
-        ----------
-        columns : int64 array of shape (m,)
-
-        Returns
-        -------
-        tuple of ndarray
-            ``(block,)``, Fortran-ordered, of shape (n_rows, m), in the type of X.
+        `columns`: int64 (m,). Returns tuple of ndarray; ``(block,)``, Fortran-ordered, of shape (n_rows, m),
+        in the type of X.
         """
         return (np.asfortranarray(self.X[:, columns]),)
 
@@ -140,11 +107,7 @@ class DenseColumns:
 class SparseColumns:
     """Columns of a CSC matrix.
 
-    Parameters
-    ----------
-    data, indices, indptr : ndarrays
-        As in scipy; indices of 32 or 64 bits.
-    n_rows : int
+    `data`, `indices`, `indptr`: ndarrays; as in scipy; indices of 32 or 64 bits.
     """
 
     is_sparse = True
@@ -186,14 +149,8 @@ class SparseColumns:
     def take(self, columns):
         """Copy some columns for a message; `columns_from` reads it.
 
-        Parameters
-        ----------
-        columns : int64 array of shape (m,)
-
-        Returns
-        -------
-        tuple of ndarray
-            ``(data, indices, indptr)`` in the types of X, row indices and values of these columns alone.
+        `columns`: int64 (m,). Returns tuple of ndarray; ``(data, indices, indptr)`` in the types of X, row
+        indices and values of these columns alone.
         """
         lengths = self.lengths(columns)
         indptr = np.concatenate([[0], np.cumsum(lengths)])
@@ -209,15 +166,8 @@ def row_index_type(n_rows):
 def cut(columns, n_shards):
     """Cut the columns into ranges of about equal work.
 
-    Parameters
-    ----------
-    columns : DenseColumns or SparseColumns
-    n_shards : int
-
-    Returns
-    -------
-    list of (int, int)
-        First and last (excluded) column of each range; none is empty, so there may be fewer than `n_shards`.
+    `columns`: DenseColumns or SparseColumns. Returns list of (int, int); first and last (excluded) column of
+    each range; none is empty, so there may be fewer than `n_shards`.
     """
     if n_shards == 1:
         return [(0, columns.shape[1])]

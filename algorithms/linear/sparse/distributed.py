@@ -37,18 +37,9 @@ from .rows import RowProgram
 class Layout:
     """X in pieces.
 
-    Attributes
-    ----------
-    by_rows : bool
-        Whether the pieces are ranges of rows, or else of columns.
-    pieces : list
-        Of ndarray, sparse matrix, Dask array with one block, or (`kept`) delayed one of the first two.
-    edges : list of int
-        Where each piece begins, and where the last one ends.
-    shape : tuple of int
-    dtype : dtype
-        float32 or float64.
-    is_sparse : bool
+    Attributes: `by_rows`: whether the pieces are ranges of rows, or else of columns. `pieces`: of ndarray,
+    sparse matrix, Dask array with one block, or (`kept`) delayed one of the first two. `edges`: list of int;
+    where each piece begins, and where the last one ends. `shape`: tuple of int. `dtype`: float32 or float64.
     """
 
     by_rows: bool
@@ -102,17 +93,8 @@ class Layout:
 def lay_out(X, engine, *, allow_rows):
     """Cut a matrix for a cluster, or take the chunks that a Dask array has.
 
-    Parameters
-    ----------
-    X : Dask array as `check_blocks` gives it; or Fortran-ordered ndarray or CSC array
-    engine : str
-        ``"dask"`` or the address of a scheduler.
-    allow_rows : bool
-        Whether the loss can be fitted by rows.
-
-    Returns
-    -------
-    Layout
+    `X`: Dask array as `check_blocks` gives it; or Fortran-ordered ndarray or CSC array. `engine`: ``"dask"``
+    or the address of a scheduler. `allow_rows`: whether the loss can be fitted by rows. Returns Layout.
     """
     n_rows, n_columns = X.shape
     if is_dask(X):
@@ -205,17 +187,8 @@ def by_columns(block):
 class Scales(Program):
     """Standard deviations (or root mean squares) of columns, in two rounds: means, then squares.
 
-    Parameters
-    ----------
-    layout : Layout
-    weights : None or ndarray of shape (n_samples,)
-    centre : bool
-        True: about the mean.
-
-    Attributes
-    ----------
-    scales : ndarray of shape (n_features,)
-        1 where they would be 0.
+    `weights`: None or array (n_samples,). `centre`: True: about the mean. Attributes: `scales`: array
+    (n_features,); 1 where they would be 0.
     """
 
     measure_every = 0

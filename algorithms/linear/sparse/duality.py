@@ -27,19 +27,9 @@ import numpy as np
 def squared_gap(y_r, r_r, terms, limit):
     """Objective and duality gap of the squared loss.
 
-    Parameters
-    ----------
-    y_r, r_r : float
-        ``y . r`` and ``|r|^2``.
-    terms : tuple of float
-        Sum of ``l1_j |b_j|``; sum of ``l2_j b_j^2``; sum of the squares that belong into R (see the module).
-    limit : float
-        Largest s that is allowed: the least ``l1_j / |g_j|``.
-
-    Returns
-    -------
-    objective, gap : float
-        The gap is not negative.
+    `y_r`, `r_r`: ``y . r`` and ``|r|^2``. `terms`: tuple of float; sum of ``l1_j |b_j|``; sum of ``l2_j
+    b_j^2``; sum of the squares that belong into R (see the module). `limit`: largest s that is allowed: the
+    least ``l1_j / |g_j|``. Returns `objective`, `gap`: the gap is not negative.
     """
     absolute, squares, dual_squares = terms
     objective = 0.5 * (r_r + squares) + absolute
@@ -60,30 +50,9 @@ def limit(thresholds, slopes):
 def smooth_gap(value, dual, slopes, coef, l1, l2, most):
     """Objective and duality gap of a smooth loss.
 
-    Parameters
-    ----------
-    value : float
-        The loss.
-    dual : callable
-        ``dual(s)``: the first two terms of D(s).
-    slopes, coef : float64 ndarrays of one shape (..., m)
-        g (for coefficients held at or above zero its positive part) and b.
-    l1, l2 : float64 ndarrays of shape (m,)
-    most : float
-        Largest s that other features allow.
-
-    Returns
-    -------
-    objective, gap : float
-        The gap is not negative.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.linear.sparse.duality import smooth_gap
-    >>> one = np.ones(1)
-    >>> smooth_gap(2.0, lambda s: 3 * s - s * s, 2 * one, one, 3 * one, one, 1.0)  # s = 1
-    (5.5, 3.5)
+    `value`: the loss. `dual`: ``dual(s)``: the first two terms of D(s). `slopes`, `coef`: float64 ndarrays of
+    one shape (..., m), g (for coefficients held at or above zero its positive part) and b. `l1`, `l2`: float64
+    (m,). `most`: largest s that other features allow. Returns `objective`, `gap`: the gap is not negative.
     """
     sizes, slopes = np.abs(coef), np.abs(slopes)
     objective = value + float((sizes * (l1 + 0.5 * l2 * sizes)).sum())

@@ -28,18 +28,10 @@ _LEAST_TOL = 1e-30  # far below rounding; with 0 itself no amount of work would 
 class Design:
     """What the targets and penalties of a fit share.
 
-    Attributes
-    ----------
-    X : ndarray in Fortran order or csc_array, shape (n_samples, n_features)
-    weights : None or ndarray of shape (n_samples,)
-        Of mean 1.
-    l1_factors, l2_factors : None or ndarray of shape (n_features,)
-        Of the two parts of the penalty.
-    fit_intercept, positive : bool
-    layout : None or Layout
-        How `X` is cut, if the fit runs on Dask.
-    engine : str
-        Where it runs.
+    Attributes: `X`: ndarray in Fortran order or csc_array, shape (n_samples, n_features). `weights`: None or
+    array (n_samples,); of mean 1. `l1_factors`, `l2_factors`: None or array (n_features,); of the two parts
+    of the penalty. `layout`: None or Layout; how `X` is cut, if the fit runs on Dask. `engine`: where it
+    runs.
     """
 
     X: Any
@@ -147,20 +139,10 @@ class Design:
 class Fit:
     """A model for one target and one penalty, in the units of the estimators.
 
-    Attributes
-    ----------
-    features : int64 ndarray of shape (m,)
-        Those with a coefficient.
-    coef : float64 ndarray of shape (m,) or (m, n_outputs)
-    intercept : float or ndarray of shape (n_outputs,)
-    gap : float
-        Duality gap in the scale of the estimator's objective.
-    relative_gap : float
-        What `tol` is compared with.
-    n_iter : int
-        Passes over X.
-    reason : str
-        See `Solution`; "" while the fit runs.
+    Attributes: `features`: int64 (m,); those with a coefficient. `coef`: float64 (m,) or (m, n_outputs).
+    `intercept`: float or array (n_outputs,). `gap`: duality gap in the scale of the estimator's objective.
+    `relative_gap`: what `tol` is compared with. `n_iter`: passes over X. `reason`: see `Solution`; "" while
+    the fit runs.
     """
 
     features: np.ndarray
@@ -194,27 +176,12 @@ def solve(
 ):
     """Solve for a sequence of penalties through the engine.
 
-    Parameters
-    ----------
-    design : Design
-    subproblem : Subproblem
-    penalties : list of Penalty
-    tol : float
-    max_iter : int or None
-        Most passes over X for a penalty.
-    start : (int64 ndarray, float64 ndarray), optional
-        Features (rising) and coefficients to begin with.
-    n_jobs, verbose, callback, label
-        See `stradask.scheduler.run`.
-    read : callable, optional
-        ``read(fit, history)`` makes the model of ``info.snapshot()`` for callbacks.
-
-    Returns
-    -------
-    fits : list of Fit
-        One for each penalty, fewer if the run was ended by the callback or by Ctrl-C; the last of them is
-        then the model so far.
-    done : stradask.scheduler.engine.Run
+    `penalties`: list of Penalty. `max_iter`: most passes over X for a penalty. `start`: (int64 ndarray,
+    float64 ndarray); features (rising) and coefficients to begin with. `n_jobs`, `verbose`, `callback`,
+    `label`: see `stradask.scheduler.run`. `read`: ``read(fit, history)`` makes the model of
+    ``info.snapshot()`` for callbacks. Returns `fits`: list of Fit; one for each penalty, fewer if the run was
+    ended by the callback or by Ctrl-C; the last of them is then the model so far. `done`:
+    stradask.scheduler.engine.Run.
     """
     from ....scheduler import run
 
@@ -256,19 +223,9 @@ def solve_scheduled(
 ):
     """Solve for one penalty by scheduled coordinate descent (see `scheduled`), through the engine.
 
-    Parameters
-    ----------
-    design : Design
-    y : ndarray of shape (n_samples,)
-    penalty : Penalty
-    tol, max_iter, start, n_jobs, verbose, callback, read, label
-        See `solve`. A pass is as many rounds as it takes to visit every coefficient once.
-    random_state : int, RandomState or None
-
-    Returns
-    -------
-    fits, done
-        See `solve`.
+    `y`: array (n_samples,). `tol`, `max_iter`, `start`, `n_jobs`, `verbose`, `callback`, `read`, `label`: see
+    `solve`. A pass is as many rounds as it takes to visit every coefficient once. `random_state`: int,
+    RandomState or None. Returns fits, done; see `solve`.
     """
     from ....scheduler import run
     from .scheduled import scheduled_elastic_net
@@ -381,18 +338,8 @@ def _so_far(working_set, n_samples):
 def largest_strength(design, subproblem, penalty):
     """Find the least strength of the l1 penalty at which every penalised coefficient is zero.
 
-    Parameters
-    ----------
-    design : Design
-    subproblem : Subproblem
-        With an empty working set; it is changed.
-    penalty : Penalty
-        Of any strength above 0.
-
-    Returns
-    -------
-    float
-        In units of the unscaled problem; 0 if no column is penalised.
+    `subproblem`: Subproblem; with an empty working set; it is changed. `penalty`: Penalty; of any strength
+    above 0. Returns in units of the unscaled problem; 0 if no column is penalised.
     """
     from ....scheduler import run
     from .columns import columns_of
@@ -432,23 +379,8 @@ def _whole(done):
 def column_scales(X, weights, *, centre):
     """Compute the standard deviation of each column, or its root mean square; 1 for columns where it is 0.
 
-    Parameters
-    ----------
-    X : ndarray in Fortran order or csc_array, shape (n_samples, n_features)
-    weights : None or ndarray of shape (n_samples,)
-    centre : bool
-        True: standard deviation.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_features,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.linear.sparse.fitting import column_scales
-    >>> column_scales(np.array([[1.0, 5.0, 1.0], [3.0, 5.0, -1.0]]), None, centre=True)
-    array([1., 1., 1.])
+    `X`: ndarray in Fortran order or csc_array, shape (n_samples, n_features). `weights`: None or array
+    (n_samples,). `centre`: True: standard deviation. Returns float64 (n_features,).
     """
     if isinstance(X, np.ndarray):
         step = max(1, _BLOCK // X.shape[0])

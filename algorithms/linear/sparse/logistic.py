@@ -14,20 +14,8 @@ from .proximal_newton import ProximalNewton
 class LogisticLoss:
     """See the module, and `SmoothLoss`.
 
-    Parameters
-    ----------
-    labels : int ndarray of shape (n_rows,)
-        1 for the class that the coefficients speak for, 0 for the other.
-    weights : None or float64 ndarray of shape (n_rows,)
-        None for weights of 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.linear.sparse.logistic import LogisticLoss
-    >>> value, shares = LogisticLoss(np.array([0, 1]), None).shares(np.zeros((1, 2)))
-    >>> round(value, 6), shares.tolist()
-    (1.386294, [[0.5, 0.5]])
+    `labels`: int (n_rows,); 1 for the class that the coefficients speak for, 0 for the other. `weights`: None
+    or float64 (n_rows,); None for weights of 1.
     """
 
     n_outputs = 1
@@ -71,30 +59,7 @@ class LogisticLoss:
 class Logistic(ProximalNewton):
     """Two classes on a working set: a `Subproblem` of `WorkingSet`.
 
-    Parameters
-    ----------
-    labels, weights
-        See `LogisticLoss`.
-    offset : float64 ndarray of shape (n_rows,), optional
-        Added to the linear predictor.
-    fit_intercept : bool, default=True
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.linear.sparse.columns import columns_of
-    >>> from stradask.algorithms.linear.sparse.logistic import Logistic
-    >>> from stradask.algorithms.linear.sparse.penalties import ElasticNet
-    >>> from stradask.algorithms.linear.sparse.program import SparseLinearProgram, solve
-    >>> from stradask.algorithms.linear.sparse.working_set import WorkingSet
-    >>> rng = np.random.default_rng(0)
-    >>> X = np.asfortranarray(rng.standard_normal((40, 60)))
-    >>> working_set = WorkingSet(
-    ...     Logistic((X[:, 0] > 0).astype(int)), [ElasticNet(5.0)], n_features=60, is_sparse=False
-    ... )
-    >>> solve(SparseLinearProgram(working_set, columns_of(X)))
-    >>> int(working_set.solutions[0].features[0]), working_set.solutions[0].gap < 1e-6
-    (0, True)
+    `labels`, `weights`: see `LogisticLoss`. `offset`: float64 (n_rows,); added to the linear predictor.
     """
 
     def __init__(self, labels, weights=None, *, offset=None, fit_intercept=True):

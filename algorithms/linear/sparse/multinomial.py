@@ -16,21 +16,7 @@ from .proximal_newton import ProximalNewton
 class MultinomialLoss:
     """See the module, and `SmoothLoss`.
 
-    Parameters
-    ----------
-    labels : int64 ndarray of shape (n_rows,)
-        Classes, from 0.
-    n_classes : int
-    weights : None or float64 ndarray of shape (n_rows,)
-        None for weights of 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.linear.sparse.multinomial import MultinomialLoss
-    >>> value, shares = MultinomialLoss(np.array([0, 2]), 4).shares(np.zeros((4, 2)))
-    >>> round(value, 6), shares[:, 0].tolist()
-    (2.772589, [0.25, 0.25, 0.25, 0.25])
+    `labels`: int64 (n_rows,); classes, from 0. `weights`: None or float64 (n_rows,); None for weights of 1.
     """
 
     def __init__(self, labels, n_classes, weights=None):
@@ -73,13 +59,8 @@ class MultinomialLoss:
 class Multinomial(ProximalNewton):
     """K classes on a working set: a `Subproblem` of `WorkingSet`.
 
-    Parameters
-    ----------
-    labels, n_classes, weights
-        See `MultinomialLoss`.
-    offset : float64 ndarray of shape (n_rows, n_classes), optional
-        Added to the linear predictors.
-    fit_intercept : bool, default=True
+    `labels`, `n_classes`, `weights`: see `MultinomialLoss`. `offset`: float64 (n_rows, n_classes); added to
+    the linear predictors.
     """
 
     def __init__(self, labels, n_classes, weights=None, *, offset=None, fit_intercept=True):

@@ -18,21 +18,13 @@ ENDLESS = 1e300  # a strength above which none is taken: it asks how large the l
 class Penalty:
     """What every penalty offers: ``sum_j pen(b_j; strength * l1_factors[j])``.
 
-    Attributes
-    ----------
-    strength : float
-        At zero a coefficient stays where it is while ``|x_j . v| <= strength * l1_factors[j]``: the
-        half-width of the subdifferential there. In units of the unscaled loss (a sum over samples, not a
-        mean).
-    l1_factors : float64 ndarray of shape (n_features,) or None
-        Not negative; 0 never penalises, infinity excludes a feature, None means 1 for all.
-    positive : bool
-        Coefficients are held at or above zero.
-    prox : numba function or None
-        None: absolute values and squares, which have kernels of their own. See `Separable`.
-    convex : bool
-        True: a fit stops on the duality gap. False: on the violation of the optimality conditions,
-        relative to the strength.
+    Attributes: `strength`: at zero a coefficient stays where it is while ``|x_j . v| <= strength *
+    l1_factors[j]``: the half-width of the subdifferential there. In units of the unscaled loss (a sum over
+    samples, not a mean). `l1_factors`: float64 (n_features,) or None; not negative; 0 never penalises,
+    infinity excludes a feature, None means 1 for all. `positive`: coefficients are held at or above zero.
+    `prox`: numba function or None; None: absolute values and squares, which have kernels of their own. See
+    `Separable`. `convex`: True: a fit stops on the duality gap. False: on the violation of the optimality
+    conditions, relative to the strength.
     """
 
     strength: float
@@ -69,22 +61,9 @@ class Penalty:
 class ElasticNet(Penalty):
     """``sum_j strength f_j |b_j| + ridge q_j b_j^2 / 2``, perhaps over b >= 0.
 
-    Parameters
-    ----------
-    strength : float
-        Of the absolute values: ``sum(weights) * alpha * l1_ratio``.
-    ridge : float, default=0
-        Of the squares: ``sum(weights) * alpha * (1 - l1_ratio)``.
-    l1_factors, l2_factors : float64 ndarray of shape (n_features,), optional
-        f and q: not negative; 1 by default. Features whose factors are infinite are excluded.
-    positive : bool, default=False
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.linear.sparse.penalties import ElasticNet
-    >>> float(ElasticNet(2.0, ridge=1.0).value(np.array([-3.0]), np.array([0])))
-    10.5
+    `strength`: of the absolute values: ``sum(weights) * alpha * l1_ratio``. `ridge`: of the squares:
+    ``sum(weights) * alpha * (1 - l1_ratio)``. `l1_factors`, `l2_factors`: float64 (n_features,), f and q: not
+    negative; 1 by default. Features whose factors are infinite are excluded.
     """
 
     def __init__(self, strength, ridge=0.0, *, l1_factors=None, l2_factors=None, positive=False):
@@ -115,23 +94,11 @@ class ElasticNet(Penalty):
 class Separable(Penalty):
     """A penalty from outside: subclass it, or fill it, with a value and a compiled proximal operator.
 
-    Parameters
-    ----------
-    strength : float
-        See `Penalty`.
-    shape : float
-        A further parameter, given to `prox`.
-    l1_factors : float64 ndarray of shape (n_features,), optional
-    positive : bool, default=False
-        `prox` must then return nothing below zero.
-
-    Attributes
-    ----------
-    prox : numba function of signature ``float64(float64, float64, float64, float64)``
-        ``prox(z, step, strength, shape)``: the b that minimises ``(b - z)^2 / (2 step) + pen(b; strength,
-        shape)``, compiled with that explicit signature. The strength has the feature's factor in it.
-    convex : bool
-        False, for convex penalties too: their dual is not known here.
+    `shape`: A further parameter, given to `prox`. `l1_factors`: float64 (n_features,). `positive`: `prox`
+    must then return nothing below zero. Attributes: `prox`: numba function of signature ``float64(float64,
+    float64, float64, float64)``; ``prox(z, step, strength, shape)``: the b that minimises ``(b - z)^2 / (2
+    step) + pen(b; strength, shape)``, compiled with that explicit signature. The strength has the feature's
+    factor in it. `convex`: False, for convex penalties too: their dual is not known here.
     """
 
     convex = False

@@ -27,20 +27,12 @@ _MOST_ROUNDS = 10**9  # the working set itself knows when to stop
 class Candidates:
     """What a scoring pass found outside the working set.
 
-    Attributes
-    ----------
-    bound : float
-        Largest score there; 0 if nothing is outside. The score of a feature is ``max_k |x_j . v_k| / f_j``
-        (without the absolute value for positive coefficients).
-    ids : int64 ndarray of shape (m,)
-        The wanted features, rising, if any were wanted; otherwise those of the largest scores above the
-        threshold, falling, ties by rising number.
-    scores : float64 ndarray of shape (m,)
-        Infinite for features that were wanted.
-    columns : DenseColumns or SparseColumns
-        Where the raw columns are.
-    positions : int64 ndarray of shape (m,)
-        ``columns[positions[i]]`` is the column of ``ids[i]``.
+    Attributes: `bound`: largest score there; 0 if nothing is outside. The score of a feature is ``max_k |x_j
+    . v_k| / f_j`` (without the absolute value for positive coefficients). `ids`: int64 (m,); the wanted
+    features, rising, if any were wanted; otherwise those of the largest scores above the threshold, falling,
+    ties by rising number. `scores`: float64 (m,); infinite for features that were wanted. `columns`:
+    DenseColumns or SparseColumns; where the raw columns are. `positions`: int64 (m,);
+    ``columns[positions[i]]`` is the column of ``ids[i]``.
     """
 
     bound: float
@@ -53,16 +45,10 @@ class Candidates:
 class SparseLinearProgram(Program):
     """The working-set solver as a program, for squared, logistic and multinomial loss.
 
-    Parameters
-    ----------
-    working_set : WorkingSet
-        The coordinator's half.
-    X : DenseColumns, SparseColumns or None
-        The whole matrix, if it lies in this process: columns are then taken from it. None: shards send them.
-    n_shards : int, default=1
-        Into how many ranges of columns `X` is cut.
-    shards : list of (int, object), optional
-        In place of `X`: the number of each shard's first column, and what `read` makes its columns of.
+    `working_set`: WorkingSet; the coordinator's half. `X`: DenseColumns, SparseColumns or None; the whole
+    matrix, if it lies in this process: columns are then taken from it. None: shards send them. `n_shards`:
+    into how many ranges of columns `X` is cut. `shards`: list of (int, object); in place of `X`: the number
+    of each shard's first column, and what `read` makes its columns of.
 
     Examples
     --------
@@ -122,10 +108,7 @@ class SparseLinearProgram(Program):
     def update(self, state, task):
         """Score the shard's columns, or give the wanted ones.
 
-        Returns
-        -------
-        tuple
-            Largest score, ids, scores, and the raw columns (empty where the coordinator has them).
+        Returns tuple; largest score, ids, scores, and the raw columns (empty where the coordinator has them).
         """
         request, columns, first = state["request"], state["columns"], state["first"]
         bound, found, scores = score(state["scores"], request, first)
@@ -171,21 +154,8 @@ class SparseLinearProgram(Program):
 def score(scores, request, first):
     """One scoring pass over a range of columns.
 
-    Parameters
-    ----------
-    scores : Scores
-        Of these columns.
-    request : dict
-        See `WorkingSet.request`.
-    first : int
-        Number of the first column.
-
-    Returns
-    -------
-    bound : float
-    found : int64 ndarray
-        Columns, counted from `first`.
-    scores : float64 ndarray
+    `scores`: Scores; of these columns. `first`: number of the first column. Returns `found`: int64 ndarray;
+    columns, counted from `first`. `scores`: float64 ndarray.
     """
     last = first + scores.columns.shape[1]
     if len(request["wanted"]):
@@ -202,8 +172,6 @@ def _inside(ids, first, last):
 def solve(program):
     """Run a program to its end in the calling thread.
 
-    Parameters
-    ----------
-    program : SparseLinearProgram
+    `program`: SparseLinearProgram.
     """
     run(program, StaticSchedule(1, n_shards=len(program.shards)), max_rounds=_MOST_ROUNDS)

@@ -58,10 +58,6 @@ class SmoothLoss(Protocol):
 
     The *shares* are what value, derivatives and dual objective are made of: probabilities, for the logistic
     losses. Weights of rows are expected to be about 1.
-
-    Attributes
-    ----------
-    n_outputs, n_rows : int
     """
 
     n_outputs: int
@@ -99,17 +95,8 @@ class SmoothLoss(Protocol):
 class ProximalNewton:
     """A `Subproblem` of `WorkingSet` for a smooth loss.
 
-    Parameters
-    ----------
-    loss : SmoothLoss
-    offset : float64 ndarray of shape (n_outputs, n_rows), optional
-        O, which no coefficient changes.
-    fit_intercept : bool, default=True
-
-    Attributes
-    ----------
-    n_rows, scale, features, coef, intercept, updates, easy, strides
-        See `Subproblem`.
+    `loss`: SmoothLoss. `offset`: float64 (n_outputs, n_rows); O, which no coefficient changes. Attributes:
+    `n_rows`, `scale`, `features`, `coef`, `intercept`, `updates`, `easy`, `strides`: see `Subproblem`.
     """
 
     scale = 1.0

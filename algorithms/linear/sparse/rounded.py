@@ -15,21 +15,10 @@ from .fitting import SHORT, solve
 def rounded(design, loss, penalty, fit, *, n_jobs=None):
     """Round the coefficients of a fit to the type of X, and find the intercept and the gap that are theirs.
 
-    Parameters
-    ----------
-    design : Design
-    loss : callable
-        ``loss()`` makes the loss with an empty working set.
-    penalty : Penalty
-    fit : Fit
-    n_jobs : int or None
-
-    Returns
-    -------
-    Fit
-        `fit` itself for float64, and where the fit was ended before its time. The intercept of the squared
-        loss is the best one for the rounded coefficients, in float64; that of other losses is rounded. Where
-        unpenalised columns are held at or above zero, the gap stays that of the fit.
+    `loss`: ``loss()`` makes the loss with an empty working set. Returns Fit; `fit` itself for float64, and
+    where the fit was ended before its time. The intercept of the squared loss is the best one for the rounded
+    coefficients, in float64; that of other losses is rounded. Where unpenalised columns are held at or above
+    zero, the gap stays that of the fit.
     """
     dtype = design.X.dtype
     if dtype == np.float64 or fit.reason not in ("gap", *SHORT):

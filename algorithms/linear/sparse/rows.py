@@ -32,13 +32,8 @@ _CONSTANT = 1e-13  # a column whose variance is this small beside its mean squar
 class GramBlock:
     """What is known of columns that may join the working set, weighted and centred.
 
-    Attributes
-    ----------
-    old, own : float64 arrays of shapes (m, w) and (m, m)
-        Products with the working set, in its order, and with one another.
-    target : float64 array of shape (m,)
-        Products with y.
-    means : float64 array of shape (m,)
+    Attributes: `old`, `own`: float64 (m, w) and (m, m); products with the working set, in its order, and with
+    one another. `target`: float64 (m,); products with y. `means`: float64 (m,).
     """
 
     old: np.ndarray
@@ -52,16 +47,8 @@ class GramSquared:
 
     Memory: ``8 w (w + 8)`` bytes for w columns, twice that while columns join.
 
-    Parameters
-    ----------
-    y : float64 array of shape (n_rows,)
-    weights : float64 array of shape (n_rows,), optional
-    fit_intercept : bool, default=True
-
-    Attributes
-    ----------
-    residual : float64 array of shape (n_rows,)
-        y less its mean, divided by `scale`.
+    `y`: float64 (n_rows,). `weights`: float64 (n_rows,). Attributes: `residual`: float64 (n_rows,), y less
+    its mean, divided by `scale`.
     """
 
     strides = None
@@ -191,14 +178,8 @@ class GramSquared:
 class RowProgram(Program):
     """The working-set solver over shards of rows.
 
-    Parameters
-    ----------
-    working_set : WorkingSet
-        Over a `GramSquared`.
-    sources : list
-        For each shard what `read` makes its rows of.
-    lengths : list of int
-        Rows of each shard.
+    `working_set`: WorkingSet; over a `GramSquared`. `sources`: for each shard what `read` makes its rows of.
+    `lengths`: list of int; rows of each shard.
 
     Examples
     --------

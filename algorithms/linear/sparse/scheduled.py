@@ -76,26 +76,11 @@ def scheduled_elastic_net(
     `intercept` and the duality gap `gap`. The schedule reads columns of X to compare them, so X must lie in
     this process, also where shards of its rows are on workers.
 
-    Parameters
-    ----------
-    X, y, l1, l2, tol, fit_intercept, sample_weight, positive, coef, n_shards
-        See `ScheduledElasticNet`.
-    size : int, default=32
-        U, the coefficients updated at a time, at most.
-    rho : float, default=0.3
-        Columns of a set have absolute correlations below it; above 0, at most 1.
-    eta, oversample, n_schedulers, lookahead, random_state
-        See `stradask.scheduler.DynamicSchedule`.
-
-    Returns
-    -------
-    program : ScheduledElasticNet
-    schedule : DynamicSchedule
-
-    Raises
-    ------
-    DataError
-        For parameters that cannot be used, and for a column that no penalty holds.
+    `X`, `y`, `l1`, `l2`, `tol`, `fit_intercept`, `sample_weight`, `positive`, `coef`, `n_shards`: see
+    `ScheduledElasticNet`. `size`: U, the coefficients updated at a time, at most. `rho`: columns of a set
+    have absolute correlations below it; above 0, at most 1. `eta`, `oversample`, `n_schedulers`, `lookahead`,
+    `random_state`: see `stradask.scheduler.DynamicSchedule`. Returns `program`: ScheduledElasticNet.
+    `schedule`: DynamicSchedule.
 
     Examples
     --------
@@ -152,40 +137,16 @@ class ScheduledElasticNet(Program):
     every `measure_every` rounds the residuals are made afresh, and ``8 p`` more bytes go up from each shard
     for the duality gap.
 
-    Parameters
-    ----------
-    X : ndarray in Fortran order, or CSC matrix or array, of float32 or float64, shape (n, p)
-        Checked: finite, with sound indices.
-    y : float64 ndarray of shape (n,)
-    l1, l2 : float or float64 ndarray of shape (p,)
-        Penalties in units of the unscaled loss: ``sum(w) * alpha * l1_ratio * factors`` and
-        ``sum(w) * alpha * (1 - l1_ratio) * factors`` for scikit-learn's parameters. No column
-        may have 0 in both.
-    size : int, default=32
-        U of the schedule: the duality gap is measured every ``p / U`` rounds.
-    rho : float or None, default=None
-        Bound on the correlations in a set, if the schedule keeps one.
-    tol : float, default=1e-4
-        `stop` ends the run when the duality gap is at most this part of the objective at b = 0.
-    fit_intercept : bool, default=True
-    sample_weight : float64 ndarray of shape (n,), optional
-        Not negative, not all zero.
-    positive : bool, default=False
-        Coefficients at or above zero only.
-    coef : float64 ndarray of shape (p,), optional
-        Where to begin.
-    n_shards : int, default=1
-        Ranges of rows.
-
-    Attributes
-    ----------
-    coef : float64 ndarray of shape (p,)
-    intercept : float
-    primal, gap : float
-        Objective and duality gap when they were measured last, from a residual made afresh; the gap is
-        infinite before, and so is the objective if `coef` was given.
-    scale : float
-        Objective at b = 0.
+    `X`: ndarray in Fortran order, or CSC matrix or array, of float32 or float64, shape (n, p); checked:
+    finite, with sound indices. `y`: float64 (n,). `l1`, `l2`: float or float64 (p,); penalties in units of
+    the unscaled loss: ``sum(w) * alpha * l1_ratio * factors`` and ``sum(w) * alpha * (1 - l1_ratio) *
+    factors`` for scikit-learn's parameters. No column may have 0 in both. `size`: U of the schedule: the
+    duality gap is measured every ``p / U`` rounds. `rho`: bound on the correlations in a set, if the schedule
+    keeps one. `tol`: `stop` ends the run when the duality gap is at most this part of the objective at b = 0.
+    `sample_weight`: float64 (n,); not negative, not all zero. `positive`: coefficients at or above zero only.
+    `coef`: float64 (p,); where to begin. `n_shards`: ranges of rows. Attributes: `coef`: float64 (p,).
+    `primal`, `gap`: objective and duality gap when they were measured last, from a residual made afresh; the
+    gap is infinite before, and so is the objective if `coef` was given. `scale`: objective at b = 0.
     """
 
     saved = ("residual",)
@@ -392,23 +353,8 @@ class ScheduledElasticNet(Program):
 class Correlated:
     """Which columns depend on each other: ``|corr(x_j, x_k)| >= rho``, from X, for the columns asked for.
 
-    Parameters
-    ----------
-    X : ndarray in Fortran order, or CSC matrix or array, shape (n, p)
-    rho : float
-        Above 0, at most 1.
-    weights : float64 ndarray of shape (n,), optional
-    centred : bool, default=True
-        False takes cosines in place of correlations.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.linear.sparse.scheduled import Correlated
-    >>> X = np.array([[1.0, 2, 1], [2, 4, -1], [3, 7, 1]], order="F")
-    >>> Correlated(X, 0.9)(np.array([0, 2]), np.array([1]))
-    array([[ True],
-           [False]])
+    `X`: ndarray in Fortran order, or CSC matrix or array, shape (n, p). `rho`: above 0, at most 1. `weights`:
+    float64 (n,). `centred`: False takes cosines in place of correlations.
     """
 
     def __init__(self, X, rho, weights=None, *, centred=True):

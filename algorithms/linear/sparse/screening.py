@@ -25,13 +25,8 @@ class Scores:
 
     Memory: 16 bytes a column, from the third whole pass on; less than 4 MB while they are scored.
 
-    Parameters
-    ----------
-    columns : DenseColumns or SparseColumns
-    factors : float64 ndarray or None
-        Of the penalty, for these columns; those with infinite ones are never read.
-    positive : bool
-        Only slopes above zero count.
+    `columns`: DenseColumns or SparseColumns. `factors`: float64 ndarray or None; of the penalty, for these
+    columns; those with infinite ones are never read. `positive`: only slopes above zero count.
     """
 
     def __init__(self, columns, factors, positive):
@@ -51,20 +46,9 @@ class Scores:
     def find(self, request, working):
         """Find the columns outside the working set with the largest scores.
 
-        Parameters
-        ----------
-        request : dict
-            See `WorkingSet.request`.
-        working : int64 ndarray
-            Columns of the working set.
-
-        Returns
-        -------
-        bound : float
-            No score is above it: the largest score, or a little less than the threshold if that is more.
-        found : int64 ndarray
-            Columns with scores above the threshold, by falling score, ties by rising number.
-        scores : float64 ndarray
+        `working`: int64 ndarray; columns of the working set. Returns `bound`: no score is above it: the
+        largest score, or a little less than the threshold if that is more. `found`: int64 ndarray; columns
+        with scores above the threshold, by falling score, ties by rising number. `scores`: float64 ndarray.
         """
         vectors, threshold = request["v"], request["threshold"]
         bounded = self._bounds is not None

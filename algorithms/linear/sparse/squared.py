@@ -48,18 +48,9 @@ _SETTLED, POSITIVE_TRACE = 1e-9, 1e-10
 class Squared:
     """Squared loss; see `Subproblem`, of which it is one.
 
-    Parameters
-    ----------
-    y : float64 ndarray of shape (n_rows,)
-        Finite; it is not changed.
-    sample_weight : float64 ndarray of shape (n_rows,), optional
-        Finite, not negative, not all 0.
-    fit_intercept : bool, default=False
-
-    Attributes
-    ----------
-    scale : float
-        Power of two by which y was divided, so that its largest value lies in [1/2, 1).
+    `y`: float64 (n_rows,); finite; it is not changed. `sample_weight`: float64 (n_rows,); finite, not
+    negative, not all 0. Attributes: `scale`: power of two by which y was divided, so that its largest value
+    lies in [1/2, 1).
     """
 
     strides = None

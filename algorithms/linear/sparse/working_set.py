@@ -46,25 +46,13 @@ class Subproblem(Protocol):
     taken where the intercept and the unpenalised columns of W are exactly stationary (for the squared loss,
     ``sum(v) = 0``), because the dual point is a multiple of it.
 
-    Attributes
-    ----------
-    n_rows : int
-    scale : float
-        v, gaps and objectives are those of the problem divided: strengths in units of v are
-        ``strength / scale``, and objectives ``objective / scale**2``. 1 where nothing needs it; the squared
-        loss divides y by a power of two.
-    features : int64 ndarray of shape (m,)
-        Columns of W, in the order in which they joined.
-    coef : float64 ndarray of shape (m,) or (m, n_outputs)
-        Their coefficients, of the undivided problem.
-    intercept : float or float64 ndarray of shape (n_outputs,)
-        Of the same.
-    updates : int
-        Coordinates visited so far.
-    easy : bool
-        The last `solve` took next to no work: the strength may fall faster.
-    strides : tuple of float or None
-        By which the strength falls after an easy round and after another; None leaves it to the working set.
+    Attributes: `scale`: v, gaps and objectives are those of the problem divided: strengths in units of v are
+    ``strength / scale``, and objectives ``objective / scale**2``. 1 where nothing needs it; the squared loss
+    divides y by a power of two. `features`: int64 (m,); columns of W, in the order in which they joined.
+    `coef`: float64 (m,) or (m, n_outputs); their coefficients, of the undivided problem. `intercept`: float
+    or float64 (n_outputs,); of the same. `updates`: coordinates visited so far. `easy`: the last `solve` took
+    next to no work: the strength may fall faster. `strides`: tuple of float or None; by which the strength
+    falls after an easy round and after another; None leaves it to the working set.
     """
 
     n_rows: int
@@ -86,15 +74,9 @@ class Subproblem(Protocol):
     def grow(self, ids, columns, positions, penalty):
         """Let columns join W with coefficients of zero.
 
-        Parameters
-        ----------
-        ids : int64 ndarray of shape (m,)
-            Their numbers, none of them in W.
-        columns : DenseColumns or SparseColumns
-            The raw columns are ``columns[positions]``: what is needed of them is copied.
-        positions : int64 ndarray of shape (m,)
-        penalty : Penalty
-            For the factors of these columns.
+        `ids`: int64 (m,); their numbers, none of them in W. `columns`: DenseColumns or SparseColumns; the raw
+        columns are ``columns[positions]``: what is needed of them is copied. `positions`: int64 (m,).
+        `penalty`: Penalty; for the factors of these columns.
         """
 
     def start(self, coef):
@@ -103,14 +85,8 @@ class Subproblem(Protocol):
     def intercept_of(self, coef, intercept, dtype):
         """Return the intercept that is to be returned with coefficients that were rounded.
 
-        Parameters
-        ----------
-        coef : float64 ndarray
-            Of W, in the order of `features`.
-        intercept : float or float64 ndarray
-            Of the fit that was rounded.
-        dtype : dtype
-            Of X.
+        `coef`: float64 ndarray; of W, in the order of `features`. `intercept`: float or float64 ndarray; of
+        the fit that was rounded. `dtype`: of X.
         """
 
     def excess(self, coef, intercept) -> float:
@@ -124,16 +100,7 @@ class Subproblem(Protocol):
     def solve(self, penalty, eps):
         """Bring the gap of the problem on W to `eps` or as near as rounding lets it.
 
-        Parameters
-        ----------
-        penalty : Penalty
-        eps : float
-            Of the divided problem.
-
-        Returns
-        -------
-        bool
-            Whether it was reached.
+        `eps`: of the divided problem. Returns whether it was reached.
         """
 
     def vectors(self) -> np.ndarray:
@@ -146,17 +113,9 @@ class Subproblem(Protocol):
     def gap(self, penalty, bound) -> tuple[float, float]:
         """Objective and duality gap of the whole problem, both divided by ``scale**2``.
 
-        Parameters
-        ----------
-        penalty : Penalty
-        bound : float
-            Largest score outside W, of the vectors last asked for.
-
-        Returns
-        -------
-        objective, gap : float
-            For a penalty that is not convex, `gap` is the largest violation of the optimality conditions, in
-            units of v.
+        `bound`: largest score outside W, of the vectors last asked for. Returns `objective`, `gap`: for a
+        penalty that is not convex, `gap` is the largest violation of the optimality conditions, in units of
+        v.
         """
         ...
 
@@ -172,25 +131,12 @@ class Subproblem(Protocol):
 class Solution:
     """The model for one penalty.
 
-    Attributes
-    ----------
-    strength : float
-    features : int64 ndarray of shape (m,)
-        Features with a coefficient other than zero, rising.
-    coef : float64 ndarray of shape (m,) or (m, n_outputs)
-    intercept : float or float64 ndarray of shape (n_outputs,)
-    objective : float
-        Unscaled, of the undivided problem.
-    gap : float
-        Relative to the objective of the zero model: what `tol` is compared with.
-    gap_absolute : float
-        Unscaled, of the undivided problem.
-    rounds : int
-        Passes over X since the last solution.
-    updates : int
-        Coordinates visited since then.
-    reason : {"gap", "stalled", "max_rounds", "stopped"}
-        The gap was reached; rounding allows no further progress; `max_rounds` were made; the run was ended.
+    Attributes: `features`: int64 (m,); features with a coefficient other than zero, rising. `coef`: float64
+    (m,) or (m, n_outputs). `intercept`: float or float64 (n_outputs,). `objective`: unscaled, of the
+    undivided problem. `gap`: relative to the objective of the zero model: what `tol` is compared with.
+    `gap_absolute`: unscaled, of the undivided problem. `rounds`: passes over X since the last solution.
+    `updates`: coordinates visited since then. `reason`: {"gap", "stalled", "max_rounds", "stopped"}; the gap
+    was reached; rounding allows no further progress; `max_rounds` were made; the run was ended.
     """
 
     strength: float
@@ -209,20 +155,11 @@ class Solution:
 class Report:
     """What `WorkingSet.advance` says of its round.
 
-    Attributes
-    ----------
-    objective : float
-        Before the round's work, with the penalty that is the present target; NaN if it was not measured.
-    gap : float
-        Relative, of the same; NaN if it was not measured.
-    strength : float
-        For which W was solved in this round.
-    working, support : int
-        Columns of W and those of them with a coefficient.
-    updates : int
-        Coordinates visited in this round.
-    done : bool or str
-        The last solution's reason when nothing is left to do.
+    Attributes: `objective`: before the round's work, with the penalty that is the present target; NaN if it
+    was not measured. `gap`: relative, of the same; NaN if it was not measured. `strength`: for which W was
+    solved in this round. `working`, `support`: columns of W and those of them with a coefficient. `updates`:
+    coordinates visited in this round. `done`: bool or str; the last solution's reason when nothing is left to
+    do.
     """
 
     objective: float
@@ -237,38 +174,19 @@ class Report:
 class WorkingSet:
     """Solves for a sequence of penalties, a scoring pass at a time.
 
-    Parameters
-    ----------
-    subproblem : Subproblem
-    penalties : sequence of Penalty
-        In the order in which they are solved, each from the solution before; a path falls. They share
-        factors and `positive`.
-    n_features : int
-    is_sparse : bool
-        Whether X is: longer strides pay where descent is fast.
-    tol : float, default=1e-6
-        Relative gap; see the module.
-    max_rounds : int, default=1000
-        Passes over X for each penalty.
-    start : (int64 ndarray, float64 ndarray), optional
-        Features (rising) and coefficients to begin with.
+    `penalties` are solved in their order, each from the solution before; they share factors and `positive`, and
+    a path falls. `is_sparse`: whether X is; longer strides pay where descent is fast. `tol`: relative gap.
+    `max_rounds`: passes over X for each penalty. `start`: features (rising) and coefficients to begin with.
 
-    Attributes
-    ----------
-    request : dict
-        What the next scoring pass is asked for::
+    `request` says what the next scoring pass is to do::
 
-            v          float64 (n_outputs, n_rows): the vectors to multiply columns with
-            working    int64, rising: columns of W, which are not scored
-            wanted     int64, rising: if any, give these columns and score nothing
-            threshold  float: candidates score above it,
-            count      int: and are at most so many
+        v          float64 (n_outputs, n_rows): the vectors to multiply columns with
+        working    int64, rising: columns of W, which are not scored
+        wanted     int64, rising: if any, give these columns and score nothing
+        threshold  float: candidates score above it,
+        count      int: and are at most so many
 
-    solutions : list of Solution
-        One for each penalty solved so far.
-    reports : list of Report
-        One for each round.
-    done : bool or str
+    `solutions` has one entry for each penalty solved so far, `reports` one for each round.
     """
 
     def __init__(
@@ -300,14 +218,7 @@ class WorkingSet:
     def advance(self, candidates):
         """Take what a scoring pass found, work on W, and set the next `request`.
 
-        Parameters
-        ----------
-        candidates : Candidates
-            See `stradask.algorithms.linear.sparse.program`.
-
-        Returns
-        -------
-        Report
+        `candidates`: Candidates; see `stradask.algorithms.linear.sparse.program`. Returns Report.
         """
         before = self.sub.updates
         self._rounds += 1

@@ -13,10 +13,7 @@ LENGTH = 5  # steps that an extrapolation combines
 class Trail:
     """The last iterates, with what depends on them linearly (a residual, slopes).
 
-    Parameters
-    ----------
-    b : float64 ndarray of shape (m,)
-    image : float ndarray
+    `b`: float64 (m,). `image`: float ndarray.
     """
 
     def __init__(self, b, image):
@@ -31,10 +28,8 @@ class Trail:
     def mixed(self):
         """Combine the iterates so that the same combination of their steps is as short as can be.
 
-        Returns
-        -------
-        (ndarray, ndarray) or None
-            The point and its image; None if the iterates do not move, or there is no finite combination.
+        Returns (ndarray, ndarray) or None; the point and its image; None if the iterates do not move, or
+        there is no finite combination.
         """
         points = np.array(self._points)
         steps = np.diff(points, axis=0)

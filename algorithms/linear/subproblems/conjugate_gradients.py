@@ -27,17 +27,9 @@ class KeptFactor:
     def solve(self, G, S, right, diagonal):
         """Solve ``(diag(diagonal) + G_SS) z = right``.
 
-        Parameters
-        ----------
-        G : float64 ndarray, C-ordered
-            Products of at least the columns in `S`.
-        S : int64 ndarray of shape (m,)
-        right, diagonal : float64 ndarrays of shape (m,)
-
-        Returns
-        -------
-        float64 ndarray of shape (m,) or None
-            None if the matrix is singular to working precision.
+        `G`: float64 ndarray, C-ordered; products of at least the columns in `S`. `S`: int64 (m,). `right`,
+        `diagonal`: float64 (m,). Returns float64 (m,) or None; None if the matrix is singular to working
+        precision.
         """
         H = np.zeros((len(S), len(S)), order="F")  # the upper part is cast, too
         linear_descent.gather_lower(G, S, H)

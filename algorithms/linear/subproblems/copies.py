@@ -24,19 +24,8 @@ _CONSTANT = 1e-13  # a sparse column whose variance is this small beside its mea
 def copies_of(is_sparse, n_rows, roots, centre, corrected=True):
     """Make an empty set of copies.
 
-    Parameters
-    ----------
-    is_sparse : bool
-    n_rows : int
-    roots : float64 ndarray of shape (n_rows,) or (0,)
-        Square roots of the weights; empty if all are 1.
-    centre : bool
-    corrected : bool, default=True
-        False leaves sparse columns that lack many rows without centring.
-
-    Returns
-    -------
-    DenseCopies or SparseCopies
+    `roots`: float64 (n_rows,) or (0,); square roots of the weights; empty if all are 1. `corrected`: False
+    leaves sparse columns that lack many rows without centring. Returns DenseCopies or SparseCopies.
     """
     if is_sparse:
         return SparseCopies(n_rows, roots, centre, corrected)
@@ -46,15 +35,9 @@ def copies_of(is_sparse, n_rows, roots, centre, corrected=True):
 class _Copies:
     """What both kinds hold for each column.
 
-    Attributes
-    ----------
-    scales : float64 ndarray of shape (m,)
-        Powers of two by which the raw columns were multiplied: a coefficient of the copies times its scale
-        is one of X.
-    means : float64 ndarray of shape (m,)
-        Weighted means of the scaled columns; 0 of those that are not centred.
-    norms : float64 ndarray of shape (m,)
-        Squared norms of the (centred) columns.
+    Attributes: `scales`: float64 (m,); powers of two by which the raw columns were multiplied: a coefficient
+    of the copies times its scale is one of X. `means`: float64 (m,); weighted means of the scaled columns; 0
+    of those that are not centred. `norms`: float64 (m,); squared norms of the (centred) columns.
     """
 
     def __init__(self, n_rows, roots, centre):
@@ -146,16 +129,8 @@ class DenseCopies(_Copies):
     def products(self, new, members):
         """``A[:, new]^T A[:, members]`` in float64.
 
-        Parameters
-        ----------
-        new : int64 ndarray
-            Columns that were never in `members` before; they are its last.
-        members : int64 ndarray
-            Those of the last call, and `new`.
-
-        Returns
-        -------
-        ndarray of shape (len(new), len(members))
+        `new`: int64 ndarray; columns that were never in `members` before; they are its last. `members`: int64
+        ndarray; those of the last call, and `new`. Returns array (len(new), len(members)).
         """
         known = len(members) - len(new)
         self._members, _ = self._copied(self._members, known, new)
@@ -174,10 +149,8 @@ class DenseCopies(_Copies):
 class SparseCopies(_Copies):
     """Copies of CSC columns in one compact CSC matrix.
 
-    Attributes
-    ----------
-    shifts : float64 ndarray of shape (m,)
-        What is still to be subtracted from each column: its mean, or 0 where the copy is centred.
+    Attributes: `shifts`: float64 (m,); what is still to be subtracted from each column: its mean, or 0 where
+    the copy is centred.
     """
 
     is_sparse = True

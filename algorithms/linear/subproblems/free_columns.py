@@ -17,18 +17,9 @@ _CG_TOL = 1e-13
 def newton_step(loss, shares, Z, allowed):
     """Solve ``Z^T H Z a = Z^T V``, with H the Hessian of the loss and V its residual.
 
-    Parameters
-    ----------
-    loss : SmoothLoss
-    shares : float64 ndarray of shape (n_outputs, n_rows)
-    Z : ndarray or csc_array of shape (n_rows, k)
-    allowed : bool ndarray of shape (n_outputs, k)
-        Which coefficients may move.
-
-    Returns
-    -------
-    float64 ndarray of shape (n_outputs, k)
-        Where the solution is not unique, one of (nearly) least norm.
+    `loss`: SmoothLoss. `shares`: float64 (n_outputs, n_rows). `Z`: ndarray or csc_array (n_rows, k).
+    `allowed`: bool (n_outputs, k); which coefficients may move. Returns float64 (n_outputs, k); where the
+    solution is not unique, one of (nearly) least norm.
     """
     slopes = (Z.T @ loss.residual(shares).T).T[allowed]
     step = np.zeros(allowed.shape)

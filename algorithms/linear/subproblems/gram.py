@@ -31,17 +31,9 @@ _MOST_SWEEPS = 2000
 class Products:
     """Products of the columns that joined.
 
-    Parameters
-    ----------
-    copies : DenseCopies or SparseCopies
-        Of the working set; columns of norm 0 never join.
-
-    Attributes
-    ----------
-    members : int64 ndarray of shape (k,)
-        Positions in W of the columns that joined, in that order.
-    step : float
-        Of the last proximal step of Newton's method.
+    `copies`: DenseCopies or SparseCopies; of the working set; columns of norm 0 never join. Attributes:
+    `members`: int64 (k,); positions in W of the columns that joined, in that order. `step`: of the last
+    proximal step of Newton's method.
     """
 
     def __init__(self, copies):
@@ -81,11 +73,7 @@ class Products:
 class GramProblem:
     """The problem on some columns, given through their products.
 
-    Parameters
-    ----------
-    G : float64 ndarray of shape (k, k), C-ordered
-    step : float
-        Of the last proximal step, if there was one.
+    `G`: float64 (k, k), C-ordered. `step`: of the last proximal step, if there was one.
     """
 
     def __init__(self, G, step=0.0):
@@ -124,20 +112,9 @@ class GramProblem:
     def minimise(self, b, slopes, rho_rho, penalty, eps):
         """Reduce the gap of the problem on the members to `eps`, by descent or, if cheaper, Newton's method.
 
-        Parameters
-        ----------
-        b, slopes : float64 ndarrays of shape (k,)
-            Coefficients and exact ``A^T rho``; they are not changed.
-        rho_rho : float
-            ``|rho|^2``.
-        penalty : (float64 ndarray, float64 ndarray, bool)
-            l1, l2 and positive.
-        eps : float
-
-        Returns
-        -------
-        b : float64 ndarray of shape (k,)
-        visits : int
+        `b`, `slopes`: float64 (k,); coefficients and exact ``A^T rho``; they are not changed. `rho_rho`:
+        ``|rho|^2``. `penalty`: (float64 ndarray, float64 ndarray, bool), l1, l2 and positive. Returns `b`:
+        float64 (k,).
         """
         l1, l2, positive = penalty
         b, slopes = b.copy(), slopes.copy()

@@ -30,36 +30,13 @@ _LOOSE = 5.0  # inner steps stop at this multiple of |b+ - b| / s, in the norm o
 def proximal_newton(operator, b, slopes, y_y, penalty, gap_at, eps, *, step=0.0, most_steps=200):
     """Reduce the gap to `eps`.
 
-    Parameters
-    ----------
-    operator : object
-        ``times(x)`` is G x; ``solve(S, right, diagonal)`` solves ``(diag(diagonal) + G_SS) z = right``, or
-        returns None if it cannot; ``norms`` is the diagonal of G, all positive.
-    b : float64 ndarray of shape (m,)
-        Where to begin.
-    slopes : float64 ndarray of shape (m,)
-        ``c - G b``.
-    y_y : float
-        ``|y|^2``.
-    penalty : (float64 ndarray, float64 ndarray, bool)
-        l1, l2, and whether coefficients are held at or above zero.
-    gap_at : callable
-        ``gap_at(b, slopes)``: the duality gap.
-    eps : float
-    step : float
-        s to begin with, if it is larger than the first.
-    most_steps : int
-        Newton systems solved at most.
-
-    Returns
-    -------
-    b, slopes : float64 ndarrays
-        The best point found.
-    gap : float
-    step : float
-        The last s.
-    steps : int
-        Newton systems solved.
+    `operator`: ``times(x)`` is G x; ``solve(S, right, diagonal)`` solves ``(diag(diagonal) + G_SS) z =
+    right``, or returns None if it cannot; ``norms`` is the diagonal of G, all positive. `b`: float64 (m,);
+    where to begin. `slopes`: float64 (m,); ``c - G b``. `y_y`: ``|y|^2``. `penalty`: (float64 ndarray,
+    float64 ndarray, bool), l1, l2, and whether coefficients are held at or above zero. `gap_at`: ``gap_at(b,
+    slopes)``: the duality gap. `step`: s to begin with, if it is larger than the first. `most_steps`: newton
+    systems solved at most. Returns `b`, `slopes`: float64 ndarrays; the best point found. `step`: the last s.
+    `steps`: Newton systems solved.
     """
     l1, l2, positive = penalty
     norms = operator.norms

@@ -33,23 +33,9 @@ _CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.3
 class QuadraticModel:
     """See the module.
 
-    Parameters
-    ----------
-    loss : SmoothLoss
-    shares : float64 ndarray of shape (n_outputs, n_rows)
-        Of b0.
-    copies : DenseCopies or SparseCopies
-        A.
-    slopes, start : float64 ndarrays of shape (n_outputs, m)
-        g and b0.
-    l1, l2 : float64 ndarrays of shape (m,)
-    positive : bool ndarray of shape (m,)
-
-    Attributes
-    ----------
-    b : float64 ndarray of shape (n_outputs, m)
-    visits : int
-        Coordinates visited.
+    `loss`: SmoothLoss. `shares`: float64 (n_outputs, n_rows); of b0. `copies`: DenseCopies or SparseCopies;
+    A. `slopes`, `start`: float64 (n_outputs, m), g and b0. `l1`, `l2`: float64 (m,). `positive`: bool (m,).
+    Attributes: `b`: float64 (n_outputs, m). `visits`: coordinates visited.
     """
 
     def __init__(self, loss, shares, copies, slopes, start, l1, l2, positive):
@@ -151,12 +137,8 @@ class QuadraticModel:
 class _Face:
     """The coefficients of a model that are not zero and have curvature; their signs are held.
 
-    Attributes
-    ----------
-    rows, columns : int64 ndarrays of shape (m,)
-        Their outputs and columns.
-    l2, right : float64 ndarrays of shape (m,)
-        `right` is minus the slope of the model, with its penalty.
+    Attributes: `rows`, `columns`: int64 (m,); their outputs and columns. `l2`, `right`: float64 (m,); `right`
+    is minus the slope of the model, with its penalty.
     """
 
     def __init__(self, model):

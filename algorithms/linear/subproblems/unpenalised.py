@@ -16,9 +16,7 @@ _SINGULAR = 1e-13  # eigenvalues below this part of the largest, and for each co
 class Unpenalised:
     """The exact step, with the factors of the last set of columns.
 
-    Parameters
-    ----------
-    copies : DenseCopies or SparseCopies
+    `copies`: DenseCopies or SparseCopies.
     """
 
     def __init__(self, copies):
@@ -29,17 +27,9 @@ class Unpenalised:
     def settle(self, chosen, rho):
         """Take the step.
 
-        Parameters
-        ----------
-        chosen : int64 ndarray
-            Positions of the unpenalised columns in W, of positive norm.
-        rho : float64 ndarray of shape (n_rows,)
-            Residual; changed in place, and orthogonal to these columns afterwards.
-
-        Returns
-        -------
-        float64 ndarray of the shape of `chosen`
-            What their coefficients change by.
+        `chosen`: int64 ndarray; positions of the unpenalised columns in W, of positive norm. `rho`: float64
+        (n_rows,); residual; changed in place, and orthogonal to these columns afterwards. Returns float64
+        ndarray of the shape of `chosen`; what their coefficients change by.
         """
         norms = np.sqrt(self.copies.norms[chosen])
         if len(chosen) > MOST_DIRECT:
@@ -55,16 +45,8 @@ class Unpenalised:
     def reduced(self, chosen, G):
         """Products of other columns, made orthogonal to the unpenalised ones.
 
-        Parameters
-        ----------
-        chosen : int64 ndarray of shape (u,)
-            Positions of the unpenalised columns, `MOST_DIRECT` at most.
-        G : float64 ndarray of shape (u + k, u + k)
-            Products of these columns and, after them, of k others.
-
-        Returns
-        -------
-        float64 ndarray of shape (k, k), C-ordered
+        `chosen`: int64 (u,); positions of the unpenalised columns, `MOST_DIRECT` at most. `G`: float64 (u +
+        k, u + k); products of these columns and, after them, of k others. Returns float64 (k, k), C-ordered.
         """
         norms, u = np.sqrt(self.copies.norms[chosen]), len(chosen)
         cross = self._factored(chosen, norms).T @ (G[:u, u:] / norms[:, None])
