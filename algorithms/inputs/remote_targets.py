@@ -1,7 +1,7 @@
 """Targets and weights that stay on the workers of a Dask cluster, with their blocks of rows.
 
 Each block is checked on its worker. Labels, sums and extremes come to this process; the coding of targets and
-weights goes back.
+weights goes back. `RemotePortions` calls both parts.
 """
 
 from typing import Any, NamedTuple

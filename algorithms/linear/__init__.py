@@ -1,1 +1,26 @@
-"""Sparse linear models: Lasso, elastic net and logistic regression on a working set of columns."""
+"""Linear models: estimators, `losses`, and two families of solvers.
+
+`sparse` fits l1 penalties on a working set of columns; `glm` fits squared penalties over rows; `cv` chooses
+penalties by cross-validation. `glm.choose` holds the rules that choose a solver. Related methods, by use:
+
+==================================  =====================================================================
+quadratic plus weighted l1
+==================================  =====================================================================
+``sparse.squared``                  least squares on columns, float32 around an exact anchor, or sparse
+``subproblems.gram``                least squares on products of columns, once these are cheaper
+``subproblems.quadratic_model``     second-order model of a smooth loss: row weights change at each step
+``subproblems.separable``           least squares with any separable penalty, given by its prox
+``optimize.sparse_quadratic``       a whole Hessian of up to 2,000 parameters, for `glm` with l1
+==================================  =====================================================================
+
+==================================  =====================================================================
+Newton's method
+==================================  =====================================================================
+``optimize.newton``                 all parameters: Cholesky, conjugate gradients, or proximal with l1
+``subproblems.gram``                semismooth, in the dual of the lasso on products of columns
+``subproblems.free_columns``        unpenalised columns of a smooth loss
+``glm.row_newton``                  space of the rows, one predictor: also L-BFGS, and line search by slope
+``glm.row_space``                   space of the rows, K classes: L-BFGS on vectors of n K numbers
+``glm.dual_ridge``                  space of the rows, squared loss: one system as large as the rows
+==================================  =====================================================================
+"""

@@ -1,4 +1,4 @@
-"""What a fitted linear classifier can do."""
+"""Predictions of fitted linear classifiers."""
 
 from typing import Any, Self
 

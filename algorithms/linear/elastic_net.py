@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -18,12 +17,21 @@ from .._base import Estimator
 from ..inputs.dask_arrays import check_matrix, check_vector, is_dask, lazily
 from ..inputs.matrices import check_rows
 from ..inputs.targets import check_names, check_penalty_factor, check_start, check_targets, check_weights
+from .losses import squared
 from .path import enet_path
-from .sparse.fitting import SHORT, Design, check_shapes, solve, solve_scheduled, warn_short
-from .sparse.rounded import rounded
+from .sparse.fitting import (
+    SHORT,
+    Design,
+    SparseCoefficients,
+    check_shapes,
+    rounded,
+    solve,
+    solve_scheduled,
+    warn_short,
+)
 
 
-class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
+class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator):
     r"""Linear regression with l1 and squared l2 penalties, by a working set of columns.
 
     Minimises, over coefficients b and an intercept c,
@@ -248,7 +256,7 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
             return self._fit_targets(design, y, before, callback)
 
     def _problem(self, X, y, sample_weight):
-        """Check the input and set what is known of the columns."""
+        """Check the input; set the number and names of the columns."""
         columns = check_matrix(self, X)
         n_samples, n_features = columns.shape
         y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
@@ -311,8 +319,10 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
         if self.schedule == "dynamic":
             fits, done = solve_scheduled(design, target, penalty, random_state=self.random_state, **options)
         else:
-            fits, done = solve(design, design.squared(target), [penalty], **options)
-        fit = rounded(design, lambda: design.squared(target), penalty, fits[0], n_jobs=self.n_jobs)
+            fits, done = solve(design, squared.subproblem(design, target), [penalty], **options)
+        fit = rounded(
+            design, lambda: squared.subproblem(design, target), penalty, fits[0], n_jobs=self.n_jobs
+        )
         return [fit], done
 
     def _snapshot(self, design, y, fits, histories, fit, history):
@@ -326,7 +336,7 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
         dtype, p = design.X.dtype, design.X.shape[1]
         coef = np.array([fit.dense(p, dtype) for fit in fits])
         intercept = np.array([fit.intercept for fit in fits], np.float64)
-        gaps, rounds = np.array([fit.gap for fit in fits]), [fit.n_iter for fit in fits]
+        gaps, rounds = np.array([fit.gap_absolute for fit in fits]), [fit.rounds for fit in fits]
         single = len(fits) == 1
         self.coef_ = coef[0] if single else coef
         self.dual_gap_ = gaps[0] if single else gaps
@@ -336,10 +346,10 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
         return self
 
     def _warn(self, fits, dtype):
-        """Tell, once, which target fell short the most."""
+        """Warn, once, of the target that fell short the most."""
         short = [k for k, fit in enumerate(fits) if fit.reason in SHORT]
         if short:
-            worst = max(short, key=lambda k: fits[k].relative_gap)
+            worst = max(short, key=lambda k: fits[k].gap)
             what = type(self).__name__
             if len(fits) > 1:
                 what += f" (target {worst}" + (f", the worst of {len(short)})" if len(short) > 1 else ")")
@@ -388,15 +398,11 @@ class ElasticNet(MultiOutputMixin, RegressorMixin, Estimator):
         """
         self._validate_params()
         design, y = copy.copy(self)._problem(X, y, sample_weight)
-        found = [design.alpha_max(design.squared(target), self.l1_ratio) for target in np.atleast_2d(y.T)]
-        return np.array(found) if y.ndim == 2 else found[0]
-
-    @property
-    def sparse_coef_(self) -> Any:
-        """The coefficients as a CSR array."""
-        if "coef_" not in vars(self):
-            raise AttributeError(f"this {type(self).__name__} has no 'sparse_coef_': it is not fitted yet")
-        return sparse.csr_array(np.atleast_2d(self.coef_))
+        alphas = [
+            design.alpha_max(squared.subproblem(design, target), self.l1_ratio)
+            for target in np.atleast_2d(y.T)
+        ]
+        return np.array(alphas) if y.ndim == 2 else alphas[0]
 
     def _check_state(self):
         super()._check_state()

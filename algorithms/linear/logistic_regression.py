@@ -1,7 +1,7 @@
 """Logistic regression with a squared penalty, or l1 and both, for two classes and for more."""
 
+import contextlib
 import copy
-import dataclasses
 import functools
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -13,21 +13,17 @@ from ..._typing import Callback, Matrix, RandomState, Vector
 from ...errors import DataError
 from ..inputs.dask_arrays import is_dask
 from ..inputs.remote_targets import FarLabels, label_sums
-from ..inputs.targets import check_class_weights, check_labels, check_weights, total_weight
 from .classifier import LinearClassifier
-from .glm.choose import NEWTON_MOST, hessian_pays, minimise, minimise_multinomial, minimise_sparse
-from .glm.objective import LinearObjective, MultinomialObjective
-from .glm.remote import objective_over
-from .glm.replicas import RowLoss, portions_beside, portions_of, run_replicas_of
-from .glm.row_places import check_beside, columns_in_use, opened_beside, opened_rows
-from .glm.rows import LOGISTIC
-from .glm.smooth import SOLVERS, run
+from .glm.choose import NEWTON_MOST, by_columns, minimise_sparse
+from .glm.replicas import RowLoss, portions_of, remote_portions_of, run_replicas_of
+from .glm.row_places import opened_with_targets
+from .glm.smooth import SOLVERS, SmoothModel
+from .losses import class_target, class_total, remote_class_target
+from .sparse.labels import before, check_goes_on, dense_coef, pose, solve_classes, take
 from .sparse.penalties import ENDLESS
 
-_LEAST_SHARE = float(np.finfo(np.float64).eps)  # of a class at the start: one may have no weight
 
-
-class LogisticRegression(LinearClassifier):
+class LogisticRegression(LinearClassifier, SmoothModel):
     r"""Logistic regression by second-order methods over portions of the rows.
 
     Minimises, over coefficients w and an intercept c, for classes y of 1 and -1
@@ -226,207 +222,118 @@ class LogisticRegression(LinearClassifier):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            before = self._before()
-            if self.solver == "downpour":
-                self._check_for_downpour()
-            given = X, y, sample_weight
-            if self._l1 > 0 and _is_matrix(X) and self._by_columns(X, *X.shape):
-                return self._fit_working_set(X, y, sample_weight, before, callback)
+            self._check_for_downpour()
+            if self._is_for_columns(X):
+                return self._fit_columns(X, y, sample_weight, callback)
             most = NEWTON_MOST - 1 if self._l1 > 0 else np.inf
-            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays_up_to=most)
-            n_samples, n_features = rows.shape
-            if is_dask(y):
-                return self._fit_far(given, rows, y, sample_weight, engine, before, callback)
-            classes, numbers = check_labels(y, n_samples, type(self).__name__)
-            self._check_goes_on(before, classes, n_features)
-            weights = check_weights(sample_weight, n_samples)
-            total = self._total(sample_weight, classes, numbers)
-            weights = check_class_weights(self.class_weight, classes, numbers, weights)
-            n_outputs = 1 if len(classes) == 2 else len(classes)
-            if self._l1 > 0 and (n_outputs > 1 or self._by_columns(X, n_samples, n_features)):
-                return self._fit_working_set(X, y, sample_weight, before, callback)
-            rows, layout = columns_in_use(rows, n_outputs, self.fit_intercept)
-            target = numbers if n_outputs > 1 else np.where(numbers > 0, 1.0, -1.0)
-            start = self._start(before, np.bincount(numbers, weights), layout)
-            known = classes, layout, rows.dtype, total, start, callback
-            if self.solver == "downpour":
-                return self._solve_by_replicas(portions_of(self, rows, target, weights), engine, *known)
-            with opened_rows(self, rows, [target], weights, engine) as [data]:
-                return self._solve(data, *known)
+            fitted = self._fit_rows(X, y, sample_weight, callback, stays_up_to=most)
+            return self._fit_columns(X, y, sample_weight, callback) if fitted is None else fitted
 
     @property
     def _l1(self):
         """`l1_ratio`, or 0 where nothing is penalised."""
         return 0.0 if np.isinf(self.C) else self.l1_ratio
 
-    def _by_columns(self, X, n_samples, n_features):
-        """Whether an l1 penalty is left to the working set; Hessians are summed where the rows lie."""
-        here = self.engine == "local" and not is_dask(X)
-        return n_features >= NEWTON_MOST or (here and not hessian_pays(n_samples, n_features))
-
-    def _fit_far(self, given, rows, y, sample_weight, engine, before, callback):
-        """Fit where labels lie beside the rows on a cluster, and stay there."""
-        name, by_replicas = type(self).__name__, self.solver == "downpour"
-        opened = portions_beside if by_replicas else opened_beside
-        with opened(self, rows, FarLabels(name), y, sample_weight, engine) as (answers, made):
-            labels = label_sums(answers, rows.shape[0], self.class_weight, name)
-            self._check_goes_on(before, labels.classes, rows.shape[1])
-            n_outputs = 1 if len(labels.classes) == 2 else len(labels.classes)
-            if self._l1 == 0 or n_outputs == 1:
-                _, layout = columns_in_use(rows, n_outputs, self.fit_intercept)
-                start, data = self._start(before, labels.mass, layout), made(labels.coding)
-                known = labels.classes, layout, rows.dtype, labels.total, start, callback
-                if by_replicas:
-                    return self._solve_by_replicas(data, engine, *known)
-                return self._solve(data, *known)
-        X, y, sample_weight = given
-        return self._fit_working_set(X, y, sample_weight, before, callback)
-
-    def _solve(self, data, classes, layout, dtype, total, start, callback):
-        """Minimise over rows, wherever they are, and take the model."""
-        objective, minimiser = self._problem(data, layout.n_outputs, total)
-        told = self._told(classes, layout, dtype, total, callback)
-        result, self.solver_, watch = run(self, minimiser, objective, start, **told)
-        return self._read(classes, layout, dtype, result.x, watch.history)
-
-    def _solve_by_replicas(self, data, engine, classes, layout, dtype, total, start, callback):
-        """Minimise by Downpour over portions, and take the model."""
-        loss = RowLoss(layout.n_outputs, self.fit_intercept, 1 / (self.C * total))
-        told = self._told(classes, layout, dtype, total, callback)
-        portions, least = data
-        x, history = run_replicas_of(self, portions, least, engine, loss, start, **told)
-        self.solver_ = "downpour"
-        return self._read(classes, layout, dtype, x, history)
-
-    def _told(self, classes, layout, dtype, total, callback):
-        """What a `Watch` needs to know."""
-        unit = 1.0 if np.isinf(self.C) else self.C * total
-        snapshot = functools.partial(self._snapshot, classes, layout, dtype)
-        return {"unit": unit, "callback": callback, "snapshot": snapshot}
-
     def _check_for_downpour(self):
-        if self._l1 > 0:
+        if self.solver == "downpour" and self._l1 > 0:
             raise DataError(
                 f"solver='downpour' takes the squared penalty alone, but l1_ratio is {self.l1_ratio:g}: "
                 "choose another solver"
             )
 
-    def _before(self):
-        """Coefficients and classes of the last fit, where this one goes on from them."""
-        if not (self.warm_start and "coef_" in vars(self)):
-            return {}
-        return {name: vars(self)[name] for name in ("coef_", "intercept_", "classes_")}
+    # Over rows --------------------------------------------------------------------------------------
 
-    def _check_goes_on(self, before, classes, n_features):
-        if not before:
-            return
-        if before["coef_"].shape[1] != n_features:
-            raise DataError(
-                f"warm_start=True goes on from a model of {before['coef_'].shape[1]} columns, but X has "
-                f"{n_features}: fit a new estimator, or set warm_start=False"
-            )
-        if not np.array_equal(before["classes_"], classes):
-            raise DataError(
-                f"warm_start=True goes on from a model of the classes {before['classes_'].tolist()}, but y "
-                f"has {classes.tolist()}: fit a new estimator, or set warm_start=False"
-            )
+    def _target(self, name, y, sample_weight, n_samples):
+        return class_target(name, y, sample_weight, n_samples, self.class_weight)
 
-    def _total(self, sample_weight, classes, numbers):
-        """The sum of the rows' weights, times those of their classes: the objective is a sum, not a mean."""
-        total = total_weight(sample_weight, len(numbers))
-        if not isinstance(self.class_weight, dict):
-            return total
-        of_class = np.array([float(self.class_weight.get(label, 1.0)) for label in classes.tolist()])
-        weights = check_weights(sample_weight, len(numbers))
-        return total * float(np.average(of_class[numbers], weights=weights))
+    def _remote_checks(self, name):
+        return FarLabels(name)
 
-    def _problem(self, data, n_outputs, total):
-        """The objective as a weighted mean of losses, its penalty likewise, and what minimises it."""
-        strength = 1 / (self.C * total)
-        common = {
-            "scale": 1 / data.shape[0],
-            "l2": strength * (1 - self._l1),
-            "fit_intercept": self.fit_intercept,
-            "n_jobs": self.n_jobs,
-        }
-        if n_outputs > 1:
-            return objective_over(data, MultinomialObjective, n_outputs, **common), minimise_multinomial
-        objective = objective_over(data, LinearObjective, LOGISTIC, **common)
+    def _remote_target(self, answers, n_samples):
+        return remote_class_target(label_sums(answers, n_samples, self.class_weight, type(self).__name__))
+
+    def _takes(self, target, X, shape):
+        """Whether there is no l1 penalty, or one of two classes that goes by rows."""
+        here = self.engine == "local" and not is_dask(X)
+        return self._l1 == 0 or (target.loss.n_outputs == 1 and not by_columns(shape, here))
+
+    def _scales(self, target, k):
+        """The objective is a sum, in units of the penalty."""
+        strength = 1 / (self.C * target.total)
+        return 1.0 if np.isinf(self.C) else self.C * target.total, strength * (1 - self._l1)
+
+    def _minimiser(self, target):
         if self._l1 > 0:
-            return objective, functools.partial(minimise_sparse, l1=strength * self._l1)
-        return objective, functools.partial(minimise, solver=self.solver)
+            return functools.partial(minimise_sparse, l1=1 / (self.C * target.total) * self._l1)
+        return super()._minimiser(target)
 
-    def _start(self, before, mass, layout):
-        """The coefficients of the last fit; else the best model of the intercept alone."""
-        self._check_penalised(mass)
-        if before:
-            coef = before["coef_"] if isinstance(before["coef_"], np.ndarray) else before["coef_"].toarray()
-            return layout.vector(coef.T, before["intercept_"])
-        logs = np.log(np.maximum(mass / mass.sum(), _LEAST_SHARE))
-        intercept = logs[1:] - logs[:1] if layout.n_outputs == 1 else logs - logs.mean()
-        return layout.vector(np.zeros((layout.n_features, layout.n_outputs)), intercept)
-
-    def _check_penalised(self, mass):
-        if np.isinf(self.C) and mass.min() == 0:
+    def _starts(self, target, layout):
+        last = before(self)
+        check_goes_on(last, target.classes, layout.n_features)
+        if np.isinf(self.C) and target.mass.min() == 0:
             raise DataError(
                 "C=inf penalises nothing, and all rows of a class have the weight zero: there are no best "
                 "coefficients; leave these rows out, or give a penalty"
             )
+        return [(dense_coef(last).T, last["intercept_"])] if last else super()._starts(target, layout)
 
-    def _snapshot(self, classes, layout, dtype, x, history):
-        return copy.copy(self)._read(classes, layout, dtype, x, history)
-
-    def _read(self, classes, layout, dtype, x, history):
-        """Take the model from the parameters."""
-        coef, intercept = layout.read(x)
+    def _read(self, models, n_iter, dtype, target, history):
+        """Take the model from its coefficients and intercepts."""
+        ((coef, intercept),) = models
         if len(intercept) > 1:
             intercept = intercept - intercept.mean()
-        self.classes_ = classes
+        self.classes_ = target.classes
         self.coef_ = np.ascontiguousarray(coef.T).astype(dtype)
         self.intercept_ = intercept.astype(dtype)
-        self.n_iter_ = len(history)
+        self.n_iter_ = n_iter[0]
         self.history_ = history.as_dict()
         return self
 
-    def _fit_working_set(self, X, y, sample_weight, before, callback):
+    # By replicas ------------------------------------------------------------------------------------
+
+    def _opened_rows(self, rows, target, engine):
+        if self.solver != "downpour":
+            return super()._opened_rows(rows, target, engine)
+        portions = portions_of(self, rows, target.vectors[0], target.weights, engine)
+        return contextlib.nullcontext([portions])
+
+    def _opened_with_targets(self, rows, checks, y, sample_weight, engine):
+        opened = remote_portions_of if self.solver == "downpour" else opened_with_targets
+        return opened(self, rows, checks, y, sample_weight, engine)
+
+    def _solve(self, data, dtype, target, layout, callback):
+        """Minimise over rows; or by Downpour over the portions of the replicas."""
+        if self.solver != "downpour":
+            return super()._solve(data, dtype, target, layout, callback)
+        unit, l2 = self._scales(target, 0)
+        loss = RowLoss(layout.n_outputs, self.fit_intercept, l2)
+        start = layout.vector(*self._starts(target, layout)[0])
+
+        def read(x, history):
+            return copy.copy(self)._read([layout.read(x)], [len(history)], dtype, target, history)
+
+        watching = {"unit": unit, "callback": callback, "snapshot": read}
+        x, history = run_replicas_of(self, data[0], loss, start, **watching)
+        self.solver_ = "downpour"
+        return self._read([layout.read(x)], [len(history)], dtype, target, history)
+
+    # By columns -------------------------------------------------------------------------------------
+
+    def _is_for_columns(self, X):
+        """Whether the shape of X leaves an l1 penalty to a working set; X of Dask may not know its shape."""
+        shape = () if self._l1 == 0 or is_dask(X) else getattr(X, "shape", ())
+        return len(shape) == 2 and by_columns(shape, self.engine == "local")
+
+    def _fit_columns(self, X, y, sample_weight, callback):
         """Leave an l1 penalty over many columns or classes to the working set."""
-        from .sparse_logistic import SparseLogisticRegression
+        problem = pose(self, X, y, sample_weight)
+        total = class_total(problem.sample_weight, self.class_weight, problem.classes, problem.numbers)
+        unit = max(self.C * total, 1 / ENDLESS)
+        penalty = problem.design.penalty(1 / unit, self.l1_ratio)
 
-        sparse = SparseLogisticRegression(
-            l1_ratio=self.l1_ratio,
-            fit_intercept=self.fit_intercept,
-            class_weight=self.class_weight,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            engine=self.engine,
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
-        )
-        design, subproblem, classes, numbers, weights = sparse._problem(X, y, sample_weight, None, of=self)
-        unit = max(self.C * self._total(weights, classes, numbers), 1 / ENDLESS)
-        sparse.alpha = 1 / unit
-        told = callback and functools.partial(self._tell, callback, unit)
-        return self._take(sparse._solve(design, subproblem, classes, before, told), unit)
+        def read(fit, history):
+            return take(copy.copy(self), problem, fit, history)
 
-    def _tell(self, callback, unit, info):
-        """Tell of a round of the working set in the words of this estimator."""
-
-        def snapshot():
-            return copy.copy(self)._take(info.snapshot(), unit)
-
-        gap, history = unit * info.gap, info.history.scaled(unit)
-        told = {"objective": unit * info.objective, "gap": gap, "history": history, "snapshot": snapshot}
-        return callback(dataclasses.replace(info, **told))
-
-    def _take(self, sparse, unit):
-        """Take the model from a `SparseLogisticRegression`, whose objective is a mean."""
-        for name in ("classes_", "coef_", "intercept_", "n_iter_", "history_"):
-            setattr(self, name, vars(sparse)[name])
-        self.history_ = {**self.history_, "objective": unit * self.history_["objective"]}
+        fit, history = solve_classes(self, problem, penalty, before(self), callback, read, unit=unit)
         self.solver_ = "working-set"
-        return self
-
-
-def _is_matrix(X):
-    """Whether X has a shape; one of Dask's may not know it."""
-    return not is_dask(X) and len(getattr(X, "shape", ())) == 2
+        return take(self, problem, fit, history)

@@ -11,8 +11,8 @@ from ..._typing import Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ..inputs.matrices import check_columns
 from ..inputs.targets import check_alphas, check_penalty_factor, check_start, check_targets, check_weights
-from .sparse.fitting import SHORT, Design, solve, warn_short
-from .sparse.rounded import rounded
+from .losses import squared
+from .sparse.fitting import SHORT, Design, rounded, solve, warn_short
 
 _MOST_ALPHAS = 1_000_000
 
@@ -210,13 +210,15 @@ def enet_path(
         allow_rows=True,
     )
     if alphas is None or isinstance(alphas, Integral):
-        alphas = alpha_grid(design, design.squared(y), l1_ratio, eps, n_alphas if alphas is None else alphas)
+        alphas = alpha_grid(
+            design, squared.subproblem(design, y), l1_ratio, eps, n_alphas if alphas is None else alphas
+        )
     else:
         alphas = check_alphas(alphas)
     penalties = [design.penalty(alpha, l1_ratio) for alpha in alphas]
     fits, _ = solve(
         design,
-        design.squared(y),
+        squared.subproblem(design, y),
         penalties,
         tol=tol,
         max_iter=max_iter,
@@ -227,22 +229,22 @@ def enet_path(
     )
     alphas = alphas[: len(fits)]
     fits = [
-        rounded(design, lambda: design.squared(y), penalty, fit, n_jobs=n_jobs)
+        rounded(design, lambda: squared.subproblem(design, y), penalty, fit, n_jobs=n_jobs)
         for penalty, fit in zip(penalties, fits, strict=False)
     ]
     _warn(name, alphas, fits, tol, max_iter, columns.dtype)
-    found = [alphas, stacked(fits, n_features, columns.dtype), np.array([fit.gap for fit in fits])]
+    results = [alphas, stacked(fits, n_features, columns.dtype), np.array([fit.gap_absolute for fit in fits])]
     if not sparse_coefs:
-        found[1] = found[1].toarray()
+        results[1] = results[1].toarray()
     if return_n_iter:
-        found.append([fit.n_iter for fit in fits])
+        results.append([fit.rounds for fit in fits])
     if fit_intercept:
-        found.append(np.array([fit.intercept for fit in fits], np.float64))
-    return tuple(found)
+        results.append(np.array([fit.intercept for fit in fits], np.float64))
+    return tuple(results)
 
 
 def _check_kind(kind, **given):
-    """See that arguments are numbers, or flags; what they may amount to is checked where they are used."""
+    """Check the types of arguments; their values are checked where they are used."""
     for name, value in given.items():
         if not isinstance(value, kind):
             raise DataError(f"{name} cannot be {shortened(value)}: see the kinds of the parameters")
@@ -276,7 +278,7 @@ def alpha_grid(design, subproblem, l1_ratio, eps, n_alphas):
 def stacked(fits, n_features, dtype):
     """Put the coefficients of several models side by side.
 
-    `fits`: list of Fit. Returns csc_array (n_features, n_models).
+    Returns csc_array (n_features, n_models).
     """
     ends = np.cumsum([0, *(len(fit.features) for fit in fits)])
     features = np.concatenate([fit.features for fit in fits])
@@ -285,11 +287,11 @@ def stacked(fits, n_features, dtype):
 
 
 def _warn(name, alphas, fits, tol, max_iter, dtype):
-    """Tell, once, which penalties fell short."""
+    """Warn, once, of the penalties that fell short."""
     if (alphas == 0).any():
         warnings.warn("alpha=0 penalises nothing: least squares is better solved as such", stacklevel=3)
     short = [k for k, fit in enumerate(fits) if fit.reason in SHORT]
     if short:
-        worst = max(short, key=lambda k: fits[k].relative_gap)
+        worst = max(short, key=lambda k: fits[k].gap)
         what = f"{name} at alpha={alphas[worst]:.3g} (the worst of {len(short)} of {len(fits)})"
         warn_short(fits[worst], tol=tol, max_iter=max_iter, what=what, dtype=dtype)

@@ -1,33 +1,20 @@
 """Poisson regression of counts with a squared penalty."""
 
-import copy
-import functools
 from numbers import Integral, Real
 from typing import ClassVar, Self
 
 import numpy as np
-from scipy.special import xlogy
 from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import column_or_1d
 
 from ..._typing import Array, Callback, Matrix, Vector
 from ...errors import DataError
-from .._base import Estimator
-from ..inputs.dask_arrays import is_dask
-from ..inputs.matrices import _as_data_errors, check_plain
 from ..inputs.remote_targets import FarCounts, target_sums
-from ..inputs.targets import check_not_negative, check_targets, check_weights
-from .glm.choose import minimise
-from .glm.objective import LinearObjective
-from .glm.remote import objective_over
-from .glm.row_places import check_beside, columns_in_use, opened_beside, opened_rows
-from .glm.rows import POISSON
-from .glm.smooth import SOLVERS, linear_predictor, run
-from .sparse.fitting import check_shapes
+from .glm.smooth import SOLVERS, SmoothModel, linear_predictor
+from .losses import poisson
 
 
-class PoissonRegressor(RegressorMixin, Estimator):
+class PoissonRegressor(RegressorMixin, SmoothModel):
     r"""Poisson regression with the log link, by second-order methods over portions of the rows.
 
     Minimises, over coefficients w and an intercept c that is not penalised, with means ``mu_i = exp(x_i w +
@@ -179,72 +166,27 @@ class PoissonRegressor(RegressorMixin, Estimator):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays_up_to=np.inf)
-            n_samples = rows.shape[0]
-            rows, layout = columns_in_use(rows, 1, self.fit_intercept)
-            if is_dask(y):
-                beside = FarCounts(type(self).__name__)
-                with opened_beside(self, rows, beside, y, sample_weight, engine) as (answers, made):
-                    known = target_sums(answers, n_samples)
-                    mean, constant = map(float, known.means)
-                    return self._solve(made(known.coding), layout, _positive(mean), constant, callback)
-            with _as_data_errors():
-                check_plain("y", y)
-                y = column_or_1d(y, warn=True)
-            y = check_targets(y, n_samples, type(self).__name__)
-            check_not_negative(y, type(self).__name__)
-            weights = check_weights(sample_weight, n_samples)
-            mean = _positive(float(np.average(y, weights=weights)))
-            constant = float(np.average(xlogy(y, y) - y, weights=weights))
-            with opened_rows(self, rows, [y], weights, engine) as [data]:
-                return self._solve(data, layout, mean, constant, callback)
+            return self._fit_rows(X, y, sample_weight, callback)
 
-    def _solve(self, data, layout, mean, constant, callback):
-        """Minimise over rows, wherever they are, and take the model."""
-        coef, intercept = self._start(layout.n_features, mean)
-        objective = objective_over(
-            data,
-            LinearObjective,
-            POISSON,
-            scale=1 / data.shape[0],
-            l2=self.alpha,
-            constant=constant,
-            fit_intercept=self.fit_intercept,
-            n_jobs=self.n_jobs,
-        )
-        result, self.solver_, watch = run(
-            self,
-            functools.partial(minimise, solver=self.solver),
-            objective,
-            layout.vector(coef[:, None], [intercept]),
-            unit=1.0,
-            callback=callback,
-            snapshot=functools.partial(self._snapshot, layout, data.dtype),
-        )
-        return self._read(layout, data.dtype, result.x, watch.history)
+    def _target(self, name, y, sample_weight, n_samples):
+        return poisson.target(name, y, sample_weight, n_samples)
 
-    def _start(self, n_features, mean):
-        """Coefficients of the last fit, or the mean of the target and no coefficients."""
-        if not (self.warm_start and "coef_" in vars(self)):
-            return np.zeros(n_features), np.log(mean)
+    def _remote_checks(self, name):
+        return FarCounts(name)
+
+    def _remote_target(self, answers, n_samples):
+        return poisson.remote_target(target_sums(answers, n_samples))
+
+    def _scales(self, target, k):
+        """The objective is a mean."""
+        return 1.0, self.alpha
+
+    def _check_goes_on(self, target, n_features):
         if self.coef_.shape != (n_features,):
             raise DataError(
                 f"warm_start=True goes on from a model of {len(self.coef_)} columns, but X has {n_features}: "
                 "fit a new estimator, or set warm_start=False"
             )
-        return self.coef_, self.intercept_
-
-    def _snapshot(self, layout, dtype, x, history):
-        return copy.copy(self)._read(layout, dtype, x, history)
-
-    def _read(self, layout, dtype, x, history):
-        """Take the model from the parameters."""
-        coef, intercept = layout.read(x)
-        self.coef_ = coef[:, 0].astype(dtype)
-        self.intercept_ = float(intercept[0]) if self.fit_intercept else 0.0
-        self.n_iter_ = len(history)
-        self.history_ = history.as_dict()
-        return self
 
     def predict(self, X: Matrix) -> Array:
         """Compute the means ``exp(X @ coef_ + intercept_)``.
@@ -280,17 +222,3 @@ class PoissonRegressor(RegressorMixin, Estimator):
         from sklearn.metrics import d2_tweedie_score
 
         return d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1)
-
-    def _check_state(self):
-        super()._check_state()
-        check_shapes(self)
-
-
-def _positive(mean):
-    """The weighted mean of targets that a Poisson regression can be fitted to."""
-    if mean == 0:
-        raise DataError(
-            "y is 0 in every row that has weight: the best intercept of PoissonRegressor would be minus "
-            "infinity; give it at least one count above 0"
-        )
-    return mean

@@ -1,7 +1,5 @@
 """Ridge regression: least squares with a squared penalty."""
 
-import copy
-import functools
 from numbers import Integral, Real
 from typing import ClassVar, Self
 
@@ -11,20 +9,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import Array, ArrayLike, Callback, Matrix, Vector
 from ...errors import DataError, shortened
-from .._base import Estimator
-from ..inputs.dask_arrays import is_dask
 from ..inputs.remote_targets import FarTargets, target_sums
-from ..inputs.targets import check_targets, check_weights, total_weight
-from .glm.choose import minimise_square
-from .glm.objective import LinearObjective
-from .glm.remote import objective_over
-from .glm.row_places import check_beside, columns_in_use, opened_beside, opened_rows
-from .glm.rows import SQUARED
-from .glm.smooth import SOLVERS, linear_predictor, run
-from .sparse.fitting import check_shapes
+from .glm.smooth import SOLVERS, SmoothModel, linear_predictor
+from .losses import squared
 
 
-class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
+class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
     r"""Linear regression with a squared penalty, by second-order methods over portions of the rows.
 
     Minimises, over coefficients w and an intercept c that is not penalised,
@@ -175,23 +165,23 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            rows, y, sample_weight, engine = check_beside(self, X, y, sample_weight, stays_up_to=np.inf)
-            rows, layout = columns_in_use(rows, 1, self.fit_intercept)
-            if is_dask(y):
-                alphas = self._alphas(1)
-                beside = FarTargets(type(self).__name__)
-                with opened_beside(self, rows, beside, y, sample_weight, engine) as (answers, made):
-                    known = target_sums(answers, rows.shape[0])
-                    data, means = [made(known.coding)], known.means
-                    return self._solve(data, layout, alphas, means, 1, known.total, callback)
-            y = check_targets(y, rows.shape[0], type(self).__name__)
-            weights = check_weights(sample_weight, rows.shape[0])
-            total = total_weight(sample_weight, rows.shape[0])
-            targets = y.reshape(len(y), -1).T
-            alphas = self._alphas(len(targets))
-            means = np.average(targets, axis=1, weights=weights)
-            with opened_rows(self, rows, list(targets), weights, engine) as data:
-                return self._solve(data, layout, alphas, means, y.ndim, total, callback)
+            return self._fit_rows(X, y, sample_weight, callback)
+
+    def _target(self, name, y, sample_weight, n_samples):
+        target = squared.target(name, y, sample_weight, n_samples)
+        self._alphas(len(target.starts))
+        return target
+
+    def _remote_checks(self, name):
+        self._alphas(1)
+        return FarTargets(name)
+
+    def _remote_target(self, answers, n_samples):
+        return squared.remote_target(target_sums(answers, n_samples))
+
+    def _scales(self, target, k):
+        """The objective is a sum, its loss twice the kernels'."""
+        return 2 * target.total, self._alphas(len(target.starts))[k] / target.total
 
     def _alphas(self, n_targets):
         """Return the weight of the penalty for each target."""
@@ -210,67 +200,14 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
             raise DataError(f"alpha must be finite numbers of 0 or more, got {shortened(self.alpha)}")
         return np.broadcast_to(alphas, n_targets).tolist()
 
-    def _solve(self, data, layout, alphas, means, n_dimensions, total, callback):
-        """Solve for one target after the other; where the penalty stays the same, by one factor."""
-        coef, intercept = self._start(means, layout.n_features)
-        factor, n_iter, dtype = None, list[int](), data[0].dtype
-        for k in range(len(means)):
-            factor = factor if k and alphas[k] == alphas[k - 1] else None
-            objective = objective_over(
-                data[k],
-                LinearObjective,
-                SQUARED,
-                scale=1 / data[k].shape[0],
-                l2=alphas[k] / total,
-                fit_intercept=self.fit_intercept,
-                n_jobs=self.n_jobs,
-            )
-
-            def read(x, history, k=k):
-                model = copy.copy(self)
-                here = coef.copy(), intercept.copy()
-                here[0][k], here[1][k] = (part[..., 0] for part in layout.read(x))
-                return model._read(*here, [*n_iter, len(history)], n_dimensions, dtype, history)
-
-            result, (self.solver_, factor), watch = run(
-                self,
-                functools.partial(minimise_square, solver=self.solver, factor=factor),
-                objective,
-                layout.vector(coef[k][:, None], intercept[k : k + 1]),
-                unit=2 * total,
-                callback=callback,
-                snapshot=read,
-            )
-            coef[k], intercept[k] = (part[..., 0] for part in layout.read(result.x))
-            n_iter.append(len(watch.history))
-            if watch.ended:
-                break
-        return self._read(coef, intercept, n_iter, n_dimensions, dtype, watch.history)
-
-    def _start(self, means, n_features):
-        """Coefficients of the last fit, or the means of the targets and no coefficients."""
-        n_targets = len(means)
-        if not (self.warm_start and "coef_" in vars(self)):
-            return np.zeros((n_targets, n_features)), means
-        before = np.atleast_2d(self.coef_).astype(np.float64)
-        if before.shape != (n_targets, n_features):
+    def _check_goes_on(self, target, n_features):
+        there, n_targets = np.atleast_2d(self.coef_).shape, len(target.starts)
+        if there != (n_targets, n_features):
             raise DataError(
-                f"warm_start=True goes on from a model of {before.shape[1]} columns and {before.shape[0]} "
+                f"warm_start=True goes on from a model of {there[1]} columns and {there[0]} "
                 f"targets, but X has {n_features} and y {n_targets}: fit a new estimator, or set "
                 "warm_start=False"
             )
-        return before, np.full(n_targets, 0.0) + self.intercept_
-
-    def _read(self, coef, intercept, n_iter, n_dimensions, dtype, history):
-        """Take the model from the parameters."""
-        single = n_dimensions == 1
-        self.coef_ = (coef[0] if single else coef).astype(dtype)
-        self.intercept_ = 0.0
-        if self.fit_intercept:
-            self.intercept_ = float(intercept[0]) if single else intercept.astype(dtype)
-        self.n_iter_ = n_iter[0] if single else n_iter
-        self.history_ = history.as_dict()
-        return self
 
     def predict(self, X: Matrix) -> Array:
         """Compute ``X @ coef_.T + intercept_``.
@@ -285,7 +222,3 @@ class Ridge(MultiOutputMixin, RegressorMixin, Estimator):
         ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
         return linear_predictor(self, self.predict, X)
-
-    def _check_state(self):
-        super()._check_state()
-        check_shapes(self)

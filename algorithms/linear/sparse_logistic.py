@@ -7,29 +7,21 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, Callback, Matrix, Vector
 from ...errors import DataError
-from ..inputs.dask_arrays import check_matrix, check_vector, is_dask, lazily
+from ..inputs.dask_arrays import is_dask, lazily
 from ..inputs.matrices import check_rows
-from ..inputs.targets import (
-    check_class_weights,
-    check_labels,
-    check_names,
-    check_offset,
-    check_penalty_factor,
-    check_weights,
-)
+from ..inputs.targets import check_offset
 from .classifier import ScoringClassifier, log_probabilities, probabilities
-from .sparse.fitting import SHORT, Design, solve, warn_short
-from .sparse.rounded import rounded
+from .sparse.fitting import SparseCoefficients
+from .sparse.labels import before, pose, solve_classes, take
 
 
-class SparseLogisticRegression(ScoringClassifier):
+class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
     r"""Logistic regression with l1 and squared l2 penalties, by a working set of columns.
 
     Minimises, over coefficients b and an intercept c, for classes y of 1 and -1
@@ -236,105 +228,22 @@ class SparseLogisticRegression(ScoringClassifier):
                 stacklevel=2,
             )
         with self._unchanged_on_error():
-            before = {name: vars(self)[name] for name in ("coef_", "classes_") if self._goes_on}
-            design, subproblem, classes, numbers, _ = self._problem(X, y, sample_weight, offset)
+            problem = self._pose(X, y, sample_weight, offset)
+            penalty = problem.design.penalty(self.alpha, self.l1_ratio)
+            read = functools.partial(self._snapshot, problem)
+            fit, history = solve_classes(self, problem, penalty, before(self), callback, read, exact_gap=True)
+            return self._take(problem, fit, history)
 
-            def again():
-                shape = len(numbers), subproblem.loss.n_outputs
-                return design.logistic(numbers, len(classes), check_offset(offset, *shape))
+    def _pose(self, X, y, sample_weight, offset):
+        options = {"standardize": self.standardize, "positive": self.positive}
+        return pose(self, X, y, sample_weight, offset, factors=self.penalty_factor, **options)
 
-            return self._solve(design, subproblem, classes, before, callback, again)
+    def _snapshot(self, problem, fit, history):
+        return copy.copy(self)._take(problem, fit, history)
 
-    @property
-    def _goes_on(self):
-        return self.warm_start and "coef_" in vars(self)
-
-    def _problem(self, X, y, sample_weight, offset, of=None):
-        """Check the input of an estimator, by default this one, tell it the columns, and pose the problem."""
-        of = of or self
-        columns = check_matrix(of, X)
-        n_samples, n_features = columns.shape
-        y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
-        check_names(of, X, y)
-        classes, numbers = check_labels(y, n_samples, type(of).__name__)
-        weights = check_weights(sample_weight, n_samples)
-        design = Design.make(
-            columns,
-            check_class_weights(self.class_weight, classes, numbers, weights),
-            check_penalty_factor(self.penalty_factor, n_features),
-            standardize=self.standardize,
-            fit_intercept=self.fit_intercept,
-            positive=self.positive,
-            engine=self.engine,
-        )
-        offset = check_offset(offset, n_samples, 1 if len(classes) == 2 else len(classes))
-        return design, design.logistic(numbers, len(classes), offset), classes, numbers, sample_weight
-
-    def _solve(self, design, subproblem, classes, before, callback, again=None):
-        """Minimise, from the coefficients of an earlier fit if there are any, and take the model.
-
-        ``again()`` makes the loss anew, for the gap of what is returned.
-        """
-        penalty = design.penalty(self.alpha, self.l1_ratio)
-        self._check_goes_on(before, classes, design.n_features)
-        (fit, *_), done = solve(
-            design,
-            subproblem,
-            [penalty],
-            tol=self.tol,
-            max_iter=self.max_iter,
-            start=self._start(before),
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
-            callback=callback,
-            read=functools.partial(self._snapshot, design, classes),
-            label=type(self).__name__,
-        )
-        if again is not None:
-            fit = rounded(design, again, penalty, fit, n_jobs=self.n_jobs)
-        if fit.reason in SHORT:
-            what, dtype = type(self).__name__, design.X.dtype
-            warn_short(fit, tol=self.tol, max_iter=self.max_iter, what=what, dtype=dtype)
-        return self._read(design, classes, fit, done.history)
-
-    def _check_goes_on(self, before, classes, n_features):
-        if not before:
-            return
-        if before["coef_"].shape[1] != n_features:
-            raise DataError(
-                f"warm_start=True goes on from a model of {before['coef_'].shape[1]} columns, but X has "
-                f"{n_features}: fit a new estimator, or set warm_start=False"
-            )
-        if not np.array_equal(before["classes_"], classes):
-            raise DataError(
-                f"warm_start=True goes on from a model of the classes {before['classes_'].tolist()}, but y "
-                f"has {classes.tolist()}: fit a new estimator, or set warm_start=False"
-            )
-
-    def _start(self, before):
-        """Features and coefficients to begin with; None if there are none."""
-        if not before:
-            return None
-        coef = before["coef_"]
-        coef = coef if isinstance(coef, np.ndarray) else coef.toarray()
-        coef = np.maximum(coef, 0) if self.positive else coef
-        features = np.flatnonzero(coef.any(axis=0))
-        values = coef[:, features].T.astype(np.float64)
-        return (features, values[:, 0] if len(coef) == 1 else values) if len(features) else None
-
-    def _snapshot(self, design, classes, fit, history):
-        return copy.copy(self)._read(design, classes, fit, history)
-
-    def _read(self, design, classes, fit, history):
-        """Take the model from the solution."""
-        dtype = design.X.dtype
-        self.classes_ = classes
-        self.coef_: Any = np.atleast_2d(fit.dense(design.n_features, dtype))
-        self.intercept_ = np.atleast_1d(fit.intercept).astype(dtype)
-        self.dual_gap_ = fit.gap
-        self.n_iter_ = fit.n_iter
-        self.history_ = history.as_dict()
-        return self
+    def _take(self, problem, fit, history):
+        self.dual_gap_ = fit.gap_absolute
+        return take(self, problem, fit, history)
 
     # Using --------------------------------------------------------------------------------------
 
@@ -442,12 +351,5 @@ class SparseLogisticRegression(ScoringClassifier):
         0.5
         """
         self._validate_params()
-        design, subproblem, *_ = copy.copy(self)._problem(X, y, sample_weight, offset)
-        return design.alpha_max(subproblem, self.l1_ratio)
-
-    @property
-    def sparse_coef_(self) -> Any:
-        """The coefficients as a CSR array."""
-        if "coef_" not in vars(self):
-            raise AttributeError(f"this {type(self).__name__} has no 'sparse_coef_': it is not fitted yet")
-        return sparse.csr_array(self.coef_)
+        problem = copy.copy(self)._pose(X, y, sample_weight, offset)
+        return problem.design.alpha_max(problem.subproblem(), self.l1_ratio)

@@ -63,62 +63,33 @@ def minimize_downpour(
 
     .. math:: h_j \leftarrow h_j + g_j^2, \qquad w_j \leftarrow w_j - \gamma g_j / \sqrt{h_j}
 
-    Before the replicas begin, one of them alone looks for gamma, if it is not given, and takes `warm_steps`
-    steps.
+    Before the replicas begin, one of them alone searches for gamma (`learning_rate`), if it is not given,
+    among 0.001 to 3.16 by 40 steps with each, and takes `warm_steps` steps. With ``staleness=0`` the result
+    is *bitwise* repeatable, on threads and on Dask alike; so is it with any staleness on a `SimulatedClock`.
 
-    With ``staleness=0`` the result is *bitwise* repeatable, on threads and on Dask alike; so is it with any
-    staleness on a `SimulatedClock`.
+    ``fun_and_grad(rows, w)`` returns the sum of a loss over rows of a portion, and its gradient; a penalty is
+    the rows' share of it. A portion is an array, a sparse matrix, or a tuple of them; on Dask it may be a
+    future. The objective on the `validation` rows, or ``evaluate(validation, w)``, decides when to stop, and
+    the best parameters are returned; without it, the mean over the minibatches since the last evaluation,
+    which the first replica makes every `evaluate_every` steps (a pass by default). All stop after
+    `n_iter_no_change` evaluations without a gain of `tol`, or at `target`. `staleness`: clocks, of `n_push`
+    steps each, between the replicas; ``inf`` is the paper's. ``callback(look)``, with `x`, `fun` and `nit`,
+    is called on threads only; True stops all. `checkpoint`: folder of states, every `checkpoint_every`
+    clocks; a run of the same problem and integer `random_state` goes on from the newest, without staleness
+    bitwise.
 
-    `fun_and_grad`: ``fun_and_grad(rows, w)`` returns the sum of a loss over rows of a portion, and its
-    gradient. `rows` has the form of a portion. A penalty is the rows' share of it. `x0`: array-like of shape
-    (n_parameters,), float32 and float64 are kept. `portions`: sequence of arrays, sparse matrices, or tuples
-    of them; one for each replica; arrays of a tuple have their rows in common. On Dask they may be futures
-    and the like. `validation`: as a portion; rows held out. The objective on them decides when to stop, and
-    the best parameters are returned. Without it the objective is the mean over the minibatches since the last
-    look. `evaluate`: ``evaluate(validation, w)`` returns what is to become small in place of the mean of
-    `fun_and_grad`, the share of errors, for instance. `learning_rate`: gamma; looked for among 0.001 to 3.16
-    when None, by 40 steps with each from `x0`. `staleness`: int or float("inf"); how many clocks, of `n_push`
-    steps each, the replicas may be apart. ``inf`` is the paper's. `batch_size`: rows of a minibatch.
-    `max_epochs`: passes of each replica over its portion. `evaluate_every`: steps of the first replica
-    between two looks at the objective; about one pass when None. `n_iter_no_change`: looks in a row without a
-    gain of `tol`, after which all stop. `target`: stop as soon as the objective is not above it.
-    `warm_steps`: minibatches of one replica before the others begin. `engine`: str, SimulatedClock or Client;
-    see `stradask.scheduler.run_replicas`. `random_state`: int, RandomState or None. `callback`:
-    ``callback(look)`` after each look at the objective, with `x`, `fun` and `nit` (looks so far); True stops
-    all. On threads only, and on that of the first replica. `checkpoint`: folder of states. A run of the same
-    problem with the same integer `random_state` goes on from the newest, without staleness bitwise as if it
-    had not stopped; history and counts are of what it did itself. `checkpoint_every`: clocks between two
-    states. Returns scipy.optimize.OptimizeResult; ``x``; ``fun``, the last objective, or the best with
-    `validation`; ``nit``, clocks of the first replica; ``nfev``, minibatches of all; ``samples``, rows of all
-    of these; ``learning_rate``; ``squares``, Adagrad's h at the end; ``success``, ``status`` (0: it stopped
-    by itself, or as `callback` said; 1: `max_epochs`; 4: a value, a gradient or its square was not finite, x
-    being the last good point) and ``message``; ``history``, a dict of arrays samples (of all replicas up to
-    then), seconds (simulated if the engine is), loss (the mean over the first replica's minibatches since the
-    look before) and objective; ``n_recoveries``.
-
-    Examples
-    --------
-    Logistic regression, two replicas:
-
-    >>> import numpy as np
-    >>> from stradask.algorithms.optimize.downpour import minimize_downpour
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((2000, 3))
-    >>> y = np.sign(X @ np.array([1.0, -2.0, 0.5]) + rng.logistic(size=2000))
-    >>> def loss(rows, w):
-    ...     X, y = rows
-    ...     margin = y * (X @ w)
-    ...     return np.logaddexp(0, -margin).sum(), -X.T @ (y / (1 + np.exp(margin)))
-    >>> portions = [(X[a::2], y[a::2]) for a in range(2)]
-    >>> result = minimize_downpour(loss, np.zeros(3), portions, max_epochs=20, random_state=0)
-    >>> result.x.round(1), bool(result.fun < 0.46)
-    (array([ 1. , -2. ,  0.5]), True)
+    Returns an OptimizeResult: ``x``; ``fun``, the last objective, or the best with `validation`; ``nit``,
+    clocks of the first replica; ``nfev``, minibatches, and ``samples``, rows of all; ``learning_rate``;
+    ``squares``, h at the end; ``success``, ``status`` (0: it stopped by itself, or as `callback` said; 1:
+    `max_epochs`; 4: a value, a gradient or its square was not finite, x being the last good point),
+    ``message``; ``history``, arrays samples, seconds (simulated if the engine is), loss and objective;
+    ``n_recoveries``.
     """
     x0 = _start(x0)
     portions = list(portions)
     if not portions:
         raise DataError("portions is empty: there is one replica for each of them")
-    settings = Settings(
+    settings = ReplicaSettings(
         fun_and_grad=fun_and_grad,
         evaluate=evaluate,
         n_parameters=len(x0),
@@ -180,8 +151,8 @@ def watched(watch, engine, *args, **options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What every replica is told."""
+class ReplicaSettings:
+    """The settings of all replicas."""
 
     fun_and_grad: Any
     n_parameters: int
@@ -216,7 +187,7 @@ class Settings:
 
 
 def _identity(settings, x0):
-    """What a checkpoint belongs to, beside the table; the data themselves are not read."""
+    """Identity of a checkpoint, besides the table; the data are not read."""
     names = ("n_fetch", "n_push", "batch_size", "warm_steps", "seed")
     return {
         "downpour": {name: getattr(settings, name) for name in names},
@@ -266,11 +237,11 @@ def steps(settings, rate, x, squares, minibatches):
     """
     rule, cells, losses = Adagrad(rate), np.stack([x, squares])[None], list[float]()
     for rows in minibatches:
-        found = settings.mean(rows, cells[0, 0])
-        if found is None:
+        evaluated = settings.mean(rows, cells[0, 0])
+        if evaluated is None:
             break
-        losses.append(found[0])
-        rule.apply(cells, found[1][None])
+        losses.append(evaluated[0])
+        rule.apply(cells, evaluated[1][None])
     return cells[0, 0], cells[0, 1], losses
 
 
@@ -283,8 +254,8 @@ def found_rate(settings, x0, batches):
     for rate in _RATES:
         first = (batches[step] for step in range(_TRIAL_STEPS))
         w, _, losses = steps(settings, rate, x0, np.zeros_like(x0), first)
-        found = settings.mean(sample, w) if len(losses) == _TRIAL_STEPS else None
-        values.append(math.inf if found is None else found[0])
+        evaluated = settings.mean(sample, w) if len(losses) == _TRIAL_STEPS else None
+        values.append(math.inf if evaluated is None else evaluated[0])
     start = settings.mean(sample, x0)
     best = min(values)
     margin = _NEAR * max(0.0, start[0] - best) if start is not None and math.isfinite(best) else 0.0
@@ -295,7 +266,7 @@ def found_rate(settings, x0, batches):
 
 
 class _Look(NamedTuple):
-    """When the first replica looked, and what it saw."""
+    """An evaluation of the objective by the first replica."""
 
     seconds: float
     loss: float  # mean over the minibatches since the look before
@@ -303,7 +274,7 @@ class _Look(NamedTuple):
 
 
 class _Ended(NamedTuple):
-    """What a replica returns: seconds after each step, and the first one its looks at the objective."""
+    """The result of a replica: seconds after each step, and evaluations of the first one."""
 
     seconds: list
     looks: list
@@ -317,7 +288,7 @@ def _replica(settings, rate, table, task):
     portion, validation = task
     batches = settings.batches(portion, table.replica)
     n_steps = settings.max_epochs * batches.in_a_pass
-    watch = _Watch(settings, batches.in_a_pass, validation) if table.replica == 0 else None
+    watch = _Evaluations(settings, batches.in_a_pass, validation) if table.replica == 0 else None
     seconds, trouble, stopped = [], "", False
     for step in range(table.now * settings.n_push, n_steps):
         cells = table.get(refresh=step % settings.n_fetch == 0)
@@ -325,16 +296,16 @@ def _replica(settings, rate, table, task):
             break
         w = cells[:-1].ravel()[: settings.n_parameters]
         # The warm start took the first orders of the first replica; its passes go on behind them.
-        found = settings.mean(batches[settings.warm_steps + step], w)
-        if found is None:
+        evaluated = settings.mean(batches[settings.warm_steps + step], w)
+        if evaluated is None:
             trouble = f"not finite in portion {table.replica} at step {step}"
             _tell_to_stop(table)
             break
-        _push(table, found[1])
+        _push(table, evaluated[1])
         if (step + 1) % settings.n_push == 0:
             table.clock()
         seconds.append(table.seconds)
-        if watch is not None and watch.look(step, table.seconds, found[0], w):
+        if watch is not None and watch.look(step, table.seconds, evaluated[0], w):
             _tell_to_stop(table)
             stopped = True
             break
@@ -352,7 +323,7 @@ def _tell_to_stop(table):
     table.inc(table.shape[0] - 1, -1.0)
 
 
-class _Watch:
+class _Evaluations:
     """The first replica's looks at the objective: when to stop, and the best parameters."""
 
     def __init__(self, settings, in_a_pass, validation):
@@ -375,9 +346,9 @@ class _Watch:
             self.least = objective
             self.best = None if self.validation is None else w.copy()
         callback = self.settings.callback
-        found: Any = OptimizeResult()
-        found |= {"x": w.copy(), "fun": objective, "nit": len(self.looks)}
-        asked = callback is not None and callback(found) is True
+        look: Any = OptimizeResult()
+        look |= {"x": w.copy(), "fun": objective, "nit": len(self.looks)}
+        asked = callback is not None and callback(look) is True
         return asked or objective <= self.settings.target or self.idle >= self.settings.patience
 
     def _held_out(self, w):

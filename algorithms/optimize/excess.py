@@ -1,4 +1,4 @@
-"""How far an objective is above its minimum: the Newton decrement, as proof of what L-BFGS promises.
+"""The Newton decrement: a test that L-BFGS has converged.
 
 L-BFGS knows curvature along its last steps only, and its ``-g.d/2`` misses what lies in flat directions that
 it has not gone along. Before a run is called converged the decrement ``g^T H^(-1) g / 2`` is found, by the
@@ -27,12 +27,12 @@ _SAME = 0.5  # of the smallest Ritz value of half of the products: no flatter di
 
 
 class Excess:
-    """Tells how many times the allowed excess a point is above the minimum.
+    """Estimates the excess of a point over the minimum, in units of the allowed excess.
 
-    `objective`: LinearObjective or MultinomialObjective. `tol`: allowed excess relative to the objective; at
-    least its precision is taken. `scaling`: ``scaling(x)`` makes the preconditioner of conjugate gradients at
-    x: curvatures may have changed by orders of magnitude since the start. `by_factor`: whether a Hessian and
-    its factor are cheap. `space`: Space; where vectors lie; numpy arrays of this process when None.
+    `tol`: allowed excess relative to the objective; at least its precision is taken. `scaling`:
+    ``scaling(x)`` makes the preconditioner of conjugate gradients at x: curvatures may have changed by orders
+    of magnitude since the start. `by_factor`: whether a Hessian and its factor are cheap. `space`: Space;
+    where vectors lie; numpy arrays of this process when None.
     """
 
     def __init__(self, objective, tol, scaling, by_factor, space=None):
@@ -59,7 +59,7 @@ class Excess:
         return (penalised + free) / (2 * self._objective.l2)
 
     def _by_products(self, x, g, allowed):
-        """Partial sums of conjugate gradients, until they pass what is allowed or all of it is in them.
+        """Partial sums of conjugate gradients, until they exceed the allowed excess or are complete.
 
         The systems are those of x itself, P P^T turning residuals, so that |r| is that of a gradient.
         """
@@ -113,7 +113,7 @@ class _Ritz:
 
     def least(self, k):
         """The smallest eigenvalue after k steps."""
-        found = eigvalsh_tridiagonal(
+        eigenvalues = eigvalsh_tridiagonal(
             np.array(self._diagonal[:k]), np.array(self._beside[: k - 1]), select="i", select_range=(0, 0)
         )
-        return max(float(found[0]), _TINY)
+        return max(float(eigenvalues[0]), _TINY)

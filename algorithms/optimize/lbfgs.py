@@ -1,4 +1,4 @@
-"""L-BFGS on vectors that may lie anywhere: the steps, the rules that end them, and what is told of them.
+"""L-BFGS on local or sharded vectors: the loop, its stopping rules and its history.
 
 The direction is made by `memory`, the step by `steps` and `line_search`; with l1 `owlqn` takes other steps in
 the same loop. With a preconditioner P all of it runs in u, x = P u: the gradient there is P^T g.
@@ -30,7 +30,7 @@ _MOST_PASSES = 2**53  # that a checkpoint may state
 
 @dataclass(frozen=True)
 class Iterate:
-    """What a callback is told after each step.
+    """The argument of callbacks after each step.
 
     Attributes: `nit`, `nfev`: steps, and passes over the data, so far. `x`, `jac`: the point and the gradient
     of the smooth part there. `gap`: `gradient_norm` as a part of that at the start, which is what
@@ -157,15 +157,6 @@ def minimize_lbfgs(
     objective is not finite), ``message``, ``history`` (dict of arrays objective, gradient_norm, passes,
     seconds). References: Nocedal, "Updating quasi-Newton matrices with limited storage", Math. Comp. 1980;
     Andrew, Gao, "Scalable training of L1-regularized log-linear models", ICML 2007.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.optimize.lbfgs import minimize_lbfgs
-    >>> scales = np.array([1.0, 10.0, 100.0])
-    >>> result = minimize_lbfgs(lambda x: (scales @ (x - 1) ** 2 / 2, scales * (x - 1)), np.zeros(3))
-    >>> result.x.round(4), result.success
-    (array([1., 1., 1.]), True)
     """
     check_count("memory", memory)
     check_count("max_iter", max_iter, least=0)
@@ -198,7 +189,7 @@ def _resumed_start(x0, resume):
 
 
 class _Run:
-    """The loop: stopping rules, restarts, and what is told of it."""
+    """The loop: stopping rules, restarts, history and callbacks."""
 
     def __init__(self, steps, memory, trace, unscaled, precision, excess):
         self.steps, self.memory, self.trace, self.unscaled = steps, memory, trace, unscaled

@@ -39,13 +39,6 @@ def strong_wolfe(phi, value, slope, first=1.0, *, max_trials=25):
     step tried. Returns Trial or None; the best point with enough decrease if no point within `max_trials`
     meets both conditions; None if there is none. References: Nocedal, Wright, "Numerical optimization", 2nd
     edition, algorithms 3.5 and 3.6.
-
-    Examples
-    --------
-    >>> from stradask.algorithms.optimize.line_search import Trial, strong_wolfe
-    >>> found = strong_wolfe(lambda t: Trial(t, (t - 3) ** 2, 2 * (t - 3)), 9.0, -6.0, first=0.1)
-    >>> float(round(found.t, 6))
-    1.0
     """
     low, high = Trial(0.0, value, slope), None
     t = first

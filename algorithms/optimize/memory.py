@@ -21,19 +21,6 @@ class Memory:
     """The pairs of the last steps and their scalar products.
 
     `size`: pairs kept, at least 1.
-
-    Examples
-    --------
-    One pair makes the direction exact along it:
-
-    >>> import numpy as np
-    >>> from stradask.algorithms.optimize.memory import Memory
-    >>> from stradask.algorithms.optimize.space import LocalSpace
-    >>> memory = Memory(LocalSpace(), 5)
-    >>> memory.add(np.array([1.0, 0.0]), np.array([4.0, 0.0]), np.array([8.0, 0.0]))
-    True
-    >>> memory.direction(np.array([8.0, 0.0]))
-    array([-2.,  0.])
     """
 
     def __init__(self, space, size):
@@ -74,7 +61,7 @@ class Memory:
         return self.rows.combine(delta, e, g)
 
     def add(self, s, y, g, t=None):
-        """Take in a pair, unless it has too little curvature; tell whether it was taken.
+        """Add a pair, unless it has too little curvature; return whether it was added.
 
         `s`, `y`: the step, and the change of the gradient. `g`: the gradient after it. `t`: if s is `t` times
         the last direction: its products with the pairs are then known.

@@ -1,4 +1,4 @@
-"""The minibatches of a replica of Downpour SGD, and what a portion of rows may be."""
+"""Minibatches of portions of rows, and one pass over them."""
 
 import numpy as np
 

@@ -183,7 +183,7 @@ def _checked_weights(l1, n):
 
 
 def _fingerprint(fun_and_grad, x0, portions, l1, memory):
-    """Say what a checkpoint belongs to; the portions themselves are not read."""
+    """Identity of a checkpoint; the portions are not read."""
     digest = hashlib.blake2b(digest_size=16)
     for vector in (x0, np.atleast_1d(0.0 if l1 is None else l1)):
         for start in range(0, len(vector), _PIECE):

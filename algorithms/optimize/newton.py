@@ -54,7 +54,7 @@ def minimize_newton_cg(
     `objective`: as for `minimize_newton`, but ``hessian_product(x, v)``, `n_rows` and, without `scaling`,
     ``hessian_diagonal(x)``. `x0`, `max_iter`, `tol_decrease`, `callback`: see `minimize_newton`. `scaling`:
     ``scaling(x)`` makes the preconditioner of a step; by default the diagonal of the Hessian. `forcing`: at
-    most 1e-4 or so for a quadratic objective, whose systems are all the same. Returns OptimizeResult.
+    most 1e-4 or so for a quadratic objective, whose systems are all the same.
     """
     first: list[float] = []
     ridge = objective.ridge
@@ -111,10 +111,10 @@ def minimize_proximal_newton(objective, x0, l1, *, max_iter=100, tol_decrease=1e
             state.nfev += 1
             return Trial(t, value + l1 @ np.abs(there), t * promised, (there, gradient))
 
-        found = backtrack(phi, f)
-        if found is None:
+        trial = backtrack(phi, f)
+        if trial is None:
             return state.result(0 if near else 2)
-        state.take(found)
+        state.take(trial)
         if callback is not None and callback(state.result(1)) is True:
             return state.result(3)
         if near:
@@ -142,7 +142,7 @@ def conjugate_gradients(product, right, stop, most):
 
 
 def _descend(objective, x0, direction, max_iter, tol_decrease, callback):
-    """Go along one direction after the other, each told with whether it solves its system."""
+    """Line searches along directions; ``direction(x, g)`` also returns whether its system was solved."""
     state = _State(x0, *objective.value_and_gradient(x0, curvature=True))
     rounding = _ROUNDING * abs(objective.constant) + _ROUNDING**2 * abs(state.fun)
     stalled = 0
@@ -162,11 +162,11 @@ def _descend(objective, x0, direction, max_iter, tol_decrease, callback):
             slope = float(gradient @ d) if np.isfinite(value) else np.inf
             return Trial(t, value, slope, (there, gradient))
 
-        found = strong_wolfe(phi, f, slope)
-        if found is None:
+        trial = strong_wolfe(phi, f, slope)
+        if trial is None:
             return state.result(0 if near else 2)
-        stalled = stalled + 1 if found.value >= f * (1 - _ROUNDING) else 0
-        state.take(found)
+        stalled = stalled + 1 if trial.value >= f * (1 - _ROUNDING) else 0
+        state.take(trial)
         if callback is not None and callback(state.result(1)) is True:
             return state.result(3)
         if near or stalled == _STALLED:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...scheduler.parameters import stream
-from .downpour import Settings, found_rate, steps
+from .downpour import ReplicaSettings, found_rate, steps
 from .minibatches import n_rows_of, take_rows
 
 _PASS = 2**63 + 19  # purpose of a random stream
@@ -31,24 +31,11 @@ def one_pass(fun_and_grad, x, squares, portion, *, learning_rate, batch_size, se
     `x`, `squares`: array (n_parameters,); where the pass begins; zeros where no gradient has come. Not
     changed. `portion`: array, sparse matrix, or tuple of them. `learning_rate`: gamma; None looks for one, as
     `minimize_downpour` does. `batch_size`: the last minibatch takes what is left. `seed`, `number`: of the
-    order: what comes later has another number. Returns Passed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.optimize.one_pass import one_pass
-    >>> rows = np.full(100, 3.0)
-    >>> def loss(rows, w):
-    ...     return 0.5 * np.sum((w - rows) ** 2), np.array([np.sum(w - rows)])
-    >>> w, squares = np.zeros(1), np.zeros(1)
-    >>> for number in range(20):
-    ...     w, squares, *_ = one_pass(
-    ...         loss, w, squares, rows, learning_rate=1.0, batch_size=10, seed=0, number=number
-    ...     )
-    >>> w.round(3)
-    array([3.])
+    order: what comes later has another number.
     """
-    settings = Settings(fun_and_grad=fun_and_grad, n_parameters=len(x), batch_size=batch_size, seed=seed)
+    settings = ReplicaSettings(
+        fun_and_grad=fun_and_grad, n_parameters=len(x), batch_size=batch_size, seed=seed
+    )
     rate = learning_rate
     if rate is None:
         rate = found_rate(settings, x, settings.batches(portion, 0))

@@ -45,10 +45,10 @@ class Orthant(Smooth):
 
     def point(self, x):
         """See `Smooth.point`."""
-        found = self.evaluate(x)
-        if found is None:
+        evaluated = self.evaluate(x)
+        if evaluated is None:
             return None
-        return self.made(x, found[0] + self.space.penalty(x, self.l1), found[1])
+        return self.made(x, evaluated[0] + self.space.penalty(x, self.l1), evaluated[1])
 
     def made(self, x, value, gradient):
         """Make a point of the whole objective's value and the smooth part's gradient."""
@@ -56,7 +56,7 @@ class Orthant(Smooth):
         return Point(x, value, gradient, pg, self.preconditioner.transposed(pg))
 
     def direction(self, memory, point):
-        """Return the direction in u without what does not go down, and its slope."""
+        """Return the direction in u, zeroed where it does not go down, and its slope."""
         d = self.space.aligned(memory.direction(point.scaled), point.uphill)
         return d, float(self.space.dots([(point.scaled, d)])[0])
 
@@ -66,10 +66,10 @@ class Orthant(Smooth):
 
         def phi(t):
             x = self.space.orthant_step(point.x, t, dx, point.uphill, self.l1)
-            found = self.evaluate(x)
-            if found is None:
+            evaluated = self.evaluate(x)
+            if evaluated is None:
                 return Trial(t, math.inf, math.inf)
-            value, gradient = found
+            value, gradient = evaluated
             step = self.space.axpy(-1.0, point.x, x)
             promised, size = self.space.dots([(point.uphill, step), (gradient, gradient)])
             if not math.isfinite(size):

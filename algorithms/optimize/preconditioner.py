@@ -134,10 +134,7 @@ class Cholesky:
 
 
 class Factors:
-    """Cholesky factors of an objective's Hessians, columns far from zero less their means.
-
-    `objective`: LinearObjective.
-    """
+    """Cholesky factors of an objective's Hessians, columns far from zero less their means."""
 
     def __init__(self, objective):
         self._objective, self._means = objective, None
@@ -216,7 +213,7 @@ class Repeated:
 
 
 def has_long_rows(rows):
-    """Tell whether a few rows are far longer than the others, as those of raw counts are."""
+    """Whether a few rows are far longer than the others, as those of raw counts are."""
     largest, mean = rows.longest
     return largest > _HEAVY * mean
 

@@ -20,14 +20,14 @@ def as_portions(portions):
     if is_dask(portions):
         if not hasattr(portions, "to_delayed"):
             raise DataError(f"portions is a single {type(portions).__name__}: give a list of them")
-        found = delayed_blocks(portions, "portions")
+        pieces = delayed_blocks(portions, "portions")
     else:
         if isinstance(portions, (str, bytes)) or not isinstance(portions, Iterable):
             raise DataError(f"portions must be a sequence, one entry a portion, got {shortened(portions)}")
-        found = list(portions)
-    if not found:
+        pieces = list(portions)
+    if not pieces:
         raise DataError("portions is empty: give at least one portion of the data")
-    return found
+    return pieces
 
 
 class Sandblaster:
@@ -67,7 +67,7 @@ class Sandblaster:
         return self._passes.n_taken_over
 
     def close(self):
-        """Let go of the portions."""
+        """Release the portions."""
         self._passes.close()
 
     def __enter__(self):
@@ -80,7 +80,7 @@ class Sandblaster:
 def run_whole(fun_and_grad, portions, x0, session, deterministic, each, states, options):
     """Minimise with vectors of this process; the parameters are those of `minimize`, checked.
 
-    `each`: called with each `Iterate`; True stops. `states`: States or None. `options`: for `minimize_lbfgs`.
+    `each`: called with each `Iterate`; True stops. `options`: for `minimize_lbfgs`.
     """
 
     def after(iterate):

@@ -1,4 +1,4 @@
-"""Vectors whose slices lie on the workers of a session: the coordinator sends commands and sees scalars.
+"""Vectors in slices on the workers of a session: the coordinator sends commands and sees scalars.
 
 Slice k of every vector lies on the k-th worker. A command (``axpy``, ``scale``, ``dots``...) is carried out
 by each worker on its slices, by `LocalSpace`; one that returns no number waits until one is sent that does.
@@ -34,12 +34,12 @@ class Name(NamedTuple):
 
 
 class ShardedProgram(Summed):
-    """What workers do with slices, and with partial sums that stay where they were made."""
+    """Work on slices, and on partial sums, on the workers."""
 
     # Commands ---------------------------------------------------------------------------------------
 
     def command(self, state, commands, dropped):
-        """Carry out commands on the slices here; return what those without an output gave."""
+        """Run commands on the slices here; return the numbers."""
         local, numbers = LocalSpace(), []
         for method, output, args in commands:
             if method == "accept":  # keep the point of the last pass for the time after a loss
@@ -98,7 +98,7 @@ class ShardedProgram(Summed):
     # Losses -----------------------------------------------------------------------------------------
 
     def rescue(self, state):
-        """Show others the point that was kept; return its mark, None if there is none here."""
+        """Publish the point that was kept; return its mark, None without one."""
         if "whole" in state.spare:
             state.kept["rescued"] = state.spare["whole"]
         return state.spare.get("mark")
@@ -113,7 +113,7 @@ class ShardedProgram(Summed):
 
 
 def take(session, epoch, address, name):
-    """Hand a slice over to Dask; a task on the worker where it lies."""
+    """Give a slice to Dask; a task on the worker that has it."""
     worker = distributed.get_worker()
     plugin: Any = worker.plugins.get(NAME)
     local = plugin and plugin._local(session, epoch)
@@ -139,12 +139,12 @@ def _resolved(kept, args):
 
 
 def _part(state, worker, name, start, stop):
-    """Part of a vector that lies on a worker, "" for this one."""
+    """Part of a vector on a worker, "" for this one."""
     return state.fetch(worker, name, start, stop) if worker else state.kept[name][start:stop]
 
 
 class Vector:
-    """A vector that lies in slices; it is dropped there when nobody holds this."""
+    """A vector in slices, which are dropped when this handle is."""
 
     def __init__(self, space, name):
         self.space, self.name = space, name
@@ -168,10 +168,10 @@ class ShardedRows:
 
     def dots(self, x):
         """Scalar products of all rows with x."""
-        found = np.zeros(len(self.vectors))
+        products = np.zeros(len(self.vectors))
         filled = [k for k, row in enumerate(self.vectors) if row is not None]
-        found[filled] = self.space.dots([(self.vectors[k], x) for k in filled])
-        return found
+        products[filled] = self.space.dots([(self.vectors[k], x) for k in filled])
+        return products
 
     def combine(self, weights, a, x):
         """Return a x plus the sum of all rows, each times its weight."""
@@ -187,7 +187,7 @@ class ShardedSpace(ClusterPasses):
 
     See `stradask.algorithms.optimize.space.Space` for the methods that are not described here.
 
-    `session`: ClusterSession. `program`: ShardedProgram. `n`: parameters.
+    `n`: parameters.
     """
 
     def __init__(self, session, program, n, *, ordered=False):
@@ -218,7 +218,7 @@ class ShardedSpace(ClusterPasses):
         return np.asarray(self._flush((method, None, _named(args)))[0])
 
     def _flush(self, *last):
-        """Send what waits, and a command that returns numbers; their sums over the slices."""
+        """Send the pending commands, and one that returns numbers; sum these over the slices."""
         commands, self._pending = [*self._pending, *last], []
         dropped, self.dropped = self.dropped, []
         if not commands and not dropped:
@@ -293,7 +293,7 @@ class ShardedSpace(ClusterPasses):
         return made
 
     def pieces(self):
-        """Cut the range of parameters so that no piece is long, or lies on two workers."""
+        """Cut the range of parameters so that no piece is long, or is on two workers."""
         for start, stop in itertools.pairwise(self._edges):
             for at in range(start, stop, _PIECE):
                 yield at, min(at + _PIECE, stop)
@@ -358,12 +358,12 @@ class ShardedSpace(ClusterPasses):
         return self._total.value, made
 
     def _places(self, worker):
-        """Where the slices lie, as a worker sees it."""
+        """The workers of the slices, from the view of one."""
         sizes = np.diff(self._edges).tolist()
         return [("" if m == worker else m, size) for m, size in zip(self._owners, sizes, strict=True)]
 
-    def _count(self, order, found):
-        self._total.add(order.first, order.size, *found)
+    def _count(self, order, answer):
+        self._total.add(order.first, order.size, *answer)
         self._counted.setdefault(order.worker, []).append((order.first, order.size, order.last))
 
     def _lost(self, worker, now):
@@ -380,7 +380,7 @@ class ShardedSpace(ClusterPasses):
             self._pending.append(("accept", None, [self._mark]))
 
     def recover(self):
-        """Begin anew on the workers that there are; return the last point that one of them kept, or None."""
+        """Restart on the remaining workers; return the last point that one of them kept, or None."""
         self._open()
         marks = self._ask_all("rescue", dict.fromkeys(self._owners, ()))
         newest = max((mark for mark in marks if mark is not None), default=None)

@@ -1,4 +1,4 @@
-"""The few things that the optimisers ask of vectors, so that a vector may lie anywhere."""
+"""Vector spaces: the operations of the optimisers, for local and sharded vectors."""
 
 import itertools
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ from ...errors import DataError, in_brief, shortened
 
 
 class Space(Protocol):
-    """Vectors of one length and what is done with them.
+    """Operations on vectors of one length.
 
     A vector is an object that only its space understands; none of these methods changes one. The optimisers
     themselves see scalars only. `LocalSpace` has numpy vectors, `stradask.algorithms.optimize.sharded` has
@@ -18,41 +18,32 @@ class Space(Protocol):
 
     def dots(self, pairs) -> np.ndarray:
         """Scalar products of pairs of vectors."""
-        ...
 
     def axpy(self, a: float, x, y) -> Any:
         """a x + y."""
-        ...
 
     def scale(self, a: float, x) -> Any:
         """a x."""
-        ...
 
     def rows(self, n: int, like) -> Any:
         """Room for n vectors, zero at first, as long as `like`; see `LocalRows`."""
-        ...
 
     # What OWL-QN needs besides; `l1` is a float or a vector of weights -------------------------------
 
     def weights(self, l1, like) -> Any:
         """Bring a float, or an array of one weight a coordinate, to the form that the methods below take."""
-        ...
 
     def penalty(self, x, l1) -> float:
         """sum_j l1_j |x_j|."""
-        ...
 
     def pseudo_gradient(self, x, g, l1) -> Any:
         """The subgradient of smallest norm of f + l1 |x|, where f has the gradient g."""
-        ...
 
     def aligned(self, d, pg) -> Any:
         """d, with zeros where it does not go down: where d_j pg_j >= 0."""
-        ...
 
     def orthant_step(self, x, t, d, pg, l1) -> Any:
         """x + t d, with zeros where it left the orthant sign(x), or -sign(pg) where x is 0."""
-        ...
 
 
 class LocalRows:
@@ -77,10 +68,10 @@ class LocalRows:
 
     def dots(self, x):
         """Scalar products of all rows with x."""
-        found = np.zeros(len(self.array))
+        products = np.zeros(len(self.array))
         for part in self._runs:
-            found[part] = self.array[part] @ x
-        return found
+            products[part] = self.array[part] @ x
+        return products
 
     def combine(self, weights, a, x):
         """Return a x plus the sum of all rows, each times its weight."""

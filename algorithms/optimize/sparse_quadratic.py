@@ -21,13 +21,6 @@ def minimise_quadratic(H, g, x, l1, *, start=None, least=0.0):
     `H`: float64 (p, p); symmetric, positive definite but for rounding. `g`, `x`, `l1`: float64 (p,). `start`:
     float64 (p,); where to begin; x when None. `least`: end, too, when a round lowers it by at most this part
     of what it fell by. Returns `b`: float64 (p,). `fell`: how much lower that is than at x.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.optimize.sparse_quadratic import minimise_quadratic
-    >>> minimise_quadratic(np.eye(2), np.array([-3.0, 0.5]), np.zeros(2), np.ones(2))
-    (array([2., 0.]), 2.0)
     """
     from ...kernels.linear.weighted_descent import gram_descent
 

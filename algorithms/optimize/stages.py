@@ -10,10 +10,10 @@ LBFGS_SHARE = 0.1  # of a tolerance for L-BFGS: its steps promise less than is t
 class Stages:
     """Runs minimisers one after the other, each from where the last one ended.
 
-    `objective`: ``value_and_gradient(x)`` and `precision`, see `LinearObjective`. `x0`: float64 ndarray.
-    `max_iter`: steps of all stages together. `callback`: callable or None; see `minimize_newton`; steps are
-    counted over all stages. Attributes: `x`: float64 ndarray; where the last stage ended, and the next one
-    begins. `over`: whether a stage has converged, the steps are used up or the callback has ended it.
+    `objective`: ``value_and_gradient(x)`` and `precision`, see `LinearObjective`. `max_iter`: steps of all
+    stages together. `callback`: callable or None; see `minimize_newton`; steps are counted over all stages.
+    Attributes: `x`: float64 ndarray; where the last stage ended, and the next one begins. `over`: whether a
+    stage has converged, the steps are used up or the callback has ended it.
     """
 
     def __init__(self, objective, x0, max_iter, callback=None):
@@ -45,11 +45,10 @@ class Stages:
         """Run L-BFGS for so many steps, then twice as many and so on, preconditioned anew each time.
 
         `scaling`: ``scaling(x)`` makes a preconditioner at x. `first`: preconditioner; to begin with.
-        `excess`: Excess or None.
         """
         preconditioner = first or scaling(self.x)
         while True:
-            found = self.run(
+            result = self.run(
                 minimize_lbfgs,
                 most=steps,
                 preconditioner=preconditioner,
@@ -57,7 +56,7 @@ class Stages:
                 tol_gradient=0.0,
                 tol_decrease=LBFGS_SHARE * tol_decrease,
             )
-            if self.over or found.status != LIMIT:
+            if self.over or result.status != LIMIT:
                 return
             preconditioner, steps = scaling(self.x), 2 * steps
 

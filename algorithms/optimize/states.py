@@ -17,8 +17,8 @@ class States:
 
     def load(self, space=None):
         """Return the newest state, or None; its vector ``x`` is one of the space."""
-        found = self.store.load(self.fingerprint)
-        return None if found is None else found[1]
+        saved = self.store.load(self.fingerprint)
+        return None if saved is None else saved[1]
 
     def take(self, iterate, space=None):
         """Note a step, and save it if it is due."""
@@ -51,10 +51,10 @@ class PieceStates(States):
 
     def load(self, space=None):
         """See `States.load`."""
-        found = self.store.load(self.fingerprint)
-        if found is None:
+        saved = self.store.load(self.fingerprint)
+        if saved is None:
             return None
-        nit, state, header = found
+        nit, state, header = saved
         pieces = (read_npz(self._file(nit, k))[0]["x"] for k in range(header["n_files"]))
         return state | {"x": space.lay_pieces(_cut(pieces, space.pieces()))}
 

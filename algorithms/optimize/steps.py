@@ -58,8 +58,8 @@ class Smooth:
 
     def point(self, x):
         """Evaluate the objective at x; None where it is not finite."""
-        found = self.evaluate(x)
-        return None if found is None else self.made(x, *found)
+        evaluated = self.evaluate(x)
+        return None if evaluated is None else self.made(x, *evaluated)
 
     def made(self, x, value, gradient):
         """Make a point of its value and gradient."""
@@ -76,13 +76,13 @@ class Smooth:
 
         def phi(t):
             x = self.space.axpy(t, dx, point.x)
-            found = self.evaluate(x)
-            if found is None:
+            evaluated = self.evaluate(x)
+            if evaluated is None:
                 return Trial(t, math.inf, math.inf)
-            there = float(self.space.dots([(found[1], dx)])[0])
+            there = float(self.space.dots([(evaluated[1], dx)])[0])
             if not math.isfinite(there):
                 self.trouble = "the gradient is not finite"
-            return Trial(t, found[0], there, (x, *found))
+            return Trial(t, evaluated[0], there, (x, *evaluated))
 
         trial = strong_wolfe(phi, point.value, slope, first)
         # As steep there as here, and no end in sight.
@@ -90,7 +90,7 @@ class Smooth:
         return None if trial is None else trial._replace(state=self.made(*trial.state))
 
     def trusted(self, fell, promised):
-        """Tell whether a small promised decrease ends the run, the last step having lowered f by `fell`."""
+        """Whether a small promised decrease ends the run, after a step that lowered f by `fell`."""
         return True
 
     def remember(self, memory, before, trial, d):

@@ -166,9 +166,9 @@ def dense_gradient(loss, X, y, weights, coef, intercept, gradient, curvature):
     """Add the gradient of these rows; return their loss.
 
     `X`: float32 or float64 array (n, d), C-ordered. `y`: array (n,) of the type of X. `weights`: array (n,)
-    or (0,) of the type of X; empty for weights of 1. `coef`: array (d,) of the type of X. `intercept`:
-    float64. `gradient`: float64 array (d + 1,); added to. `curvature`: float64 array (n,) or (0,); filled
-    with ``s l''``, unless it is empty.
+    or (0,) of the type of X; empty for weights of 1. `coef`: array (d,) of the type of X. `gradient`: float64
+    array (d + 1,); added to. `curvature`: float64 array (n,) or (0,); filled with ``s l''``, unless it is
+    empty.
     """
     n, d = X.shape
     apart = n // _STREAMS
@@ -217,7 +217,7 @@ def dense_product(X, curvature, v, v_intercept, out):
     """Add the Hessian times a vector, ``X^T (curvature * (X v + v_intercept))``.
 
     `X`: float32 or float64 array (n, d), C-ordered. `curvature`: float64 array (n,). `v`: array (d,) of the
-    type of X. `v_intercept`: float64. `out`: float64 array (d + 1,); added to.
+    type of X. `out`: float64 array (d + 1,); added to.
     """
     n, d = X.shape
     apart = n // _STREAMS

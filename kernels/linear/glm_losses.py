@@ -114,9 +114,8 @@ def _total(values, n):
 def tile_losses(loss, z, y, weights, n, values, slopes, curvatures):
     """Fill slopes and curvatures of the first `n` rows, times their weights; return the weighted loss.
 
-    `loss`: SQUARED, LOGISTIC or POISSON. `z`: float64 array (>= n,). `y`: float32 or float64 array (n,).
-    `weights`: float32 or float64 array (n,) or (0,); empty for weights of 1. `values`, `slopes`,
-    `curvatures`: float64 arrays (>= n,); overwritten.
+    `z`: float64 array (>= n,). `y`: float32 or float64 array (n,). `weights`: float32 or float64 array (n,)
+    or (0,); empty for weights of 1. `values`, `slopes`, `curvatures`: float64 arrays (>= n,); overwritten.
     """
     if loss == LOGISTIC:
         _logistic(z, y, n, values, slopes, curvatures)

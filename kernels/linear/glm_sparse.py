@@ -51,8 +51,8 @@ def csr_gradient(loss, data, indices, indptr, y, weights, coef, intercept, gradi
 
     `data`, `indices`, `indptr`: arrays of CSR; `data` float32 or float64. `y`: array (n,) of the type of
     data. `weights`: array (n,) or (0,) of the type of data; empty for weights of 1. `coef`: float64 array
-    (d,). `intercept`: float64. `gradient`: float64 array (d + 1,); added to. `curvature`: float64 array (n,)
-    or (0,); filled with ``s l''``, unless it is empty.
+    (d,). `gradient`: float64 array (d + 1,); added to. `curvature`: float64 array (n,) or (0,); filled with
+    ``s l''``, unless it is empty.
     """
     n = len(y)
     z, values, slopes, curves = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)

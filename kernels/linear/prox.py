@@ -26,8 +26,7 @@ def descend_prox(gram, slopes, coef, units, steps, strengths, shape, prox):
     A coefficient of the problem as it was given is ``coef * units``; there, the loss curves by ``1 / steps``.
 
     `gram`: float64 array (>= m, >= m), symmetric. `slopes`, `coef`: float64 arrays (m,), changed. `units`,
-    `steps`, `strengths`: float64 arrays (m,). `shape`: float64. `prox`: first-class function. Returns
-    coordinates visited.
+    `steps`, `strengths`: float64 arrays (m,). `prox`: first-class function. Returns coordinates visited.
     """
     m = len(coef)
     for j in range(m):

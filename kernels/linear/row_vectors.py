@@ -1,4 +1,4 @@
-"""Directions in the space of the rows: all that a step does beside its product with X X^T.
+"""Vector operations of a step in the space of the rows, all but its product with X X^T.
 
 A vector is a float64 array (2, n), numbers a of the rows beside ``X X^T a``, or (2, n + 1) with an intercept
 at the end of both halves; see `algorithms.optimize.row_newton`.
@@ -24,9 +24,9 @@ _SUMS: dict[str, Any] = {
 def go(loss, vector, t, d, y, weights, scale, l2, there, slopes, curvatures):
     """Fill ``there = vector + t d``, and the slopes and curvatures of the rows there, times `scale`.
 
-    `t`: float64. `y`, `weights`: arrays (n,) of one type; `weights` may be (0,). `scale`, `l2`: float64.
-    `slopes`, `curvatures`: float64 arrays (n,). Returns `value`, `slope`: float64; of ``scale loss + l2 / 2
-    <there, there>``, and its derivative by t.
+    `y`, `weights`: arrays (n,) of one type; `weights` may be (0,). `slopes`, `curvatures`: float64 arrays
+    (n,). Returns `value`, `slope`: float64; of ``scale loss + l2 / 2 <there, there>``, and its derivative by
+    t.
     """
     n, with_free = len(y), vector.shape[1] > len(y)
     for half in range(2):
@@ -105,7 +105,7 @@ def advance(bent, square, d, residual, step):
 
 @nb.njit(**_SUMS)
 def keep_pair(steps, changes, numbers, n_pairs, step, change, least):
-    """Keep a pair in place of the oldest, unless it has too little curvature; tell whether it was kept.
+    """Replace the oldest pair, unless the new one has too little curvature; return whether it was kept.
 
     `steps`, `changes`: arrays (m, 2, n) of vectors. `numbers`: float64 array (2, m); of each pair ``s.y`` and
     ``y.y``. `n_pairs`: pairs that were kept so far; the next one's place is this modulo m. `step`, `change`:

@@ -4,9 +4,8 @@ import numpy as np
 from scipy import optimize, sparse
 from scipy.special import logsumexp, softmax
 
+from stradask.algorithms.linear.sparse.class_losses import Logistic, Multinomial
 from stradask.algorithms.linear.sparse.columns import columns_of
-from stradask.algorithms.linear.sparse.logistic import Logistic
-from stradask.algorithms.linear.sparse.multinomial import Multinomial
 from stradask.algorithms.linear.sparse.program import SparseLinearProgram, solve
 from stradask.algorithms.linear.sparse.working_set import WorkingSet
 

@@ -7,11 +7,9 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import column_or_1d
 
 from ...._typing import Matrix, RandomState, Vector
-from ...inputs.dask_arrays import check_matrix, check_vector
 from ...inputs.matrices import _as_data_errors
-from ...inputs.targets import check_names, check_penalty_factor, check_targets, check_weights
+from ...inputs.targets import check_targets
 from ..elastic_net import ElasticNet
-from .folds import PathProblem
 from .path_cv import CV_CONSTRAINTS, PathCV
 from .sparse_logistic_cv import SparseLogisticRegressionCV
 
@@ -201,30 +199,18 @@ class ElasticNetCV(PathCV, ElasticNet):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            names, X = X, check_matrix(self, X)
-            n_samples, n_features = X.shape
-            y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
-            check_names(self, names, y)
-            with _as_data_errors():
-                targets = column_or_1d(check_targets(y, n_samples, type(self).__name__), warn=True)
-            problem = PathProblem(
-                targets,
-                check_weights(sample_weight, n_samples),
-                check_penalty_factor(self.penalty_factor, n_features),
-                self.standardize,
-                self.fit_intercept,
-                self.positive,
-                self.tol,
-                self.max_iter,
-            )
-            model, (errors,) = self._search(X, problem, groups, losses=("mse",))
+            X, _, model, (errors,) = self._fit_path(X, y, sample_weight, groups, losses=("mse",))
             self.mse_path_ = self._squeezed(-errors)
-            self.coef_ = model.dense(n_features, X.dtype)
+            self.coef_ = model.dense(X.shape[1], X.dtype)
             self.intercept_ = float(model.intercept) if self.fit_intercept else 0.0
         return self
 
+    def _checked_target(self, y, n_samples, offset):
+        with _as_data_errors():
+            return {"y": column_or_1d(check_targets(y, n_samples, type(self).__name__), warn=True)}
+
     def __sklearn_tags__(self):
-        """Tell scikit-learn that there is one target."""
+        """Declare a single target to scikit-learn."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = False
         return tags

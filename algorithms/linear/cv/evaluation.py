@@ -22,13 +22,9 @@ _BLOCK = 1 << 22  # float64 values of a block of predictions: 32 MiB
 
 
 def decision_path(X, rows, coefs, intercepts):
-    """Return the linear predictors of some rows under all models of a path.
+    """Return the linear predictors of some rows under all models of a path: float64 (n_rows, n_models).
 
-    Only the columns of `X` that some model uses are touched, and the result is the one dense array of
-    the size of the path.
-
-    `X`: ndarray or sparse matrix of shape (n_samples, n_features). `rows`: ndarray of int. `coefs`: CSC array
-    (n_features, n_models). `intercepts`: array (n_models,). Returns float64 (len(rows), n_models).
+    Only columns of `X` that some model uses are read. `coefs`: CSC (n_features, n_models).
     """
     used = np.unique(coefs.indices)
     decision = np.empty((len(rows), coefs.shape[1]))
@@ -48,14 +44,10 @@ def decision_path(X, rows, coefs, intercepts):
 
 
 def score_path(scorer, X, y, rows, coefs, intercepts, *, weights=None, offset=None, n_outputs=1):
-    """Score all models of a path on some rows, in blocks of models of at most 32 MiB.
+    """Score all models of a path on some rows, in blocks of models of at most 32 MiB: array (n_alphas,).
 
-    `scorer`: what `path_scorer` returned. `X`: ndarray or sparse matrix of shape (n_samples, n_features).
-    `y`: array (n_samples,); targets, or numbers of classes. `rows`: ndarray of int; the rows to judge by; a
-    row may stand several times. `coefs`: CSC array (n_features, n_alphas * n_outputs). `intercepts`: array
-    (n_alphas * n_outputs,). `weights`: array (n_samples,). `offset`: array (n_samples,) or (n_samples,
-    n_outputs); added to the linear predictors. `n_outputs`: linear predictors of a model: the number of
-    classes of a multinomial one. Returns array (n_alphas,).
+    `scorer`: see `path_scorer`. `y`: targets, or numbers of classes. `rows` may repeat a row. `coefs`: CSC
+    (n_features, n_alphas * n_outputs).
     """
     step = max(1, _BLOCK // max(1, len(rows) * n_outputs)) * n_outputs
     row_weights = None if weights is None else weights[rows]
@@ -75,12 +67,10 @@ def score_path(scorer, X, y, rows, coefs, intercepts, *, weights=None, offset=No
 def path_scorer(scoring, classes=None):
     """Return a function that scores many models on the same rows.
 
-    `scoring`: str or callable; the name of a scorer of scikit-learn, "mse" or "deviance", or
-    ``scoring(estimator, X, y)``. "mse" is minus the mean squared error; "deviance" is minus the mean
-    deviance: of squared loss the same, of logistic loss twice the log loss. `classes`: ndarray; labels of a
-    classifier, whose targets are then numbers of classes. Returns ``scorer(X, y, rows, decision, weights)``
-    with `decision` of shape (n_rows, n_models, n_outputs) gives an ndarray of shape (n_models,). Raises:
-    DataError: For a name that is none of these.
+    `scoring`: the name of a scorer of scikit-learn, "mse" or "deviance" (minus the mean deviance: of squared
+    loss the mean squared error, of logistic loss twice the log loss), or ``scoring(estimator, X, y)``. With
+    `classes` targets are numbers of classes. The result is ``scorer(X, y, rows, decision, weights)``, with
+    `decision` of shape (n_rows, n_models, n_outputs), and returns an array (n_models,).
     """
     quick = _quick_scores(classes)
     if isinstance(scoring, str) and scoring in quick:
@@ -239,19 +229,10 @@ def mean_and_error(scores):
 
 
 def choose(mean, error):
-    """Choose a penalty on a path that goes from the largest to the smallest.
+    """Return the places of the best mean score, and of the largest penalty within one standard error of it.
 
-    `mean`, `error`: array (n_alphas,); mean score and its standard error, by falling penalty. Returns `best`:
-    where the mean is greatest; of equals the largest penalty. `one_standard_error`: the largest penalty whose
-    mean is no more than one standard error (that of the best) below the best. References: Breiman, Friedman,
-    Stone, Olshen, "Classification and regression trees", 1984, section 3.4.3.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.linear.cv.evaluation import choose
-    >>> choose(np.array([-9.0, -4.2, -4.0, -3.9, -4.1]), np.full(5, 0.4))
-    (3, 1)
+    Penalties fall; of equals the largest is the best. Reference: Breiman, Friedman, Stone, Olshen,
+    "Classification and regression trees", 1984, section 3.4.3.
     """
     best = int(np.argmax(mean))
     return best, int(np.argmax(mean >= mean[best] - error[best]))

@@ -17,9 +17,10 @@ from ....scheduler.place import open_place
 from ....scheduler.tasks import Load
 from ....scheduler.threads import own_threads, single_threaded_blas
 from ...inputs.targets import check_class_weights, check_weights
+from ..losses import loss_of, squared
 from ..path import alpha_grid, stacked
-from ..sparse.fitting import SHORT, Design, Fit, solve
-from ..sparse.rounded import rounded
+from ..sparse.fitting import SHORT, Design, rounded, solve
+from ..sparse.working_set import Solution
 from .evaluation import path_scorer, score_path
 
 
@@ -36,20 +37,10 @@ class Fold:
 
 
 def folds_of(cv, n_samples, y, groups=None, weights=None, classes=None):
-    """Divide the rows.
+    """Divide the rows: a list of `Fold`.
 
-    `cv`: int, splitter, iterable of (train, test) or None; as in scikit-learn. `y`: array (n_samples,);
-    targets, or numbers of classes. `groups`: array-like of shape (n_samples,); given to the splitter.
-    `weights`: array (n_samples,). `classes`: ndarray; labels of a classifier: stratify by `y` where `cv`
-    leaves it open. Returns list of Fold. Raises DataError: If the splitter refuses, a row does not exist, a
-    part of a fold is empty or has no weight, or a class is not among the training rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.linear.cv.folds import folds_of
-    >>> [fold.weights.tolist() for fold in folds_of(2, 4, np.arange(4.0))]
-    [[0.0, 0.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]]
+    `cv` is as in scikit-learn; with `classes` (labels) rows are stratified by `y` where `cv` leaves it open.
+    A DataError names a part of a fold that is empty or has no weight, or a class that training rows lack.
     """
     name = f"cv={shortened(cv)}"
     try:
@@ -136,10 +127,8 @@ class Path:
 class PathProblem:
     """All of a path but the matrix and the penalties.
 
-    Attributes: `y`: array (n_samples,); targets, or numbers of classes. `weights`: array (n_samples,) or
-    None; of the samples; of mean 1. `factors`: array (n_features,) or None; of the penalty. `classes`:
-    ndarray or None; labels of a logistic model; None is least squares. `class_weight`: None, "balanced" or
-    dict. `offset`: ndarray or None.
+    `y`: targets, or numbers of classes. `weights`: None or array (n_samples,), of mean 1. `factors`: of the
+    penalty. `classes`: labels of a logistic model; None is least squares.
     """
 
     y: np.ndarray
@@ -155,9 +144,14 @@ class PathProblem:
     offset: Any = None
 
     @property
+    def kind(self):
+        """The loss object."""
+        return squared if self.classes is None else loss_of(self.classes)
+
+    @property
     def n_outputs(self):
         """Linear predictors of a model: the number of classes if they are more than two."""
-        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+        return self.kind.n_outputs
 
     def design(self, X, weights):
         """Bring the matrix and the weights of the rows together."""
@@ -175,9 +169,7 @@ class PathProblem:
 
     def loss(self, design):
         """Return the loss with an empty working set."""
-        if self.classes is None:
-            return design.squared(self.y)
-        return design.logistic(self.y, len(self.classes), self.offset)
+        return self.kind.subproblem(design, self.y, self.offset)
 
     def grid(self, X, l1_ratio, eps, n_alphas):
         """Return the falling alphas for all rows; see `alpha_grid`."""
@@ -185,10 +177,7 @@ class PathProblem:
         return alpha_grid(design, self.loss(design), l1_ratio, eps, n_alphas)
 
     def path(self, X, l1_ratio, alphas, weights, n_jobs=None):
-        """Solve for falling alphas; Ctrl-C raises KeyboardInterrupt, as a part of a path cannot be judged.
-
-        Returns Path.
-        """
+        """Solve for falling alphas; Ctrl-C raises KeyboardInterrupt, as a part of a path cannot be judged."""
         design = self.design(X, weights)
         fits, done = solve(
             design,
@@ -204,14 +193,15 @@ class PathProblem:
         return path_of(fits, X.shape[1], self.n_outputs)
 
     def model(self, path, at):
-        """Take the `Fit` at one place of a path."""
+        """Take the `Solution` at one place of a path."""
         chosen = slice(at * self.n_outputs, (at + 1) * self.n_outputs)
         coefs, intercept = path.coefs[:, chosen], path.intercepts[chosen]
         features = np.unique(coefs.indices).astype(np.int64)
         coef = coefs[features].toarray()
         if self.n_outputs == 1:
             coef, intercept = coef[:, 0], float(intercept[0])
-        return Fit(features, coef, intercept, path.gaps[at], np.nan, int(path.rounds[at]), "gap")
+        figures = np.nan, np.nan, path.gaps[at], int(path.rounds[at]), 0, "gap"
+        return Solution(np.nan, features, coef, intercept, *figures)
 
     def rounded(self, X, fit, l1_ratio, alpha, weights, n_jobs=None):
         """Round a model to the type of X; see `rounded`."""
@@ -222,8 +212,8 @@ class PathProblem:
     def scores(self, X, fold, l1_ratio, alphas, scorings):
         """Solve a path on a fold and score it on the test rows.
 
-        `X`: ndarray or CSC array (n_samples, n_features). `alphas`: array (n_alphas,). `scorings`: list of
-        str or callable. Returns `scores`: list of array (n_alphas,). `unsolved`: list of float; see `Path`.
+        `X`: ndarray or CSC array (n_samples, n_features). `alphas`: array (n_alphas,). Returns `scores`: list
+        of array (n_alphas,). `unsolved`: list of float; see `Path`.
         """
         path = self.path(X, l1_ratio, alphas, fold.weights)
         scores = [
@@ -244,10 +234,7 @@ class PathProblem:
 
 
 def path_of(fits, n_features, n_outputs=1):
-    """Put the models of a path side by side.
-
-    `fits`: list of Fit. Returns Path.
-    """
+    """Put the models of a path side by side."""
     outputs = [
         replace(fit, coef=coef) for fit in fits for coef in fit.coef.reshape(len(fit.features), n_outputs).T
     ]
@@ -256,9 +243,9 @@ def path_of(fits, n_features, n_outputs=1):
     return Path(
         coefs,
         np.concatenate([np.broadcast_to(fit.intercept, n_outputs) for fit in fits]).astype(np.float64),
-        np.array([fit.gap for fit in fits]),
-        np.array([fit.n_iter for fit in fits], dtype=np.int64),
-        [float(fit.relative_gap) for fit in fits if fit.reason in SHORT],
+        np.array([fit.gap_absolute for fit in fits]),
+        np.array([fit.rounds for fit in fits], dtype=np.int64),
+        [float(fit.gap) for fit in fits if fit.reason in SHORT],
     )
 
 
@@ -275,23 +262,8 @@ def tasks_over(X, engine, n_jobs):
 def score_folds(tasks, problem, grids, folds, scorings, *, label, verbose):
     """Fit every path on every fold and score it, one task for each pair.
 
-    Parameters
-    ----------
-    tasks : Tasks
-        Of `tasks_over`.
-    problem : PathProblem
-    grids : list of (float, ndarray)
-        Shares of the l1 penalty with their alphas.
-    folds : list of Fold
-    scorings : list of str or callable
-    label, verbose
-        Of the progress bar, of one round a task.
-
-    Returns
-    -------
-    scores : ndarray of shape (n_scorings, n_grids, n_alphas, n_folds)
-    unsolved : list of float
-        Relative gaps of the fits that did not reach the tolerance.
+    `grids`: shares of the l1 penalty with their alphas. Returns scores (n_scorings, n_grids, n_alphas,
+    n_folds), and the relative gaps of fits that did not reach the tolerance.
     """
     work = [(0, fold, l1_ratio, alphas, scorings) for l1_ratio, alphas in grids for fold in folds]
     with single_threaded_blas():  # in this process; its threads would compete with those of the folds

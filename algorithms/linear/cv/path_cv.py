@@ -13,13 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 from ...._typing import Matrix, Vector
 from ....errors import DataError, in_brief, shortened
 from ....scheduler.threads import single_threaded_blas
-from ...inputs.targets import check_alphas
+from ...inputs.dask_arrays import check_matrix, check_vector
+from ...inputs.targets import check_alphas, check_names, check_penalty_factor, check_weights
 from .evaluation import choose, mean_and_error, path_scorer
-from .folds import folds_of, score_folds, tasks_over
+from .folds import PathProblem, folds_of, score_folds, tasks_over
 
 
 class PathCV:
-    """What the estimators share that cross-validate a path: grid, folds, scores, choice, picture."""
+    """Base of the estimators that cross-validate a path: grid, folds, scores, choice, picture."""
 
     # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
     _expected_failed_checks: ClassVar[dict] = {
@@ -39,9 +40,15 @@ class PathCV:
     engine: str
     n_jobs: Any
     verbose: int
+    penalty_factor: Any
+    standardize: bool
+    fit_intercept: bool
+    positive: bool
+    max_iter: Any
     dual_gap_: Any
     n_iter_: Any
     _validate_params: Any
+    _checked_target: Any  # ``(y, n_samples, offset)`` returns `y`, and perhaps more of a `PathProblem`
 
     def _l1_ratios(self):
         try:
@@ -60,12 +67,31 @@ class PathCV:
         alphas = self.alphas if self.n_alphas is None else self.n_alphas
         return alphas if isinstance(alphas, Integral) else None
 
+    def _fit_path(self, X, y, sample_weight, groups, losses=(), offset=None):
+        """Check the input and search the path; return X, the classes, and what `_search` returns."""
+        names, X = X, check_matrix(self, X)
+        n_samples, n_features = X.shape
+        y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
+        check_names(self, names, y)
+        target = self._checked_target(y, n_samples, offset)
+        problem = PathProblem(
+            weights=check_weights(sample_weight, n_samples),
+            factors=check_penalty_factor(self.penalty_factor, n_features),
+            standardize=self.standardize,
+            fit_intercept=self.fit_intercept,
+            positive=self.positive,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            **target,
+        )
+        return X, problem.classes, *self._search(X, problem, groups, losses)
+
     def _search(self, X, problem, groups, losses=()):
         """Score all paths on all folds, choose a penalty, and fit the path to all rows.
 
-        `X`: ndarray or CSC array (n_samples, n_features). `problem`: PathProblem. `groups`: array-like or
-        None. `losses`: tuple of str; scores to compute beside `scoring`. Returns `model`: Fit; of all rows,
-        at the place on their path that `rule` chooses. `scores`: list of ndarray; of `losses`.
+        `X`: ndarray or CSC array (n_samples, n_features). `losses`: tuple of str; scores to compute beside
+        `scoring`. Returns `model`: Fit; of all rows, at the place on their path that `rule` chooses.
+        `scores`: list of ndarray; of `losses`.
         """
         classes = problem.classes
         path_scorer(self.scoring, classes)  # refuses before the work
@@ -106,7 +132,7 @@ class PathCV:
         self.alpha_, self.alpha_min_, self.alpha_1se_ = (float(alphas[k]) for k in (at, best, spare))
         self.l1_ratio_ = l1_ratio
         self.coef_path_, self.intercept_path_ = path.coefs, path.intercepts
-        self.dual_gap_, self.n_iter_ = float(model.gap), model.n_iter
+        self.dual_gap_, self.n_iter_ = float(model.gap_absolute), model.rounds
         return model, others
 
     def alpha_max(self, X: Matrix, y: Vector, sample_weight: Vector | None = None, **more: Any) -> Any:
@@ -152,7 +178,7 @@ class PathCV:
                 f"largest relative duality gap is {max(gaps):.1e}: raise max_iter or eps, or accept a "
                 "larger tol",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _curve(self):

@@ -21,11 +21,8 @@ def plot_path(
 ):
     """Draw coefficient paths and the cross-validation curve; see the method `plot` of the estimators.
 
-    `alphas`: array (n_alphas,); falling. `coef_path`: CSC array (n_features, n_alphas * n_outputs). `mean`,
-    `error`: array (n_alphas,); scores and their standard errors. `alpha`, `alpha_min`, `alpha_1se`: the
-    penalty of the model, of the best mean score, and within one standard error of it. `scoring`: str or
-    callable. `names`: sequence of str; of the features. `axes`: sequence of two matplotlib axes. Returns
-    ndarray of two matplotlib axes.
+    `alphas` fall. `coef_path`: CSC (n_features, n_alphas * n_outputs). `mean`, `error`: scores (n_alphas,)
+    and their standard errors.
     """
     upper, lower = np.asarray(_new_axes() if axes is None else axes, dtype=object).ravel()
     x = _places(alphas)
@@ -56,7 +53,7 @@ def plot_path(
 
 
 def _places(alphas):
-    """Return where penalties lie; a penalty of zero lies where 1e-16 does."""
+    """Horizontal positions of penalties; a penalty of zero is drawn at 1e-16."""
     return -np.log10(np.maximum(alphas, 1e-16))
 
 
@@ -142,7 +139,7 @@ def _draw_scores(ax, x, mean, error, scoring):
 
 
 def _label(scoring):
-    """Return what the score is called, and -1 for a score that is minus a loss."""
+    """Label of a score, and -1 for a score that is minus a loss."""
     if callable(scoring):
         return getattr(scoring, "__name__", "score"), 1
     name = scoring.removeprefix("neg_")

@@ -7,10 +7,9 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from ...._typing import Matrix, Vector
-from ...inputs.dask_arrays import check_matrix, check_vector
-from ...inputs.targets import check_labels, check_names, check_offset, check_penalty_factor, check_weights
+from ...inputs.targets import check_labels, check_offset
+from ..losses import loss_of
 from ..sparse_logistic import SparseLogisticRegression
-from .folds import PathProblem
 from .path_cv import CV_CONSTRAINTS, PathCV
 
 
@@ -187,26 +186,13 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            names, X = X, check_matrix(self, X)
-            n_samples, n_features = X.shape
-            y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
-            check_names(self, names, y)
-            classes, numbers = check_labels(y, n_samples, type(self).__name__)
-            problem = PathProblem(
-                numbers,
-                check_weights(sample_weight, n_samples),
-                check_penalty_factor(self.penalty_factor, n_features),
-                self.standardize,
-                self.fit_intercept,
-                self.positive,
-                self.tol,
-                self.max_iter,
-                classes=classes,
-                class_weight=self.class_weight,
-                offset=check_offset(offset, n_samples, 1 if len(classes) == 2 else len(classes)),
-            )
-            model, _ = self._search(X, problem, groups)
+            X, classes, model, _ = self._fit_path(X, y, sample_weight, groups, offset=offset)
             self.classes_ = classes
-            self.coef_ = np.atleast_2d(model.dense(n_features, X.dtype))
+            self.coef_ = np.atleast_2d(model.dense(X.shape[1], X.dtype))
             self.intercept_ = np.atleast_1d(model.intercept).astype(X.dtype)
         return self
+
+    def _checked_target(self, y, n_samples, offset):
+        classes, numbers = check_labels(y, n_samples, type(self).__name__)
+        offset = check_offset(offset, n_samples, loss_of(classes).n_outputs)
+        return {"y": numbers, "classes": classes, "class_weight": self.class_weight, "offset": offset}

@@ -41,13 +41,12 @@ from ...optimize.preconditioner import (
     scaling_of,
 )
 from ...optimize.stages import LBFGS_SHARE, Stages
-from .costs import CALL, row_costs
 from .dual_ridge import DualFactor, applies, minimize_dual
 from .row_newton import applies as row_newton_applies
 from .row_newton import minimize_by_row_newton
 from .row_space import applies as row_space_applies
 from .row_space import minimize_by_rows
-from .rows import SQUARED
+from .rows import CALL, SQUARED, row_costs
 from .sketch import minimize_sketch, sample_size
 
 NEWTON_MOST = 2000  # parameters: beyond, a Hessian and its factor take too much memory and time
@@ -69,13 +68,10 @@ _FORCING, _QUADRATIC = 0.1, 1e-5  # residuals of Newton systems; a quadratic has
 
 
 def minimise(objective, x0, *, solver="auto", max_iter=1000, tol=1e-6, callback=None):
-    """Minimise a `LinearObjective`.
+    """Minimise a `LinearObjective`; return a result and the name of the first method.
 
-    `objective`: LinearObjective. `x0`: float64 ndarray. `solver`: {"auto", "newton", "sandblaster"};
     "newton": with the Hessian for up to 2,000 parameters, else with conjugate gradients. "sandblaster":
-    L-BFGS with the diagonal of the Hessian. `tol`: estimated excess of the objective over its minimum,
-    relative to its size. Returns `result`: OptimizeResult. `name`: what ran first: "newton", "newton-cg",
-    "sketch" or "lbfgs".
+    L-BFGS with the diagonal of the Hessian. `tol`: excess over the minimum, relative to the objective.
     """
     if solver == "newton":
         name = "newton" if objective.n_parameters <= NEWTON_MOST else "newton-cg"
@@ -110,14 +106,11 @@ def method_for(objective):
 
 
 def minimise_square(objective, x0, *, solver="auto", factor=None, max_iter=1000, tol=1e-6, callback=None):
-    """Minimise a `LinearObjective` of the squared loss.
+    """Minimise a `LinearObjective` of the squared loss; return a result and ``(name, factor)``.
 
     Its Hessian is the same everywhere and for all targets: L-BFGS in the variables of its Cholesky factor
-    takes the Newton step, and then corrects what rounding left.
-
-    `objective`, `x0`, `solver`, `max_iter`, `tol`, `callback`: see `minimise`. `factor`: Cholesky or
-    DualFactor; of the Hessian, or for fewer rows than columns of `dual_ridge`, as an earlier call has
-    returned it. Returns `result`: OptimizeResult. `(name, factor)`.
+    takes the Newton step, and then corrects what rounding left. `factor`: from an earlier call; of the
+    Hessian, or of `dual_ridge` for fewer rows than columns.
     """
     if solver != "sandblaster" and applies(objective):
         return _by_rows(objective, x0, factor, max_iter=max_iter, tol=tol, callback=callback)
@@ -132,8 +125,24 @@ def minimise_square(objective, x0, *, solver="auto", factor=None, max_iter=1000,
     return result, ("newton", factor)
 
 
+class SquareMinimiser:
+    """`minimise_square` for one target after the other: those of equal penalty share a factor."""
+
+    def __init__(self, solver):
+        self._solver, self._l2, self._factor = solver, None, None
+
+    def __call__(self, objective, x0, **options):
+        """Minimise; return a result and a name."""
+        factor = self._factor if objective.l2 == self._l2 else None
+        result, (name, self._factor) = minimise_square(
+            objective, x0, solver=self._solver, factor=factor, **options
+        )
+        self._l2 = objective.l2
+        return result, name
+
+
 def _by_rows(objective, x0, factor, *, max_iter, tol, callback):
-    """The dual solution, and where rounding has left too much of it conjugate gradients from there."""
+    """Solve the dual; where rounding errors remain, continue with conjugate gradients."""
     stages = Stages(objective, x0, max_iter, callback)
     try:
         factor = factor or DualFactor(objective)
@@ -181,6 +190,11 @@ def hessian_pays(n_rows, n_columns):
     return n_columns <= _L1_FEW or (n_columns < NEWTON_MOST and 4 * n_rows >= n_columns**2)
 
 
+def by_columns(shape, here):
+    """Whether the working set solves an l1 penalty; on a cluster Hessians are summed where the rows are."""
+    return shape[1] >= NEWTON_MOST or (here and not hessian_pays(*shape))
+
+
 def minimise_sparse(objective, x0, *, l1, max_iter=1000, tol=1e-6, callback=None):
     """Minimise a `LinearObjective` plus ``l1 |w|_1``, the intercept left out; returns as `minimise`.
 
@@ -195,7 +209,7 @@ def minimise_sparse(objective, x0, *, l1, max_iter=1000, tol=1e-6, callback=None
 
 
 def _diagonal_first(objective, x0, *, max_iter, tol_decrease, callback):
-    """L-BFGS with the diagonal, and what follows if it is slow; returns as `minimise`."""
+    """Run L-BFGS with the diagonal, and another method if it is slow; returns as `minimise`."""
     p = objective.n_parameters
     small = p <= NEWTON_MOST and objective.n_rows >= _LATE_SKETCH_ROWS * p
     stages = Stages(objective, x0, max_iter, callback)
@@ -258,7 +272,7 @@ def _lbfgs_by_diagonal(objective, x0, *, tol_decrease, max_iter, callback):
 
 
 def _excess(objective, tol):
-    """What proves that L-BFGS has converged: a factor where it costs no more than a few passes."""
+    """The convergence test of L-BFGS: by a factor where it costs no more than a few passes."""
     row, hessian_row = row_costs(objective.rows)
     p, n = objective.n_parameters, objective.n_rows
     cost = n * hessian_row + 0.1 * p**3 / 3
@@ -267,7 +281,7 @@ def _excess(objective, tol):
 
 
 def _in_double(objective):
-    """Whether gradients are precise enough for what is left to be told from rounding."""
+    """Whether gradients are precise enough to tell the excess from rounding."""
     return objective.rows.dtype == np.float64
 
 

@@ -20,7 +20,7 @@ _BLOCK = 1 << 20  # entries of a block of columns in float64
 
 
 def applies(objective):
-    """Tell whether an objective has fewer rows than columns, rows that lie here, and a penalty."""
+    """Whether an objective has fewer rows than columns, rows in this process, and a penalty."""
     n, d = objective.rows.shape
     here = isinstance(objective.rows, DenseRows | SparseRows)
     return here and objective.loss == SQUARED and objective.l2 > 0 and n < d and n <= MOST_ROWS
@@ -83,8 +83,7 @@ def minimize_dual(objective, x0, *, factor, tol_decrease, max_iter=1, callback=N
 
     It has converged where strong convexity proves it: the excess is at most ``|g|^2 / (2 l2)``.
 
-    `objective`: LinearObjective. `x0`: float64 ndarray. `factor`: DualFactor. `tol_decrease`: excess over the
-    minimum relative to the objective. `callback`: callable or None.
+    `tol_decrease`: excess over the minimum relative to the objective.
     """
     fun, jac = objective.value_and_gradient(x0)
     if _excess(objective, jac) <= tol_decrease * abs(fun):

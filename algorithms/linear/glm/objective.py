@@ -46,9 +46,9 @@ def tree_sum(parts):
 
 
 class _Penalised:
-    """What the objectives share: portions, threads, the squared penalty.
+    """Base of the objectives: portions, threads, the squared penalty.
 
-    `rows`: DenseRows or SparseRows. `width`: numbers that an entry of the parameters has.
+    `width`: numbers that an entry of the parameters has.
     """
 
     def __init__(self, rows, *, scale, l2, fit_intercept, n_jobs, width, constant=0.0):
@@ -71,7 +71,7 @@ class _Penalised:
 
     @property
     def ridge(self):
-        """What solvers add to a Hessian whose diagonal is scaled to ones: 0 for float64.
+        """The ridge that solvers add to a Hessian with a diagonal of ones: 0 for float64.
 
         Gradients of float32 rows have rounding errors in every direction. Where columns repeat each other the
         Hessian is singular, and its inverse would turn such errors into steps of 1e6.
@@ -90,18 +90,18 @@ class _Penalised:
 
     @property
     def sample_threads(self):
-        """Threads for what is done with a sample."""
+        """Threads for work on a sample."""
         return self.n_jobs
 
     def bytes_sent(self):
-        """Count the bytes that went over the network so far."""
+        """Bytes sent over the network so far."""
         return 0
 
     def _cut(self, rows, width):
         return cut(rows, width)
 
     def _run(self, work):
-        """Call ``work(portion, its rows)`` for all portions; a list of what it returned."""
+        """Call ``work(portion, its rows)`` for all portions; return the list of results."""
         self.n_passes += 1
         if len(self.portions) == 1:  # of small data, where handing out work takes as long as a part of a pass
             return [work(self.portions[0], self._slices[0])]
@@ -110,7 +110,7 @@ class _Penalised:
         )
 
     def _complete(self, w, parts):
-        """Make value and gradient of those of the portions."""
+        """Sum values and gradients of the portions."""
         values, gradients = zip(*parts, strict=True)
         value = float(self.scale * tree_sum(values) + self._penalty(w))
         gradient = self._scaled(gradients)
@@ -226,7 +226,7 @@ class LinearObjective(_Penalised):
 
     @property
     def share_that_counts(self):
-        """Rows of equal weight that tell as much as these, as a part of them: ``(sum s)^2 / (n sum s^2)``."""
+        """Effective sample fraction of the weights: ``(sum s)^2 / (n sum s^2)``."""
         every, squares = self.rows.weight_sums
         return every**2 / (self.n_rows * squares)
 
@@ -273,7 +273,7 @@ class LinearObjective(_Penalised):
         return w[: self.n_columns], float(w[self.n_columns]) if self.fit_intercept else 0.0
 
     def _curvatures(self, w):
-        """Curvatures of the rows at w, by another pass unless they are those kept last."""
+        """Curvatures of the rows at w, by another pass unless they were kept."""
         self.value_and_gradient(w, curvature=True)
         return self._curvature
 

@@ -1,4 +1,4 @@
-"""Objectives over rows that lie in portions, on a Dask cluster: every sum is a pass of Sandblaster's.
+"""Objectives over portions of rows on a Dask cluster: every sum is a Sandblaster pass.
 
 The coordinator holds parameters, targets and weights, and sends the parameters once a pass; values,
 gradients, Hessians and their diagonals come back as sums over portions, added along a tree over their
@@ -23,27 +23,26 @@ from .rows import make_rows, rare_columns
 _SAMPLE_ENTRIES = 1 << 26  # that a sample may bring to the coordinator
 
 
-class FarPortions(Summed):
-    """What is asked of portions of rows.
+class RemotePortions(Summed):
+    """The requests that portions of rows answer.
 
-    `shards`: what `read` takes, and lists of targets and weights of the same rows. `read`: ``read(source)``
-    returns an ndarray in C order or a csr_array, checked. `beside`: what reads targets and weights that lie
-    beside the rows: the shards then hold these as they lie. ``beside.load(source, y, weights)`` checks them,
-    ``beside.survey(them)`` returns numbers and arrays that tell of them, ``beside.rows(them, dtype, coding)``
-    targets and weights as a coding makes them; the last part of a coding is None where all weights are 1.
+    `shards`: sources for `read`, with targets and weights of the same rows. ``read(source)`` returns a
+    checked ndarray in C order or csr_array. `targets` reads targets and weights that stay with the rows: its
+    ``load(source, y, weights)`` checks them, ``survey(them)`` returns figures of them, ``rows(them, dtype,
+    coding)`` codes them; the last part of a coding is None where all weights are 1.
     """
 
-    def __init__(self, shards, read, n_columns, beside=None):
-        self.shards, self.read, self.n_columns, self.beside = shards, read, n_columns, beside
+    def __init__(self, shards, read, n_columns, targets=None):
+        self.shards, self.read, self.n_columns, self.targets = shards, read, n_columns, targets
         self.n_portions = len(shards)  # the shards are not with the program where it is asked
 
     def load(self, data):
         """Read a portion; one set of rows for each target, sharing X."""
         source, targets, weights = data
         X = self.read(source)
-        if self.beside is None:
+        if self.targets is None:
             return _Portion(X, rows=[make_rows(X, y, weights) for y in targets])
-        return _Portion(X, lying=self.beside.load(source, targets, weights))
+        return _Portion(X, raw_targets=self.targets.load(source, targets, weights))
 
     def portion(self, number, state, request):
         """Answer a request, (what, target, arguments): a number and an array, which may not be finite."""
@@ -66,10 +65,10 @@ class FarPortions(Summed):
         return f"{what} {args[0]}" if what in ("second_order", "gram") else what
 
     def report(self, state):
-        """Rows, stored entries, and what there is to be known of weights, and of targets, before all else."""
+        """Rows, stored entries, sums of weights and a survey of the targets, reported once."""
         rows = make_rows(state.X, np.empty(0)) if state.rows is None else state.rows[0]
-        beside = () if state.lying is None else self.beside.survey(state.lying)
-        return rows.shape[0], rows.n_entries, rows.weight_sums if state.rows else None, beside
+        survey = () if state.raw_targets is None else self.targets.survey(state.raw_targets)
+        return rows.shape[0], rows.n_entries, rows.weight_sums if state.rows else None, survey
 
     def weight_sums(self, number, state, target):
         """Sums of the weights and of their squares."""
@@ -99,12 +98,12 @@ class FarPortions(Summed):
         return 0.0, [(number, self._rows(state, target).rows_in(columns))]
 
     def gradient(self, number, state, target, loss, w, keep):
-        """Loss and gradient; keep the curvatures for what is asked next."""
+        """Loss and gradient; keep the curvatures for the next request."""
         curvature = np.empty(self._rows(state, target).shape[0]) if keep else np.empty(0)
-        found = self._rows(state, target).gradient(loss, *self._split(w), curvature)
+        sums = self._rows(state, target).gradient(loss, *self._split(w), curvature)
         if keep:
             state.kept = w, curvature
-        return found
+        return sums
 
     def multinomial(self, number, state, target, W, n_classes):
         """Loss and gradient of K classes."""
@@ -134,10 +133,10 @@ class FarPortions(Summed):
         return 0.0, getattr(rows, method)(rows.row_weights())
 
     def _rows(self, state, target):
-        """Rows with a target; one that lies beside them is made when first asked for, by whoever holds it."""
+        """Rows with a target; a remote target is coded when it is first needed."""
         number, *coding = target
         if state.rows is None:
-            targets, weights = self.beside.rows(state.lying, state.X.dtype, *coding)
+            targets, weights = self.targets.rows(state.raw_targets, state.X.dtype, *coding)
             state.rows = [make_rows(state.X, y, weights) for y in targets]
         return state.rows[number]
 
@@ -146,23 +145,23 @@ class FarPortions(Summed):
 
 
 class _Portion:
-    """Rows, what lies beside them, and their curvatures at the point that was asked for last."""
+    """Rows, their targets, and their curvatures at the last point."""
 
-    def __init__(self, X, rows=None, lying=None):
-        self.X, self.rows, self.lying = X, rows, lying
+    def __init__(self, X, rows=None, raw_targets=None):
+        self.X, self.rows, self.raw_targets = X, rows, raw_targets
         self.kept: Any = None
 
 
 def surveys(passes):
-    """Columns of what ``beside.survey`` told of the portions, in their order."""
-    return list(zip(*(beside for *_, beside in passes.session.reports), strict=True))
+    """Columns of the results of ``targets.survey`` over the portions, in their order."""
+    return list(zip(*(survey for *_, survey in passes.session.reports), strict=True))
 
 
-class FarRows:
+class RemoteRows:
     """All rows of a cluster, in the place of `DenseRows` or `SparseRows`.
 
-    `passes`: LocalPasses or ClusterPasses; over `FarPortions`. `target`: which of the targets the portions
-    hold. `coding`: tuple of arrays; how targets and weights are made of what lies beside the rows.
+    `passes`: LocalPasses or ClusterPasses; over `RemotePortions`. `target`: which of the targets the portions
+    hold. `coding`: tuple of arrays; how targets and weights are made of what stays with the rows.
     """
 
     def __init__(self, passes, dtype, target=0, coding=None):
@@ -177,7 +176,7 @@ class FarRows:
 
     @functools.cached_property
     def weight_sums(self):
-        """See `DenseRows`; a pass where weights lie beside the rows."""
+        """See `DenseRows`; a pass where weights are remote."""
         if self._plain:
             return float(self.shape[0]), float(self.shape[0])
         sums = self._weight_sums if len(self.target) == 1 else zip(*self._pieces("weight_sums"), strict=True)
@@ -189,7 +188,7 @@ class FarRows:
         largest, means = map(np.array, self._pieces("longest"))
         return float(largest.max()), float(np.array(self._n_rows) @ means / self.shape[0])
 
-    def ask(self, what, *args):
+    def request(self, what, *args):
         """Make a pass; return the sums of the numbers and of the arrays."""
         return self.passes.run((what, self.target, args))
 
@@ -202,37 +201,37 @@ class FarRows:
             X, y, weights = self._pieces("take", rows[order], self._edges)
         self._expected = None
         dense = all(isinstance(part, np.ndarray) for part in X)
-        found = make_rows(
+        sample = make_rows(
             np.concatenate(X) if dense else sparse.csr_array(sparse.vstack(X, format="csr")),
             np.concatenate(y),
             np.concatenate(weights) if any(map(len, weights)) else None,
         )
-        return found if (np.diff(order) > 0).all() else found.take(np.argsort(order))
+        return sample if (np.diff(order) > 0).all() else sample.take(np.argsort(order))
 
     def expect(self, rows):
-        """Have rising rows fetched, which `take` will be asked for next, while others do something else."""
+        """Begin to fetch rising rows for the next `take`, while other work goes on."""
         if self.passes.session.remote and self._is_full:
             self._expected = rows, self.passes.begin(("take", self.target, (rows, self._edges)))
 
     def furthest(self, d, d_intercept):
         """See `DenseRows`."""
-        (found,) = self._pieces("furthest", d, d_intercept)
-        return max(found)
+        (largest,) = self._pieces("furthest", d, d_intercept)
+        return max(largest)
 
     def rows_of_rare_columns(self, below, most):
         """See `SparseRows`; two passes where entries are missing."""
         if self._is_full:
             return np.empty(0, np.int64)
-        rare = rare_columns(self.ask("column_counts")[1], below, most)
-        (found,) = self._pieces("rows_in", rare)
-        return np.concatenate([rows + first for rows, first in zip(found, self._edges, strict=False)])
+        rare = rare_columns(self.request("column_counts")[1], below, most)
+        (numbers,) = self._pieces("rows_in", rare)
+        return np.concatenate([rows + first for rows, first in zip(numbers, self._edges, strict=False)])
 
     @property
     def _is_full(self):
         return self.n_entries == self.shape[0] * self.shape[1]
 
     def _pieces(self, what, *args):
-        return _columns(self.ask(what, *args))
+        return _columns(self.request(what, *args))
 
 
 def _columns(sums):
@@ -240,17 +239,17 @@ def _columns(sums):
     return list(zip(*sorted(sums[1], key=lambda piece: piece[0]), strict=True))[1:]
 
 
-class _Far:
-    """What both objectives have in place of portions and threads of their own."""
+class _Remote:
+    """Replaces portions and threads of this process in both objectives."""
 
-    rows: FarRows
+    rows: RemoteRows
     n_rows: int
     n_jobs: int | None
     n_passes: int
 
     @property
     def most_sampled(self):
-        """See `LinearObjective`; here what the coordinator has room for."""
+        """See `LinearObjective`; here as many as fit into the coordinator's memory."""
         return min(self.n_rows // 2, _SAMPLE_ENTRIES * self.n_rows // max(1, self.rows.n_entries))
 
     @property
@@ -261,64 +260,63 @@ class _Far:
         return min(self.rows.passes.session.n_threads(), effective_n_jobs(-1))
 
     def bytes_sent(self):
-        """Count the bytes that went over the network so far."""
+        """Bytes sent over the network so far."""
         return self.rows.passes.session.bytes_sent
 
     def _cut(self, rows, width):
         return []
 
-    def _ask(self, what, *args):
+    def _request(self, what, *args):
         self.n_passes += 1
-        return self.rows.ask(what, *args)
+        return self.rows.request(what, *args)
 
 
-class FarLinearObjective(_Far, LinearObjective):
+class RemoteLinearObjective(_Remote, LinearObjective):
     """See `LinearObjective`; a Hessian is one pass, and another one where the curvatures were not kept."""
 
     def value_and_gradient(self, w, *, curvature=False):
         """See `LinearObjective`."""
         if self._known_at(w) and (self._curvature or not curvature):
             return self._known[1:]
-        value, gradient = self._ask("gradient", self.loss, w, curvature)
+        value, gradient = self._request("gradient", self.loss, w, curvature)
         self._curvature = curvature
         return self._complete(w, [(value, gradient[: self.n_parameters])])
 
     def _second_order(self, w, method, *args):
         self._curvatures(w)
-        return self._scaled([self._ask("second_order", method, self.loss, w, *args)[1]])
+        return self._scaled([self._request("second_order", method, self.loss, w, *args)[1]])
 
     def _hessian_parts(self, w, means):
         self._curvatures(w)
-        return [self._ask("second_order", "hessian", self.loss, w, means)[1]]
+        return [self._request("second_order", "hessian", self.loss, w, means)[1]]
 
 
-class FarMultinomialObjective(_Far, MultinomialObjective):
+class RemoteMultinomialObjective(_Remote, MultinomialObjective):
     """See `MultinomialObjective`."""
 
     def value_and_gradient(self, w):
         """See `MultinomialObjective`."""
         if self._known_at(w):
             return self._known[1:]
-        value, gradient = self._ask("multinomial", self._padded(w), self.n_classes)
+        value, gradient = self._request("multinomial", self._padded(w), self.n_classes)
         return self._complete(w, [(value, self._unpadded(gradient))])
 
     def _product_parts(self, W, V):
-        return [self._unpadded(self._ask("multinomial_product", W, V, self.n_classes)[1])]
+        return [self._unpadded(self._request("multinomial_product", W, V, self.n_classes)[1])]
 
     def _diagonal_parts(self, W):
-        return [self._unpadded(self._ask("multinomial_diagonal", W, self.n_classes)[1])]
+        return [self._unpadded(self._request("multinomial_diagonal", W, self.n_classes)[1])]
 
     def _gram_parts(self, method):
-        return [self._ask("gram", method)[1]]
+        return [self._request("gram", method)[1]]
 
 
-_FAR: dict = {LinearObjective: FarLinearObjective, MultinomialObjective: FarMultinomialObjective}
+_REMOTE: dict = {LinearObjective: RemoteLinearObjective, MultinomialObjective: RemoteMultinomialObjective}
 
 
 def objective_over(rows, kind, *args, **options):
     """Make an objective over rows, wherever they are.
 
-    `rows`: DenseRows, SparseRows or FarRows. `kind`: {LinearObjective, MultinomialObjective}. `*args`,
-    `**options`: its other parameters.
+    `kind`: {LinearObjective, MultinomialObjective}. `*args`, `**options`: its other parameters.
     """
-    return (_FAR[kind] if isinstance(rows, FarRows) else kind)(rows, *args, **options)
+    return (_REMOTE[kind] if isinstance(rows, RemoteRows) else kind)(rows, *args, **options)

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -16,7 +17,7 @@ from ....scheduler.threads import computed_here, own_threads, single_threaded_bl
 from ...inputs.dask_arrays import is_dask
 from ...optimize.downpour import watched
 from ...optimize.watch import Watch
-from .row_places import reader, shards_beside, sources_of
+from .row_places import reader, shards_with_targets, sources_of
 from .rows import LANES, LOGISTIC, make_rows
 
 _BATCH = 100  # rows
@@ -61,13 +62,19 @@ class RowLoss:
         return value + share / 2 * float(w[:n_penalised] @ w[:n_penalised]), gradient
 
 
-def run_replicas_of(estimator, portions, least, engine, loss, x0, *, unit, callback, snapshot):
+class Portions(NamedTuple):
+    """Rows, targets and perhaps weights of each replica; the size of the smallest; and the engine."""
+
+    parts: list
+    least: int
+    engine: str
+
+
+def run_replicas_of(estimator, portions, loss, x0, *, unit, callback, snapshot):
     """Minimise the mean of a `RowLoss`, and warn of a fit that fell short.
 
-    `estimator`: with the parameters `n_replicas`, `staleness`, `max_iter`, `tol` and `random_state`.
-    `portions`: list of tuples; one for each replica, of rows, targets, and weights if there are any. `least`:
-    rows of the smallest portion. `loss`: RowLoss. `x0`: float64 ndarray. `unit`, `callback`, `snapshot`: see
-    `Watch`; a callback is called on threads only. Returns `x`: float64 ndarray. `history`: History; one row a
+    `estimator`: with the parameters `n_replicas`, `staleness`, `max_iter`, `tol` and `random_state`. `unit`,
+    `callback`, `snapshot`: see `Watch`; a callback is called on threads only. `history`: History; one row a
     pass of the first replica. Raises DataError: Where a value or gradient is not finite.
     """
     watch = Watch(
@@ -78,15 +85,16 @@ def run_replicas_of(estimator, portions, least, engine, loss, x0, *, unit, callb
         snapshot=snapshot,
         unit=unit,
     )
+    parts, least, engine = portions
     if own_threads() is not None:  # inside a task, where replicas are threads of this process
-        portions = computed_here(*portions)
+        parts = computed_here(*parts)
     with single_threaded_blas():
         result = watched(
             watch,
             engine,
             loss,
             x0,
-            portions,
+            parts,
             staleness=estimator.staleness,
             batch_size=min(_BATCH, least),
             max_epochs=estimator.max_iter,
@@ -110,51 +118,51 @@ def run_replicas_of(estimator, portions, least, engine, loss, x0, *, unit, callb
     return result.x, history
 
 
-def portions_of(estimator, rows, target, weights):
+def portions_of(estimator, rows, target, weights, engine):
     """Cut rows and vectors of this process: one portion for each replica.
 
     `estimator`: with the parameter `n_replicas`. `rows`: ndarray in C order, csr_array or Dask array; every
     n-th row is a replica's, or every n-th chunk of a Dask array. `target`, `weights`: array (n_samples,);
-    `weights` may be None. Returns `portions`: list of tuples. `least`: rows of the smallest.
+    `weights` may be None.
     """
-    beside = (target,) if weights is None else (target, weights)
+    vectors = (target,) if weights is None else (target, weights)
     if not is_dask(rows):
         n = min(estimator.n_replicas, rows.shape[0])
-        return [(rows[r::n], *(vector[r::n] for vector in beside)) for r in range(n)], rows.shape[0] // n
+        parts = [(rows[r::n], *(vector[r::n] for vector in vectors)) for r in range(n)]
+        return Portions(parts, rows.shape[0] // n, engine)
     spans = [(slice(a, b), source) for a, b, source in sources_of(rows)]
     shares = _shares(estimator, spans)
     X = _read(estimator, rows, [[source for _, source in share] for share in shares])
-    vectors = [[np.concatenate([v[span] for span, _ in share]) for v in beside] for share in shares]
-    portions = [(read, *own) for read, own in zip(X, vectors, strict=True)]
-    return portions, min(len(own[0]) for own in vectors)
+    joined = [[np.concatenate([v[span] for span, _ in share]) for v in vectors] for share in shares]
+    parts = [(read, *own) for read, own in zip(X, joined, strict=True)]
+    return Portions(parts, min(len(own[0]) for own in joined), engine)
 
 
 @contextlib.contextmanager
-def portions_beside(estimator, rows, beside, y, sample_weight, engine):
-    """Cut rows whose targets, and perhaps weights, lie beside them on a cluster and stay there.
+def remote_portions_of(estimator, rows, targets, y, sample_weight, engine):
+    """Cut rows whose targets, and perhaps weights, are on the cluster and stay there.
 
-    `estimator`, `rows`: see `portions_of`. `beside`: FarLabels. `y`, `sample_weight`, `engine`: see
-    `row_places.opened_beside`. Yields `answers`: list of tuples; columns of what ``beside.survey`` tells of
-    the blocks. `made`: ``made(coding)`` returns portions, to be used while this lasts, and the rows of the
-    smallest.
+    `estimator`, `rows`: see `portions_of`. `y`, `sample_weight`, `engine`: see
+    `row_places.opened_with_targets`. Yields `answers`: list of tuples; columns of what ``targets.survey``
+    tells of the blocks. `made`: ``made(coding)`` returns `Portions`, to be used while this lasts.
     """
     import dask
 
-    shards = shards_beside(rows, y, sample_weight)
+    shards = shards_with_targets(rows, y, sample_weight)
     shares = _shares(estimator, range(len(shards)))
-    checked = [dask.delayed(beside.load)((*source[:3], None), *vectors) for source, *vectors in shards]
+    checked = [dask.delayed(targets.load)((*source[:3], None), *vectors) for source, *vectors in shards]
     with _held(checked, engine) as (checked, compute):
 
         def made(coding):
-            coded = dask.delayed(functools.partial(beside.rows, dtype=rows.dtype, coding=coding))
+            coded = dask.delayed(functools.partial(targets.rows, dtype=rows.dtype, coding=coding))
             parts = [[coded(checked[k]) for k in share] for share in shares]
             places = (0,) if coding[-1] is None else (0, 1)
             vectors = [[dask.delayed(_joined)(own, place) for place in places] for own in parts]
             X = _read(estimator, rows, [[shards[k][0] for k in share] for share in shares])
             least = min(sum(shards[k][0][2] for k in share) for share in shares)
-            return [(read, *own) for read, own in zip(X, vectors, strict=True)], least
+            return Portions([(read, *own) for read, own in zip(X, vectors, strict=True)], least, engine)
 
-        answers = compute([dask.delayed(beside.survey)(block) for block in checked])
+        answers = compute([dask.delayed(targets.survey)(block) for block in checked])
         yield list(zip(*answers, strict=True)), made
 
 

@@ -38,12 +38,12 @@ _FORCING, _POWER = 0.5, 0.5  # a system is solved to min(_FORCING, (|g| / |g_0|)
 
 
 def applies(objective, x0):
-    """Tell whether `minimize_by_row_newton` takes this objective.
+    """Whether `minimize_by_row_newton` takes this objective.
 
     It takes sparse rows of this process, fewer than the columns, no column being far larger than the others;
     no squared loss, whose one system has better solvers.
 
-    `objective`: LinearObjective. `x0`: float64 ndarray; its coefficients must be zero.
+    `x0`: float64 ndarray; its coefficients must be zero.
     """
     if (
         not isinstance(objective.rows, SparseRows)
@@ -75,13 +75,13 @@ def minimize_by_row_newton(objective, x0, *, max_iter=1000, tol_decrease=1e-6, c
         d, proved, used = directions.next(point, allowed, _PRODUCTS - products)
         products += used
         slope = problem.dot(point.gradient, d)
-        found = strong_wolfe(problem.along(vector, d), value, slope) if slope < 0 else None
-        if found is None and not proved and directions.forget():
+        trial = strong_wolfe(problem.along(vector, d), value, slope) if slope < 0 else None
+        if trial is None and not proved and directions.forget():
             continue
-        if found is None:
+        if trial is None:
             status = 0 if proved else 2
             break
-        value, vector, nit = found.value, found.state[0], nit + 1
+        value, vector, nit = trial.value, trial.state[0], nit + 1
         step = Step(nit, value, vector, problem, -0.5 * slope)
         if callback is not None and callback(step) is True:
             status = 3
@@ -89,8 +89,8 @@ def minimize_by_row_newton(objective, x0, *, max_iter=1000, tol_decrease=1e-6, c
         if proved:
             status = 0
             break
-        before, point = point, problem.point(value, *found.state)
-        directions.learn(found.t * d, point.gradient - before.gradient)
+        before, point = point, problem.point(value, *trial.state)
+        directions.learn(trial.t * d, point.gradient - before.gradient)
     result = OptimizeResult()
     result.update(x=problem.of_columns(vector), fun=value, nit=nit, nfev=nit + 1 + products)
     result.update(success=status == 0, status=status, message=MESSAGES[status])
@@ -121,13 +121,13 @@ class _Directions:
         return self._problem.newton_step(point, 1.0, allowed, most)
 
     def learn(self, step, change):
-        """Take in a step, and what the gradient changed by."""
+        """Record a step, and the change of the gradient."""
         if self._left:
             self._left -= 1
             self._n_pairs += keep_pair(*self._pairs, self._n_pairs, step, change, CURVED)
 
     def forget(self):
-        """Drop all steps; tell whether there were any."""
+        """Drop all steps; return whether there were any."""
         had, self._n_pairs = self._n_pairs > 0, 0
         return had
 
@@ -185,22 +185,22 @@ class _Problem:
         return phi
 
     def newton_step(self, point, forcing, allowed, most):
-        """Solve for the Newton step to a part of the gradient, and until it tells how far the minimum is.
+        """Solve for the Newton step to a part of the gradient, and until it bounds the excess.
 
         Returns `proved`: whether F is within `allowed` of it, as far as a quadratic tells.
         """
         residual = -point.gradient
-        d, step, square, found = np.zeros_like(residual), residual.copy(), self.dot(residual, residual), 0.0
+        d, step, square, gained = np.zeros_like(residual), residual.copy(), self.dot(residual, residual), 0.0
         enough, r, bent = forcing**2 * square, np.empty(self._n), np.empty_like(residual)
         for k in range(most):
-            if square <= enough and (found > allowed or found + self._bound(residual) <= allowed):
-                return d, found <= allowed, k
+            if square <= enough and (gained > allowed or gained + self._bound(residual) <= allowed):
+                return d, gained <= allowed, k
             bend(point.curvatures, step, r)
             assemble(r, self._gram(r), self._l2, step, bent)
             gain, square = advance(bent, square, d, residual, step)
             if not gain > 0:
                 return d, False, k + 1
-            found += gain
+            gained += gain
         return d, False, most
 
     def _bound(self, residual):

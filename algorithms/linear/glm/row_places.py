@@ -1,14 +1,16 @@
-"""Where the rows of a fit lie: in this process, or in portions on a Dask cluster."""
+"""The rows of a fit, in this process or in portions on a Dask cluster, and the layout of parameters."""
 
 import contextlib
 import functools
 import itertools
+from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
 from scipy import sparse
 
 from ....errors import DataError
+from ....kernels.linear.glm_sparse import csr_counts
 from ....scheduler.place import open_place
 from ....scheduler.threads import computed_here
 from ...inputs.dask_arrays import (
@@ -23,22 +25,19 @@ from ...inputs.dask_arrays import (
 )
 from ...inputs.row_order import check_row_matrix, row_matrix
 from ...inputs.targets import check_names, check_row_weights, check_weights
-from .remote import FarPortions, FarRows, surveys
+from .remote import RemotePortions, RemoteRows, surveys
 from .rows import make_rows
-from .smooth import Layout, lay_out
 
 _MOST_PORTIONS, _LEAST_ENTRIES = 64, 60_000
+_SPARSE, _USED = 8, 0.7  # entries a column, and share of columns in use, below which empty ones are left out
 
 
-def check_beside(estimator, X, y, sample_weight, *, stays_up_to=0):
-    """Check X for where it will be read, and compute what stands beside it.
+def check_rows_and_targets(estimator, X, y, sample_weight, *, stays_up_to=0):
+    """Check X for the place where it is read, and compute the vectors that do not stay there.
 
-    `estimator`: with the parameter `engine`. `X`: ndarray, sparse matrix, DataFrame or collection of Dask's,
-    shape (n_samples, n_features). `y`, `sample_weight`: array-like, Dask vector or None. `stays_up_to`:
-    columns up to which targets of Dask's may stay on the cluster beside the rows, for `opened_beside`.
-    Returns `rows`: ndarray in C order, csr_array or Dask array; A Dask array where its blocks stay on a
-    cluster; their values are checked there. `y`, `sample_weight`: of this process; or Dask arrays in the
-    chunks of the rows. `engine`: "local", "dask" or an address.
+    Dask targets stay on the cluster for up to `stays_up_to` columns, see `opened_with_targets`. Returns rows
+    (ndarray in C order, csr_array, or a Dask array that workers check), y and sample_weight (Dask arrays in
+    the chunks of the rows where they stay), and the engine.
     """
     if is_dask(X):
         blocks = check_blocks(X, type(estimator).__name__)
@@ -47,16 +46,16 @@ def check_beside(estimator, X, y, sample_weight, *, stays_up_to=0):
     else:
         rows, engine = check_row_matrix(estimator, X), estimator.engine
     stays = is_dask(rows) and rows.shape[1] <= stays_up_to
-    y = _beside(rows, y, X) if stays else y
+    y = _chunked_as(rows, y, X) if stays else y
     if stays and is_dask(y):
-        sample_weight = _beside(rows, sample_weight, X)
+        sample_weight = _chunked_as(rows, sample_weight, X)
     else:
-        y, sample_weight = (check_vector(beside, rows.shape[0]) for beside in (y, sample_weight))
+        y, sample_weight = (check_vector(vector, rows.shape[0]) for vector in (y, sample_weight))
     check_names(estimator, X, y)
     return rows, y, sample_weight, engine
 
 
-def _beside(rows, vector, X):
+def _chunked_as(rows, vector, X):
     """Cut a Dask vector as the rows of `X` are; compute one whose blocks are not to be known."""
     if not is_dask(vector):
         return vector
@@ -72,10 +71,57 @@ def _beside(rows, vector, X):
     return vector.rechunk((rows.chunks[0],))
 
 
+@dataclass(frozen=True)
+class ParameterLayout:
+    """The order of coefficients and intercepts in the minimisers' vector.
+
+    An array (columns, n_outputs), row by row, the intercepts last. `used`: the columns of a sparse matrix
+    that are not empty; the others are left out, and have coefficients of 0. None for all.
+    """
+
+    n_features: int
+    used: np.ndarray | None
+    n_outputs: int
+    fit_intercept: bool
+
+    def vector(self, coef, intercept):
+        """Put coefficients (n_features, n_outputs) and intercepts (n_outputs,) into one vector."""
+        W = np.asarray(coef, np.float64) if self.used is None else coef[self.used].astype(np.float64)
+        return np.vstack([W, intercept] if self.fit_intercept else [W]).ravel()
+
+    def read(self, x):
+        """Return the coefficients (n_features, n_outputs) and intercepts (n_outputs,) of a vector."""
+        W = x.reshape(-1, self.n_outputs)
+        intercept = W[-1] if self.fit_intercept else np.zeros(self.n_outputs)
+        W = W[:-1] if self.fit_intercept else W
+        if self.used is not None:
+            coef = np.zeros((self.n_features, self.n_outputs))
+            coef[self.used] = W
+            W = coef
+        return W, intercept
+
+
+def lay_out(X, n_outputs, fit_intercept):
+    """Leave out empty columns, where so many are; return X, sharing memory, and a layout."""
+    n_features = X.shape[1]
+    used = None
+    if not isinstance(X, np.ndarray) and X.nnz < _SPARSE * n_features:
+        counts = np.zeros(n_features, np.int64)
+        csr_counts(X.indices, X.indptr, counts)
+        seen = counts > 0
+        if np.count_nonzero(seen) < _USED * n_features:
+            used = np.flatnonzero(seen)
+            place = np.cumsum(seen, dtype=X.indices.dtype) - 1
+            shape = X.shape[0], max(1, len(used))
+            X = sparse.csr_array((X.data, place[X.indices], X.indptr), shape=shape)
+            used = used if len(used) else np.zeros(1, np.int64)
+    return X, ParameterLayout(n_features, used, n_outputs, fit_intercept)
+
+
 def columns_in_use(rows, n_outputs, fit_intercept):
     """See `lay_out`; of a Dask array, which nobody has read yet, all columns are in use."""
     if is_dask(rows):
-        return rows, Layout(rows.shape[1], None, n_outputs, fit_intercept)
+        return rows, ParameterLayout(rows.shape[1], None, n_outputs, fit_intercept)
     return lay_out(rows, n_outputs, fit_intercept)
 
 
@@ -84,43 +130,43 @@ def opened_rows(estimator, rows, targets, weights, engine):
     """Lay rows out for the passes of a fit.
 
     `rows`: ndarray in C order, csr_array or Dask array. `targets`: list of array (n_samples,). `weights`:
-    None or array (n_samples,). `engine`: from `check_beside`. Yields list of DenseRows, SparseRows or
-    FarRows; one for each target; on a cluster X is sent once for all of them, or read where it lies.
+    None or array (n_samples,). `engine`: from `check_rows_and_targets`. Yields list of DenseRows, SparseRows
+    or RemoteRows; one for each target; on a cluster X is sent once for all of them, or read where it lies.
     """
     if engine == "local":
         yield [make_rows(rows, y, weights) for y in targets]
         return
-    beside = [y if y.dtype.kind in "iu" else y.astype(rows.dtype, copy=False) for y in targets]
+    vectors = [y if y.dtype.kind in "iu" else y.astype(rows.dtype, copy=False) for y in targets]
     weights = None if weights is None else weights.astype(rows.dtype, copy=False)
     shards = [
-        (source, [y[first:last] for y in beside], None if weights is None else weights[first:last])
+        (source, [y[first:last] for y in vectors], None if weights is None else weights[first:last])
         for first, last, source in sources_of(rows)
     ]
-    program = FarPortions(shards, reader(estimator, rows), rows.shape[1])
+    program = RemotePortions(shards, reader(estimator, rows), rows.shape[1])
     with _opened(estimator, program, engine) as passes:
-        yield [FarRows(passes, rows.dtype, target) for target in range(len(targets))]
+        yield [RemoteRows(passes, rows.dtype, target) for target in range(len(targets))]
 
 
 @contextlib.contextmanager
-def opened_beside(estimator, rows, beside, y, sample_weight, engine):
-    """Lay rows out with targets, and perhaps weights, that stay beside them on the cluster.
+def opened_with_targets(estimator, rows, targets, y, sample_weight, engine):
+    """Load rows whose targets, and perhaps weights, stay on the cluster.
 
-    `rows`, `y`: Dask arrays of the same chunks of rows. `beside`: FarLabels or FarTargets. `sample_weight`:
-    None, float, array-like, or Dask array of the same chunks. Yields `answers`: list of tuples; columns of
-    what ``beside.survey`` tells of the blocks. `made`: ``made(coding)`` returns a `FarRows`.
+    `rows`, `y`: Dask arrays of the same chunks of rows. `sample_weight`: None, float, array-like, or Dask
+    array of the same chunks. Yields `answers`: list of tuples; columns of what ``targets.survey`` tells of
+    the blocks. `made`: ``made(coding)`` returns a `RemoteRows`.
     """
-    shards = shards_beside(rows, y, sample_weight)
-    program = FarPortions(shards, reader(estimator, rows), rows.shape[1], beside)
+    shards = shards_with_targets(rows, y, sample_weight)
+    program = RemotePortions(shards, reader(estimator, rows), rows.shape[1], targets)
     with _opened(estimator, program, engine) as passes:
 
         def made(coding):
-            return FarRows(passes, rows.dtype, 0, coding)
+            return RemoteRows(passes, rows.dtype, 0, coding)
 
         yield surveys(passes), made
 
 
-def shards_beside(rows, y, sample_weight):
-    """What a `reader` reads, with targets and weights of the same rows, for each chunk of a Dask array."""
+def shards_with_targets(rows, y, sample_weight):
+    """For each chunk of a Dask array: the source for a `reader`, and its targets and weights."""
     weights = _row_weights(rows, sample_weight)
 
     def weights_of(a, b, chunk):
@@ -148,12 +194,12 @@ def _opened(estimator, program, engine):
 
 
 def sources_of(rows):
-    """First row, last row and what a `reader` reads, of the chunks of a Dask array or of equal parts."""
+    """First row, last row and source for a `reader`, of the chunks of a Dask array or of equal parts."""
     return [(a, b, (k, a, b - a, part)) for k, a, b, part in _pieces(rows)]
 
 
 def reader(estimator, rows):
-    """Make the function that checks a block of these rows where it lies, and lays it by rows."""
+    """Make the function that checks a block of these rows on its worker, and stores it by rows."""
     return functools.partial(_read, type(estimator).__name__, rows.shape[1], rows.dtype)
 
 
@@ -169,7 +215,7 @@ def _pieces(rows):
 
 
 def _read(name, n_columns, dtype, source):
-    """On a worker: check a block of X; say which it is if it cannot be used."""
+    """On a worker: check a block of X; errors name the block."""
     number, first, n_rows, block = source
     if is_dask(block):  # in a session of this process
         block = computed_here(block)[0]

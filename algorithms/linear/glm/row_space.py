@@ -56,7 +56,7 @@ class RowVector:
 
 
 class RowSpace:
-    """A `Space` of `RowVector`; of a pair the first vector's image is not asked for."""
+    """A `Space` of `RowVector`; products use the second vector's image only."""
 
     def dots(self, pairs):
         """See `Space`."""
@@ -96,11 +96,11 @@ class _Vectors:
 
 
 def applies(objective, x0):
-    """Tell whether `minimize_by_rows` takes this objective.
+    """Whether `minimize_by_rows` takes this objective.
 
     It takes sparse rows of this process, fewer than half of the columns, these of one scale or so.
 
-    `objective`: MultinomialObjective. `x0`: float64 ndarray; its coefficients must be zero.
+    `x0`: float64 ndarray; its coefficients must be zero.
     """
     if (
         not isinstance(objective.rows, SparseRows)
@@ -113,7 +113,7 @@ def applies(objective, x0):
 
 
 def of_one_scale(rows):
-    """Tell whether no column is far larger than the others, since there columns cannot be scaled."""
+    """Whether no column is far larger than the others: the row space cannot scale columns."""
     squares = rows.diagonal(rows.row_weights())[:-1]
     largest = squares.max(initial=0.0)
     if 0 < largest <= _SPREAD * squares.min():  # no median is smaller
@@ -147,7 +147,7 @@ def minimize_by_rows(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callbac
 
 
 class Step:
-    """What a callback is told, its `x` of the columns made when it is asked for."""
+    """The argument of callbacks; `x`, of the columns, is computed on access."""
 
     def __init__(self, nit, fun, there, problem, decrement=np.nan):
         self.nit, self.fun, self.decrement = nit, fun, decrement
@@ -196,7 +196,7 @@ class _RowProblem:
         return np.append((self._X.T @ A).ravel(), intercept)
 
     def value_and_gradient(self, x):
-        """F and its gradient, whose image is computed when it is asked for."""
+        """F and its gradient, whose image is computed on access."""
         residuals = self._predictors(x.image)
         losses = self._by_pieces(
             self._rows,

@@ -20,10 +20,9 @@ _MOST = 2000  # parameters, for the step
 
 
 def separated(objective, x, x0):
-    """Tell whether the loss falls without end from x, where a fit has ended.
+    """Whether the loss falls without end from x, where a fit has ended.
 
-    `objective`: LinearObjective or MultinomialObjective. `x`: float64 ndarray. `x0`: float64 ndarray; the
-    start.
+    `x0`: float64 ndarray; the start.
     """
     loss = getattr(objective, "loss", None)
     if objective.l2 > 0 or loss == SQUARED:

@@ -36,7 +36,7 @@ from ...optimize.lbfgs import minimize_lbfgs
 from ...optimize.newton import minimize_newton
 from ...optimize.preconditioner import Cholesky, Factors, far_means, scaling_at, scaling_of
 from ...optimize.stages import LBFGS_SHARE, Stages
-from .costs import CALL, row_costs
+from .rows import CALL, row_costs
 
 _ROWS_PER_PARAMETER, _LEAST_ROWS = 15, 4_000
 _BLOCK, _STEPS, _GROWTH = 8, 8, 4
@@ -54,9 +54,8 @@ _SEEN = 10.0  # rows that made a column's entry of the diagonal, or that of all 
 def minimize_sketch(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback=None, solve_sample=True):
     """Minimise; see the module.
 
-    `objective`: LinearObjective. `x0`, `max_iter`, `tol_decrease`, `callback`: see `minimize_newton`; steps
-    on samples are not counted. `solve_sample`: begin from the solution of the sample's problem; False where
-    `x0` is better than that. Returns OptimizeResult.
+    `x0`, `max_iter`, `tol_decrease`, `callback`: see `minimize_newton`; steps on samples are not counted.
+    `solve_sample`: begin from the solution of the sample's problem; False where `x0` is better than that.
     """
     stages = Stages(objective, x0, max_iter, callback)
     n_rows = sample_size(objective)
@@ -95,14 +94,7 @@ def sample_size(objective):
 
 
 def sampled_rows(n, n_wanted, seed):
-    """Draw rows in blocks of 8, without repetition; their numbers, rising.
-
-    Examples
-    --------
-    >>> from stradask.algorithms.linear.glm.sketch import sampled_rows
-    >>> sampled_rows(20, 8, seed=0).tolist()
-    [8, 9, 10, 11, 12, 13, 14, 15]
-    """
+    """Draw rows in blocks of 8, without repetition; their numbers, rising."""
     n_blocks = max(1, n_wanted // _BLOCK)
     blocks = np.random.default_rng(seed).choice(n // _BLOCK, min(n_blocks, n // _BLOCK), replace=False)
     return (np.sort(blocks)[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
@@ -128,20 +120,20 @@ def _solved(objective, sample, x):
     if more >= 2 * sample.n_rows:  # then their Hessian takes less than a pass, too
         objective.rows.expect(sampled_rows(objective.n_rows, more, seed=0))
     if hessian > a_pass:
-        found = _descent(sample, x, scaling_of(sample, x), int(_BY_HESSIAN + hessian / a_pass))
-        if found.success:
-            return found.x, scaling_of(sample, found.x), n_rows
-        x = found.x
+        result = _descent(sample, x, scaling_of(sample, x), int(_BY_HESSIAN + hessian / a_pass))
+        if result.success:
+            return result.x, scaling_of(sample, result.x), n_rows
+        x = result.x
     x = _descent(sample, x, Factors(sample).at(x), _SAMPLE_STEPS).x
     if more < 2 * sample.n_rows:
         return x, _preconditioner(objective, sample, x), n_rows
     n_rows = more
     larger = sample_of(objective, n_rows, seed=0)
     factor = _preconditioner(objective, larger, x)
-    found = _descent(larger, x, factor, _CORRECTIONS)
-    if found.nit > _NEAR:
-        factor = _preconditioner(objective, larger, found.x)
-    return found.x, factor, n_rows
+    result = _descent(larger, x, factor, _CORRECTIONS)
+    if result.nit > _NEAR:
+        factor = _preconditioner(objective, larger, result.x)
+    return result.x, factor, n_rows
 
 
 def _descent(sample, x, preconditioner, max_iter):

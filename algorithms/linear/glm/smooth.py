@@ -1,84 +1,127 @@
-"""What the linear models with a smooth objective share: from checked input to a minimum."""
+"""The fit that the linear models with a smooth loss share: from checked input to a minimum."""
 
+import copy
 import warnings
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ....kernels.linear.glm_sparse import csr_counts
 from ....scheduler.threads import single_threaded_blas
+from ..._base import Estimator
 from ...inputs.dask_arrays import is_dask, lazily
 from ...inputs.matrices import check_rows
 from ...optimize.watch import Watch
+from ..sparse.fitting import check_shapes
 from .objective import LAST_PLACES
+from .row_places import check_rows_and_targets, columns_in_use, opened_rows, opened_with_targets
 from .separation import separated
 
 SOLVERS = {"auto", "newton", "sandblaster"}
 _EXACT, _ROUNDING = 1e-25, 1e-13  # of the objective at the start and of its constant: a perfect fit
-_SPARSE, _USED = 8, 0.7  # entries a column, and share of columns in use, below which empty ones are left out
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How the coefficients of all columns and the intercepts stand in the minimisers' vector.
+class SmoothModel(Estimator):
+    """A linear model with a smooth loss and a squared penalty: Ridge, Poisson and logistic regression.
 
-    Columns of a sparse matrix that hold nothing are left out of it: their coefficients are 0. The vector is
-    an array (columns, n_outputs), row by row, the intercepts at its end.
-
-    `used`: ndarray of int or None; the columns that are not empty; None for all.
+    A subclass checks y (`_target`; where y lies on a cluster `_remote_checks` and `_remote_target`) and has
+    ``_scales(target, k)``: what the mean of the loss is multiplied by in its objective, and the squared
+    penalty of that mean.
     """
 
-    n_features: int
-    used: np.ndarray | None
-    n_outputs: int
     fit_intercept: bool
+    n_jobs: Any
+    solver: str
+    warm_start: bool
+    coef_: Any
+    intercept_: Any
+    _target: Any
+    _remote_checks: Any
+    _remote_target: Any
+    _scales: Any
+    _check_goes_on: Any
 
-    def vector(self, coef, intercept):
-        """Put coefficients (n_features, n_outputs) and intercepts (n_outputs,) into one vector."""
-        W = np.asarray(coef, np.float64) if self.used is None else coef[self.used].astype(np.float64)
-        return np.vstack([W, intercept] if self.fit_intercept else [W]).ravel()
+    def _fit_rows(self, X, y, sample_weight, callback, stays_up_to=np.inf):
+        """Minimise over the rows on their machines, and take the model; None where `_takes` refuses."""
+        name = type(self).__name__
+        rows, y, sample_weight, engine = check_rows_and_targets(
+            self, X, y, sample_weight, stays_up_to=stays_up_to
+        )
+        if is_dask(y):
+            opened = self._opened_with_targets(rows, self._remote_checks(name), y, sample_weight, engine)
+            with opened as (answers, made):
+                target = self._remote_target(answers, rows.shape[0])
+                if not self._takes(target, X, rows.shape):
+                    return None
+                _, layout = columns_in_use(rows, target.loss.n_outputs, self.fit_intercept)
+                return self._solve([made(target.coding)], rows.dtype, target, layout, callback)
+        target = self._target(name, y, sample_weight, rows.shape[0])
+        if not self._takes(target, X, rows.shape):
+            return None
+        rows, layout = columns_in_use(rows, target.loss.n_outputs, self.fit_intercept)
+        with self._opened_rows(rows, target, engine) as data:
+            return self._solve(data, rows.dtype, target, layout, callback)
 
-    def read(self, x):
-        """Return the coefficients (n_features, n_outputs) and intercepts (n_outputs,) of a vector."""
-        W = x.reshape(-1, self.n_outputs)
-        intercept = W[-1] if self.fit_intercept else np.zeros(self.n_outputs)
-        W = W[:-1] if self.fit_intercept else W
-        if self.used is not None:
-            coef = np.zeros((self.n_features, self.n_outputs))
-            coef[self.used] = W
-            W = coef
-        return W, intercept
+    def _takes(self, target, X, shape):
+        """Whether y, now that it is known, is to be fitted over rows."""
+        return True
 
+    def _opened_rows(self, rows, target, engine):
+        return opened_rows(self, rows, target.vectors, target.weights, engine)
 
-def lay_out(X, n_outputs, fit_intercept):
-    """Leave out empty columns, where there are so many that it pays.
+    def _opened_with_targets(self, rows, checks, y, sample_weight, engine):
+        return opened_with_targets(self, rows, checks, y, sample_weight, engine)
 
-    `X`: ndarray or csr_array. Returns `X`: of the same kind; the columns that count; it shares what it can.
+    def _solve(self, data, dtype, target, layout, callback):
+        """Solve for one target after the other, from the coefficients of the last fit or from none."""
+        models, n_iter = self._starts(target, layout), list[int]()
+        minimiser = self._minimiser(target)
+        for k, rows in enumerate(data):
+            unit, l2 = self._scales(target, k)
+            options = {"l2": l2, "constant": target.constant, "fit_intercept": self.fit_intercept}
+            objective = target.loss.objective(rows, n_jobs=self.n_jobs, **options)
 
-    Examples
-    --------
-    >>> from scipy import sparse
-    >>> from stradask.algorithms.linear.glm.smooth import lay_out
-    >>> X, layout = lay_out(sparse.csr_array([[0.0, 0.0, 5.0, 0.0]]), 1, False)
-    >>> X.toarray(), layout.used
-    (array([[5.]]), array([2]))
-    """
-    n_features = X.shape[1]
-    used = None
-    if not isinstance(X, np.ndarray) and X.nnz < _SPARSE * n_features:
-        counts = np.zeros(n_features, np.int64)
-        csr_counts(X.indices, X.indptr, counts)
-        seen = counts > 0
-        if np.count_nonzero(seen) < _USED * n_features:
-            used = np.flatnonzero(seen)
-            place = np.cumsum(seen, dtype=X.indices.dtype) - 1
-            shape = X.shape[0], max(1, len(used))
-            X = sparse.csr_array((X.data, place[X.indices], X.indptr), shape=shape)
-            used = used if len(used) else np.zeros(1, np.int64)
-    return X, Layout(n_features, used, n_outputs, fit_intercept)
+            def read(x, history, k=k):
+                so_far = [*models[:k], layout.read(x), *models[k + 1 :]]
+                return copy.copy(self)._read(so_far, [*n_iter, len(history)], dtype, target, history)
+
+            start = layout.vector(*models[k])
+            watching = {"unit": unit, "callback": callback, "snapshot": read}
+            result, self.solver_, watch = run(self, minimiser, objective, start, **watching)
+            models[k] = layout.read(result.x)
+            n_iter.append(len(watch.history))
+            if watch.ended:
+                break
+        return self._read(models, n_iter, dtype, target, watch.history)
+
+    def _minimiser(self, target):
+        return target.loss.minimiser(self.solver)
+
+    def _starts(self, target, layout):
+        """Coefficients (n_features, n_outputs) and intercepts (n_outputs,) to begin with, for each target."""
+        if not (self.warm_start and "coef_" in vars(self)):
+            return [(np.zeros((layout.n_features, layout.n_outputs)), start) for start in target.starts]
+        self._check_goes_on(target, layout.n_features)
+        coef = np.atleast_2d(self.coef_)
+        intercepts = np.zeros(len(coef)) + self.intercept_
+        return [(coef[k][:, None], intercepts[k : k + 1]) for k in range(len(coef))]
+
+    def _read(self, models, n_iter, dtype, target, history):
+        """Take the model of a regression from its coefficients and intercepts."""
+        coef = np.array([coef[:, 0] for coef, _ in models])
+        intercept = np.array([intercept[0] for _, intercept in models])
+        self.coef_ = (coef[0] if target.single else coef).astype(dtype)
+        self.intercept_ = 0.0
+        if self.fit_intercept:
+            self.intercept_ = float(intercept[0]) if target.single else intercept.astype(dtype)
+        self.n_iter_ = n_iter[0] if target.single else n_iter
+        self.history_ = history.as_dict()
+        return self
+
+    def _check_state(self):
+        super()._check_state()
+        check_shapes(self)
 
 
 def linear_predictor(estimator, method, X):
@@ -97,11 +140,8 @@ def linear_predictor(estimator, method, X):
 def run(estimator, minimise, objective, x0, *, unit, callback, snapshot):
     """Minimise under a `Watch`, with one thread a product, and warn of a fit that fell short.
 
-    `estimator`: with the parameters `max_iter`, `tol` (raised to what the type of the data allows) and
-    `verbose`. `minimise`: ``minimise(objective, x0, max_iter=, tol=, callback=)`` returns a result and a
-    name. `x0`: float64 ndarray; if the objective is not finite there, zero is taken. `callback`: callable or
-    None; the user's. Returns `result`: OptimizeResult. `watch`: Watch; with history, and whether it was
-    ended.
+    ``minimise(objective, x0, max_iter=, tol=, callback=)`` returns a result and a name. Begins at zero where
+    the objective is not finite at `x0`. Returns result, name and watch.
     """
     label = type(estimator).__name__
     tol = max(estimator.tol, LAST_PLACES * float(np.finfo(objective.rows.dtype).eps))
@@ -129,7 +169,7 @@ def run(estimator, minimise, objective, x0, *, unit, callback, snapshot):
             f"{label}: without a penalty there are no best coefficients, because a combination of columns "
             "separates the rows and the loss falls along it without end; give a penalty",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     if short:
         single = "pass X in float64, " if objective.rows.dtype == np.float32 else ""
@@ -137,6 +177,6 @@ def run(estimator, minimise, objective, x0, *, unit, callback, snapshot):
             f"{label} stopped short of tol={estimator.tol:g} after {result.nit} steps: {result.message}; "
             f"{single}raise max_iter, or be content with a larger tol, or scale the columns",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return result, name, watch

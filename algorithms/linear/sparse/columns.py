@@ -1,4 +1,4 @@
-"""The columns of X, dense or CSC, read where they lie.
+"""The columns of X, dense or CSC, read in place.
 
 A scoring pass needs ``x_j . v`` for a range of columns; a working set needs copies of a few. Neither
 copies X: a range of columns shares its memory, and 8 bytes a column are made for the products.
@@ -12,7 +12,6 @@ from scipy import sparse
 
 from ....errors import DataError
 from ....kernels.linear import columns as kernels
-from ....kernels.linear import norms as linear_norms
 
 _INT32_MAX = np.iinfo(np.int32).max
 
@@ -21,8 +20,8 @@ def columns_of(X):
     """Wrap a matrix by its columns, sharing its memory.
 
     `X`: ndarray in Fortran order, or CSC matrix or array, of float32 or float64; with finite values and, for
-    CSC, index arrays (32 or 64 bits) known to be sound: compiled code trusts them. Returns DenseColumns or
-    SparseColumns. Raises DataError: For another format, order or type.
+    CSC, index arrays (32 or 64 bits) known to be sound: compiled code trusts them. Raises DataError: For
+    another format, order or type.
     """
     matrix: Any = X
     if X.dtype not in (np.float32, np.float64):
@@ -37,10 +36,9 @@ def columns_of(X):
 
 
 def columns_from(parts, n_rows):
-    """Rebuild the columns of a message: what `DenseColumns.take` or `SparseColumns.take` gave, side by side.
+    """Rebuild columns from messages of `DenseColumns.take` or `SparseColumns.take`, side by side.
 
-    `parts`: list of tuple of ndarray. Returns DenseColumns or SparseColumns; of all columns, in the order of
-    `parts`.
+    Returns DenseColumns or SparseColumns; of all columns, in the order of `parts`.
     """
     if len(parts[0]) == 1:
         return DenseColumns(np.concatenate([part[0].T for part in parts]).T)
@@ -92,7 +90,7 @@ class DenseColumns:
     def norms(self):
         """Means of all columns, and norms of the columns less their means: two float64 arrays."""
         means, norms = np.empty(self.shape[1]), np.empty(self.shape[1])
-        linear_norms.dense_norms(self.X.T, means, norms)
+        kernels.dense_norms(self.X.T, means, norms)
         return means, norms
 
     def take(self, columns):
@@ -139,7 +137,7 @@ class SparseColumns:
     def norms(self):
         """See `DenseColumns.norms`."""
         means, norms = np.empty(self.shape[1]), np.empty(self.shape[1])
-        linear_norms.csc_norms(self.data, self.indptr, self.shape[0], means, norms)
+        kernels.csc_norms(self.data, self.indptr, self.shape[0], means, norms)
         return means, norms
 
     def lengths(self, columns):
@@ -166,8 +164,8 @@ def row_index_type(n_rows):
 def cut(columns, n_shards):
     """Cut the columns into ranges of about equal work.
 
-    `columns`: DenseColumns or SparseColumns. Returns list of (int, int); first and last (excluded) column of
-    each range; none is empty, so there may be fewer than `n_shards`.
+    Returns list of (int, int); first and last (excluded) column of each range; none is empty, so there may be
+    fewer than `n_shards`.
     """
     if n_shards == 1:
         return [(0, columns.shape[1])]

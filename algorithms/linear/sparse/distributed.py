@@ -28,18 +28,17 @@ from ....scheduler.schedules.static import StaticSchedule
 from ....scheduler.threads import computed_here, own_threads
 from ...inputs.dask_arrays import aligned, is_dask
 from .columns import columns_of, cut
-from .mean_program import Mean
 from .program import SparseLinearProgram
 from .rows import RowProgram
 
 
 @dataclass(frozen=True)
-class Layout:
+class CutMatrix:
     """X in pieces.
 
     Attributes: `by_rows`: whether the pieces are ranges of rows, or else of columns. `pieces`: of ndarray,
     sparse matrix, Dask array with one block, or (`kept`) delayed one of the first two. `edges`: list of int;
-    where each piece begins, and where the last one ends. `shape`: tuple of int. `dtype`: float32 or float64.
+    where each piece begins, and where the last one ends.
     """
 
     by_rows: bool
@@ -50,7 +49,7 @@ class Layout:
     is_sparse: bool
 
     def program(self, working_set):
-        """Make the program of this layout and its schedule."""
+        """Make the program of this cut and its schedule."""
         made: Any
         if self.by_rows:
             made = RowBlocks(working_set, self.pieces, np.diff(self.edges))
@@ -59,7 +58,7 @@ class Layout:
         return made, self.schedule
 
     def kept(self, engine):
-        """Return a layout whose pieces are computed once, for several runs over them.
+        """Return a cut matrix whose pieces are computed once, for several runs over them.
 
         On Dask they stay on the workers, laid by columns as shards need them: a shard shares their memory.
         Without a client, for an engine that is an address, nothing can hold them, and each run computes them.
@@ -94,7 +93,7 @@ def lay_out(X, engine, *, allow_rows):
     """Cut a matrix for a cluster, or take the chunks that a Dask array has.
 
     `X`: Dask array as `check_blocks` gives it; or Fortran-ordered ndarray or CSC array. `engine`: ``"dask"``
-    or the address of a scheduler. `allow_rows`: whether the loss can be fitted by rows. Returns Layout.
+    or the address of a scheduler. `allow_rows`: whether the loss can be fitted by rows.
     """
     n_rows, n_columns = X.shape
     if is_dask(X):
@@ -110,7 +109,7 @@ def lay_out(X, engine, *, allow_rows):
         ranges = cut(columns_of(X), n_shards)
         edges = [first for first, _ in ranges] + [n_columns]
         pieces = [X[:, a:b] for a, b in ranges]
-    return Layout(by_rows, pieces, edges, X.shape, X.dtype, sparse.issparse(X))
+    return CutMatrix(by_rows, pieces, edges, X.shape, X.dtype, sparse.issparse(X))
 
 
 def _chunked(X, allow_rows):
@@ -123,7 +122,7 @@ def _chunked(X, allow_rows):
     edges = np.cumsum([0, *X.chunks[axis]]).tolist()
     pieces = [X.blocks[i] if by_rows else X.blocks[:, i] for i in range(X.numblocks[axis])]
     filled = [k for k, size in enumerate(X.chunks[axis]) if size]  # Dask allows empty chunks
-    return Layout(
+    return CutMatrix(
         by_rows,
         [pieces[k] for k in filled],
         [*(edges[k] for k in filled), edges[-1]],
@@ -133,8 +132,8 @@ def _chunked(X, allow_rows):
     )
 
 
-class ColumnBlocks(Mean, SparseLinearProgram):
-    """The working-set solver over shards of columns that lie in workers."""
+class ColumnBlocks(SparseLinearProgram):
+    """The working-set solver over shards of columns on workers."""
 
     def __init__(self, working_set, shards):
         super().__init__(working_set, shards=shards)
@@ -146,21 +145,21 @@ class ColumnBlocks(Mean, SparseLinearProgram):
         return super().aggregate(tasks, partials)
 
     def load(self, data):
-        """Check a block, lay it by columns, and see `SparseLinearProgram.load`."""
+        """Check a block, store it by columns, and see `SparseLinearProgram.load`."""
         first, block = data
         return super().load((first, _laid(block, first)))
 
 
-class RowBlocks(Mean, RowProgram):
-    """The working-set solver over shards of rows that lie in workers."""
+class RowBlocks(RowProgram):
+    """The working-set solver over shards of rows on workers."""
 
     def read(self, source):
-        """Check a block and lay it by columns."""
+        """Check a block and store it by columns."""
         return by_columns(source)
 
 
 def _laid(block, first, by_rows=False):
-    """Check a block and lay it by columns; say where it begins if it cannot be used."""
+    """Check a block and store it by columns; errors name its first row or column."""
     try:
         return by_columns(block)
     except DataError as error:
@@ -193,16 +192,16 @@ class Scales(Program):
 
     measure_every = 0
 
-    def __init__(self, layout, weights, centre):
-        weights = np.ones(layout.shape[0]) if weights is None else weights
-        parts = list(itertools.pairwise(layout.edges))
-        rows = [weights[a:b] if layout.by_rows else weights for a, b in parts]
-        self.shards = list(zip(layout.pieces, rows, strict=True))
-        self.by_rows, self.centre, self.total = layout.by_rows, centre, weights.sum()
-        self.edges, self.means = layout.edges, None
+    def __init__(self, cut_matrix, weights, centre):
+        weights = np.ones(cut_matrix.shape[0]) if weights is None else weights
+        parts = list(itertools.pairwise(cut_matrix.edges))
+        rows = [weights[a:b] if cut_matrix.by_rows else weights for a, b in parts]
+        self.shards = list(zip(cut_matrix.pieces, rows, strict=True))
+        self.by_rows, self.centre, self.total = cut_matrix.by_rows, centre, weights.sum()
+        self.edges, self.means = cut_matrix.edges, None
 
     def load(self, data):
-        """Check and lay out a shard."""
+        """Check a shard and store it by columns."""
         return {"X": by_columns(data[0]), "weights": data[1]}
 
     def renew(self, state):
@@ -210,7 +209,7 @@ class Scales(Program):
         return {name: state[name] for name in ("X", "weights")}
 
     def publish(self):
-        """Tell the means, once they are known."""
+        """Send the means, once they are known."""
         return {"means": self.means}
 
     def sync(self, state, message):

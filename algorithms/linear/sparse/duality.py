@@ -8,7 +8,7 @@ Squared loss, with unit weights and no intercept (weights and centring are in A 
 for any s >= 0 with ``s |g_j| <= l1_j`` for every j: the residual, scaled, is the dual point, the squares of
 the penalty being rows of A. The best s is y.r / R, cut to what is allowed. A feature with l1_j = 0 and
 l2_j > 0 has no constraint in the dual: its term is ``-(s A_j.r)^2 / (2 l2_j)``, and R takes
-``(A_j.r)^2 / l2_j`` in place of ``l2_j b_j^2``. A feature with neither must have g_j = 0: see `unpenalised`.
+``(A_j.r)^2 / l2_j`` in place of ``l2_j b_j^2``. A feature with neither must have g_j = 0: see `free_columns`.
 
 Other smooth losses (logistic, multinomial), with the predictor F = O + A b + c and V minus the gradient of
 the loss in it::
@@ -39,6 +39,22 @@ def squared_gap(y_r, r_r, terms, limit):
     return objective, max(objective - (s * y_r - 0.5 * s * s * total), 0.0)
 
 
+def column_gap(b, slopes, l1, l2, positive, y_r, r_r, outside):
+    """Objective and gap from coefficients and slopes of columns, and a limit from those outside."""
+    squares = l2 * b * b
+    dual_squares = squares
+    ridge = (l1 == 0) & (l2 > 0)
+    if ridge.any():
+        dual_squares = squares.copy()
+        pulls = np.maximum(slopes, 0.0) if positive else slopes
+        dual_squares[ridge] = pulls[ridge] ** 2 / l2[ridge]
+    inside = slopes - l2 * b
+    inside = np.maximum(inside, 0.0) if positive else np.abs(inside)
+    inside[l1 == 0] = 0.0
+    terms = (float(l1 @ np.abs(b)), float(squares.sum()), float(dual_squares.sum()))
+    return squared_gap(float(y_r), max(float(r_r), 0.0), terms, min(outside, limit(l1, inside)))
+
+
 def limit(thresholds, slopes):
     """Largest s with ``s |slope_j| <= threshold_j`` for all j; infinity if every slope is 0."""
     slopes = np.abs(slopes)
@@ -48,11 +64,10 @@ def limit(thresholds, slopes):
 
 
 def smooth_gap(value, dual, slopes, coef, l1, l2, most):
-    """Objective and duality gap of a smooth loss.
+    """Objective and duality gap (not negative) of a smooth loss.
 
-    `value`: the loss. `dual`: ``dual(s)``: the first two terms of D(s). `slopes`, `coef`: float64 ndarrays of
-    one shape (..., m), g (for coefficients held at or above zero its positive part) and b. `l1`, `l2`: float64
-    (m,). `most`: largest s that other features allow. Returns `objective`, `gap`: the gap is not negative.
+    `value`: the loss. ``dual(s)``: the first two terms of D(s). `slopes`, `coef`: float64 (..., m), g (its
+    positive part for coefficients held at or above zero) and b. `most`: largest s that other features allow.
     """
     sizes, slopes = np.abs(coef), np.abs(slopes)
     objective = value + float((sizes * (l1 + 0.5 * l2 * sizes)).sum())

@@ -1,10 +1,10 @@
-"""From checked input to coefficients: what the sparse linear estimators and the paths share.
+"""The fit that the sparse linear estimators and the paths share: from checked input to solutions.
 
 Row weights have mean 1 here, so that the unscaled problem of the solver is n_samples times the estimators'.
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from ....errors import DataError
 from ....scheduler.place import check_engine
 from ....scheduler.threads import effective_n_jobs, own_threads, single_threaded_blas
 from ...inputs.dask_arrays import engine_for, is_dask
-from .penalties import ENDLESS, ElasticNet
+from .penalties import ENDLESS, L1L2
+from .working_set import Solution, WorkingSet
 
 SHORT = ("max_rounds", "stalled")  # reasons of solutions that did not reach `tol`
 _BLOCK = 1 << 21  # entries of X whose squares are summed at a time: 16 MiB
@@ -26,12 +27,10 @@ _LEAST_TOL = 1e-30  # far below rounding; with 0 itself no amount of work would 
 
 @dataclass(frozen=True)
 class Design:
-    """What the targets and penalties of a fit share.
+    """The columns, weights and penalty factors that all targets and penalties of a fit share.
 
-    Attributes: `X`: ndarray in Fortran order or csc_array, shape (n_samples, n_features). `weights`: None or
-    array (n_samples,); of mean 1. `l1_factors`, `l2_factors`: None or array (n_features,); of the two parts
-    of the penalty. `layout`: None or Layout; how `X` is cut, if the fit runs on Dask. `engine`: where it
-    runs.
+    `X`: Fortran-ordered ndarray or csc_array. `weights`: None, or of mean 1. `l1_factors`, `l2_factors`: None
+    or (n_features,). `cut`: None, or a `CutMatrix` if the fit runs on Dask.
     """
 
     X: Any
@@ -40,7 +39,7 @@ class Design:
     l2_factors: np.ndarray | None
     fit_intercept: bool
     positive: bool
-    layout: Any = None
+    cut: Any = None
     engine: str = "local"
 
     @classmethod
@@ -57,30 +56,30 @@ class Design:
         allow_rows=False,
         n_runs=1,
     ):
-        """Bring penalty factors and `standardize` together; say where the fit runs.
+        """Combine penalty factors and `standardize`; cut X if the fit runs on a cluster.
 
         `allow_rows`: whether the loss can be fitted by rows (see `distributed`); `n_runs`: how often X is
         loaded for fits.
         """
-        layout = None
+        cut = None
         check_engine(engine)
         if engine != "local" or not (isinstance(X, np.ndarray) or sparse.issparse(X)):
             from . import distributed
 
             engine = engine_for(X, engine)
             if is_dask(X) or (engine != "local" and own_threads() is None):
-                layout = distributed.lay_out(X, engine, allow_rows=allow_rows)
+                cut = distributed.lay_out(X, engine, allow_rows=allow_rows)
                 if standardize or n_runs > 1 or X.dtype != np.float64:  # see `rounded`
-                    layout = layout.kept(engine)
+                    cut = cut.kept(engine)
         l1 = l2 = factors
         if standardize:
-            scales = _scales(X, weights, fit_intercept, layout, engine)
+            scales = _scales(X, weights, fit_intercept, cut, engine)
             l1 = scales if factors is None else factors * scales
             l2 = l1 * scales
-        return cls(X, weights, l1, l2, fit_intercept, positive, layout, engine)
+        return cls(X, weights, l1, l2, fit_intercept, positive, cut, engine)
 
     def allowed(self, start):
-        """Leave excluded features out of coefficients to begin with; None if there are none left."""
+        """Drop excluded features from a start; None if none is left."""
         if start is None or self.l1_factors is None:
             return start
         kept = np.isfinite(self.l1_factors[start[0]])
@@ -95,29 +94,9 @@ class Design:
         """Return the penalty in the units of the unscaled problem."""
         n_samples = self.X.shape[0]
         strength, ridge = (min(n_samples * alpha * part, ENDLESS) for part in (l1_ratio, 1 - l1_ratio))
-        return ElasticNet(
+        return L1L2(
             strength, ridge, l1_factors=self.l1_factors, l2_factors=self.l2_factors, positive=self.positive
         )
-
-    def squared(self, y):
-        """Return the squared loss of a target, with an empty working set."""
-        if self.layout is not None and self.layout.by_rows:
-            from .rows import GramSquared
-
-            return GramSquared(y, self.weights, fit_intercept=self.fit_intercept)
-        from .squared import Squared
-
-        return Squared(y, self.weights, self.fit_intercept)
-
-    def logistic(self, numbers, n_classes, offset):
-        """Return the logistic or multinomial loss of numbered classes, with an empty working set."""
-        if n_classes == 2:
-            from .logistic import Logistic
-
-            return Logistic(numbers, self.weights, offset=offset, fit_intercept=self.fit_intercept)
-        from .multinomial import Multinomial
-
-        return Multinomial(numbers, n_classes, self.weights, offset=offset, fit_intercept=self.fit_intercept)
 
     def alpha_max(self, subproblem, l1_ratio):
         """Find the least alpha at which every penalised coefficient is zero; infinite for ``l1_ratio=0``.
@@ -132,32 +111,22 @@ class Design:
     def nothing(self, y):
         """Stand for a target that a fit did not come to: no coefficients, and an unknown gap."""
         mean = np.average(y, weights=self.weights) if self.fit_intercept else 0.0
-        return Fit(np.empty(0, np.int64), np.empty(0), mean, np.nan, np.nan, 0, "")
+        return Solution(np.nan, np.empty(0, np.int64), np.empty(0), mean, np.nan, np.nan, np.nan, 0, 0, "")
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A model for one target and one penalty, in the units of the estimators.
+class SparseCoefficients:
+    """Lets an estimator show its coefficients as a CSR array."""
 
-    Attributes: `features`: int64 (m,); those with a coefficient. `coef`: float64 (m,) or (m, n_outputs).
-    `intercept`: float or array (n_outputs,). `gap`: duality gap in the scale of the estimator's objective.
-    `relative_gap`: what `tol` is compared with. `n_iter`: passes over X. `reason`: see `Solution`; "" while
-    the fit runs.
-    """
+    coef_: Any
 
-    features: np.ndarray
-    coef: np.ndarray
-    intercept: Any
-    gap: float
-    relative_gap: float
-    n_iter: int
-    reason: str
-
-    def dense(self, n_features, dtype):
-        """Coefficients as a vector of all features, or a matrix (n_outputs, n_features)."""
-        coef = np.zeros((*self.coef.shape[1:], n_features), dtype)
-        coef[..., self.features] = self.coef.T
-        return coef
+    @property
+    def sparse_coef_(self):
+        """The coefficients as a CSR array."""
+        if "coef_" not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} has no 'sparse_coef_': it is not fitted yet")
+        return sparse.csr_array(
+            np.atleast_2d(self.coef_) if isinstance(self.coef_, np.ndarray) else self.coef_
+        )
 
 
 def solve(
@@ -173,23 +142,21 @@ def solve(
     callback=None,
     read=None,
     label,
+    unit=1.0,
 ):
-    """Solve for a sequence of penalties through the engine.
+    """Solve for a sequence of penalties through the engine: a list of `Solution`, and the `Run`.
 
-    `penalties`: list of Penalty. `max_iter`: most passes over X for a penalty. `start`: (int64 ndarray,
-    float64 ndarray); features (rising) and coefficients to begin with. `n_jobs`, `verbose`, `callback`,
-    `label`: see `stradask.scheduler.run`. `read`: ``read(fit, history)`` makes the model of
-    ``info.snapshot()`` for callbacks. Returns `fits`: list of Fit; one for each penalty, fewer if the run was
-    ended by the callback or by Ctrl-C; the last of them is then the model so far. `done`:
-    stradask.scheduler.engine.Run.
+    `max_iter`: most passes over X for a penalty. `start`: features (rising) and coefficients.
+    ``read(solution, history)`` makes the model of ``info.snapshot()``. A run that was ended has fewer
+    solutions, the last of them being the model so far.
     """
     from ....scheduler import run
 
     rounds = max((max_iter or _DEFAULT_ROUNDS) - 1, 1)
     start = design.allowed(start)
-    program, schedule = _program(design, subproblem, penalties, tol, rounds, start, n_jobs)
+    program, schedule = _program(design, subproblem, penalties, tol, rounds, start, n_jobs, unit)
     working_set, n_samples = program.working_set, design.X.shape[0]
-    by_rows = design.layout is not None and design.layout.by_rows  # a round scores, the next one works
+    by_rows = design.cut is not None and design.cut.by_rows  # a round scores, the next one works
     with single_threaded_blas():
         done = run(
             program,
@@ -198,12 +165,12 @@ def solve(
             n_jobs=n_jobs,
             max_rounds=(2 if by_rows else 1) * (rounds + 2) * len(penalties),
             callback=callback,
-            snapshot=read and (lambda history: read(_so_far(working_set, n_samples), history)),
+            snapshot=read and (lambda history: read(_mean(working_set.so_far(), n_samples), history)),
             verbose=verbose,
             label=label,
         )
     working_set.finish()
-    return [_fit(solution, n_samples) for solution in working_set.solutions], done
+    return [_mean(solution, n_samples) for solution in working_set.solutions], done
 
 
 def solve_scheduled(
@@ -221,11 +188,9 @@ def solve_scheduled(
     read=None,
     label,
 ):
-    """Solve for one penalty by scheduled coordinate descent (see `scheduled`), through the engine.
+    """Solve for one penalty by scheduled coordinate descent (see `scheduled`); returns as `solve`.
 
-    `y`: array (n_samples,). `tol`, `max_iter`, `start`, `n_jobs`, `verbose`, `callback`, `read`, `label`: see
-    `solve`. A pass is as many rounds as it takes to visit every coefficient once. `random_state`: int,
-    RandomState or None. Returns fits, done; see `solve`.
+    A pass is as many rounds as it takes to visit every coefficient once.
     """
     from ....scheduler import run
     from .scheduled import scheduled_elastic_net
@@ -256,7 +221,7 @@ def solve_scheduled(
         sample_weight=(np.ones(n_samples) if design.weights is None else design.weights) / n_samples,
         positive=design.positive,
         coef=None if start is None else coef,
-        n_shards=1 if design.layout is None else len(design.layout.pieces),
+        n_shards=1 if design.cut is None else len(design.cut.pieces),
         random_state=random_state,
     )
 
@@ -264,15 +229,8 @@ def solve_scheduled(
         features = np.flatnonzero(program.coef)
         relative = program.gap / program.scale if program.scale > 0 else 0.0
         passes = -(-n_rounds // program.measure_every)
-        return Fit(
-            every[features],
-            program.coef[features],
-            program.intercept,
-            program.gap,
-            relative,
-            passes,
-            reason,
-        )
+        model = penalty.strength, every[features], program.coef[features], program.intercept
+        return Solution(*model, program.primal, relative, program.gap, passes, n_rounds, reason)
 
     done = run(
         program,
@@ -290,14 +248,13 @@ def solve_scheduled(
     return [fit(done.n_rounds, reason)], done
 
 
-def _program(design, subproblem, penalties, tol, rounds, start, n_jobs):
+def _program(design, subproblem, penalties, tol, rounds, start=None, n_jobs=None, unit=1.0):
     """Make the program that solves for the penalties, and its schedule."""
     from ....scheduler import StaticSchedule
     from .columns import columns_of
-    from .mean_program import MeanProgram
-    from .working_set import WorkingSet
+    from .program import SparseLinearProgram
 
-    X = columns_of(design.X) if design.layout is None else design.layout
+    X = columns_of(design.X) if design.cut is None else design.cut
     working_set = WorkingSet(
         subproblem,
         penalties,
@@ -306,33 +263,65 @@ def _program(design, subproblem, penalties, tol, rounds, start, n_jobs):
         tol=max(tol, _LEAST_TOL),
         max_rounds=rounds,
         start=start,
+        unit=unit,
     )
-    if design.layout is not None:
-        return design.layout.program(working_set)
+    if design.cut is not None:
+        return design.cut.program(working_set)
     threads = own_threads() if n_jobs is None and design.engine != "local" else None
-    program = MeanProgram(working_set, X, n_shards=threads or effective_n_jobs(n_jobs))
+    program = SparseLinearProgram(working_set, X, n_shards=threads or effective_n_jobs(n_jobs))
     return program, StaticSchedule(1, n_shards=len(program.shards))
 
 
-def _fit(solution, n_samples):
-    return Fit(
-        solution.features,
-        solution.coef,
-        solution.intercept,
-        solution.gap_absolute / n_samples,
-        solution.gap,
-        solution.rounds,
-        solution.reason,
+def _mean(solution, n_samples):
+    """A solution in the units of the estimators, whose objective is a mean over the rows."""
+    figures = {"objective": solution.objective / n_samples, "gap_absolute": solution.gap_absolute / n_samples}
+    return replace(solution, **figures)
+
+
+def rounded(design, loss, penalty, fit, *, n_jobs=None):
+    """Round the coefficients of a fit to the type of X; find the intercept and the gap that are theirs.
+
+    The solver works in float64. The gap of the rounded coefficients is that of a new problem, made by
+    ``loss()``, which starts from them and takes no step: a pass over X for its columns, and one for the
+    slopes of all.
+
+    Returns `fit` itself for float64, and where the fit was ended before its time. The intercept of the
+    squared loss is the best one for the rounded coefficients, in float64; that of other losses is rounded.
+    Where unpenalised columns are held at or above zero, the gap stays that of the fit.
+    """
+    dtype = design.X.dtype
+    if dtype == np.float64 or fit.reason not in ("gap", *SHORT):
+        return fit
+    coef = fit.coef.astype(dtype).astype(np.float64)
+    kept = np.flatnonzero(coef if coef.ndim == 1 else coef.any(axis=1))
+    features, coef = fit.features[kept], coef[kept]
+    subproblem = loss()
+    start = (features, coef) if len(features) else None
+    (measured, *_), done = solve(
+        design,
+        subproblem,
+        [penalty],
+        tol=np.inf,
+        max_iter=2,
+        start=start,
+        n_jobs=n_jobs,
+        label="duality gap",
     )
-
-
-def _so_far(working_set, n_samples):
-    """The model between two rounds of a fit."""
-    if working_set.solutions:
-        return _fit(working_set.solutions[-1], n_samples)
-    sub, gap = working_set.sub, working_set.reports[-1].gap
-    absolute = gap * sub.unit(working_set.penalties[0]) * sub.scale**2 / n_samples
-    return Fit(sub.features, sub.coef, sub.intercept, absolute, gap, len(working_set.reports), "")
+    if done.reason == "interrupted":
+        return replace(fit, gap=np.nan, gap_absolute=np.nan)
+    own = np.zeros(subproblem.coef.shape)
+    own[np.isin(subproblem.features, features)] = coef
+    intercept = subproblem.intercept_of(own, fit.intercept, dtype)
+    n_samples, square = design.X.shape[0], subproblem.scale**2
+    gap = measured.gap_absolute + subproblem.excess(own, intercept) * square / n_samples
+    if penalty.positive and len(penalty.unpenalised(design.n_features)):
+        # The slope of a free column held at or above zero must not be positive, and is so by rounding: no
+        # multiple of this residual is a dual point.
+        return replace(fit, features=features, coef=coef, intercept=intercept)
+    unit = subproblem.unit(penalty) * square / n_samples
+    relative = float(gap / unit if unit > 0 else fit.gap)
+    model = {"features": features, "coef": coef, "intercept": intercept}
+    return replace(fit, **model, gap=relative, gap_absolute=float(gap))
 
 
 def largest_strength(design, subproblem, penalty):
@@ -343,11 +332,11 @@ def largest_strength(design, subproblem, penalty):
     """
     from ....scheduler import run
     from .columns import columns_of
-    from .screening import Scores
+    from .program import Scores
 
     strong = penalty.with_strength(ENDLESS)
-    if design.layout is not None:
-        program, schedule = _program(design, subproblem, [strong], 1e-12, 2, None, None)
+    if design.cut is not None:
+        program, schedule = _program(design, subproblem, [strong], 1e-12, 2)
         _whole(run(program, schedule, engine=design.engine, max_rounds=8))
         return program.bound * subproblem.scale
     X = columns_of(design.X)
@@ -359,19 +348,19 @@ def largest_strength(design, subproblem, penalty):
     return scores.most(subproblem.vectors(), free) * subproblem.scale
 
 
-def _scales(X, weights, centre, layout, engine):
-    if layout is None:
+def _scales(X, weights, centre, cut, engine):
+    if cut is None:
         return column_scales(X, weights, centre=centre)
     from ....scheduler import run
     from .distributed import Scales
 
-    program = Scales(layout, weights, centre)
-    _whole(run(program, layout.schedule, engine=engine, max_rounds=2))
+    program = Scales(cut, weights, centre)
+    _whole(run(program, cut.schedule, engine=engine, max_rounds=2))
     return program.scales
 
 
 def _whole(done):
-    """Let Ctrl-C end more than a step that prepares a fit."""
+    """Raise KeyboardInterrupt if Ctrl-C ended a preparatory run."""
     if done.reason == "interrupted":
         raise KeyboardInterrupt
 
@@ -403,7 +392,7 @@ def _mean_squares(X, weights, centre):
 
 
 def warn_short(fit, *, tol, max_iter, what, dtype):
-    """Tell that a fit fell short of `tol`: the gap it reached, and what to do."""
+    """Warn that a fit fell short of `tol`; name the gap it reached, and the remedy."""
     if fit.reason == "max_rounds":
         why = (
             f"after max_iter={max_iter or _DEFAULT_ROUNDS} rounds: raise max_iter, or be content with a "
@@ -414,7 +403,7 @@ def warn_short(fit, *, tol, max_iter, what, dtype):
         why += "pass X in float64" if dtype == np.float32 else "bring the columns to one scale"
         why += ", or be content with a larger tol"
     warnings.warn(
-        f"{what} stopped at a relative duality gap of {fit.relative_gap:.1e}, above tol={tol:g}, {why}",
+        f"{what} stopped at a relative duality gap of {fit.gap:.1e}, above tol={tol:g}, {why}",
         ConvergenceWarning,
         stacklevel=5,
     )

@@ -1,4 +1,4 @@
-"""Penalties: what is added to the loss, one term a coefficient.
+"""Penalties: the terms added to the loss, one for each coefficient.
 
 A penalty is a small object that the working-set solver asks for what it needs: how large a slope at zero it
 holds (its *strength* times the feature's factor), its value, and a step of descent along one coefficient. The
@@ -16,15 +16,13 @@ ENDLESS = 1e300  # a strength above which none is taken: it asks how large the l
 
 
 class Penalty:
-    """What every penalty offers: ``sum_j pen(b_j; strength * l1_factors[j])``.
+    """Base of penalties ``sum_j pen(b_j; strength * l1_factors[j])``.
 
-    Attributes: `strength`: at zero a coefficient stays where it is while ``|x_j . v| <= strength *
-    l1_factors[j]``: the half-width of the subdifferential there. In units of the unscaled loss (a sum over
-    samples, not a mean). `l1_factors`: float64 (n_features,) or None; not negative; 0 never penalises,
-    infinity excludes a feature, None means 1 for all. `positive`: coefficients are held at or above zero.
-    `prox`: numba function or None; None: absolute values and squares, which have kernels of their own. See
-    `Separable`. `convex`: True: a fit stops on the duality gap. False: on the violation of the optimality
-    conditions, relative to the strength.
+    `strength`, in units of the unscaled loss (a sum): a coefficient stays at zero while ``|x_j . v| <=
+    strength * l1_factors[j]``, the half-width of the subdifferential. `l1_factors`: float64 (n_features,),
+    not negative; 0 never penalises, infinity excludes a feature, None is 1 for all. `positive`: coefficients
+    at or above zero only. `prox`: see `Separable`; None for absolute values and squares. `convex`: whether a
+    fit stops on the duality gap, or on the violation of optimality relative to the strength.
     """
 
     strength: float
@@ -58,7 +56,7 @@ class Penalty:
         raise NotImplementedError(f"{type(self).__name__} must say what its value is")
 
 
-class ElasticNet(Penalty):
+class L1L2(Penalty):
     """``sum_j strength f_j |b_j| + ridge q_j b_j^2 / 2``, perhaps over b >= 0.
 
     `strength`: of the absolute values: ``sum(weights) * alpha * l1_ratio``. `ridge`: of the squares:
@@ -75,7 +73,7 @@ class ElasticNet(Penalty):
 
     def with_strength(self, strength):
         """See `Penalty.with_strength`; the ridge stays."""
-        other = object.__new__(ElasticNet)
+        other = object.__new__(L1L2)
         other.__dict__.update(self.__dict__)
         other.strength = float(strength)
         return other
@@ -92,13 +90,12 @@ class ElasticNet(Penalty):
 
 
 class Separable(Penalty):
-    """A penalty from outside: subclass it, or fill it, with a value and a compiled proximal operator.
+    """A penalty of your own: subclass it, or fill it, with a value and a compiled proximal operator.
 
-    `shape`: A further parameter, given to `prox`. `l1_factors`: float64 (n_features,). `positive`: `prox`
-    must then return nothing below zero. Attributes: `prox`: numba function of signature ``float64(float64,
-    float64, float64, float64)``; ``prox(z, step, strength, shape)``: the b that minimises ``(b - z)^2 / (2
-    step) + pen(b; strength, shape)``, compiled with that explicit signature. The strength has the feature's
-    factor in it. `convex`: False, for convex penalties too: their dual is not known here.
+    ``prox(z, step, strength, shape)``, compiled with the signature ``float64(float64, float64, float64,
+    float64)``, is the b that minimises ``(b - z)^2 / (2 step) + pen(b; strength, shape)``; the strength has
+    the feature's factor in it. `shape` is a further parameter. With `positive` it must return nothing below
+    zero. `convex` is False, for convex penalties too: their dual is not known here.
     """
 
     convex = False

@@ -35,7 +35,7 @@ from ..subproblems.free_columns import newton_step
 from ..subproblems.quadratic_model import QuadraticModel
 from .columns import columns_of
 from .duality import smooth_gap
-from .penalties import ElasticNet
+from .penalties import L1L2
 
 _EASY = 1  # directions in one `solve` that count as next to no work
 _DIRECTIONS = 100  # for one call of `solve`
@@ -54,7 +54,7 @@ _LARGEST = 1e300  # for thresholds of columns of extreme scale
 
 
 class SmoothLoss(Protocol):
-    """What a loss offers to `ProximalNewton`. F, V and shares have the shape (n_outputs, n_rows).
+    """The loss that `ProximalNewton` needs. F, V and shares have the shape (n_outputs, n_rows).
 
     The *shares* are what value, derivatives and dual objective are made of: probabilities, for the logistic
     losses. Weights of rows are expected to be about 1.
@@ -65,38 +65,31 @@ class SmoothLoss(Protocol):
 
     def shares(self, F) -> tuple[float, np.ndarray]:
         """Return the loss and the shares of F."""
-        ...
 
     def residual(self, shares) -> np.ndarray:
         """Return minus the gradient of the loss."""
-        ...
 
     def curvature(self, shares, k) -> np.ndarray:
         """Return the diagonal of the Hessian for output k: array of shape (n_rows,)."""
-        ...
 
     def hessian(self, shares, V, k) -> np.ndarray:
         """Return output k of the Hessian's product with V: array of shape (n_rows,)."""
-        ...
 
     def tilt(self, shares, V) -> np.ndarray:
         """Return the shares whose residual is ``residual(shares) - hessian(V)``, for ``|V| <= 1/2``."""
-        ...
 
     def dual(self, shares, s) -> float:
         """Return ``min_F loss(F) + s residual(shares) . F``."""
-        ...
 
     def centred(self, coef) -> np.ndarray:
         """Choose among coefficients, of shape (n_outputs, ...), that give the same loss."""
-        ...
 
 
 class ProximalNewton:
     """A `Subproblem` of `WorkingSet` for a smooth loss.
 
-    `loss`: SmoothLoss. `offset`: float64 (n_outputs, n_rows); O, which no coefficient changes. Attributes:
-    `n_rows`, `scale`, `features`, `coef`, `intercept`, `updates`, `easy`, `strides`: see `Subproblem`.
+    `offset`: float64 (n_outputs, n_rows); O, which no coefficient changes. Attributes: `n_rows`, `scale`,
+    `features`, `coef`, `intercept`, `updates`, `easy`, `strides`: see `Subproblem`.
     """
 
     scale = 1.0
@@ -244,9 +237,9 @@ class ProximalNewton:
         """Take the penalty's constants for the columns of W, in the units of their copies."""
         if penalty is self._penalty and len(self._l1) == self._b.shape[1]:
             return
-        if not isinstance(penalty, ElasticNet):
+        if not isinstance(penalty, L1L2):
             raise DataError(
-                f"the logistic losses take the penalty ElasticNet, got {type(penalty).__name__}: use it with "
+                f"the logistic losses take the penalty L1L2, got {type(penalty).__name__}: use it with "
                 "the squared loss"
             )
         self._penalty = penalty
@@ -293,7 +286,7 @@ class ProximalNewton:
     # The free columns -----------------------------------------------------------------------------------
 
     def _free_mask(self):
-        """Which coefficients nothing holds: intercepts, and those of features without penalty."""
+        """Unpenalised coefficients: intercepts, and those of features without penalty."""
         return (self._l1 == 0) & (self._l2 == 0) & (~self._positive | (self._b > 0))
 
     def _settle(self, most=_PROJECT):

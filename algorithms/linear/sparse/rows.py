@@ -12,16 +12,16 @@ and each of the working set down, and for m new columns beside w of the working 
 up. No n-vector travels but y and the weights, once.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
 
 from ....errors import DataError
 from ....scheduler.program import Outcome, Program
-from ..subproblems.gram import GramProblem, column_gap
-from .program import Candidates
-from .screening import largest
+from ..subproblems.gram import GramProblem
+from .duality import column_gap
+from .program import Candidates, largest
 from .squared import POSITIVE_TRACE
 
 _MOST_ATTEMPTS = 20
@@ -30,7 +30,7 @@ _CONSTANT = 1e-13  # a column whose variance is this small beside its mean squar
 
 @dataclass(frozen=True)
 class GramBlock:
-    """What is known of columns that may join the working set, weighted and centred.
+    """Products of columns that may join the working set, weighted and centred.
 
     Attributes: `old`, `own`: float64 (m, w) and (m, m); products with the working set, in its order, and with
     one another. `target`: float64 (m,); products with y. `means`: float64 (m,).
@@ -144,7 +144,7 @@ class GramSquared:
         return l1, l2, penalty.positive
 
     def _settle(self):
-        """Renew the slopes; those of free features are made to vanish, as the dual point needs it."""
+        """Recompute the slopes; solve for free features, whose slopes must vanish at a dual point."""
         self._renew()
         free = np.flatnonzero(self.free[self.members])
         if len(free):
@@ -176,24 +176,9 @@ class GramSquared:
 
 
 class RowProgram(Program):
-    """The working-set solver over shards of rows.
+    """The working-set solver, over a `GramSquared`, on shards of rows.
 
-    `working_set`: WorkingSet; over a `GramSquared`. `sources`: for each shard what `read` makes its rows of.
-    `lengths`: list of int; rows of each shard.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.linear.sparse.penalties import ElasticNet
-    >>> from stradask.algorithms.linear.sparse.rows import GramSquared, RowProgram
-    >>> from stradask.algorithms.linear.sparse.working_set import WorkingSet
-    >>> from stradask.scheduler import StaticSchedule, run
-    >>> rng = np.random.default_rng(0)
-    >>> X, y = rng.standard_normal((60, 9)), rng.standard_normal(60)
-    >>> working_set = WorkingSet(GramSquared(y), [ElasticNet(6.0)], n_features=9, is_sparse=False)
-    >>> program = RowProgram(working_set, [X[:30], X[30:]], [30, 30])
-    >>> run(program, StaticSchedule(1, n_shards=2), max_rounds=100).reason
-    'gap'
+    `sources`: for each shard the argument of `read`. `lengths`: rows of each shard.
     """
 
     n_blocks = 1
@@ -212,7 +197,7 @@ class RowProgram(Program):
         self.bound = 0.0  # largest score outside the working set
 
     def __getstate__(self):
-        """What goes to a worker: nothing of the coordinator's."""
+        """Pickle without the coordinator's state."""
         return {**self.__dict__, "working_set": None, "candidates": None, "shards": ()}
 
     def read(self, source):
@@ -257,7 +242,7 @@ class RowProgram(Program):
     # At the coordinator -----------------------------------------------------------------------------
 
     def publish(self):
-        """Tell what is asked for now."""
+        """Send the present request."""
         request, sub = self.working_set.request, self.working_set.sub
         if self.candidates is not None or len(request["wanted"]):
             new = request["wanted"] if self.candidates is None else self.candidates[1]
@@ -267,7 +252,7 @@ class RowProgram(Program):
         return {"features": sub.features[used], "coef": sub.coefs[used], "shift": shift}
 
     def aggregate(self, tasks, partials):
-        """Name the columns whose products are needed; with these let the working set go on."""
+        """Request the products of violators; with these, advance the working set."""
         if len(partials[0]) == 1:
             self.candidates = self._candidates(sum(partial[0] for partial in partials))
             self.bound = self.candidates[0]
@@ -280,8 +265,7 @@ class RowProgram(Program):
         bound, ids, scores = self.candidates or (0.0, wanted, np.full(len(wanted), np.inf))
         self.candidates = None
         report = self.working_set.advance(Candidates(bound, ids, scores, block, np.arange(len(ids))))
-        figures = {"objective": report.objective, "gap": report.gap, "updates": report.updates}
-        return Outcome(self.publish(), done=report.done, **figures)
+        return replace(self.working_set.published(report), message=self.publish())
 
     def _candidates(self, slopes):
         """Bound, ids and scores outside the working set."""

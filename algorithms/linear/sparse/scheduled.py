@@ -73,28 +73,9 @@ def scheduled_elastic_net(
     """Make the program and the dynamic schedule of a Lasso or an elastic net.
 
     Run them with ``run(program, schedule, stop=program.stop, max_rounds=...)``; then `program` has `coef`,
-    `intercept` and the duality gap `gap`. The schedule reads columns of X to compare them, so X must lie in
-    this process, also where shards of its rows are on workers.
-
-    `X`, `y`, `l1`, `l2`, `tol`, `fit_intercept`, `sample_weight`, `positive`, `coef`, `n_shards`: see
-    `ScheduledElasticNet`. `size`: U, the coefficients updated at a time, at most. `rho`: columns of a set
-    have absolute correlations below it; above 0, at most 1. `eta`, `oversample`, `n_schedulers`, `lookahead`,
-    `random_state`: see `stradask.scheduler.DynamicSchedule`. Returns `program`: ScheduledElasticNet.
-    `schedule`: DynamicSchedule.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.linear.sparse.scheduled import scheduled_elastic_net
-    >>> from stradask.scheduler import run
-    >>> rng = np.random.default_rng(0)
-    >>> X = np.asfortranarray(rng.standard_normal((50, 100)))
-    >>> y = X[:, 0] - 2 * X[:, 1] + 0.1 * rng.standard_normal(50)
-    >>> program, schedule = scheduled_elastic_net(X, y, l1=10.0, size=8, tol=1e-8, random_state=0)
-    >>> run(program, schedule, stop=program.stop, max_rounds=2000).reason
-    'gap'
-    >>> np.flatnonzero(program.coef).tolist()
-    [0, 1]
+    `intercept` and the duality gap `gap`. The schedule compares columns of X, which must be in this process.
+    `size`: U, the most coefficients updated at a time. `rho`: columns of a set have absolute correlations
+    below it, above 0, at most 1. Others: see `ScheduledElasticNet` and `stradask.scheduler.DynamicSchedule`.
     """
     program = ScheduledElasticNet(
         X,
@@ -125,28 +106,22 @@ def scheduled_elastic_net(
 
 
 class ScheduledElasticNet(Program):
-    """The program: coefficients are blocks, ranges of rows are shards. See the module for what it computes.
+    """The program: coefficients are blocks, ranges of rows are shards.
 
     Any schedule that gives all shards one set of blocks will do; with a static or random one, `rho` must be
-    None. The same plans give the same bits on any number of threads; the number of shards decides
-    in which order sums are taken, and so belongs to the promise.
+    None. Bits depend on the number of shards, not of threads.
 
-    A shard holds its rows of X (shared where there is one shard and X is in Fortran order or CSC, and else
-    copied once), 8 bytes a row beside its part of `y` and the weights, and 16 a column; the coordinator
-    holds 32 a column. Messages of a round carry ``24 U`` bytes up and at most ``16 U`` down for each shard;
-    every `measure_every` rounds the residuals are made afresh, and ``8 p`` more bytes go up from each shard
-    for the duality gap.
+    A shard holds its rows of X (shared where there is one shard and X is in Fortran order or CSC, else copied
+    once), 8 bytes a row beside its part of `y` and the weights, and 16 a column; the coordinator holds 32 a
+    column. Messages of a round carry ``24 U`` bytes up and at most ``16 U`` down for each shard; every
+    `measure_every` rounds residuals are computed anew, and ``8 p`` more bytes go up for the duality gap.
 
-    `X`: ndarray in Fortran order, or CSC matrix or array, of float32 or float64, shape (n, p); checked:
-    finite, with sound indices. `y`: float64 (n,). `l1`, `l2`: float or float64 (p,); penalties in units of
-    the unscaled loss: ``sum(w) * alpha * l1_ratio * factors`` and ``sum(w) * alpha * (1 - l1_ratio) *
-    factors`` for scikit-learn's parameters. No column may have 0 in both. `size`: U of the schedule: the
-    duality gap is measured every ``p / U`` rounds. `rho`: bound on the correlations in a set, if the schedule
-    keeps one. `tol`: `stop` ends the run when the duality gap is at most this part of the objective at b = 0.
-    `sample_weight`: float64 (n,); not negative, not all zero. `positive`: coefficients at or above zero only.
-    `coef`: float64 (p,); where to begin. `n_shards`: ranges of rows. Attributes: `coef`: float64 (p,).
-    `primal`, `gap`: objective and duality gap when they were measured last, from a residual made afresh; the
-    gap is infinite before, and so is the objective if `coef` was given. `scale`: objective at b = 0.
+    `X`: Fortran-ordered ndarray or CSC, checked. `l1`, `l2`: float or float64 (p,), in units of the unscaled
+    loss, ``sum(w) * alpha * l1_ratio * factors`` and ``sum(w) * alpha * (1 - l1_ratio) * factors``; no column
+    may have 0 in both. `size`: U; the gap is measured every ``p / U`` rounds. `rho`: bound on the
+    correlations in a set. `tol`: `stop` ends the run when the gap is at most this part of `scale`, the
+    objective at b = 0. `primal` and `gap` are those measured last; infinite before, `primal` only if `coef`
+    was given.
     """
 
     saved = ("residual",)
@@ -197,7 +172,7 @@ class ScheduledElasticNet(Program):
         self._begin()
 
     def _begin(self):
-        """What shards are told when they are loaded: coefficients that are not zero, and the intercept."""
+        """Set the message for loaded shards: coefficients other than zero, and the intercept."""
         ids = np.flatnonzero(self.coef)
         if self.fit_intercept and len(ids):
             for X, _, weights in self.shards:
@@ -213,7 +188,7 @@ class ScheduledElasticNet(Program):
         return self.y_mean - float(self.means @ self.coef)
 
     def __getstate__(self):
-        """What goes to a worker: nothing of the size of X, y or the model."""
+        """Pickle without anything of the size of X, y or the model."""
         return {**self.__dict__, "shards": (), **dict.fromkeys(("weights", "coef", "means", "l1", "l2"))}
 
     # Where a shard lies ---------------------------------------------------------------------------
@@ -322,7 +297,7 @@ class ScheduledElasticNet(Program):
         return self.primal
 
     def stop(self, history):
-        """Say whether it is enough, for the parameter `stop` of `run`.
+        """Stopping rule, for the parameter `stop` of `run`.
 
         ``"gap"``: the duality gap is small enough. ``"diverged"``: the objective is a million times what it
         was; with `rho`, when steps are shortened before, never.
@@ -351,7 +326,7 @@ class ScheduledElasticNet(Program):
 
 
 class Correlated:
-    """Which columns depend on each other: ``|corr(x_j, x_k)| >= rho``, from X, for the columns asked for.
+    """Pairs of columns with ``|corr(x_j, x_k)| >= rho``, computed from X on demand.
 
     `X`: ndarray in Fortran order, or CSC matrix or array, shape (n, p). `rho`: above 0, at most 1. `weights`:
     float64 (n,). `centred`: False takes cosines in place of correlations.
@@ -423,7 +398,7 @@ def _cut(X, n_shards):
 
 
 def _by_columns(X):
-    """Bring rows that were cut from X to where `columns_of` takes them; a copy unless they lie so already."""
+    """Store rows that were cut from X by columns; a copy unless they are so already."""
     is_sparse = sparse.issparse(X)
     return X.tocsc() if is_sparse else np.asfortranarray(X)
 

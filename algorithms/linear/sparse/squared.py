@@ -10,24 +10,26 @@ Two ways lead to its solution, the cheaper one by measured rate:
    every five sweeps;
 2. the products of the columns that matter, on which descent and Newton's method need no rows (`gram`).
 
-The features whose l1 and l2 are 0 are solved for exactly before each test of the gap (`unpenalised`). If they
-are held at or above zero, their l1 is taken for ``1e-10 |a_j| |y|``, since a dual point cannot be made to
-meet an inequality exactly. Any other penalty goes its own way (`separable`).
+The features whose l1 and l2 are 0 are solved for exactly before each test of the gap (`free_columns`). If
+they are held at or above zero, their l1 is taken for ``1e-10 |a_j| |y|``, since a dual point cannot be made
+to meet an inequality exactly. Any other penalty goes its own way (`separable`).
 
 References
 ----------
 Bertrand, Massias, "Anderson acceleration of coordinate descent", AISTATS 2021.
 """
 
+import functools
+
 import numpy as np
 
 from ....kernels.linear import columns as linear_columns
 from ....kernels.linear import descent as linear_descent
 from ..subproblems import separable
-from ..subproblems.anderson import Trail
 from ..subproblems.copies import copies_of
-from ..subproblems.gram import MOST_COLUMNS, GramProblem, Products, column_gap, likely_cost
-from ..subproblems.unpenalised import MOST_DIRECT, Unpenalised
+from ..subproblems.free_columns import MOST_DIRECT, Unpenalised
+from ..subproblems.gram import MOST_COLUMNS, GramProblem, Products, Trail, likely_cost
+from .duality import column_gap
 
 _SUPPORT_SWEEPS = (1, 8)  # least and most sweeps over the support after one over W (dense)
 _SPARSE_SUPPORT_SWEEPS = 4
@@ -72,6 +74,11 @@ class Squared:
         self.is_empty, self._last_gap = True, 0.5 * self.y_y
         self._slopes = None  # A^T rho, where it is known exactly
 
+    @functools.cached_property
+    def unpenalised(self):
+        """The exact step along unpenalised columns."""
+        return Unpenalised(self.copies)
+
     # What a working set asks ----------------------------------------------------------------------
 
     @property
@@ -91,7 +98,7 @@ class Squared:
         """See `Subproblem.grow`."""
         if self.is_empty:
             self.copies = copies_of(columns.is_sparse, self.n_rows, self._roots, self.fit_intercept)
-            self.products, self.unpenalised = Products(self.copies), Unpenalised(self.copies)
+            self.products = Products(self.copies)
             self.is_empty = False
         order = np.argsort(ids)
         self.copies.admit(columns, positions[order])

@@ -1,4 +1,4 @@
-"""The coordinator's half of a sparse linear fit: which columns are worked on, and how far.
+"""The coordinator's half of a sparse linear fit: the working set of columns and its precision.
 
 The problem, for a loss of X b (squared, logistic, multinomial) and a sequence of penalties::
 
@@ -20,12 +20,13 @@ Friedman, Hastie, Tibshirani, "Regularization paths for generalized linear model
 Journal of Statistical Software 33(1), 2010.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from ....errors import DataError, ModelFileError
+from ....scheduler.program import Outcome
 from .penalties import ENDLESS
 
 _LEAST_GROWTH = 100  # columns that join W in a round, if so many violate
@@ -40,19 +41,17 @@ _ROUNDING = 1e-17  # nothing below this part of the objective is asked of a subp
 
 
 class Subproblem(Protocol):
-    """What a loss offers to `WorkingSet`: the problem on the columns of W, and v, which scores the rest.
+    """The loss that `WorkingSet` needs: the problem on the columns of W, and v, which scores the rest.
 
     ``v`` is minus the gradient of the loss in X b + b0: ``x_j . v`` is the slope of feature j. It is always
     taken where the intercept and the unpenalised columns of W are exactly stationary (for the squared loss,
     ``sum(v) = 0``), because the dual point is a multiple of it.
 
-    Attributes: `scale`: v, gaps and objectives are those of the problem divided: strengths in units of v are
-    ``strength / scale``, and objectives ``objective / scale**2``. 1 where nothing needs it; the squared loss
-    divides y by a power of two. `features`: int64 (m,); columns of W, in the order in which they joined.
-    `coef`: float64 (m,) or (m, n_outputs); their coefficients, of the undivided problem. `intercept`: float
-    or float64 (n_outputs,); of the same. `updates`: coordinates visited so far. `easy`: the last `solve` took
-    next to no work: the strength may fall faster. `strides`: tuple of float or None; by which the strength
-    falls after an easy round and after another; None leaves it to the working set.
+    v, gaps and objectives are those of the problem divided by `scale`: strengths are ``strength / scale``,
+    objectives ``objective / scale**2``. `features`: columns of W, in the order in which they joined; `coef`
+    (m,) or (m, n_outputs) and `intercept` are of the undivided problem. `updates`: coordinates visited so
+    far. `easy`: the last `solve` took next to no work, and the strength may fall faster, by the first of
+    `strides`, else by the second; None leaves them to the working set.
     """
 
     n_rows: int
@@ -65,14 +64,13 @@ class Subproblem(Protocol):
     @property
     def coef(self) -> np.ndarray:
         """See above."""
-        ...
 
     @property
     def intercept(self):
         """See above."""
 
     def grow(self, ids, columns, positions, penalty):
-        """Let columns join W with coefficients of zero.
+        """Add columns to W with coefficients of zero.
 
         `ids`: int64 (m,); their numbers, none of them in W. `columns`: DenseColumns or SparseColumns; the raw
         columns are ``columns[positions]``: what is needed of them is copied. `positions`: int64 (m,).
@@ -95,7 +93,6 @@ class Subproblem(Protocol):
         By ``scale**2``. The squared loss takes its best intercept for granted, and that `coef` differs in
         unpenalised columns alone.
         """
-        ...
 
     def solve(self, penalty, eps):
         """Bring the gap of the problem on W to `eps` or as near as rounding lets it.
@@ -108,7 +105,6 @@ class Subproblem(Protocol):
 
         The caller keeps it: no later call may write into it.
         """
-        ...
 
     def gap(self, penalty, bound) -> tuple[float, float]:
         """Objective and duality gap of the whole problem, both divided by ``scale**2``.
@@ -117,26 +113,22 @@ class Subproblem(Protocol):
         penalty that is not convex, `gap` is the largest violation of the optimality conditions, in units of
         v.
         """
-        ...
 
     def unit(self, penalty) -> float:
-        """Return what `tol` multiplies: the objective of the zero model (not convex: the strength).
+        """The unit of `tol`: the objective of the zero model (not convex: the strength).
 
         Both divided: by ``scale**2`` and by ``scale``.
         """
-        ...
 
 
 @dataclass(frozen=True)
 class Solution:
-    """The model for one penalty.
+    """The model for one penalty; `fitting.solve` divides `objective` and `gap_absolute` by the rows.
 
-    Attributes: `features`: int64 (m,); features with a coefficient other than zero, rising. `coef`: float64
-    (m,) or (m, n_outputs). `intercept`: float or float64 (n_outputs,). `objective`: unscaled, of the
-    undivided problem. `gap`: relative to the objective of the zero model: what `tol` is compared with.
-    `gap_absolute`: unscaled, of the undivided problem. `rounds`: passes over X since the last solution.
-    `updates`: coordinates visited since then. `reason`: {"gap", "stalled", "max_rounds", "stopped"}; the gap
-    was reached; rounding allows no further progress; `max_rounds` were made; the run was ended.
+    `features`: those with a coefficient, rising. `coef`: (m,) or (m, n_outputs). `gap` is relative to the
+    objective of the zero model, and compared with `tol`. `rounds`, `updates`: passes over X, and coordinates
+    visited, since the last solution. `reason`: "gap" was reached; "stalled" by rounding; "max_rounds";
+    "stopped" by the user; "" while it runs.
     """
 
     strength: float
@@ -150,33 +142,20 @@ class Solution:
     updates: int
     reason: str
 
-
-@dataclass(frozen=True)
-class Report:
-    """What `WorkingSet.advance` says of its round.
-
-    Attributes: `objective`: before the round's work, with the penalty that is the present target; NaN if it
-    was not measured. `gap`: relative, of the same; NaN if it was not measured. `strength`: for which W was
-    solved in this round. `working`, `support`: columns of W and those of them with a coefficient. `updates`:
-    coordinates visited in this round. `done`: bool or str; the last solution's reason when nothing is left to
-    do.
-    """
-
-    objective: float
-    gap: float
-    strength: float
-    working: int
-    support: int
-    updates: int
-    done: bool | str
+    def dense(self, n_features, dtype):
+        """Coefficients as a vector of all features, or a matrix (n_outputs, n_features)."""
+        coef = np.zeros((*self.coef.shape[1:], n_features), dtype)
+        coef[..., self.features] = self.coef.T
+        return coef
 
 
 class WorkingSet:
     """Solves for a sequence of penalties, a scoring pass at a time.
 
-    `penalties` are solved in their order, each from the solution before; they share factors and `positive`, and
-    a path falls. `is_sparse`: whether X is; longer strides pay where descent is fast. `tol`: relative gap.
-    `max_rounds`: passes over X for each penalty. `start`: features (rising) and coefficients to begin with.
+    `penalties` are solved in their order, each from the solution before; they share factors and `positive`,
+    and a path falls. `is_sparse`: whether X is; longer strides pay where descent is fast. `tol`: relative
+    gap. `max_rounds`: passes over X for each penalty. `start`: features (rising) and coefficients to begin
+    with.
 
     `request` says what the next scoring pass is to do::
 
@@ -186,17 +165,27 @@ class WorkingSet:
         threshold  float: candidates score above it,
         count      int: and are at most so many
 
-    `solutions` has one entry for each penalty solved so far, `reports` one for each round.
+    `solutions` has one entry for each penalty solved so far, `reports` one for each round: its figures, an
+    `Outcome` without a message. `unit`: the objective that users see is so many times the mean over the rows.
     """
 
     def __init__(
-        self, subproblem, penalties, *, n_features, is_sparse, tol=1e-6, max_rounds=1000, start=None
+        self,
+        subproblem,
+        penalties,
+        *,
+        n_features,
+        is_sparse,
+        tol=1e-6,
+        max_rounds=1000,
+        start=None,
+        unit=1.0,
     ):
         if not len(penalties):
             raise DataError("penalties is empty; give at least one")
         self.sub, self.penalties = subproblem, list(penalties)
         self.n_features, self.n_rows = n_features, subproblem.n_rows
-        self.tol, self.max_rounds = float(tol), int(max_rounds)
+        self.tol, self.max_rounds, self.unit = float(tol), int(max_rounds), unit
         self.factors, self.positive = penalties[0].l1_factors, penalties[0].positive
         self._tall = tall = self.n_rows >= n_features
         quick = 0.1 if tall else 0.25 if is_sparse else _STRIDE
@@ -204,7 +193,7 @@ class WorkingSet:
         self._easy_stride, self._hard_stride = strides
         self._growth = 2 if tall or is_sparse or subproblem.strides else 0.5
         self.solutions: list[Solution] = []
-        self.reports: list[Report] = []
+        self.reports: list[Outcome] = []
         self.done: bool | str = False
         self._start = start
         self._at, self._rounds, self._strength, self._best, self._stuck = 0, 0, np.inf, np.inf, 0
@@ -216,9 +205,9 @@ class WorkingSet:
     # One round ------------------------------------------------------------------------------------------
 
     def advance(self, candidates):
-        """Take what a scoring pass found, work on W, and set the next `request`.
+        """Take the `Candidates` of a scoring pass, work on W, set the next `request`; return the figures.
 
-        `candidates`: Candidates; see `stradask.algorithms.linear.sparse.program`. Returns Report.
+        Objective and relative gap are those before the work, for the present target; NaN if not measured.
         """
         before = self.sub.updates
         self._rounds += 1
@@ -231,17 +220,27 @@ class WorkingSet:
             objective, gap = self._measure(candidates)
             if not self.done and not len(self.request["wanted"]):
                 self._work(candidates, gap)
-        report = Report(
+        report = Outcome(
             objective=objective * self.sub.scale * self.sub.scale,
             gap=gap,
-            strength=self._strength * self.sub.scale,
-            working=len(self.sub.features),
-            support=int(np.count_nonzero(self.sub.coef)),
             updates=self.sub.updates - before,
             done=self.done,
         )
         self.reports.append(report)
         return report
+
+    def published(self, report):
+        """Make a report a round's outcome: the next request, and the objective as users see it."""
+        return replace(report, message=self.request, objective=self.unit * (report.objective / self.n_rows))
+
+    def so_far(self):
+        """The last solution; before the first one, the model between two rounds."""
+        if self.solutions:
+            return self.solutions[-1]
+        sub, gap = self.sub, self.reports[-1].gap
+        absolute = gap * sub.unit(self.penalties[0]) * sub.scale**2
+        model = self.penalties[0].strength, sub.features, sub.coef, sub.intercept
+        return Solution(*model, np.nan, gap, absolute, len(self.reports), sub.updates, "")
 
     def finish(self):
         """End a run before its time: the present coefficients become the solution of the present penalty."""
@@ -254,7 +253,7 @@ class WorkingSet:
     # Its steps --------------------------------------------------------------------------------------
 
     def _admit_wanted(self, candidates):
-        """Let the unpenalised features, and those of the start, join W; return the objective."""
+        """Add the unpenalised features, and those of the start, to W; return the objective."""
         penalty = self.penalties[self._at]
         self.sub.grow(candidates.ids, candidates.columns, candidates.positions, penalty)
         if self._start is not None:

@@ -25,7 +25,7 @@ def copies_of(is_sparse, n_rows, roots, centre, corrected=True):
     """Make an empty set of copies.
 
     `roots`: float64 (n_rows,) or (0,); square roots of the weights; empty if all are 1. `corrected`: False
-    leaves sparse columns that lack many rows without centring. Returns DenseCopies or SparseCopies.
+    leaves sparse columns that lack many rows without centring.
     """
     if is_sparse:
         return SparseCopies(n_rows, roots, centre, corrected)
@@ -33,7 +33,7 @@ def copies_of(is_sparse, n_rows, roots, centre, corrected=True):
 
 
 class _Copies:
-    """What both kinds hold for each column.
+    """Scales, means and norms of the copied columns.
 
     Attributes: `scales`: float64 (m,); powers of two by which the raw columns were multiplied: a coefficient
     of the copies times its scale is one of X. `means`: float64 (m,); weighted means of the scaled columns; 0
@@ -62,7 +62,7 @@ class _Copies:
 
 
 class DenseCopies(_Copies):
-    """Copies of dense columns: float32 always, float64 where it is asked for."""
+    """Copies of dense columns: float32 always, float64 on demand."""
 
     is_sparse = False
 

@@ -1,25 +1,92 @@
-"""Newton steps of a smooth loss along columns that nothing holds: the intercept, features without penalty.
+"""Exact steps along the columns that nothing holds at zero: features without penalty, and an intercept.
 
-Many of them (alpha=0) take conjugate gradients in place of a matrix of their products.
+The dual point of a fit must be orthogonal to each of them, so that they are solved for before each test of
+the gap.
+
+*Squared loss* (`Unpenalised`): the step ``delta = (A_U^T A_U)^+ A_U^T rho`` along these columns U, twice,
+because the product is as ill-conditioned as the square of A_U. Many columns (alpha=0) are solved by LSMR
+instead.
+*Smooth losses* (`newton_step`): Newton's step; many columns take conjugate gradients in place of a matrix.
 """
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.sparse.linalg import LinearOperator, cg
+from scipy.sparse.linalg import LinearOperator, cg, lsmr
 
 from ....kernels.linear.weighted_descent import FLAT
 
+MOST_DIRECT = 2000  # columns up to which their products are laid out
+_SINGULAR = 1e-13  # eigenvalues below this part of the largest, and for each column, are taken for 0
 _MOST_DENSE = 2000  # coefficients up to which the matrix of second derivatives is laid out
-_SINGULAR = 1e-13  # part of the largest eigenvalue below which one counts as zero
 _CG_TOL = 1e-13
+
+
+class Unpenalised:
+    """The exact step, with the factors of the last set of columns."""
+
+    def __init__(self, copies):
+        self.copies = copies
+        self._chosen = np.empty(0, np.int64)
+        self._half = np.empty((0, 0))
+
+    def settle(self, chosen, rho):
+        """Take the step.
+
+        `chosen`: int64 ndarray; positions of the unpenalised columns in W, of positive norm. `rho`: float64
+        (n_rows,); residual; changed in place, and orthogonal to these columns afterwards. Returns float64
+        ndarray of the shape of `chosen`; what their coefficients change by.
+        """
+        norms = np.sqrt(self.copies.norms[chosen])
+        if len(chosen) > MOST_DIRECT:
+            return self._iterate(chosen, norms, rho)
+        half, total = self._factored(chosen, norms), np.zeros(len(chosen))
+        for _ in range(2):
+            slopes = self.copies.dot(rho, chosen) / norms
+            change = half @ (half.T @ slopes) / norms
+            self.copies.add(chosen, -change, rho)
+            total += change
+        return total
+
+    def reduced(self, chosen, G):
+        """Products of other columns, made orthogonal to the unpenalised ones.
+
+        `chosen`: int64 (u,); positions of the unpenalised columns, `MOST_DIRECT` at most. `G`: float64 (u +
+        k, u + k); products of these columns and, after them, of k others. Returns float64 (k, k), C-ordered.
+        """
+        norms, u = np.sqrt(self.copies.norms[chosen]), len(chosen)
+        cross = self._factored(chosen, norms).T @ (G[:u, u:] / norms[:, None])
+        return np.ascontiguousarray(G[u:, u:] - cross.T @ cross)
+
+    def _factored(self, chosen, norms):
+        """H with ``H H^T`` the pseudo-inverse of the products of the columns, divided by their norms."""
+        if not np.array_equal(chosen, self._chosen):
+            values, vectors = eigh(self.copies.gram(chosen) / np.outer(norms, norms))
+            kept = values > _SINGULAR * len(chosen) * values[-1]
+            self._chosen, self._half = chosen, vectors[:, kept] / np.sqrt(values[kept])
+        return self._half
+
+    def _iterate(self, chosen, norms, rho):
+        def forward(z):
+            out = np.zeros(self.copies.n_rows)
+            self.copies.add(chosen, np.ravel(z) / norms, out)
+            return out
+
+        def backward(v):
+            return self.copies.dot(np.ravel(v), chosen) / norms
+
+        shape = (self.copies.n_rows, len(chosen))
+        operator = LinearOperator(shape, matvec=forward, rmatvec=backward, dtype=np.float64)
+        change = lsmr(operator, rho, atol=1e-14, btol=1e-14, conlim=0, maxiter=10 * len(chosen))[0] / norms
+        self.copies.add(chosen, -change, rho)
+        return change
 
 
 def newton_step(loss, shares, Z, allowed):
     """Solve ``Z^T H Z a = Z^T V``, with H the Hessian of the loss and V its residual.
 
-    `loss`: SmoothLoss. `shares`: float64 (n_outputs, n_rows). `Z`: ndarray or csc_array (n_rows, k).
-    `allowed`: bool (n_outputs, k); which coefficients may move. Returns float64 (n_outputs, k); where the
-    solution is not unique, one of (nearly) least norm.
+    `shares`: float64 (n_outputs, n_rows). `Z`: ndarray or csc_array (n_rows, k). `allowed`: bool (n_outputs,
+    k); which coefficients may move. Returns float64 (n_outputs, k); where the solution is not unique, one of
+    (nearly) least norm.
     """
     slopes = (Z.T @ loss.residual(shares).T).T[allowed]
     step = np.zeros(allowed.shape)

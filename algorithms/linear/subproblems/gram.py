@@ -5,17 +5,36 @@ and not the number of rows, a Newton step a Cholesky factor, and a test of the g
 join as they are needed and stay: later rounds, and later penalties of a path, find their products there.
 
 Memory, in bytes: 8 for each pair of columns, and for dense columns 8 n each.
+
+Three methods share the work: coordinate descent, its iterates extrapolated (`Trail`); a proximal-point method
+with semismooth Newton steps (`proximal_newton`); and the system of the present signs (`GramProblem._polish`).
+Large Newton systems are solved by conjugate gradients with a factor that is kept (`KeptFactor`).
+
+**Newton's method.** Least squares with an absolute and a square penalty needs of its columns A only G = A^T A
+and c = A^T y. With
+a step s > 0 and ``sigma_j = s / |a_j|^2``, each proximal step from a point b::
+
+    b+ = argmin_z |y - A z|^2 / 2 + sum_j l1_j |z_j| + l2_j z_j^2 / 2 + (z_j - b_j)^2 / (2 sigma_j)
+
+is found by its dual: solve ``u + y - A p(u) = 0``, where
+``p_j(u) = soft(b_j - sigma_j a_j.u, sigma_j l1_j) / (1 + sigma_j l2_j)``. Every u met on the way is
+``A q - y`` for some q, so that q takes its place: ``A^T u = G q - c``, and the gradient of the dual is
+``A (q - p)``. With S the support of p, a Newton step solves
+``(diag((1 + sigma_j l2_j) / sigma_j) + G_SS) z = (G (q - p))_S`` and moves q by ``p - q + z``.
+
+References
+----------
+Bertrand, Massias, "Anderson acceleration of coordinate descent", AISTATS 2021.
+Li, Sun, Toh, "A highly efficient semismooth Newton augmented Lagrangian method for solving Lasso problems",
+SIAM Journal on Optimization 28(1), 2018.
 """
 
 import numpy as np
-from scipy.linalg.lapack import dposv
+from scipy.linalg.blas import dsymv, strsv
+from scipy.linalg.lapack import dposv, spotrf
 
 from ....kernels.linear import descent as linear_descent
-from ....kernels.linear import gram as linear_gram
-from ..sparse.duality import limit, squared_gap
-from .anderson import Trail
-from .conjugate_gradients import KeptFactor
-from .newton import proximal_newton
+from ..sparse.duality import column_gap
 
 MOST_COLUMNS = 5000
 _LEAST_ITERATED = 1500  # smaller Newton systems are factored each time
@@ -26,6 +45,19 @@ _POLISH = 0.2  # a solution for given signs costs this part of Newton's method
 _MOST_POLISHED = 10  # coefficients that it may bring to zero
 _RIDGE = 1e-14  # relative to the columns' squares, against singular products
 _MOST_SWEEPS = 2000
+# Extrapolation
+LENGTH = 5  # steps that an extrapolation combines
+# Newton's method
+_FIRST_STEP, _FACTOR = 10.0, 5.0  # s at first, and its growth
+_MOST_STEP = 1e10  # beyond it only rounding changes
+_OUTER, _INNER, _HALVINGS = 40, 40, 20
+_WORSE = 7  # proximal steps without a smaller gap after which it ends
+_ROUNDING = 1e-18  # a descent this small beside |y|^2 is lost in rounding: the inner problem is solved
+_LOOSE = 5.0  # inner steps stop at this multiple of |b+ - b| / s, in the norm of the columns
+# Conjugate gradients
+_TOLERANCE = 1e-8  # of the residual, relative to the right side
+_MOST_STEPS = 25  # with an old factor; each costs about a fortieth of a new one where this is used
+_MOST_FRESH = 200
 
 
 class Products:
@@ -129,7 +161,7 @@ class GramProblem:
         for _ in range(_MOST_SWEEPS):
             if gap <= eps:
                 break
-            visits += linear_gram.descend(self.G, slopes, b, l1, l2, positive, 1, _SUPPORT_SWEEPS)
+            visits += linear_descent.gram_sweeps(self.G, slopes, b, l1, l2, positive, 1, _SUPPORT_SWEEPS)
             since += 1
             if trail.add(b, slopes):
                 b, slopes = self._extrapolate(trail, b, slopes, c, penalty)
@@ -219,22 +251,181 @@ def gram_gap(b, slopes, c, y_y, penalty):
     return column_gap(b, slopes, l1, l2, positive, y_y - c @ b, y_y - b @ (c + slopes), np.inf)[1]
 
 
-def column_gap(b, slopes, l1, l2, positive, y_r, r_r, outside):
-    """Objective and gap from coefficients and slopes of columns, and a limit from those outside."""
-    squares = l2 * b * b
-    dual_squares = squares
-    ridge = (l1 == 0) & (l2 > 0)
-    if ridge.any():
-        dual_squares = squares.copy()
-        pulls = np.maximum(slopes, 0.0) if positive else slopes
-        dual_squares[ridge] = pulls[ridge] ** 2 / l2[ridge]
-    inside = slopes - l2 * b
-    inside = np.maximum(inside, 0.0) if positive else np.abs(inside)
-    inside[l1 == 0] = 0.0
-    terms = (float(l1 @ np.abs(b)), float(squares.sum()), float(dual_squares.sum()))
-    return squared_gap(float(y_r), max(float(r_r), 0.0), terms, min(outside, limit(l1, inside)))
-
-
 def _objective(b, slopes, c, l1, l2):
     """Less ``|y|^2 / 2``."""
     return -0.5 * (b @ (c + slopes)) + l1 @ np.abs(b) + 0.5 * (l2 @ (b * b))
+
+
+class Trail:
+    """The last iterates, with an image that is linear in them (a residual, slopes); see Bertrand and Massias.
+
+    `b`: float64 (m,).
+    """
+
+    def __init__(self, b, image):
+        self._points, self._images = [b.copy()], [image.copy()]
+
+    def add(self, b, image):
+        """Take one more iterate; return whether there are enough of them."""
+        self._points.append(b.copy())
+        self._images.append(image.copy())
+        return len(self._points) > LENGTH
+
+    def mixed(self):
+        """Combine the iterates so that the same combination of their steps is as short as can be.
+
+        Returns (ndarray, ndarray) or None; the point and its image; None if the iterates do not move, or
+        there is no finite combination.
+        """
+        points = np.array(self._points)
+        steps = np.diff(points, axis=0)
+        products = steps @ steps.T
+        trace = np.trace(products)
+        if not trace > 0:
+            return None
+        products.flat[:: len(products) + 1] += 1e-12 * trace
+        try:
+            weights = np.linalg.solve(products, np.ones(len(products)))
+        except np.linalg.LinAlgError:
+            return None
+        weights /= weights.sum()
+        if not np.isfinite(weights).all():
+            return None
+        return weights @ points[1:], weights @ np.array(self._images[1:])
+
+
+def proximal_newton(operator, b, slopes, y_y, penalty, gap_at, eps, *, step=0.0, most_steps=200):
+    """Reduce the gap to `eps`; return the best b, its slopes and gap, the last s, the number of systems.
+
+    `operator`: ``times(x)`` is G x; ``solve(S, right, diagonal)`` solves ``(diag(diagonal) + G_SS) z =
+    right``, or returns None if it cannot; ``norms`` is the diagonal of G, all positive. `slopes`: ``c - G
+    b``. `penalty`: l1, l2, and whether b is at or above zero. ``gap_at(b, slopes)``: the duality gap. `step`:
+    s to begin with, if larger than the first.
+    """
+    l1, l2, positive = penalty
+    norms = operator.norms
+    x, q, u = b, b, -slopes  # u stands for A^T u
+    c = slopes + operator.times(b)
+    best = (b, slopes, gap_at(b, slopes))
+    s, steps, worse = max(_FIRST_STEP, step), 0, 0
+    for _ in range(_OUTER):
+        sigma = s / norms
+        growth = 1.0 + sigma * l2
+        held, inverse = sigma * l1, growth / sigma
+        weight = 0.5 * inverse / growth**2
+        for inner in range(_INNER + 1):
+            w = x - sigma * u
+            p = _soft(w, held, positive) / growth
+            slopes_p = c - operator.times(p)
+            e, G_e = q - p, u + slopes_p
+            size, moved = e @ G_e, p - x
+            if not size > 0 or (inner and size <= _LOOSE**2 * (moved @ (norms * moved)) / s**2):
+                break
+            if steps >= most_steps or inner == _INNER:
+                return (*best, s, most_steps)
+            S = np.flatnonzero(p)
+            z = operator.solve(S, G_e[S], inverse[S]) if len(S) else G_e[S]
+            if z is None:
+                return (*best, s, most_steps)
+            steps += 1
+            d = -e
+            d[S] += z
+            G_d = operator.times(d)
+            if -(e @ G_d) <= _ROUNDING * y_y:
+                break
+            descent, q_q, d_q, d_d = e @ G_d, q @ (u + c), d @ (u + c), d @ G_d
+            now = 0.5 * q_q + weight @ (growth * p) ** 2
+            t = 1.0
+            for _ in range(_HALVINGS):
+                then = 0.5 * q_q + t * d_q + 0.5 * t * t * d_d
+                then += weight @ _soft(w - t * sigma * G_d, held, positive) ** 2
+                if then <= now + 1e-4 * t * descent + 1e-13 * abs(now):
+                    break
+                t *= 0.5
+            q, u = q + t * d, u + t * G_d
+        x = p
+        gap = gap_at(x, slopes_p)
+        worse = worse + 1 if gap >= best[2] else 0
+        if gap < best[2]:
+            best = (x, slopes_p, gap)
+        if best[2] <= eps or worse > _WORSE:
+            break
+        s = min(s * _FACTOR, _MOST_STEP)
+    return (*best, s, steps)
+
+
+def _soft(w, held, positive):
+    """Soft threshold."""
+    return np.maximum(w - held, 0.0) if positive else w - np.clip(w, -held, held)
+
+
+class KeptFactor:
+    """Newton systems that change little from one to the next: conjugate gradients with a kept factor.
+
+    A system is ``(diag(d) + G_SS) z = right``; from step to step S loses and gains a few columns and d
+    changes by a factor. The Cholesky factor of one system, in float32, preconditions the next: columns that
+    left are given zeros, columns that are new have their diagonal alone. When that takes too many steps, a
+    new factor is made.
+    """
+
+    def __init__(self):
+        self._columns = np.empty(0, np.int64)
+        self._factor = None
+
+    def solve(self, G, S, right, diagonal):
+        """Solve ``(diag(diagonal) + G_SS) z = right``.
+
+        `G`: float64 ndarray, C-ordered; products of at least the columns in `S`. `S`: int64 (m,). `right`,
+        `diagonal`: float64 (m,). Returns float64 (m,) or None; None if the matrix is singular to working
+        precision.
+        """
+        H = np.zeros((len(S), len(S)), order="F")  # the upper part is cast, too
+        linear_descent.gather_lower(G, S, H)
+        H.flat[:: len(S) + 1] += diagonal
+        if self._factor is not None and 10 * len(np.setxor1d(S, self._columns)) < len(S):
+            z = self._iterate(H, S, right, _MOST_STEPS)
+            if z is not None:
+                return z
+        self._columns, self._factor = S, None
+        factor, info = spotrf(H.astype(np.float32), lower=1, overwrite_a=1)
+        if info:
+            return None
+        self._factor = factor
+        return self._iterate(H, S, right, _MOST_FRESH)
+
+    def _iterate(self, H, S, right, most):
+        """Conjugate gradients; None if `most` steps are not enough."""
+        own = np.diagonal(H)
+        _, here, there = np.intersect1d(S, self._columns, assume_unique=True, return_indices=True)
+        new = np.setdiff1d(np.arange(len(S)), here, assume_unique=True)
+        scale = np.sqrt(right @ right)
+        if not scale > 0:
+            return np.zeros(len(S))
+
+        def preconditioned(v):
+            padded = np.zeros(len(self._columns), np.float32)
+            padded[there] = v[here] / scale
+            half = strsv(self._factor, padded, lower=1, overwrite_x=1)
+            solved = strsv(self._factor, half, lower=1, trans=1, overwrite_x=1)
+            out = np.empty(len(S))
+            out[here] = solved[there]
+            out[here] *= scale
+            out[new] = v[new] / own[new]
+            return out
+
+        z, residual = np.zeros(len(S)), right.copy()
+        step = preconditioned(residual)
+        rho = residual @ step
+        for _ in range(most):
+            product = dsymv(1.0, H, step, lower=1)
+            length = rho / (step @ product)
+            z += length * step
+            residual -= length * product
+            if residual @ residual <= (_TOLERANCE * scale) ** 2:
+                return z
+            fresh = preconditioned(residual)
+            before, rho = rho, residual @ fresh
+            if not rho > 0:
+                return None
+            step = fresh + (rho / before) * step
+        return None

@@ -33,9 +33,9 @@ _CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.3
 class QuadraticModel:
     """See the module.
 
-    `loss`: SmoothLoss. `shares`: float64 (n_outputs, n_rows); of b0. `copies`: DenseCopies or SparseCopies;
-    A. `slopes`, `start`: float64 (n_outputs, m), g and b0. `l1`, `l2`: float64 (m,). `positive`: bool (m,).
-    Attributes: `b`: float64 (n_outputs, m). `visits`: coordinates visited.
+    `shares`: float64 (n_outputs, n_rows); of b0. `copies`: DenseCopies or SparseCopies; A. `slopes`, `start`:
+    float64 (n_outputs, m), g and b0. `l1`, `l2`: float64 (m,). `positive`: bool (m,). Attributes: `b`:
+    float64 (n_outputs, m). `visits`: coordinates visited.
     """
 
     def __init__(self, loss, shares, copies, slopes, start, l1, l2, positive):

@@ -15,10 +15,7 @@ _MOST_MEETINGS, _MOST_SWEEPS = 100, 20_000
 
 
 def violation(problem, penalty):
-    """Largest violation among the columns of W, as a slope of the problem divided by its scale.
-
-    `problem`: Squared. `penalty`: Separable.
-    """
+    """Largest violation among the columns of W, as a slope of the problem divided by its scale."""
     slopes = problem.exact_slopes()
     return float(_violations(problem, penalty, slopes, problem.b, np.arange(len(slopes))).max(initial=0.0))
 

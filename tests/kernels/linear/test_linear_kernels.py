@@ -10,7 +10,6 @@ from stradask.algorithms.linear.sparse.columns import columns_of
 from stradask.kernels.linear import column_moments
 from stradask.kernels.linear import columns as linear_columns
 from stradask.kernels.linear import descent as linear_descent
-from stradask.kernels.linear import gram as linear_gram
 from stradask.kernels.linear import prox as linear_prox
 
 RNG = np.random.default_rng(0)
@@ -167,7 +166,7 @@ def test_a_sweep_moves_each_coordinate_to_its_minimum(positive):
     np.testing.assert_allclose(b, expected, atol=2e-3)
     np.testing.assert_allclose(rho + change, rho - DENSE @ (b - start), atol=1e-4)
     G, b, kept = DENSE.T @ DENSE, start.copy(), slopes.copy()
-    linear_gram.descend(G, kept, b, l1, l2, positive, 1, 0)
+    linear_descent.gram_sweeps(G, kept, b, l1, l2, positive, 1, 0)
     np.testing.assert_allclose(b, expected, atol=2e-3)
     np.testing.assert_allclose(kept, slopes - G @ (b - start), atol=1e-9)
 
@@ -186,7 +185,7 @@ def test_a_sparse_sweep_is_the_sweep_of_its_centred_columns(positive):
     )
     np.testing.assert_allclose(sparse_rho - carried * roots, rho - A @ b, atol=1e-10)
     G, expected = A.T @ A, np.zeros(11)
-    linear_gram.descend(G, A.T @ rho, expected, l1, l2, positive, 300, 2)
+    linear_descent.gram_sweeps(G, A.T @ rho, expected, l1, l2, positive, 300, 2)
     for _ in range(300):
         _, carried = linear_descent.csc_sweeps(
             *parts(weighted), every, norms, means, WEIGHTS.sum(), sparse_rho, carried, b, l1, l2, positive, 2

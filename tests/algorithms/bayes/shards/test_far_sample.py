@@ -16,7 +16,7 @@ from stradask.algorithms.linear.glm import remote as far
 from stradask.algorithms.linear.glm import sketch
 from stradask.algorithms.linear.glm.choose import method_for
 from stradask.algorithms.linear.glm.objective import LinearObjective
-from stradask.algorithms.linear.glm.remote import FarPortions, FarRows, objective_over
+from stradask.algorithms.linear.glm.remote import RemotePortions, RemoteRows, objective_over
 from stradask.algorithms.linear.glm.rows import LOGISTIC, SQUARED, DenseRows, make_rows
 from stradask.algorithms.linear.glm.sketch import sample_of
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
@@ -30,14 +30,14 @@ EDGES = [0, 700, 708, 4000, 4001, 9000]
 
 @contextlib.contextmanager
 def portions_of(X, targets, weights, edges=EDGES):
-    """`FarRows` over portions on threads of this process."""
+    """`RemoteRows` over portions on threads of this process."""
     shards = [
         (X[a:b], [y[a:b] for y in targets], None if weights is None else weights[a:b])
         for a, b in itertools.pairwise(edges)
     ]
-    passes = open_passes(open_session("local", 2), FarPortions(shards, lambda part: part, X.shape[1]))
+    passes = open_passes(open_session("local", 2), RemotePortions(shards, lambda part: part, X.shape[1]))
     with contextlib.closing(passes):
-        yield [FarRows(passes, X.dtype, target) for target in range(len(targets))]
+        yield [RemoteRows(passes, X.dtype, target) for target in range(len(targets))]
 
 
 def data(form, dtype=np.float64):
@@ -190,8 +190,8 @@ def test_what_went_wrong_with_rows_that_were_expected_is_told(monkeypatch):
             raise ZeroDivisionError("of the larger sample")
         return real(self, number, state, target, wanted, edges)
 
-    real = FarPortions.take
-    monkeypatch.setattr(FarPortions, "take", take)
+    real = RemotePortions.take
+    monkeypatch.setattr(RemotePortions, "take", take)
     monkeypatch.setattr(sketch, "_ADDED", 100.0)
     with workers(1, processes=False), pytest.raises(ZeroDivisionError, match="larger sample"):
         LogisticRegression().fit(da.from_array(X, (9_000, -1)), targets[LogisticRegression])
@@ -201,14 +201,14 @@ def test_what_went_wrong_with_rows_that_were_expected_is_told(monkeypatch):
 def test_a_worker_killed_while_the_sample_is_drawn_changes_no_bit(monkeypatch):
     X, targets = tall()
     lazily, y = da.from_array(X, (2_500, -1)), targets[LogisticRegression]
-    take, victims = FarRows.take, []
+    take, victims = RemoteRows.take, []
 
     def deadly(rows, numbers):
         if victims:
             os.kill(victims.pop(), signal.SIGKILL)
         return take(rows, numbers)
 
-    monkeypatch.setattr(FarRows, "take", deadly)
+    monkeypatch.setattr(RemoteRows, "take", deadly)
     with workers(2) as client:
         whole = LogisticRegression(tol=1e-10).fit(lazily, y)
         assert whole.solver_ == "sketch"

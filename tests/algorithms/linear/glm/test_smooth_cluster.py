@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from stradask.algorithms.linear.glm import row_places
 from stradask.algorithms.linear.glm.objective import MultinomialObjective
-from stradask.algorithms.linear.glm.remote import FarPortions, objective_over
+from stradask.algorithms.linear.glm.remote import RemotePortions, objective_over
 from stradask.algorithms.linear.glm.rows import LOGISTIC, make_rows
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
 from stradask.algorithms.linear.poisson import PoissonRegressor
@@ -192,7 +192,7 @@ def test_curvatures_are_computed_again_where_they_were_not_kept(problem):
     """As on a worker that takes a portion over, or is asked for another point than the last."""
     X, targets, weights = problem
     signs = np.where(targets[LogisticRegression], 1.0, -1.0)
-    program = FarPortions([None], np.ascontiguousarray, P)
+    program = RemotePortions([None], np.ascontiguousarray, P)
     w, elsewhere = np.linspace(-0.1, 0.1, P + 1), np.zeros(P + 1)
     s = expit(X @ w[:-1] + w[-1])
     A = np.column_stack([X, np.ones(N)])

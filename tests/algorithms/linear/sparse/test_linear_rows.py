@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import ElasticNet as Reference
 
-from stradask.algorithms.linear.sparse.penalties import ElasticNet
+from stradask.algorithms.linear.sparse.penalties import L1L2
 from stradask.algorithms.linear.sparse.rows import GramSquared, RowProgram
 from stradask.algorithms.linear.sparse.working_set import WorkingSet
 from stradask.errors import DataError
@@ -58,7 +58,7 @@ def test_it_is_scikit_learns_solution(kind, weighted, fit_intercept, l1_ratio, p
     ]
     weights = weights if weighted else None
     total, alpha = (len(y) if weights is None else weights.sum()), 0.05
-    penalty = ElasticNet(total * alpha * l1_ratio, total * alpha * (1 - l1_ratio), positive=positive)
+    penalty = L1L2(total * alpha * l1_ratio, total * alpha * (1 - l1_ratio), positive=positive)
     working_set, done = _fit(given, y, [penalty], weights=weights, fit_intercept=fit_intercept)
     plain = given.toarray() if sparse.issparse(given) else given.astype(np.float64)
     reference = Reference(
@@ -74,12 +74,12 @@ def test_it_is_scikit_learns_solution(kind, weighted, fit_intercept, l1_ratio, p
 def test_a_path_agrees_with_single_fits_and_gaps_are_true(correlated):
     X, y, weights = _problem(correlated=correlated)
     strengths = [300.0, 100.0, 30.0, 3.0, 0.3]
-    working_set, _ = _fit(X, y, [ElasticNet(s) for s in strengths], weights=weights, tol=1e-9)
+    working_set, _ = _fit(X, y, [L1L2(s) for s in strengths], weights=weights, tol=1e-9)
     w = weights / weights.sum()
     root = np.sqrt(weights)
     A, b = root[:, None] * (X - w @ X), root * (y - w @ y)
     for strength, solution in zip(strengths, working_set.solutions, strict=True):
-        alone = _fit(X, y, [ElasticNet(strength)], weights=weights, tol=1e-9, n_shards=1)[0].solutions[0]
+        alone = _fit(X, y, [L1L2(strength)], weights=weights, tol=1e-9, n_shards=1)[0].solutions[0]
         np.testing.assert_allclose(_full(solution, 30), _full(alone, 30), atol=2e-4)
         r = b - A @ _full(solution, 30)
         s = min(max(b @ r / (r @ r), 0), strength / np.abs(A.T @ r).max())
@@ -93,7 +93,7 @@ def test_factors_of_zero_are_never_penalised():
     X, y, _ = _problem()
     factors = np.ones(30)
     factors[[0, 5]] = 0
-    working_set, _ = _fit(X, y, [ElasticNet(1e9, l1_factors=factors)])
+    working_set, _ = _fit(X, y, [L1L2(1e9, l1_factors=factors)])
     solution = working_set.solutions[0]
     design = np.column_stack([np.ones(len(y)), X[:, [0, 5]]])
     expected = np.linalg.lstsq(design, y, rcond=None)[0]
@@ -105,7 +105,7 @@ def test_a_free_feature_may_be_held_above_zero():
     X, y, _ = _problem()
     factors = np.ones(30)
     factors[[0, 1]] = 0  # the slope of the second is negative
-    solution = _fit(X, y, [ElasticNet(1e9, l1_factors=factors, positive=True)], tol=1e-8)[0].solutions[0]
+    solution = _fit(X, y, [L1L2(1e9, l1_factors=factors, positive=True)], tol=1e-8)[0].solutions[0]
     assert solution.reason == "gap"
     assert solution.features.tolist() == [0]
     slope, intercept = np.polyfit(X[:, 0], y, 1)
@@ -115,16 +115,16 @@ def test_a_free_feature_may_be_held_above_zero():
 def test_constant_columns_get_no_coefficient():
     X, y, _ = _problem()
     X[:, 3] = 1e6
-    working_set, _ = _fit(X, y, [ElasticNet(1e-3)], tol=1e-8)
+    working_set, _ = _fit(X, y, [L1L2(1e-3)], tol=1e-8)
     assert working_set.solutions[0].reason == "gap"
     assert 3 not in working_set.solutions[0].features
 
 
 def test_it_starts_from_given_coefficients_and_takes_fewer_visits():
     X, y, _ = _problem(correlated=True)
-    cold, _ = _fit(X, y, [ElasticNet(1.0)])
+    cold, _ = _fit(X, y, [L1L2(1.0)])
     solution = cold.solutions[0]
-    warm, _ = _fit(X, y, [ElasticNet(1.0)], start=(solution.features, solution.coef))
+    warm, _ = _fit(X, y, [L1L2(1.0)], start=(solution.features, solution.coef))
     assert warm.solutions[0].updates < solution.updates
     np.testing.assert_allclose(_full(warm.solutions[0], 30), _full(solution, 30), atol=1e-6)
 
@@ -147,7 +147,7 @@ def test_messages_are_as_small_as_the_module_says():
             sent.append(sum(np.asarray(value).nbytes for value in outcome.message.values()))
             return outcome
 
-    working_set = WorkingSet(GramSquared(y), [ElasticNet(20.0)], n_features=30, is_sparse=False)
+    working_set = WorkingSet(GramSquared(y), [L1L2(20.0)], n_features=30, is_sparse=False)
     program = Watched(working_set, [X[:50], X[50:]], [50, 70])
     assert run(program, StaticSchedule(1, n_shards=2), max_rounds=99).reason == "gap"
     assert len(sent) >= 3
@@ -156,7 +156,7 @@ def test_messages_are_as_small_as_the_module_says():
 
 def test_a_shard_of_the_wrong_shape_is_named():
     X, y, _ = _problem()
-    working_set = WorkingSet(GramSquared(y), [ElasticNet(20.0)], n_features=30, is_sparse=False)
+    working_set = WorkingSet(GramSquared(y), [L1L2(20.0)], n_features=30, is_sparse=False)
     with pytest.raises(DataError, match=r"shape \(50, 29\), but 50 rows of 30"):
         run(
             RowProgram(working_set, [X[:50, 1:], X[50:]], [50, 70]),

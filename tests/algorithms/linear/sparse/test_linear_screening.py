@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.linear.sparse import screening
+from stradask.algorithms.linear.sparse import program as screening
 from stradask.algorithms.linear.sparse.columns import columns_of
-from stradask.algorithms.linear.sparse.screening import Scores
+from stradask.algorithms.linear.sparse.program import Scores
 from stradask.datasets import make_sparse_regression
 
 

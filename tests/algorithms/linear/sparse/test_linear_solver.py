@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 from squared_problems import dense, fit, problem, reference_gap, strength_max
 
 from stradask.algorithms.linear.sparse.columns import columns_of, cut
-from stradask.algorithms.linear.sparse.penalties import ElasticNet
+from stradask.algorithms.linear.sparse.penalties import L1L2
 from stradask.algorithms.linear.sparse.program import SparseLinearProgram, solve
 from stradask.algorithms.linear.sparse.squared import Squared
 from stradask.algorithms.linear.sparse.working_set import WorkingSet
@@ -46,7 +46,7 @@ def test_gap_recomputed_from_outside(
     if factors == "zeros" and not positive:
         f[: p // 4] = 0
     top = max(strength_max(X, y, weights, intercept), 1e-8)
-    penalty = ElasticNet(part * top, ridge=(1 - ratio) * n, l1_factors=f, l2_factors=f, positive=positive)
+    penalty = L1L2(part * top, ridge=(1 - ratio) * n, l1_factors=f, l2_factors=f, positive=positive)
     (solution,) = fit(X, y, [penalty], weights=weights, intercept=intercept, tol=1e-9)
     assert solution.reason == "gap"
     coef = dense(solution, p)
@@ -70,7 +70,7 @@ def test_equals_scikit_learn(shape, density, intercept, weighted, positive, l1_r
     weights = np.random.default_rng(1).random(n) + 0.1 if weighted else None
     total = n if weights is None else weights.sum()
     alpha = 0.1 * strength_max(X, y, weights, intercept, positive) / total / l1_ratio
-    penalty = ElasticNet(total * alpha * l1_ratio, total * alpha * (1 - l1_ratio), positive=positive)
+    penalty = L1L2(total * alpha * l1_ratio, total * alpha * (1 - l1_ratio), positive=positive)
     (solution,) = fit(X, y, [penalty], weights=weights, intercept=intercept, tol=1e-13)
     theirs = TheirElasticNet(
         alpha=alpha, l1_ratio=l1_ratio, fit_intercept=intercept, positive=positive, tol=1e-13, max_iter=10**6
@@ -82,7 +82,7 @@ def test_equals_scikit_learn(shape, density, intercept, weighted, positive, l1_r
 
 def test_objective_and_gap_are_reported_in_the_units_of_the_problem():
     X, y = problem(50, 80)
-    penalty = ElasticNet(0.1 * strength_max(X, y), ridge=2.0)
+    penalty = L1L2(0.1 * strength_max(X, y), ridge=2.0)
     (solution,) = fit(X, y, [penalty], tol=1e-4)
     coef = dense(solution, 80)
     objective = np.sum((y - X @ coef) ** 2) / 2 + penalty.value(solution.coef, solution.features)
@@ -102,7 +102,7 @@ def test_the_cut_does_not_change_a_bit(density, where):
     X = sparse.hstack([X, X[:, :50]]).tocsc() if density else np.asfortranarray(np.hstack([X, X[:, :50]]))
     f = np.random.default_rng(2).random(253) + 0.5
     f[[3, 200]] = 0
-    penalties = [ElasticNet(part * strength_max(X, y), l1_factors=f) for part in (0.5, 0.1, 0.02)]
+    penalties = [L1L2(part * strength_max(X, y), l1_factors=f) for part in (0.5, 0.1, 0.02)]
     whole = fit(X, y, penalties, intercept=True)
     parts = [(2, None), (7, None)] if where == "here" else [(1, [253]), (1, [1, 100, 2, 150])]
     for n_shards, remote in parts:
@@ -124,7 +124,7 @@ def test_cuts_cover_all_columns_with_equal_work():
 
 def test_what_goes_to_a_worker_is_small_and_makes_the_same_state():
     X, y = problem(100, 50)
-    working_set = WorkingSet(Squared(y), [ElasticNet(1.0)], n_features=50, is_sparse=False)
+    working_set = WorkingSet(Squared(y), [L1L2(1.0)], n_features=50, is_sparse=False)
     program = SparseLinearProgram(working_set, None, shards=[(0, X)])
     sent = pickle.dumps(program)
     assert len(sent) < 2000
@@ -143,7 +143,7 @@ def test_what_goes_to_a_worker_is_small_and_makes_the_same_state():
 def test_a_path_is_its_single_fits(density):
     X, y = problem(60, 100, density=density)
     top = strength_max(X, y, intercept=True)
-    penalties = [ElasticNet(part * top) for part in (1.5, 1.0, 0.5, 0.3, 0.1, 0.03, 0.03)]
+    penalties = [L1L2(part * top) for part in (1.5, 1.0, 0.5, 0.3, 0.1, 0.03, 0.03)]
     path = fit(X, y, penalties, intercept=True, tol=1e-12)
     assert [solution.strength for solution in path] == [penalty.strength for penalty in penalties]
     assert len(path[0].features) == len(path[1].features) == 0
@@ -156,7 +156,7 @@ def test_a_path_is_its_single_fits(density):
 
 def test_a_start_saves_the_work():
     X, y = problem(60, 100)
-    penalty = ElasticNet(0.05 * strength_max(X, y))
+    penalty = L1L2(0.05 * strength_max(X, y))
     (cold,) = fit(X, y, [penalty])
     (warm,) = fit(X, y, [penalty], start=(cold.features, cold.coef))
     assert (warm.updates, warm.rounds) == (0, 2)
@@ -167,7 +167,7 @@ def test_a_start_saves_the_work():
 
 def test_arrays_of_a_checkpoint_start_a_fit():
     X, y = problem(60, 100)
-    penalty = ElasticNet(0.05 * strength_max(X, y))
+    penalty = L1L2(0.05 * strength_max(X, y))
 
     def program():
         working_set = WorkingSet(Squared(y), [penalty], n_features=100, is_sparse=False, tol=1e-10)
@@ -188,7 +188,7 @@ def test_arrays_of_a_checkpoint_start_a_fit():
 
 def test_finish_keeps_the_model_so_far():
     X, y = problem(60, 100)
-    penalties = [ElasticNet(part * strength_max(X, y)) for part in (0.5, 0.01)]
+    penalties = [L1L2(part * strength_max(X, y)) for part in (0.5, 0.01)]
     working_set = WorkingSet(Squared(y), penalties, n_features=100, is_sparse=False, tol=1e-12)
     program = SparseLinearProgram(working_set, columns_of(X))
     state = program.load(program.shards[0])
@@ -211,7 +211,7 @@ def test_finish_keeps_the_model_so_far():
 @pytest.mark.parametrize("p", [20, 150])
 def test_no_penalty_is_least_squares(p, density):
     X, y = problem(60, p, density=density, shift=1.0)
-    (solution,) = fit(X, y, [ElasticNet(0.0)], intercept=True, tol=1e-10)
+    (solution,) = fit(X, y, [L1L2(0.0)], intercept=True, tol=1e-10)
     assert solution.reason == "gap"
     theirs = LinearRegression().fit(X.toarray() if density else X, y)
     mine = X @ dense(solution, p) + solution.intercept
@@ -219,11 +219,11 @@ def test_no_penalty_is_least_squares(p, density):
 
 
 def test_no_penalty_on_many_columns(monkeypatch):
-    from stradask.algorithms.linear.subproblems import unpenalised
+    from stradask.algorithms.linear.subproblems import free_columns as unpenalised
 
     monkeypatch.setattr(unpenalised, "MOST_DIRECT", 5)
     X, y = problem(60, 20)
-    (solution,) = fit(X, y, [ElasticNet(0.0)], intercept=True, tol=1e-10)
+    (solution,) = fit(X, y, [L1L2(0.0)], intercept=True, tol=1e-10)
     theirs = LinearRegression().fit(X, y)
     np.testing.assert_allclose(dense(solution, 20), theirs.coef_, atol=1e-8)
 
@@ -231,7 +231,7 @@ def test_no_penalty_on_many_columns(monkeypatch):
 def test_a_ridge_alone_has_its_closed_form():
     X, y = problem(50, 20)
     f = np.linspace(0.5, 2, 20)
-    (solution,) = fit(X, y, [ElasticNet(0.0, 3.0, l2_factors=f)], tol=1e-13)
+    (solution,) = fit(X, y, [L1L2(0.0, 3.0, l2_factors=f)], tol=1e-13)
     expected = np.linalg.solve(X.T @ X + 3 * np.diag(f), X.T @ y)
     np.testing.assert_allclose(dense(solution, 20), expected, atol=1e-6)
 
@@ -241,7 +241,7 @@ def test_unpenalised_features_close_to_others():
     X, y = problem(8, 22, seed=120)
     f = np.random.default_rng(120).random(22) + 0.5
     f[:5] = 0
-    penalty = ElasticNet(0.01 * strength_max(X, y), l1_factors=f)
+    penalty = L1L2(0.01 * strength_max(X, y), l1_factors=f)
     (solution,) = fit(X, y, [penalty], tol=1e-10)
     assert solution.reason == "gap"
     assert reference_gap(X, y, dense(solution, 22), penalty) < 1e-9
@@ -253,7 +253,7 @@ def test_unpenalised_features_may_depend_on_one_another():
     X[:, 2], X[:, 3] = 0.0, 7.0
     f = np.ones(30)
     f[:4] = 0
-    penalty = ElasticNet(0.1 * strength_max(X, y, intercept=True), l1_factors=f)
+    penalty = L1L2(0.1 * strength_max(X, y, intercept=True), l1_factors=f)
     (solution,) = fit(X, y, [penalty], intercept=True, tol=1e-10)
     assert reference_gap(X, y, dense(solution, 30), penalty, intercept=True) < 1e-9
     assert not np.isin([2, 3], solution.features).any()
@@ -263,7 +263,7 @@ def test_positive_without_penalty_is_non_negative_least_squares():
     from scipy.optimize import nnls
 
     X, y = problem(50, 20)
-    (solution,) = fit(X, y, [ElasticNet(0.0, positive=True)], tol=1e-9)
+    (solution,) = fit(X, y, [L1L2(0.0, positive=True)], tol=1e-9)
     assert solution.reason == "gap"
     np.testing.assert_allclose(dense(solution, 20), nnls(X, y)[0], atol=1e-6)
 
@@ -272,7 +272,7 @@ def test_positive_without_penalty_is_non_negative_least_squares():
 def test_constant_and_empty_and_double_columns(form):
     X, y = problem(50, 10)
     odd = np.column_stack([X, np.full(50, 1e6), np.zeros(50), X[:, 0]])
-    penalty = ElasticNet(0.05 * strength_max(X, y, intercept=True))
+    penalty = L1L2(0.05 * strength_max(X, y, intercept=True))
     (solution,) = fit(form(odd), y, [penalty], intercept=True, tol=1e-10)
     (plain,) = fit(np.asfortranarray(X), y, [penalty], intercept=True, tol=1e-10)
     coef = dense(solution, 13)
@@ -288,8 +288,8 @@ def test_constant_and_empty_and_double_columns(form):
 def test_scales_near_the_ends_of_float64(form, of_x, of_y):
     X, y = problem(40, 60)
     strength = 0.1 * strength_max(X, y)
-    (plain,) = fit(np.asfortranarray(X), y, [ElasticNet(strength)], tol=1e-10)
-    (scaled,) = fit(form(X * of_x), y * of_y, [ElasticNet(strength * of_x * of_y)], tol=1e-10)
+    (plain,) = fit(np.asfortranarray(X), y, [L1L2(strength)], tol=1e-10)
+    (scaled,) = fit(form(X * of_x), y * of_y, [L1L2(strength * of_x * of_y)], tol=1e-10)
     assert scaled.reason == "gap"
     np.testing.assert_allclose(
         dense(scaled, 60) * (of_x / of_y), dense(plain, 60), atol=1e-6 * abs(plain.coef).max()
@@ -299,22 +299,22 @@ def test_scales_near_the_ends_of_float64(form, of_x, of_y):
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_indices_of_either_width(index):
     X, y = problem(40, 60, density=0.3)
-    expected = fit(X, y, [ElasticNet(5.0)])[0]
+    expected = fit(X, y, [L1L2(5.0)])[0]
     X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
-    np.testing.assert_array_equal(fit(X, y, [ElasticNet(5.0)])[0].coef, expected.coef)
+    np.testing.assert_array_equal(fit(X, y, [L1L2(5.0)])[0].coef, expected.coef)
 
 
 def test_targets_without_variance_give_the_zero_model():
     X, _ = problem(40, 60)
-    (solution,) = fit(X, np.full(40, 3.0), [ElasticNet(0.1)], intercept=True)
+    (solution,) = fit(X, np.full(40, 3.0), [L1L2(0.1)], intercept=True)
     assert (solution.reason, len(solution.features), solution.intercept) == ("gap", 0, 3.0)
-    assert fit(X, np.zeros(40), [ElasticNet(0.1)])[0].gap == 0
+    assert fit(X, np.zeros(40), [L1L2(0.1)])[0].gap == 0
 
 
 def test_an_unreachable_tolerance_ends():
     X, y = problem(40, 60)
-    (solution,) = fit(X, y, [ElasticNet(0.01 * strength_max(X, y))], tol=0.0)
+    (solution,) = fit(X, y, [L1L2(0.01 * strength_max(X, y))], tol=0.0)
     assert solution.reason in ("gap", "stalled")
     assert solution.gap < 1e-13
-    (cut_short,) = fit(X, y, [ElasticNet(0.01 * strength_max(X, y))], tol=1e-12, rounds=2)
+    (cut_short,) = fit(X, y, [L1L2(0.01 * strength_max(X, y))], tol=1e-12, rounds=2)
     assert (cut_short.reason, cut_short.rounds) == ("max_rounds", 3)

@@ -12,12 +12,12 @@ from squared_problems import dense, fit, problem, reference_gap, strength_max
 
 from stradask.algorithms.linear.sparse import squared as squared_module
 from stradask.algorithms.linear.sparse.columns import columns_of
-from stradask.algorithms.linear.sparse.penalties import ElasticNet, Separable
+from stradask.algorithms.linear.sparse.penalties import L1L2, Separable
 from stradask.algorithms.linear.sparse.squared import Squared
 from stradask.algorithms.linear.sparse.working_set import WorkingSet
 from stradask.algorithms.linear.subproblems import gram as gram_module
-from stradask.algorithms.linear.subproblems.conjugate_gradients import KeptFactor
 from stradask.algorithms.linear.subproblems.copies import copies_of
+from stradask.algorithms.linear.subproblems.gram import KeptFactor
 from stradask.errors import DataError
 
 DOCS = Path(__file__).parents[4] / "docs" / "add-a-penalty.md"
@@ -46,7 +46,7 @@ def test_every_way_leads_there(monkeypatch, density, way, positive):
 
     monkeypatch.setattr(gram_module, "proximal_newton", watched)
     weights = np.random.default_rng(0).random(60) + 0.5
-    penalty = ElasticNet(0.02 * strength_max(X, y, weights, True, positive), ridge=0.1, positive=positive)
+    penalty = L1L2(0.02 * strength_max(X, y, weights, True, positive), ridge=0.1, positive=positive)
     (solution,) = fit(X, y, [penalty], weights=weights, intercept=True, tol=1e-9)
     assert solution.reason == "gap"
     assert reference_gap(X, y, dense(solution, 150), penalty, weights, True) < 2e-9
@@ -56,7 +56,7 @@ def test_every_way_leads_there(monkeypatch, density, way, positive):
 def test_too_many_columns_for_products(monkeypatch):
     monkeypatch.setattr(squared_module, "MOST_COLUMNS", 10)
     X, y = problem(60, 150)
-    penalty = ElasticNet(0.02 * strength_max(X, y))
+    penalty = L1L2(0.02 * strength_max(X, y))
     (solution,) = fit(X, y, [penalty], tol=1e-9)
     assert solution.reason == "gap"
     assert reference_gap(X, y, dense(solution, 150), penalty) < 2e-9
@@ -66,7 +66,7 @@ def test_weights_of_zero_leave_rows_out():
     X, y = problem(60, 40)
     weights = np.ones(60)
     weights[20:] = 0
-    penalty = ElasticNet(3.0)
+    penalty = L1L2(3.0)
     (weighted,) = fit(X, y, [penalty], weights=weights, intercept=True)
     (fewer,) = fit(np.asfortranarray(X[:20]), y[:20], [penalty], intercept=True)
     np.testing.assert_allclose(dense(weighted, 40), dense(fewer, 40), atol=1e-5)
@@ -148,7 +148,7 @@ class Absolute(Separable):
 def test_the_absolute_value_from_outside_is_the_lasso(density):
     X, y = problem(60, 100, density=density, shift=1.0)
     strength = 0.1 * strength_max(X, y, intercept=True)
-    (lasso,) = fit(X, y * 1e5, [ElasticNet(strength * 1e5)], intercept=True, tol=1e-13)
+    (lasso,) = fit(X, y * 1e5, [L1L2(strength * 1e5)], intercept=True, tol=1e-13)
     (mine,) = fit(X, y * 1e5, [Absolute(strength * 1e5, 0.0)], intercept=True, tol=1e-9)
     np.testing.assert_allclose(dense(mine, 100), dense(lasso, 100), atol=1e-3)
     assert mine.objective == pytest.approx(lasso.objective, rel=1e-9)
@@ -160,11 +160,11 @@ def test_the_absolute_value_from_outside_is_the_lasso(density):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: ElasticNet(-1.0), "strength must be finite and not negative, got -1.0"),
-        (lambda: ElasticNet(1.0, np.inf), "ridge must be finite"),
-        (lambda: ElasticNet(1.0, l1_factors=[1, -2]), "l1_factors.*got -2.0 for feature 1"),
+        (lambda: L1L2(-1.0), "strength must be finite and not negative, got -1.0"),
+        (lambda: L1L2(1.0, np.inf), "ridge must be finite"),
+        (lambda: L1L2(1.0, l1_factors=[1, -2]), "l1_factors.*got -2.0 for feature 1"),
         (
-            lambda: ElasticNet(1.0, l2_factors=[[1]]),
+            lambda: L1L2(1.0, l2_factors=[[1]]),
             "l2_factors must hold one number for each feature",
         ),
         (lambda: Absolute(np.nan, 0.0), "strength must be finite"),
@@ -192,7 +192,7 @@ def test_no_penalties_are_refused():
 @pytest.mark.parametrize("density", [None, 0.3])
 def test_a_strength_lost_in_rounding_is_least_squares(density):
     X, y = problem(60, 20, density=density, shift=1.0)
-    (solution,) = fit(X, y, [ElasticNet(1e-20)], intercept=True, tol=1e-8)
+    (solution,) = fit(X, y, [L1L2(1e-20)], intercept=True, tol=1e-8)
     theirs = LinearRegression().fit(X.toarray() if density else X, y)
     assert solution.reason == "gap"
     np.testing.assert_allclose(dense(solution, 20), theirs.coef_, atol=1e-6)
@@ -264,7 +264,7 @@ def test_newton_alone_reaches_the_solution(monkeypatch, positive, least):
     assert gap <= 1e-9 * y_y
     assert 0 < steps < 80
     np.testing.assert_allclose(slopes, c - A.T @ (A @ b), atol=1e-8)
-    mine = ElasticNet(0.02 * abs(c).max(), 0.1, positive=positive)
+    mine = L1L2(0.02 * abs(c).max(), 0.1, positive=positive)
     assert reference_gap(A, y, b, mine) < 3e-9
 
 
@@ -272,7 +272,7 @@ def test_polishing_solves_for_the_signs_and_drops_what_would_change_its_own():
     A, y = problem(60, 30)
     c, y_y, l1 = A.T @ y, y @ y, np.full(30, 8.0)
     penalty = (l1, np.zeros(30), False)
-    (solution,) = fit(A, y, [ElasticNet(8.0)], tol=1e-13)
+    (solution,) = fit(A, y, [L1L2(8.0)], tol=1e-13)
     exact = dense(solution, 30)
     idle = np.flatnonzero(exact == 0)[0]
     start = exact * 1.01

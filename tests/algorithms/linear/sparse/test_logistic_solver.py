@@ -11,9 +11,13 @@ from sklearn.datasets import load_iris, make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.fixes import parse_version
 
-from stradask.algorithms.linear.sparse.logistic import Logistic, LogisticLoss
-from stradask.algorithms.linear.sparse.multinomial import Multinomial, MultinomialLoss
-from stradask.algorithms.linear.sparse.penalties import ElasticNet
+from stradask.algorithms.linear.sparse.class_losses import (
+    Logistic,
+    LogisticLoss,
+    Multinomial,
+    MultinomialLoss,
+)
+from stradask.algorithms.linear.sparse.penalties import L1L2
 
 
 # Against independent solvers ------------------------------------------------------------------------
@@ -62,7 +66,7 @@ def test_objective_is_the_minimum(
     if factors == "zero":
         l1_factors[0] = 0.0
     strength = share * np.abs(X.T @ rng.choice([-0.5, 0.5], n)).max() + 0.1
-    penalty = ElasticNet(
+    penalty = L1L2(
         strength * l1_ratio,
         strength * (1 - l1_ratio),
         l1_factors=l1_factors,
@@ -91,7 +95,7 @@ def test_gap_bounds_the_distance_to_the_minimum_in_every_round(K, l1_ratio, inte
     X, labels = make(60, 80, K, 5)
     X = DENSE(X)
     strength = 3.0
-    penalty = ElasticNet(strength * l1_ratio, strength * (1 - l1_ratio))
+    penalty = L1L2(strength * l1_ratio, strength * (1 - l1_ratio))
     reference = Reference(X, labels, penalty, fit_intercept=intercept)
     runs = [
         fit(X, subproblem(labels, K, fit_intercept=intercept), [penalty], tol=tol)
@@ -115,7 +119,7 @@ def test_gap_equals_plain_numpy(K, form, positive):
     X = form(X)
     weights = np.random.default_rng(0).random(50) + 0.1
     factors = np.random.default_rng(1).random(120) + 0.5
-    penalty = ElasticNet(1.5, l1_factors=factors, positive=positive)
+    penalty = L1L2(1.5, l1_factors=factors, positive=positive)
     sub = subproblem(labels, K, weights=weights, fit_intercept=False)
     for tol in (1e-2, 1e-5, 1e-8):
         solution = fit(X, sub, [penalty], tol=tol).solutions[0]
@@ -139,7 +143,7 @@ def test_equals_liblinear_and_saga(intercept):
     options = {"C": 0.2, "fit_intercept": intercept, "tol": 1e-10, "max_iter": 20_000} | mixed(1.0)
     options["solver"] = "saga" if intercept else "liblinear"
     peer = LogisticRegression(random_state=0, **options).fit(X, y)
-    solution = fit(DENSE(X), Logistic(y, fit_intercept=intercept), [ElasticNet(5.0)], tol=1e-12).solutions[0]
+    solution = fit(DENSE(X), Logistic(y, fit_intercept=intercept), [L1L2(5.0)], tol=1e-12).solutions[0]
     coef, c = full(solution, 12)
     assert 1 <= np.count_nonzero(coef) < 12
     np.testing.assert_allclose(coef[:, 0], peer.coef_[0], atol=1e-5)
@@ -151,7 +155,7 @@ def test_multinomial_equals_saga(l1_ratio):
     X, y = load_iris(return_X_y=True)
     X = DENSE((X - X.mean(axis=0)) / X.std(axis=0))
     C = 2.0
-    penalty = ElasticNet(l1_ratio / C, (1 - l1_ratio) / C)
+    penalty = L1L2(l1_ratio / C, (1 - l1_ratio) / C)
     solution = fit(X, Multinomial(y, 3), [penalty], tol=1e-12).solutions[0]
     coef, c = full(solution, 4)
     options = {"C": C, "tol": 1e-11, "max_iter": 100_000, "random_state": 0} | mixed(l1_ratio)

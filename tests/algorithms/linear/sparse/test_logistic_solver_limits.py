@@ -7,9 +7,8 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
 from stradask.algorithms.linear.sparse import proximal_newton
-from stradask.algorithms.linear.sparse.logistic import Logistic
-from stradask.algorithms.linear.sparse.multinomial import Multinomial
-from stradask.algorithms.linear.sparse.penalties import ElasticNet, Penalty
+from stradask.algorithms.linear.sparse.class_losses import Logistic, Multinomial
+from stradask.algorithms.linear.sparse.penalties import L1L2, Penalty
 from stradask.algorithms.linear.subproblems import free_columns
 from stradask.errors import DataError
 
@@ -20,7 +19,7 @@ from stradask.errors import DataError
 def test_path_equals_single_fits(K, form):
     X, labels = make(80, 100, K, 7, density=0.5)
     X = form(X)
-    penalties = [ElasticNet(strength) for strength in (8.0, 4.0, 2.0, 1.0)]
+    penalties = [L1L2(strength) for strength in (8.0, 4.0, 2.0, 1.0)]
     path = fit(X, subproblem(labels, K), penalties, tol=1e-10).solutions
     for penalty, point in zip(penalties, path, strict=True):
         alone = fit(X, subproblem(labels, K), [penalty], tol=1e-10).solutions[0]
@@ -33,7 +32,7 @@ def test_path_equals_single_fits(K, form):
 def test_start_from_the_solution_needs_one_or_two_rounds(K):
     X, labels = make(80, 100, K, 7)
     X = DENSE(X)
-    penalty = ElasticNet(1.0)
+    penalty = L1L2(1.0)
     solution = fit(X, subproblem(labels, K), [penalty], tol=1e-10).solutions[0]
     again = fit(
         X, subproblem(labels, K), [penalty], tol=1e-8, start=(solution.features, solution.coef)
@@ -44,7 +43,7 @@ def test_start_from_the_solution_needs_one_or_two_rounds(K):
 
 def test_strong_penalty_leaves_the_intercept():
     X, labels = make(60, 10, 1, 0)
-    solution = fit(DENSE(X), Logistic(labels), [ElasticNet(1e6)]).solutions[0]
+    solution = fit(DENSE(X), Logistic(labels), [L1L2(1e6)]).solutions[0]
     assert len(solution.features) == 0
     assert solution.intercept == pytest.approx(np.log(labels.mean() / (1 - labels.mean())), abs=1e-7)
 
@@ -55,7 +54,7 @@ def test_unpenalised_features_have_no_slope():
     factors[[3, 11, 12]] = 0
     X = DENSE(X)
     X[:, 12] = X[:, 11]  # and one of them twice
-    penalty = ElasticNet(4.0, l1_factors=factors)
+    penalty = L1L2(4.0, l1_factors=factors)
     working_set = fit(X, Logistic(labels), [penalty], tol=1e-10)
     coef, c = full(working_set.solutions[0], 30)
     probability = 1 / (1 + np.exp(-(X @ coef[:, 0] + c)))
@@ -72,7 +71,7 @@ def test_many_unpenalised_features_go_without_a_matrix(K, form, monkeypatch):
     X, labels = make(150, 12, K, 4)
     factors = np.ones(12)
     factors[2:7] = 0
-    penalty = ElasticNet(3.0, l1_factors=factors)
+    penalty = L1L2(3.0, l1_factors=factors)
     plain = fit(form(X), subproblem(labels, K), [penalty], tol=1e-10).solutions[0]
     monkeypatch.setattr(free_columns, "_MOST_DENSE", 2)
     other = fit(form(X), subproblem(labels, K), [penalty], tol=1e-10).solutions[0]
@@ -87,7 +86,7 @@ def test_separable_rows_with_a_tiny_penalty(K):
     rng = np.random.default_rng(0)
     X = DENSE(rng.standard_normal((40, 100)))
     labels = (X[:, 0] > 0).astype(np.int64) if K == 1 else X[:, :3].argmax(axis=1)
-    penalty = ElasticNet(1e-7 * 40)
+    penalty = L1L2(1e-7 * 40)
     solution = fit(X, subproblem(labels, K), [penalty], tol=1e-6).solutions[0]
     assert solution.reason == "gap"
     assert np.isfinite(solution.coef).all()
@@ -99,8 +98,8 @@ def test_separable_rows_with_a_tiny_penalty(K):
 @pytest.mark.parametrize("K", [1, 3])
 def test_scale_of_columns_is_no_matter(form, scale, K):
     X, labels = make(50, 60, K, 9)
-    plain = fit(form(X), subproblem(labels, K), [ElasticNet(2.0)], tol=1e-9).solutions[0]
-    scaled = fit(form(scale * X), subproblem(labels, K), [ElasticNet(2.0 * scale)], tol=1e-9).solutions[0]
+    plain = fit(form(X), subproblem(labels, K), [L1L2(2.0)], tol=1e-9).solutions[0]
+    scaled = fit(form(scale * X), subproblem(labels, K), [L1L2(2.0 * scale)], tol=1e-9).solutions[0]
     assert scaled.reason == "gap"
     np.testing.assert_allclose(full(scaled, 60)[0] * scale, full(plain, 60)[0], atol=1e-5)
 
@@ -109,7 +108,7 @@ def test_constant_zero_and_duplicate_columns():
     X, labels = make(60, 20, 1, 1)
     X[:, 0], X[:, 1] = 0.0, 7.0
     X[:, 3] = X[:, 2]
-    penalty = ElasticNet(0.5)
+    penalty = L1L2(0.5)
     solution = fit(DENSE(X), Logistic(labels), [penalty], tol=1e-10).solutions[0]
     coef, c = full(solution, 20)
     reference = Reference(X, labels, penalty)
@@ -122,9 +121,9 @@ def test_weights_count_rows():
     X, labels = make(40, 30, 1, 3)
     counts = np.random.default_rng(0).integers(0, 4, 40)
     weights = counts.astype(float)
-    weighted = fit(DENSE(X), Logistic(labels, weights), [ElasticNet(1.0)], tol=1e-11).solutions[0]
+    weighted = fit(DENSE(X), Logistic(labels, weights), [L1L2(1.0)], tol=1e-11).solutions[0]
     rows = np.repeat(np.arange(40), counts)
-    repeated = fit(DENSE(X[rows]), Logistic(labels[rows]), [ElasticNet(1.0)], tol=1e-11).solutions[0]
+    repeated = fit(DENSE(X[rows]), Logistic(labels[rows]), [L1L2(1.0)], tol=1e-11).solutions[0]
     np.testing.assert_allclose(full(weighted, 30)[0], full(repeated, 30)[0], atol=1e-5)
     assert weighted.objective == pytest.approx(repeated.objective, rel=1e-9)
 
@@ -137,7 +136,7 @@ def test_gap_holds_though_the_intercept_is_far_off(K, monkeypatch):
     _, labels = make(60, 4, K, 2)
     offset = 8.0 * np.random.default_rng(0).standard_normal((60, K)) ** 2
     sub = subproblem(labels, K, offset=offset[:, 0] if K == 1 else offset)
-    penalty = ElasticNet(1.0)
+    penalty = L1L2(1.0)
     objective, gap = sub.gap(penalty, 0.0)
     least = Reference(np.zeros((60, 1)), labels, penalty, offset=offset).zero()
     assert objective > least + 0.5
@@ -148,11 +147,11 @@ def test_gap_holds_though_the_intercept_is_far_off(K, monkeypatch):
 @pytest.mark.parametrize("shift", [50.0, -1e4])
 def test_intercept_takes_up_a_constant_offset(K, shift):
     X, labels = make(60, 40, K, 2)
-    plain = fit(DENSE(X), subproblem(labels, K), [ElasticNet(1.0)], tol=1e-10).solutions[0]
+    plain = fit(DENSE(X), subproblem(labels, K), [L1L2(1.0)], tol=1e-10).solutions[0]
     offset = np.zeros((60, K))
     offset[:, 0] = shift
     sub = subproblem(labels, K, offset=offset[:, 0] if K == 1 else offset)
-    shifted = fit(DENSE(X), sub, [ElasticNet(1.0)], tol=1e-10).solutions[0]
+    shifted = fit(DENSE(X), sub, [L1L2(1.0)], tol=1e-10).solutions[0]
     assert shifted.reason == "gap"
     np.testing.assert_allclose(full(shifted, 40)[0], full(plain, 40)[0], atol=1e-4)
     change = np.atleast_1d(shifted.intercept) - np.atleast_1d(plain.intercept)
@@ -163,8 +162,8 @@ def test_intercept_takes_up_a_constant_offset(K, shift):
 def test_two_classes_as_multinomial():
     """The classes' coefficients are b / 2 and -b / 2: together the same penalty as that of b."""
     X, labels = make(70, 40, 1, 6)
-    one = fit(DENSE(X), Logistic(labels), [ElasticNet(1.0)], tol=1e-11).solutions[0]
-    two = fit(DENSE(X), Multinomial(labels, 2), [ElasticNet(1.0)], tol=1e-11).solutions[0]
+    one = fit(DENSE(X), Logistic(labels), [L1L2(1.0)], tol=1e-11).solutions[0]
+    two = fit(DENSE(X), Multinomial(labels, 2), [L1L2(1.0)], tol=1e-11).solutions[0]
     coef = full(two, 40)[0]
     np.testing.assert_allclose(coef[:, 1] - coef[:, 0], full(one, 40)[0][:, 0], atol=1e-5)
     assert two.objective == pytest.approx(one.objective, rel=1e-9)
@@ -172,14 +171,14 @@ def test_two_classes_as_multinomial():
 
 def test_no_penalty_is_maximum_likelihood():
     X, labels = make(200, 5, 1, 8)
-    solution = fit(DENSE(X), Logistic(labels), [ElasticNet(0.0)], tol=1e-12).solutions[0]
+    solution = fit(DENSE(X), Logistic(labels), [L1L2(0.0)], tol=1e-12).solutions[0]
     peer = LogisticRegression(C=np.inf, tol=1e-12, max_iter=10_000).fit(X, labels)
     np.testing.assert_allclose(full(solution, 5)[0][:, 0], peer.coef_[0], atol=1e-5)
 
 
 def test_ridge_alone():
     X, labels = make_classification(80, 30, random_state=0)
-    solution = fit(DENSE(X), Logistic(labels), [ElasticNet(0.0, 2.0)], tol=1e-12).solutions[0]
+    solution = fit(DENSE(X), Logistic(labels), [L1L2(0.0, 2.0)], tol=1e-12).solutions[0]
     peer = LogisticRegression(C=0.5, tol=1e-12, max_iter=10_000).fit(X, labels)
     np.testing.assert_allclose(full(solution, 30)[0][:, 0], peer.coef_[0], atol=1e-5)
 
@@ -190,7 +189,7 @@ def test_unpenalised_feature_that_separates():
     X[:, 0] = np.where(labels > 0, 1.0, -1.0) * (1 + np.random.default_rng(0).random(50))
     factors = np.ones(10)
     factors[0] = 0
-    solution = fit(DENSE(X), Logistic(labels), [ElasticNet(1.0, l1_factors=factors)], tol=1e-8).solutions[0]
+    solution = fit(DENSE(X), Logistic(labels), [L1L2(1.0, l1_factors=factors)], tol=1e-8).solutions[0]
     assert solution.reason == "gap"
     assert solution.features.tolist() == [0]
     assert 0 <= solution.objective < 1e-6
@@ -203,5 +202,5 @@ def test_other_penalties_are_refused():
     class Other(Penalty):
         strength = 1.0
 
-    with pytest.raises(DataError, match="ElasticNet, got Other"):
+    with pytest.raises(DataError, match="L1L2, got Other"):
         fit(DENSE(X), Logistic(labels), [Other()])

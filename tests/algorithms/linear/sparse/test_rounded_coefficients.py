@@ -7,7 +7,7 @@ from logistic_problems import Reference
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.linear.sparse.penalties import ElasticNet
+from stradask.algorithms.linear.sparse.penalties import L1L2
 from stradask.benchmarks.gaps import logistic_gap
 
 FORMS = {"dense": np.asfortranarray, "csc": sparse.csc_array}
@@ -122,7 +122,7 @@ def test_classes_without_an_intercept(n_classes):
     X = X - np.float32(3)
     labels = np.digitize(X[:, 0] - X[:, 3], [0.0] if n_classes == 2 else [-1.0, 1.0])
     model = sd.SparseLogisticRegression(0.01, tol=TOL, fit_intercept=False).fit(X, labels)
-    reference = Reference(X, labels, ElasticNet(0.01 * len(X)), fit_intercept=False)
+    reference = Reference(X, labels, L1L2(0.01 * len(X)), fit_intercept=False)
     true = reference.gap(model.coef_.T.astype(float), np.zeros(reference.K)) / len(X)
     assert true > 1e-10
     np.testing.assert_allclose(model.dual_gap_, true, rtol=0.02)

@@ -1,0 +1,218 @@
+"""Losses as objects: checks and coding of y, the start of a fit, and the loss for each solver.
+
+`squared`, `logistic`, `poisson` and `multinomial(K)` are objects. For models over rows (`glm`) a loss has
+`code`, its number in the kernels, `start`, `objective` and `minimiser`; for sparse models (`sparse`) it has
+`subproblem`, its problem on a working set. Neither the Poisson loss nor one of your own has a subproblem.
+"""
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import xlogy
+from sklearn.utils.validation import column_or_1d
+
+from ...errors import DataError
+from ..inputs.matrices import _as_data_errors, check_plain
+from ..inputs.targets import (
+    check_class_weights,
+    check_labels,
+    check_not_negative,
+    check_targets,
+    check_weights,
+    total_weight,
+)
+
+_LEAST_SHARE = float(np.finfo(np.float64).eps)  # of a class at the start: one may have no weight
+
+
+@dataclass(frozen=True)
+class Target:
+    """Checked targets and weights of a fit over rows.
+
+    `starts`: float64 (n_targets, n_outputs), intercepts of the models without columns. `total`: sum of the
+    rows' weights, times those of their classes. `vectors`: one a target; none on a cluster, where `coding` is
+    for the workers. `weights`: None, or of mean 1. `mass`: the weight of each class.
+    """
+
+    loss: Any
+    starts: np.ndarray
+    total: float
+    vectors: Any = ()
+    weights: Any = None
+    coding: Any = None
+    classes: Any = None
+    mass: Any = None
+    constant: float = 0.0
+    single: bool = True
+
+
+class Loss:
+    """A loss of one linear predictor, or of `n_outputs`."""
+
+    code: int
+    n_outputs = 1
+
+    def start(self, mean):
+        """Intercepts of the best model without columns, from the weighted mean of the targets."""
+        return mean
+
+    def objective(self, rows, **options):
+        """The penalised mean of the loss over rows, local or remote."""
+        from .glm.objective import LinearObjective
+        from .glm.remote import objective_over
+
+        return objective_over(rows, LinearObjective, self.code, scale=1 / rows.shape[0], **options)
+
+    def minimiser(self, solver):
+        """The minimiser of that mean: ``minimiser(objective, x0, ...)`` returns a result and a name."""
+        from .glm.choose import minimise
+
+        return functools.partial(minimise, solver=solver)
+
+    def subproblem(self, design, target, offset=None):
+        """The loss on an empty working set; see `working_set.Subproblem`."""
+        raise NotImplementedError(f"{type(self).__name__} has no problem on a working set of columns")
+
+
+class _Squared(Loss):
+    code = 0  # as in kernels.linear.glm_losses
+
+    def minimiser(self, solver):
+        from .glm.choose import SquareMinimiser
+
+        return SquareMinimiser(solver)
+
+    def subproblem(self, design, target, offset=None):
+        if design.cut is not None and design.cut.by_rows:
+            from .sparse.rows import GramSquared
+
+            return GramSquared(target, design.weights, fit_intercept=design.fit_intercept)
+        from .sparse.squared import Squared
+
+        return Squared(target, design.weights, design.fit_intercept)
+
+    def target(self, name, y, sample_weight, n_samples):
+        """Check targets, of which there may be several."""
+        y = check_targets(y, n_samples, name)
+        weights, total = check_weights(sample_weight, n_samples), total_weight(sample_weight, n_samples)
+        vectors = y.reshape(len(y), -1).T
+        starts = np.average(vectors, axis=1, weights=weights)[:, None]
+        return Target(self, starts, total, list(vectors), weights, single=y.ndim == 1)
+
+    def remote_target(self, sums):
+        """Take the target of a cluster from its `TargetSums`."""
+        return Target(self, sums.means[:, None], sums.total, coding=sums.coding)
+
+
+class _Poisson(Loss):
+    code = 2
+
+    def start(self, mean):
+        if mean == 0:
+            raise DataError(
+                "y is 0 in every row that has weight: the best intercept of PoissonRegressor would be minus "
+                "infinity; give it at least one count above 0"
+            )
+        return np.full((1, 1), np.log(mean))
+
+    def target(self, name, y, sample_weight, n_samples):
+        """Check counts."""
+        with _as_data_errors():
+            check_plain("y", y)
+            y = column_or_1d(y, warn=True)
+        y = check_targets(y, n_samples, name)
+        check_not_negative(y, name)
+        weights = check_weights(sample_weight, n_samples)
+        start = self.start(float(np.average(y, weights=weights)))
+        constant = float(np.average(xlogy(y, y) - y, weights=weights))
+        return Target(self, start, 1.0, [y], weights, constant=constant)
+
+    def remote_target(self, sums):
+        """Take the counts of a cluster from their `TargetSums`."""
+        mean, constant = map(float, sums.means)
+        return Target(self, self.start(mean), 1.0, coding=sums.coding, constant=constant)
+
+
+class _Logistic(Loss):
+    code = 1
+
+    def start(self, mean):
+        """Log-odds of the classes, whose weights are `mean`."""
+        logs = np.log(np.maximum(mean / mean.sum(), _LEAST_SHARE))
+        return logs[None, 1:] - logs[:1]
+
+    def signs(self, numbers):
+        """Targets of the rows: of two classes 1 and -1."""
+        return np.where(numbers > 0, 1.0, -1.0)
+
+    def subproblem(self, design, target, offset=None):
+        from .sparse.class_losses import Logistic
+
+        return Logistic(target, design.weights, offset=offset, fit_intercept=design.fit_intercept)
+
+
+class _Multinomial(_Logistic):
+    def __init__(self, n_classes):
+        self.n_outputs = n_classes
+
+    def start(self, mean):
+        logs = np.log(np.maximum(mean / mean.sum(), _LEAST_SHARE))
+        return (logs - logs.mean())[None]
+
+    def signs(self, numbers):
+        return numbers
+
+    def objective(self, rows, *, constant=0.0, **options):
+        from .glm.objective import MultinomialObjective
+        from .glm.remote import objective_over
+
+        return objective_over(rows, MultinomialObjective, self.n_outputs, scale=1 / rows.shape[0], **options)
+
+    def minimiser(self, solver):
+        from .glm.choose import minimise_multinomial
+
+        return minimise_multinomial
+
+    def subproblem(self, design, target, offset=None):
+        from .sparse.class_losses import Multinomial
+
+        options = {"offset": offset, "fit_intercept": design.fit_intercept}
+        return Multinomial(target, self.n_outputs, design.weights, **options)
+
+
+squared, logistic, poisson, multinomial = _Squared(), _Logistic(), _Poisson(), _Multinomial
+
+
+def loss_of(classes):
+    """The loss of some labels."""
+    return logistic if len(classes) == 2 else multinomial(len(classes))
+
+
+def class_target(name, y, sample_weight, n_samples, class_weight):
+    """Check labels, and count them."""
+    classes, numbers = check_labels(y, n_samples, name)
+    weights = check_weights(sample_weight, n_samples)
+    total = class_total(sample_weight, class_weight, classes, numbers)
+    weights = check_class_weights(class_weight, classes, numbers, weights)
+    loss, mass = loss_of(classes), np.bincount(numbers, weights)
+    known = {"classes": classes, "mass": mass}
+    return Target(loss, loss.start(mass), total, [loss.signs(numbers)], weights, **known)
+
+
+def remote_class_target(sums):
+    """Take the labels of a cluster from their `LabelSums`."""
+    loss = loss_of(sums.classes)
+    known = {"coding": sums.coding, "classes": sums.classes, "mass": sums.mass}
+    return Target(loss, loss.start(sums.mass), sums.total, **known)
+
+
+def class_total(sample_weight, class_weight, classes, numbers):
+    """Sum of the rows' weights, times those of their classes, for objectives that are sums."""
+    total = total_weight(sample_weight, len(numbers))
+    if not isinstance(class_weight, dict):
+        return total
+    of_class = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+    weights = check_weights(sample_weight, len(numbers))
+    return total * float(np.average(of_class[numbers], weights=weights))

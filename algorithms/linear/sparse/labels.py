@@ -1,0 +1,136 @@
+"""Classification with sparse coefficients: the fit of both logistic estimators."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....errors import DataError
+from ...inputs.dask_arrays import check_matrix, check_vector
+from ...inputs.targets import (
+    check_class_weights,
+    check_labels,
+    check_names,
+    check_offset,
+    check_penalty_factor,
+    check_weights,
+)
+from ..losses import loss_of
+from .fitting import SHORT, Design, rounded, solve, warn_short
+
+
+@dataclass(frozen=True)
+class ClassProblem:
+    """Checked input: columns and weights, and the class of each row."""
+
+    design: Design
+    classes: np.ndarray
+    numbers: np.ndarray
+    offset: Any
+    sample_weight: Any
+
+    def subproblem(self):
+        """The loss on an empty working set."""
+        return loss_of(self.classes).subproblem(self.design, self.numbers, self.offset)
+
+
+def pose(estimator, X, y, sample_weight, offset=None, *, factors=None, standardize=False, positive=False):
+    """Check the input of an estimator with `class_weight`, `fit_intercept` and `engine`."""
+    columns = check_matrix(estimator, X)
+    n_samples, n_features = columns.shape
+    y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
+    check_names(estimator, X, y)
+    classes, numbers = check_labels(y, n_samples, type(estimator).__name__)
+    weights = check_weights(sample_weight, n_samples)
+    design = Design.make(
+        columns,
+        check_class_weights(estimator.class_weight, classes, numbers, weights),
+        check_penalty_factor(factors, n_features),
+        standardize=standardize,
+        fit_intercept=estimator.fit_intercept,
+        positive=positive,
+        engine=estimator.engine,
+    )
+    offset = check_offset(offset, n_samples, loss_of(classes).n_outputs)
+    return ClassProblem(design, classes, numbers, offset, sample_weight)
+
+
+def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_gap=False, unit=1.0):
+    """Minimise, from the coefficients of an earlier fit if there are any; warn of a fit that fell short.
+
+    `exact_gap`: measure the gap of the coefficients as they are returned (see `rounded`). The history's
+    objective is `unit` times the mean over the rows. Returns a `Solution` and the history.
+    """
+    design = problem.design
+    check_goes_on(before, problem.classes, design.n_features)
+    (fit, *_), done = solve(
+        design,
+        problem.subproblem(),
+        [penalty],
+        tol=estimator.tol,
+        max_iter=estimator.max_iter,
+        start=_start(before, design.positive),
+        n_jobs=estimator.n_jobs,
+        verbose=estimator.verbose,
+        callback=callback,
+        read=read,
+        label=type(estimator).__name__,
+        unit=unit,
+    )
+    if exact_gap:
+        fit = rounded(design, problem.subproblem, penalty, fit, n_jobs=estimator.n_jobs)
+    if fit.reason in SHORT:
+        what, dtype = type(estimator).__name__, design.X.dtype
+        warn_short(fit, tol=estimator.tol, max_iter=estimator.max_iter, what=what, dtype=dtype)
+    return fit, done.history
+
+
+def take(estimator, problem, fit, history):
+    """Set the attributes that both estimators share from a solution."""
+    dtype = problem.design.X.dtype
+    estimator.classes_ = problem.classes
+    estimator.coef_ = np.atleast_2d(fit.dense(problem.design.n_features, dtype))
+    estimator.intercept_ = np.atleast_1d(fit.intercept).astype(dtype)
+    estimator.n_iter_ = fit.rounds
+    estimator.history_ = history.as_dict()
+    return estimator
+
+
+def before(estimator):
+    """Coefficients and classes of the last fit, where the next one goes on from them; else nothing."""
+    if not (estimator.warm_start and "coef_" in vars(estimator)):
+        return {}
+    return {name: vars(estimator)[name] for name in ("coef_", "intercept_", "classes_")}
+
+
+def check_goes_on(before, classes, n_features):
+    """Refuse to go on from a model of other columns or classes."""
+    if not before:
+        return
+    if before["coef_"].shape[1] != n_features:
+        raise DataError(
+            f"warm_start=True goes on from a model of {before['coef_'].shape[1]} columns, but X has "
+            f"{n_features}: fit a new estimator, or set warm_start=False"
+        )
+    if not np.array_equal(before["classes_"], classes):
+        raise DataError(
+            f"warm_start=True goes on from a model of the classes {before['classes_'].tolist()}, but y "
+            f"has {classes.tolist()}: fit a new estimator, or set warm_start=False"
+        )
+
+
+def dense_coef(before):
+    """The coefficients of the last fit as an ndarray, sparse or not."""
+    coef = before["coef_"]
+    return coef if isinstance(coef, np.ndarray) else coef.toarray()
+
+
+def _start(before, positive):
+    """Features and coefficients to begin with; None if there are none."""
+    if not before:
+        return None
+    coef = dense_coef(before)
+    coef = np.maximum(coef, 0) if positive else coef
+    features = np.flatnonzero(coef.any(axis=0))
+    values = coef[:, features].T.astype(np.float64)
+    return (features, values[:, 0] if len(coef) == 1 else values) if len(features) else None
